@@ -3,7 +3,7 @@
 # New files are found by wildcard: a source file, a kernel family or a test needs no edit here.
 #   src/<layer>/**.c                 the library, compiled once
 #   src/device/cpu/kernels/*.c       kernel families, compiled once per processor level
-#   src/cli/*.c                      the command
+#   src/cli/*/*.c                    the command
 #   tests/test_*.c, bench/bench_*.c  one program each
 
 VERSION  := 0.1.0
@@ -115,7 +115,7 @@ STAND_IN := $(B)/obj/stand_in
 STAND_IN_OBJ := $(CUDA_SOURCES:src/%.c=$(STAND_IN)/%.o) $(CUDA_KERNELS:src/%.cu=$(STAND_IN)/%.o) \
                 $(if $(MPI_SHOW),$(STAND_IN)/comm/nccl.o) \
                 $(patsubst tests/cuda/%.cc,$(STAND_IN)/%.o,$(sort $(wildcard tests/cuda/*.cc)))
-CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*.c)))
+CLI_OBJ  := $(patsubst src/%.c,$(B)/obj/%.o,$(sort $(wildcard src/cli/*/*.c)))
 TESTS    := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/test_*.c)))
 BENCHES  := $(patsubst bench/%.c,$(B)/bench/%,$(sort $(wildcard bench/bench_*.c))) \
             $(if $(MPI_SHOW),$(B)/bench/mpi_collectives)
@@ -165,7 +165,7 @@ $(STAMP): FORCE
 	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || \
 	  echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' > $@
 
-# Allocations and writes of the command that fail on request (src/cli/fault.c); the library has nothing of it.
+# Allocations and writes of the command that fail on request (src/cli/shell/fault.c); the library has nothing of it.
 FAULTS := -Wl,--wrap=zr_alloc,--wrap=pwrite,--wrap=write
 
 # What is linked, and with what: when a source goes away, so does its object.
@@ -255,10 +255,10 @@ $(STAND_IN_TESTS): TEST_OBJ = $(STAND_IN_OBJ) -lstdc++ -ldl
 # Tests of a build with a row more in the tables of what plans, walks, prices and draws: a copy, before the library's own.
 MADE_UP       := $(B)/made_up
 MADE_UP_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -ls '^//MADE_UP' tests/test_*.c))
-MADE_UP_SRC   := $(wildcard src/plan/*.c src/engine/*.c src/simulate/*.c src/cli/picture*.c) src/cli/svg.c
+MADE_UP_SRC   := $(wildcard src/plan/*.c src/engine/*.c src/simulate/*.c src/cli/draw/picture*.c) src/cli/draw/svg.c
 MADE_UP_OBJ   := $(MADE_UP_SRC:%.c=$(MADE_UP)/%.o) $(MADE_UP)/src/plan/echo.o
 MADE_UP_FLAGS  = -I$(MADE_UP)/include -I$(MADE_UP)/src -Itests $(CFLAGS_ALL) -O0
-$(MADE_UP)/rows: tests/made_up/rows.sh tests/made_up/echo.c tests/made_up/echo.h $(MADE_UP_SRC) $(wildcard include/zr/*.h src/*/*.h) $(STAMP)
+$(MADE_UP)/rows: tests/made_up/rows.sh tests/made_up/echo.c tests/made_up/echo.h $(MADE_UP_SRC) $(wildcard include/zr/*.h src/*/*.h src/*/*/*.h) $(STAMP)
 	@mkdir -p $(@D)
 	$(Q)sh $< $(MADE_UP) && touch $@
 $(MADE_UP)/src/%.o: $(MADE_UP)/rows

@@ -2,7 +2,7 @@
 /* Whichever allocation fails while oneDNN makes a product and runs it, the command's way of allocating (cli/alloc.c)
  * lets the library come to its end, and zr__product_create or zr__product_run says that memory is short. Each failure
  * has a process of its own, since what a library lacked stays noted. */
-#include "cli/alloc.c"
+#include "cli/shell/alloc.c"
 #include "device/cpu/onednn.h"
 #include "long.h"
 

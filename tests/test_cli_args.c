@@ -1,5 +1,5 @@
 /* Times as people write them. */
-#include "cli/args.c"
+#include "cli/shell/args.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

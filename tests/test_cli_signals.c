@@ -1,6 +1,6 @@
 //TEST timeout=60
 /* What signals do to a run: the first asks to stop and is answered at once, the next one ends the process. */
-#include "cli/signals.c"
+#include "cli/shell/signals.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

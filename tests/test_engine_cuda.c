@@ -378,7 +378,8 @@ static void planned_is_taken(void **state)
         assert_true(arena > 0 && (int64_t)taken_in_step >= arena);
         beside[wide] = taken_in_step - (size_t)(arena + 4095) / 4096 * 4096;
     }
-#ifdef ZR_GPU /* the context and the libraries' code, as src/train/device.c bounds them; others may use the GPU */
+#ifdef ZR_GPU /* the context and the libraries' code, as src/train/host/device.c bounds them; others may use the GPU   \
+               */
     for (int wide = 0; wide < 2; wide++) print_message("beside the arena: %zu bytes\n", beside[wide]);
     assert_true(beside[0] < (size_t)1 << 30 && beside[1] < (size_t)1 << 30);
 #else

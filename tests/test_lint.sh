@@ -34,6 +34,10 @@ faulty src/device/cpu/a.c '#include "graph/ops/ops.h"' 'private header of anothe
 faulty src/comm/threads.c '#include <mpi.h>' '<mpi.h> belongs to src/comm/mpi* alone'
 faulty src/plan/a.c '#include "../comm/a.h"' 'name the layer'
 faulty src/plan/a.c 'void f(void) { exit(1); }' 'a library does not call'
+mkdir -p "$tmp/src/train/host" "$tmp/src/train/run"
+faulty src/train/host/a.c '#include "train/run/run.h"' 'room host stands below run'
+faulty src/train/run/a.c '#include "train/attic/a.h"' 'unknown room train/attic'
+clean src/train/run/a.c '#include "train/host/host.h"'
 clean src/comm/mpi.c '#include <mpi.h>'
 clean src/comm/mpi_comm.h '#include <mpi.h>'
 clean src/plan/a.c '/* exit(1) */ void f(int n) { snprintf("printf(", n); } // abort()'

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/picture.h"
+#include "cli/draw/picture.h"
 #include "engine/internal.h"
 #include "made_up/echo.h"
 #include "tempdir.h"

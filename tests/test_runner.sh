@@ -7,7 +7,7 @@ result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 cd "$tmp" || exit 1
-mkdir -p src/base src/cli src/comm src/device/cpu/kernels tests scripts include/zr
+mkdir -p src/base src/cli/shell src/comm src/device/cpu/kernels tests scripts include/zr
 cp "$ZR_SOURCE/Makefile" .
 cp "$ZR_SOURCE/scripts/test" "$ZR_SOURCE/scripts/run-test" scripts/
 echo 'int zr_one(void); int zr_one(void) { return 1; }' >src/base/one.c
@@ -16,7 +16,7 @@ sed -i 's/one/two/g' src/comm/mpi_none.c
 mkdir -p src/device/cuda
 sed 's/one/three/g' src/base/one.c >src/device/cuda/none.c
 sed 's/one/four/g' src/base/one.c >src/comm/nccl_none.c
-echo 'int main(void) { return 0; }' >src/cli/main.c
+echo 'int main(void) { return 0; }' >src/cli/shell/main.c
 unset SAN ZR_SHARED ZR_KERNELS
 MPI=none
 CUDA=none
@@ -175,7 +175,7 @@ script np '#TEST np=1,2
 echo ok 1'
 run 'no mpirun: skipped aloud' '0 passed, 0 failed, 2 skipped' 0
 # A processor whose highest level is v3, and whose best v2.
-cat >src/cli/main.c <<'END'
+cat >src/cli/shell/main.c <<'END'
 #include <stdio.h>
 #include <stdlib.h>
 int main(void) { const char *level = getenv("ZR_KERNELS"); puts("kernels   v2 (so)"); return level && level[1] > '3'; }

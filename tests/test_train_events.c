@@ -15,7 +15,7 @@
 
 #include "tempdir.h"
 #include "told_run.h"
-#include "train/run_dir.h"
+#include "train/dir/run_dir.h"
 
 /* ---- a reader --------------------------------------------------------------------------------- */
 

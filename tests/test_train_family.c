@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "tempdir.h"
-#include "train/family.h"
+#include "train/family/family.h"
 
 static const zr_family *const *table;
 static int families;

@@ -1,5 +1,5 @@
 /* How long a rank may stay where it is, phase by phase. What is told of one that stays longer: test_cli_hang.sh. */
-#include "train/hang.c"
+#include "train/watch/hang.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "tempdir.h"
-#include "train/device.h"
-#include "train/host.h"
+#include "train/host/device.h"
+#include "train/host/host.h"
 #include "zr/train.h"
 
 static const char *transport;             /* as which the ranks appear; NULL: the threads that they are */

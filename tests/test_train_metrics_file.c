@@ -17,7 +17,7 @@
 
 #include "base/json.h"
 #include "tempdir.h"
-#include "train/metrics_file.h"
+#include "train/dir/metrics_file.h"
 
 static const char history[] = "{\"step\":1, \"loss\":1}\n{\"step\":2, \"loss\":1}\n";
 #define HISTORY (sizeof history - 1)

@@ -20,7 +20,7 @@
 #include <time.h>
 
 #include "tempdir.h"
-#include "train/run_dir.h"
+#include "train/dir/run_dir.h"
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);

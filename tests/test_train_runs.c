@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "tempdir.h"
-#include "train/metrics.h"
+#include "train/dir/metrics.h"
 #include "zr/train.h"
 
 #include <jansson.h>

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "train/stops.h"
+#include "train/weights/stops.h"
 
 #include <stdio.h>
 #include <string.h>

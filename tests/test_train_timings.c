@@ -7,8 +7,8 @@
 
 #include <zr.h>
 
-#include "train/timings.h"
-#include "train/trace.h"
+#include "train/measure/timings.h"
+#include "train/watch/trace.h"
 
 enum { RANKS = 2, STEPS = 4, FIRST = 2, LAST = 3, TRACED = LAST - FIRST + 1, ACCUM = 3 };
 

@@ -14,14 +14,12 @@
  * What devices reach, by their generation.
  *
  * volta      Fitted on four rows of the ZeRO paper's tables 5 to 7, one of each kind of run: 8B by ZeRO-OS and by
- *            Megatron within nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure (src/cli/papers_runs.c
- *            marks them). The least squares of the logarithms lie at the ends of what kernels and NVLink can reach,
- *            0.8 of peaks and rates; what goes through a host, PCI Express and the network, has a share of its own.
- *            Attention is as products are.
- * ampere, hopper
- *            Products and attention are fitted on every second row of tests/published.csv (bench/published.py --fit).
- *            Memory and NVLink are volta's. The network's numbers were chosen by hand, once for both, with all rows in
- *            view: those runs wait so little for it that they bound it and no more.
+ *            Megatron within nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure
+ * (src/cli/papers/papers_runs.c marks them). The least squares of the logarithms lie at the ends of what kernels and
+ * NVLink can reach, 0.8 of peaks and rates; what goes through a host, PCI Express and the network, has a share of its
+ * own. Attention is as products are. ampere, hopper Products and attention are fitted on every second row of
+ * tests/published.csv (bench/published.py --fit). Memory and NVLink are volta's. The network's numbers were chosen by
+ * hand, once for both, with all rows in view: those runs wait so little for it that they bound it and no more.
  */
 #define FITTED(reached) (1u << ZR__##reached)
 static const zr__generation generations[] = {

@@ -19,7 +19,7 @@ row include/zr/plan.h 'X(COMM, "comm") ' 'X(SIDE, "side") \\'
 row include/zr/plan.h 'X(LOSS, "loss") ' 'X(ECHO, "echo") \\'
 row src/plan/policies.c '&zr__policy_noise,' '&zr__policy_echo,'
 row src/engine/walk.c '[ZR_STEP_BATCH] = ' '[ZR_STEP_ECHO] = run_copy,'
-row src/cli/picture_lanes.c '[ZR_STEP_CAST] = ' '[ZR_STEP_ECHO] = WORK_COPY,'
+row src/cli/draw/picture_lanes.c '[ZR_STEP_CAST] = ' '[ZR_STEP_ECHO] = WORK_COPY,'
 # The policy's name, in the header that the table includes.
 echo 'extern const zr__policy zr__policy_echo;' >"$to/made"
 sed -i -e '/^extern const zr__policy /r '"$to/made" "$to/src/plan/internal.h"

@@ -1,0 +1,122 @@
+#include "cli/draw/axes.h"
+
+#include <math.h>
+
+#define LEGEND_MOST 40
+
+/* Told apart by the colour-blind as well (Okabe and Ito's set, without its yellow). */
+static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
+enum { COLORS = sizeof(colors) / sizeof(colors[0]) };
+static const char *const dashes[] = {NULL, "7 4", "2 3"};
+enum { DASHES = sizeof(dashes) / sizeof(dashes[0]) };
+
+const char *cli_axes_color(int run)
+{
+    return colors[run % COLORS];
+}
+
+const char *cli_axes_dash(int run)
+{
+    return dashes[run / COLORS % DASHES];
+}
+
+/** Room around what is there; a scale of powers where a linear one would show a single bend. */
+void cli_axes_range(cli_axes *p, double low, double high, bool may_log)
+{
+    if (!(high >= low)) low = 0, high = 1;
+    low = fmax(low, -1e300);
+    high = high < 1e300 ? high : 1e300;
+    p->log = may_log && low > 1e-300 && high / low > 12;
+    if (p->log) {
+        double room = pow(high / low, 0.05);
+        p->y0 = low / room;
+        p->y1 = high * room;
+        return;
+    }
+    double size = fmax(fabs(low), fabs(high)), room = 0.05 * (high - low);
+    if (room <= 1e-7 * size) room = size > 0 ? 0.1 * size : 1;
+    p->y0 = low >= 0 ? fmax(low - room, 0) : low - room;
+    p->y1 = high + room;
+}
+
+double cli_axes_x(const cli_axes *p, double x)
+{
+    const double part = p->log_x ? log(x / p->x0) / log(p->x1 / p->x0) : (x - p->x0) / (p->x1 - p->x0);
+    return p->box.x + p->box.w * part;
+}
+
+double cli_axes_y(const cli_axes *p, double value)
+{
+    double part = p->log ? log(value / p->y0) / log(p->y1 / p->y0) : (value - p->y0) / (p->y1 - p->y0);
+    return p->box.y + p->box.h * (1 - part);
+}
+
+static void draw_tick(FILE *out, const cli_axes *p, double value)
+{
+    char text[40];
+    double y = cli_axes_y(p, value);
+    if (y < p->box.y - 0.5 || y > p->box.y + p->box.h + 0.5) return;
+    snprintf(text, sizeof(text), "%.6g", value);
+    if (value == 0) snprintf(text, sizeof(text), "0"); /* not -0 */
+    svg_line(out, p->box.x, y, p->box.x + p->box.w, y, AXES_GRID, 1);
+    svg_text(out, p->box.x - 8, y + 4, (svg_font){.size = 12, .color = AXES_DARK, .anchor = SVG_END}, "%s", text);
+}
+
+void cli_axes_values(FILE *out, const cli_axes *p)
+{
+    if (!p->log) {
+        double step = svg_nice_step(p->y1 - p->y0);
+        if (p->box.h < 200) step = svg_nice_step(2 * (p->y1 - p->y0));
+        double first = ceil(p->y0 / step), last = floor(p->y1 / step);
+        for (double k = first; k <= last && k - first < 50; k++) draw_tick(out, p, k * step);
+        return;
+    }
+    double decades = log10(p->y1 / p->y0);
+    int every = (int)(decades / 8) + 1;
+    for (int d = (int)floor(log10(p->y0)); d <= (int)ceil(log10(p->y1)); d++) {
+        if (d % every != 0) continue;
+        draw_tick(out, p, pow(10, d));
+        if (decades > 3) continue;
+        draw_tick(out, p, 2 * pow(10, d));
+        draw_tick(out, p, 5 * pow(10, d));
+    }
+}
+
+void cli_axes_swatch(FILE *out, double x, double y, const char *color, const char *dash, bool dot)
+{
+    svg_shape_begin(out);
+    svg_shape_move(out, x, y - 4);
+    svg_shape_to(out, x + 26, y - 4);
+    svg_shape_line_end(out, color, 2.2, dash, 1, NULL);
+    if (dot) svg_dot(out, x + 13, y - 4, 4, color);
+}
+
+void cli_axes_place(FILE *out, const cli_axes *p, double x, const char *word)
+{
+    const double at = cli_axes_x(p, x), bottom = p->box.y + p->box.h;
+    svg_line(out, at, p->box.y, at, bottom, AXES_GRID, 1);
+    if (!word) return;
+    svg_line(out, at, bottom, at, bottom + 5, AXES_GREY, 1);
+    svg_text(out, at, bottom + 19, (svg_font){.size = 12, .color = AXES_DARK, .anchor = SVG_MIDDLE}, "%s", word);
+}
+
+void cli_axes_frame(FILE *out, const cli_axes *p, const char *name)
+{
+    svg_line(out, p->box.x, p->box.y, p->box.x, p->box.y + p->box.h, AXES_GREY, 1);
+    svg_line(out, p->box.x, p->box.y + p->box.h, p->box.x + p->box.w, p->box.y + p->box.h, AXES_GREY, 1);
+    if (!name) return;
+    svg_text_up(out, 22, p->box.y + p->box.h / 2, (svg_font){.size = 13, .color = AXES_DARK, .anchor = SVG_MIDDLE},
+                name);
+}
+
+cli_legend cli_legend_of(const char *const *name, int n, double width, double behind)
+{
+    cli_legend l = {.shown = n < LEGEND_MOST ? n : LEGEND_MOST};
+    for (int i = 0; i < l.shown; i++) l.name_width = fmax(l.name_width, svg_text_width(name[i], 13));
+    if (l.name_width > 560) l.name_width = 560;
+    l.width = 33 + l.name_width + behind;
+    l.columns = (int)(width / l.width);
+    if (l.columns < 1) l.columns = 1;
+    l.rows = (l.shown + l.columns - 1) / l.columns;
+    return l;
+}

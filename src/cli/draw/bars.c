@@ -1,0 +1,142 @@
+#include "cli/plan/choices.h"
+
+#include <string.h>
+
+/* So many of 80 columns; names are longer where ranks share layers. */
+#define BAR_CELLS 31
+#define NAME_COLUMNS 11
+#define PA_COLUMNS 3
+
+static int wider(const cli_choices *choices)
+{
+    return choices->shares_layers ? PA_COLUMNS : 0;
+}
+
+static int bar_cells(const cli_choices *choices)
+{
+    return BAR_CELLS - wider(choices);
+}
+
+/* Readable without colour; the background only helps. */
+static const struct {
+    char letter;
+    const char *color;
+} category[ZR_CATEGORIES] = {
+    [ZR_CATEGORY_PARAM] = {'P', "\033[30;44m"},      [ZR_CATEGORY_GRAD] = {'G', "\033[30;43m"},
+    [ZR_CATEGORY_OPTIM] = {'O', "\033[30;42m"},      [ZR_CATEGORY_ACT] = {'A', "\033[30;47m"},
+    [ZR_CATEGORY_CHECKPOINT] = {'C', "\033[30;45m"}, [ZR_CATEGORY_BUFFER] = {'B', "\033[30;41m"},
+    [ZR_CATEGORY_WORK] = {'W', "\033[30;46m"},
+};
+
+/** What the bars are as long as: the largest total, and at most twice the limit, beyond which nothing is of interest.
+ */
+static double scale_bytes(const cli_choices *choices)
+{
+    double most = 1;
+    for (int i = 0; i < choices->n; i++) {
+        double total = (double)choices->choice[i].made.report.memory.total_bytes;
+        if (total > most) most = total;
+    }
+    double twice = 2 * (double)choices->target->limit_bytes;
+    return choices->target->limit_bytes && most > twice ? twice : most;
+}
+
+/** The first cell whose bytes no longer fit; -1: all do. */
+static int limit_cell(const cli_choices *choices, double cell_bytes)
+{
+    for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {
+        if (zr_train_rank_bytes((int64_t)((i + 1) * cell_bytes), &choices->target->profile.facts) >
+            choices->target->limit_bytes)
+            return i;
+    }
+    return -1;
+}
+
+/** What stands in the middle of a cell: a category, ZR_CATEGORIES where nothing is in use, -1 beyond the arena. */
+static int what_at(const cli_choice *c, double bytes)
+{
+    double end = 0;
+    for (int i = 0; i < ZR_CATEGORIES; i++) {
+        end += (double)c->fullest.category_bytes[i];
+        if (bytes < end) return i;
+    }
+    return bytes < (double)c->made.report.memory.total_bytes ? ZR_CATEGORIES : -1;
+}
+
+static char mark_of(int what)
+{
+    return what < 0 ? ' ' : what == ZR_CATEGORIES ? '.' : category[what].letter;
+}
+
+static void print_bar(FILE *out, const cli_choice *c, int cells, double cell_bytes, int limit, bool color)
+{
+    int last = cells - 1;
+    bool longer = (double)c->made.report.memory.total_bytes > 1.001 * cell_bytes * cells;
+    while (last > limit && what_at(c, (last + 0.5) * cell_bytes) < 0) last--;
+    const char *now = "";
+    for (int i = 0; i <= last; i++) {
+        int what = what_at(c, (i + 0.5) * cell_bytes);
+        bool plain = what < 0 || what == ZR_CATEGORIES || i == limit;
+        const char *wanted = !color ? "" : plain ? CLI_PLAIN : category[what].color;
+        if (strcmp(wanted, now) != 0) fputs(wanted, out);
+        now = wanted;
+        fputc(i == limit ? '|' : i == cells - 1 && longer ? '>' : mark_of(what), out);
+    }
+    if (color) fputs(CLI_PLAIN, out);
+}
+
+static void print_choice(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
+{
+    const cli_choice *c = &choices->choice[index];
+    static const char *const light[CLI_LIGHTS] = {"", " a", " b", " c"};
+    char kept[CLI_CHOICE_BYTES], name[64], total[32], time[32] = "?", exposed[32] = "?";
+    if (choices->compute_known) cli_seconds(c->made.simulation.price.step_sec, time);
+    if (choices->compute_known && choices->link_known && c->made.simulation.price.step_sec > 0) {
+        snprintf(exposed, sizeof(exposed), "%.1f %%",
+                 100 * c->made.simulation.price.exposed_sec / c->made.simulation.price.step_sec);
+    }
+    const char *fits = choices->target->limit_bytes == 0 ? "" : c->made.fits ? "yes" : "no";
+    bool bold = color && index == choices->advised;
+    snprintf(name, sizeof(name), "%s%s", cli_choice_name(choices, c, kept), light[c->light]);
+    fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
+            index == choices->advised ? '>' : ' ', c->stage, NAME_COLUMNS + wider(choices), name,
+            cli_bytes((double)c->made.report.memory.total_bytes, total), fits, time, exposed, bold ? CLI_PLAIN : "");
+    print_bar(out, c, bar_cells(choices), cell_bytes, limit_cell(choices, cell_bytes), color);
+    fputc('\n', out);
+}
+
+static void print_legend(FILE *out, const cli_choices *choices, bool color)
+{
+    for (int i = 0; i < ZR_CATEGORIES; i++) {
+        bool used = false;
+        for (int c = 0; c < choices->n; c++) used |= choices->choice[c].fullest.category_bytes[i] > 0;
+        if (!used) continue;
+        fprintf(out, "%s%s%c%s %s", i == ZR_CATEGORY_ACT ? "\n  " : "  ", color ? category[i].color : "",
+                category[i].letter, color ? CLI_PLAIN : "", cli_category_words((zr_category)i));
+    }
+    fputs("  . not in use then\n", out);
+}
+
+void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
+{
+    char limit[32];
+    double cell_bytes = scale_bytes(choices) / bar_cells(choices);
+    fprintf(out, "   stage, recompute%*s total %-5s     step waiting  the fullest moment\n", wider(choices), "",
+            choices->target->limit_bytes ? "fits" : "");
+    for (int i = 0; i < choices->n; i++) print_choice(out, choices, i, cell_bytes, color);
+    print_legend(out, choices, color);
+    fputs("  * configured  > advised", out);
+    if (limit_cell(choices, cell_bytes) >= 0) {
+        fprintf(out, "  | where %s end (%s aside)", cli_bytes((double)choices->target->limit_bytes, limit),
+                cli_beside(&choices->target->profile.facts));
+    }
+    fputc('\n', out);
+    if (choices->shares_layers)
+        fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);
+    bool used[CLI_LIGHTS] = {false};
+    for (int c = 0; c < choices->n; c++) used[choices->choice[c].light] = true;
+    if (used[CLI_LIGHT_PREFETCH]) fputs("  a  with stage3_prefetch_bucket_size 0\n", out);
+    if (used[CLI_LIGHT_OVERLAP]) fputs("  b  with that and overlap_comm false\n", out);
+    if (used[CLI_LIGHT_BUCKETS])
+        fprintf(out, "  c  with these and buckets of %lld elements\n", (long long)choices->light_elems);
+}

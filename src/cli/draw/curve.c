@@ -1,0 +1,209 @@
+#include "cli/draw/curve.h"
+
+#include "base/file.h"
+#include "base/json_scan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define BLOCK_BYTES 65536
+#define MOST_STEPS ((int64_t)1 << 53)
+
+/* ---- series ---------------------------------------------------------------------------------- */
+
+void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
+{
+    if (b->n && (!into->n || b->low < into->low)) into->low = b->low;
+    if (b->n && (!into->n || b->high > into->high)) into->high = b->high;
+    into->step_sum += b->step_sum;
+    into->sum += b->sum;
+    into->n += b->n;
+    into->bad += b->bad;
+}
+
+/** Two steps where there was one. */
+static void halve(curve_series *s)
+{
+    static const curve_bucket empty;
+    for (int i = 0; i < s->n; i += 2) {
+        curve_bucket both = s->bucket[i];
+        if (i + 1 < s->n) cli_curve_merge(&both, &s->bucket[i + 1]);
+        s->bucket[i / 2] = both;
+    }
+    int n = (s->n + 1) / 2;
+    for (int i = n; i < s->n; i++) s->bucket[i] = empty;
+    s->n = n;
+    s->per *= 2;
+}
+
+/** A file that goes back was continued from an earlier step: what comes later counts. */
+static void forget_from(curve_series *s, int64_t step)
+{
+    int keep = (int)((step - 1) / s->per);
+    for (int i = keep; i < s->n; i++) memset(&s->bucket[i], 0, sizeof(s->bucket[i]));
+    s->n = keep < s->n ? keep : s->n;
+    s->last = s->best = NAN;
+    for (int i = 0; i < s->n; i++) {
+        const curve_bucket *b = &s->bucket[i];
+        if (!b->n || b->low >= s->best) continue;
+        s->best = b->low;
+        s->best_step = (int64_t)(b->step_sum / (double)b->n);
+    }
+}
+
+static void add(curve_series *s, int64_t step, double value, bool bad)
+{
+    if (s->per == 0) {
+        s->per = 1;
+        s->last = s->best = NAN;
+    }
+    if (step <= s->last_step) forget_from(s, step);
+    while ((step - 1) / s->per >= CURVE_BUCKETS) halve(s);
+    int at = (int)((step - 1) / s->per);
+    curve_bucket one = {.bad = bad || !isfinite(value)};
+    if (isfinite(value)) {
+        one =
+            (curve_bucket){.step_sum = (double)step, .sum = value, .low = value, .high = value, .n = 1, .bad = one.bad};
+        s->last = value;
+        if (!(value >= s->best)) {
+            s->best = value;
+            s->best_step = step;
+        }
+    }
+    cli_curve_merge(&s->bucket[at], &one);
+    if (at >= s->n) s->n = at + 1;
+    s->last_step = step;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+enum { STEP, LOSS, VAL_LOSS, LR, NORM, STEP_MS, RATE, SKIPPED, NOISE, SAMPLE, NUMBERS };
+static const char *const keys[NUMBERS] = {
+    "\"step\"",           "\"loss\"",    "\"val_loss\"",           "\"lr\"",    "\"grad_norm\"", "\"step_ms\"",
+    "\"tokens_per_sec\"", "\"skipped\"", "\"noise_scale_tokens\"", "\"sample\""};
+
+/** What a line says. A key that is there without a number (null: it was not finite) is NaN. */
+typedef struct line_numbers {
+    double x[NUMBERS];
+    bool there[NUMBERS];
+} line_numbers;
+
+static void take_number(line_numbers *out, const char *text, zr__json_token key, zr__json_token value)
+{
+    char number[ZR_NUMBER_BYTES] = "";
+    for (int i = 0; i < NUMBERS; i++) {
+        size_t bytes = strlen(keys[i]);
+        if (key.end - key.begin != bytes || memcmp(text + key.begin, keys[i], bytes) != 0) continue;
+        size_t length = value.end - value.begin;
+        if (value.kind == 'x' && length < sizeof(number)) memcpy(number, text + value.begin, length);
+        char *end = NULL;
+        double x = strtod(number, &end);
+        out->there[i] = true;
+        out->x[i] = end != number && !*end ? x : NAN;
+    }
+}
+
+/** A flat JSON object, as a run writes it. */
+static bool read_numbers(const char *text, size_t bytes, line_numbers *out)
+{
+    zr__json_token t = zr__json_next(text, bytes, 0);
+    if (t.kind != '{') return false;
+    do {
+        zr__json_token key = zr__json_next(text, bytes, t.end);
+        zr__json_token colon = zr__json_next(text, bytes, key.end);
+        zr__json_token value = zr__json_next(text, bytes, colon.end);
+        if (key.kind != '"' || colon.kind != ':' || (value.kind != 'x' && value.kind != '"')) return false;
+        take_number(out, text, key, value);
+        t = zr__json_next(text, bytes, value.end);
+    } while (t.kind == ',');
+    return t.kind == '}' && zr__json_next(text, bytes, t.end).kind == 0;
+}
+
+static bool take_line(cli_curve *c, const char *text, size_t bytes)
+{
+    line_numbers line = {0};
+    if (!read_numbers(text, bytes, &line) || !line.there[STEP]) return false;
+    double step_number = line.x[STEP];
+    if (!(step_number >= 1 && step_number <= (double)MOST_STEPS)) return false;
+    int64_t step = (int64_t)step_number;
+    if (line.there[SAMPLE]) return true; /* a text, which is no number */
+    if (!line.there[LOSS] && !line.there[VAL_LOSS]) return false;
+    if (line.there[LOSS]) {
+        /* The count of a continued run may begin again. */
+        int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
+        add(&c->loss, step, line.x[LOSS], skipped > c->skipped);
+        c->skipped = skipped;
+    }
+    if (line.there[LR]) add(&c->lr, step, line.x[LR], false);
+    if (line.there[NORM]) add(&c->norm, step, line.x[NORM], false);
+    if (line.there[STEP_MS]) add(&c->step_ms, step, line.x[STEP_MS], false);
+    if (line.there[RATE]) add(&c->rate, step, line.x[RATE], false);
+    if (line.there[NOISE] && isfinite(line.x[NOISE])) add(&c->noise, step, line.x[NOISE], false); /* null: not known */
+    if (line.there[VAL_LOSS]) add(&c->val, step, line.x[VAL_LOSS], false);
+    if (c->first_step == 0 || step < c->first_step) c->first_step = step;
+    c->last_step = step;
+    return true;
+}
+
+static bool is_blank(const char *text, size_t bytes)
+{
+    return zr__json_next(text, bytes, 0).kind == 0;
+}
+
+static void count_line(cli_curve *c, const char *text, size_t bytes)
+{
+    c->lines++;
+    if (is_blank(text, bytes) || take_line(c, text, bytes)) return;
+    if (c->bad_lines++ == 0) c->first_bad = c->lines;
+}
+
+/** The whole lines of a block; returns the bytes that they take. */
+static size_t take_block(cli_curve *c, const char *text, size_t bytes)
+{
+    size_t done = 0;
+    const char *end;
+    while ((end = memchr(text + done, '\n', bytes - done))) {
+        size_t length = (size_t)(end - (text + done));
+        count_line(c, text + done, length);
+        done += length + 1;
+    }
+    return done;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool to_end)
+{
+    while (c->offset < file->bytes) {
+        int64_t left = file->bytes - c->offset, n = left < BLOCK_BYTES ? left : BLOCK_BYTES;
+        ZR_TRY(zr__file_read(file, c->offset, block, n, ZR_ERR_IO));
+        size_t done = take_block(c, block, (size_t)n);
+        if (done == 0 && n < BLOCK_BYTES) {
+            line_numbers unused = {0};
+            bool whole = read_numbers(block, (size_t)n, &unused);
+            if (to_end && (whole || block[0] != '{')) count_line(c, block, (size_t)n);
+            return ZR_OK;
+        }
+        /* No line of a run is as long as a block: what this is part of is counted where it ends. */
+        c->offset += done ? (int64_t)done : n;
+    }
+    return ZR_OK;
+}
+
+zr_status cli_curve_read(cli_curve *curve, const char *path, bool to_end)
+{
+    zr__file file;
+    struct stat info;
+    zr_status st = ZR_OK;
+    ZR_TRY(zr__file_open(path, false, &file));
+    char *block = zr_alloc(BLOCK_BYTES);
+    int64_t same = fstat(file.fd, &info) == 0 ? (int64_t)info.st_ino : 0;
+    if (curve->file != same || file.bytes < curve->offset) memset(curve, 0, sizeof(*curve));
+    curve->file = same;
+    st = block ? read_more(curve, &file, block, to_end) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to read %s", file.name);
+    zr_free(block);
+    zr__file_close(&file);
+    return st;
+}

@@ -1,0 +1,209 @@
+#include "cli/draw/lines.h"
+
+#include "cli/draw/axes.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define PAGE_WIDTH 800.0
+#define LEFT 88.0
+#define PLOT_WIDTH 690.0
+#define PLOT_HEIGHT 380.0
+#define LOG_FROM 8.0 /* times the smallest, from which a scale of powers is clearer */
+
+typedef struct page {
+    FILE *out;
+    const cli_lines *lines;
+    double *x;   /* (n_x) */
+    int *sorted; /* (n_x) places from left to right */
+    cli_axes axes;
+} page;
+
+/* ---- where things are --------------------------------------------------------------------------- */
+
+static bool is_number(const char *word, double *x)
+{
+    char *end = NULL;
+    *x = strtod(word, &end);
+    return end != word && !*end && isfinite(*x);
+}
+
+/** The places of the axis; are they numbers? */
+static bool find_places(page *g)
+{
+    bool numbers = true;
+    for (int i = 0; i < g->lines->n_x; i++) numbers &= is_number(g->lines->x[i], &g->x[i]);
+    for (int i = 0; !numbers && i < g->lines->n_x; i++) g->x[i] = i;
+    for (int i = 0; i < g->lines->n_x; i++) { /* into those before it */
+        int at = i;
+        for (; at > 0 && g->x[g->sorted[at - 1]] > g->x[i]; at--) g->sorted[at] = g->sorted[at - 1];
+        g->sorted[at] = i;
+    }
+    return numbers;
+}
+
+/** Room beside the outermost, so that no dot lies on an axis. */
+static void set_x(page *g, bool numbers)
+{
+    const int n = g->lines->n_x;
+    const double low = g->x[g->sorted[0]], high = g->x[g->sorted[n - 1]];
+    g->axes.log_x = numbers && low > 0 && (g->lines->log_x || high / low >= LOG_FROM);
+    if (g->axes.log_x) {
+        const double room = high > low ? pow(high / low, 0.04) : 2;
+        g->axes.x0 = low / room;
+        g->axes.x1 = high * room;
+        return;
+    }
+    const double room = high > low ? 0.04 * (high - low) : 1;
+    g->axes.x0 = low - room;
+    g->axes.x1 = high + room;
+}
+
+static void set_y(page *g)
+{
+    double low = NAN, high = NAN;
+    for (int i = 0; i < g->lines->n * g->lines->n_x; i++) {
+        if (!isfinite(g->lines->y[i])) continue;
+        low = fmin(low, g->lines->y[i]);
+        high = fmax(high, g->lines->y[i]);
+    }
+    /* From nothing on: heights are then compared as they are. */
+    const bool from_zero = g->lines->from_zero || high / low <= 12;
+    cli_axes_range(&g->axes, low > 0 && from_zero ? 0 : low, high, !g->lines->from_zero);
+}
+
+/* ---- what is drawn ------------------------------------------------------------------------------ */
+
+/** Words that do not reach into the one before. */
+static void draw_places(const page *g)
+{
+    double free_x = 0;
+    for (int k = 0; k < g->lines->n_x; k++) {
+        const int i = g->sorted[k];
+        char word[SVG_TEXT_BYTES];
+        const char *shown = svg_text_fit(g->lines->x[i], 12, PLOT_WIDTH / 4, word);
+        const double half = svg_text_width(shown, 12) / 2, x = cli_axes_x(&g->axes, g->x[i]);
+        const bool room = x - half >= free_x;
+        cli_axes_place(g->out, &g->axes, g->x[i], room ? shown : NULL);
+        if (room) free_x = x + half + 6;
+    }
+}
+
+static bool is_covered(const page *g, int line, int by)
+{
+    const double *mine = &g->lines->y[line * g->lines->n_x], *its = &g->lines->y[by * g->lines->n_x];
+    bool any = false;
+    for (int i = 0; i < g->lines->n_x; i++) {
+        if (!isfinite(mine[i])) continue;
+        if (!isfinite(its[i]) || fabs(cli_axes_y(&g->axes, mine[i]) - cli_axes_y(&g->axes, its[i])) > 1.5) return false;
+        any = true;
+    }
+    return any;
+}
+
+/** How much wider a line is drawn so that those over it, where they coincide, leave its edges to be seen. */
+static double wider(const page *g, int line)
+{
+    int n = 0;
+    for (int i = line + 1; i < g->lines->n; i++) n += is_covered(g, line, i);
+    return 3.0 * (n < 5 ? n : 5);
+}
+
+/** Broken where nothing is. */
+static void draw_line(const page *g, int line)
+{
+    const double *y = &g->lines->y[line * g->lines->n_x];
+    bool pen = false;
+    svg_shape_begin(g->out);
+    for (int k = 0; k < g->lines->n_x; k++) {
+        const int i = g->sorted[k];
+        const bool there = isfinite(y[i]);
+        if (there)
+            (pen ? svg_shape_to : svg_shape_move)(g->out, cli_axes_x(&g->axes, g->x[i]), cli_axes_y(&g->axes, y[i]));
+        pen = there;
+    }
+    svg_shape_line_end(g->out, cli_axes_color(line), 1.8 + wider(g, line), cli_axes_dash(line), 1,
+                       g->lines->n > 1 ? g->lines->name[line] : NULL);
+}
+
+static void draw_dot(FILE *out, double x, double y, double radius, const char *color, bool hollow)
+{
+    svg_dot(out, x, y, hollow ? radius + 0.8 : radius, color);
+    if (hollow) svg_dot(out, x, y, radius - 0.8, "#ffffff");
+}
+
+/** Is one of the dots hollow? */
+static bool draw_dots(const page *g, int line)
+{
+    const double radius = 3.4 + 0.5 * wider(g, line);
+    bool any = false;
+    for (int i = 0; i < g->lines->n_x; i++) {
+        const int at = line * g->lines->n_x + i;
+        if (!isfinite(g->lines->y[at])) continue;
+        draw_dot(g->out, cli_axes_x(&g->axes, g->x[i]), cli_axes_y(&g->axes, g->lines->y[at]), radius,
+                 cli_axes_color(line), g->lines->hollow[at]);
+        any |= g->lines->hollow[at];
+    }
+    return any;
+}
+
+static void draw_names(const page *g, const cli_legend *l, double y)
+{
+    char name[SVG_TEXT_BYTES];
+    for (int i = 0; i < l->shown; i++) {
+        const double x = LEFT + l->width * (i / l->rows), at = y + AXES_ROW * (i % l->rows);
+        cli_axes_swatch(g->out, x, at, cli_axes_color(i), cli_axes_dash(i), false);
+        svg_text(g->out, x + 33, at, (svg_font){.size = 13, .color = AXES_DARK}, "%s",
+                 svg_text_fit(g->lines->name[i], 13, l->name_width, name));
+    }
+    if (g->lines->n > l->shown)
+        svg_text(g->out, LEFT, y + AXES_ROW * l->rows, (svg_font){.size = 12, .color = AXES_GREY}, "and %d more",
+                 g->lines->n - l->shown);
+}
+
+static void draw_page(page *g)
+{
+    const cli_lines *lines = g->lines;
+    const cli_legend l = cli_legend_of(lines->name, lines->n, PLOT_WIDTH, 18);
+    const double legend = 58, top = lines->n > 1 ? legend + AXES_ROW * (l.rows + (lines->n > l.shown)) : 52;
+    char title[SVG_TEXT_BYTES];
+    bool hollow = false;
+    g->axes.box = (svg_box){LEFT, top, PLOT_WIDTH, PLOT_HEIGHT};
+    set_x(g, find_places(g));
+    set_y(g);
+    svg_begin(g->out, PAGE_WIDTH, top + PLOT_HEIGHT + 76, lines->title);
+    svg_text(g->out, LEFT, 32, (svg_font){.size = 17, .color = AXES_DARK, .bold = true}, "%s",
+             svg_text_fit(lines->title, 17, PLOT_WIDTH, title));
+    if (lines->n > 1) draw_names(g, &l, legend);
+    draw_places(g);
+    cli_axes_values(g->out, &g->axes);
+    cli_axes_frame(g->out, &g->axes, lines->y_name);
+    for (int i = 0; i < lines->n; i++) draw_line(g, i);
+    for (int i = 0; i < lines->n; i++) hollow |= draw_dots(g, i);
+    const double bottom = top + PLOT_HEIGHT;
+    svg_text(g->out, LEFT + PLOT_WIDTH / 2, bottom + 40,
+             (svg_font){.size = 13, .color = AXES_DARK, .anchor = SVG_MIDDLE}, "%s", lines->x_name);
+    if (hollow) {
+        draw_dot(g->out, LEFT + 4, bottom + 60, 3.4, AXES_DARK, true);
+        svg_text(g->out, LEFT + 14, bottom + 64, (svg_font){.size = 12, .color = AXES_DARK}, "%s", lines->hollow_words);
+    }
+    svg_end(g->out);
+}
+
+zr_status cli_lines_draw(const cli_lines *lines, char **svg, size_t *bytes)
+{
+    page g = {.lines = lines,
+              .x = zr_alloc((size_t)lines->n_x * sizeof(*g.x)),
+              .sorted = zr_alloc((size_t)lines->n_x * sizeof(*g.sorted))};
+    *svg = NULL;
+    if (g.x && g.sorted) g.out = open_memstream(svg, bytes);
+    if (g.out) draw_page(&g);
+    bool drawn = g.out && ferror(g.out) == 0;
+    if (g.out && fclose(g.out) != 0) drawn = false;
+    zr_free(g.x);
+    zr_free(g.sorted);
+    if (drawn) return ZR_OK;
+    free(*svg);
+    *svg = NULL;
+    return ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
+}

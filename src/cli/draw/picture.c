@@ -1,0 +1,531 @@
+#include "cli/draw/picture.h"
+
+#include "cli/shell/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_WIDTH 1400.0
+#define PAGE_HEIGHT 1006.0
+#define RIGHT 1184.0 /* what is said beside the map begins here */
+
+typedef enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } phase;
+
+static const struct {
+    const char *color, *name;
+} phases[] = {[PHASE_FORWARD] = {"#dde4ec", "forward"},
+              [PHASE_BACKWARD] = {"#c2ccd8", "backward"},
+              [PHASE_UPDATE] = {"#cfe5d7", "update"}};
+
+double cli_picture_x(const cli_picture *p, double moment)
+{
+    return p->map.x + p->map.w * moment / (p->span > 0 ? p->span : 1);
+}
+
+double cli_picture_y(const cli_picture *p, int64_t offset)
+{
+    double arena = (double)(p->plan->space_bytes[ZR_SPACE_DEVICE] > 0 ? p->plan->space_bytes[ZR_SPACE_DEVICE] : 1);
+    return p->map.y + p->map.h * (1.0 - (double)offset / arena);
+}
+
+const char *cli_picture_unit(const cli_picture *p, int32_t unit)
+{
+    const zr_unit_info *info = zr_graph_unit_info(p->graph, unit);
+    return info ? info->name : "";
+}
+
+const char *cli_picture_when(const cli_picture *p, int32_t first, int32_t last, zr_step_time time, char text[96])
+{
+    char begin[32], end[32];
+    if (p->timed)
+        snprintf(text, 96, "steps %d to %d, %s to %s", first, last, cli_seconds(time.begin_sec, begin),
+                 cli_seconds(time.end_sec, end));
+    else
+        snprintf(text, 96, "steps %d to %d", first, last);
+    return text;
+}
+
+const char *cli_picture_words(const char *op)
+{
+    static const struct {
+        const char *op, *words;
+    } table[] = {{"embedding", "tokens' vectors"},
+                 {"position", "tokens' vectors"},
+                 {"layernorm", "norm"},
+                 {"linear", "matrix product"},
+                 {"gelu", "GELU"},
+                 {"add", "residual sum"},
+                 {"linear_cross_entropy", "head and losses"},
+                 {"cross_entropy", "losses"},
+                 {"layernorm_dx", "gradient at the norm"},
+                 {"linear_dx", "gradient at a product"},
+                 {"gelu_dx", "gradient at GELU"},
+                 {"attention_dx", "gradient at attention"},
+                 {"linear_cross_entropy_dx", "head"}};
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+        if (strcmp(op, table[i].op) == 0) return table[i].words;
+    return op;
+}
+
+/* ---- above the map --------------------------------------------------------------------------- */
+
+static void draw_title(const cli_picture *p, const char *model)
+{
+    const zr_plan *plan = p->plan;
+    const zr_layout *layout = &plan->layout;
+    char params[32], total[32], states[32], policy[32], where[64] = "";
+    if (plan->ranks > 1) snprintf(where, sizeof(where), " on each of %d ranks", plan->ranks);
+    svg_text(p->out, 40, 40, (svg_font){.size = 20, .color = PICTURE_DARK, .bold = true},
+             "One training step of %s%s: %s", model, where, cli_bytes((double)plan->memory.total_bytes, total));
+    svg_text(
+        p->out, 40, 62, (svg_font){.size = 13, .color = PICTURE_GREY},
+        "ZeRO stage %d, layout %s, recompute %s, %s parameters, %s, %lld x %lld tokens a rank%s; of it %s model states",
+        layout->stage, layout->states == ZR_STATES_LEAN ? "lean" : "paper",
+        cli_recompute_name(layout->recompute, layout->recompute_every, policy),
+        cli_amount((double)plan->params, params), zr_dtype_name(layout->dtype), (long long)layout->batch,
+        (long long)layout->seq, layout->accum > 1 ? " and micro-batch" : "",
+        cli_bytes((double)plan->memory.states_bytes, states));
+}
+
+/** Do stages 1 and 2 gather what the step before updated within this one? */
+static bool gathers_once(const cli_picture *p)
+{
+    for (int32_t i = 0; i < p->schedule->n_steps; i++)
+        if (p->schedule->step[i].when == ZR_WHEN_STALE) return true;
+    return false;
+}
+
+static const char *states_sentence(const cli_picture *p)
+{
+    static const char *const sentence[4] = {
+        "Stage 0: every rank keeps all model states. Gradients are summed over the ranks, and all of them do the same "
+        "update.",
+        "Stage 1: a rank keeps its share of the optimizer states. It receives the summed gradient of that share, and "
+        "updates that share of the parameters.",
+        "Stage 2: a rank keeps its share of gradients and optimizer states. A unit's gradient goes to its owners as "
+        "soon "
+        "as it is complete.",
+        "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
+        "used (blue boxes) and dropped behind."};
+    if (p->plan->layout.ranks == 1)
+        return p->plan->param_group != ZR_GROUP_SELF
+                   ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from "
+                     "the fp32 ones just before they are used (blue boxes) and dropped behind."
+                   : "One rank: it keeps all model states; there is nobody to share them with.";
+    return sentence[p->plan->layout.stage];
+}
+
+/** How stages 1 and 2 come by the parameters that others have updated; NULL: another stage. */
+static const char *parameters_sentence(const cli_picture *p)
+{
+    const zr_layout *layout = &p->plan->layout;
+    if (layout->ranks == 1 || (layout->stage != 1 && layout->stage != 2)) return NULL;
+    return gathers_once(p)
+               ? "Parameters stay whole. What the step before has updated is gathered unit by unit, ahead of "
+                 "its first use (blue cells of comm)."
+               : "Parameters stay whole; what the others have updated is gathered before the next step.";
+}
+
+static const char *activations_sentence(const cli_picture *p, char room[160])
+{
+    bool again = false; /* by the policy */
+    const zr_layout *layout = &p->plan->layout;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) {
+        const zr_step *step = &p->schedule->step[i];
+        again |= step->replay && p->plan->unit[step->unit].recompute != ZR_RECOMPUTE_NONE;
+    }
+    if (!again)
+        return "Activations, but what is cheap to compute again, are kept until the backward pass has used them: the "
+               "grey hill.";
+    if (layout->recompute == ZR_RECOMPUTE_AUTO)
+        return "Just enough activations are dropped, and computed again in the backward pass, to stay within the "
+               "limit.";
+    if (layout->recompute == ZR_RECOMPUTE_SELECTIVE)
+        return "The largest activations of each unit are dropped and computed again in the backward pass: a lower "
+               "hill.";
+    if (layout->recompute_every == 1)
+        return "Of the activations only the inputs of units are kept; the backward pass computes a unit's others "
+               "again.";
+    snprintf(room, 160,
+             "Of the activations only the input of every %lld units is kept; the backward pass computes their others "
+             "again.",
+             (long long)layout->recompute_every);
+    return room;
+}
+
+/** Model states here and without ZeRO. */
+static void states_text(const zr_plan *plan, int64_t whole_states_bytes, char text[256])
+{
+    char whole[32], here[32], other[128] = "";
+    const char *consumed = plan->consume_grad ? " A unit's gradient is used up by its update at once." : "";
+    cli_bytes((double)plan->memory.states_bytes, here);
+    if (whole_states_bytes > plan->memory.states_bytes)
+        snprintf(other, sizeof(other), " here, %s %s", cli_bytes((double)whole_states_bytes, whole),
+                 plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0");
+    snprintf(text, 256, "Model states: %s%s.%s", here, other, consumed);
+}
+
+/** What the time axis is worth. */
+static void time_text(const cli_picture *p, char text[256])
+{
+    char step[32], comm[32], exposed[32];
+    if (!p->timed) {
+        snprintf(text, 256,
+                 "Steps of the schedule, one after the other: the rates of this machine are not known. With --profile "
+                 "NAME, or after `zr info --bench`, the axis is time.");
+        return;
+    }
+    int n = snprintf(text, 256, "Time as priced for %.47s: %s a step", p->times->by,
+                     cli_seconds(p->times->price.step_sec, step));
+    if (p->plan->ranks > 1 && n > 0)
+        snprintf(text + n, 256 - (size_t)n, ", communication %s, of which %s is not hidden",
+                 cli_seconds(p->times->price.comm_sec, comm), cli_seconds(p->times->price.exposed_sec, exposed));
+    strcat(text, ".");
+}
+
+static void draw_sentences(const cli_picture *p, int64_t whole_states_bytes)
+{
+    char text[256], room[160];
+    double y = 88;
+    svg_font font = {.size = 13, .color = PICTURE_DARK};
+    const char *parameters = parameters_sentence(p);
+    svg_text(p->out, 40, y, font, "%s", states_sentence(p));
+    if (parameters) svg_text(p->out, 40, y += 19, font, "%s", parameters);
+    svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, room),
+             p->plan->layout.accum > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
+    states_text(p->plan, whole_states_bytes, text);
+    svg_text(p->out, 40, y += 19, font, "%s", text);
+    time_text(p, text);
+    svg_text(p->out, 40, y + 19, font, "%s", text);
+}
+
+static phase phase_of(const cli_picture *p, int32_t step)
+{
+    int32_t update = p->end_step >= 0 ? p->end_step : p->norm_step;
+    if (update >= 0 && step >= update) return PHASE_UPDATE;
+    return p->loss_step >= 0 && step > p->loss_step ? PHASE_BACKWARD : PHASE_FORWARD;
+}
+
+/** When computation comes to a phase; `span` when it never does. */
+static double phase_begin(const cli_picture *p, phase which)
+{
+    if (which == PHASE_FORWARD) return 0;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++)
+        if (p->schedule->step[i].stream == ZR_STREAM_COMPUTE && phase_of(p, i) >= which) return p->time[i].begin_sec;
+    return p->span;
+}
+
+static void draw_turns(const cli_picture *p, double y, double height)
+{
+    if (p->plan->layout.accum == 1 || p->repeat_step < 0) return;
+    for (int i = 0; i < 2; i++) {
+        double x = cli_picture_x(p, p->time[i ? p->end_step : p->repeat_step].begin_sec);
+        svg_line(p->out, x, y - 6, x, y + height, PICTURE_DARK, 2.5);
+    }
+    svg_text(p->out, cli_picture_x(p, p->time[p->repeat_step].begin_sec) + 6, y - 4,
+             (svg_font){.size = 11, .color = PICTURE_DARK}, "%lld times", (long long)p->plan->layout.accum);
+}
+
+static void draw_phases(const cli_picture *p, double y)
+{
+    const double height = 20;
+    for (int i = PHASE_FORWARD; i <= PHASE_UPDATE; i++) {
+        double begin = phase_begin(p, (phase)i), end = i < PHASE_UPDATE ? phase_begin(p, (phase)(i + 1)) : p->span;
+        double x = cli_picture_x(p, begin), w = cli_picture_x(p, end) - x;
+        if (i > 0 && w <= 0 && i != PHASE_UPDATE) continue;
+        const char *name = i == PHASE_BACKWARD && p->plan->layout.two_pass
+                               ? "backward, twice: for the norm, for the updates"
+                               : phases[i].name;
+        svg_rect(p->out, (svg_box){x, y, w, height}, phases[i].color, NULL, name);
+        if (i > 0) svg_line(p->out, x, y, x, p->map.y + p->map.h, PICTURE_PALE, 0.8);
+        /* A phase of few steps names itself beside the page's edge. */
+        bool fits = svg_text_width(name, 12) < w;
+        svg_text(p->out, fits ? x + w / 2 : x + w + 4, y + 14,
+                 (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = fits ? SVG_MIDDLE : SVG_START, .bold = true},
+                 "%s", name);
+    }
+    draw_turns(p, y, height);
+}
+
+/** Which unit computes; a name where there is room for one. */
+static void draw_units(const cli_picture *p, double y)
+{
+    const zr_step *step = p->schedule->step;
+    double free_x = 0;
+    bool odd = false;
+    for (int32_t i = 0, end = 0; i < p->schedule->n_steps; i = end) {
+        end = i + 1;
+        if (step[i].kind != ZR_STEP_RUN || step[i].unit < 0) continue;
+        /* What other streams do between its ops does not end a unit's turn. */
+        for (int32_t j = end; j < p->schedule->n_steps; j++) {
+            if (step[j].stream == ZR_STREAM_COMPUTE && step[j].unit != step[i].unit) break;
+            if (step[j].kind == ZR_STEP_RUN) end = j + 1;
+        }
+        double x = cli_picture_x(p, p->time[i].begin_sec), w = cli_picture_x(p, p->time[end - 1].end_sec) - x;
+        const char *name = cli_picture_unit(p, step[i].unit);
+        svg_rect(p->out, (svg_box){x, y, w < PICTURE_LEAST ? PICTURE_LEAST : w, 5}, odd ? "#5f6c7b" : "#9aa7b4", NULL,
+                 name);
+        odd = !odd;
+        /* Only over its own turn: a name that hangs over the next unit's would be read as that one's. */
+        double wide = svg_text_width(name, 10);
+        if (x < free_x || wide > w + 6 || x + wide > p->map.x + p->map.w) continue;
+        svg_text(p->out, x, y - 3, (svg_font){.size = 10, .color = PICTURE_GREY}, "%s", name);
+        free_x = x + wide + 6;
+    }
+}
+
+/* ---- beside the map -------------------------------------------------------------------------- */
+
+static void draw_axis(const cli_picture *p)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } unit[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"bytes", 1}};
+    double arena = (double)p->plan->space_bytes[ZR_SPACE_DEVICE];
+    size_t u = 0;
+    while (u < 4 && arena < 1.5 * unit[u].bytes) u++;
+    double step = svg_nice_step(arena / unit[u].bytes);
+    for (double at = 0; arena > 0 && at * unit[u].bytes <= arena; at += step) {
+        double y = cli_picture_y(p, (int64_t)(at * unit[u].bytes));
+        svg_line(p->out, p->map.x - 5, y, p->map.x, y, PICTURE_GREY, 1);
+        svg_line(p->out, p->map.x, y, p->map.x + p->map.w, y, "#eceff3", 0.8);
+        svg_text(p->out, p->map.x - 9, y + 4, (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = SVG_END}, "%g",
+                 at);
+    }
+    char text[64];
+    snprintf(text, sizeof(text), "address in the arena, %s", unit[u].name);
+    svg_text_up(p->out, 34, p->map.y + p->map.h / 2,
+                (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, text);
+}
+
+/** Below the map. */
+static void draw_moments(const cli_picture *p)
+{
+    static const struct {
+        const char *name;
+        double sec;
+    } unit[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+    size_t u = 0;
+    while (p->timed && u < 3 && p->span < 1.5 * unit[u].sec) u++;
+    double bottom = p->map.y + p->map.h, scale = p->timed ? unit[u].sec : 1, every = svg_nice_step(p->span / scale);
+    if (!p->timed && every < 1) every = 1;
+    for (double k = 0; k * every * scale <= p->span * (1 + 1e-9) && k < 50; k++) {
+        double x = cli_picture_x(p, k * every * scale);
+        svg_line(p->out, x, bottom, x, bottom + 4, PICTURE_GREY, 1);
+        svg_text(p->out, x, bottom + 16, (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, "%g",
+                 k * every);
+    }
+    svg_text(p->out, p->map.x - 12, bottom + 16, (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_END},
+             p->timed ? "time, %s" : "step%s", p->timed ? unit[u].name : "");
+}
+
+static void draw_bracket(const cli_picture *p, double top, double bottom, double text_y, const char *name,
+                         const char *fate, int64_t bytes)
+{
+    char size[32];
+    double x = p->map.x + p->map.w + 5;
+    svg_line(p->out, x, top, x, bottom, PICTURE_DARK, 2);
+    svg_line(p->out, x, (top + bottom) / 2, RIGHT - 6, text_y, PICTURE_PALE, 1);
+    svg_text(p->out, RIGHT, text_y, (svg_font){.size = 12, .color = PICTURE_DARK, .bold = true}, "%s", name);
+    svg_text(p->out, RIGHT, text_y + 15, (svg_font){.size = 12, .color = PICTURE_GREY}, "%s, %s",
+             cli_bytes((double)bytes, size), fate);
+}
+
+/** What stays, what comes and goes, what others may read. */
+static void draw_parts(const cli_picture *p)
+{
+    const zr_plan *plan = p->plan;
+    double states = cli_picture_y(p, plan->persistent_bytes[ZR_SPACE_DEVICE]), bottom = p->map.y + p->map.h;
+    double middle = (states + bottom) / 2, lowest = bottom - 16;
+    draw_bracket(p, states + 1, bottom, middle < lowest ? middle : lowest, "model states", "stay",
+                 plan->persistent_bytes[ZR_SPACE_DEVICE]);
+    double above = (p->map.y + states) / 2, most = lowest - 60;
+    draw_bracket(p, p->map.y, states - 1, above < most ? above : most, "working memory", "comes and goes",
+                 plan->space_bytes[ZR_SPACE_DEVICE] - plan->persistent_bytes[ZR_SPACE_DEVICE]);
+    if (plan->space_bytes[ZR_SPACE_STAGING] == 0) return;
+    draw_bracket(p, p->stage_top, p->stage_top + p->stage_height, p->stage_top + 4, "staging", "others read it",
+                 plan->space_bytes[ZR_SPACE_STAGING]);
+}
+
+static void draw_legend(const cli_picture *p, double y)
+{
+    char size[32], text[64];
+    double x = p->map.x;
+    svg_font font = {.size = 11, .color = PICTURE_DARK};
+    svg_text(p->out, x - 8, y, (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_END}, "at most");
+    for (int c = 0; c < ZR_CATEGORIES; c++) {
+        int64_t bytes = p->plan->memory.category_bytes[c];
+        if (bytes == 0) continue;
+        snprintf(text, sizeof(text), "%s %s", cli_category_words((zr_category)c), cli_bytes((double)bytes, size));
+        svg_rect(p->out, (svg_box){x, y - 10, 12, 12}, cli_category_color((zr_category)c), NULL, NULL);
+        svg_text(p->out, x + 17, y, font, "%s", text);
+        x += 36 + svg_text_width(text, font.size);
+    }
+}
+
+static zr_status find_fullest(cli_picture *p)
+{
+    ZR_TRY(zr_plan_fullest(p->plan, &p->fullest));
+    zr_step_time at = p->time[p->fullest.step];
+    p->fullest_x = cli_picture_x(p, (at.begin_sec + at.end_sec) / 2);
+    return ZR_OK;
+}
+
+static void draw_fullest(const cli_picture *p)
+{
+    char live[32];
+    double x = p->fullest_x, y = p->map.y + p->map.h + 34;
+    bool left = x > p->map.x + p->map.w / 2;
+    svg_dashed(p->out, x, p->map.y - 4, x, y - 10, PICTURE_DARK, 1);
+    svg_text(p->out, left ? x - 4 : x + 4, y,
+             (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = left ? SVG_END : SVG_START},
+             "fullest moment: %s in use", cli_bytes((double)p->fullest.live_bytes, live));
+}
+
+/* ---- page ------------------------------------------------------------------------------------ */
+
+static void find_marks(cli_picture *p)
+{
+    p->loss_step = p->repeat_step = p->end_step = p->norm_step = -1;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) {
+        zr_step_kind kind = p->schedule->step[i].kind;
+        /* A head that makes the losses on its way back begins the backward pass. */
+        bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
+        if ((kind == ZR_STEP_LOSS || back) && p->loss_step < 0) p->loss_step = back ? i - 1 : i;
+        if (kind == ZR_STEP_REPEAT && p->repeat_step < 0) p->repeat_step = i;
+        if (kind == ZR_STEP_END) p->end_step = i;
+        if (kind == ZR_STEP_NORM && p->norm_step < 0) p->norm_step = i;
+    }
+}
+
+static zr_status draw_page(cli_picture *p, const char *model, int64_t whole_states_bytes)
+{
+    find_marks(p);
+    double total = (double)(p->plan->space_bytes[ZR_SPACE_DEVICE] + p->plan->space_bytes[ZR_SPACE_STAGING]);
+    p->map = (svg_box){92, 242, 1070, 530};
+    if (p->plan->space_bytes[ZR_SPACE_STAGING] > 0) {
+        /* Too small to be seen at its scale, it is still shown. */
+        double height = p->map.h * (double)p->plan->space_bytes[ZR_SPACE_STAGING] / total;
+        p->stage_top = p->map.y;
+        p->stage_height = height < 5 ? 5 : height;
+        p->map.y += p->stage_height + 5;
+        p->map.h -= p->stage_height + 5;
+    }
+    svg_begin(p->out, PAGE_WIDTH, PAGE_HEIGHT, "zr: memory map and schedule of one training step");
+    draw_title(p, model);
+    draw_sentences(p, whole_states_bytes);
+    draw_phases(p, 190);
+    draw_units(p, 226);
+    draw_axis(p);
+    draw_moments(p);
+    ZR_TRY(find_fullest(p));
+    ZR_TRY(cli_picture_map(p));
+    draw_fullest(p);
+    draw_parts(p);
+    double y = p->map.y + p->map.h + 58;
+    draw_legend(p, y);
+    cli_picture_lanes(p, y + 28);
+    svg_end(p->out);
+    return ZR_OK;
+}
+
+/** Of each step as priced; where that is not known, its place in the schedule. */
+static void set_times(cli_picture *p)
+{
+    p->timed = p->times->time != NULL;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) {
+        p->time[i] = p->timed ? p->times->time[i] : (zr_step_time){i, i + 1};
+        if (p->time[i].end_sec > p->span) p->span = p->time[i].end_sec;
+    }
+}
+
+/** A buffer is alive from its first use to its last, whatever the order of streams in the list. */
+static void set_lives(cli_picture *p)
+{
+    for (int32_t b = 0; b < p->schedule->n_buffers; b++) p->alive[b] = (zr_step_time){p->span, 0};
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) {
+        const zr_step *step = &p->schedule->step[i];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+            int32_t b = p->schedule->use[u].buffer;
+            if (b == ZR_NONE) continue;
+            if (p->time[i].begin_sec < p->alive[b].begin_sec) p->alive[b].begin_sec = p->time[i].begin_sec;
+            if (p->time[i].end_sec > p->alive[b].end_sec) p->alive[b].end_sec = p->time[i].end_sec;
+        }
+    }
+    for (int32_t b = 0; b < p->schedule->n_buffers; b++)
+        if (p->schedule->buffer[b].persistent) p->alive[b] = (zr_step_time){0, p->span};
+}
+
+static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_bytes)
+{
+    p->time = zr_alloc(((size_t)p->schedule->n_steps + 1) * sizeof(*p->time));
+    p->alive = zr_alloc(((size_t)p->schedule->n_buffers + 1) * sizeof(*p->alive));
+    ZR_CHECK(p->time && p->alive, ZR_ERR_MEMORY, "no memory to draw %d steps", p->schedule->n_steps);
+    set_times(p);
+    set_lives(p);
+    ZR_TRY(draw_page(p, model, whole_states_bytes));
+    return ZR_OK;
+}
+
+/* ---- what is drawn --------------------------------------------------------------------------- */
+
+zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times)
+{
+    const zr_machine *m = &profile->machine;
+    const bool narrow = plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0;
+    const bool link = plan->layout.ranks == 1 || zr_machine_link(m).bytes_sec > 0;
+    const bool known = (narrow ? m->flops_bf16 : m->flops_f32) > 0 && m->memory_bytes_sec > 0 && link;
+    *times = (cli_times){.by = profile->facts.name};
+    if (!known) return ZR_OK;
+    ZR_TRY(zr_plan_price(plan, profile, &times->price));
+    times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
+    ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
+    const zr_status st = zr_plan_times(plan, profile, times->time);
+    if (st != ZR_OK) cli_times_clear(times);
+    return st;
+}
+
+void cli_times_clear(cli_times *times)
+{
+    zr_free(times->time);
+    times->time = NULL;
+}
+
+/** States do not depend on what is computed again. */
+int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
+{
+    zr_plan *whole = NULL;
+    zr_layout layout = zr_train_layout(config, ranks);
+    layout.stage = 0;
+    layout.recompute = ZR_RECOMPUTE_NONE;
+    layout.partition_checkpoints = false;
+    layout.shard_ranks = layout.hpz_ranks = 0;
+    if (zr_train_plan_layout(config, &layout, profile, &whole) != ZR_OK) return 0;
+    const int64_t bytes = whole->memory.states_bytes;
+    zr_plan_destroy(&whole);
+    return bytes;
+}
+
+zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan, const cli_times *times,
+                            const char *model, int64_t whole_states_bytes)
+{
+    char *page = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&page, &bytes);
+    ZR_CHECK(out, ZR_ERR_MEMORY, "--svg: no memory to draw");
+    cli_picture picture = {.out = out,
+                           .plan = plan,
+                           .schedule = &plan->schedule[ZR_SCHEDULE_TRAIN],
+                           .graph = plan->graph[ZR_SCHEDULE_TRAIN],
+                           .times = times};
+    zr_status st = draw(&picture, model, whole_states_bytes);
+    zr_free(picture.time);
+    zr_free(picture.alive);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_MEMORY, "--svg: no memory to draw");
+    if (st == ZR_OK) st = zr__output_write(path, &cli_svg_kind, inputs, page, bytes);
+    free(page); /* the stream's own, not zr_alloc's */
+    return st;
+}

@@ -1,0 +1,200 @@
+#include "cli/draw/picture.h"
+
+#define LANE_HEIGHT 26.0
+#define LANE_GAP 30.0      /* where the waits are drawn */
+#define MOST_WAITS 120     /* more of them are a grey veil */
+#define MOST_OWN_STEPS 600 /* with a text of their own under the mouse */
+
+/* What a newcomer tells apart in a lane. */
+typedef enum work {
+    WORK_OTHER, /* not drawn */
+    WORK_FORWARD,
+    WORK_BACKWARD,
+    WORK_AGAIN,
+    WORK_CAST,
+    WORK_GATHER,
+    WORK_REDUCE,
+    WORK_UPDATE,
+    WORK_COPY,
+    WORKS
+} work;
+
+static const struct {
+    const char *color, *name;
+} works[WORKS] = {
+    [WORK_FORWARD] = {"#8da2b6", "forward"},
+    [WORK_BACKWARD] = {"#48596b", "backward"},
+    [WORK_AGAIN] = {"#cc79a7", "computed again"},
+    [WORK_CAST] = {"#7cc4ee", "cast: fp32 to 16 bits"},
+    [WORK_GATHER] = {"#0072b2", "gather: parts become whole"},
+    [WORK_REDUCE] = {"#e69f00", "reduce-scatter of gradients"},
+    [WORK_UPDATE] = {"#009e73", "norm, update"},
+    [WORK_COPY] = {"#f0e442", "copy to or from the host"},
+};
+
+/** Of kinds that move nothing between ranks; of RUN it is its op's. */
+static const work work_of_kind[ZR_STEP_KINDS] = {
+    [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,     [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
+    [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE,
+};
+
+/** A step as it mostly is, behind which nothing is saved. */
+static bool is_drawn(const cli_picture *p, int32_t index)
+{
+    return p->schedule->step[index].when != ZR_WHEN_SAVE;
+}
+
+static work work_of(const cli_picture *p, int32_t index)
+{
+    const zr_step *step = &p->schedule->step[index];
+    if (!is_drawn(p, index)) return WORK_OTHER;
+    switch (zr_step_traits_of(step->kind).move) {
+    case ZR_MOVE_NONE:
+        break;
+    case ZR_MOVE_GATHER:
+    case ZR_MOVE_BROADCAST:
+        return WORK_GATHER;
+    case ZR_MOVE_REDUCE:
+    case ZR_MOVE_COLLECT:
+        return WORK_REDUCE;
+    case ZR_MOVE_SCALARS:
+        return WORK_UPDATE;
+    }
+    if (step->kind != ZR_STEP_RUN) return work_of_kind[step->kind];
+    if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
+    return step->replay ? WORK_AGAIN : WORK_FORWARD;
+}
+
+/** Steps of one lane, one unit and one kind of work that follow each other without a pause are one cell. */
+static int32_t cell_end(const cli_picture *p, int32_t first)
+{
+    const zr_step *step = p->schedule->step;
+    int32_t end = first + 1;
+    while (end < p->schedule->n_steps && step[end].stream == step[first].stream && step[end].unit == step[first].unit &&
+           work_of(p, end) == work_of(p, first) &&
+           cli_picture_x(p, p->time[end].begin_sec) < cli_picture_x(p, p->time[end - 1].end_sec) + PICTURE_LEAST) {
+        end++;
+    }
+    return end;
+}
+
+/** Return whether a stream has a lane: compute and comm always, others where one of their steps is drawn. */
+static bool has_lane(const cli_picture *p, zr_stream stream)
+{
+    bool any = stream == ZR_STREAM_COMPUTE || stream == ZR_STREAM_COMM;
+    for (int32_t i = 0; !any && i < p->schedule->n_steps; i++)
+        any = is_drawn(p, i) && p->schedule->step[i].stream == stream;
+    return any;
+}
+
+static double lane_top(const cli_picture *p, double top, zr_stream stream)
+{
+    return top + (LANE_HEIGHT + LANE_GAP) * p->lane[stream];
+}
+
+static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t end)
+{
+    double x = cli_picture_x(p, p->time[first].begin_sec), w = cli_picture_x(p, p->time[end - 1].end_sec) - x;
+    /* A thin seam, so that neighbours are told apart. */
+    if (w > 3) w -= 0.7;
+    return (svg_box){x, lane_top(p, top, p->schedule->step[first].stream), w < PICTURE_LEAST ? PICTURE_LEAST : w,
+                     LANE_HEIGHT};
+}
+
+static void draw_own_cell(const cli_picture *p, svg_box box, work kind, int32_t first, int32_t end)
+{
+    char tip[224], when[96];
+    int32_t unit = p->schedule->step[first].unit;
+    zr_step_time time = {p->time[first].begin_sec, p->time[end - 1].end_sec};
+    snprintf(tip, sizeof(tip), "%s %s, %s", works[kind].name, unit >= 0 ? cli_picture_unit(p, unit) : "",
+             cli_picture_when(p, first, end - 1, time, when));
+    svg_rect(p->out, box, works[kind].color, NULL, tip);
+}
+
+/** Cells of one kind of work. In a long schedule those that are less than a pixel apart are one. */
+static void draw_cells(const cli_picture *p, double top, work kind)
+{
+    bool own = p->schedule->n_steps <= MOST_OWN_STEPS, begun = false;
+    svg_box open[ZR_STREAMS] = {{0}};
+    for (int32_t i = 0, end = 0; i < p->schedule->n_steps; i = end) {
+        end = cell_end(p, i);
+        if (work_of(p, i) != kind) continue;
+        svg_box box = cell_box(p, top, i, end), *last = &open[p->schedule->step[i].stream];
+        if (own) {
+            draw_own_cell(p, box, kind, i, end);
+            continue;
+        }
+        if (last->w > 0 && box.x < last->x + last->w + PICTURE_LEAST) {
+            last->w = box.x + box.w - last->x;
+            continue;
+        }
+        if (!begun) svg_shape_begin(p->out);
+        begun = true;
+        if (last->w > 0) svg_shape_box(p->out, *last);
+        *last = box;
+    }
+    for (int k = 0; k < ZR_STREAMS; k++)
+        if (open[k].w > 0) svg_shape_box(p->out, open[k]);
+    if (begun) svg_shape_fill(p->out, works[kind].color);
+}
+
+/** From the end of a step to the begin of one in the other lane that waits for it. */
+static void draw_wait(const cli_picture *p, double top, int32_t from, int32_t to)
+{
+    const zr_step *step = p->schedule->step;
+    bool down = step[from].stream < step[to].stream;
+    double y1 = lane_top(p, top, step[from].stream) + (down ? LANE_HEIGHT : 0);
+    double y2 = lane_top(p, top, step[to].stream) + (down ? 0 : LANE_HEIGHT);
+    svg_shape_line(p->out, cli_picture_x(p, p->time[from].end_sec), y1, cli_picture_x(p, p->time[to].begin_sec), y2);
+}
+
+static void draw_waits(const cli_picture *p, double top)
+{
+    const zr_schedule *s = p->schedule;
+    int32_t every = 1 + s->n_waits / MOST_WAITS;
+    if (s->n_waits == 0) return;
+    svg_shape_begin(p->out);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        for (int32_t w = s->step[i].waits; w < s->step[i].waits + s->step[i].n_waits; w++) {
+            bool drawn = is_drawn(p, i) && is_drawn(p, s->wait[w].step);
+            if (drawn && !s->wait[w].before && w % every == 0) draw_wait(p, top, s->wait[w].step, i);
+        }
+    }
+    svg_shape_stroke(p->out, PICTURE_GREY, 0.7);
+}
+
+static void draw_legend(const cli_picture *p, double y)
+{
+    bool present[WORKS] = {false};
+    double x = p->map.x;
+    svg_font font = {.size = 11, .color = PICTURE_DARK};
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) present[work_of(p, i)] = true;
+    for (int k = WORK_OTHER + 1; k < WORKS; k++) {
+        if (!present[k]) continue;
+        svg_rect(p->out, (svg_box){x, y - 9, 11, 11}, works[k].color, NULL, NULL);
+        svg_text(p->out, x + 16, y, font, "%s", works[k].name);
+        x += 34 + svg_text_width(works[k].name, font.size);
+    }
+    if (p->schedule->n_waits > 0) {
+        svg_line(p->out, x, y - 4, x + 12, y - 4, PICTURE_GREY, 1);
+        svg_text(p->out, x + 17, y, font, "waits for");
+    }
+}
+
+double cli_picture_lanes(cli_picture *p, double top)
+{
+    svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
+    double bottom = top;
+    for (int s = 0, n = 0; s < ZR_STREAMS; s++) {
+        p->lane[s] = has_lane(p, (zr_stream)s) ? n++ : -1;
+        if (p->lane[s] < 0) continue;
+        double y = lane_top(p, top, (zr_stream)s);
+        svg_rect(p->out, (svg_box){p->map.x, y, p->map.w, LANE_HEIGHT}, "#f3f5f8", NULL, NULL);
+        svg_text(p->out, p->map.x - 8, y + LANE_HEIGHT / 2 + 4, font, "%s", zr_stream_name((zr_stream)s));
+        bottom = y + LANE_HEIGHT;
+    }
+    draw_waits(p, top);
+    for (int k = WORK_OTHER + 1; k < WORKS; k++) draw_cells(p, top, (work)k);
+    draw_legend(p, bottom + 24);
+    return bottom + 24;
+}

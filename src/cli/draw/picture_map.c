@@ -1,0 +1,177 @@
+#include "cli/draw/picture.h"
+
+#include "cli/shell/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define OWN_AREA 48.0 /* what is smaller has neither a text nor an element of its own */
+#define LABEL_SIZE 9.5
+
+const char *cli_category_color(zr_category category)
+{
+    static const char *const color[ZR_CATEGORIES] = {
+        [ZR_CATEGORY_PARAM] = "#0072b2", [ZR_CATEGORY_GRAD] = "#e69f00",       [ZR_CATEGORY_OPTIM] = "#009e73",
+        [ZR_CATEGORY_ACT] = "#9aa7b4",   [ZR_CATEGORY_CHECKPOINT] = "#cc79a7", [ZR_CATEGORY_BUFFER] = "#d55e00",
+        [ZR_CATEGORY_WORK] = "#f0e442"};
+    return color[category];
+}
+
+/** White, but on what is light. */
+static const char *label_color(zr_category category)
+{
+    return category == ZR_CATEGORY_PARAM || category == ZR_CATEGORY_OPTIM || category == ZR_CATEGORY_BUFFER
+               ? "#ffffff"
+               : PICTURE_DARK;
+}
+
+static zr_step_time life_of(const cli_picture *p, const zr_buffer *b)
+{
+    if (b->persistent) return (zr_step_time){0, p->span};
+    return p->alive[b - p->schedule->buffer];
+}
+
+static svg_box box_of(const cli_picture *p, const zr_buffer *b)
+{
+    zr_step_time life = life_of(p, b);
+    double left = cli_picture_x(p, life.begin_sec), right = cli_picture_x(p, life.end_sec);
+    if (b->space == ZR_SPACE_STAGING) return (svg_box){left, p->stage_top, right - left, p->stage_height};
+    double top = cli_picture_y(p, b->offset + b->bytes), bottom = cli_picture_y(p, b->offset);
+    return (svg_box){left, top, right - left, bottom - top};
+}
+
+static svg_box visible(svg_box box)
+{
+    if (box.w < PICTURE_LEAST) box.w = PICTURE_LEAST;
+    if (box.h < PICTURE_LEAST) box.h = PICTURE_LEAST;
+    return box;
+}
+
+/** The middle of a box, or beside the mark of the fullest moment where that would cross the text. */
+static double label_x(const cli_picture *p, svg_box box, double width)
+{
+    double x = box.x + box.w / 2, away = width / 2 + 5;
+    if (p->fullest_x < x - away || p->fullest_x > x + away) return x;
+    if (p->fullest_x + 2 * away < box.x + box.w) return p->fullest_x + away;
+    if (p->fullest_x - 2 * away > box.x) return p->fullest_x - away;
+    return x;
+}
+
+/** What is written in a box: its unit, and what it is where there is room; what belongs to none says what it is. */
+static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
+{
+    char both[128];
+    const char *unit = b->unit >= 0 ? cli_picture_unit(p, b->unit) : "", *what = b->what ? b->what : "";
+    /* What an op leaves of a gradient bears the op's name alone. */
+    bool part = b->category == ZR_CATEGORY_GRAD && !strstr(what, "gradient");
+    snprintf(both, sizeof(both), part ? "gradient, made by %s: %s" : "%s %s", unit, cli_picture_words(what));
+    const char *label[] = {unit[0] ? both : what, unit, part ? "gradient" : ""};
+    if (box.h < LABEL_SIZE + 2) return;
+    for (int i = 0; i < 3; i++) {
+        if (!label[i][0] || svg_text_width(label[i], LABEL_SIZE) > box.w - 3) continue;
+        svg_text(p->out, label_x(p, box, svg_text_width(label[i], LABEL_SIZE)), box.y + box.h / 2 + LABEL_SIZE * 0.36,
+                 (svg_font){.size = LABEL_SIZE, .color = label_color(b->category), .anchor = SVG_MIDDLE}, "%s",
+                 label[i]);
+        return;
+    }
+}
+
+static void draw_own(const cli_picture *p, const zr_buffer *b)
+{
+    char size[32], tip[256], when[96] = "always";
+    svg_box box = visible(box_of(p, b));
+    if (!b->persistent) cli_picture_when(p, b->first_step, b->last_step, life_of(p, b), when);
+    snprintf(tip, sizeof(tip), "%s %s: %s of %s, %s", b->unit >= 0 ? cli_picture_unit(p, b->unit) : "",
+             b->what ? cli_picture_words(b->what) : "", cli_bytes((double)b->bytes, size),
+             cli_category_words(b->category), when);
+    /* An outline would bleach what is thin. */
+    bool outlined = box.w > 4 && box.h > 4;
+    svg_rect(p->out, box, cli_category_color(b->category), outlined ? "#ffffff" : NULL, tip);
+    draw_label(p, b, box);
+}
+
+/** How far to the right flat buffers of one category that begin at a pixel have coloured it already: more of them there
+ *  would only be bytes. */
+typedef struct pixels {
+    int w, h;
+    int *reach;
+} pixels;
+
+static bool is_new(const pixels *grid, const cli_picture *p, svg_box box)
+{
+    if (box.h > 1.0) return true;
+    int x = (int)(box.x - p->map.x), y = (int)(box.y - p->map.y), end = (int)(box.x - p->map.x + box.w) + 1;
+    if (x < 0 || y < 0 || x >= grid->w || y >= grid->h) return true;
+    int *reach = &grid->reach[(size_t)y * (size_t)grid->w + (size_t)x];
+    if (end <= *reach) return false;
+    *reach = end;
+    return true;
+}
+
+/** The small ones of a category as one shape. */
+static void draw_small(const cli_picture *p, zr_category category, const pixels *grid)
+{
+    bool begun = false;
+    for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
+        const zr_buffer *b = &p->schedule->buffer[i];
+        svg_box box = box_of(p, b);
+        if (b->space != ZR_SPACE_DEVICE || b->category != category || b->bytes == 0 || box.w * box.h >= OWN_AREA ||
+            !is_new(grid, p, box))
+            continue;
+        if (!begun) svg_shape_begin(p->out);
+        begun = true;
+        svg_shape_box(p->out, visible(box));
+    }
+    if (begun) svg_shape_fill(p->out, cli_category_color(category));
+}
+
+static int by_offset(const void *x, const void *y)
+{
+    const zr_buffer *a = *(const zr_buffer *const *)x, *b = *(const zr_buffer *const *)y;
+    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
+    return a->first_step - b->first_step;
+}
+
+/** Model states of one kind that lie next to each other are one band. */
+static zr_status draw_states(const cli_picture *p)
+{
+    int32_t n = 0;
+    const zr_buffer **sorted = zr_alloc(sizeof(*sorted) * (size_t)(p->plan->n_persistent + 1));
+    ZR_CHECK(sorted, ZR_ERR_MEMORY, "no memory to draw %d buffers", p->plan->n_persistent);
+    for (int32_t i = 0; i < p->plan->n_persistent; i++) {
+        const zr_buffer *b = &p->plan->persistent[i];
+        if (b->space == ZR_SPACE_STAGING) draw_own(p, b);
+        if (b->space == ZR_SPACE_DEVICE && b->bytes > 0) sorted[n++] = b;
+    }
+    qsort(sorted, (size_t)n, sizeof(*sorted), by_offset);
+    for (int32_t i = 0; i < n;) {
+        zr_buffer band = *sorted[i++];
+        for (; i < n && sorted[i]->category == band.category; i++) {
+            band.bytes = sorted[i]->offset + sorted[i]->bytes - band.offset;
+            band.unit = -1;
+            if (band.what != sorted[i]->what) band.what = cli_category_words(band.category);
+        }
+        draw_own(p, &band);
+    }
+    zr_free(sorted);
+    return ZR_OK;
+}
+
+zr_status cli_picture_map(const cli_picture *p)
+{
+    pixels grid = {.w = (int)p->map.w + 1, .h = (int)p->map.h + 1};
+    size_t bytes = (size_t)grid.w * (size_t)grid.h * sizeof(*grid.reach);
+    ZR_TRY(draw_states(p));
+    for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
+        svg_box box = box_of(p, &p->schedule->buffer[i]);
+        const bool here = p->schedule->buffer[i].space == ZR_SPACE_DEVICE;
+        if (here && box.w * box.h >= OWN_AREA) draw_own(p, &p->schedule->buffer[i]);
+    }
+    for (int c = 0; c < ZR_CATEGORIES; c++) {
+        grid.reach = zr_alloc(bytes);
+        ZR_CHECK(grid.reach, ZR_ERR_MEMORY, "no memory for %zu bytes of pixels", bytes);
+        draw_small(p, (zr_category)c, &grid);
+        zr_free(grid.reach);
+    }
+    return ZR_OK;
+}

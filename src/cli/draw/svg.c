@@ -1,0 +1,235 @@
+#include "cli/draw/svg.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#define MEAN_LETTER 0.56 /* width of a letter over its size, of sans-serif fonts */
+
+void svg_escaped(FILE *out, const char *text)
+{
+    int64_t bytes = (int64_t)strlen(text);
+    for (int64_t i = 0; i < bytes;) {
+        int64_t n = zr__text_utf8(text + i, bytes - i);
+        unsigned char c = (unsigned char)text[i];
+        if (n == 0 || c < 0x20 || c == 0x7f) {
+            fputc('?', out);
+        } else if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'') {
+            fprintf(out, "&#%d;", c);
+        } else {
+            fwrite(text + i, 1, (size_t)n, out);
+        }
+        i += n ? n : 1;
+    }
+}
+
+/** Two decimals, without the zeros at their end: a page has thousands of numbers. */
+static void put_number(FILE *out, double x)
+{
+    char text[40];
+    int n = snprintf(text, sizeof(text), "%.2f", x);
+    while (n > 0 && text[n - 1] == '0') n--;
+    if (n > 0 && text[n - 1] == '.') n--;
+    text[n] = '\0';
+    fputs(strcmp(text, "-0") == 0 ? "0" : text, out);
+}
+
+static void put_attribute(FILE *out, const char *name, double x)
+{
+    fprintf(out, " %s=\"", name);
+    put_number(out, x);
+    fputc('"', out);
+}
+
+void svg_begin(FILE *out, double width, double height, const char *title)
+{
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
+            "font-family=\"DejaVu Sans, Verdana, Helvetica, sans-serif\">\n<title>",
+            width, height, width, height);
+    svg_escaped(out, title);
+    fputs("</title>\n", out);
+    svg_rect(out, (svg_box){0, 0, width, height}, "#ffffff", NULL, NULL);
+}
+
+void svg_end(FILE *out)
+{
+    fputs("</svg>\n", out);
+}
+
+void svg_rect(FILE *out, svg_box box, const char *fill, const char *stroke, const char *tip)
+{
+    fputs("<rect", out);
+    put_attribute(out, "x", box.x);
+    put_attribute(out, "y", box.y);
+    put_attribute(out, "width", box.w);
+    put_attribute(out, "height", box.h);
+    fprintf(out, " fill=\"%s\"", fill);
+    if (stroke) fprintf(out, " stroke=\"%s\" stroke-width=\"0.6\"", stroke);
+    if (!tip) {
+        fputs("/>\n", out);
+        return;
+    }
+    fputs("><title>", out);
+    svg_escaped(out, tip);
+    fputs("</title></rect>\n", out);
+}
+
+static void put_line(FILE *out, const double end[4], const char *color, double width, const char *more)
+{
+    static const char *const name[4] = {"x1", "y1", "x2", "y2"};
+    fputs("<line", out);
+    for (int i = 0; i < 4; i++) put_attribute(out, name[i], end[i]);
+    put_attribute(out, "stroke-width", width);
+    fprintf(out, " stroke=\"%s\"%s/>\n", color, more);
+}
+
+void svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width)
+{
+    put_line(out, (const double[]){x1, y1, x2, y2}, color, width, "");
+}
+
+void svg_dashed(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width)
+{
+    put_line(out, (const double[]){x1, y1, x2, y2}, color, width, " stroke-dasharray=\"5 4\"");
+}
+
+static void put_text(FILE *out, double x, double y, svg_font font, bool up, const char *text)
+{
+    static const char *const anchor[] = {"start", "middle", "end"};
+    fputs("<text", out);
+    put_attribute(out, "x", x);
+    put_attribute(out, "y", y);
+    put_attribute(out, "font-size", font.size);
+    fprintf(out, " fill=\"%s\"", font.color);
+    if (font.anchor != SVG_START) fprintf(out, " text-anchor=\"%s\"", anchor[font.anchor]);
+    if (font.bold) fputs(" font-weight=\"700\"", out);
+    if (up) fprintf(out, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
+    fputc('>', out);
+    svg_escaped(out, text);
+    fputs("</text>\n", out);
+}
+
+void svg_text(FILE *out, double x, double y, svg_font font, const char *format, ...)
+{
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    put_text(out, x, y, font, false, text);
+}
+
+void svg_text_up(FILE *out, double x, double y, svg_font font, const char *text)
+{
+    put_text(out, x, y, font, true, text);
+}
+
+void svg_shape_begin(FILE *out)
+{
+    fputs("<path d=\"", out);
+}
+
+static void put_point(FILE *out, char verb, double x, double y)
+{
+    fputc(verb, out);
+    put_number(out, x);
+    fputc(' ', out);
+    put_number(out, y);
+}
+
+void svg_shape_box(FILE *out, svg_box box)
+{
+    put_point(out, 'M', box.x, box.y);
+    fputc('h', out);
+    put_number(out, box.w);
+    fputc('v', out);
+    put_number(out, box.h);
+    fputc('h', out);
+    put_number(out, -box.w);
+    fputc('z', out);
+}
+
+void svg_shape_line(FILE *out, double x1, double y1, double x2, double y2)
+{
+    put_point(out, 'M', x1, y1);
+    put_point(out, 'L', x2, y2);
+}
+
+void svg_shape_fill(FILE *out, const char *color)
+{
+    fprintf(out, "\" fill=\"%s\"/>\n", color);
+}
+
+void svg_shape_stroke(FILE *out, const char *color, double width)
+{
+    fprintf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.2f\"/>\n", color, width);
+}
+
+void svg_shape_move(FILE *out, double x, double y)
+{
+    put_point(out, 'M', x, y);
+}
+
+void svg_shape_to(FILE *out, double x, double y)
+{
+    put_point(out, 'L', x, y);
+}
+
+void svg_shape_line_end(FILE *out, const char *color, double width, const char *dash, double opacity, const char *tip)
+{
+    fprintf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.2f\" stroke-linejoin=\"round\"", color, width);
+    if (dash) fprintf(out, " stroke-dasharray=\"%s\"", dash);
+    if (opacity < 1) fprintf(out, " opacity=\"%.2f\"", opacity);
+    if (!tip) {
+        fputs("/>\n", out);
+        return;
+    }
+    fputs("><title>", out);
+    svg_escaped(out, tip);
+    fputs("</title></path>\n", out);
+}
+
+void svg_dot(FILE *out, double x, double y, double radius, const char *color)
+{
+    fputs("<circle", out);
+    put_attribute(out, "cx", x);
+    put_attribute(out, "cy", y);
+    put_attribute(out, "r", radius);
+    fprintf(out, " fill=\"%s\"/>\n", color);
+}
+
+/** Does a character begin here? */
+static bool begins(char c)
+{
+    return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+const char *svg_text_fit(const char *text, double size, double width, char fitted[SVG_TEXT_BYTES])
+{
+    size_t bytes = strlen(text), most = (size_t)(width / (MEAN_LETTER * size));
+    if (most > SVG_TEXT_BYTES - 1) most = SVG_TEXT_BYTES - 1;
+    if (bytes <= most) {
+        snprintf(fitted, SVG_TEXT_BYTES, "%s", text);
+        return fitted;
+    }
+    /* Names of runs differ in their ends more than in their beginnings. */
+    size_t keep = most > 3 ? most - 3 : 0, head = keep / 3, tail = bytes - (keep - head);
+    while (head > 0 && !begins(text[head])) head--;
+    while (tail < bytes && !begins(text[tail])) tail++;
+    snprintf(fitted, SVG_TEXT_BYTES, "%.*s...%s", (int)head, text, text + tail);
+    return fitted;
+}
+
+double svg_nice_step(double range)
+{
+    double power = pow(10.0, floor(log10(range / 6.0))), times = range / 6.0 / power;
+    return power * (times < 1.5 ? 1 : times < 3.5 ? 2 : times < 7.5 ? 5 : 10);
+}
+
+double svg_text_width(const char *text, double size)
+{
+    return MEAN_LETTER * size * (double)strlen(text);
+}

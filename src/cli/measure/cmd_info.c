@@ -1,0 +1,281 @@
+#include "cli/measure/bench.h"
+#include "cli/measure/launches.h"
+
+#include <jansson.h>
+#include <string.h>
+
+typedef struct info {
+    char processor[160];
+    int cores;
+    double memory_bytes;
+    char mpi[160];
+    zr_device_facts facts;
+    zr_rates rates;
+    bool measured; /* rates are remembered */
+} info;
+
+static zr_status collect(info *i)
+{
+    zr_device *device = NULL;
+    ZR_TRY(zr_train_device(ZR_DEVICE_CPU, zr_host_cores(), 0, &device));
+    i->facts = device->profile.facts;
+    zr_device_destroy(&device);
+    zr_host_processor(i->processor, sizeof(i->processor));
+    i->cores = i->facts.threads;
+    zr_status st = zr_rates_recall(&i->facts, &i->rates);
+    i->measured = st == ZR_OK;
+    if (st == ZR_ERR_DATA) cli_say("note: %s", zr_error_message());
+    i->memory_bytes = (double)zr_host_available_bytes();
+    const char *mpi = zr_comm_mpi_version();
+    snprintf(i->mpi, sizeof(i->mpi), "%.*s", (int)strcspn(mpi, "\n"), mpi);
+    return ZR_OK;
+}
+
+/** What is remembered, of all threads. */
+static void print_rates_json(const info *i)
+{
+    char n[4][ZR_NUMBER_BYTES];
+    if (!i->measured) {
+        printf("\"rates\":null, ");
+        return;
+    }
+    printf("\"rates\":{\"f32_flops\":%s, \"bf16_flops\":%s, \"memory_bytes_sec\":%s, \"link_bytes_sec\":%s}, ",
+           cli_json_number(zr_rates_peak(&i->rates, ZR_F32, NULL).all, n[0]),
+           cli_json_number(zr_rates_peak(&i->rates, ZR_BF16, NULL).all, n[1]),
+           cli_json_number(i->rates.triad.all, n[2]), cli_json_number(i->rates.link.all / i->rates.threads, n[3]));
+}
+
+/** Until a GPU has run it, everybody is told so. */
+#define CUDA_STATE "compiled, not yet run on a GPU"
+
+/** The library of products on GPUs; without a GPU it is not looked for. Returns `text`. */
+static const char *gpu_matmul(char text[64])
+{
+    text[0] = '\0';
+    if (zr_device_cuda_count(NULL) > 0) zr_device_cuda_matmul(text, 64);
+    return text;
+}
+
+/** GPUs of this machine, and whether zr could use any. */
+static void print_gpus_json(void)
+{
+    const char *why = "", *built = zr_device_cuda_built();
+    const int n = zr_device_cuda_count(&why);
+    char matmul[64];
+    zr_gpu gpu;
+    printf("\"devices\":[\"cpu\"%s], \"cuda\":", n > 0 ? ", \"cuda\"" : "");
+    if (built[0])
+        printf("{\"built\":\"%s\", \"state\":\"%s\", \"matmul\":\"%s\"}", built, CUDA_STATE, gpu_matmul(matmul));
+    else
+        printf("null");
+    printf(", \"gpus\":[");
+    for (int g = 0; g < n; g++) {
+        int64_t left;
+        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK || zr_device_cuda_free(g, &left) != ZR_OK) continue;
+        printf("%s{\"gpu\":%d, \"name\":", g ? ", " : "", g);
+        cli_json_print(stdout, gpu.name, (int64_t)strlen(gpu.name));
+        printf(", \"memory\":%lld, \"memory_free\":%lld, \"capability\":\"%d.%d\"}", (long long)gpu.memory_bytes,
+               (long long)left, gpu.major, gpu.minor);
+    }
+    printf("], ");
+}
+
+static void print_gpus(void)
+{
+    const char *why = "", *built = zr_device_cuda_built();
+    const int n = zr_device_cuda_count(&why);
+    char memory[32], left[32];
+    int64_t left_bytes;
+    zr_gpu gpu;
+    if (built[0]) printf("cuda        %s; %s\n", built, CUDA_STATE);
+    if (n == 0) printf("gpus        none: %s\n", why);
+    for (int g = 0; g < n; g++) {
+        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK || zr_device_cuda_free(g, &left_bytes) != ZR_OK) {
+            printf("gpu %-7d %s\n", g, zr_error_message());
+            continue;
+        }
+        printf("gpu %-7d %s, compute capability %d.%d, %s, %s free\n", g, gpu.name, gpu.major, gpu.minor,
+               cli_bytes((double)gpu.memory_bytes, memory), cli_bytes((double)left_bytes, left));
+    }
+}
+
+static void print_json(const info *i)
+{
+    printf("{\"version\":\"%s\", \"processor\":", zr_version());
+    cli_json_print(stdout, i->processor, (int64_t)strlen(i->processor));
+    printf(", \"cores\":%d, \"memory_available\":%.0f, \"kernels\":\"%s\", \"bf16_products\":%s, \"matmul\":\"%s\", ",
+           i->cores, i->memory_bytes, zr_device_cpu_level(), i->facts.bf16_products ? "true" : "false",
+           zr_device_cpu_matmul());
+    print_rates_json(i);
+    print_gpus_json();
+    printf("\"mpi\":");
+    if (i->mpi[0]) {
+        cli_json_print(stdout, i->mpi, (int64_t)strlen(i->mpi));
+    } else {
+        printf("null");
+    }
+    printf(", \"jansson\":\"%s\", \"compiler\":\"%s\", \"transports\":[\"threads\"%s]}\n", jansson_version_str(),
+           __VERSION__, i->mpi[0] ? ", \"mpi\"" : "");
+}
+
+static void print_text(const info *i)
+{
+    char memory[32], rates[192], matmul[64];
+    const bool gpus = zr_device_cuda_count(NULL) > 0, products = gpu_matmul(matmul)[0];
+    printf("zr          %s\nprocessor   %s, %d core%s for this process\n", zr_version(), i->processor, i->cores,
+           i->cores == 1 ? "" : "s");
+    printf("memory      %s available\n", i->memory_bytes < 0 ? "unknown" : cli_bytes(i->memory_bytes, memory));
+    printf("kernels     %s (bf16 products: %s)\n", zr_device_cpu_level(), i->facts.bf16_products ? "yes" : "no");
+    printf("measured    %s\n", i->measured ? cli_rates_line(&i->rates, rates) : "nothing yet: zr info --bench");
+    printf("devices     cpu%s\n", zr_device_cuda_count(NULL) > 0 ? ", cuda" : "");
+    print_gpus();
+    printf("transports  threads%s\n", i->mpi[0] ? ", mpi" : "");
+    printf("mpi         %s\n", i->mpi[0] ? i->mpi : "none: built without");
+    printf("libraries   %s, %s%sjansson %s\ncompiler    %s\n", zr_device_cpu_matmul(),
+           gpus && !products ? "no cuBLASLt, which GPUs need" : matmul, gpus ? ", " : "", jansson_version_str(),
+           __VERSION__);
+}
+
+/** What libraries may take in a benchmark beside its own operands. */
+#define BENCH_BYTES ((int64_t)64 << 20)
+
+static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b)
+{
+    char processor[160];
+    zr_device *device = NULL;
+    b->how.quiet = args->quiet;
+    b->json = args->json;
+    ZR_TRY(zr_host_room(BENCH_BYTES, zr_host_cores() - 1));
+    ZR_TRY(zr_train_device(kind, zr_host_cores(), 0, &device));
+    const zr_device_facts *facts = &device->profile.facts;
+    if (facts->apart)
+        snprintf(processor, sizeof(processor), "%s", facts->name);
+    else
+        zr_host_processor(processor, sizeof(processor));
+    b->processor = processor;
+    zr_status st = cli_bench_run(b, device);
+    zr_device_destroy(&device);
+    return st;
+}
+
+/** A launcher's ranks measure what they do together. What one machine reaches alone they do not: those that wait would
+ *  take the cores that are measured. */
+static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
+{
+    cli_launches launches;
+    info i;
+    cli_leave_binding();
+    b->how.quiet = args->quiet;
+    ZR_TRY(collect(&i));
+    ZR_TRY(cli_launches_world(&b->how, comm, &launches));
+    if (comm->rank != 0) return ZR_OK;
+    cli_launches_remember(&launches, &i.facts);
+    if (args->json) {
+        cli_launches_print_json(&launches);
+        putchar('\n');
+    } else {
+        cli_launches_print(&launches);
+    }
+    cli_launches_clear(&launches);
+    return ZR_OK;
+}
+
+/** A failure of this rank alone leaves the others waiting: end them all. */
+static void end_world(zr_comm *comm, zr_status st)
+{
+    (void)zr_comm_first(comm); /* no other rank need say that this one is gone */
+    cli_say_error();
+    zr_comm_abort(comm, cli_exit_code(st));
+}
+
+static zr_status show(const cli_args *args)
+{
+    info i = {0};
+    ZR_TRY(collect(&i));
+    if (args->json) {
+        print_json(&i);
+    } else {
+        print_text(&i);
+    }
+    return ZR_OK;
+}
+
+static zr_status device_kind(const char *name, zr_config_device *kind)
+{
+    static const char *const names[] = {[ZR_DEVICE_AUTO] = "auto", [ZR_DEVICE_CPU] = "cpu", [ZR_DEVICE_CUDA] = "cuda"};
+    for (int k = 0; k < 3; k++) {
+        *kind = (zr_config_device)k;
+        if (strcmp(name, names[k]) == 0) return ZR_OK;
+    }
+    return ZR_FAIL(ZR_ERR_ARG, "--device %s: no such device; there are auto, cpu and cuda", name);
+}
+
+typedef struct info_options {
+    cli_bench bench;
+    const char *device;
+    zr_config_device kind; /* that it names */
+    bool wanted;           /* --bench */
+} info_options;
+
+static zr_status parse(cli_args *args, info_options *o, bool world, int argc, char **argv)
+{
+    cli_bench *b = &o->bench;
+    ZR_TRY(cli_parse(args, argc, argv));
+    if (args->help) return ZR_OK;
+    const bool shapes = b->preset || b->batch || b->seq || b->bf16 || o->device;
+    ZR_CHECK(o->wanted || (!shapes && !b->how.threads && !b->how.quick), ZR_ERR_ARG,
+             "--preset, --batch, --seq, --threads, --device, --bf16 and --quick say what --bench measures; give that "
+             "too");
+    ZR_CHECK(!world || !shapes, ZR_ERR_ARG,
+             "under a launcher --bench measures training steps of its ranks alone, on processors: leave --preset, "
+             "--batch, --seq, --bf16 and --device out");
+    if (b->preset) ZR_TRY(cli_preset(b->preset));
+    if (!b->preset) b->preset = "gpt2-124m";
+    if (!b->batch) b->batch = 4;
+    ZR_CHECK(b->how.threads <= 4096, ZR_ERR_ARG, "--threads %lld; at most 4096", (long long)b->how.threads);
+    if (o->device) ZR_TRY(device_kind(o->device, &o->kind));
+    return ZR_OK;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    info_options o = {.kind = ZR_DEVICE_AUTO};
+    const bool first = !comm || comm->rank == 0;
+    const cli_option options[] = {
+        {"bench", CLI_FLAG, &o.wanted, 0, NULL, "measure this machine, and remember it for plans, mfu and zr simulate"},
+        {"preset", CLI_TEXT, &o.bench.preset, 0, "NAME", "with --bench: whose matrix products (gpt2-124m)"},
+        {"batch", CLI_INT, &o.bench.batch, 1, "B", "... of so many samples (4)"},
+        {"seq", CLI_INT, &o.bench.seq, 1, "T", "... of so many tokens (1024)"},
+        {"threads", CLI_INT, &o.bench.how.threads, 1, "N",
+         "... and training steps with so many threads a rank [cores / ranks]"},
+        {"device", CLI_TEXT, &o.device, 0, "KIND", "... of which device: cpu, cuda, auto [GPUs where there are any]"},
+        {"bf16", CLI_FLAG, &o.bench.bf16, 0, NULL, "... in bf16 too where the processor has no bf16 products"},
+        {"quick", CLI_FLAG, &o.bench.how.quick, 0, NULL, "... training steps once, and of the smallest models alone"},
+        {0}};
+    cli_args args = {.command = command->name, .options = options};
+    zr_status st = parse(&args, &o, comm && comm->size > 1, argc, argv);
+    /* A launcher may give each rank its own words. */
+    if (comm) st = zr_comm_agree(comm, st);
+    if (comm && st == ZR_OK) st = zr_comm_same(comm, "--bench", o.wanted + 2 * args.help);
+    ZR_TRY(st);
+    if (args.help && first) cli_help(command, options, CLI_KEYS_NONE);
+    if (args.help) return ZR_OK;
+    if (!o.wanted) return first ? show(&args) : ZR_OK;
+    if (!comm || comm->size == 1) return bench(&args, o.kind, &o.bench);
+    st = bench_world(&args, &o.bench, comm);
+    if (st != ZR_OK) end_world(comm, st);
+    return st;
+}
+
+const cli_command cli_info = {
+    .name = "info",
+    .summary = "version, processor, kernels, libraries; what the machine reaches",
+    .usage = "zr info [--bench]",
+    .examples = "  zr info\n"
+                "  zr info --json\n"
+                "  zr info --bench\n"
+                "  zr info --bench --preset gpt2-350m --batch 2 --json\n",
+    .run = run,
+    .all_ranks = true,
+    .computes = true,
+};

@@ -1,0 +1,185 @@
+#include "cli/measure/launches.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- measure --------------------------------------------------------------------------------- */
+
+typedef struct measuring {
+    const cli_launches_how *how;
+    zr_launch *launch; /* which the first rank leaves */
+} measuring;
+
+/** Of one of so many ranks of a host. */
+static int threads_of(const measuring *m, int local_size)
+{
+    const int share = m->how->threads > 0 ? (int)m->how->threads : zr_host_cores() / local_size;
+    return share > 1 ? share : 1;
+}
+
+static zr_status measure_rank(zr_comm *comm, void *arg)
+{
+    const measuring *m = arg;
+    zr_launch launch;
+    zr_device *device = NULL;
+    ZR_TRY(zr_train_device(ZR_DEVICE_CPU, threads_of(m, comm->local_size), comm->local_rank, &device));
+    zr_status st = zr_launch_measure(comm, device, m->how->quick, &launch);
+    if (st == ZR_OK && comm->rank == 0)
+        *m->launch = launch;
+    else if (st == ZR_OK)
+        zr_launch_clear(&launch);
+    zr_device_destroy(&device);
+    return st;
+}
+
+/** Where `zr train` has them: one rank on this thread, whose helpers are those that have worked so far. */
+static zr_status measure_ranks(int ranks, measuring *m)
+{
+    zr_comm *comm = NULL;
+    if (ranks > 1) return zr_comm_threads_run(ranks, measure_rank, m);
+    ZR_TRY(zr_comm_create_self(&comm));
+    zr_status st = measure_rank(comm, m);
+    zr_comm_destroy(&comm);
+    return st;
+}
+
+zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches)
+{
+    const int cores = zr_host_cores(), wanted = how->quick && cores > 1 ? cores : 2 * cores,
+              most = wanted < CLI_LAUNCH_RANKS ? wanted : CLI_LAUNCH_RANKS;
+    *launches = (cli_launches){.n = 0};
+    for (int ranks = 1; ranks <= most; ranks *= 2) {
+        measuring m = {how, &launches->launch[launches->n]};
+        if (!how->quiet) cli_say("measuring training steps on %d rank%s ...", ranks, ranks == 1 ? "" : "s");
+        zr_status st = zr_host_room(0, ranks * threads_of(&m, ranks));
+        if (st == ZR_OK) st = measure_ranks(ranks, &m);
+        if (st != ZR_OK) {
+            zr_launch_clear(m.launch);
+            return st;
+        }
+        launches->n++;
+    }
+    return ZR_OK;
+}
+
+zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches)
+{
+    *launches = (cli_launches){.n = 0};
+    measuring m = {how, &launches->launch[0]};
+    if (!how->quiet && comm->rank == 0)
+        cli_say("measuring training steps on the %d ranks of this launch ...", comm->size);
+    ZR_TRY(zr_comm_agree(comm, zr_host_room(0, threads_of(&m, comm->local_size))));
+    ZR_TRY(measure_rank(comm, &m));
+    launches->n = comm->rank == 0;
+    return ZR_OK;
+}
+
+void cli_launches_clear(cli_launches *launches)
+{
+    for (int i = 0; i < launches->n; i++) zr_launch_clear(&launches->launch[i]);
+    launches->n = 0;
+}
+
+void cli_launches_remember(const cli_launches *launches, const zr_device_facts *facts)
+{
+    for (int i = 0; i < launches->n; i++)
+        if (zr_launch_remember(facts, &launches->launch[i]) != ZR_OK) {
+            cli_say("note: not remembered: %s", zr_error_message());
+            return;
+        }
+}
+
+/* ---- print ----------------------------------------------------------------------------------- */
+
+/** Bytes/s that the largest gathers within a host bring into a rank; NaN: there are none. */
+static double gather_bytes_sec(const zr_launch *launch)
+{
+    double bytes = 0, rate = NAN;
+    for (int32_t i = 0; i < launch->n_samples; i++) {
+        const zr_step_sample *s = &launch->sample[i];
+        if (strcmp(s->kind, zr_step_kind_name(ZR_STEP_GATHER)) != 0 || s->across) continue;
+        if (s->cost.wire_bytes <= bytes) continue;
+        bytes = s->cost.wire_bytes;
+        rate = bytes / s->sec;
+    }
+    return rate;
+}
+
+/** Bytes/s that the links between hosts bring into a rank in the long run; NaN: there is one host. */
+static double across_bytes_sec(const zr_launch *launch)
+{
+    return launch->hosts > 1 ? launch->across_bytes_sec : NAN;
+}
+
+static const char *rate_text(double bytes_sec, char text[32])
+{
+    if (isnan(bytes_sec)) return "-";
+    snprintf(text, 32, "%.3g", bytes_sec / 1e9);
+    return text;
+}
+
+void cli_launches_print(const cli_launches *launches)
+{
+    char n[2][32];
+    printf("\ntraining steps of small models, by which `zr simulate --cluster this` prices others\n"
+           "  ranks           threads  kinds and sizes  GB/s into a rank  across hosts\n");
+    for (int i = 0; i < launches->n; i++) {
+        const zr_launch *l = &launches->launch[i];
+        char ranks[48];
+        if (l->hosts > 1)
+            snprintf(ranks, sizeof(ranks), "%d on %d hosts", l->ranks, l->hosts);
+        else
+            snprintf(ranks, sizeof(ranks), "%d%s%s", l->ranks, l->ranks > 1 ? ", " : "",
+                     l->ranks > 1 ? l->transport : "");
+        printf("  %-16s%7d%17d%18s%14s\n", ranks, l->threads, l->n_samples, rate_text(gather_bytes_sec(l), n[0]),
+               rate_text(across_bytes_sec(l), n[1]));
+    }
+}
+
+void cli_launches_print_json(const cli_launches *launches)
+{
+    char n[3][ZR_NUMBER_BYTES];
+    printf("[");
+    for (int i = 0; i < launches->n; i++) {
+        const zr_launch *l = &launches->launch[i];
+        printf("%s\n  {\"transport\":\"%s\", \"ranks\":%d, \"hosts\":%d, \"threads\":%d, \"beside\":%s, "
+               "\"samples\":%d, \"around_sec\":%s, \"gather_bytes_sec\":%s, \"gather_across_bytes_sec\":%s}",
+               i ? "," : "", l->transport, l->ranks, l->hosts, l->threads, l->beside ? "true" : "false", l->n_samples,
+               cli_json_number(l->around_sec, n[0]), cli_json_number(gather_bytes_sec(l), n[1]),
+               cli_json_number(across_bytes_sec(l), n[2]));
+    }
+    printf("]");
+}
+
+/* ---- recall ---------------------------------------------------------------------------------- */
+
+/** What measures it. */
+static const char *command_of(const char *transport)
+{
+    if (strcmp(transport, "threads") != 0) return "`zr info --bench` under the launcher that starts them";
+    return zr_device_cuda_count(NULL) > 0 ? "`zr info --bench --device cpu`" : "`zr info --bench`";
+}
+
+zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
+                            zr_launch *launch)
+{
+    zr_status st = zr_launch_recall(facts, transport, ranks, hosts, launch);
+    int fewer = 1;
+    while (2 * fewer < ranks) fewer *= 2;
+    for (; st == ZR_ERR_NOT_FOUND && strcmp(transport, "threads") == 0 && fewer >= 1; fewer /= 2)
+        st = zr_launch_recall(facts, transport, fewer, 1, launch);
+    if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_DATA)
+        return ZR_FAIL(st, "--cluster this: %s of %d rank%s of %s on %d host%s; run %s",
+                       st == ZR_ERR_DATA ? "the file is damaged that holds the measured steps"
+                                         : "no training steps were measured",
+                       ranks, ranks == 1 ? "" : "s", transport, hosts, hosts == 1 ? "" : "s", command_of(transport));
+    return st;
+}
+
+zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates)
+{
+    const zr_status st = zr_rates_recall(facts, rates);
+    if (st != ZR_ERR_NOT_FOUND) return st;
+    return ZR_FAIL(st, "--cluster this: nothing is remembered of this machine's processor; run %s",
+                   command_of("threads"));
+}

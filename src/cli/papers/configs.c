@@ -1,0 +1,280 @@
+/*
+ * What the SC20 paper ran (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models),
+ * beside what zr plans for it: all 48 runs of the appendix of its artifact, and ZeRO-R's configurations C1 to C5 at
+ * the largest models that the paper gives for them. Tensor parallelism is in both: the paper's formulas divide all
+ * states by M, and a graph of degree M shows what the ranks have besides.
+ */
+#include "cli/shell/cli.h"
+#include "cli/papers/papers.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- bytes ------------------------------------------------------------------------------------ */
+
+/* Model states of a rank by the paper: mixed precision, Adam (K = 12); M ranks share each layer. */
+static double formula_bytes(double params, int stage, int tensor, int ranks)
+{
+    const double n = ranks, each[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n};
+    return params * each[stage] / tensor;
+}
+
+/* What a rank's states would be smaller by if each tensor were once in a tensor-parallel group: norms, biases of rows
+ * and positions are on all of its M ranks. Every element of a unit takes the same bytes. */
+static double copies_bytes(const zr_plan *plan)
+{
+    const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
+    const double parts = plan->layout.tensor;
+    double all = 0, copied = 0;
+    for (int32_t u = 0; u < plan->n_units; u++) all += (double)plan->unit[u].padded_elems;
+    for (int32_t p = 0; p < zr_graph_params(graph); p++) {
+        const zr_param_info *param = zr_graph_param(graph, p);
+        if (param->cut.parts == 0) copied += (double)zr_shape_elems(&param->shape);
+    }
+    return (double)plan->memory.states_bytes * copied * (parts - 1) / parts / all;
+}
+
+static double percent(double part, double whole)
+{
+    return 100 * part / whole;
+}
+
+/* For two decimals: what rounds to nothing has no sign. */
+static double shown(double share)
+{
+    return fabs(share) < 0.005 ? 0 : share;
+}
+
+/* ---- the appendix ------------------------------------------------------------------------------ */
+
+typedef struct planned_run {
+    int64_t params;
+    double states, formula, copies; /* bytes of a rank */
+} planned_run;
+
+static int ranks_of(const cli_papers_run *r)
+{
+    return r->gpus / r->tensor;
+}
+
+static double run_deviation(const planned_run *p)
+{
+    return percent(p->states - p->copies - p->formula, p->formula);
+}
+
+static zr_status plan_run(const cli_papers_run *r, const zr_profile *profile, planned_run *planned)
+{
+    zr_plan *plan = NULL;
+    ZR_TRY(cli_papers_plan(r, CLI_PAPERS_VOCABULARY, &profile->machine, &plan));
+    *planned =
+        (planned_run){.params = plan->params,
+                      .states = (double)plan->memory.states_bytes,
+                      .formula = formula_bytes((double)plan->params, cli_papers_stage(r), r->tensor, ranks_of(r)),
+                      .copies = copies_bytes(plan)};
+    zr_plan_destroy(&plan);
+    return ZR_OK;
+}
+
+static const char *system_of(const cli_papers_run *r)
+{
+    return r->system == CLI_PAPERS_MEGATRON ? "Baseline" : "ZeRO";
+}
+
+static void print_runs(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX])
+{
+    fprintf(out,
+            "The %d runs of the appendix of ZeRO's artifact (SC20): model states of one rank\n"
+            "in GB (1e9 bytes), Adam, fp16, layout paper; N data-parallel ranks x M that\n"
+            "share each layer; B samples a micro-batch; vocabulary %d, padded to M\n"
+            "zr: planned; paper: its formula; %%: zr against paper, each tensor counted once;\n"
+            "copies: what is added, as each of the M ranks has norms, biases of rows and\n"
+            "positions whole: zr = paper x (1 + %% + copies)\n",
+            CLI_PAPERS_APPENDIX, CLI_PAPERS_VOCABULARY);
+    const char *figure = "";
+    fprintf(out, "\n%14s stage GPUs   N   M %13s  B %7s%8s%7s%7s\n", "", "shape", "zr", "paper", "%", "copies");
+    for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) {
+        const cli_papers_run *r = &cli_papers_appendix[i];
+        const planned_run *p = &planned[i];
+        char shape[40];
+        if (strcmp(figure, r->table) != 0) fprintf(out, "%s\n", r->table);
+        figure = r->table;
+        snprintf(shape, sizeof(shape), "%dx%dx%d", r->layers, r->hidden, r->heads);
+        fprintf(out, "%-5s %-8s %5d %4d %3d %3d %13s %2d %7.2f%8.2f%+7.2f%+7.2f\n", r->label, system_of(r),
+                cli_papers_stage(r), r->gpus, ranks_of(r), r->tensor, shape, r->batch, p->states / 1e9,
+                p->formula / 1e9, shown(run_deviation(p)), shown(percent(p->copies, p->formula)));
+    }
+}
+
+static void print_runs_json(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX])
+{
+    fprintf(out, "\"runs\": [");
+    for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) {
+        const cli_papers_run *r = &cli_papers_appendix[i];
+        const planned_run *p = &planned[i];
+        fprintf(out,
+                "%s\n  {\"figure\": \"%s\", \"label\": \"%s\", \"system\": \"%s\", \"stage\": %d, \"gpus\": %d, "
+                "\"tensor\": %d, \"ranks\": %d, \"layers\": %d, \"hidden\": %d, \"heads\": %d, \"batch\": %d, "
+                "\"params\": %lld, \"states\": %.0f, \"formula\": %.0f, \"deviation_percent\": %.4f, "
+                "\"copies\": %.0f, \"copies_percent\": %.4f}",
+                i ? "," : "", r->table, r->label, system_of(r), cli_papers_stage(r), r->gpus, r->tensor, ranks_of(r),
+                r->layers, r->hidden, r->heads, r->batch, (long long)p->params, p->states, p->formula, run_deviation(p),
+                p->copies, percent(p->copies, p->formula));
+    }
+    fprintf(out, "\n]");
+}
+
+/* ---- C1 to C5 ---------------------------------------------------------------------------------- */
+
+enum { GPUS = 400, BATCH = 16 };
+
+typedef struct planned_preset {
+    zr_config_sizes sizes;
+    int64_t params, checkpoint, host, total;
+    double states, copies; /* bytes of a rank */
+} planned_preset;
+
+static const char *truth(bool value)
+{
+    return value ? "true" : "false";
+}
+
+static bool in_pieces(const cli_papers_preset *c)
+{
+    return c->kept != CLI_PAPERS_WHOLE;
+}
+
+static bool on_host(const cli_papers_preset *c)
+{
+    return c->kept == CLI_PAPERS_HOST;
+}
+
+static zr_status plan_preset(const cli_papers_preset *c, const zr_profile *profile, planned_preset *planned)
+{
+    zr_config *config = NULL;
+    zr_plan *plan = NULL;
+    char model[16];
+    snprintf(model, sizeof(model), "zero-c%c", c->name[1]);
+    ZR_TRY(cli_papers_preset_config(c, model, GPUS, BATCH, &config));
+    zr_status st = zr_train_plan(config, GPUS, -1, profile, &plan);
+    if (st == ZR_OK) {
+        const zr_memory *m = &plan->memory;
+        *planned = (planned_preset){.sizes = config->model.sizes,
+                                    .params = plan->params,
+                                    .checkpoint = m->category_bytes[ZR_CATEGORY_CHECKPOINT],
+                                    .host = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT],
+                                    .total = m->total_bytes,
+                                    .states = (double)m->states_bytes,
+                                    .copies = copies_bytes(plan)};
+    }
+    zr_plan_destroy(&plan);
+    zr_config_destroy(&config);
+    return st;
+}
+
+static double paper_states(const cli_papers_preset *c)
+{
+    return formula_bytes(1e9 * c->largest_billion, c->stage, CLI_PAPERS_TENSOR, GPUS / CLI_PAPERS_TENSOR);
+}
+
+/* The input of each block, 16 bits; on the device or, with P_a+cpu, on the host. */
+static double paper_checkpoints(const cli_papers_preset *c, const planned_preset *p)
+{
+    const double all = 2.0 * BATCH * CLI_PAPERS_TOKENS * (double)p->sizes.n_embd * (double)p->sizes.n_layer;
+    return in_pieces(c) ? all / CLI_PAPERS_TENSOR : all;
+}
+
+/* Why the planned states are more than the paper's. */
+static const char *states_reason(const cli_papers_preset *c, const planned_preset *p, char text[128])
+{
+    const double paper = 1e9 * c->largest_billion;
+    snprintf(text, 128, "%+.2f %% as the paper's %g billion parameters are %.2f, %+.2f %% for copies",
+             percent((double)p->params - paper, paper), c->largest_billion, (double)p->params / 1e9,
+             percent(p->copies, paper_states(c)));
+    return text;
+}
+
+/* Why the planned checkpoints are more; "": they are not. */
+static const char *checkpoints_reason(const cli_papers_preset *c, const planned_preset *p)
+{
+    const bool whole = in_pieces(c) && (double)(p->checkpoint + p->host) > 2 * paper_checkpoints(c, p);
+    return whole ? "each of the M ranks has whole checkpoints: P_a has no effect in this plan" : "";
+}
+
+static double preset_deviation(const cli_papers_preset *c, const planned_preset *p)
+{
+    return percent(p->states - paper_states(c), paper_states(c));
+}
+
+static void print_presets(FILE *out, const planned_preset planned[CLI_PAPERS_PRESETS])
+{
+    char text[128], shape[40];
+    fprintf(out,
+            "\nZeRO-R's C1 to C5 at the paper's largest models: N = %d, M = %d, B = %d x %d\n"
+            "tokens, fp16, layout paper, recompute unit; GB (1e9 bytes) of one rank\n"
+            "P_a: partition_activations; cpu: cpu_checkpointing, they are then on the host\n\n"
+            "%46s%25s\n   %-9s%12s%7s%8s%7s%9s%8s%8s%8s\n",
+            GPUS / CLI_PAPERS_TENSOR, CLI_PAPERS_TENSOR, BATCH, CLI_PAPERS_TOKENS, "model states", "checkpoints",
+            "stage", "shape", "zr", "paper", "%", "zr", "paper", "host", "total");
+    for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
+        const cli_papers_preset *c = &cli_papers_presets[i];
+        const planned_preset *p = &planned[i];
+        char kind[16];
+        snprintf(kind, sizeof(kind), "%d%s%s", c->stage, in_pieces(c) ? " P_a" : "", on_host(c) ? "+cpu" : "");
+        snprintf(shape, sizeof(shape), "%lldx%lldx%lld", (long long)p->sizes.n_layer, (long long)p->sizes.n_embd,
+                 (long long)p->sizes.n_head);
+        fprintf(out, "%s %-9s%12s%7.2f%8.2f%+7.2f%9.2f%8.2f%8.2f%8.2f\n", c->name, kind, shape, p->states / 1e9,
+                paper_states(c) / 1e9, preset_deviation(c, p), (double)p->checkpoint / 1e9,
+                on_host(c) ? 0 : paper_checkpoints(c, p) / 1e9, (double)p->host / 1e9, (double)p->total / 1e9);
+    }
+    fprintf(out, "\ntotal: with a block's gradient and activations, and staging buffers\nWhy zr is above the paper:\n");
+    for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
+        const char *why = checkpoints_reason(&cli_papers_presets[i], &planned[i]);
+        fprintf(out, "%s %s\n", cli_papers_presets[i].name, states_reason(&cli_papers_presets[i], &planned[i], text));
+        if (*why) fprintf(out, "   %s\n", why);
+    }
+}
+
+static void print_presets_json(FILE *out, const planned_preset planned[CLI_PAPERS_PRESETS])
+{
+    char text[128];
+    fprintf(out, "\"presets\": [");
+    for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
+        const cli_papers_preset *c = &cli_papers_presets[i];
+        const planned_preset *p = &planned[i];
+        const char *why = checkpoints_reason(c, p);
+        fprintf(out,
+                "%s\n  {\"name\": \"%s\", \"stage\": %d, \"partition_activations\": %s, \"cpu_checkpointing\": %s, "
+                "\"tensor\": %d, \"ranks\": %d, \"batch\": %d, \"layers\": %lld, \"hidden\": %lld, \"heads\": %lld, "
+                "\"params\": %lld, \"paper_params\": %.0f, \"states\": %.0f, \"paper_states\": %.0f, "
+                "\"deviation_percent\": %.4f, \"copies\": %.0f, \"checkpoint\": %lld, \"host_checkpoint\": %lld, "
+                "\"paper_checkpoint\": %.0f, \"total\": %lld, \"reason\": \"%s%s%s\"}",
+                i ? "," : "", c->name, c->stage, truth(in_pieces(c)), truth(on_host(c)), CLI_PAPERS_TENSOR,
+                GPUS / CLI_PAPERS_TENSOR, BATCH, (long long)p->sizes.n_layer, (long long)p->sizes.n_embd,
+                (long long)p->sizes.n_head, (long long)p->params, 1e9 * c->largest_billion, p->states, paper_states(c),
+                preset_deviation(c, p), p->copies, (long long)p->checkpoint, (long long)p->host,
+                on_host(c) ? 0 : paper_checkpoints(c, p), (long long)p->total, states_reason(c, p, text),
+                *why ? "; " : "", why);
+    }
+    fprintf(out, "\n]");
+}
+
+zr_status cli_papers_configs(FILE *out, bool json)
+{
+    planned_run planned[CLI_PAPERS_APPENDIX];
+    planned_preset made[CLI_PAPERS_PRESETS];
+    zr_profile profile; /* of what the paper ran on: scratch is counted by its facts */
+    ZR_TRY(cli_profile("v100-dgx2", &profile));
+    for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) ZR_TRY(plan_run(&cli_papers_appendix[i], &profile, &planned[i]));
+    for (int i = 0; i < CLI_PAPERS_PRESETS; i++) ZR_TRY(plan_preset(&cli_papers_presets[i], &profile, &made[i]));
+    if (json) {
+        fputc('{', out);
+        print_runs_json(out, planned);
+        fputs(",\n", out);
+        print_presets_json(out, made);
+        fputs("}\n", out);
+    } else {
+        print_runs(out, planned);
+        print_presets(out, made);
+    }
+    return ZR_OK;
+}

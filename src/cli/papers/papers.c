@@ -1,0 +1,216 @@
+/*
+ * The ZeRO paper's tables (Rajbhandari et al., arXiv 1910.02054 v1) beside what zr plans. The paper's numbers are data
+ * as it prints them, some rounded and some cut off; zr's come from planning a chain of so many parameters.
+ */
+#include "cli/shell/cli.h"
+
+#include <math.h>
+
+static const char *const stage_name[] = {"baseline", "Pos", "Pos+g", "Pos+g+p"};
+
+static double deviation_percent(double ours, double printed)
+{
+    return 100 * (ours / printed - 1);
+}
+
+/* For two decimals: what rounds to nothing has no sign. */
+static double shown(double percent)
+{
+    return fabs(percent) < 0.005 ? 0 : percent;
+}
+
+/* Bytes of the model states of one rank: mixed precision, Adam. Buckets as large as a unit keep the schedule short. */
+static zr_status states_bytes(const zr_chain_config *chain, int stage, int tensor, int ranks, int64_t *bytes)
+{
+    zr_model model = zr_chain(chain);
+    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_profile profile = {.facts = {.name = "none", .threads = 1}}; /* states need no scratch */
+    zr_plan *plan = NULL;
+    layout.ranks = ranks;
+    layout.tensor = tensor;
+    layout.stage = stage;
+    layout.dtype = layout.wire_dtype = ZR_BF16;
+    layout.states = ZR_STATES_PAPER;
+    layout.reduce_bucket_elems = layout.gather_bucket_elems = chain->rows * chain->cols;
+    layout.eval = false;
+    layout.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
+    ZR_TRY(zr_plan_create(&model, &layout, &profile, &plan));
+    *bytes = plan->memory.states_bytes;
+    zr_plan_destroy(&plan);
+    return ZR_OK;
+}
+
+/* ---- table 1: gigabytes of a rank ------------------------------------------------------------- */
+
+enum { SIZES = 3, DEGREES = 6, STAGES = 3 };
+
+static const struct {
+    const char *label;
+    zr_chain_config chain;
+} size_of[SIZES] = {
+    {"7.5B", {75, 10000, 10000}},
+    {"128B", {125, 32000, 32000}},
+    {"1T", {100, 100000, 100000}},
+};
+
+static const struct {
+    int ranks;
+    double printed_gb[SIZES][STAGES];
+} table1[DEGREES] = {
+    {1, {{120, 120, 120}, {2048, 2048, 2048}, {16000, 16000, 16000}}},
+    {4, {{52.5, 41.3, 30}, {896, 704, 512}, {7000, 5500, 4000}}},
+    {16, {{35.6, 21.6, 7.5}, {608, 368, 128}, {4750, 2875, 1000}}},
+    {64, {{31.4, 16.6, 1.88}, {536, 284, 32}, {4187, 2218, 250}}},
+    {256, {{30.4, 15.4, 0.47}, {518, 263, 8}, {4046, 2054, 62.5}}},
+    {1024, {{30.1, 15.1, 0.12}, {513, 257, 2}, {4011, 2013, 15.6}}},
+};
+
+static zr_status plan_table1(int64_t bytes[SIZES][DEGREES][STAGES])
+{
+    for (int i = 0; i < SIZES; i++)
+        for (int n = 0; n < DEGREES; n++)
+            for (int s = 0; s < STAGES; s++)
+                ZR_TRY(states_bytes(&size_of[i].chain, s + 1, 1, table1[n].ranks, &bytes[i][n][s]));
+    return ZR_OK;
+}
+
+static void print_table1(FILE *out, int64_t bytes[SIZES][DEGREES][STAGES])
+{
+    fprintf(out, "ZeRO, table 1: model states of one of N ranks in GB (1e9 bytes), Adam, bf16\n"
+                 "zr: planned, layout paper; paper: as printed, rounded or cut off\n");
+    for (int i = 0; i < SIZES; i++) {
+        fprintf(out, "\n%6s", size_of[i].label);
+        for (int s = 0; s < STAGES; s++) fprintf(out, "%24s", stage_name[s + 1]);
+        fprintf(out, "\n     N");
+        for (int s = 0; s < STAGES; s++) fprintf(out, "%9s%7s%8s", "zr", "paper", "%");
+        for (int n = 0; n < DEGREES; n++) {
+            fprintf(out, "\n%6d", table1[n].ranks);
+            for (int s = 0; s < STAGES; s++) {
+                double ours = (double)bytes[i][n][s] / 1e9, printed = table1[n].printed_gb[i][s];
+                fprintf(out, "%9.6g%7g%+8.2f", ours, printed, shown(deviation_percent(ours, printed)));
+            }
+        }
+        fputc('\n', out);
+    }
+}
+
+static void print_table1_json(FILE *out, int64_t bytes[SIZES][DEGREES][STAGES])
+{
+    const char *before = "";
+    fprintf(out, "{\"table\": 1, \"rows\": [");
+    for (int i = 0; i < SIZES; i++) {
+        const zr_chain_config *c = &size_of[i].chain;
+        for (int n = 0; n < DEGREES; n++)
+            for (int s = 0; s < STAGES; s++) {
+                double printed = table1[n].printed_gb[i][s];
+                fprintf(out,
+                        "%s\n  {\"params\": %lld, \"ranks\": %d, \"stage\": %d, \"states\": %lld, \"paper_gb\": %g, "
+                        "\"deviation_percent\": %.4f}",
+                        before, (long long)(c->units * c->rows * c->cols), table1[n].ranks, s + 1,
+                        (long long)bytes[i][n][s], printed, deviation_percent((double)bytes[i][n][s] / 1e9, printed));
+                before = ",";
+            }
+    }
+    fprintf(out, "\n]}\n");
+}
+
+zr_status cli_papers_table1(FILE *out, bool json)
+{
+    int64_t bytes[SIZES][DEGREES][STAGES];
+    ZR_TRY(plan_table1(bytes));
+    if (json)
+        print_table1_json(out, bytes);
+    else
+        print_table1(out, bytes);
+    return ZR_OK;
+}
+
+/* ---- table 2: the largest model --------------------------------------------------------------- */
+
+enum { ROWS = 5, LIMIT_GB = 32 };
+
+static const struct {
+    int tensor, ranks; /* M; N, data-parallel ranks of each of the M parts */
+    double printed_billion[4];
+} table2[ROWS] = {
+    {1, 64, {2, 7.6, 14.4, 128}},     {2, 64, {4, 15.2, 28.8, 256}},      {4, 64, {8, 30.4, 57.6, 500}},
+    {8, 64, {16, 60.8, 115.2, 1000}}, {16, 64, {32, 121.6, 230.4, 2000}},
+};
+
+/* The largest chain whose states fit; it grows in steps of 16,000 parameters for each of the M parts. */
+static zr_status largest_billion(int stage, int tensor, int ranks, double *billion)
+{
+    zr_chain_config chain = {.units = 20, .rows = 800}; /* the sums of 800 elements have 16 parts */
+    int64_t fits = 0, beyond = 0, bytes;
+    while (beyond == 0 || beyond - fits > 1) {
+        const int64_t part = beyond == 0 ? 2 * fits + 1 : fits + (beyond - fits) / 2;
+        chain.cols = part * tensor;
+        ZR_TRY(states_bytes(&chain, stage, tensor, ranks, &bytes));
+        if (bytes <= LIMIT_GB * 1000000000LL)
+            fits = part;
+        else
+            beyond = part;
+    }
+    *billion = (double)(chain.units * chain.rows * fits * tensor) / 1e9;
+    return ZR_OK;
+}
+
+/* Stages down, two tensor-parallel degrees side by side: lines of at most 80 columns. */
+static void print_table2(FILE *out, double billion[ROWS][4])
+{
+    enum { ABREAST = 2 };
+    fprintf(out,
+            "ZeRO, table 2: the largest model whose states fit %d GB (1e9 bytes) a rank,\n"
+            "in billions of parameters; M tensor-parallel parts of 64 data-parallel ranks\n"
+            "zr: planned, layout paper, bf16, Adam; paper: as printed, above M = 1 its\n"
+            "rounded first row times M; %%: zr against paper\n",
+            LIMIT_GB);
+    for (int first = 0; first < ROWS; first += ABREAST) {
+        const int end = first + ABREAST < ROWS ? first + ABREAST : ROWS;
+        fprintf(out, "\n%10s", "");
+        for (int r = first; r < end; r++) {
+            char degree[24];
+            snprintf(degree, sizeof(degree), "M = %d", table2[r].tensor);
+            fprintf(out, "%27s", degree);
+        }
+        fprintf(out, "\n%10s", "");
+        for (int r = first; r < end; r++) fprintf(out, "%11s%9s%7s", "zr", "paper", "%");
+        for (int s = 0; s < 4; s++) {
+            fprintf(out, "\n%-10s", stage_name[s]);
+            for (int r = first; r < end; r++) {
+                double ours = billion[r][s], printed = table2[r].printed_billion[s];
+                fprintf(out, "%11.5g%9g%+7.2f", ours, printed, shown(deviation_percent(ours, printed)));
+            }
+        }
+        fputc('\n', out);
+    }
+}
+
+static void print_table2_json(FILE *out, double billion[ROWS][4])
+{
+    const char *before = "";
+    fprintf(out, "{\"table\": 2, \"memory\": %lld, \"rows\": [", LIMIT_GB * 1000000000LL);
+    for (int r = 0; r < ROWS; r++)
+        for (int s = 0; s < 4; s++) {
+            double ours = billion[r][s], printed = table2[r].printed_billion[s];
+            fprintf(out,
+                    "%s\n  {\"tensor\": %d, \"ranks\": %d, \"stage\": %d, \"paper_params\": %.0f, \"params\": %.0f, "
+                    "\"deviation_percent\": %.4f}",
+                    before, table2[r].tensor, table2[r].ranks, s, 1e9 * printed, 1e9 * ours,
+                    deviation_percent(ours, printed));
+            before = ",";
+        }
+    fprintf(out, "\n]}\n");
+}
+
+zr_status cli_papers_table2(FILE *out, bool json)
+{
+    double billion[ROWS][4] = {{0}};
+    for (int r = 0; r < ROWS; r++)
+        for (int s = 0; s < 4; s++) ZR_TRY(largest_billion(s, table2[r].tensor, table2[r].ranks, &billion[r][s]));
+    if (json)
+        print_table2_json(out, billion);
+    else
+        print_table2(out, billion);
+    return ZR_OK;
+}

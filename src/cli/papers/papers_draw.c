@@ -1,0 +1,112 @@
+/* What the ZeRO papers draw, by what is simulated: 60B on 64 to 400 GPUs, and throughput over the size of a model. */
+#include "cli/shell/cli.h"
+#include "cli/draw/lines.h"
+#include "cli/papers/papers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINES = 4, PLACES = 10 };
+
+typedef struct picture {
+    cli_lines lines;
+    double y[LINES * PLACES];
+    bool hollow[LINES * PLACES];
+} picture;
+
+static void set(picture *p, int line, int at, const cli_papers_row *row, double value)
+{
+    p->y[line * p->lines.n_x + at] = value;
+    p->hollow[line * p->lines.n_x + at] = row && row->memory_bytes > row->limit_bytes;
+}
+
+/* ---- 60B on 64 to 400 GPUs ------------------------------------------------------------------------ */
+
+static const char *const gpus[] = {"64", "128", "256", "400"};
+enum { DEGREES = sizeof(gpus) / sizeof(*gpus) };
+
+/* FLOP/s of all or of each, beside what is linear from the fewest on. */
+static void scaling(picture *p, const cli_papers_rows *rows, bool all)
+{
+    static const char *const names[] = {"zr, Pos+g with Pa", "perfect linear from 64"};
+    p->lines.title = all ? "60B on 64 to 400 GPUs: PFLOP/s of all" : "60B on 64 to 400 GPUs: TFLOP/s of each";
+    p->lines.y_name = all ? "PFLOP/s of all GPUs" : "TFLOP/s of a GPU";
+    p->lines.x_name = "GPUs";
+    p->lines.x = gpus;
+    p->lines.n_x = DEGREES;
+    p->lines.name = names;
+    p->lines.n = 2;
+    double first = 0;
+    for (int i = 0; i < DEGREES; i++) {
+        const int n = atoi(gpus[i]);
+        const cli_papers_row *row = cli_papers_find(rows, "Fig3", "60B", CLI_PAPERS_ZERO_2, n);
+        const double scale = all ? n / 1e15 : 1 / 1e12;
+        if (i == 0) first = row->made.flops_sec;
+        set(p, 0, i, row, row->made.flops_sec * scale);
+        set(p, 1, i, NULL, first * scale);
+    }
+}
+
+static void draw_total(picture *p, const cli_papers_rows *rows)
+{
+    scaling(p, rows, true);
+}
+
+static void draw_each(picture *p, const cli_papers_rows *rows)
+{
+    scaling(p, rows, false);
+}
+
+/* ---- throughput over the size of a model ------------------------------------------------------------ */
+
+static void draw_models(picture *p, const cli_papers_rows *rows)
+{
+    static const char *const names[] = {"zr, ZeRO (Pos+g)", "zr, Megatron-LM", "SC20, ZeRO: 38 for 8B to 100B",
+                                        "SC20, Megatron-LM: 5 at 40B"};
+    static const char *const sizes[] = {"1.5", "8", "20", "40", "60", "80", "100", "120", "140", "170"};
+    p->lines.title = "Up to 400 GPUs: TFLOP/s of each over the size of a model";
+    p->lines.y_name = "TFLOP/s of a GPU";
+    p->lines.x_name = "billion parameters (SC20, figure 2)";
+    p->lines.x = sizes;
+    p->lines.n_x = PLACES;
+    p->lines.name = names;
+    p->lines.n = LINES;
+    for (int i = 0; i < PLACES; i++) {
+        char label[8];
+        snprintf(label, sizeof(label), "%sB", sizes[i]);
+        const cli_papers_row *zero = cli_papers_find(rows, "Fig2", label, CLI_PAPERS_ZERO_2, 0),
+                             *other = cli_papers_find(rows, "Fig2", label, CLI_PAPERS_MEGATRON, 0);
+        const double size = atof(sizes[i]);
+        set(p, 0, i, zero, zero->zr);
+        set(p, 1, i, other, other->zr);
+        set(p, 2, i, NULL, size >= 8 && size <= 100 ? 38 : NAN);
+        set(p, 3, i, NULL, other->paper > 0 ? other->paper : NAN);
+    }
+}
+
+/* ---- by name ---------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    void (*draw)(picture *p, const cli_papers_rows *rows);
+} pictures[] = {{"models", draw_models}, {"60b-total", draw_total}, {"60b-each", draw_each}};
+enum { PICTURES = sizeof(pictures) / sizeof(*pictures) };
+
+zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows)
+{
+    const char *const inputs[] = {NULL};
+    int at = 0;
+    while (at < PICTURES && strcmp(pictures[at].name, name) != 0) at++;
+    ZR_CHECK(at < PICTURES, ZR_ERR_ARG, "--plot %s: with --paper models, 60b-total or 60b-each was wanted", name);
+    picture p = {.lines = {.hollow_words = "hollow: zr's plan needs more memory", .from_zero = true}};
+    p.lines.y = p.y;
+    p.lines.hollow = p.hollow;
+    char *svg = NULL;
+    size_t bytes = 0;
+    pictures[at].draw(&p, rows);
+    ZR_TRY(cli_lines_draw(&p.lines, &svg, &bytes));
+    zr_status st = zr__output_write(path, &cli_svg_kind, inputs, svg, bytes);
+    free(svg); /* the stream's own, not zr_alloc's */
+    return st;
+}

@@ -1,0 +1,82 @@
+/* How the ZeRO papers' systems trained, as layouts and configurations of zr. */
+#include "cli/papers/papers.h"
+
+/* DeepSpeed's default: reduce_bucket_size, allgather_bucket_size. */
+#define BUCKET_ELEMS 500000000
+
+static zr_layout layout_of(const cli_papers_run *r)
+{
+    zr_layout l = ZR_LAYOUT_INIT;
+    l.ranks = r->gpus / r->tensor;
+    l.tensor = r->tensor;
+    l.stage = cli_papers_stage(r);
+    l.dtype = l.wire_dtype = ZR_F16;
+    l.batch = r->batch;
+    l.seq = CLI_PAPERS_TOKENS;
+    l.eval = false;
+    l.overlap = false;
+    l.norm_first = true;
+    l.recompute = ZR_RECOMPUTE_PAPER;
+    l.reduce_bucket_elems = l.gather_bucket_elems = BUCKET_ELEMS;
+    l.fused_buffer = r->system == CLI_PAPERS_ZERO_OS;
+    if (r->system == CLI_PAPERS_ZERO_OS) l.reduce = ZR_REDUCE_ALL_REDUCE;
+    l.partition_checkpoints = r->kept != CLI_PAPERS_WHOLE;
+    l.offload_checkpoints = r->kept == CLI_PAPERS_HOST;
+    l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
+    return l;
+}
+
+int cli_papers_padded(const cli_papers_run *run)
+{
+    const int multiple = 128 * run->tensor;
+    return (CLI_PAPERS_VOCABULARY + multiple - 1) / multiple * multiple;
+}
+
+zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_machine *device, zr_plan **plan)
+{
+    const zr_gpt2_config sizes = {.n_layer = run->layers,
+                                  .n_head = run->heads,
+                                  .n_embd = run->hidden,
+                                  .n_positions = CLI_PAPERS_TOKENS,
+                                  .vocab_size = vocabulary,
+                                  .layer_norm_epsilon = 1e-5,
+                                  .initializer_range = 0.02};
+    const zr_model model = zr_gpt2(&sizes);
+    const zr_layout layout = layout_of(run);
+    const zr_profile profile = {.machine = *device, .facts = {.name = "V100", .threads = 1, .apart = true}};
+    ZR_TRY(zr_plan_create(&model, &layout, &profile, plan));
+    return ZR_OK;
+}
+
+zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
+                                   zr_config **config)
+{
+    static const char *const truth[] = {"false", "true"};
+    char shape[96], stage[96], parts[96], host[96], tensor[96], samples[96], tokens[96];
+    snprintf(shape, sizeof(shape), "model.preset=\"%s\"", model);
+    snprintf(stage, sizeof(stage), "zero_optimization.stage=%d", preset->stage);
+    snprintf(parts, sizeof(parts), "activation_checkpointing.partition_activations=%s",
+             truth[preset->kept != CLI_PAPERS_WHOLE]);
+    snprintf(host, sizeof(host), "activation_checkpointing.cpu_checkpointing=%s",
+             truth[preset->kept == CLI_PAPERS_HOST]);
+    snprintf(tensor, sizeof(tensor), "parallel.tensor=%d", CLI_PAPERS_TENSOR);
+    snprintf(samples, sizeof(samples), "train_micro_batch_size_per_gpu=%d", batch);
+    snprintf(tokens, sizeof(tokens), "data.seq_length=%d", CLI_PAPERS_TOKENS);
+    const char *const keys[] = {shape,
+                                stage,
+                                parts,
+                                host,
+                                tensor,
+                                samples,
+                                tokens,
+                                "gradient_accumulation_steps=1",
+                                "activation_checkpointing.policy=\"unit\"",
+                                "collectives.buffer=\"constant\"",
+                                "fp16.enabled=true",
+                                "memory.layout=\"paper\"",
+                                "optimizer.type=\"AdamW\""};
+    ZR_TRY(zr_config_load(NULL, keys, sizeof(keys) / sizeof(keys[0]), config));
+    zr_status st = zr_train_prepare(*config, gpus, 0);
+    if (st != ZR_OK) zr_config_destroy(config);
+    return st;
+}

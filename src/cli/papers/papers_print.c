@@ -1,0 +1,180 @@
+/* The papers' numbers beside zr's, as text and as JSON. */
+#include "base/json.h"
+#include "cli/shell/cli.h"
+#include "cli/papers/papers.h"
+#include "cli/simulate/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const char *const mark_name[] = {[CLI_PAPERS_COUNTS] = "",
+                                        [CLI_PAPERS_FITTED] = "fitted",
+                                        [CLI_PAPERS_SAME_RUN] = "same run",
+                                        [CLI_PAPERS_NO_SHAPE] = "shape not printed",
+                                        [CLI_PAPERS_NO_NUMBER] = "not printed",
+                                        [CLI_PAPERS_AT_LEAST] = "a bound",
+                                        [CLI_PAPERS_TOO_LARGE] = "out of memory",
+                                        [CLI_PAPERS_NO_SPEED] = "not timed"};
+
+static bool is_too_large(const cli_papers_row *r)
+{
+    return r->memory_bytes > r->limit_bytes;
+}
+
+/* ---- text ---------------------------------------------------------------------------------------- */
+
+static void print_count(FILE *out, int n, int width)
+{
+    if (n > 0)
+        fprintf(out, " %*d", width, n);
+    else
+        fprintf(out, " %*s", width, "");
+}
+
+static void print_row(FILE *out, const cli_papers_row *r)
+{
+    char printed[16] = "-", deviation[16] = "", memory[16] = "";
+    if (r->mark == CLI_PAPERS_TOO_LARGE) snprintf(printed, sizeof(printed), "OOM");
+    if (r->paper > 0) {
+        snprintf(printed, sizeof(printed), "%s%.4g", r->mark == CLI_PAPERS_AT_LEAST ? ">" : "", r->paper);
+        snprintf(deviation, sizeof(deviation), "%+.1f", cli_papers_percent(r->zr, r->paper));
+    }
+    if (r->memory_bytes > 0)
+        snprintf(memory, sizeof(memory), "%.1f%s", (double)r->memory_bytes / 1e9, is_too_large(r) ? "!" : " ");
+    fprintf(out, "%-12s %-20s %-12s", r->table, r->label, r->system);
+    print_count(out, r->gpus, 4);
+    print_count(out, r->tensor, 3);
+    print_count(out, r->batch, 2);
+    fprintf(out, " %7s %7.4g %6s %-11s %6s %s\n", printed, r->zr, deviation, r->unit, memory, mark_name[r->mark]);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of the rows that count, and with `fitted` also of those that constants were fitted on. */
+static int deviations(const cli_papers_rows *rows, bool fitted, double all[CLI_PAPERS_ROWS])
+{
+    int n = 0;
+    for (int i = 0; i < rows->n; i++) {
+        const cli_papers_row *r = &rows->row[i];
+        if (r->mark == CLI_PAPERS_COUNTS || (fitted && r->mark == CLI_PAPERS_FITTED))
+            all[n++] = fabs(cli_papers_percent(r->zr, r->paper));
+    }
+    qsort(all, (size_t)n, sizeof(*all), by_size);
+    return n;
+}
+
+static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, const char *words)
+{
+    double all[CLI_PAPERS_ROWS];
+    const int n = deviations(rows, fitted, all);
+    fprintf(out, "%d %s: median deviation %.1f %%, largest %.1f %%\n", n, words,
+            n % 2 ? all[n / 2] : (all[n / 2 - 1] + all[n / 2]) / 2, all[n - 1]);
+}
+
+/* A run beyond a quarter: what its waits would have to be. */
+static void print_speed_reason(FILE *out, const cli_papers_row *r)
+{
+    const zr_price *price = &r->made.price;
+    const double step = price->step_sec * r->zr / r->paper, busy = price->step_sec - price->exposed_sec;
+    fprintf(out, "the paper's step took %.1f s; zr's kernels take %.1f s\n  and it waits %.1f s; ", step, busy,
+            price->exposed_sec);
+    if (step > busy)
+        fprintf(out, "waits of %.1f s would give the paper's number\n", step - busy);
+    else
+        fprintf(out, "the kernels alone would have to be %.2f times as fast\n", busy / step);
+}
+
+/* The same for memory: what the paper's program must have held besides. */
+static void print_memory_reason(FILE *out, const cli_papers_row *r)
+{
+    const double taken = (double)r->memory_bytes / 1e9, there = (double)r->limit_bytes / 1e9;
+    fprintf(out, "the paper's %s takes %.1f of %.1f GB in zr's plan;\n  its program's %.1f GB more would give the %s\n",
+            r->run ? "run" : "size", taken, there, there - taken, r->run ? "paper's end" : "paper's number");
+}
+
+static void print_reason(FILE *out, const cli_papers_row *r)
+{
+    const bool far = r->paper > 0 && fabs(cli_papers_percent(r->zr, r->paper)) > 25;
+    const bool only_papers = r->mark == CLI_PAPERS_TOO_LARGE && !is_too_large(r);
+    if (r->mark == CLI_PAPERS_SAME_RUN || r->mark == CLI_PAPERS_AT_LEAST || (!far && !only_papers)) return;
+    fprintf(out, "%s, %s %s: ", r->table, r->label, r->system);
+    (only_papers || !r->run ? print_memory_reason : print_speed_reason)(out, r);
+}
+
+void cli_papers_print(FILE *out, const cli_papers_rows *rows)
+{
+    fputs("The ZeRO papers' numbers beside zr's, with one set of constants for all\n"
+          "table: of arXiv 1910.02054 v1 (1 to 8), or of SC20, as its appendix calls the figure; M: ranks that\n"
+          "share each layer; B: samples of a micro-batch; %: zr against the paper; TFLOP/s: of a GPU; GB: what\n"
+          "zr's plan takes of a GPU, !: more than it has; fitted: constants were; -: not printed; >: at least\n\n"
+          "table        row                  system       GPUs   M  B   paper      zr      % unit            GB\n",
+          out);
+    for (int i = 0; i < rows->n; i++) print_row(out, &rows->row[i]);
+    if (rows->elsewhere) return;
+    fputc('\n', out);
+    print_median(out, rows, false, "rows that count and were not fitted");
+    print_median(out, rows, true, "with those that were fitted");
+    fputs("\nWhat it would take where a row is off by more than a quarter:\n", out);
+    for (int i = 0; i < rows->n; i++) print_reason(out, &rows->row[i]);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static void set_text(json_t *object, const char *key, const char *text)
+{
+    (void)json_object_set_new(object, key, json_string(text));
+}
+
+static void set_real(json_t *object, const char *key, double value)
+{
+    (void)json_object_set_new(object, key, json_real(value));
+}
+
+static void set_int(json_t *object, const char *key, int64_t value)
+{
+    (void)json_object_set_new(object, key, json_integer(value));
+}
+
+/* Of what a step's time is made. */
+static void set_times(json_t *object, const zr_simulation *made)
+{
+    json_t *exposed = json_object();
+    for (int i = 0; i < ZR_CAUSES; i++) set_real(exposed, zr_cause_name((zr_cause)i), made->exposed_sec[i]);
+    set_real(object, "step_sec", made->price.step_sec);
+    set_real(object, "product_sec", made->product_sec);
+    set_real(object, "memory_sec", made->memory_sec);
+    (void)json_object_set_new(object, "exposed", exposed);
+}
+
+static json_t *json_of(const cli_papers_row *r)
+{
+    json_t *one = json_object();
+    set_text(one, "source", r->source);
+    set_text(one, "table", r->table);
+    set_text(one, "row", r->label);
+    set_text(one, "system", r->system);
+    set_text(one, "what", r->unit);
+    (void)json_object_set_new(one, "paper", r->paper > 0 ? json_real(r->paper) : json_null());
+    set_real(one, "zr", r->zr);
+    (void)json_object_set_new(one, "fitted", json_boolean(r->mark == CLI_PAPERS_FITTED));
+    (void)json_object_set_new(one, "counts", json_boolean(r->mark == CLI_PAPERS_COUNTS));
+    set_text(one, "mark", mark_name[r->mark]);
+    if (r->gpus > 0) set_int(one, "gpus", r->gpus);
+    if (r->tensor > 0) set_int(one, "tensor", r->tensor);
+    if (r->batch > 0) set_int(one, "batch", r->batch);
+    if (r->memory_bytes > 0) set_int(one, "memory_bytes", r->memory_bytes);
+    if (r->memory_bytes > 0) (void)json_object_set_new(one, "fits", json_boolean(!is_too_large(r)));
+    if (r->run) set_times(one, &r->made);
+    return one;
+}
+
+zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < rows->n; i++) (void)json_array_append_new(all, json_of(&rows->row[i]));
+    return cli_json_put(out, all);
+}

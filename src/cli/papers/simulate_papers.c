@@ -1,0 +1,251 @@
+/*
+ * What the ZeRO papers print beside what zr makes of it: clusters, runs, quotients, and what C1 to C5 allow. One set of
+ * constants prices all runs (src/simulate/clusters.c); the four rows that they were fitted on are marked. Nothing is
+ * tuned for a row.
+ */
+#include "cli/plan/max.h"
+#include "cli/papers/papers.h"
+#include "cli/simulate/simulate.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+/* Memory that Megatron-LM of 2019, without fused kernels, reads and writes for each score (fp16), forward: the product
+ * writes 2 bytes, division by sqrt(d), product with the mask, sum with the mask's and softmax read and write 2 each,
+ * dropout reads and writes 2 and writes a byte of mask, the second product reads 2 (mpu/transformer.py of its v0.1). */
+#define SCORES_BYTES 25
+
+/* cuBLAS before version 11 gave fp16 products to the tensor cores of a V100 only where all sizes are multiples of 8
+ * (NVIDIA, mixed precision training guide); others, summed in fp32 as PyTorch asks for, run at the rate of fp32. */
+#define PRODUCT_MULTIPLE 8
+
+/* The papers' two. */
+typedef struct clusters {
+    zr_cluster dgx2, azure;
+} clusters;
+
+static cli_papers_row *next(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...) ZR_PRINTF(3, 4);
+static cli_papers_row *next(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
+{
+    va_list list;
+    cli_papers_row *one = &rows->row[rows->n++];
+    *one = *row;
+    va_start(list, format);
+    (void)vsnprintf(one->label, sizeof(one->label), format, list);
+    va_end(list);
+    return one;
+}
+
+/* ---- table 3: the clusters ---------------------------------------------------------------------- */
+
+static void add_clusters(cli_papers_rows *rows, const clusters *c)
+{
+    const struct {
+        const char *label;
+        const zr_cluster *cluster;
+        int nodes, gpus, gb;
+    } all[] = {{"Azure NC24r v3", &c->azure, 8, 4, 16}, {"DGX-2H", &c->dgx2, 25, 16, 32}};
+    for (int i = 0; i < 2; i++) {
+        const zr_cluster *own = all[i].cluster;
+        cli_papers_row row = {.source = "v1", .table = "3", .mark = CLI_PAPERS_NO_SPEED};
+        row.unit = "nodes", row.paper = all[i].nodes, row.zr = (double)own->devices / own->host_devices;
+        next(rows, &row, "%s", all[i].label);
+        row.unit = "GPUs a node", row.paper = all[i].gpus, row.zr = own->host_devices;
+        next(rows, &row, "%s", all[i].label);
+        row.unit = "GB a GPU", row.paper = all[i].gb, row.zr = round((double)own->device.memory_bytes / 1e9);
+        next(rows, &row, "%s", all[i].label);
+    }
+}
+
+/* ---- runs ---------------------------------------------------------------------------------------- */
+
+static void name_system(const cli_papers_run *run, char name[24])
+{
+    static const char *const names[] = {[CLI_PAPERS_MEGATRON] = "Megatron",
+                                        [CLI_PAPERS_ZERO_OS] = "ZeRO-OS",
+                                        [CLI_PAPERS_ZERO_1] = "Pos",
+                                        [CLI_PAPERS_ZERO_2] = "Pos+g",
+                                        [CLI_PAPERS_ZERO_3] = "Pos+g+p"};
+    static const char *const kept[] = {"", " Pa", " Pa+cpu"};
+    const bool ddp = run->system == CLI_PAPERS_MEGATRON && run->tensor == 1;
+    snprintf(name, 24, "%s%s", ddp ? "DDP" : names[run->system], kept[run->kept]);
+}
+
+static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_papers_run *run, const zr_cluster *on)
+{
+    static const char *const unit[] = {[CLI_PAPERS_SAMPLES] = "samples/s", [CLI_PAPERS_TFLOPS] = "TFLOP/s"};
+    const zr_simulate_options options = {
+        .scores_bytes = SCORES_BYTES, .product_multiple = PRODUCT_MULTIPLE, .copies_hold = true, .comm_beside = true};
+    zr_cluster cluster = *on;
+    cli_papers_row row = {.source = source,
+                          .table = run->table,
+                          .unit = unit[run->unit],
+                          .gpus = run->gpus,
+                          .tensor = run->tensor,
+                          .batch = run->batch,
+                          .paper = run->printed,
+                          .mark = run->mark,
+                          .limit_bytes = cluster.device.memory_bytes,
+                          .run = run};
+    zr_plan *plan = NULL;
+    zr_cluster_widen(&cluster, run->gpus);
+    ZR_TRY(cli_papers_plan(run, cli_papers_padded(run), &cluster.device, &plan));
+    zr_status st = zr_simulate(plan, &cluster, &options, &row.made, NULL);
+    row.memory_bytes = plan->memory.total_bytes;
+    zr_plan_destroy(&plan);
+    ZR_TRY(st);
+    row.zr = run->unit == CLI_PAPERS_SAMPLES ? row.made.samples_sec : row.made.flops_sec / 1e12;
+    name_system(run, row.system);
+    next(rows, &row, "%s", run->label);
+    return ZR_OK;
+}
+
+static zr_status add_runs(cli_papers_rows *rows, const clusters *c)
+{
+    for (int i = 0; i < cli_papers_v1_n; i++) {
+        const cli_papers_run *run = &cli_papers_v1[i];
+        ZR_TRY(add_run(rows, "v1", run, cli_papers_on_azure(run) ? &c->azure : &c->dgx2));
+    }
+    for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) ZR_TRY(add_run(rows, "SC20", &cli_papers_appendix[i], &c->dgx2));
+    return ZR_OK;
+}
+
+const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *table, const char *label,
+                                      cli_papers_system system, int gpus)
+{
+    for (int i = 0; i < rows->n; i++) {
+        const cli_papers_row *r = &rows->row[i];
+        if (r->run && r->run->system == system && strcmp(r->table, table) == 0 && strcmp(r->label, label) == 0 &&
+            (gpus == 0 || r->gpus == gpus))
+            return r;
+    }
+    return NULL;
+}
+
+double cli_papers_percent(double ours, double printed)
+{
+    return 100 * (ours / printed - 1);
+}
+
+/* ---- of several runs ----------------------------------------------------------------------------- */
+
+/* SC20 has one number, 15 PFLOP/s or 38 TFLOP/s a GPU, for its models of 8B to 100B together. */
+static void add_mean(cli_papers_rows *rows)
+{
+    static const char *const labels[] = {"8B", "20B", "40B", "60B", "80B", "100B"};
+    enum { N = sizeof(labels) / sizeof(*labels) };
+    cli_papers_row row = {.source = "SC20",
+                          .table = "Fig2",
+                          .unit = "TFLOP/s",
+                          .system = "Pos+g Pa",
+                          .gpus = 400,
+                          .paper = 38,
+                          .mark = CLI_PAPERS_COUNTS};
+    for (int i = 0; i < N; i++) row.zr += cli_papers_find(rows, "Fig2", labels[i], CLI_PAPERS_ZERO_2, 0)->zr / N;
+    next(rows, &row, "mean of 8B to 100B");
+}
+
+/* Of GPUs: as many as ZeRO would need for the other's throughput. */
+static void add_ratios(cli_papers_rows *rows)
+{
+    for (int i = 0; i < CLI_PAPERS_RATIOS; i++) {
+        const cli_papers_ratio *r = &cli_papers_ratios[i];
+        const cli_papers_row *zero = cli_papers_find(rows, r->table, r->label, CLI_PAPERS_ZERO_OS, 0),
+                             *other = cli_papers_find(rows, r->table, r->label, CLI_PAPERS_MEGATRON, 0);
+        cli_papers_row row = {.source = "v1",
+                              .table = r->table,
+                              .unit = r->gpus ? "fewer GPUs" : "ratio",
+                              .paper = r->printed,
+                              .zr = zero->made.samples_sec / other->made.samples_sec,
+                              .mark = CLI_PAPERS_SAME_RUN};
+        if (r->gpus) row.zr *= (double)other->gpus / zero->gpus;
+        next(rows, &row, "%s ZeRO-OS/Megatron", r->label);
+    }
+}
+
+/* ---- C1 to C5: the largest model, the largest batch ------------------------------------------------ */
+
+/* What the paper's own size takes, and the largest that fits. */
+static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
+{
+    const cli_target target = {.ranks = row->gpus, .profile = *profile, .limit_bytes = profile->machine.memory_bytes};
+    cli_max_search s = {config, &target, what, 0};
+    const int64_t papers = what == CLI_MAX_BATCH ? row->batch : config->model.sizes.n_layer;
+    cli_max max = {.what = what};
+    row->limit_bytes = target.limit_bytes;
+    ZR_TRY(cli_max_needs(&s, papers, &row->memory_bytes));
+    ZR_TRY(cli_max_find(config, &target, &max));
+    row->zr = what == CLI_MAX_BATCH ? (double)max.n : max.params / 1e9;
+    return ZR_OK;
+}
+
+static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *preset, const zr_profile *profile,
+                             cli_max_what what)
+{
+    static const char *const kept[] = {"", " Pa", " Pa+cpu"};
+    const bool batch = what == CLI_MAX_BATCH;
+    cli_papers_row row = {.source = "SC20",
+                          .table = batch ? "Fig8" : "Fig6",
+                          .unit = batch ? "samples" : "1e9 params",
+                          .gpus = batch ? 128 : 400,
+                          .tensor = CLI_PAPERS_TENSOR,
+                          .batch = batch ? preset->batch : 16,
+                          .paper = batch ? preset->batch : preset->largest_billion,
+                          .mark = CLI_PAPERS_NO_SPEED};
+    char model[32];
+    zr_config *config = NULL;
+    snprintf(model, sizeof(model), "zero-c%c", preset->name[1]);
+    ZR_TRY(cli_papers_preset_config(preset, batch ? "zero-60b-75x8192x64" : model, row.gpus, row.batch, &config));
+    zr_status st = find_largest(config, profile, &row, what);
+    zr_config_destroy(&config);
+    ZR_TRY(st);
+    snprintf(row.system, sizeof(row.system), "%s%s", preset->stage == 1 ? "Pos" : "Pos+g", kept[preset->kept]);
+    next(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
+    return ZR_OK;
+}
+
+static zr_status add_all_largest(cli_papers_rows *rows)
+{
+    zr_profile profile;
+    ZR_TRY(cli_profile("v100-dgx2", &profile));
+    for (int i = 0; i < CLI_PAPERS_PRESETS; i++)
+        ZR_TRY(add_largest(rows, &cli_papers_presets[i], &profile, CLI_MAX_LAYERS));
+    for (int i = 0; i < CLI_PAPERS_PRESETS; i++)
+        ZR_TRY(add_largest(rows, &cli_papers_presets[i], &profile, CLI_MAX_BATCH));
+    return ZR_OK;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------ */
+
+static zr_status fill(cli_papers_rows *rows, const char *cluster)
+{
+    clusters c;
+    ZR_TRY(zr_cluster_read(cluster ? cluster : "dgx2x25", &c.dgx2));
+    ZR_TRY(zr_cluster_read(cluster ? cluster : "azure-nc24rs-v3x8", &c.azure));
+    rows->elsewhere = cluster != NULL;
+    if (!cluster) add_clusters(rows, &c);
+    ZR_TRY(add_runs(rows, &c));
+    add_mean(rows);
+    add_ratios(rows);
+    if (!cluster) ZR_TRY(add_all_largest(rows));
+    return ZR_OK;
+}
+
+static zr_status show(const cli_simulate_options *o, const cli_papers_rows *rows, bool json)
+{
+    if (o->svg) ZR_TRY(cli_papers_draw(o->svg, o->plot, rows));
+    if (json) return cli_papers_print_json(stdout, rows);
+    cli_papers_print(stdout, rows);
+    return ZR_OK;
+}
+
+zr_status cli_simulate_papers(const cli_simulate_options *o, bool json)
+{
+    cli_papers_rows *rows = zr_alloc(sizeof(*rows));
+    ZR_CHECK(rows, ZR_ERR_MEMORY, "no memory for the papers' rows");
+    zr_status st = fill(rows, o->cluster);
+    if (st == ZR_OK) st = show(o, rows, json);
+    zr_free(rows);
+    return st;
+}

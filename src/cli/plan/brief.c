@@ -1,0 +1,54 @@
+#include "cli/plan/brief.h"
+
+#include <string.h>
+
+/** Does a key of the command line ask for fp16? */
+static bool wants_fp16(const cli_args *args)
+{
+    bool wanted = false;
+    for (int i = 0; i < args->n_overrides; i++) {
+        wanted |= strcmp(args->override[i], "fp16.enabled=true") == 0 || strncmp(args->override[i], "fp16=", 5) == 0;
+    }
+    return wanted;
+}
+
+static bool limits(const cli_args *args)
+{
+    static const char limit[] = "memory.limit=";
+    bool given = false;
+    for (int i = 0; i < args->n_overrides; i++) given |= strncmp(args->override[i], limit, sizeof(limit) - 1) == 0;
+    return given;
+}
+
+zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256])
+{
+    int n = 0;
+    bool alone = args->n_operands == 0, bf16 = alone && !wants_fp16(args);
+    if (brief->preset) ZR_TRY(cli_override(args, room[n++], "model.preset=\"%s\"", brief->preset));
+    if (bf16) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
+    args->by_memory = brief->memory && brief->chooses;
+    if (brief->batch || (alone && !args->by_memory)) {
+        long long batch = brief->batch ? brief->batch : 1;
+        ZR_TRY(cli_override(args, room[n++], "train_micro_batch_size_per_gpu=%lld", batch));
+    }
+    if (brief->stage >= 0)
+        ZR_TRY(cli_override(args, room[n++], "zero_optimization.stage=%lld", (long long)brief->stage));
+    if (brief->seq) ZR_TRY(cli_override(args, room[n++], "data.seq_length=%lld", (long long)brief->seq));
+    if (brief->tensor) ZR_TRY(cli_override(args, room[n++], "parallel.tensor=%lld", (long long)brief->tensor));
+    if (brief->memory) ZR_TRY(cli_override(args, room[n++], "memory.limit=\"%s\"", brief->memory));
+    return ZR_OK;
+}
+
+zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
+{
+    int64_t bytes = 0;
+    ZR_CHECK(args->n_operands || brief->preset, ZR_ERR_ARG,
+             "zr %s needs a CONFIG.json or --preset NAME; `zr %s --help` has examples", args->command, args->command);
+    if (brief->preset) ZR_TRY(cli_preset(brief->preset));
+    ZR_CHECK(brief->stage <= 3, ZR_ERR_ARG, "--stage %lld; 0, 1, 2 or 3 was wanted", (long long)brief->stage);
+    ZR_CHECK(!brief->memory || zr__text_bytes(brief->memory, &bytes), ZR_ERR_ARG,
+             "--memory is \"%s\"; a size was wanted, as 80GB, 80G or 512MiB", brief->memory);
+    ZR_CHECK(!brief->memory || !limits(args), ZR_ERR_ARG,
+             "--memory %s and --memory.limit were both given; leave one out", brief->memory);
+    return ZR_OK;
+}

@@ -1,0 +1,40 @@
+/** Options that stand for keys of the configuration, for commands that work without a CONFIG.json. */
+#ifndef ZR_CLI_BRIEF_H
+#define ZR_CLI_BRIEF_H
+
+#include "cli/shell/cli.h"
+
+typedef struct cli_brief {
+    const char *preset, *memory;
+    int64_t stage, batch, seq, tensor;
+    bool chooses; /* --memory leaves open what is not given (zr_config_leave_open); else it is a limit alone */
+} cli_brief;
+#define CLI_BRIEF_INIT                                                                                                 \
+    {                                                                                                                  \
+        .stage = -1                                                                                                    \
+    }
+
+/** Rows of a command's options. */
+#define CLI_BRIEF_PRESET(brief)                                                                                        \
+    {                                                                                                                  \
+        "preset", CLI_TEXT, &(brief).preset, 0, "NAME", "a known shape; CONFIG.json may then be left out"              \
+    }
+#define CLI_MEMORY_LIMITS "memory.limit, as 32GB: what fits a rank"
+#define CLI_MEMORY_CHOOSES                                                                                             \
+    "memory.limit, as 32GB, for which stage, recompute policy and micro-batch are chosen where they are not given"
+/* clang-format off */
+#define CLI_BRIEF_OPTIONS(brief, memory_help)                                                                             \
+    {"stage", CLI_INT, &(brief).stage, 0, "S", "ZeRO stage 0-3"},                                                      \
+    {"batch", CLI_INT, &(brief).batch, 1, "B", "samples of a micro-batch on each rank"},                               \
+    {"seq", CLI_INT, &(brief).seq, 1, "T", "tokens of a sample"},                                                      \
+    {"tensor", CLI_INT, &(brief).tensor, 1, "M", "tensor parallelism: so many of the ranks share each layer"},         \
+    {"memory", CLI_TEXT, &(brief).memory, 0, "SIZE", memory_help}
+/* clang-format on */
+
+/** ZR_ERR_ARG naming the option, or what is missing. */
+ZR_NODISCARD zr_status cli_brief_check(const cli_brief *brief, const cli_args *args);
+/** Put what they mean before the keys of the command line, which win; the texts live in `room`. */
+#define CLI_BRIEF_KEYS 8
+ZR_NODISCARD zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256]);
+
+#endif

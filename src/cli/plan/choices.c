@@ -1,0 +1,393 @@
+#include "cli/plan/choices.h"
+
+#include <string.h>
+
+/** The stages are planned with these, in pieces where ranks share layers alone; what is configured besides is added. */
+static const struct {
+    zr_recompute recompute;
+    cli_kept kept;
+} common[] = {{ZR_RECOMPUTE_NONE, {false, false}},     {ZR_RECOMPUTE_SELECTIVE, {false, false}},
+              {ZR_RECOMPUTE_SELECTIVE, {true, false}}, {ZR_RECOMPUTE_UNIT, {false, false}},
+              {ZR_RECOMPUTE_UNIT, {true, false}},      {ZR_RECOMPUTE_UNIT, {true, true}}};
+enum { COMMON = sizeof(common) / sizeof(common[0]) };
+
+static bool kept_alike(cli_kept a, cli_kept b)
+{
+    return a.pieces == b.pieces && a.host == b.host;
+}
+
+static cli_kept kept_of(const zr_layout *layout)
+{
+    return (cli_kept){layout->partition_checkpoints, layout->offload_checkpoints};
+}
+
+static void keep(zr_layout *layout, cli_kept kept)
+{
+    layout->partition_checkpoints = kept.pieces;
+    layout->offload_checkpoints = kept.host;
+}
+
+static zr_status try_choice(const cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_choice *c)
+{
+    zr_plan *plan = NULL;
+    ZR_TRY(cli_try(choices->target, config, layout, &c->made, &plan));
+    c->kept = (cli_kept){plan->partition_checkpoints, plan->offload_checkpoints};
+    const zr_status st = zr_plan_fullest(plan, &c->fullest);
+    zr_plan_destroy(&plan);
+    return st;
+}
+
+/** Add a choice; one that is refused (a baseline that a stage does not know) is left out. */
+static void add_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
+                      bool configured)
+{
+    if (choices->n == CLI_CHOICES || choices->failed != ZR_OK) return;
+    cli_choice *c = &choices->choice[choices->n];
+    *c = (cli_choice){.stage = layout->stage,
+                      .light = light,
+                      .recompute = layout->recompute,
+                      .every = layout->recompute_every,
+                      .asked = kept_of(layout)};
+    const zr_status st = try_choice(choices, config, layout, c);
+    if (st != ZR_OK && (configured || !cli_refused(st))) choices->failed = st;
+    if (st != ZR_OK) return;
+    if (configured) choices->configured = choices->n;
+    choices->n++;
+}
+
+static void add(cli_choices *choices, const zr_config *config, const zr_layout *layout, bool configured)
+{
+    add_light(choices, config, layout, CLI_LIGHT_NONE, configured);
+}
+
+static bool has_common(const cli_choices *choices, int index)
+{
+    return choices->shares_layers || !common[index].kept.pieces;
+}
+
+/** Where no layer is shared, checkpoints are kept as configured. */
+static zr_layout common_layout(const cli_choices *choices, const zr_layout *base, int index)
+{
+    zr_layout layout = *base;
+    layout.recompute = common[index].recompute;
+    layout.recompute_every = 1;
+    if (choices->shares_layers) keep(&layout, common[index].kept);
+    return layout;
+}
+
+/** Which of the common ones it is, -1: none. Without recomputation there are no checkpoints to keep in any way. */
+static int common_index(const cli_choices *choices, const zr_layout *layout)
+{
+    for (int i = 0; i < COMMON; i++) {
+        if (!has_common(choices, i)) continue;
+        const zr_layout is = common_layout(choices, layout, i);
+        bool alike = is.recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(&is), kept_of(layout));
+        if (layout->recompute == is.recompute && layout->recompute_every == 1 && alike) return i;
+    }
+    return -1;
+}
+
+/** Where a limit is between keeping all and computing all again, policy auto finds the mix in between. */
+static bool may_mix(const cli_choices *choices, int first)
+{
+    bool any = false;
+    for (int i = first; i < choices->n; i++) any |= choices->choice[i].made.fits;
+    return any && choices->choice[first].recompute == ZR_RECOMPUTE_NONE && !choices->choice[first].made.fits;
+}
+
+static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
+{
+    zr_config mixed = *config;
+    mixed.recompute.policy = ZR_POLICY_AUTO;
+    mixed.recompute.every = 1;
+    mixed.memory.limit_bytes = choices->target->limit_bytes;
+    zr_layout layout = zr_train_layout(&mixed, choices->target->ranks);
+    layout.stage = stage;
+    add(choices, &mixed, &layout, false);
+}
+
+/* ---- names ------------------------------------------------------------------------------------ */
+
+const char *cli_beside(const zr_device_facts *facts)
+{
+    return facts->apart ? "1.07 GB" : "3 % and 50.33 MB";
+}
+
+const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES])
+{
+    char policy[32];
+    const cli_kept kept = choices->shares_layers ? c->kept : (cli_kept){false, false};
+    snprintf(text, CLI_CHOICE_BYTES, "%s%s%s", cli_recompute_name(c->recompute, c->every, policy),
+             kept.pieces ? " Pa" : "", kept.host ? (kept.pieces ? "+cpu" : " cpu") : "");
+    return text;
+}
+
+const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char text[CLI_KEPT_BYTES])
+{
+    const bool free = !choices->shares_layers || c->recompute == ZR_RECOMPUTE_NONE || c->recompute == ZR_RECOMPUTE_AUTO;
+    const bool pieces = !free && c->asked.pieces != choices->base.pieces,
+               host = !free && c->asked.host != choices->base.host;
+    const char *is[] = {c->asked.pieces ? "true" : "false", c->asked.host ? "true" : "false"};
+    text[0] = '\0';
+    if (pieces) snprintf(text, CLI_KEPT_BYTES, ", activation_checkpointing.partition_activations %s", is[0]);
+    size_t length = strlen(text);
+    if (host)
+        snprintf(text + length, CLI_KEPT_BYTES - length, "%s %s",
+                 pieces ? " and cpu_checkpointing" : ", activation_checkpointing.cpu_checkpointing", is[1]);
+    return text;
+}
+
+/* ---- lighter --------------------------------------------------------------------------------- */
+
+const char *cli_light_words(const cli_choices *choices, cli_light light, char room[128])
+{
+    static const char *const words[CLI_LIGHTS] = {[CLI_LIGHT_NONE] = "",
+                                                  [CLI_LIGHT_PREFETCH] = ", stage3_prefetch_bucket_size 0",
+                                                  [CLI_LIGHT_OVERLAP] =
+                                                      ", stage3_prefetch_bucket_size 0 and overlap_comm false"};
+    if (light != CLI_LIGHT_BUCKETS) return words[light];
+    snprintf(room, 128, ", stage3_prefetch_bucket_size 0, overlap_comm false and buckets of %lld elements",
+             (long long)choices->light_elems);
+    return room;
+}
+
+/** So small that staging hardly counts, and no more of them than some thousands: each is a step of the schedule. */
+static int64_t light_elems(const zr_config *config)
+{
+    const zr_config_sizes *m = &config->model.sizes;
+    double params = 12.0 * (double)m->n_layer * (double)m->n_embd * (double)m->n_embd +
+                    (double)(m->vocab_size + m->n_positions) * (double)m->n_embd;
+    int64_t elems = (int64_t)(params / CLI_LIGHT_STEPS);
+    return elems > CLI_LIGHT_ELEMS ? elems : CLI_LIGHT_ELEMS;
+}
+
+static void lighten(zr_layout *layout, cli_light light, int64_t elems)
+{
+    if (light >= CLI_LIGHT_PREFETCH) layout->prefetch_elems = 0;
+    if (light >= CLI_LIGHT_OVERLAP) layout->overlap = false;
+    if (light < CLI_LIGHT_BUCKETS) return;
+    if (layout->reduce_bucket_elems > elems) layout->reduce_bucket_elems = elems;
+    if (layout->gather_bucket_elems > elems) layout->gather_bucket_elems = elems;
+}
+
+/** Add it if it fits, or anyhow. Does it? */
+static bool try_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
+                      bool anyhow)
+{
+    zr_layout lighter = *layout;
+    int n = choices->n;
+    lighten(&lighter, light, choices->light_elems);
+    add_light(choices, config, &lighter, light, false);
+    bool fits = choices->n > n && choices->choice[n].made.fits;
+    if (!fits && !anyhow) choices->n = n;
+    return fits;
+}
+
+/** Of each policy that does not fit, from `first` on, the least that has to go for it. What does not fit without any of
+ *  it is as good as hopeless with the policies that keep more. */
+static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout layout, int first)
+{
+    if (choices->target->limit_bytes == 0) return;
+    bool unit_fits = false;
+    for (int i = first; i < choices->n; i++)
+        unit_fits |= choices->choice[i].recompute == ZR_RECOMPUTE_UNIT && choices->choice[i].made.fits;
+    layout.recompute_every = 1;
+    layout.recompute = ZR_RECOMPUTE_UNIT;
+    if (choices->shares_layers) layout.partition_checkpoints = true; /* the least there is */
+    bool hope = unit_fits, at_last = layout.stage == 3;
+    int end = choices->n;
+    if (!unit_fits) {
+        hope = try_light(choices, config, &layout, CLI_LIGHT_BUCKETS, at_last);
+        if (hope) choices->n = end; /* less may do */
+    }
+    for (int i = first; i < end && hope; i++) {
+        const cli_choice c = choices->choice[i];
+        if (c.made.fits || c.every != 1 || c.recompute == ZR_RECOMPUTE_AUTO) continue;
+        layout.recompute = c.recompute;
+        keep(&layout, c.asked);
+        cli_light least = layout.stage == 3 ? CLI_LIGHT_PREFETCH : CLI_LIGHT_OVERLAP;
+        for (cli_light l = least; l < CLI_LIGHTS; l++)
+            if (try_light(choices, config, &layout, l, false)) break;
+    }
+}
+
+static void add_stage(cli_choices *choices, const zr_config *config, const zr_layout *base, int stage)
+{
+    int first = choices->n;
+    zr_layout layout = *base;
+    layout.stage = stage;
+    const int configured = common_index(choices, base);
+    for (int i = 0; i < COMMON; i++) {
+        if (!has_common(choices, i)) continue;
+        const zr_layout usual = common_layout(choices, &layout, i);
+        add(choices, config, &usual, stage == base->stage && i == configured);
+    }
+    if (base->recompute != ZR_RECOMPUTE_AUTO && may_mix(choices, first)) add_mixed(choices, config, stage);
+    layout = *base;
+    layout.stage = stage;
+    add_lighter(choices, config, layout, first);
+    if (configured >= 0) return;
+    layout = *base;
+    layout.stage = stage;
+    add(choices, config, &layout, stage == base->stage);
+}
+
+/** The stage of the configuration with the inputs of every 2nd, 3rd ... unit kept. */
+static void add_spacings(cli_choices *choices, const zr_config *config, const zr_layout *base)
+{
+    zr_layout layout = *base;
+    layout.recompute = ZR_RECOMPUTE_UNIT;
+    for (int64_t k = 2; k <= config->model.sizes.n_layer && k <= CLI_SPACINGS; k++) {
+        layout.recompute_every = k;
+        if (base->recompute != ZR_RECOMPUTE_UNIT || base->recompute_every != k) add(choices, config, &layout, false);
+    }
+}
+
+static double best_of(const cli_choices *choices, const bool *left, double (*value)(const cli_choice *c))
+{
+    double best = -1;
+    for (int i = 0; i < choices->n; i++) {
+        double v = value(&choices->choice[i]);
+        if (left[i] && (best < 0 || v < best)) best = v;
+    }
+    return best;
+}
+
+static double time_of(const cli_choice *c)
+{
+    return c->made.simulation.price.step_sec;
+}
+static double work_of(const cli_choice *c)
+{
+    return c->made.report.flops_hardware;
+}
+static double bytes_of(const cli_choice *c)
+{
+    return (double)zr_memory_taken(&c->made.report.memory);
+}
+static double traffic_of(const cli_choice *c)
+{
+    return cli_traffic_bytes(&c->made.report);
+}
+
+/** Return the fastest choice that fits. Among choices within 1 % of its time, the configured one comes first where it
+ * was chosen for the memory, then the least memory, then the lowest stage. Without rates, FLOPs and traffic stand for
+ * the time. */
+static int advise(const cli_choices *choices)
+{
+    double (*const order[])(const cli_choice *) = {choices->compute_known ? time_of : work_of,
+                                                   choices->link_known ? time_of : traffic_of, bytes_of};
+    bool left[CLI_CHOICES];
+    for (int i = 0; i < choices->n; i++) left[i] = choices->choice[i].made.fits;
+    for (size_t o = 0; o < sizeof(order) / sizeof(order[0]); o++) {
+        const double best = best_of(choices, left, order[o]);
+        if (order[o] == bytes_of && choices->chosen && left[choices->configured]) return choices->configured;
+        for (int i = 0; i < choices->n; i++) left[i] = left[i] && order[o](&choices->choice[i]) <= 1.01 * best;
+    }
+    for (int i = 0; i < choices->n; i++)
+        if (left[i]) return i;
+    return -1;
+}
+
+void cli_choices_table(const cli_choices *choices, cli_table *table)
+{
+    const cli_choice *configured = &choices->choice[choices->configured];
+    table->chosen = configured->stage;
+    for (int i = 0; i < choices->n; i++) {
+        const cli_choice *c = &choices->choice[i];
+        if (c->light || c->recompute != configured->recompute || c->every != configured->every) continue;
+        if (!kept_alike(c->asked, configured->asked)) continue;
+        table->report[c->stage] = c->made.report;
+        table->planned[c->stage] = true;
+    }
+}
+
+/* ---- more ranks ------------------------------------------------------------------------------ */
+
+zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t batch, int64_t seq,
+                            int64_t *bytes)
+{
+    zr_layout layout = zr_train_layout(config, ranks);
+    zr_plan *plan = NULL;
+    layout.stage = 3;
+    layout.recompute = ZR_RECOMPUTE_UNIT;
+    layout.recompute_every = 1;
+    if (layout.tensor > 1) layout.partition_checkpoints = true;                     /* the least there is */
+    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has none */
+    layout.batch = batch;
+    layout.seq = seq;
+    lighten(&layout, CLI_LIGHT_BUCKETS, light_elems(config));
+    ZR_TRY(zr_train_plan_layout(config, &layout, &choices->target->profile, &plan));
+    const zr_device_facts *facts = &plan->profile.facts;
+    *bytes = zr_train_rank_bytes(zr_memory_limited(&plan->memory, facts), facts);
+    zr_plan_destroy(&plan);
+    return ZR_OK;
+}
+
+static zr_status needs_with(const cli_choices *choices, const zr_config *config, int ranks, int64_t *bytes)
+{
+    return cli_choices_least(choices, config, ranks, config->micro_batch_size, config->data.seq_length, bytes);
+}
+
+static zr_status find_ranks(const cli_choices *choices, const zr_config *config, cli_more_ranks *more)
+{
+    int low = choices->target->ranks;
+    const int host = (int)config->parallel.ranks_per_host, tensor = (int)config->parallel.tensor,
+              step = host > 0 && host % tensor == 0 ? host : tensor; /* which divides `low` */
+    int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
+    more->ranks = low;
+    ZR_TRY(needs_with(choices, config, low, &more->needs_bytes));
+    /* Until it fits, or what is not shared is nearly all, or padding makes it more. */
+    while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
+           more->ranks + step <= choices->most_ranks) {
+        low = more->ranks;
+        before = more->needs_bytes;
+        more->ranks = low <= choices->most_ranks / 2 ? 2 * low : choices->most_ranks / step * step;
+        ZR_TRY(needs_with(choices, config, more->ranks, &more->needs_bytes));
+    }
+    more->fits = more->needs_bytes <= limit;
+    more->all = more->ranks + step > choices->most_ranks;
+    while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) { /* they want a power of two */
+        int middle = low + (more->ranks - low) / 2 / step * step;
+        ZR_TRY(needs_with(choices, config, middle, &needs));
+        if (needs <= limit) {
+            more->ranks = middle;
+            more->needs_bytes = needs;
+        } else {
+            low = middle;
+        }
+    }
+    return ZR_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings)
+{
+    const int ranks = choices->target->ranks;
+    zr_layout base = zr_train_layout(config, ranks);
+    const zr_machine *machine = &choices->target->profile.machine;
+    bool narrow = base.dtype != ZR_F32 && machine->flops_bf16 > 0;
+    const bool simulated = choices->target->simulated;
+    choices->compute_known = simulated || narrow || machine->flops_f32 > 0;
+    choices->link_known = simulated || ranks == 1 || zr_machine_link(machine).bytes_sec > 0;
+    choices->light_elems = light_elems(config);
+    choices->step_tokens = config->train_batch_size * base.seq;
+    choices->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;
+    if (choices->target->efficiency > 0) choices->peak_flops /= choices->target->efficiency;
+    choices->configured = -1;
+    choices->shares_layers = base.tensor > 1;
+    choices->base = kept_of(&base);
+    choices->many_layers = config->model.sizes.n_layer > CLI_MANY_LAYERS;
+    if (choices->many_layers) add(choices, config, &base, true);
+    for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
+    if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
+    ZR_TRY(choices->failed); /* with its message */
+    choices->advised = advise(choices);
+    const cli_target *t = choices->target;
+    choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
+    const bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && ranks <= CLI_MOST_RANKS;
+    const zr_status st = help ? find_ranks(choices, config, &choices->more) : ZR_OK;
+    if (st != ZR_OK) choices->more = (cli_more_ranks){0};
+    return st == ZR_ERR_MEMORY ? st : ZR_OK;
+}

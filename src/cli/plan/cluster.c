@@ -1,0 +1,102 @@
+/* The cluster that a target is: a named one, a file, or this machine as it was measured. */
+#include "cli/measure/launches.h"
+#include "cli/plan/target.h"
+
+#include <string.h>
+
+/** Make the profile of a cluster's devices: the scratch of their kernels, and rates for policy auto. */
+static void profile_of(const zr_cluster *cluster, zr_profile *profile)
+{
+    *profile = (zr_profile){
+        .facts = {.threads = 1, .apart = true, .narrow_attention = true, .scratch_bytes = zr_device_cuda_scratch}};
+    snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", cluster->name);
+    profile->facts.bf16_products = cluster->device.flops_bf16 > 0;
+    profile->machine = cluster->device;
+    for (int i = 0; i < cluster->n_links; i++) {
+        const bool within = cluster->link[i].devices <= cluster->host_devices;
+        profile->machine.link[within ? ZR_LINK_HOST : ZR_LINK_HOSTS].bytes_sec = cluster->link[i].bytes_sec;
+    }
+}
+
+/* ---- this machine ------------------------------------------------------------------------------- */
+
+static void add_link(zr_cluster *cluster, const char *name, int32_t devices, double bytes_sec)
+{
+    zr_cluster_link *link = &cluster->link[cluster->n_links++];
+    *link = (zr_cluster_link){.devices = devices, .bytes_sec = bytes_sec};
+    snprintf(link->name, sizeof(link->name), "%s", name);
+}
+
+/** Make a cluster of hosts that are all like this one. Kinds of steps that were not measured are priced by the rates of
+ *  `zr info`. */
+static void cluster_of(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster)
+{
+    const zr_machine *machine = &profile->machine;
+    const int hosts = (ranks + local - 1) / local;
+    *cluster = (zr_cluster){.name = "this machine",
+                            .device = *machine,
+                            .product_share = 1,
+                            .memory_share = 1,
+                            .link_share = 1,
+                            .devices = hosts * local,
+                            .host_devices = local,
+                            .host_bytes_sec = machine->memory_bytes_sec / 2, /* read and written */
+                            .algorithm = ZR_ALGORITHM_EXCHANGE,
+                            .measured = launch};
+    cluster->device.memory_bytes = zr_train_limit(profile, local, local);
+    if (local > 1) add_link(cluster, "memory", local, machine->memory_bytes_sec / 2);
+    if (hosts > 1) add_link(cluster, "network", hosts * local, launch->across_bytes_sec);
+}
+
+static zr_status this_cluster(const char *wanted, const zr_config *config, cli_target *target)
+{
+    zr_profile *profile = &target->profile;
+    const int ranks = target->ranks;
+    const int given = (int)config->parallel.ranks_per_host, local = given > 0 && given < ranks ? given : ranks;
+    const bool hosts = ranks > local, threads = wanted && strcmp(wanted, "threads") == 0;
+    zr_device *device = NULL;
+    zr_rates rates;
+    ZR_CHECK(!hosts || !threads, ZR_ERR_CONFIG,
+             "--transport threads: ranks of several hosts are no threads of one process");
+    ZR_TRY(zr_train_device(ZR_DEVICE_CPU, zr_train_threads(config, local), 0, &device));
+    *profile = device->profile;
+    zr_device_destroy(&device);
+    ZR_TRY(cli_rates_recall(&profile->facts, &rates));
+    zr_rates_profile(&rates, profile->facts.bf16_products ? ZR_BF16 : ZR_F32, local, local, profile);
+    zr_launch *launch = zr_alloc(sizeof(*launch));
+    ZR_CHECK(launch, ZR_ERR_MEMORY, "no memory for measured steps");
+    const char *transport = hosts ? "mpi" : wanted ? wanted : "threads";
+    zr_status st = cli_launch_recall(&profile->facts, transport, ranks, (ranks + local - 1) / local, launch);
+    if (st == ZR_OK)
+        cluster_of(profile, launch, ranks, local, &target->cluster);
+    else
+        zr_free(launch);
+    return st;
+}
+
+/* ---- any cluster -------------------------------------------------------------------------------- */
+
+zr_status cli_target_cluster(const char *name, const char *transport, const zr_config *config, cli_target *target)
+{
+    zr_cluster *cluster = &target->cluster;
+    *cluster = (zr_cluster){.name = CLI_CLUSTER_THIS};
+    target->simulated = true;
+    if (strcmp(name, CLI_CLUSTER_THIS) == 0) {
+        if (config) ZR_TRY(this_cluster(transport, config, target));
+    } else {
+        ZR_TRY(zr_cluster_read(name, cluster));
+        if (cluster->any_hosts) zr_cluster_widen(cluster, target->ranks);
+        profile_of(cluster, &target->profile);
+    }
+    target->chooser = target->profile;
+    return ZR_OK;
+}
+
+void cli_target_clear(cli_target *target)
+{
+    zr_cluster *cluster = &target->cluster;
+    if (!cluster->measured) return;
+    zr_launch_clear((zr_launch *)cluster->measured); /* which this_cluster made */
+    zr_free((zr_launch *)cluster->measured);
+    cluster->measured = NULL;
+}

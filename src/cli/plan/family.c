@@ -1,0 +1,60 @@
+/* The largest model of usual proportions that a memory limit allows. */
+#include "cli/plan/max.h"
+
+#include <math.h>
+
+/*
+ * Layers, width, heads of GPT families, and small ones of the same kind for
+ * processors. 12 x 768 to 48 x 1600: GPT-2 (Radford et al. 2019); 24 x 2304 to
+ * 128 x 25600: Megatron-LM (Narayanan et al. 2021, table 1).
+ */
+static const cli_shape shapes[] = {
+    {2, 128, 2},    {4, 256, 4},     {6, 384, 6},     {8, 512, 8},      {12, 768, 12},     {24, 1024, 16},
+    {36, 1280, 20}, {48, 1600, 25},  {24, 2304, 24},  {30, 3072, 32},   {36, 4096, 32},    {40, 6144, 48},
+    {48, 8192, 64}, {60, 10240, 80}, {80, 12288, 96}, {96, 16384, 128}, {105, 20480, 128}, {128, 25600, 160},
+};
+enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
+
+/** At a width: the most layers that fit, from a half to twice what the family has; 0: not even a half of them does. */
+static zr_status layers_at(cli_max_search *s, const cli_shape *shape, cli_point *fits, cli_point *fails)
+{
+    fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
+    if (fits->n < s->fewest) fits->n = s->fewest;
+    fails->n = SPREAD * shape->n_layer;
+    cli_max_set_shape(s->config, shape);
+    ZR_TRY(cli_max_needs(s, fits->n, &fits->needs));
+    if (fits->needs > s->target->limit_bytes) fits->n = 0;
+    if (fits->n == 0) return ZR_OK;
+    ZR_TRY(cli_max_needs(s, fails->n, &fails->needs));
+    if (fails->needs <= s->target->limit_bytes) {
+        *fits = *fails;
+        *fails = (cli_point){0};
+        return ZR_OK;
+    }
+    ZR_TRY(cli_max_between(s, 0, fits, fails));
+    return ZR_OK;
+}
+
+/** Of the widths at which the limit is met within the family's spread of layers, the one that is nearest to its
+ *  proportions. Where one width is too narrow and the next too wide, the narrow one goes deeper. */
+zr_status cli_family_find(cli_max_search *s, cli_shape *best, cli_point *fits, cli_point *fails)
+{
+    double nearest = INFINITY;
+    *best = shapes[0];
+    *fits = (cli_point){.n = 0};
+    for (int i = 0; i < SHAPES; i++) {
+        cli_point in, out;
+        if (SPREAD * shapes[i].n_layer <= s->fewest) continue;
+        ZR_TRY(layers_at(s, &shapes[i], &in, &out));
+        if (in.n == 0) break;
+        double away = out.n == 0 ? INFINITY : fabs(log((double)in.n / (double)shapes[i].n_layer));
+        if (away < nearest || !isfinite(nearest)) {
+            *best = shapes[i];
+            *fits = in;
+            *fails = out;
+            nearest = away;
+        }
+    }
+    cli_max_set_shape(s->config, best);
+    return ZR_OK;
+}

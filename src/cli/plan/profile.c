@@ -1,0 +1,204 @@
+/* Rates of a machine from a file: one's own, or what `zr info --bench --json` printed. */
+#include "cli/plan/choices.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+
+/** A key of the file and where its number goes. */
+typedef struct rate_key {
+    const char *key;
+    size_t at;
+    bool must;
+} rate_key;
+
+#define AT(member) offsetof(zr_machine, member)
+static const rate_key own_keys[] = {{"flops_f32", AT(flops_f32), true},
+                                    {"flops_bf16", AT(flops_bf16), false},
+                                    {"memory_bytes_sec", AT(memory_bytes_sec), true},
+                                    {"link_bytes_sec", AT(link[ZR_LINK_PROCESS].bytes_sec), false}};
+static const rate_key bench_keys[] = {{"triad_bytes_sec", AT(memory_bytes_sec), true},
+                                      {"link_bytes_sec", AT(link[ZR_LINK_PROCESS].bytes_sec), false}};
+enum { OWN = sizeof(own_keys) / sizeof(own_keys[0]), BENCH = sizeof(bench_keys) / sizeof(bench_keys[0]) };
+
+static zr_status take_rate(const json_t *root, const char *file, const rate_key *key, zr_machine *machine)
+{
+    const json_t *json = json_object_get(root, key->key);
+    if ((!json || json_is_null(json)) && !key->must) return ZR_OK;
+    double rate = json_number_value(json);
+    ZR_CHECK(json_is_number(json) && isfinite(rate) && (key->must ? rate > 0 : rate >= 0), ZR_ERR_DATA,
+             "--profile %s: \"%s\" is %s; a rate per second%s was wanted, such as 989e12", file, key->key,
+             json ? "not that" : "missing", key->must ? " above 0" : "");
+    memcpy((char *)machine + key->at, &rate, sizeof(rate));
+    return ZR_OK;
+}
+
+/** "memory_bytes": a number, or a size in words. */
+static zr_status take_memory(const json_t *root, const char *file, zr_machine *machine)
+{
+    const json_t *json = json_object_get(root, "memory_bytes");
+    ZR_CHECK(!json || zr__json_bytes(json, &machine->memory_bytes), ZR_ERR_DATA,
+             "--profile %s: \"memory_bytes\" is no size; bytes, or text as \"80GB\", was wanted", file);
+    return ZR_OK;
+}
+
+static zr_status check_keys(json_t *root, const char *file)
+{
+    static const char *const known[] = {"name",           "flops_f32",    "flops_bf16",  "memory_bytes_sec",
+                                        "link_bytes_sec", "memory_bytes", "link_copies", "narrow_attention"};
+    const char *key = NULL;
+    json_t *value = NULL;
+    const int n = (int)(sizeof(known) / sizeof(known[0]));
+    json_object_foreach(root, key, value)
+    {
+        bool found = false;
+        for (int i = 0; i < n; i++) found |= strcmp(key, known[i]) == 0;
+        const char *near = zr__text_nearest(key, known, n);
+        ZR_CHECK(found, ZR_ERR_DATA, "--profile %s: there is no key \"%s\"%s%s%s", file, key,
+                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    }
+    return ZR_OK;
+}
+
+/** Its one link is that of every level: it does not say where ranks are. */
+static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
+{
+    zr_machine *machine = &profile->machine;
+    ZR_TRY(check_keys(root, file));
+    for (int i = 0; i < OWN; i++) ZR_TRY(take_rate(root, file, &own_keys[i], machine));
+    for (int i = 1; i < ZR_LINK_LEVELS; i++) machine->link[i] = machine->link[0];
+    ZR_TRY(take_memory(root, file, machine));
+    const json_t *copies = json_object_get(root, "link_copies"), *name = json_object_get(root, "name"),
+                 *narrow = json_object_get(root, "narrow_attention");
+    ZR_CHECK(!copies || json_is_boolean(copies), ZR_ERR_DATA, "--profile %s: \"link_copies\" is true or false", file);
+    ZR_CHECK(!narrow || json_is_boolean(narrow), ZR_ERR_DATA, "--profile %s: \"narrow_attention\" is true or false",
+             file);
+    ZR_CHECK(!name || json_is_string(name), ZR_ERR_DATA, "--profile %s: \"name\" is text", file);
+    machine->link_copies = json_is_true(copies);
+    profile->facts.narrow_attention = json_is_true(narrow);
+    if (name) snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", json_string_value(name));
+    return ZR_OK;
+}
+
+/** The rates of a level that is used, whichever of its names they have. */
+static double peak_of(const json_t *root, const char *key)
+{
+    const json_t *level = json_object_get(root, "level");
+    size_t i;
+    json_t *one;
+    json_array_foreach(json_object_get(root, "levels"), i, one)
+    {
+        const char *name = json_string_value(json_object_get(one, "level"));
+        if (name && json_is_string(level) && strcmp(name, json_string_value(level)) == 0)
+            return json_number_value(json_object_get(one, key));
+    }
+    return 0;
+}
+
+/** The rates of its products in a type, of equal sizes the mean: as they would be remembered of this machine. */
+static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rates)
+{
+    static const char *const name[] = {"m", "n", "k", "count"};
+    const json_t *shapes = json_object_get(root, "shapes"), *shape;
+    zr_products all = {.product = zr_alloc((json_array_size(shapes) + 1) * sizeof(*all.product))};
+    ZR_CHECK(all.product, ZR_ERR_MEMORY, "no memory for the rates of %zu products", json_array_size(shapes));
+    size_t i;
+    json_array_foreach(shapes, i, shape)
+    {
+        const char *type = json_string_value(json_object_get(shape, "dtype"));
+        int64_t number[4];
+        bool good = type && strcmp(type, dtype == ZR_BF16 ? "bf16" : "f32") == 0;
+        for (int k = 0; k < 4; k++) {
+            number[k] = json_integer_value(json_object_get(shape, name[k]));
+            good = good && number[k] > 0;
+        }
+        double rate = json_number_value(json_object_get(shape, "flops_per_sec"));
+        if (!good || !(rate > 0)) continue;
+        all.product[all.n++] = (zr_product){
+            .dtype = dtype, .m = number[0], .n = number[1], .k = number[2], .count = number[3], .flops_per_sec = rate};
+    }
+    zr_rates_add_products(rates, &all);
+    zr_products_clear(&all);
+    return ZR_OK;
+}
+
+static zr_rate same(double rate)
+{
+    return (zr_rate){rate, rate};
+}
+
+/** Of all its cores, by the rules for the rates that are remembered. bf16 that is widened has no rates of its own. */
+static zr_status take_bench(const json_t *root, const char *file, zr_profile *profile)
+{
+    for (int k = 0; k < BENCH; k++) ZR_TRY(take_rate(root, file, &bench_keys[k], &profile->machine));
+    zr_rates rates = {.threads = 1,
+                      .peak = {.fma_f32 = same(peak_of(root, "fma_f32_all_flops")),
+                               .dot_bf16 = same(peak_of(root, "dot_bf16_all_flops"))},
+                      .matmul_f32 = json_number_value(json_object_get(root, "matmul_f32_flops")),
+                      .matmul_bf16 = json_number_value(json_object_get(root, "matmul_bf16_flops")),
+                      .triad = same(profile->machine.memory_bytes_sec),
+                      .link = same(profile->machine.link[ZR_LINK_PROCESS].bytes_sec)};
+    ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
+    /* The one level of its own that a GPU's rates have. */
+    const char *level = json_string_value(json_object_get(root, "level"));
+    profile->facts.apart = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
+    profile->facts.narrow_attention = profile->facts.apart;
+    bool narrow = rates.peak.dot_bf16.all > 0 || rates.matmul_bf16 > 0;
+    ZR_TRY(take_products(root, ZR_F32, &rates));
+    if (narrow) ZR_TRY(take_products(root, ZR_BF16, &rates));
+    zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, 1, 1, profile);
+    const char *processor = json_string_value(json_object_get(root, "processor"));
+    if (processor) snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", processor);
+    return ZR_OK;
+}
+
+static zr_status read_file(const char *path, zr_profile *profile)
+{
+    char *text = NULL, file[256];
+    size_t bytes = 0;
+    json_t *root = NULL;
+    zr__text_escape(path, file, sizeof(file));
+    *profile = (zr_profile){.facts = {.threads = 1}};
+    snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", file);
+    ZR_TRY(zr__json_read(path, &text, &bytes));
+    zr_status st = zr__json_parse(text, bytes, file, &root);
+    zr_free(text);
+    if (st == ZR_ERR_CONFIG) {
+        char why[512];
+        snprintf(why, sizeof(why), "%s", zr_error_message());
+        st = ZR_FAIL(ZR_ERR_DATA, "--profile: %s", why);
+    }
+    ZR_TRY(st);
+    if (!json_is_object(root))
+        st = ZR_FAIL(ZR_ERR_DATA, "--profile %s: an object was wanted, with flops_f32 and memory_bytes_sec", file);
+    else
+        st = json_object_get(root, "triad_bytes_sec") ? take_bench(root, file, profile) : take_own(root, file, profile);
+    json_decref(root);
+    profile->facts.bf16_products = profile->machine.flops_bf16 > 0;
+    return st;
+}
+
+static zr_status named(const char *name, zr_profile *profile)
+{
+    if (zr_profile_named(name, profile) == ZR_OK) return ZR_OK;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(ZR_ERR_ARG, "--profile: %s; or FILE.json with rates of your own", why);
+}
+
+zr_status cli_profile(const char *name, zr_profile *profile)
+{
+    ZR_TRY(zr__json_is_file_name(name) ? read_file(name, profile) : named(name, profile));
+    profile->facts.scratch_bytes = profile->facts.apart ? zr_device_cuda_scratch : zr_device_cpu_scratch;
+    return ZR_OK;
+}
+
+zr_status cli_preset(const char *name)
+{
+    zr_family_model model;
+    if (zr_family_preset(name, &model) == ZR_OK) return ZR_OK;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(ZR_ERR_ARG, "--preset: %s", why);
+}

@@ -1,0 +1,210 @@
+#include "cli/shell/cli.h"
+
+#include <inttypes.h>
+
+typedef enum row_kind {
+    ROW_CATEGORY,
+    ROW_HOST,
+    ROW_COPY,
+    ROW_STATES,
+    ROW_TOTAL,
+    ROW_TRAFFIC,
+    ROW_TRAFFIC_TOTAL,
+    ROW_WITHIN,
+    ROW_ACROSS
+} row_kind;
+
+const char *cli_category_words(zr_category category)
+{
+    static const char *const words[ZR_CATEGORIES] = {[ZR_CATEGORY_PARAM] = "parameters",
+                                                     [ZR_CATEGORY_GRAD] = "gradients",
+                                                     [ZR_CATEGORY_OPTIM] = "optimizer states",
+                                                     [ZR_CATEGORY_ACT] = "activations",
+                                                     [ZR_CATEGORY_CHECKPOINT] = "checkpoints",
+                                                     [ZR_CATEGORY_BUFFER] = "staging buffers",
+                                                     [ZR_CATEGORY_WORK] = "scratch"};
+    return words[category];
+}
+
+const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32])
+{
+    static const char *const name[] = {[ZR_RECOMPUTE_NONE] = "none",
+                                       [ZR_RECOMPUTE_UNIT] = "unit",
+                                       [ZR_RECOMPUTE_SELECTIVE] = "selective",
+                                       [ZR_RECOMPUTE_AUTO] = "auto",
+                                       [ZR_RECOMPUTE_PAPER] = "paper"};
+    snprintf(text, 32, "%s", name[recompute]);
+    if (recompute == ZR_RECOMPUTE_UNIT && every > 1) snprintf(text, 32, "unit/%lld", (long long)every);
+    return text;
+}
+
+static double sum_of(const zr_traffic *traffic)
+{
+    double sum = 0;
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)traffic->bytes[i];
+    return sum;
+}
+
+double cli_traffic_bytes(const zr_report *report)
+{
+    return sum_of(&report->traffic);
+}
+
+static double cell(const zr_report *report, row_kind kind, int index)
+{
+    switch (kind) {
+    case ROW_CATEGORY:
+        return (double)report->memory.category_bytes[index];
+    case ROW_HOST:
+        return (double)report->memory.space[ZR_SPACE_HOST].category_bytes[index];
+    case ROW_COPY:
+        return (double)report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_PARAM] +
+               (double)report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM];
+    case ROW_STATES:
+        return (double)report->memory.states_bytes;
+    case ROW_TOTAL:
+        return (double)report->memory.total_bytes;
+    case ROW_TRAFFIC:
+        return (double)report->traffic.bytes[index];
+    case ROW_WITHIN: {
+        const zr_traffic within = zr_report_within(report, (zr_border)index);
+        return sum_of(&within);
+    }
+    case ROW_ACROSS:
+        return sum_of(&report->across[index]);
+    case ROW_TRAFFIC_TOTAL:
+        break;
+    }
+    return cli_traffic_bytes(report);
+}
+
+static void print_row(FILE *out, const cli_table *table, bool color, const char *name, row_kind kind, int index)
+{
+    char text[32];
+    fprintf(out, "  %-22s", name);
+    for (int stage = 0; stage < 4; stage++) {
+        bool mark = color && stage == table->chosen;
+        const char *value = table->planned[stage] ? cli_bytes(cell(&table->report[stage], kind, index), text) : "-";
+        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", value, mark ? CLI_PLAIN : "");
+    }
+    fputc('\n', out);
+}
+
+static void print_head(FILE *out, const cli_table *table, bool color)
+{
+    char name[32];
+    fprintf(out, "  %-22s", "memory per rank");
+    for (int stage = 0; stage < 4; stage++) {
+        bool mark = color && stage == table->chosen;
+        snprintf(name, sizeof(name), "%sstage %d", stage == table->chosen ? "* " : "", stage);
+        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", name, mark ? CLI_PLAIN : "");
+    }
+    fputc('\n', out);
+}
+
+static void print_fits(FILE *out, const cli_table *table)
+{
+    char text[32], name[48];
+    if (!table->memory_bytes) return;
+    snprintf(name, sizeof(name), "fits in %s?", cli_bytes((double)table->memory_bytes, text));
+    fprintf(out, "  %-22s", name);
+    for (int stage = 0; stage < 4; stage++) {
+        int64_t limited = zr_memory_limited(&table->report[stage].memory, table->facts);
+        int64_t bytes = zr_train_rank_bytes(limited, table->facts);
+        bool fits = bytes <= table->memory_bytes; /* as memory.limit counts */
+        fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
+    }
+    fputc('\n', out);
+}
+
+void cli_table_print(FILE *out, const cli_table *table, bool color)
+{
+    static const char *const traffic[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
+                                                          [ZR_TRAFFIC_ALL_GATHER] = "all-gather",
+                                                          [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
+    char model[32], hardware[32];
+    const zr_report *report = &table->report[table->chosen];
+    print_head(out, table, color);
+    for (int c = 0; c < ZR_CATEGORIES; c++) {
+        if (c == ZR_CATEGORY_CHECKPOINT && report->memory.category_bytes[c] == 0) continue;
+        print_row(out, table, color, cli_category_words((zr_category)c), ROW_CATEGORY, c);
+    }
+    print_row(out, table, color, "model states", ROW_STATES, 0);
+    print_row(out, table, color, "total (peaks differ)", ROW_TOTAL, 0);
+    if (report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0)
+        print_row(out, table, color, "on host: checkpoints", ROW_HOST, ZR_CATEGORY_CHECKPOINT);
+    if (cell(report, ROW_COPY, 0) > 0) print_row(out, table, color, "on host: saved copy", ROW_COPY, 0);
+    print_fits(out, table);
+    fprintf(out, "  traffic per rank and step\n");
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
+    print_row(out, table, color, "total", ROW_TRAFFIC_TOTAL, 0);
+    if (sum_of(&report->across[ZR_BORDER_GROUP]) > 0) {
+        print_row(out, table, color, "of it within groups", ROW_WITHIN, ZR_BORDER_GROUP);
+        print_row(out, table, color, "of it across groups", ROW_ACROSS, ZR_BORDER_GROUP);
+    }
+    if (sum_of(&report->across[ZR_BORDER_TENSOR]) > 0) {
+        print_row(out, table, color, "of it for ZeRO", ROW_WITHIN, ZR_BORDER_TENSOR);
+        print_row(out, table, color, "of it within layers", ROW_ACROSS, ZR_BORDER_TENSOR);
+    }
+    if (sum_of(&report->across[ZR_BORDER_HOST]) > 0)
+        print_row(out, table, color, "of it across hosts", ROW_ACROSS, ZR_BORDER_HOST);
+    fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n",
+            cli_amount(report->flops_model, model), cli_amount(report->flops_hardware, hardware));
+}
+
+void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen)
+{
+    table->chosen = (int)config->zero.stage;
+    for (int stage = 0; stage < 4; stage++) {
+        zr_plan *other = NULL;
+        bool made = stage == table->chosen;
+        if (!made && zr_train_plan(config, chosen->ranks, stage, &chosen->profile, &other) != ZR_OK) continue;
+        table->report[stage] = zr_report_planned(made ? chosen : other);
+        table->planned[stage] = true;
+        zr_plan_destroy(&other);
+    }
+}
+
+static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *step)
+{
+    for (int32_t w = 0; w < step->n_waits; w++) {
+        const zr_wait *wait = &schedule->wait[step->waits + w];
+        fprintf(out, "%s%s%s%" PRId32, w ? "," : "  waits ", wait->before ? "before:" : "", wait->pace ? "pace:" : "",
+                wait->step);
+    }
+}
+
+/* Which ranks, which rounds. */
+static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
+{
+    static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",
+                                       [ZR_WHEN_FIRST] = "  first round",
+                                       [ZR_WHEN_LATER] = "  later rounds",
+                                       [ZR_WHEN_SAVE] = "  where saved"};
+    if (step->group > ZR_GROUP_DATA) fprintf(out, "  group %s", plan->group[step->group].name);
+    if (step->owner >= 0) fprintf(out, "  owner %" PRId32, step->owner);
+    if (step->kind == ZR_STEP_REPEAT) fprintf(out, " %" PRId64 " rounds", step->rounds);
+    if (step->replay) fprintf(out, "  again");
+    if (step->nccl) fprintf(out, "  by NCCL");
+    if (step->when != ZR_WHEN_ALWAYS) fputs(when[step->when], out);
+}
+
+void cli_schedule_print(FILE *out, const zr_plan *plan)
+{
+    const zr_schedule *schedule = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < schedule->n_steps; i++) {
+        const zr_step *step = &schedule->step[i];
+        const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
+        fprintf(out, "%5" PRId32 " %-7s %-11s %-12s", i, zr_stream_name(step->stream), zr_step_kind_name(step->kind),
+                unit);
+        if (step->op >= 0) fprintf(out, " %-18s", zr_graph_get_op(graph, step->op)->def->name);
+        if (step->unit >= 0 && step->range.count > 0)
+            fprintf(out, " elements %" PRId64 "+%" PRId64, step->range.first, step->range.count);
+        if (zr_step_buckets(step) > 1)
+            fprintf(out, " in %" PRId64 " buckets of %" PRId64, zr_step_buckets(step), step->bucket_elems);
+        print_conditions(out, plan, step);
+        print_waits(out, schedule, step);
+        fputc('\n', out);
+    }
+}

@@ -1,0 +1,70 @@
+/** The machine that a configuration is for. `zr plan`, `zr simulate`, its sweep and its search settle, plan and price a
+ *  configuration by these functions alone, so that one question has one answer. */
+#ifndef ZR_CLI_TARGET_H
+#define ZR_CLI_TARGET_H
+
+#include "cli/shell/cli.h"
+#include "zr/simulate.h"
+
+typedef struct cli_target {
+    int ranks;
+    int local_ranks, in_process; /* ranks of this host and of this process; of a cluster unused */
+    bool here;                   /* the target is this machine, priced by its rates */
+    zr_profile profile;          /* profile of the device that plans are made for */
+    zr_profile chooser; /* the same, without rates that this call measured itself: `zr train` chooses by these */
+    double efficiency;  /* share of the profile's FLOP/s at which products are priced; 0: all */
+    bool simulated;     /* steps are priced by `cluster`, else by the rates of `profile` */
+    zr_cluster cluster;
+    zr_simulate_options options; /* of `cluster` */
+    int64_t limit_bytes;         /* memory of a rank, compared with zr_train_rank_bytes; 0: no limit */
+    bool own_limit;              /* the limit was taken from this machine's free memory, for policy auto */
+} cli_target;
+
+/** A configuration that was planned and priced. */
+typedef struct cli_trial {
+    zr_report report;
+    zr_simulation simulation; /* without a cluster its price alone */
+    int64_t params;
+    int64_t needs_bytes; /* bytes that a rank needs: zr_train_rank_bytes */
+    int64_t host_bytes;  /* bytes that all ranks of a host take of its memory */
+    bool fits;           /* limit_bytes, and the memory of the cluster's hosts */
+} cli_trial;
+
+/** Name of the cluster that is this machine, as `zr info --bench` measured it. */
+#define CLI_CLUSTER_THIS "this"
+
+/** Make the target of --cluster NAME|FILE for target->ranks ranks. "this" depends on the configuration, by which its
+ *  ranks are threads or processes; with config NULL it is not made. `transport`: of "this", "threads", "mpi", or NULL.
+ *  Clear with cli_target_clear, also after a failure. Errors: of zr_cluster_read. */
+ZR_NODISCARD zr_status cli_target_cluster(const char *name, const char *transport, const zr_config *config,
+                                          cli_target *target);
+void cli_target_clear(cli_target *target);
+/** Take the profile of --profile NAME|FILE, which is one host. ZR_ERR_ARG where it has fewer devices than there are
+ *  ranks; otherwise the errors of cli_profile. */
+ZR_NODISCARD zr_status cli_target_profile(const char *name, cli_target *target);
+/** Price products at a part of the profile's FLOP/s. */
+void cli_target_efficiency(cli_target *target, double part);
+
+/** Settle what a target says about an open configuration: how many ranks a host has, and the limit. Notes go to the
+ *  configuration. */
+ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
+/** The same, and the keys that are left to the memory (zr_train_choose), with a note on them. */
+ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
+
+/** Plan a settled configuration and price it. `layout` NULL: its zr_train_layout. `plan` may be NULL; else the plan is
+ *  kept there, to be destroyed. Errors: of zr_train_plan_layout and zr_simulate. */
+ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout,
+                               cli_trial *made, zr_plan **plan);
+/** Tell whether a status is the planner's or the simulator's refusal of a combination. Other failures end a command. */
+bool cli_refused(zr_status st);
+/** Return how many ranks a full host has. */
+int32_t cli_host_ranks(const cli_target *target);
+/** Return the days that `tokens` take, in whole steps of `step_tokens` tokens of all ranks. */
+double cli_days(double tokens, double step_tokens, double step_sec);
+/** Say why the seconds of a save on a cluster are not known; returns `text`. */
+#define CLI_SAVE_UNKNOWN_BYTES 128
+const char *cli_save_unknown(const cli_target *target, char text[CLI_SAVE_UNKNOWN_BYTES]);
+/** Find when the steps of a plan run; cli_times_clear. */
+ZR_NODISCARD zr_status cli_target_times(const cli_target *target, const zr_plan *plan, cli_times *times);
+
+#endif

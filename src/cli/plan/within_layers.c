@@ -1,0 +1,268 @@
+/* What the ranks of a layer move and have alike: tensor parallelism's bytes, by what they are for, and against what
+ * ZeRO would move for the same training on the same ranks. */
+#include "cli/shell/cli.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+static double bytes_of(const zr_traffic *traffic)
+{
+    return (double)traffic->bytes[ZR_TRAFFIC_REDUCE_SCATTER] + (double)traffic->bytes[ZR_TRAFFIC_ALL_GATHER];
+}
+
+/* The configured training with every layer on each of the ranks, sharded at stage 3. */
+static zr_layout stage3_alone(const zr_config *config, int ranks)
+{
+    zr_layout layout = zr_train_layout(config, ranks);
+    layout.tensor = 1;
+    layout.ranks = ranks;
+    layout.stage = 3;
+    layout.eval = false;
+    layout.save = ZR_SAVE_NONE;
+    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS;  /* stage 3 has none */
+    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* it gathers what others gather */
+    return layout;
+}
+
+static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
+                                  double *ratio)
+{
+    const zr_layout layout = stage3_alone(config, report->ranks);
+    zr_plan *plan = NULL;
+    ZR_TRY(zr_train_plan_layout(config, &layout, profile, &plan));
+    *ratio = bytes_of(&report->across[ZR_BORDER_TENSOR]) / bytes_of(&plan->traffic);
+    zr_plan_destroy(&plan);
+    return ZR_OK;
+}
+
+/* ---- by what it is for ------------------------------------------------------------------------ */
+
+typedef enum purpose { FOR_LAYERS, FOR_LOSSES, FOR_GRADIENTS, FOR_CHECKPOINTS, PURPOSES } purpose;
+
+/* Bytes that come to a rank in one training step. */
+typedef struct within {
+    int64_t *unit; /* for layers, by unit */
+    int64_t bytes[PURPOSES];
+} within;
+
+static purpose purpose_of(const zr_graph *graph, const zr_schedule *s, int32_t i)
+{
+    const zr_step *step = &s->step[i];
+    const zr_op *op = zr_graph_get_op(graph, step->op);
+    if (step->restores) return FOR_CHECKPOINTS;
+    if (zr_graph_value(graph, op->out[0])->kind == ZR_VALUE_GRAD) return FOR_GRADIENTS;
+    if (strcmp(op->def->name, "tensor_gather") == 0) return FOR_LOSSES; /* two numbers a token */
+    return FOR_LAYERS;
+}
+
+static zr_status find_within(const zr_plan *plan, within *w)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int64_t rounds = 1;
+    w->unit = zr_alloc(sizeof *w->unit * (size_t)(plan->n_units + 1));
+    ZR_CHECK(w->unit, ZR_ERR_MEMORY, "no memory to count the bytes of %d units", plan->n_units);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (step->kind == ZR_STEP_REPEAT) rounds = step->rounds;
+        if (step->kind == ZR_STEP_END) rounds = 1;
+        if (step->op < 0 || step->kind == ZR_STEP_RUN) continue;
+        const int64_t bytes = rounds * (int64_t)zr_plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i).wire_bytes;
+        const purpose what = purpose_of(plan->graph[ZR_SCHEDULE_TRAIN], s, i);
+        w->bytes[what] += bytes;
+        if (what == FOR_LAYERS) w->unit[step->unit] += bytes;
+    }
+    return ZR_OK;
+}
+
+/* Units from `first` on that move as much, and whose names differ in their number. */
+static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
+{
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+    int32_t end = first + 1;
+    for (; end < plan->n_units && w->unit[end] == w->unit[first]; end++) {
+        const char *a = zr_graph_unit_info(g, first)->name, *b = zr_graph_unit_info(g, end)->name;
+        const size_t same = strcspn(a, "0123456789");
+        if (a[same] == '\0' || strncmp(a, b, same) != 0 || !isdigit((unsigned char)b[same])) break;
+    }
+    return end;
+}
+
+/* ---- what every rank of a layer has ----------------------------------------------------------- */
+
+/* A name with '*' for its numbers, so that those of all blocks are one. */
+static void pattern_of(const char *name, char out[ZR_NAME_MAX])
+{
+    size_t n = 0;
+    for (const char *at = name; *at; at++) {
+        const bool digit = isdigit((unsigned char)*at) && at > name && (at[-1] == '.' || out[n - 1] == '*');
+        if (digit && out[n - 1] == '*') continue;
+        out[n++] = digit ? '*' : *at;
+    }
+    out[n] = '\0';
+}
+
+/* Is the parameter the first of its pattern that is not cut? */
+static bool is_first(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
+{
+    char before[ZR_NAME_MAX];
+    pattern_of(zr_graph_param(g, param)->name, pattern);
+    for (int32_t p = 0; p < param; p++) {
+        if (zr_graph_param(g, p)->cut.parts > 0) continue;
+        pattern_of(zr_graph_param(g, p)->name, before);
+        if (strcmp(before, pattern) == 0) return false;
+    }
+    return true;
+}
+
+static int64_t replicated_elems(const zr_graph *g)
+{
+    int64_t elems = 0;
+    for (int32_t p = 0; p < zr_graph_params(g); p++)
+        if (zr_graph_param(g, p)->cut.parts == 0) elems += zr_shape_elems(&zr_graph_param(g, p)->whole);
+    return elems;
+}
+
+/* ---- as text ----------------------------------------------------------------------------------- */
+
+/* A list whose lines end before column 80. */
+typedef struct list {
+    FILE *out;
+    size_t column; /* 0: nothing is printed */
+} list;
+
+static void begin_list(list *l, const char *begin)
+{
+    l->column = (size_t)fprintf(l->out, "    %s", begin);
+}
+
+static void put(list *l, const char *before, const char *item)
+{
+    l->column += (size_t)fprintf(l->out, "%s", before);
+    if (l->column + 1 + strlen(item) > 79) l->column = (size_t)fprintf(l->out, "\n     ") - 1;
+    l->column += (size_t)fprintf(l->out, " %s", item);
+}
+
+static void print_units(FILE *out, const zr_plan *plan, const within *w)
+{
+    list l = {out, 0};
+    const char *before = "";
+    char each[32], all[32], item[ZR_NAME_MAX + 128];
+    begin_list(&l, "for");
+    for (int32_t u = 0, end; u < plan->n_units; u = end) {
+        end = alike_from(plan, w, u);
+        const char *name = zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], u)->name;
+        if (w->unit[u] == 0) continue;
+        cli_bytes((double)w->unit[u], each);
+        cli_bytes((double)w->unit[u] * (end - u), all);
+        if (end - u > 1)
+            snprintf(item, sizeof(item), "%d units from %s on %s (%s each)", end - u, name, all, each);
+        else
+            snprintf(item, sizeof(item), "%s %s", name, each);
+        put(&l, before, item);
+        before = ",";
+    }
+    fputc('\n', out);
+}
+
+static void print_rest(FILE *out, const within *w)
+{
+    static const char *const words[PURPOSES] = {[FOR_LOSSES] = "the cross-entropy",
+                                                [FOR_GRADIENTS] = "gradients of what every rank has",
+                                                [FOR_CHECKPOINTS] = "checkpoints in pieces"};
+    list l = {out, 0};
+    char text[32], item[96];
+    for (int k = FOR_LOSSES; k < PURPOSES; k++) {
+        if (w->bytes[k] == 0) continue;
+        const char *before = l.column ? "," : "";
+        if (!l.column) begin_list(&l, "for");
+        snprintf(item, sizeof(item), "%s %s", words[k], cli_bytes((double)w->bytes[k], text));
+        put(&l, before, item);
+    }
+    if (l.column) fputc('\n', out);
+}
+
+static void print_replicated(FILE *out, const zr_graph *g)
+{
+    list l = {out, 0};
+    char pattern[ZR_NAME_MAX], text[32], begin[96];
+    snprintf(begin, sizeof(begin),
+             "on every rank of a layer %s parameters:", cli_amount((double)replicated_elems(g), text));
+    begin_list(&l, begin);
+    for (int32_t p = 0; p < zr_graph_params(g); p++)
+        if (zr_graph_param(g, p)->cut.parts == 0 && is_first(g, p, pattern)) put(&l, "", pattern);
+    fputc('\n', out);
+}
+
+zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
+{
+    const double b = (double)config->micro_batch_size, s = (double)config->data.seq_length;
+    const zr_report report = zr_report_planned(plan);
+    within w = {0};
+    double ratio;
+    if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
+    if (tensor_to_stage3(config, &report, profile, &ratio) == ZR_OK)
+        fprintf(out, "  within layers: %.3g x stage 3 alone on %d ranks (papers: b s / 3 h = %.3g)\n", ratio,
+                report.ranks, b * s / (3 * (double)config->model.sizes.n_embd));
+    zr_status st = find_within(plan, &w);
+    if (st == ZR_OK) {
+        print_units(out, plan, &w);
+        print_rest(out, &w);
+        print_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
+    }
+    zr_free(w.unit);
+    return st;
+}
+
+/* ---- as JSON ----------------------------------------------------------------------------------- */
+
+static void json_name(FILE *out, const char *name)
+{
+    cli_json_print(out, name, (int64_t)strlen(name));
+}
+
+static void json_units(FILE *out, const zr_plan *plan, const within *w)
+{
+    const char *before = "";
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        if (w->unit[u] == 0) continue;
+        fprintf(out, "%s{\"name\": ", before);
+        json_name(out, zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], u)->name);
+        fprintf(out, ", \"bytes\": %lld}", (long long)w->unit[u]);
+        before = ", ";
+    }
+}
+
+static void json_replicated(FILE *out, const zr_graph *g)
+{
+    const char *before = "";
+    fprintf(out, ", \"replicated\": {\"params\": %lld, \"names\": [", (long long)replicated_elems(g));
+    for (int32_t p = 0; p < zr_graph_params(g); p++) {
+        if (zr_graph_param(g, p)->cut.parts > 0) continue;
+        fputs(before, out);
+        json_name(out, zr_graph_param(g, p)->name);
+        before = ", ";
+    }
+    fputs("]}", out);
+}
+
+zr_status cli_within_json(FILE *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
+{
+    const zr_report report = zr_report_planned(plan);
+    char text[ZR_NUMBER_BYTES];
+    within w = {0};
+    double ratio = NAN;
+    if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
+    if (tensor_to_stage3(config, &report, profile, &ratio) != ZR_OK) ratio = NAN;
+    fprintf(out, ", \"tensor_to_stage3\": %s", cli_json_number(ratio, text));
+    zr_status st = find_within(plan, &w);
+    if (st == ZR_OK) {
+        fprintf(out, ", \"within_layers\": {\"units\": [");
+        json_units(out, plan, &w);
+        fprintf(out, "], \"cross_entropy\": %lld, \"gradients\": %lld, \"checkpoints\": %lld}",
+                (long long)w.bytes[FOR_LOSSES], (long long)w.bytes[FOR_GRADIENTS], (long long)w.bytes[FOR_CHECKPOINTS]);
+        json_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
+    }
+    zr_free(w.unit);
+    return st;
+}

@@ -1,0 +1,414 @@
+#include "cli/report/report.h"
+#include "cli/draw/panel.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const cli_quantity cli_quantities[] = {
+    {"loss", "Loss", "nats a token", offsetof(cli_curve, loss), true, false, true},
+    {"grad_norm", "Gradient norm", "before clipping", offsetof(cli_curve, norm), true, false, true},
+    {"lr", "Learning rate", "", offsetof(cli_curve, lr), false, true, false},
+    {"tokens_per_sec", "Tokens a second", "of all ranks", offsetof(cli_curve, rate), false, true, true},
+    {"step_ms", "Time of a step", "ms", offsetof(cli_curve, step_ms), false, true, true},
+    {"noise_scale_tokens", "Gradient noise scale", "tokens", offsetof(cli_curve, noise), true, false, false},
+};
+const int cli_n_quantities = sizeof(cli_quantities) / sizeof(cli_quantities[0]);
+
+const curve_series *cli_series_of(const cli_curve *curve, const cli_quantity *quantity)
+{
+    return (const curve_series *)(const void *)((const char *)curve + quantity->offset);
+}
+
+const json_t *cli_json_at(const json_t *object, const char *path)
+{
+    char key[64];
+    while (object && *path) {
+        size_t length = strcspn(path, ".");
+        snprintf(key, sizeof(key), "%.*s", (int)length, path);
+        object = json_object_get(object, key);
+        path += length + (path[length] == '.');
+    }
+    return object;
+}
+
+/* ---- notes and facts ------------------------------------------------------------------------- */
+
+static void note(cli_report_run *run, const char *format, ...) ZR_PRINTF(2, 3);
+static void note(cli_report_run *run, const char *format, ...)
+{
+    if (run->n_notes == REPORT_NOTES) return;
+    va_list list;
+    va_start(list, format);
+    vsnprintf(run->note[run->n_notes++], sizeof(run->note[0]), format, list);
+    va_end(list);
+}
+
+static void fact(cli_report_run *run, const char *key, const char *label, double value, const char *format, ...)
+    ZR_PRINTF(5, 6);
+static void fact(cli_report_run *run, const char *key, const char *label, double value, const char *format, ...)
+{
+    cli_fact *f = &run->fact[run->n_facts++];
+    *f = (cli_fact){.key = key, .label = label, .value = value};
+    va_list list;
+    va_start(list, format);
+    vsnprintf(f->text, sizeof(f->text), format, list);
+    va_end(list);
+}
+
+static void fact_at(cli_report_run *run, const char *key, const char *label, const char *path,
+                    const char *(*words)(double, char[32]))
+{
+    char text[ZR_NUMBER_BYTES];
+    const json_t *value = cli_json_at(run->facts, path);
+    if (json_is_number(value)) {
+        double x = json_number_value(value);
+        fact(run, key, label, x, "%s", words ? words(x, text) : zr__text_shortest(x, text));
+    } else {
+        fact(run, key, label, NAN, "%s", json_is_string(value) ? json_string_value(value) : "");
+    }
+}
+
+static void fact_word(cli_report_run *run, const char *key, const char *label, const char *path)
+{
+    const json_t *value = cli_json_at(run->config, path);
+    fact(run, key, label, NAN, "%s", json_is_string(value) ? json_string_value(value) : "");
+}
+
+static double mean_of(const curve_series *s)
+{
+    double sum = 0;
+    int64_t n = 0;
+    for (int i = 0; i < s->n; i++) {
+        sum += s->bucket[i].sum;
+        n += s->bucket[i].n;
+    }
+    return n > 0 ? sum / (double)n : NAN;
+}
+
+static void fact_value(cli_report_run *run, const char *key, const char *label, double value,
+                       const char *(*words)(double, char[32]))
+{
+    char text[32];
+    if (isfinite(value))
+        fact(run, key, label, value, "%s", words(value, text));
+    else
+        fact(run, key, label, NAN, "%s", "");
+}
+
+static const char *type_of(const json_t *config)
+{
+    if (!config) return "";
+    if (json_is_true(cli_json_at(config, "bf16.enabled"))) return "bf16";
+    return json_is_true(cli_json_at(config, "fp16.enabled")) ? "fp16" : "fp32";
+}
+
+static const char *loss_text(double loss, char text[32])
+{
+    snprintf(text, 32, "%.5g", loss);
+    return text;
+}
+
+static const char *ms_text(double ms, char text[32])
+{
+    return cli_seconds(1e-3 * ms, text);
+}
+
+static void find_facts(cli_report_run *run)
+{
+    const cli_curve *c = run->curve;
+    const json_t *steps = cli_json_at(run->config, "train.steps");
+    char last[32];
+    fact(run, "last_step", "Steps", (double)c->last_step, "%s", cli_step_text((double)c->last_step, last));
+    if (json_is_integer(steps))
+        snprintf(run->fact[0].text, sizeof(run->fact[0].text), "%lld of %lld", (long long)c->last_step,
+                 (long long)json_integer_value(steps));
+    fact_value(run, "loss", "Last training loss", c->loss.per ? c->loss.last : NAN, loss_text);
+    fact_value(run, "val_loss", "Lowest validation loss", c->val.per ? c->val.best : NAN, loss_text);
+    if (run->fact[2].text[0]) {
+        size_t length = strlen(run->fact[2].text);
+        snprintf(run->fact[2].text + length, sizeof(run->fact[2].text) - length, ", at step %lld",
+                 (long long)c->val.best_step);
+    }
+    fact_value(run, "step_ms", "Mean time of a step", mean_of(&c->step_ms), ms_text);
+    fact_value(run, "tokens_per_sec", "Mean tokens a second", mean_of(&c->rate), cli_amount);
+    fact(run, "skipped", "Steps that updated nothing", (double)c->skipped, "%lld", (long long)c->skipped);
+    fact_at(run, "noise_scale_tokens", "Noise scale, in tokens", "noise_scale_tokens", cli_amount);
+    fact_at(run, "params", "Parameters", "params", cli_amount);
+    fact_at(run, "ranks", "Ranks", "ranks", NULL);
+    fact_at(run, "stage", "ZeRO stage", "planned.stage", NULL);
+    fact(run, "type", "Numbers", NAN, "%s", type_of(run->config));
+    fact_word(run, "layout", "Layout", "memory.layout");
+    fact_word(run, "optimizer", "Optimizer", "optimizer.type");
+    fact_word(run, "policy", "Recompute", "activation_checkpointing.policy");
+    fact_at(run, "memory", "Memory of a rank", "measured.memory.total", cli_bytes);
+    fact_at(run, "traffic", "Traffic of a rank and step", "measured.traffic.total", cli_bytes);
+    fact_at(run, "peak_rss_bytes", "Peak of a process", "peak_rss_bytes", cli_bytes);
+    fact_at(run, "promised_rss_bytes", "... at most, as promised", "promised_rss_bytes", cli_bytes);
+    fact_at(run, "wall_sec", "Time of the whole run", "wall_sec", cli_seconds);
+    fact_at(run, "transport", "Transport", "transport", NULL);
+    fact_at(run, "threads", "Threads of a rank", "threads", NULL);
+    fact_at(run, "build", "Made by", "build", NULL);
+}
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+/** What a part of run.json is called. */
+static void words_of(const char *path, char words[96])
+{
+    static const char *const names[][2] = {{"reduce_scatter", "gradients, reduced"},
+                                           {"all_gather", "parameters, gathered"},
+                                           {"all_reduce", "norm, loss and flags"},
+                                           {"states", "model states"},
+                                           {"total", "total"}};
+    const char *last = strrchr(path, '.') + 1, *word = last;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(last, names[i][0]) == 0) word = names[i][1];
+    for (int i = 0; i < ZR_CATEGORIES; i++)
+        if (strcmp(last, zr_category_name((zr_category)i)) == 0) word = cli_category_words((zr_category)i);
+    const char *from = strchr(path, '.') + 1;
+    if (strncmp(from, "spaces.", 7) == 0) from += 7;
+    if (from < last)
+        snprintf(words, 96, "%.*s: %s", (int)(last - from - 1), from, word);
+    else
+        snprintf(words, 96, "%s", word);
+}
+
+/** Those of an object and of the objects in it, but for the device's space, which the top level is. */
+static int add_rows(const json_t *planned, const json_t *measured, const char *path, cli_bytes_row *row, int n)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)planned, key, value)
+    {
+        char inner[96];
+        const json_t *other = json_object_get(measured, key);
+        if (n == REPORT_ROWS || strcmp(key, "device") == 0) continue;
+        if (snprintf(inner, sizeof(inner), "%s.%s", path, key) >= (int)sizeof(inner)) continue;
+        if (json_is_object(value) && strlen(path) < 32) {
+            n = add_rows(value, other, inner, row, n);
+        } else if (json_is_integer(value)) {
+            cli_bytes_row *r = &row[n++];
+            snprintf(r->path, sizeof(r->path), "%s", inner);
+            words_of(inner, r->words);
+            r->planned = json_integer_value(value);
+            r->measured = json_is_integer(other) ? json_integer_value(other) : -1;
+            r->total = strcmp(key, "total") == 0;
+        }
+    }
+    return n;
+}
+
+int cli_report_rows(const cli_report_run *run, const char *part, cli_bytes_row row[REPORT_ROWS])
+{
+    return add_rows(json_object_get(cli_json_at(run->facts, "planned"), part),
+                    json_object_get(cli_json_at(run->facts, "measured"), part), part, row, 0);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bool path_of(const cli_report_run *run, const char *file, char path[PATH_MAX])
+{
+    int n = snprintf(path, PATH_MAX, "%s/%s", run->dir, file);
+    return n > 0 && n < PATH_MAX;
+}
+
+static bool is_there(const cli_report_run *run, const char *file)
+{
+    struct stat info;
+    char path[PATH_MAX];
+    return path_of(run, file, path) && stat(path, &info) == 0;
+}
+
+/** An object of a file that may be missing, or damaged. */
+static json_t *read_object(cli_report_run *run, const char *file)
+{
+    char path[PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    if (!is_there(run, file) || !path_of(run, file, path)) return NULL;
+    zr_status st = zr__json_read_file(path, &text, &bytes);
+    if (st == ZR_OK) st = zr__json_parse(text, bytes, file, &root);
+    zr_free(text);
+    if (st != ZR_OK) note(run, "%s cannot be read: %s", file, zr_error_message());
+    if (st == ZR_OK && json_is_object(root)) return root;
+    if (st == ZR_OK) note(run, "%s is not an object of JSON", file);
+    json_decref(root);
+    return NULL;
+}
+
+static void read_metrics(cli_report_run *run)
+{
+    cli_curve *c = run->curve;
+    char path[PATH_MAX];
+    struct stat info;
+    if (!path_of(run, "metrics.jsonl", path) || !is_there(run, "metrics.jsonl")) {
+        note(run, "there is no metrics.jsonl: no step has ended yet");
+        return;
+    }
+    if (cli_curve_read(c, path, true) != ZR_OK) note(run, "metrics.jsonl cannot be read: %s", zr_error_message());
+    if (!c->last_step) note(run, "no step has ended yet");
+    if (c->bad_lines)
+        note(run, "metrics.jsonl: %lld line%s left out, the first of them line %lld", (long long)c->bad_lines,
+             c->bad_lines == 1 ? "" : "s", (long long)c->first_bad);
+    if (stat(path, &info) == 0 && info.st_size > c->offset)
+        note(run, "metrics.jsonl: its last line is not whole, and left out");
+}
+
+static json_int_t step_of(const json_t *line)
+{
+    return json_integer_value(json_object_get(line, "step"));
+}
+
+/** A file that goes back was continued from an earlier step: what comes later counts. */
+static void keep_sample(json_t *samples, json_t *line)
+{
+    size_t n = json_array_size(samples);
+    if (!json_is_integer(json_object_get(line, "step")) || !json_is_string(json_object_get(line, "sample"))) return;
+    for (; n > 0 && step_of(json_array_get(samples, n - 1)) >= step_of(line); n--) json_array_remove(samples, n - 1);
+    if (n == REPORT_SAMPLES) json_array_remove(samples, 0);
+    json_array_append(samples, line);
+}
+
+static void read_samples(cli_report_run *run)
+{
+    char path[PATH_MAX], *line = NULL;
+    size_t room = 0;
+    run->samples = json_array();
+    FILE *file = path_of(run, "metrics.jsonl", path) ? fopen(path, "re") : NULL;
+    if (!file) return; /* read_metrics says so */
+    for (ssize_t n; (n = getline(&line, &room, file)) > 0;) {
+        json_t *root = NULL;
+        if (!strstr(line, "\"sample\"") || zr__json_parse(line, (size_t)n, path, &root) != ZR_OK) continue;
+        keep_sample(run->samples, root);
+        json_decref(root);
+    }
+    free(line);
+    fclose(file);
+}
+
+/** What a reader should know before the figures. */
+static void look_over(cli_report_run *run)
+{
+    const cli_curve *c = run->curve;
+    const json_t *steps = cli_json_at(run->facts, "steps");
+    if (!is_there(run, "run.json"))
+        note(run, "there is no run.json, which a run writes at its end: %s; memory, traffic and times are in it",
+             is_there(run, "lock") ? "this one goes on, or was killed" : "this one was stopped, or is not of zr train");
+    if (!is_there(run, "config.json")) note(run, "there is no config.json");
+    if (json_is_integer(steps) && json_integer_value(steps) < c->last_step)
+        note(run, "run.json is of step %lld; the metrics go on to step %lld", (long long)json_integer_value(steps),
+             (long long)c->last_step);
+    if (run->facts && !json_equal(json_object_get(run->facts, "planned"), json_object_get(run->facts, "measured")))
+        note(run, "what was measured is not what was planned");
+    if (c->loss.per && !isfinite(c->loss.last)) note(run, "no training loss is finite");
+}
+
+static zr_status read_run(cli_report_run *run)
+{
+    char shown[512];
+    ZR_CHECK(is_there(run, "metrics.jsonl") || is_there(run, "config.json") || is_there(run, "run.json"),
+             ZR_ERR_NOT_FOUND,
+             "%s is not the directory of a run: metrics.jsonl, config.json or run.json was wanted in it",
+             zr__text_escape(run->dir, shown, sizeof(shown)));
+    run->curve = zr_alloc(sizeof(*run->curve));
+    ZR_CHECK(run->curve, ZR_ERR_MEMORY, "no memory for the curves of %s", run->dir);
+    run->config = read_object(run, "config.json");
+    run->facts = read_object(run, "run.json");
+    read_metrics(run);
+    read_samples(run);
+    look_over(run);
+    find_facts(run);
+    return ZR_OK;
+}
+
+/* ---- what differs ---------------------------------------------------------------------------- */
+
+/** Every value of a configuration under its whole path, put into an array of each run's. */
+static int spread(json_t *all, const json_t *object, const char *path, int run, int n)
+{
+    const char *key;
+    json_t *value;
+    int failed = 0;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        char inner[256];
+        if (snprintf(inner, sizeof(inner), "%s%s%s", path, *path ? "." : "", key) >= (int)sizeof(inner)) continue;
+        if (json_is_object(value)) {
+            failed |= spread(all, value, inner, run, n); /* as deep as the reader of JSON allows */
+            continue;
+        }
+        json_t *values = json_object_get(all, inner);
+        if (!values) {
+            values = json_array();
+            for (int i = 0; i < n; i++) failed |= json_array_append_new(values, json_null());
+            failed |= json_object_set_new(all, inner, values);
+        }
+        failed |= json_array_set(values, (size_t)run, value);
+    }
+    return failed;
+}
+
+/** Among the runs that have a configuration. */
+static bool are_equal(const cli_report *report, const json_t *values)
+{
+    const json_t *first = NULL;
+    for (int i = 0; i < report->n; i++) {
+        const json_t *value = json_array_get(values, (size_t)i);
+        if (!report->run[i].config) continue;
+        if (first && !json_equal(first, value)) return false;
+        first = value;
+    }
+    return true;
+}
+
+static zr_status find_differences(cli_report *report)
+{
+    const char *key;
+    json_t *values;
+    void *next;
+    int failed = 0;
+    report->different = json_object();
+    for (int i = 0; i < report->n; i++) failed |= spread(report->different, report->run[i].config, "", i, report->n);
+    ZR_CHECK(report->different && !failed, ZR_ERR_MEMORY, "no memory for %d configurations", report->n);
+    json_object_foreach_safe(report->different, next, key, values)
+    {
+        bool place = strcmp(key, "train.output_dir") == 0 || strcmp(key, "train.started_in") == 0;
+        if (place || are_equal(report, values)) json_object_del(report->different, key);
+    }
+    return ZR_OK;
+}
+
+zr_status cli_report_read(cli_report *report, const char *const *dir, const char *const *name, int n)
+{
+    *report = (cli_report){.run = zr_alloc(sizeof(*report->run) * (size_t)n),
+                           .curve = zr_alloc(sizeof(*report->curve) * (size_t)n)};
+    ZR_CHECK(report->run && report->curve, ZR_ERR_MEMORY, "no memory for %d runs", n);
+    report->n = n;
+    for (int i = 0; i < n; i++) {
+        report->run[i].dir = dir[i];
+        report->run[i].name = name[i];
+        ZR_TRY(read_run(&report->run[i]));
+        report->curve[i] = report->run[i].curve;
+    }
+    ZR_TRY(find_differences(report));
+    return ZR_OK;
+}
+
+void cli_report_clear(cli_report *report)
+{
+    for (int i = 0; i < report->n; i++) {
+        json_decref(report->run[i].config);
+        json_decref(report->run[i].facts);
+        json_decref(report->run[i].samples);
+        zr_free(report->run[i].curve);
+    }
+    json_decref(report->different);
+    zr_free(report->run);
+    zr_free(report->curve);
+}

@@ -1,0 +1,111 @@
+#include "cli/shell/cli.h"
+
+#include "base/text.h"
+
+#include <limits.h>
+#include <string.h>
+
+static zr_status read_dtype(const char *name, zr_dtype *dtype)
+{
+    static const struct {
+        const char *name;
+        zr_dtype dtype;
+    } known[] = {{"f32", ZR_F32}, {"bf16", ZR_BF16}, {"f16", ZR_F16}};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(name, known[i].name) != 0) continue;
+        *dtype = known[i].dtype;
+        return ZR_OK;
+    }
+    return ZR_FAIL(ZR_ERR_ARG, "--dtype is \"%s\"; f32, bf16 or f16 was wanted", name);
+}
+
+static zr_status read_kind(const char *name, zr_convert_to *kind)
+{
+    *kind = strcmp(name, "hf") == 0 ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
+    ZR_CHECK(*kind == ZR_CONVERT_HF || strcmp(name, "run") == 0, ZR_ERR_ARG, "--to is \"%s\"; hf or run was wanted",
+             name);
+    return ZR_OK;
+}
+
+static void say_done(const zr_convert_args *want, const zr_converted *did)
+{
+    char from[PATH_MAX], to[PATH_MAX];
+    long long weights = (long long)did->elems;
+    zr__text_escape(did->from.path, from, sizeof(from));
+    zr__text_escape(want->to, to, sizeof(to));
+    char files[48] = "";
+    if (did->files > 1) snprintf(files, sizeof(files), " in %lld files", (long long)did->files);
+    if (did->kind == ZR_CONVERT_HF)
+        cli_say("%s: a Hugging Face directory with the %lld weights of %s, %s%s", to, weights, from,
+                zr_dtype_name(want->dtype), files);
+    else
+        cli_say("%s: a run at step 0 with the %lld weights of %s; zr train CONFIG.json --train.output_dir=%s --resume "
+                "goes on from it",
+                to, weights, from, to);
+}
+
+static void print_json(const zr_convert_args *want, const zr_converted *did)
+{
+    printf("{\"from\":");
+    cli_json_print(stdout, did->from.path, (int64_t)strlen(did->from.path));
+    printf(", \"to\":");
+    cli_json_print(stdout, want->to, (int64_t)strlen(want->to));
+    printf(", \"kind\":\"%s\", \"dtype\":\"%s\", \"tensors\":%lld, \"weights\":%lld, \"files\":%lld, "
+           "\"tokenizer\":%s}\n",
+           did->kind == ZR_CONVERT_HF ? "hf" : "run", zr_dtype_name(want->dtype), (long long)did->tensors,
+           (long long)did->elems, (long long)did->files, did->tokenizer ? "true" : "false");
+}
+
+static zr_status convert(const cli_args *args, zr_convert_args *want)
+{
+    zr_converted did;
+    cli_amount_done shown = {.what = "weights"};
+    bool show = !args->quiet && cli_live();
+    if (show) want->progress = cli_show_done;
+    want->arg = &shown;
+    zr_status st = zr_convert(want, &did);
+    if (show) cli_line_clear();
+    ZR_TRY(st);
+    if (did.from.passed_over[0] && !args->quiet) cli_say("note: %s", did.from.passed_over);
+    if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
+    if (args->json)
+        print_json(want, &did);
+    else if (!args->quiet)
+        say_done(want, &did);
+    return ZR_OK;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    (void)comm;
+    const char *dtype = "f32", *to = NULL, *shard = NULL;
+    const cli_option options[] = {
+        {"dtype", CLI_TEXT, &dtype, 0, "TYPE", "of a Hugging Face directory's weights: f32, bf16 or f16 [f32]"},
+        {"shard-size", CLI_TEXT, &shard, 0, "SIZE",
+         "weights of a Hugging Face directory in files of at most so many bytes, 5GB; without: one file"},
+        {"to", CLI_TEXT, &to, 0, "KIND", "hf or run; without: the other one than SOURCE is"},
+        {0}};
+    cli_args args = {.command = command->name, .options = options, .max_operands = 2};
+    ZR_TRY(cli_parse_operands(&args, command, "a source and a directory to make", argc, argv));
+    if (args.help) return ZR_OK;
+    zr_convert_args want = {.from = args.operand[0], .to = args.operand[1]};
+    ZR_TRY(read_dtype(dtype, &want.dtype));
+    if (to) ZR_TRY(read_kind(to, &want.kind));
+    ZR_CHECK(!shard || (zr__text_bytes(shard, &want.file_bytes) && want.file_bytes > 0), ZR_ERR_ARG,
+             "--shard-size is \"%s\"; a size like 5GB or 500MB was wanted", shard);
+    const char *const inputs[] = {want.from, NULL};
+    ZR_TRY(cli_check_stdout(inputs));
+    return convert(&args, &want);
+}
+
+const cli_command cli_convert = {
+    .name = "convert",
+    .summary = "a checkpoint to a Hugging Face directory, and back",
+    .usage = "zr convert SOURCE DIRECTORY [--dtype TYPE] [--shard-size SIZE] [--to KIND]",
+    .examples = "  zr convert runs/name exported              its newest whole checkpoint\n"
+                "  zr convert runs/name/step-00001000 exported --dtype bf16\n"
+                "  zr convert gpt2-directory runs/tuned       a run at step 0, to go on from with --resume\n"
+                "  zr convert gpt2-directory gpt2-f16 --to hf --dtype f16\n"
+                "  zr convert runs/name exported --shard-size 5GB     as transformers' max_shard_size\n",
+    .run = run,
+};

@@ -1,0 +1,187 @@
+#include "cli/shell/cli.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { SAMPLES_MOST = 1000000 };
+
+/** A sample that is made. */
+typedef struct one {
+    zr_generated did;
+    int64_t end; /* of its text, in the text of all */
+} one;
+
+/** Where the texts go: to stdout behind the prompt, or collected for --json. */
+typedef struct sink {
+    const zr_generate_args *args;
+    bool collect;
+    bool shown; /* on a terminal */
+    bool begun; /* a sample's prompt is printed; nothing is before the weights have been read */
+    int64_t sample;
+    zr__text text; /* collected, of all samples; of a terminal, a character that is not whole yet */
+    one *made;     /* (samples) of --json */
+} sink;
+
+static zr_status collect(sink *s, const char *text, int64_t bytes)
+{
+    zr__text_append(&s->text, text, (size_t)bytes);
+    ZR_CHECK(!s->text.failed, ZR_ERR_MEMORY, "no memory for a text of more than %zu bytes", s->text.length);
+    return ZR_OK;
+}
+
+/** Return how many bytes a character has that begins with `lead`. */
+static int64_t character_bytes(unsigned char lead)
+{
+    return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
+}
+
+/** Print for a terminal: what it would obey, but for newlines and tabs, is written as \xNN. A character that is not
+ *  whole is left unless the text `ends`. Returns the bytes that were printed. */
+static int64_t print_shown(const char *text, int64_t bytes, bool ends)
+{
+    int64_t at = 0;
+    while (at < bytes && (ends || character_bytes((unsigned char)text[at]) <= bytes - at)) {
+        const bool space = text[at] == '\n' || text[at] == '\t';
+        const int64_t hidden = space ? 0 : zr__text_hidden(text + at, bytes - at);
+        const int64_t character = zr__text_utf8(text + at, bytes - at), end = at + (character > 0 ? character : 1);
+        for (; at < end; at++) printf(hidden > 0 ? "\\x%02x" : "%c", (unsigned char)text[at]);
+    }
+    return at;
+}
+
+static zr_status print(sink *s, const char *text, int64_t bytes, bool ends)
+{
+    if (!s->shown) {
+        fwrite(text, 1, (size_t)bytes, stdout);
+        return ZR_OK;
+    }
+    ZR_TRY(collect(s, text, bytes));
+    zr__text_drop(&s->text, (size_t)print_shown(s->text.data, (int64_t)s->text.length, ends));
+    return ZR_OK;
+}
+
+static zr_status begin_sample(sink *s)
+{
+    uint64_t seed = s->args->seed + (uint64_t)s->sample;
+    if (s->args->samples > 1) printf("%s==> seed %llu <==\n", s->sample ? "\n" : "", (unsigned long long)seed);
+    s->begun = true;
+    return print(s, s->args->prompt, s->args->prompt_bytes, false);
+}
+
+static zr_status write_out(sink *s, const char *text, int64_t bytes, bool ends)
+{
+    if (!s->begun) ZR_TRY(begin_sample(s));
+    ZR_TRY(print(s, text, bytes, ends));
+    return cli_flush();
+}
+
+static zr_status emit(void *arg, const char *text, int64_t bytes)
+{
+    sink *s = arg;
+    return s->collect ? collect(s, text, bytes) : write_out(s, text, bytes, false);
+}
+
+static zr_status end_sample(void *arg, const zr_generated *did)
+{
+    sink *s = arg;
+    if (!s->collect) ZR_TRY(write_out(s, "\n", 1, true));
+    if (s->collect) s->made[s->sample] = (one){*did, (int64_t)s->text.length};
+    s->sample++;
+    s->begun = false;
+    return ZR_OK;
+}
+
+static void print_sample(const sink *s, int64_t i)
+{
+    const one *made = &s->made[i];
+    int64_t begin = i > 0 ? s->made[i - 1].end : 0;
+    printf("\"text\":");
+    cli_json_print(stdout, s->text.data ? s->text.data + begin : "", made->end - begin);
+    printf(", \"tokens\":%lld, \"seed\":%llu, \"stopped\":%s", (long long)made->did.tokens,
+           (unsigned long long)made->did.seed, made->did.stopped ? "true" : "false");
+}
+
+static void print_json(const sink *s)
+{
+    printf("{\"prompt\":");
+    cli_json_print(stdout, s->args->prompt, s->args->prompt_bytes);
+    printf(", ");
+    print_sample(s, 0);
+    printf(", \"samples\":[");
+    for (int64_t i = 0; i < s->sample; i++) {
+        printf("%s{", i > 0 ? ", " : "");
+        print_sample(s, i);
+        printf("}");
+    }
+    printf("]}\n");
+}
+
+static zr_status generate(const char *dir, const zr_generate_args *args, bool json)
+{
+    sink s = {.args = args, .collect = json, .shown = !json && isatty(STDOUT_FILENO)};
+    if (json) {
+        s.made = zr_alloc((size_t)args->samples * sizeof(*s.made));
+        ZR_CHECK(s.made, ZR_ERR_MEMORY, "no memory for %lld samples", (long long)args->samples);
+    }
+    zr_status st = zr_generate(dir, args, emit, &s);
+    if (st == ZR_OK && json) print_json(&s);
+    zr__text_clear(&s.text);
+    zr_free(s.made);
+    return st;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    (void)comm;
+    const char *prompt = "";
+    int64_t tokens = 200, top_k = 0, samples = 1, seed = 1234, threads = 0;
+    double temperature = 0.8, top_p = 1.0;
+    cli_list stop = {0};
+    const cli_option options[] = {
+        {"prompt", CLI_TEXT, &prompt, 0, "TEXT", "the text to continue"},
+        {"tokens", CLI_INT, &tokens, 0, "N", "tokens to add [200]"},
+        {"temperature", CLI_REAL, &temperature, 0, "X", "0: always the likeliest token [0.8]"},
+        {"top-k", CLI_INT, &top_k, 0, "K", "choose among the K likeliest, 0: all [0]"},
+        {"top-p", CLI_REAL, &top_p, 0, "P",
+         "choose among the likeliest that together have the probability P, 1: all [1]"},
+        {"stop", CLI_LIST, &stop, 0, "TEXT", "end before this text; several times: before the first of them"},
+        {"samples", CLI_INT, &samples, 1, "N", "so many texts, with the seeds S, S+1, S+2 ... [1]"},
+        {"seed", CLI_INT, &seed, 0, "S", "the same seed gives the same text [1234]"},
+        {"threads", CLI_INT, &threads, 1, "N", "compute threads; all processors when left out"},
+        {0}};
+    cli_args args = {.command = command->name, .options = options, .max_operands = 1};
+    ZR_TRY(cli_parse_operands(&args, command, "a directory", argc, argv));
+    if (args.help) return ZR_OK;
+    ZR_CHECK(top_p > 0.0 && top_p <= 1.0, ZR_ERR_ARG, "--top-p is %g; a number above 0, at most 1 was wanted", top_p);
+    ZR_CHECK(samples <= SAMPLES_MOST, ZR_ERR_ARG, "--samples is %lld; at most %d are possible", (long long)samples,
+             SAMPLES_MOST);
+    const char *const inputs[] = {args.operand[0], NULL};
+    ZR_TRY(cli_check_stdout(inputs));
+    zr_generate_args want = {.prompt = prompt,
+                             .prompt_bytes = (int64_t)strlen(prompt),
+                             .tokens = tokens,
+                             .temperature = temperature,
+                             .top_k = top_k,
+                             .seed = (uint64_t)seed,
+                             .threads = (int)threads,
+                             .top_p = top_p,
+                             .samples = samples,
+                             .stop = stop.text,
+                             .n_stop = stop.n,
+                             .done = end_sample};
+    return generate(args.operand[0], &want, args.json);
+}
+
+const cli_command cli_generate = {
+    .name = "generate",
+    .summary = "continue a text with trained weights",
+    .usage = "zr generate DIR [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--stop TEXT] "
+             "[--samples N] "
+             "[--seed S]",
+    .examples = "  zr generate runs/name --prompt 'In the beginning'\n"
+                "  zr generate runs/name --prompt 'And' --tokens 500 --temperature 0.7 --top-k 40\n"
+                "  zr generate runs/name --prompt 'Q:' --top-p 0.9 --stop 'Q:' --samples 3\n"
+                "  zr generate runs/name --temperature 0 --json\n",
+    .run = run,
+    .computes = true,
+};

@@ -1,0 +1,54 @@
+#include "cli/shell/cli.h"
+
+#include "base/file.h"
+
+#include <string.h>
+
+#define DEFAULT_OUT "config.json"
+
+/** What is there already is somebody's. */
+static zr_status write_new(const char *path, const char *text)
+{
+    zr__file file;
+    ZR_TRY(zr__file_create(path, &file));
+    zr_status st = zr__file_write(&file, 0, text, (int64_t)strlen(text));
+    if (st == ZR_OK) st = zr__file_sync(&file);
+    zr__file_close(&file);
+    return st;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    const cli_option options[] = {{0}};
+    cli_args args = {.command = command->name, .options = options, .max_operands = 1};
+    char *text = NULL, shown[512];
+    (void)comm;
+    ZR_TRY(cli_parse(&args, argc, argv));
+    if (args.help) {
+        cli_help(command, options, CLI_KEYS_NONE);
+        return ZR_OK;
+    }
+    const char *path = args.n_operands ? args.operand[0] : DEFAULT_OUT;
+    ZR_TRY(zr_config_example(&text));
+    zr_status st = write_new(path, text);
+    zr_free(text);
+    ZR_TRY(st);
+    if (args.json) {
+        printf("{\"file\":");
+        cli_json_print(stdout, path, (int64_t)strlen(path));
+        printf("}\n");
+    }
+    if (!args.quiet)
+        cli_say("written into %s; next: zr train %s --data TEXT_FILE", zr__text_escape(path, shown, sizeof(shown)),
+                shown);
+    return ZR_OK;
+}
+
+const cli_command cli_init = {
+    .name = "init",
+    .summary = "write a configuration to begin with, which explains its keys",
+    .usage = "zr init [FILE]",
+    .examples = "  zr init                                    writes config.json\n"
+                "  zr train config.json --data book.txt\n",
+    .run = run,
+};

@@ -1,0 +1,306 @@
+#include "cli/runs/stored.h"
+
+#include "base/json.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+/** A tensor that is shown. */
+typedef struct row {
+    const cli_file *file;
+    const zr_safetensors_tensor *tensor;
+    cli_numbers numbers;
+} row;
+
+/** What a run's directory has. */
+typedef struct saved {
+    int64_t step;
+    bool whole;
+    char why[512];
+} saved;
+
+typedef struct inspection {
+    zr_stored stored;
+    cli_files files;
+    row *rows;
+    int64_t n_rows, elems;
+    saved *saved; /* newest first */
+    int64_t n_saved;
+    bool norms;
+    zr_status damage; /* of the first tensor that has any */
+    char why[512];
+} inspection;
+
+/* ---- looking ---------------------------------------------------------------------------------- */
+
+static zr_status list_saved(inspection *in)
+{
+    char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
+    int64_t *step = NULL, n = 0;
+    ZR_TRY(zr_checkpoint_list(in->stored.run, &step, &n));
+    in->saved = zr_alloc(sizeof(*in->saved) * (size_t)(n + 1));
+    zr_status st = ZR_OK;
+    for (int64_t i = 0; in->saved && i < n && st != ZR_ERR_MEMORY; i++) {
+        zr_manifest *manifest = NULL;
+        saved *s = &in->saved[in->n_saved++];
+        *s = (saved){.step = step[i]};
+        zr_checkpoint_name(step[i], name);
+        int length = snprintf(path, sizeof(path), "%s/%s", in->stored.run, name);
+        st = length < PATH_MAX ? zr_manifest_read(path, &manifest) : ZR_ERR_NOT_FOUND;
+        s->whole = st == ZR_OK;
+        if (!s->whole) snprintf(s->why, sizeof(s->why), "%s", zr_error_message());
+        zr_manifest_free(&manifest);
+    }
+    zr_free(step);
+    ZR_CHECK(in->saved, ZR_ERR_MEMORY, "no memory for %lld names", (long long)n);
+    return st == ZR_ERR_MEMORY ? st : ZR_OK;
+}
+
+static zr_status look_at(inspection *in, row *r, int64_t *done, cli_amount_done *shown)
+{
+    ZR_TRY(cli_numbers_of(r->file, r->tensor, &r->numbers, done, in->files.elems, shown));
+    if (r->numbers.status == ZR_OK || in->damage != ZR_OK) return ZR_OK;
+    in->damage = r->numbers.status;
+    snprintf(in->why, sizeof(in->why), "%s", r->numbers.why);
+    return ZR_OK;
+}
+
+static zr_status look(inspection *in, bool show)
+{
+    int64_t n = 0, done = 0;
+    cli_amount_done shown = {.what = "numbers"};
+    zr_status st = ZR_OK;
+    for (int i = 0; i < in->files.n; i++)
+        if (in->files.file[i].tensors) n += zr_safetensors_count(in->files.file[i].tensors);
+    in->rows = zr_alloc(sizeof(*in->rows) * (size_t)(n + 1));
+    ZR_CHECK(in->rows, ZR_ERR_MEMORY, "no memory for %lld tensors", (long long)n);
+    for (int i = 0; i < in->files.n; i++) {
+        const cli_file *file = &in->files.file[i];
+        for (int64_t t = 0; file->tensors && t < zr_safetensors_count(file->tensors) && st == ZR_OK; t++) {
+            row *r = &in->rows[in->n_rows++];
+            *r = (row){.file = file, .tensor = zr_safetensors_get(file->tensors, t)};
+            if (in->norms) st = look_at(in, r, &done, show ? &shown : NULL);
+        }
+    }
+    if (show && in->norms) cli_line_clear();
+    return st;
+}
+
+/* ---- text ------------------------------------------------------------------------------------- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "?";
+}
+
+static long long whole_of(const json_t *object, const char *key)
+{
+    return (long long)json_integer_value(json_object_get(object, key));
+}
+
+/** Who wrote a checkpoint, and how far it was. */
+static void print_state(const zr_manifest *manifest)
+{
+    json_t *run = zr__json_loads(manifest->run, 0);
+    const json_t *loss = json_object_get(run, "loss"), *data = json_object_get(json_object_get(run, "data"), "train");
+    char number[ZR_NUMBER_BYTES], size[32];
+    long long ranks = whole_of(run, "ranks");
+    printf("step         %lld, written by zr %s\n", (long long)manifest->step, manifest->build);
+    if (ranks > 0)
+        printf("layout       %lld rank%s, stage %lld, %s, %s, optimizer %s\n", ranks, ranks == 1 ? "" : "s",
+               whole_of(run, "stage"), text_of(run, "dtype"), text_of(run, "layout"), text_of(run, "optimizer"));
+    else
+        printf("layout       none: converted from a Hugging Face directory\n");
+    printf("seed         %lld\nsamples      %lld consumed", whole_of(run, "seed"), whole_of(run, "samples"));
+    if (json_is_object(data))
+        printf(", of a file of %s (XXH3 %s)", cli_bytes((double)whole_of(data, "bytes"), size), text_of(data, "xxh3"));
+    printf("\nupdates      %lld, skipped steps %lld\n", whole_of(run, "updates"), whole_of(run, "skipped"));
+    if (json_is_number(loss)) printf("loss         %s\n", zr__text_g9(json_number_value(loss), number));
+    json_decref(run);
+}
+
+static void print_saved(const inspection *in)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES], why[600];
+    if (in->n_saved > 0) printf("checkpoints  ");
+    for (int64_t i = 0; i < in->n_saved; i++) {
+        const saved *s = &in->saved[i];
+        zr_checkpoint_name(s->step, name);
+        printf("%s%s%s%s\n", i ? "             " : "", name,
+               s->whole ? "" : ": not whole: ", s->whole ? "" : zr__text_escape(s->why, why, sizeof(why)));
+    }
+}
+
+static void print_shape(const zr_safetensors_tensor *tensor, char out[128])
+{
+    size_t used = (size_t)snprintf(out, 128, "[");
+    for (int d = 0; d < tensor->ndim && used < 100; d++)
+        used += (size_t)snprintf(out + used, 128 - used, "%s%lld", d ? "," : "", (long long)tensor->dim[d]);
+    snprintf(out + used, 128 - used, "]");
+}
+
+static void print_row(const row *r, bool norms, int width)
+{
+    char name[160], shape[128], number[ZR_NUMBER_BYTES];
+    print_shape(r->tensor, shape);
+    printf("  %-*s  %-5s %-16s", width, zr__text_escape(r->tensor->name, name, sizeof(name)), r->tensor->dtype, shape);
+    if (norms && r->numbers.read) printf(" %s", zr__text_g9(r->numbers.norm, number));
+    if (norms && !r->numbers.read) printf(" %s", r->numbers.status != ZR_OK ? "DAMAGED" : "-");
+    if (r->numbers.not_finite > 0) printf("  %lld NOT FINITE", (long long)r->numbers.not_finite);
+    putchar('\n');
+}
+
+/** Of a file's tensors together. */
+static double norm_of(const inspection *in, const cli_file *file)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < in->n_rows; i++)
+        if (in->rows[i].file == file) squares += in->rows[i].numbers.norm * in->rows[i].numbers.norm;
+    return sqrt(squares);
+}
+
+static void print_file(const inspection *in, const cli_file *file)
+{
+    char name[256], size[32], number[ZR_NUMBER_BYTES];
+    int width = 8;
+    printf("\n%s  %s", zr__text_escape(file->name, name, sizeof(name)), cli_bytes((double)file->bytes, size));
+    if (file->tensors) printf(", %lld tensors", (long long)zr_safetensors_count(file->tensors));
+    if (file->tensors && in->norms) printf(", norm %s", zr__text_g9(norm_of(in, file), number));
+    putchar('\n');
+    for (int64_t i = 0; i < in->n_rows; i++) {
+        int length = (int)strlen(in->rows[i].tensor->name);
+        if (in->rows[i].file == file && length > width && length < 60) width = length;
+    }
+    for (int64_t i = 0; i < in->n_rows; i++)
+        if (in->rows[i].file == file) print_row(&in->rows[i], in->norms, width);
+}
+
+static void print_text(const inspection *in)
+{
+    char path[PATH_MAX], amount[32];
+    int64_t elems = 0;
+    const cli_file *first = NULL;
+    for (int i = 0; i < in->files.n; i++)
+        if (!first && in->files.file[i].tensors) first = &in->files.file[i];
+    for (int64_t i = 0; i < in->n_rows; i++)
+        if (in->rows[i].file == first || !in->files.manifest) elems += in->rows[i].tensor->elems;
+    printf("%s\n", zr__text_escape(in->stored.path, path, sizeof(path)));
+    printf("kind         %s\nweights      %s\n", cli_stored_name(in->stored.kind), cli_amount((double)elems, amount));
+    if (in->files.manifest) print_state(in->files.manifest);
+    print_saved(in);
+    for (int i = 0; i < in->files.n; i++) print_file(in, &in->files.file[i]);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------- */
+
+static void print_word(const char *key, const char *text)
+{
+    printf("\"%s\":", key);
+    cli_json_print(stdout, text, (int64_t)strlen(text));
+}
+
+static void print_row_json(const inspection *in, const row *r)
+{
+    char number[ZR_NUMBER_BYTES];
+    printf("{");
+    print_word("file", r->file->name);
+    printf(", ");
+    print_word("name", r->tensor->name);
+    printf(", \"dtype\":\"%s\", \"shape\":[", r->tensor->dtype);
+    for (int d = 0; d < r->tensor->ndim; d++) printf("%s%lld", d ? ", " : "", (long long)r->tensor->dim[d]);
+    printf("], \"bytes\":%lld", (long long)r->tensor->bytes);
+    if (in->norms)
+        printf(", \"norm\":%s, \"not_finite\":%lld, \"damaged\":%s",
+               r->numbers.read ? cli_json_number(r->numbers.norm, number) : "null", (long long)r->numbers.not_finite,
+               r->numbers.status != ZR_OK ? "true" : "false");
+    printf("}");
+}
+
+static void print_saved_json(const inspection *in)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    printf(", \"checkpoints\":[");
+    for (int64_t i = 0; i < in->n_saved; i++) {
+        zr_checkpoint_name(in->saved[i].step, name);
+        printf("%s{\"name\":\"%s\", \"step\":%lld, \"whole\":%s, ", i ? ", " : "", name, (long long)in->saved[i].step,
+               in->saved[i].whole ? "true" : "false");
+        print_word("why", in->saved[i].why);
+        printf("}");
+    }
+    printf("]");
+}
+
+static void print_json(const inspection *in)
+{
+    const zr_manifest *manifest = in->files.manifest;
+    printf("{");
+    print_word("path", in->stored.path);
+    printf(", ");
+    print_word("kind", cli_stored_name(in->stored.kind));
+    if (manifest) {
+        printf(", \"step\":%lld, \"build\":\"%s\", \"run\":", (long long)manifest->step, manifest->build);
+        cli_json_put_text(stdout, manifest->run);
+    }
+    if (in->saved) print_saved_json(in);
+    printf(", \"files\":[");
+    for (int i = 0; i < in->files.n; i++) {
+        printf("%s{", i ? ", " : "");
+        print_word("name", in->files.file[i].name);
+        printf(", \"bytes\":%lld}", (long long)in->files.file[i].bytes);
+    }
+    printf("], \"tensors\":[");
+    for (int64_t i = 0; i < in->n_rows; i++) {
+        printf("%s", i ? ", " : "");
+        print_row_json(in, &in->rows[i]);
+    }
+    printf("]}\n");
+}
+
+/* ---- the command ------------------------------------------------------------------------------ */
+
+static zr_status inspect(const char *path, const cli_args *args, inspection *in)
+{
+    ZR_TRY(zr_stored_find(path, false, &in->stored));
+    if (in->stored.passed_over[0] && !args->quiet) cli_say("note: %s", in->stored.passed_over);
+    if (in->stored.from_run) ZR_TRY(list_saved(in));
+    ZR_TRY(cli_files_open(&in->stored, &in->files));
+    ZR_TRY(look(in, !args->quiet && cli_live()));
+    if (args->json)
+        print_json(in);
+    else
+        print_text(in);
+    ZR_CHECK(in->damage == ZR_OK, in->damage, "%s", in->why);
+    return ZR_OK;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    (void)comm;
+    bool no_norms = false;
+    const cli_option options[] = {{"no-norms", CLI_FLAG, &no_norms, 0, NULL, "names, types and shapes: read no tensor"},
+                                  {0}};
+    cli_args args = {.command = command->name, .options = options, .max_operands = 1};
+    ZR_TRY(cli_parse_operands(&args, command, "a path", argc, argv));
+    if (args.help) return ZR_OK;
+    const char *const inputs[] = {args.operand[0], NULL};
+    ZR_TRY(cli_check_stdout(inputs));
+    inspection in = {.norms = !no_norms};
+    zr_status st = inspect(args.operand[0], &args, &in);
+    zr_free(in.rows);
+    zr_free(in.saved);
+    cli_files_close(&in.files);
+    return st;
+}
+
+const cli_command cli_inspect = {
+    .name = "inspect",
+    .summary = "what a checkpoint, a run or a weights file holds",
+    .usage = "zr inspect PATH [--no-norms]",
+    .examples = "  zr inspect runs/name                       its newest whole checkpoint, and a list of all\n"
+                "  zr inspect runs/name/step-00001000 --json\n"
+                "  zr inspect runs/name/model\n"
+                "  zr inspect model.safetensors --no-norms\n",
+    .run = run,
+};

@@ -1,0 +1,318 @@
+#include "cli/plan/brief.h"
+#include "cli/draw/curve.h"
+
+#include <limits.h>
+#include <malloc.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#define DATA_BYTES (PATH_MAX + 16)
+
+/** What a run is asked beside its configuration. */
+typedef struct watch_options {
+    cli_brief brief;
+    const char *data;
+    bool resume;
+    const char *max_time; /* as given */
+    double end_sec;       /* of the run, by zr_clock_sec; 0: no limit */
+    bool timings;
+    zr_trace trace;
+    const char *trace_steps; /* FIRST:LAST, as given */
+} watch_options;
+
+typedef struct job {
+    const zr_config *config;
+    bool resume;
+    zr_observer observer;
+    zr_train_result result; /* rank 0's, or this process's */
+    char message[2048];     /* how rank 0 puts a failure that all agreed on */
+} job;
+
+static zr_status train_rank(zr_comm *comm, void *arg)
+{
+    job *j = arg;
+    zr_train_result result = {0};
+    zr_status st = (j->resume ? zr_train_resume : zr_train_run)(j->config, comm, &j->observer, &result);
+    if (comm->rank == 0 || strcmp(comm->transport, "mpi") == 0) j->result = result;
+    if (st != ZR_OK && comm->rank == 0) snprintf(j->message, sizeof(j->message), "%s", zr_error_message());
+    return st;
+}
+
+/** Matrix products pack operands in memory that they take within the call, of which malloc keeps some 8 MiB for each
+ * thread. Where many ranks of a small model are more than they may have beyond their plan (half of 48 MiB, and 3 %),
+ * what is large goes back to the system instead; that takes a tenth of a step, so not always. */
+static void keep_promise(const zr_plan *plan)
+{
+#ifdef M_MMAP_THRESHOLD
+    const double kept = 8 << 20, spare = 24 << 20;
+    double ranks = plan->ranks;
+    if (ranks * kept > spare + 0.03 * ranks * (double)plan->memory.total_bytes) mallopt(M_MMAP_THRESHOLD, 256 << 10);
+#else
+    (void)plan;
+#endif
+}
+
+static void start(void *arg, const zr_train_info *info)
+{
+    cli_signals_training(true);
+    cli_progress_observer(arg).start(arg, info);
+}
+
+static void start_threads(void *arg, const zr_train_info *info)
+{
+    keep_promise(info->plan);
+    start(arg, info);
+}
+
+static zr_status train_threads(int ranks, job *j)
+{
+    j->observer.start = start_threads;
+    zr_status st = zr_comm_threads_run(ranks, train_rank, j);
+    if (st != ZR_OK && j->result.agreed) return ZR_FAIL(st, "%s", j->message);
+    return st;
+}
+
+static zr_status train_self(job *j)
+{
+    zr_comm *comm = NULL;
+    ZR_TRY(zr_comm_create_self(&comm));
+    zr_status st = train_rank(comm, j);
+    zr_comm_destroy(&comm);
+    return st;
+}
+
+/** A failure of this rank alone leaves the others waiting: end them all. */
+static zr_status train_mpi(zr_comm *comm, job *j)
+{
+    zr_status st = train_rank(comm, j);
+    if (st == ZR_OK || j->result.agreed || comm->size == 1) return st;
+    (void)zr_comm_first(comm); /* no other rank need say that this one is gone */
+    cli_say_error();
+    zr_comm_abort(comm, cli_exit_code(st));
+    return st;
+}
+
+/** Rank 0's clock, so that every rank derives the same directory name from it. */
+static zr_status start_time(zr_comm *comm, int64_t *unix_sec)
+{
+    double now = (double)time(NULL);
+    if (comm) ZR_TRY(zr_comm_scalars(comm, &now, 1, NULL));
+    *unix_sec = (int64_t)(comm ? comm->table[0] : now);
+    return ZR_OK;
+}
+
+/** Rather said now than found out when the run has ended. */
+static zr_status check_steps(const watch_options *watch, const zr_config *config)
+{
+    ZR_CHECK(!watch->trace_steps || watch->trace.first_step <= config->train.steps, ZR_ERR_ARG,
+             "--trace-steps is \"%s\", and the run has %lld step%s (train.steps): none would be in the trace",
+             watch->trace_steps, (long long)config->train.steps, config->train.steps == 1 ? "" : "s");
+    return ZR_OK;
+}
+
+static zr_status check_stdout(const zr_config *config)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    zr_config_inputs(config, inputs);
+    ZR_TRY(cli_check_stdout(inputs));
+    return ZR_OK;
+}
+
+/** That of a run may be read in the run's own directory, wherever it is now. */
+static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
+{
+    ZR_TRY(cli_config_load(args, config));
+    zr_config_go_on(*config);
+    zr_status st = zr_train_own_dir(*config);
+    if (st == ZR_OK && !(*config)->train.output_dir)
+        st = ZR_FAIL(ZR_ERR_ARG, "--resume continues the run in train.output_dir, which is not given; name it "
+                                 "(--train.output_dir=DIR)");
+    if (st == ZR_OK) st = zr_train_prepare(*config, ranks, 0);
+    if (st != ZR_OK) zr_config_destroy(config);
+    return st;
+}
+
+static zr_status load(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks, zr_config **config,
+                      bool *own_dir)
+{
+    int64_t unix_sec = 0;
+    ZR_TRY(start_time(comm, &unix_sec));
+    zr_status st =
+        watch->resume ? resumed_config(args, ranks, config) : cli_config(args, ranks, unix_sec, config, own_dir);
+    if (st == ZR_OK) st = check_steps(watch, *config);
+    if (st == ZR_OK) st = check_stdout(*config);
+    if (comm) st = zr_comm_agree(comm, st);
+    if (st == ZR_OK && *own_dir) st = cli_own_dir_make(*config, comm);
+    if (st != ZR_OK) zr_config_destroy(config); /* it may be another rank's that failed */
+    return st;
+}
+
+static zr_status print_json(const zr_config *config, const zr_train_result *result, const zr_timings *timings)
+{
+    char *planned = NULL, *measured = NULL, *timed = NULL;
+    char loss[ZR_NUMBER_BYTES], val[ZR_NUMBER_BYTES], wall[ZR_NUMBER_BYTES];
+    zr_status st = ZR_OK;
+    ZR_TRY_GOTO(st, zr_report_json(&result->planned, &planned), done);
+    ZR_TRY_GOTO(st, zr_report_json(&result->measured, &measured), done);
+    if (timings->steps > 0) ZR_TRY_GOTO(st, zr_timings_json(timings, &timed), done);
+    printf("{\"output_dir\":");
+    cli_json_print(stdout, config->train.output_dir, (int64_t)strlen(config->train.output_dir));
+    printf(", \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s, \"wall_sec\":%s, "
+           "\"peak_rss_bytes\":%lld, \"promised_rss_bytes\":%lld, \"planned\":%s, \"measured\":%s%s%s}\n",
+           (long long)result->steps, (long long)result->skipped, cli_json_number(result->loss, loss),
+           cli_json_number(result->val_loss, val), cli_json_number(result->wall_sec, wall),
+           (long long)result->peak_rss_bytes, (long long)result->promised_rss_bytes, planned, measured,
+           timed ? ", \"timings\":" : "", timed ? timed : "");
+done:
+    zr_free(planned);
+    zr_free(measured);
+    zr_free(timed);
+    return st;
+}
+
+static void print_summary(const zr_train_result *result)
+{
+    char val[64] = "", dir[PATH_MAX];
+    if (isfinite(result->val_loss)) snprintf(val, sizeof(val), ", val_loss %.5f", result->val_loss);
+    cli_say("%lld step%s in %.1f s, loss %.5f%s; the weights are in %s", (long long)result->steps,
+            result->steps == 1 ? "" : "s", result->wall_sec, result->loss, val,
+            zr__text_escape(result->model_dir, dir, sizeof(dir)));
+}
+
+/** Rank 0's observers end. What they fail at is not why the run ended. */
+static zr_status end_watch(const cli_progress *progress, cli_loss *loss, zr_status st)
+{
+    char why[2048];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    cli_progress_end(progress);
+    cli_loss_end(loss);
+    return st == ZR_OK || strcmp(why, zr_error_message()) == 0 ? st : ZR_FAIL(st, "%s", why);
+}
+
+static zr_status train(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks)
+{
+    zr_config *config = NULL;
+    cli_loss loss = {.curve = NULL};
+    cli_progress progress = {
+        .quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings, .loss = &loss, .comm = comm};
+    bool own_dir = false;
+    ZR_TRY(load(args, watch, comm, ranks, &config, &own_dir));
+    job j = {.config = config, .resume = watch->resume, .observer = cli_progress_observer(&progress)};
+    j.observer.start = start;
+    j.observer.stop = cli_signals_asked;
+    j.observer.save = cli_signals_save;
+    j.observer.end_sec = watch->end_sec;
+    j.observer.trace = watch->trace;
+    j.observer.hang = cli_hang;
+    if (cli_fault_asked()) j.observer.reached = cli_fault_reached;
+    cli_signals_peers(comm, cli_exit_code(ZR_ERR_PEER));
+    cli_signals_catch(!args->quiet && (!comm || comm->rank == 0), progress.live);
+    zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
+    cli_signals_training(false);
+    cli_signals_peers(NULL, 0);
+    bool first = !comm || comm->rank == 0;
+    if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
+    if (first) st = end_watch(&progress, &loss, st);
+    if (st == ZR_OK && first && !args->quiet) print_summary(&j.result);
+    if (st == ZR_OK && first && args->json) st = print_json(config, &j.result, &progress.timings);
+    zr_config_destroy(&config);
+    return st;
+}
+
+/** "FIRST:LAST", from 1. */
+static zr_status read_steps(const char *text, zr_trace *trace)
+{
+    int used = 0;
+    long long first = 0, last = 0;
+    bool read = sscanf(text, "%18lld:%18lld%n", &first, &last, &used) == 2 && !text[used];
+    ZR_CHECK(read && first >= 1 && last >= first, ZR_ERR_ARG,
+             "--trace-steps is \"%s\"; the first and the last training step were wanted, from 1, as in 1:20", text);
+    trace->first_step = first;
+    trace->last_step = last;
+    return ZR_OK;
+}
+
+static zr_status parse(cli_args *args, watch_options *watch, const int64_t *ranks, const zr_comm *comm, int argc,
+                       char **argv)
+{
+    ZR_TRY(cli_parse(args, argc, argv));
+    if (args->help) return ZR_OK;
+    ZR_TRY(cli_brief_check(&watch->brief, args));
+    ZR_CHECK(args->n_operands == 1 || !watch->resume, ZR_ERR_ARG,
+             "--resume needs a CONFIG.json: that of the run, config.json in its directory");
+    ZR_CHECK(!comm || !*ranks, ZR_ERR_ARG,
+             "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)*ranks,
+             comm ? comm->size : 0);
+    ZR_CHECK(*ranks <= 1024, ZR_ERR_ARG, "--ranks %lld; at most 1024 ranks run as threads", (long long)*ranks);
+    ZR_CHECK(watch->trace.path || !watch->trace_steps, ZR_ERR_ARG, "--trace-steps is given without --trace FILE");
+    if (watch->trace_steps) ZR_TRY(read_steps(watch->trace_steps, &watch->trace));
+    if (!watch->max_time) return ZR_OK;
+    double begin = zr_clock_sec();
+    ZR_TRY(cli_duration("max-time", watch->max_time, &watch->end_sec));
+    watch->end_sec += begin;
+    return ZR_OK;
+}
+
+/** Options that stand for keys. */
+static zr_status add_keys(cli_args *args, const watch_options *watch, char room[CLI_BRIEF_KEYS][256],
+                          char data[DATA_BYTES])
+{
+    ZR_TRY(cli_brief_overrides(&watch->brief, args, room));
+    if (!watch->data) return ZR_OK;
+    int n = snprintf(data, DATA_BYTES, "data.train=%s", watch->data);
+    ZR_CHECK(n < DATA_BYTES && args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG, "--data: the path is too long");
+    args->override[args->n_overrides++] = data;
+    return ZR_OK;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    int64_t ranks = 0;
+    char room[CLI_BRIEF_KEYS][256], data[DATA_BYTES];
+    watch_options watch = {.brief = CLI_BRIEF_INIT, .trace = {NULL, 1, 20}};
+    watch.brief.chooses = true;
+    const cli_option options[] = {
+        {"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
+        {"preset", CLI_TEXT, &watch.brief.preset, 0, "NAME",
+         "a known shape, which trains by a recipe for its size; CONFIG.json may then be left out"},
+        {"data", CLI_TEXT, &watch.data, 0, "FILE", "data.train: text, or tokens"},
+        CLI_BRIEF_OPTIONS(watch.brief, CLI_MEMORY_CHOOSES),
+        {"resume", CLI_FLAG, &watch.resume, 0, NULL, "go on with the run in train.output_dir"},
+        {"max-time", CLI_TEXT, &watch.max_time, 0, "TIME",
+         "stop (75) so that the checkpoint is written by then: 90m, 3h"},
+        {"timings", CLI_FLAG, &watch.timings, 0, NULL, "say at the end where the time of a step went"},
+        {"trace", CLI_TEXT, &watch.trace.path, 0, "FILE", "write when each step of each rank ran, for Perfetto"},
+        {"trace-steps", CLI_TEXT, &watch.trace_steps, 0, "FIRST:LAST", "training steps of the trace; without: 1:20"},
+        {0}};
+    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
+    zr_status st = parse(&args, &watch, &ranks, comm, argc, argv);
+    if (st == ZR_OK && !args.help) st = add_keys(&args, &watch, room, data);
+    /* A launcher may give each rank its own words. */
+    if (comm) st = zr_comm_agree(comm, st);
+    if (comm && st == ZR_OK) st = zr_comm_same(comm, "--help", args.help);
+    ZR_TRY(st);
+    if (args.help) {
+        if (!comm || comm->rank == 0) cli_help(command, options, cli_help_asked(&args));
+        return ZR_OK;
+    }
+    if (comm) cli_leave_binding();
+    return train(&args, &watch, comm, comm ? comm->size : ranks ? (int)ranks : 1);
+}
+
+const cli_command cli_train = {
+    .name = "train",
+    .summary = "train a model",
+    .usage = "zr train [CONFIG.json] [--key.path=value ...] [--preset NAME] [--data FILE] [--ranks N] [--resume] "
+             "[--max-time TIME] [--timings] "
+             "[--trace FILE]",
+    .examples = "  zr train config.json\n"
+                "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
+                "  zr train --preset gpt2-124m --data book.txt --data.tokenizer=DIR --ranks 2 --memory 8GB\n"
+                "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"
+                "  zr train runs/first/config.json --resume --train.steps=200\n"
+                "  zr train config.json --train.steps=10 --timings --trace trace.json\n",
+    .run = run,
+    .computes = true,
+    .all_ranks = true,
+};

@@ -1,0 +1,38 @@
+/* What the command does about ranks that hang or are gone: it says so, once, and ends the job. */
+#include "cli/shell/cli.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+/* The launcher's own way to end a job asks MPI, which may hang as well. */
+enum { ABORT_SEC = 10 };
+
+static int ends_with;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    _exit(ends_with);
+}
+
+/* From a thread beside those that hang: they cannot be joined. */
+static void end_job(zr_comm *comm, int code)
+{
+    ends_with = code;
+    if (comm) {
+        signal(SIGALRM, on_alarm);
+        alarm(ABORT_SEC);
+        zr_comm_abort(comm, code);
+    }
+    _exit(code);
+}
+
+void cli_hang(void *arg, zr_hang_event event, const char *line)
+{
+    const cli_progress *progress = arg;
+    if (event == ZR_HANG_WARNING && progress->quiet) return;
+    cli_progress_end(progress);
+    cli_say("%s", line);
+    if (event == ZR_HANG_OVER) end_job(progress->comm, cli_exit_code(ZR_ERR_HANG));
+    if (event == ZR_HANG_GONE) end_job(progress->comm, cli_exit_code(ZR_ERR_PEER));
+}

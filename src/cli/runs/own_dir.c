@@ -1,0 +1,60 @@
+/* A run whose directory nobody named gets one that no other run has: runs/<model>-<time>, or that with -2, -3 ... */
+#include "cli/shell/cli.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MOST_OF_A_SECOND 1000
+
+static void numbered(const char *dir, int number, char path[256])
+{
+    if (number > 1)
+        snprintf(path, 256, "%s-%d", dir, number);
+    else
+        snprintf(path, 256, "%s", dir);
+}
+
+/** Make the first of dir, dir-2, dir-3 ... that is not there: of two processes only one makes it. */
+static zr_status make_free(const char *dir, int *number)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%.*s", (int)strcspn(dir, "/"), dir);
+    ZR_CHECK(mkdir(path, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE,
+             "cannot make the directory %s: %s; name another with --train.output_dir=DIR", path, strerror(errno));
+    for (*number = 1; *number <= MOST_OF_A_SECOND; ++*number) {
+        numbered(dir, *number, path);
+        if (mkdir(path, 0777) == 0) return ZR_OK;
+        if (errno != EEXIST) break;
+    }
+    return ZR_FAIL(ZR_ERR_CREATE, "cannot make the directory %s: %s; name another with --train.output_dir=DIR", path,
+                   strerror(errno));
+}
+
+zr_status cli_own_dir_make(zr_config *config, zr_comm *comm)
+{
+    char path[256];
+    int number = 0;
+    zr_status st = ZR_OK;
+    if (!comm || comm->rank == 0) st = make_free(config->train.output_dir, &number);
+    if (comm) ZR_TRY(zr_comm_agree(comm, st));
+    ZR_TRY(st);
+    if (comm) {
+        double mine = number;
+        ZR_TRY(zr_comm_scalars(comm, &mine, 1, NULL));
+        number = (int)comm->table[0];
+    }
+    numbered(config->train.output_dir, number, path);
+    ZR_TRY(zr_config_set(config, "train.output_dir", path));
+    return ZR_OK;
+}
+
+void cli_own_dir_drop(const zr_config *config)
+{
+    char parent[256];
+    const char *dir = config->train.output_dir;
+    if (rmdir(dir) != 0) return; /* the run has begun: what is in it stays */
+    snprintf(parent, sizeof(parent), "%.*s", (int)strcspn(dir, "/"), dir);
+    rmdir(parent); /* when no other run is in it */
+}

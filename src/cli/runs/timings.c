@@ -1,0 +1,139 @@
+#include "cli/shell/cli.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Columns that only some runs need. */
+typedef struct columns {
+    bool again, slowest;
+} columns;
+
+static columns needed(const zr_timings *t)
+{
+    columns c = {.slowest = t->ranks > 1};
+    for (int k = 0; k < t->n_kinds; k++) c.again |= t->kind[k].replays > 0;
+    return c;
+}
+
+/* At most four digits: 0.123, 12.3, 1234. */
+static const char *milliseconds(double sec, char text[32])
+{
+    double ms = 1e3 * sec;
+    snprintf(text, 32, "%.*f", ms < 10.0 ? 3 : ms < 100.0 ? 2 : ms < 1000.0 ? 1 : 0, ms);
+    return text;
+}
+
+static void add_cell(zr__text *out, bool shown, int wide, const char *text)
+{
+    if (shown) zr__text_add(out, " %*s", wide, text);
+}
+
+static void add_head(zr__text *out, columns c)
+{
+    zr__text_add(out, "  %-23s %-7s", "kind of step", "stream");
+    add_cell(out, true, 7, "calls");
+    add_cell(out, c.again, 7, "again");
+    add_cell(out, true, 9, "ms");
+    add_cell(out, c.slowest, 9, "slowest");
+    add_cell(out, true, 6, "share");
+    add_cell(out, true, 14, "rate");
+    add_cell(out, true, 7, "of peak");
+    zr__text_add(out, "\n");
+}
+
+static void add_rate(zr__text *out, zr_timing_rate rate)
+{
+    char amount[32], per_sec[48], peak[32];
+    snprintf(per_sec, sizeof(per_sec), "%s%s", cli_amount(rate.per_sec, amount), rate.flops ? "FLOP/s" : "B/s");
+    snprintf(peak, sizeof(peak), "%.0f%%", 100.0 * rate.of_peak);
+    add_cell(out, true, 14, isfinite(rate.per_sec) ? per_sec : "-");
+    add_cell(out, true, 7, isfinite(rate.of_peak) ? peak : "-");
+}
+
+static void add_kind(zr__text *out, const zr_timings *t, const zr_timing *kind, columns c)
+{
+    char calls[32], again[32], ms[32], slowest[32], share[32];
+    snprintf(calls, sizeof(calls), "%.4g", kind->calls);
+    snprintf(again, sizeof(again), "%.4g", kind->replays);
+    snprintf(share, sizeof(share), "%.1f%%", 100.0 * kind->sec / t->step_sec);
+    zr__text_add(out, "  %-23.23s %-7s", kind->name, zr_stream_name(kind->stream));
+    add_cell(out, true, 7, calls);
+    add_cell(out, c.again, 7, kind->replays > 0 ? again : "-");
+    add_cell(out, true, 9, milliseconds(kind->sec, ms));
+    add_cell(out, c.slowest, 9, milliseconds(kind->slowest_sec, slowest));
+    add_cell(out, true, 6, share);
+    add_rate(out, zr_timing_rate_of(t, kind));
+    zr__text_add(out, "\n");
+}
+
+static bool is_attention(const zr_timing *kind)
+{
+    return strncmp(kind->name, "attention", 9) == 0;
+}
+
+/* Down to a thousandth of the step; the rest in one line. */
+static void add_kinds(zr__text *out, const zr_timings *t, columns c)
+{
+    int small = 0;
+    bool attention = false;
+    char ms[32];
+    double sec = 0.0;
+    for (int k = 0; k < t->n_kinds; k++) {
+        bool shown = t->kind[k].sec >= 1e-3 * t->step_sec;
+        if (shown) add_kind(out, t, &t->kind[k], c);
+        attention |= shown && is_attention(&t->kind[k]);
+        small += !shown && t->kind[k].calls > 0;
+        sec += shown ? 0.0 : t->kind[k].sec;
+    }
+    if (small)
+        zr__text_add(out, "  %d kinds below 0.1%% each take %s together; run.json has all\n", small,
+                     cli_seconds(sec, ms));
+    if (attention)
+        zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
+}
+
+/* The products beside attention's, as one, against their peak. */
+static void add_products(zr__text *out, const zr_timings *t)
+{
+    zr_timing all = {0};
+    char ms[32], amount[32], peak[48] = "";
+    for (int k = 0; k < t->n_kinds; k++) {
+        if (!(t->kind[k].flops > 0) || is_attention(&t->kind[k])) continue;
+        all.sec += t->kind[k].sec;
+        all.flops += t->kind[k].flops;
+    }
+    zr_timing_rate rate = zr_timing_rate_of(t, &all);
+    if (!isfinite(rate.per_sec)) return;
+    if (isfinite(rate.of_peak)) snprintf(peak, sizeof(peak), ", %.0f%% of the measured peak", 100.0 * rate.of_peak);
+    zr__text_add(out, "  matrix products: %s (%.1f%%) at %sFLOP/s%s\n", cli_seconds(all.sec, ms),
+                 100.0 * all.sec / t->step_sec, cli_amount(rate.per_sec, amount), peak);
+}
+
+static void add_whole(zr__text *out, const zr_timings *t)
+{
+    char step[32], compute[32], comm[32], exposed[32], idle[32];
+    zr__text_add(out, "  a step takes %s: computation %s (%.1f%%), exposed communication %s (%.1f%%), neither %s\n",
+                 cli_seconds(t->step_sec, step), cli_seconds(t->compute_sec, compute),
+                 100.0 * t->compute_sec / t->step_sec, cli_seconds(t->exposed_sec, exposed),
+                 100.0 * t->exposed_sec / t->step_sec, cli_seconds(t->idle_sec, idle));
+    if (t->ranks > 1)
+        zr__text_add(out, "  communication takes %s, of which %.0f%% is hidden behind computation\n",
+                     cli_seconds(t->comm_sec, comm), 100.0 * (1.0 - t->exposed_sec / t->comm_sec));
+}
+
+void cli_timings_print(FILE *out, const zr_timings *t)
+{
+    zr__text text = {0};
+    columns c = needed(t);
+    char *table = NULL, ranks[32];
+    snprintf(ranks, sizeof(ranks), " and %d ranks", t->ranks);
+    zr__text_add(&text, "where the time goes: mean of %lld step%s%s%s; bytes and FLOPs as planned\n",
+                 (long long)t->steps, t->steps == 1 ? "" : "s", t->left_out ? " (the first is left out)" : "",
+                 t->ranks > 1 ? ranks : "");
+    add_head(&text, c);
+    add_kinds(&text, t, c);
+    add_products(&text, t);
+    add_whole(&text, t);
+    if (zr__text_take(&text, &table) == ZR_OK) fputs(table, out);
+    zr_free(table);
+}

@@ -1,0 +1,87 @@
+/* Memory of the libraries that the command calls. None may end the process, or go on with less than it asked for: what
+ * C called must not throw, and oneDNN (2.6) takes it that its own allocations do not fail. So some memory is put by for
+ * the first that does. The library then comes to its end, and whoever called it learns of the shortage from
+ * base/shortage.h. */
+#include "cli/shell/cli.h"
+
+#include "base/json.h"
+#include "base/shortage.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The memory that oneDNN takes to make a product. It is never touched, so it occupies no pages. */
+enum { RESERVE_BYTES = 2 << 20 };
+
+static void *_Atomic reserve;
+static atomic_bool lacked; /* by any library, in any thread */
+
+/** Allocate for jansson, whose reading ends where there is no memory. */
+static void *allocate_json(size_t bytes)
+{
+    void *memory = cli_fault_allocation() ? NULL : malloc(bytes);
+    if (!memory) atomic_store(&lacked, true);
+    return zr__json_allocated(memory);
+}
+
+zr_status cli_alloc_check(void)
+{
+    ZR_CHECK(!atomic_load(&lacked), ZR_ERR_MEMORY,
+             "no memory was left for a library that zr uses, and something may be missing or misread: let the process "
+             "have more, or do less at a time");
+    return ZR_OK;
+}
+
+void cli_alloc_begin(void)
+{
+    atomic_store(&reserve, malloc(RESERVE_BYTES));
+    json_set_alloc_funcs(allocate_json, free);
+}
+
+/** Get memory of the kind that C++ and oneDNN ask for. Without any, even put by, the process ends: its caller is not
+ *  made for that. */
+static void *allocate(size_t align, size_t wanted)
+{
+    static const char last[] = "zr: no memory is left for a library that zr uses, nor for an end in good order\n";
+    const size_t bytes =
+        wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* C11 asks for it */
+    void *memory = cli_fault_allocation() ? NULL : aligned_alloc(align, bytes);
+    if (memory) return memory;
+    atomic_store(&lacked, true);
+    zr__shortage_note();
+    free(atomic_exchange(&reserve, NULL));
+    memory = aligned_alloc(align, bytes);
+    if (memory) return memory;
+    (void)!write(STDERR_FILENO, last, sizeof(last) - 1);
+    _exit(cli_exit_code(ZR_ERR_MEMORY));
+}
+
+/* C++'s new and delete, and what oneDNN allocates by: the libraries' calls come here, since the command has them. */
+ZR_API void *_Znwm(size_t bytes);
+ZR_API void *_Znwm(size_t bytes)
+{
+    return allocate(sizeof(max_align_t), bytes ? bytes : 1);
+}
+
+ZR_API void _ZdlPv(void *memory);
+ZR_API void _ZdlPv(void *memory)
+{
+    free(memory);
+}
+
+ZR_API void _ZdlPvm(void *memory, size_t bytes);
+ZR_API void _ZdlPvm(void *memory, size_t bytes)
+{
+    (void)bytes;
+    free(memory);
+}
+
+ZR_API int posix_memalign(void **memory, size_t align, size_t bytes)
+{
+    if (align < sizeof(void *) || (align & (align - 1)) != 0) return EINVAL;
+    *memory = allocate(align, bytes);
+    return 0;
+}

@@ -1,0 +1,220 @@
+#include "cli/shell/cli.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HINT "; `zr %s --help` shows what is possible"
+
+static zr_status read_int(const cli_args *args, const cli_option *option, const char *text)
+{
+    char *end = NULL;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    ZR_CHECK(*text && !*end && !errno && (double)value >= option->least, ZR_ERR_ARG,
+             "--%s is \"%s\"; a whole number of at least %g was wanted" HINT, option->name, text, option->least,
+             args->command);
+    *(int64_t *)option->out = value;
+    return ZR_OK;
+}
+
+static zr_status read_real(const cli_args *args, const cli_option *option, const char *text)
+{
+    char *end = NULL;
+    double value = strtod(text, &end);
+    ZR_CHECK(*text && !*end && isfinite(value) && value >= option->least, ZR_ERR_ARG,
+             "--%s is \"%s\"; a number of at least %g was wanted" HINT, option->name, text, option->least,
+             args->command);
+    *(double *)option->out = value;
+    return ZR_OK;
+}
+
+static zr_status read_list(const cli_option *option, const char *text)
+{
+    cli_list *list = option->out;
+    ZR_CHECK(list->n < CLI_LIST_MOST, ZR_ERR_ARG, "--%s more than %d times", option->name, CLI_LIST_MOST);
+    list->text[list->n++] = text;
+    return ZR_OK;
+}
+
+static zr_status read_color(cli_args *args, const char *text)
+{
+    static const char *const names[] = {"auto", "always", "never"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) != 0) continue;
+        args->color = (cli_color)i;
+        return ZR_OK;
+    }
+    return ZR_FAIL(ZR_ERR_ARG, "--color is \"%s\"; auto, always or never was wanted", text);
+}
+
+static zr_status read_value(cli_args *args, const cli_option *option, const char *text)
+{
+    switch (option->kind) {
+    case CLI_INT:
+        return read_int(args, option, text);
+    case CLI_REAL:
+        return read_real(args, option, text);
+    case CLI_TEXT:
+        *(const char **)option->out = text;
+        return ZR_OK;
+    case CLI_LIST:
+        return read_list(option, text);
+    case CLI_FLAG:
+        break;
+    }
+    return ZR_FAIL(ZR_ERR_INTERNAL, "option --%s takes no value", option->name);
+}
+
+/** The key of the configuration that is called so, whole or by its last part; NULL. */
+static const zr_key *key_called(const char *name)
+{
+    int n = 0;
+    const zr_key *key = zr_config_keys(&n), *found = NULL;
+    for (int i = 0; i < n; i++) {
+        const char *dot = strrchr(key[i].path, '.');
+        if (strcmp(key[i].path, name) == 0) return &key[i];
+        if (dot && strcmp(dot + 1, name) == 0 && !found) found = &key[i];
+    }
+    return found;
+}
+
+static zr_status unknown(const cli_args *args, const char *name, const char *next)
+{
+    const char *names[64] = {"help", "json", "quiet", "color"};
+    int n = 4;
+    for (const cli_option *o = args->options; o && o->name && n < 64; o++) names[n++] = o->name;
+    const zr_key *key = args->keys ? key_called(name) : NULL;
+    if (key)
+        return ZR_FAIL(ZR_ERR_ARG, "--%s is a key of the configuration, which takes its value behind `=`: --%s=%s",
+                       name, key->path, next && next[0] != '-' ? next : "VALUE");
+    const char *near = zr__text_nearest(name, names, n);
+    if (near) return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s; did you mean --%s?", name, near);
+    return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s" HINT "%s", name, args->command,
+                   args->keys ? " (configuration keys are written --key.path=value)" : "");
+}
+
+/** --name, --name value, --name=value. *used: how many words it took. */
+static zr_status read_long(cli_args *args, const char *word, const char *next, int *used)
+{
+    char name[64];
+    const char *equals = strchr(word, '=');
+    size_t length = equals ? (size_t)(equals - word) : strlen(word);
+    snprintf(name, sizeof(name), "%.*s", (int)length, word);
+    *used = 1;
+
+    bool *common = !strcmp(name, "help") ? &args->help : !strcmp(name, "json") ? &args->json : &args->quiet;
+    bool is_common = !strcmp(name, "help") || !strcmp(name, "json") || !strcmp(name, "quiet");
+    const cli_option color = {.name = "color", .kind = CLI_TEXT};
+    const cli_option *option = !strcmp(name, "color") ? &color : NULL;
+    for (const cli_option *o = args->options; !option && o && o->name; o++) {
+        if (strcmp(name, o->name) == 0) option = o;
+    }
+    if (is_common || (option && option->kind == CLI_FLAG)) {
+        ZR_CHECK(!equals, ZR_ERR_ARG, "--%s takes no value, but \"%s\" was given", name, equals + 1);
+        *(is_common ? common : (bool *)option->out) = true;
+        return ZR_OK;
+    }
+    if (!option) {
+        if (!args->keys || !equals) return unknown(args, name, next);
+        ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG,
+                 "more than %d --key=value; put them into CONFIG.json", CLI_MAX_OVERRIDES);
+        args->override[args->n_overrides++] = word;
+        return ZR_OK;
+    }
+    ZR_CHECK(equals || next, ZR_ERR_ARG, "--%s needs a value" HINT, name, args->command);
+    *used = equals ? 1 : 2;
+    const char *value = equals ? equals + 1 : next;
+    if (option == &color) return read_color(args, value);
+    return read_value(args, option, value);
+}
+
+static zr_status read_operand(cli_args *args, const char *word)
+{
+    ZR_CHECK(args->n_operands < args->max_operands, ZR_ERR_ARG, "\"%s\" is one argument too many" HINT, word,
+             args->command);
+    args->operand[args->n_operands++] = word;
+    return ZR_OK;
+}
+
+static bool has_out(const cli_args *args)
+{
+    for (const cli_option *o = args->options; o && o->name; o++)
+        if (strcmp(o->name, "out") == 0) return true;
+    return false;
+}
+
+zr_status cli_parse(cli_args *args, int argc, char **argv)
+{
+    bool options = true;
+    for (int i = 0; i < argc;) {
+        const char *word = argv[i];
+        int used = 1;
+        if (options && strcmp(word, "--") == 0) {
+            options = false;
+        } else if (options && (strcmp(word, "-h") == 0)) {
+            args->help = true;
+        } else if (options && strncmp(word, "--", 2) == 0) {
+            ZR_TRY(read_long(args, word + 2, i + 1 < argc ? argv[i + 1] : NULL, &used));
+        } else if (options && strcmp(word, "-o") == 0 && has_out(args)) {
+            ZR_TRY(read_long(args, "out", i + 1 < argc ? argv[i + 1] : NULL, &used));
+        } else if (options && word[0] == '-' && word[1]) {
+            return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command,
+                           word);
+        } else {
+            ZR_TRY(read_operand(args, word));
+        }
+        i += used;
+    }
+    return ZR_OK;
+}
+
+zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc, char **argv)
+{
+    ZR_TRY(cli_parse(args, argc, argv));
+    if (args->help) cli_help(command, args->options, CLI_KEYS_NONE);
+    ZR_CHECK(args->help || args->n_operands == args->max_operands, ZR_ERR_ARG,
+             "zr %s needs %s; `zr %s --help` has examples", command->name, what, command->name);
+    return ZR_OK;
+}
+
+zr_status cli_override(cli_args *args, char room[256], const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(room, 256, format, list);
+    va_end(list);
+    ZR_CHECK(n >= 0 && n < 256 && args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG, "an option is too long: %s", room);
+    memmove(args->override + 1, args->override, (size_t)args->n_overrides++ * sizeof(args->override[0]));
+    args->override[0] = room;
+    return ZR_OK;
+}
+
+/* Numbers and units, each at most once and the largest first. */
+zr_status cli_duration(const char *option, const char *text, double *sec)
+{
+    static const struct {
+        char name;
+        double sec;
+    } units[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+    enum { UNITS = sizeof(units) / sizeof(units[0]) };
+    const char *at = text;
+    size_t unit = 0;
+    *sec = 0;
+    while (*at >= '0' && *at <= '9') {
+        char *end = NULL;
+        double n = (double)strtoll(at, &end, 10);
+        bool bare = at == text && !*end;
+        while (!bare && unit < UNITS && units[unit].name != *end) unit++;
+        if (!bare && unit == UNITS) break;
+        *sec += bare ? n : n * units[unit++].sec;
+        at = end + !bare;
+    }
+    ZR_CHECK(at != text && !*at && *sec > 0, ZR_ERR_ARG,
+             "--%s is \"%s\"; a time was wanted: seconds, or as in 90m, 3h, 1d12h", option, text);
+    return ZR_OK;
+}

@@ -1,0 +1,152 @@
+#include "cli/shell/reference.h"
+
+#include <string.h>
+
+static void print_presets(void)
+{
+    const char *name;
+    for (int i = 0; (name = zr_family_preset_name(i)); i++) printf("%s%s", i ? " " : "", name);
+}
+
+/* ---- bash ------------------------------------------------------------------------------------ */
+
+static void print_options(const cli_option *options, const char **space)
+{
+    for (const cli_option *o = options; o->name; o++) {
+        printf("%s--%s", *space, o->name);
+        *space = " ";
+    }
+}
+
+static void bash_command(const cli_command *command, const cli_option *options, bool keys)
+{
+    const char *space = "";
+    printf("    %s) options=\"", command->name);
+    print_options(options, &space);
+    print_options(cli_common_options, &space);
+    printf("\"%s ;;\n", keys ? " keys=$_zr_keys" : "");
+}
+
+static zr_status print_bash(const cli_command *const *commands, int n)
+{
+    int n_keys = 0;
+    const zr_key *key = zr_config_keys(&n_keys);
+    char words[256];
+    printf("# Completion of zr for bash, written by `zr help --completion bash`.\n_zr_commands=\"help");
+    for (int i = 0; i < n; i++) printf(" %s", commands[i]->name);
+    printf("\"\n_zr_keys=\"");
+    for (int i = 0; i < n_keys; i++)
+        if (key[i].state != ZR_KEY_NO_MEANING) printf("%s--%s=", i ? " " : "", key[i].path);
+    printf("\"\n_zr_values() {\n    case $1 in\n    --color) echo auto always never ;;\n    --preset) echo ");
+    print_presets();
+    printf(" ;;\n");
+    for (int i = 0; i < n_keys; i++)
+        if (key[i].state != ZR_KEY_NO_MEANING && *cli_key_words(&key[i], words))
+            printf("    --%s) echo %s ;;\n", key[i].path, words);
+    printf("    esac\n}\n_zr_options() {\n    options= keys=\n    case $1 in\n");
+    for (int i = 0; i < n; i++) ZR_TRY(cli_options_of(commands[i], bash_command));
+    fputs("    esac\n}\n"
+          "_zr() {\n"
+          "    local options keys values cur=${COMP_WORDS[COMP_CWORD]} of=${COMP_WORDS[COMP_CWORD-1]}\n"
+          "    COMPREPLY=()\n"
+          "    if [ \"$COMP_CWORD\" = 1 ]; then\n"
+          "        COMPREPLY=($(compgen -W \"$_zr_commands\" -- \"$cur\"))\n"
+          "        return\n"
+          "    fi\n"
+          "    # bash takes --key=value for three words.\n"
+          "    if [ \"$cur\" = = ]; then cur=\n"
+          "    elif [ \"$of\" = = ]; then of=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+          "    values=$(_zr_values \"$of\")\n"
+          "    _zr_options \"${COMP_WORDS[1]}\"\n"
+          "    if [ \"${COMP_WORDS[1]}\" = help ]; then values=\"$_zr_commands --list --completion --man\"; fi\n"
+          "    if [ -n \"$values\" ]; then\n"
+          "        COMPREPLY=($(compgen -W \"$values\" -- \"$cur\"))\n"
+          "    elif [[ $cur == -* ]]; then\n"
+          "        COMPREPLY=($(compgen -W \"$options $keys\" -- \"$cur\"))\n"
+          "        if [[ ${COMPREPLY[0]} == *= ]]; then compopt -o nospace 2>/dev/null; fi\n"
+          "    fi\n"
+          "}\n"
+          "complete -o default -F _zr zr\n",
+          stdout);
+    return ZR_OK;
+}
+
+/* ---- zsh ------------------------------------------------------------------------------------- */
+
+/** Within single quotes, and within the brackets of _arguments. */
+static void print_zsh(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '\'')
+            fputs("'\\''", stdout);
+        else if (strchr("[]:\\", *text))
+            printf("\\%c", *text);
+        else
+            putchar(*text);
+    }
+}
+
+static void zsh_option(const cli_option *o)
+{
+    printf("      '--%s%s[", o->name, o->value ? "=" : "");
+    print_zsh(o->help);
+    printf("]");
+    if (o->value) {
+        const bool file = strstr(o->value, "FILE") != NULL;
+        printf(":");
+        print_zsh(o->value);
+        printf(":");
+        if (strcmp(o->name, "color") == 0) printf("(auto always never)");
+        if (strcmp(o->name, "preset") == 0) {
+            putchar('(');
+            print_presets();
+            putchar(')');
+        }
+        if (file) printf("_files");
+    }
+    printf("' \\\n");
+}
+
+static void zsh_command(const cli_command *command, const cli_option *options, bool keys)
+{
+    printf("    %s) _arguments \\\n", command->name);
+    for (const cli_option *o = options; o->name; o++) zsh_option(o);
+    for (const cli_option *o = cli_common_options; o->name; o++) zsh_option(o);
+    printf("      %s'*:file:_files' ;;\n", keys ? "$keys " : "");
+}
+
+static zr_status print_zsh_all(const cli_command *const *commands, int n)
+{
+    int n_keys = 0;
+    const zr_key *key = zr_config_keys(&n_keys);
+    char words[256];
+    printf("#compdef zr\n# Completion of zr for zsh, written by `zr help --completion zsh`.\n"
+           "_zr() {\n  local -a commands keys\n  commands=(\n");
+    for (int i = 0; i < n; i++) {
+        printf("    '%s:", commands[i]->name);
+        print_zsh(commands[i]->summary);
+        printf("'\n");
+    }
+    printf("    'help:tell more of a command'\n  )\n  keys=(\n");
+    for (int i = 0; i < n_keys; i++) {
+        if (key[i].state == ZR_KEY_NO_MEANING) continue;
+        printf("    '--%s=-[", key[i].path);
+        print_zsh(key[i].help);
+        printf("]:value:");
+        if (*cli_key_words(&key[i], words)) printf("(%s)", words);
+        printf("'\n");
+    }
+    printf("  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n"
+           "  local command=$words[2]\n  shift words\n  (( CURRENT-- ))\n  case $command in\n"
+           "    help) _describe command commands ;;\n");
+    for (int i = 0; i < n; i++) ZR_TRY(cli_options_of(commands[i], zsh_command));
+    printf("  esac\n}\n_zr \"$@\"\n");
+    return ZR_OK;
+}
+
+zr_status cli_completion(const cli_command *const *commands, int n, const char *shell)
+{
+    if (strcmp(shell, "bash") == 0) return print_bash(commands, n);
+    if (strcmp(shell, "zsh") == 0) return print_zsh_all(commands, n);
+    return ZR_FAIL(ZR_ERR_ARG, "--completion is \"%s\"; bash or zsh was wanted", shell);
+}

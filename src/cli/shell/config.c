@@ -1,0 +1,24 @@
+#include "cli/shell/cli.h"
+
+zr_status cli_config_load(const cli_args *args, zr_config **config)
+{
+    const char *path = args->n_operands ? args->operand[0] : NULL;
+    ZR_TRY(zr_config_load(path, args->override, args->n_overrides, config));
+    if (args->by_memory) zr_config_leave_open(*config);
+    if (args->recipe) zr_config_take_recipe(*config);
+    return ZR_OK;
+}
+
+zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config, bool *own_dir)
+{
+    ZR_TRY(cli_config_load(args, config));
+    if (own_dir) *own_dir = !(*config)->train.output_dir;
+    zr_status st = zr_train_prepare(*config, ranks, unix_sec);
+    if (st != ZR_OK) zr_config_destroy(config);
+    return st;
+}
+
+const char *cli_type_name(const zr_config *config)
+{
+    return config->bf16 ? "bf16" : config->fp16 ? "fp16" : "fp32";
+}

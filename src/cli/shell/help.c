@@ -1,0 +1,76 @@
+#include "cli/shell/reference.h"
+
+#include <string.h>
+
+static void print_option(const char *name, const char *value, const char *help)
+{
+    char left[48];
+    snprintf(left, sizeof(left), "--%s%s%s", name, value ? " " : "", value ? value : "");
+    printf("  %-24s %s\n", left, help);
+}
+
+static const char *standard_of(const zr_key *key)
+{
+    return key->standard && key->standard[0] ? key->standard : "-";
+}
+
+/** The words of a help text, between two columns. */
+static void print_key(const zr_key *key)
+{
+    enum { FIRST = 47, LAST = 100 };
+    int column = printf("  %-44s [%s]", key->path, standard_of(key));
+    for (const char *at = key->help; *at;) {
+        int length = (int)strcspn(at, " ");
+        if (column + 1 + length > LAST) column = printf("\n%*s", FIRST - 1, "") - 1;
+        column += printf(" %.*s", length, at);
+        at += length;
+        at += strspn(at, " ");
+    }
+    putchar('\n');
+}
+
+static void print_keys(void)
+{
+    int n = 0;
+    const zr_key *keys = zr_config_keys(&n);
+    printf("Keys of CONFIG.json, each also as --key=value (default in brackets)\n");
+    for (int i = 0; i < n; i++) {
+        if (keys[i].state == ZR_KEY_NO_MEANING) continue;
+        print_key(&keys[i]);
+    }
+    printf("\nDeepSpeed's other keys are read and have no meaning here; a note says so for each that is given.\n");
+}
+
+static cli_help_form *form_now;
+
+void cli_help_as(cli_help_form *form)
+{
+    form_now = form;
+}
+
+cli_help_keys cli_help_asked(const cli_args *args)
+{
+    return args->n_operands && strcmp(args->operand[0], "keys") == 0 ? CLI_KEYS_ALL : CLI_KEYS_NAMED;
+}
+
+void cli_help(const cli_command *command, const cli_option *options, cli_help_keys keys)
+{
+    if (form_now) {
+        form_now(command, options, keys != CLI_KEYS_NONE);
+        return;
+    }
+    if (keys == CLI_KEYS_ALL) {
+        print_keys();
+        return;
+    }
+    printf("zr %s: %s\n\nExamples\n%s\nUsage\n  %s\n\nOptions\n", command->name, command->summary, command->examples,
+           command->usage);
+    for (const cli_option *o = options; o->name; o++) print_option(o->name, o->value, o->help);
+    for (const cli_option *o = cli_common_options; strcmp(o->name, "help") != 0; o++)
+        print_option(o->name, o->value, o->help);
+    printf("  %-24s %s\n", "-h, --help", "this text");
+    if (keys == CLI_KEYS_NAMED)
+        printf("\nEvery key of CONFIG.json is an option as well, --key.path=value: --train.steps=500,\n"
+               "--zero_optimization.stage=3. `zr %s -h keys` tells of all, with their defaults.\n",
+               command->name);
+}

@@ -1,0 +1,179 @@
+/** zr: the command. Picks the sub-command, starts and stops MPI under a launcher, and turns a status into an
+ *  exit code: the only place of the project that does. */
+#include "cli/shell/reference.h"
+
+#include "base/text.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const cli_command *const commands[] = {
+    &cli_train,   &cli_plan, &cli_eval,     &cli_generate,       &cli_plot,     &cli_inspect, &cli_verify,
+    &cli_convert, &cli_info, &cli_simulate, &cli_report_command, &cli_tokenize, &cli_init};
+#define N_COMMANDS (int)(sizeof(commands) / sizeof(commands[0]))
+
+int cli_exit_code(zr_status status)
+{
+    switch (status) {
+    case ZR_OK:
+        return 0;
+    case ZR_ERR_ARG:
+        return 2;
+    case ZR_ERR_DATA:
+        return 65;
+    case ZR_ERR_NOT_FOUND:
+        return 66;
+    case ZR_ERR_UNSUPPORTED:
+        return 69;
+    case ZR_ERR_MEMORY:
+        return 71;
+    case ZR_ERR_CREATE:
+        return 73;
+    case ZR_ERR_IO:
+        return 74;
+    case ZR_ERR_STOPPED:
+        return 75;
+    case ZR_ERR_CONFIG:
+        return 78;
+    case ZR_ERR_DIVERGED:
+        return 80;
+    case ZR_ERR_HANG:
+        return 82;
+    case ZR_ERR_PEER:
+    case ZR_ERR_COMM:
+        return 83;
+    case ZR_ERR_SHAPE:
+    case ZR_ERR_DTYPE:
+    case ZR_ERR_STATE:
+    case ZR_ERR_INTERNAL:
+    case ZR_STATUS_COUNT:
+        break;
+    }
+    return 1;
+}
+
+static void print_help(void)
+{
+    printf("zr %s: trains transformer language models with ZeRO\n\nExamples\n"
+           "  zr train examples/tiny.json --ranks 2\n"
+           "  zr plan --preset gpt2-1.5b --ranks 64\n"
+           "  zr generate runs/name --prompt 'In the beginning'\n\nCommands\n",
+           zr_version());
+    for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    printf("\n`zr help COMMAND` tells more; `zr --version` prints the version.\n");
+}
+
+static zr_status find(const char *name, const cli_command **command)
+{
+    const char *names[N_COMMANDS];
+    for (int i = 0; i < N_COMMANDS; i++) {
+        names[i] = commands[i]->name;
+        if (strcmp(name, names[i]) != 0) continue;
+        *command = commands[i];
+        return ZR_OK;
+    }
+    const char *near = zr__text_nearest(name, names, N_COMMANDS);
+    if (near) return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; did you mean \"%s\"?", name, near);
+    return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; `zr --help` lists them", name);
+}
+
+/** Is this the first process, as the launcher says? For when MPI cannot tell; asked before MPI starts, since a
+ *  process that another MPI launched becomes a rank 0 of its own. */
+static bool launched_first(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *rank = getenv(names[i]);
+        if (rank) return strcmp(rank, "0") == 0;
+    }
+    return true;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    zr_status st = ZR_OK;
+    bool works = !comm || comm->rank == 0 || command->all_ranks;
+    if (works) st = command->run(command, comm, argc, argv);
+    /* Whatever came of it: something may be missing, or misread. */
+    if (works && st != ZR_ERR_MEMORY && cli_alloc_check() != ZR_OK) st = ZR_ERR_MEMORY;
+    if (st == ZR_OK && works) st = cli_flush();
+    if (st == ZR_ERR_IO && cli_reader_left()) st = ZR_OK;
+    if (comm && !command->all_ranks) st = zr_comm_agree(comm, st);
+    if (st != ZR_OK && (!comm || comm->rank == 0)) cli_say_error();
+    return st;
+}
+
+/** A launcher may give each rank its own words; two commands would wait for each other. */
+static zr_status same_command(zr_comm *comm, const cli_command *command)
+{
+    uint64_t number = 0;
+    while (commands[number] != command) number++;
+    zr_status st = zr_comm_same(comm, "the command", number);
+    if (st != ZR_OK && comm->rank == 0) cli_say_error();
+    return st;
+}
+
+/** Under a launcher all its processes are one command: one message, one exit code. */
+static zr_status start(int argc, char **argv)
+{
+    const cli_command *command = NULL;
+    zr_comm *comm = NULL;
+    bool first = launched_first();
+    zr_status st = find(argv[1], &command);
+    if (st == ZR_OK && command->computes) cli_set_process();
+    if (st == ZR_OK) st = cli_fault_read(); /* the program may have begun anew just there */
+    if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
+    if (st != ZR_OK) {
+        if (first) cli_say_error();
+        return st;
+    }
+    if (comm) st = same_command(comm, command);
+    if (st == ZR_OK) st = run(command, comm, argc - 2, argv + 2);
+    if (comm) {
+        zr_comm_destroy(&comm);
+        zr_comm_mpi_stop();
+    }
+    return st;
+}
+
+/** A standard stream that is closed would lend its number to the next file or socket that is opened, and what is
+ *  printed would land in it. Opened the wrong way round, writing still fails and says so. */
+static void occupy_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    occupy_streams();
+    cli_alloc_begin();
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of write, as a full disk */
+    const char *word = argc > 1 ? argv[1] : "";
+    if (argc < 2) {
+        cli_say("no command was given; `zr --help` lists them");
+        return cli_exit_code(ZR_ERR_ARG);
+    }
+    if (!strcmp(word, "help") && argc > 2 && argv[2][0] != '-') { /* zr help train: zr train --help */
+        char help[] = "--help", *words[] = {argv[0], argv[2], help, NULL};
+        return cli_exit_code(start(3, words));
+    }
+    zr_status st = ZR_OK;
+    if (!strcmp(word, "help") && argc > 2) {
+        st = cli_reference(commands, N_COMMANDS, argc - 2, argv + 2);
+    } else if (!strcmp(word, "-h") || !strcmp(word, "--help") || !strcmp(word, "help")) {
+        print_help();
+    } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
+        printf("zr %s\n", zr_version());
+    } else {
+        return cli_exit_code(start(argc, argv));
+    }
+    if (st == ZR_OK && cli_flush() != ZR_OK && !cli_reader_left()) st = ZR_ERR_IO;
+    if (st != ZR_OK) cli_say_error();
+    return cli_exit_code(st);
+}

@@ -1,0 +1,141 @@
+#include "cli/shell/reference.h"
+
+#include <string.h>
+
+/** As roff wants it: a minus that stays one, no requests at the beginning of a line. */
+static void print_roff(const char *text)
+{
+    bool begins = true;
+    for (; *text; text++) {
+        if (begins && (*text == '.' || *text == '\'')) fputs("\\&", stdout);
+        begins = *text == '\n';
+        if (*text == '-')
+            fputs("\\-", stdout);
+        else if (*text == '\\')
+            fputs("\\e", stdout);
+        else
+            putchar(*text);
+    }
+}
+
+static void print_head(const char *name, int section, const char *summary)
+{
+    char upper[64];
+    snprintf(upper, sizeof(upper), "%s", name);
+    for (char *at = upper; *at; at++) *at = *at >= 'a' && *at <= 'z' ? (char)(*at - 'a' + 'A') : *at;
+    printf(".TH \"%s\" %d \"\" \"zr %s\" \"zr\"\n.SH NAME\n", upper, section, zr_version());
+    print_roff(name);
+    printf(" \\- ");
+    print_roff(summary);
+    printf("\n");
+}
+
+static void print_tagged(const char *before, const char *tag, const char *value, const char *help)
+{
+    printf(".TP\n\\fB%s", before[0] ? "\\-\\-" : "");
+    print_roff(tag);
+    printf("\\fR");
+    if (value) {
+        printf(" \\fI");
+        print_roff(value);
+        printf("\\fR");
+    }
+    printf("\n");
+    print_roff(help);
+    printf("\n");
+}
+
+static void print_lines(const char *lines)
+{
+    printf(".nf\n");
+    print_roff(lines);
+    printf(".fi\n");
+}
+
+/** Where else to look. */
+static void print_see(const cli_command *const *commands, int n)
+{
+    printf(".SH SEE ALSO\n\\fBzr\\fR(1), \\fBzr\\-config\\fR(5)");
+    for (int i = 0; i < n; i++) printf(",\n\\fBzr\\-%s\\fR(1)", commands[i]->name);
+    printf("\n");
+}
+
+static void command_page(const cli_command *command, const cli_option *options, bool keys)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "zr-%s", command->name);
+    print_head(name, 1, command->summary);
+    printf(".SH SYNOPSIS\n");
+    print_roff(command->usage);
+    printf("\n.SH OPTIONS\n");
+    for (const cli_option *o = options; o->name; o++) print_tagged("--", o->name, o->value, o->help);
+    for (const cli_option *o = cli_common_options; o->name; o++) print_tagged("--", o->name, o->value, o->help);
+    if (keys) {
+        printf(".TP\n\\fB\\-\\-\\fIkey.path\\fB=\\fIvalue\\fR\n"
+               "a key of the configuration, as \\fBzr\\-config\\fR(5) lists them\n");
+    }
+    printf(".SH EXAMPLES\n");
+    print_lines(command->examples);
+    print_see(NULL, 0);
+}
+
+static void print_keys(void)
+{
+    int n = 0;
+    const zr_key *key = zr_config_keys(&n);
+    char words[256], value[320];
+    print_head("zr-config", 5, "the configuration of zr");
+    printf(".SH DESCRIPTION\nA configuration is a file of JSON, in which // begins a comment. Keys that DeepSpeed has "
+           "keep its names and\nmeanings. On the command line any key is written \\-\\-key.path=value.\n"
+           "\\fBzr init\\fR writes one to begin with.\n.SH KEYS\n");
+    for (int i = 0; i < n; i++) {
+        if (key[i].state == ZR_KEY_NO_MEANING) continue;
+        const char *standard = key[i].standard && key[i].standard[0] ? key[i].standard : "-";
+        cli_key_words(&key[i], words);
+        snprintf(value, sizeof(value), "%s%s[%s]", words, *words ? " " : "", standard);
+        print_tagged("", key[i].path, value, key[i].help);
+    }
+    print_see(NULL, 0);
+}
+
+static void print_own(const cli_command *const *commands, int n)
+{
+    static const struct {
+        const char *code, *what;
+    } codes[] = {{"0", "done"},
+                 {"1", "a fault of zr itself"},
+                 {"2", "usage"},
+                 {"65", "bad data"},
+                 {"66", "an input is missing"},
+                 {"69", "not available"},
+                 {"71", "out of memory, or beyond memory.limit"},
+                 {"73", "an output cannot be created"},
+                 {"74", "reading or writing failed"},
+                 {"75", "stopped on request, with a checkpoint"},
+                 {"78", "bad configuration"},
+                 {"80", "diverged"},
+                 {"82", "a rank hangs"},
+                 {"83", "a rank is gone"}};
+    print_head("zr", 1, "train transformer language models with ZeRO");
+    printf(".SH SYNOPSIS\nzr \\fIcommand\\fR [\\fIoptions\\fR]\n.SH COMMANDS\n");
+    for (int i = 0; i < n; i++) print_tagged("", commands[i]->name, NULL, commands[i]->summary);
+    print_tagged("", "help", "COMMAND", "the options of a command, with examples");
+    printf(".SH EXIT STATUS\n");
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) print_tagged("", codes[i].code, NULL, codes[i].what);
+    print_see(commands, n);
+}
+
+zr_status cli_man(const cli_command *const *commands, int n, const char *name)
+{
+    if (!name) {
+        print_own(commands, n);
+        return ZR_OK;
+    }
+    if (strcmp(name, "config") == 0) {
+        print_keys();
+        return ZR_OK;
+    }
+    for (int i = 0; i < n; i++)
+        if (strcmp(commands[i]->name, name) == 0) return cli_options_of(commands[i], command_page);
+    return ZR_FAIL(ZR_ERR_ARG, "--man: there is no command \"%s\"; `zr help --list` lists them", name);
+}

@@ -1,0 +1,63 @@
+#include "cli/shell/many.h"
+
+#include <pthread.h>
+
+#define MOST_THREADS 4 /* each holds a plan, and large ones take 100 MB */
+
+typedef struct work {
+    cli_piece *piece;
+    void *arg;
+    cli_amount_done *shown; /* NULL: nobody looks */
+    pthread_mutex_t lock;   /* of what follows */
+    int64_t n, next, done;
+    int64_t failed; /* the first piece that did, -1: none */
+    zr_status status;
+    char message[1024];
+} work;
+
+static int64_t take(work *w)
+{
+    pthread_mutex_lock(&w->lock);
+    const int64_t i = w->next < w->n && w->failed < 0 ? w->next++ : -1;
+    pthread_mutex_unlock(&w->lock);
+    return i;
+}
+
+/* Which piece fails first depends on the threads; which of those that fail counts does not, as all before it have
+ * been begun. */
+static void finish(work *w, int64_t i, zr_status st)
+{
+    pthread_mutex_lock(&w->lock);
+    w->done++;
+    if (st != ZR_OK && (w->failed < 0 || i < w->failed)) {
+        w->failed = i;
+        w->status = st;
+        snprintf(w->message, sizeof(w->message), "%s", zr_error_message());
+    }
+    if (w->shown) cli_show_done(w->shown, w->done, w->n);
+    pthread_mutex_unlock(&w->lock);
+}
+
+static void *run(void *arg)
+{
+    work *w = arg;
+    for (int64_t i = take(w); i >= 0; i = take(w)) finish(w, i, w->piece(w->arg, i));
+    return NULL;
+}
+
+zr_status cli_many(int64_t n, cli_piece *piece, void *arg, const char *what)
+{
+    pthread_t thread[MOST_THREADS];
+    cli_amount_done shown = {.what = what};
+    work w = {.piece = piece, .arg = arg, .n = n, .failed = -1};
+    const int cores = zr_host_cores();
+    int started = 0, wanted = (cores < MOST_THREADS ? cores : MOST_THREADS) - 1;
+    if (what && cli_live()) w.shown = &shown;
+    pthread_mutex_init(&w.lock, NULL);
+    while (started < wanted && started < n - 1 && pthread_create(&thread[started], NULL, run, &w) == 0) started++;
+    (void)run(&w);
+    for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
+    pthread_mutex_destroy(&w.lock);
+    if (w.shown) cli_line_clear();
+    return w.failed >= 0 ? ZR_FAIL(w.status, "%s", w.message) : ZR_OK;
+}

@@ -1,0 +1,147 @@
+#include "cli/shell/cli.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_LINES 12
+#define MESSAGE_BYTES 8192
+
+/** Write what a terminal would obey as \xNN; the library has already escaped what came out of files, so backslashes
+ *  stay. */
+static void printable(const char *text, size_t bytes, char *out, size_t size)
+{
+    size_t n = 0;
+    int64_t hidden = 0, left = 0; /* left: of the character, which is hidden or not */
+    for (size_t i = 0; i < bytes && n + 5 < size; i++) {
+        if (left == 0) {
+            hidden = zr__text_hidden(text + i, (int64_t)(bytes - i));
+            left = zr__text_utf8(text + i, (int64_t)(bytes - i));
+        }
+        n += (size_t)snprintf(out + n, size - n, hidden > 0 ? "\\x%02x" : "%c", (unsigned char)text[i]);
+        if (left > 0) left--;
+    }
+    out[n] = '\0';
+}
+
+/** One whole write, so that lines of several ranks do not mix. */
+static void write_lines(const char *message)
+{
+    char out[2 * MESSAGE_BYTES], shown[MESSAGE_BYTES];
+    size_t length = 0;
+    for (int n = 0; *message && n < MAX_LINES; n++) {
+        size_t bytes = strcspn(message, "\n");
+        printable(message, bytes, shown, sizeof(shown));
+        length += (size_t)snprintf(out + length, sizeof(out) - length, "zr: %s%s\n", n ? "  " : "", shown);
+        if (length >= sizeof(out)) length = sizeof(out) - 1;
+        message += bytes + (message[bytes] == '\n');
+    }
+    if (write(STDERR_FILENO, out, length) < 0) return; /* nowhere left to say so */
+}
+
+void cli_say(const char *format, ...)
+{
+    char message[MESSAGE_BYTES];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(message, sizeof(message), format, list);
+    va_end(list);
+    write_lines(message);
+}
+
+void cli_say_error(void)
+{
+    const char *message = zr_error_message();
+    write_lines(message[0] ? message : "failed without a message");
+}
+
+static bool reader_left;
+
+/** Is stdout a pipe that nobody reads any more? */
+static bool stdout_hung_up(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0;
+}
+
+zr_status cli_flush(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return ZR_OK;
+    /* A full buffer may have met the closed pipe earlier, when nobody looked: ask again. */
+    reader_left = errno == EPIPE || stdout_hung_up();
+    return ZR_FAIL(ZR_ERR_IO, "cannot write to standard output: %s", strerror(errno ? errno : EIO));
+}
+
+bool cli_reader_left(void)
+{
+    return reader_left;
+}
+
+const zr__output_kind cli_svg_kind = {"SVG picture", "<svg ", true};
+
+zr_status cli_check_stdout(const char *const *inputs)
+{
+    ZR_TRY(zr__output_check_stream(STDOUT_FILENO, "standard output", inputs));
+    return ZR_OK;
+}
+
+bool cli_launched(void)
+{
+    return zr_comm_mpi_launched() > 0 || getenv("SLURM_PROCID") != NULL;
+}
+
+static bool colored(cli_color color, int fd)
+{
+    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (color != CLI_COLOR_AUTO) return color == CLI_COLOR_ALWAYS;
+    if (none && none[0]) return false;
+    return isatty(fd) && !cli_launched() && term && strcmp(term, "dumb") != 0;
+}
+
+bool cli_colored(cli_color color)
+{
+    return colored(color, STDERR_FILENO);
+}
+
+bool cli_colored_out(cli_color color)
+{
+    return colored(color, STDOUT_FILENO);
+}
+
+const char *cli_bytes(double bytes, char text[32])
+{
+    return zr__text_size(bytes, text);
+}
+
+const char *cli_amount(double amount, char text[32])
+{
+    return zr__text_amount(amount, text);
+}
+
+const char *cli_params(int64_t params, int64_t trained, char text[80])
+{
+    char all[32], some[32];
+    cli_amount((double)params, all);
+    if (trained == params)
+        snprintf(text, 80, "%s", all);
+    else
+        snprintf(text, 80, "%s (%s train)", all, cli_amount((double)trained, some));
+    return text;
+}
+
+const char *cli_seconds(double sec, char text[32])
+{
+    static const struct {
+        double least, unit;
+        const char *format;
+    } scale[] = {{172800, 86400, "%.1f d"}, {7200, 3600, "%.1f h"},  {600, 60, "%.1f min"},
+                 {1, 1, "%.2f s"},          {1e-3, 1e-3, "%.1f ms"}, {0, 1e-6, "%.1f us"}};
+    size_t i = 0;
+    while (i + 1 < sizeof(scale) / sizeof(scale[0]) && sec < scale[i].least) i++;
+    snprintf(text, 32, scale[i].format, sec / scale[i].unit);
+    return text;
+}

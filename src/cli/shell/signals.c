@@ -1,0 +1,126 @@
+/* Signals that ask a run to stop, or to save. A handler does what a handler may: it notes that, and when, and writes
+ * one line. */
+#include "cli/shell/cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static atomic_llong first_sec; /* when the first SIGINT or SIGTERM came, on the monotonic clock; 0: none has */
+static atomic_bool stop_wanted, save_wanted;
+static bool speaks, live;
+static _Atomic enum { STARTING, TRAINING, ENDED } phase;
+static zr_comm *_Atomic peers;
+static int gone_code;
+
+/* One line, over one that is redrawn. */
+static void say(const char *what, const char *more)
+{
+    char line[160];
+    size_t n = 0;
+    const char *const parts[] = {live ? "\r\033[K" : "", "zr: ", what, more, "\n"};
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        for (const char *c = parts[i]; *c && n < sizeof(line); c++) line[n++] = *c;
+    if (write(STDERR_FILENO, line, n) < 0) return; /* nobody reads */
+}
+
+/* One of those that are left says so, unless it has been told why the job ends. */
+static void end_without_peer(void)
+{
+    static const char what[] = "zr: the process of another rank is gone, and the launcher ends the run; nothing more "
+                               "is saved\n";
+    zr_comm *comm = atomic_load(&peers);
+    if (!comm || (zr_comm_gone(comm) < 0 && !zr_comm_told(comm))) return;
+    if (zr_comm_first(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0; /* nobody reads */
+    _exit(gone_code);
+}
+
+/* Launchers send SIGTERM to a process and to its group: twice at once is once. Schedulers warn by SIGUSR1 or SIGHUP,
+ * and send SIGTERM when the time is nearly over: that one is the first of its kind. */
+static bool is_repeated(int number, long long sec)
+{
+    return number == SIGINT || (number == SIGTERM && sec >= 2);
+}
+
+/* Say what a first signal does. Where there are peers, a SIGTERM before training is a launcher's, which ends the other
+ * ranks of a run that failed, and failures are told once. */
+static void answer(int number, bool urges)
+{
+    const int now = atomic_load(&phase);
+    if (!speaks || now == ENDED || (now == STARTING && number == SIGTERM && atomic_load(&peers))) return;
+    if (now == STARTING)
+        say("stopping when training begins", urges ? "; once more: stop now" : "");
+    else
+        say("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
+}
+
+/* Two threads may be in it at once: who counts as the first to urge, and when that was, is one number. */
+static void on_signal(int number)
+{
+    struct timespec now;
+    long long first = 0;
+    int error = errno; /* of the code that is interrupted */
+    if (number == SIGTERM) end_without_peer();
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    bool urges = number == SIGINT || number == SIGTERM, news = !atomic_exchange(&stop_wanted, true);
+    if (urges) news = atomic_compare_exchange_strong(&first_sec, &first, now.tv_sec + 1);
+    if (news) {
+        answer(number, urges);
+    } else if (urges && is_repeated(number, now.tv_sec + 1 - first)) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    errno = error;
+}
+
+static void on_save(int number)
+{
+    int error = errno;
+    (void)number;
+    const int now = atomic_load(&phase);
+    if (!atomic_exchange(&save_wanted, true) && speaks && now != ENDED)
+        say(now == STARTING ? "saving after the first step" : "saving after this step", ", then going on");
+    errno = error;
+}
+
+void cli_signals_catch(bool speak, bool on_live_line)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
+    struct sigaction save = {.sa_handler = on_save, .sa_flags = SA_RESTART};
+    speaks = speak;
+    live = on_live_line;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    sigemptyset(&save.sa_mask);
+    sigaction(SIGUSR2, &save, NULL);
+    /* Under nohup it is ignored, and stays so. */
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
+}
+
+void cli_signals_peers(zr_comm *comm, int code)
+{
+    gone_code = code;
+    atomic_store(&peers, comm);
+}
+
+void cli_signals_training(bool begins)
+{
+    atomic_store(&phase, begins ? TRAINING : ENDED);
+}
+
+bool cli_signals_asked(void *arg)
+{
+    (void)arg;
+    return atomic_load(&stop_wanted);
+}
+
+bool cli_signals_save(void *arg)
+{
+    (void)arg;
+    return atomic_exchange(&save_wanted, false);
+}

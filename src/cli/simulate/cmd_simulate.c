@@ -1,0 +1,363 @@
+#include "cli/simulate/simulate.h"
+
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+/** One call of the command. */
+typedef struct simulating {
+    const cli_args *args;
+    const cli_simulate_options *o;
+    int ranks;
+    zr_config *config;
+    cli_target target;
+} simulating;
+
+/* ---- text -------------------------------------------------------------------------------------- */
+
+/** Print how much of a memory is taken (there 0: its size is not known). */
+static void print_of(const char *whose, int64_t bytes, int64_t there)
+{
+    char needs[32], has[32];
+    printf("%s of a %s %s", cli_bytes((double)bytes, needs), whose,
+           there > 0 ? cli_bytes((double)there, has) : "memory");
+}
+
+/** Print a device's memory, and a host's where ranks keep something there on purpose, or where it is too little. */
+static void print_memory(const simulating *c, const cli_trial *made)
+{
+    const zr_memory *m = &made->report.memory;
+    const zr_cluster *cluster = &c->target.cluster;
+    const int64_t host = cluster->host_memory_bytes, device = cluster->device.memory_bytes;
+    const bool kept = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0,
+               over = device > 0 && made->needs_bytes > device, host_over = host > 0 && made->host_bytes > host;
+    printf("memory     ");
+    print_of("device's", m->total_bytes, device);
+    if (over) printf(": does not fit with %s aside", cli_beside(&c->target.profile.facts));
+    if (!over && made->needs_bytes > c->target.limit_bytes && c->target.limit_bytes > 0)
+        printf(": more than memory.limit allows");
+    if (kept || host_over) {
+        printf("; ");
+        print_of("host's", made->host_bytes, host);
+        if (host_over) printf(": does not fit");
+    }
+    putchar('\n');
+}
+
+static void print_save(const simulating *c, const zr_save_price *save)
+{
+    char size[32], write[32], stall[32], unknown[CLI_SAVE_UNKNOWN_BYTES];
+    if (save->bytes == 0) return;
+    printf("save       %s a rank, every %lld steps: ", cli_bytes((double)save->bytes, size),
+           (long long)c->config->train.save_interval);
+    if (isnan(save->write_sec)) {
+        puts(cli_save_unknown(&c->target, unknown));
+        return;
+    }
+    printf("%s by the hosts' disks; training waits %s\n", cli_seconds(save->write_sec, write),
+           cli_seconds(save->stall_sec, stall));
+}
+
+static void print_waits(const zr_simulation *s)
+{
+    char sec[32];
+    const char *before = " (";
+    printf("waits      %s for other ranks and copies", cli_seconds(s->price.exposed_sec, sec));
+    for (int i = 0; i < ZR_CAUSES; i++) {
+        if (s->exposed_sec[i] <= 0) continue;
+        printf("%s%s %s", before, zr_cause_name((zr_cause)i), cli_seconds(s->exposed_sec[i], sec));
+        before = ", ";
+    }
+    puts(before[0] == ',' ? ")" : "");
+}
+
+static void print_text(const simulating *c, const cli_trial *made)
+{
+    const zr_simulation *s = &made->simulation;
+    char params[32], step[32], product[32], memory[32], launch[32], all[32];
+    printf("%sparameters on %d of the %d devices of %s, stage %d%s%d samples x %lld tokens a micro-batch, %lld "
+           "micro-batch%s a step\n",
+           cli_amount((double)made->params, params), c->ranks, c->target.cluster.devices, c->target.cluster.name,
+           (int)c->config->zero.stage, ", ", (int)c->config->micro_batch_size, (long long)c->config->data.seq_length,
+           (long long)c->config->accumulation_steps, c->config->accumulation_steps == 1 ? "" : "es");
+    printf("step       %s; %.4g samples/s, %.4g tokens/s\n", cli_seconds(s->price.step_sec, step), s->samples_sec,
+           s->tokens_sec);
+    printf("FLOP/s     %.1f T a device, with what is computed again; %sFLOP/s all; MFU %.1f %%\n", s->flops_sec / 1e12,
+           cli_amount(s->flops_sec * c->ranks, all), 100 * s->mfu);
+    printf("computing  products %s, memory %s, launches %s\n", cli_seconds(s->product_sec, product),
+           cli_seconds(s->memory_sec, memory), cli_seconds(s->launch_sec, launch));
+    print_waits(s);
+    print_memory(c, made);
+    print_save(c, &s->save);
+    if (s->slowest > 1) printf("slowest    a rank whose kernels take %.3g times as long\n", s->slowest);
+    printf("bound by   %s\n", s->bound_by);
+    if (c->o->tokens > 0)
+        printf("days       %.3g for %.3g tokens\n", cli_simulated_days(made, c->o->tokens), c->o->tokens);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------- */
+
+static void set_real(json_t *object, const char *key, double value)
+{
+    (void)json_object_set_new(object, key, json_real(value));
+}
+
+static json_t *exposed_by_cause(const zr_simulation *s)
+{
+    json_t *by = json_object();
+    for (int i = 0; i < ZR_CAUSES; i++) set_real(by, zr_cause_name((zr_cause)i), s->exposed_sec[i]);
+    return by;
+}
+
+/** What is not known is null. */
+static json_t *save_json(const zr_save_price *save)
+{
+    const bool known = !isnan(save->write_sec);
+    json_t *json = json_object();
+    (void)json_object_set_new(json, "bytes", json_integer(save->bytes));
+    (void)json_object_set_new(json, "write_sec", known ? json_real(save->write_sec) : json_null());
+    (void)json_object_set_new(json, "stall_sec", known ? json_real(save->stall_sec) : json_null());
+    return json;
+}
+
+/** "memory" and "traffic" as in a run's report. */
+static zr_status set_report(json_t *root, const zr_report *report)
+{
+    static const char *const keys[] = {"memory", "traffic"};
+    char *text = NULL;
+    ZR_TRY(zr_report_json(report, &text));
+    json_t *all = zr__json_loads(text, 0);
+    zr_free(text);
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory to print a report");
+    for (int i = 0; i < 2; i++) (void)json_object_set(root, keys[i], json_object_get(all, keys[i]));
+    json_decref(all);
+    return ZR_OK;
+}
+
+static zr_status print_json(const simulating *c, const cli_trial *made)
+{
+    const zr_simulation *s = &made->simulation;
+    json_t *root = json_object();
+    cli_simulated_json(root, made, c->o->tokens);
+    set_real(root, "pflops_all", s->flops_sec * c->ranks / 1e15);
+    set_real(root, "product_sec", s->product_sec);
+    set_real(root, "memory_sec", s->memory_sec);
+    set_real(root, "launch_sec", s->launch_sec);
+    set_real(root, "slowest", s->slowest);
+    (void)json_object_set_new(root, "exposed", exposed_by_cause(s));
+    (void)json_object_set_new(root, "host_bytes", json_integer(made->host_bytes));
+    (void)json_object_set_new(root, "needs", json_integer(made->needs_bytes));
+    if (s->save.bytes > 0) (void)json_object_set_new(root, "save", save_json(&s->save));
+    zr_status st = set_report(root, &made->report);
+    cli_simulated_of(root);
+    if (st == ZR_OK) return cli_json_put(stdout, root);
+    json_decref(root);
+    return st;
+}
+
+/* ---- the command ------------------------------------------------------------------------------- */
+
+zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *config, int ranks, cli_target *target)
+{
+    *target = (cli_target){
+        .ranks = ranks,
+        .options = {.straggler = o->straggler, .jitter = o->jitter, .seed = o->seed > 0 ? (uint64_t)o->seed : 0}};
+    ZR_TRY(cli_target_cluster(o->cluster, o->transport, config, target));
+    return ZR_OK;
+}
+
+/** The picture of `zr plan`, over the cluster's time. */
+static zr_status draw(const simulating *c, const zr_plan *plan, const cli_times *times)
+{
+    const char *model = c->config->model.preset ? c->config->model.preset : c->config->model.type;
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    zr_config_inputs(c->config, inputs);
+    ZR_TRY(cli_picture_write(c->o->svg, inputs, plan, times, model,
+                             cli_whole_states_bytes(c->config, c->ranks, &c->target.profile)));
+    return ZR_OK;
+}
+
+static zr_status make(const simulating *c, cli_trial *made)
+{
+    zr_plan *plan = NULL;
+    cli_times times;
+    ZR_TRY(cli_try(&c->target, c->config, NULL, made, c->o->svg ? &plan : NULL));
+    if (!plan) return ZR_OK;
+    zr_status st = cli_target_times(&c->target, plan, &times);
+    if (st == ZR_OK) {
+        st = draw(c, plan, &times);
+        cli_times_clear(&times);
+    }
+    zr_plan_destroy(&plan);
+    return st;
+}
+
+static zr_status check_outputs(const simulating *c)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    zr_config_inputs(c->config, inputs);
+    ZR_TRY(cli_check_stdout(inputs));
+    if (c->o->svg) ZR_TRY(zr__output_check(c->o->svg, &cli_svg_kind, inputs));
+    return ZR_OK;
+}
+
+static zr_status show(simulating *c)
+{
+    cli_trial made;
+    ZR_TRY(check_outputs(c));
+    ZR_TRY(cli_simulate_target(c->o, c->config, c->ranks, &c->target));
+    ZR_TRY(cli_settle(c->config, &c->target));
+    ZR_TRY(make(c, &made));
+    if (c->args->json) ZR_TRY(print_json(c, &made));
+    if (!c->args->json) print_text(c, &made);
+    for (int i = 0; !c->args->quiet && i < zr_config_notes(c->config); i++)
+        cli_say("note: %s", zr_config_note(c->config, i));
+    return ZR_OK;
+}
+
+static zr_status simulate(cli_args *args, const cli_simulate_options *o)
+{
+    char room[CLI_BRIEF_KEYS][256];
+    const cli_args typed = *args;
+    simulating c = {.args = args, .o = o, .ranks = (int)o->ranks};
+    ZR_TRY(cli_brief_overrides(&o->brief, args, room));
+    if (o->sweep.n) return cli_sweep(args, &typed, o);
+    if (o->search) return cli_search_fastest(args, &typed, o);
+    ZR_TRY(cli_config(args, c.ranks, (int64_t)time(NULL), &c.config, NULL));
+    zr_status st = show(&c);
+    cli_target_clear(&c.target);
+    zr_config_destroy(&c.config);
+    return st;
+}
+
+static bool sweeps(const cli_simulate_options *o, const char *name)
+{
+    const size_t length = strlen(name);
+    for (int i = 0; i < o->sweep.n; i++)
+        if (strncmp(o->sweep.text[i], name, length) == 0 && o->sweep.text[i][length] == '=') return true;
+    return false;
+}
+
+static zr_status check_together(const cli_simulate_options *o)
+{
+    ZR_CHECK(!o->search || !o->sweep.n, ZR_ERR_ARG, "--search and --sweep: one at a time");
+    ZR_CHECK(!o->search || !o->svg, ZR_ERR_ARG,
+             "--svg with --search: simulate what it finds, with its keys, and draw that");
+    ZR_CHECK(!o->step_tokens || o->search, ZR_ERR_ARG, "--step-tokens bounds what --search finds; give both");
+    ZR_CHECK(!o->plot || (o->sweep.n && o->svg), ZR_ERR_ARG, "--plot says what --sweep with --svg FILE draws");
+    return ZR_OK;
+}
+
+static zr_status check(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
+{
+    ZR_CHECK(!comm, ZR_ERR_ARG, "zr simulate runs in one process: start it without a launcher, and give --ranks N");
+    const bool preset = sweeps(o, "model.preset"); /* then the sweep brings it */
+    if (!preset) ZR_TRY(cli_brief_check(&o->brief, args));
+    ZR_CHECK(o->cluster, ZR_ERR_ARG,
+             "zr simulate needs --cluster NAME, or a FILE.json; `zr simulate --help` has examples");
+    ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,
+             "zr simulate needs --ranks N: how many devices of the cluster work");
+    ZR_CHECK(!o->transport || strcmp(o->cluster, CLI_CLUSTER_THIS) == 0, ZR_ERR_ARG,
+             "--transport says how ranks of --cluster this are started; give that");
+    ZR_CHECK(!o->transport || strcmp(o->transport, "threads") == 0 || strcmp(o->transport, "mpi") == 0, ZR_ERR_ARG,
+             "--transport %s: threads or mpi", o->transport);
+    ZR_CHECK(o->straggler <= 1e6, ZR_ERR_ARG, "--straggler %g; at most 1e6", o->straggler);
+    ZR_CHECK(o->jitter <= 1e6, ZR_ERR_ARG, "--jitter %g; at most 1e6", o->jitter);
+    ZR_CHECK(o->seed < 0 || o->jitter > 0, ZR_ERR_ARG, "--seed chooses what --jitter F draws; give both");
+    ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
+    ZR_TRY(check_together(o));
+    return ZR_OK;
+}
+
+/** Was it given? What is not has less than the least. */
+static bool is_given(const cli_option *option)
+{
+    switch (option->kind) {
+    case CLI_FLAG:
+        return *(const bool *)option->out;
+    case CLI_TEXT:
+        return *(const char *const *)option->out != NULL;
+    case CLI_INT:
+        return (double)*(const int64_t *)option->out >= option->least;
+    case CLI_REAL:
+        return *(const double *)option->out != 0;
+    case CLI_LIST:
+        return ((const cli_list *)option->out)->n > 0;
+    }
+    return false;
+}
+
+/** The papers' runs are what they are: of all options those to show them have a meaning, and another cluster. */
+static zr_status check_paper(const cli_args *args, const cli_simulate_options *o)
+{
+    static const char *const taken[] = {"paper", "cluster", "svg", "plot"};
+    for (const cli_option *option = args->options; option->name; option++) {
+        bool known = false;
+        for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) known |= strcmp(option->name, taken[i]) == 0;
+        ZR_CHECK(known || !is_given(option), ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own",
+                 option->name);
+    }
+    ZR_CHECK(args->n_operands == 0, ZR_ERR_ARG, "--paper and %s: the papers' runs have their own configurations",
+             args->operand[0]);
+    ZR_CHECK(args->n_overrides == 0, ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own configurations",
+             args->override[0]);
+    ZR_CHECK(!o->cluster || strcmp(o->cluster, CLI_CLUSTER_THIS) != 0, ZR_ERR_ARG,
+             "--paper and --cluster this: the papers' runs are of GPUs; give a cluster of GPUs");
+    ZR_CHECK(!o->svg == !o->plot, ZR_ERR_ARG,
+             "--paper draws with --svg FILE and --plot NAME: models, 60b-total or 60b-each");
+    return ZR_OK;
+}
+
+static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+{
+    cli_simulate_options o = {.brief = CLI_BRIEF_INIT, .seed = -1};
+    const cli_option options[] = {
+        {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE", "a cluster, as dgx2x25, a file, or `this` machine"},
+        {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, a device each"},
+        CLI_BRIEF_PRESET(o.brief),
+        CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_LIMITS),
+        {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
+        {"paper", CLI_FLAG, &o.paper, 0, NULL,
+         "the ZeRO papers' numbers beside zr's; --cluster: their runs on another one"},
+        {"transport", CLI_TEXT, &o.transport, 0, "KIND",
+         "with --cluster this: ranks of one host are threads [threads] or mpi"},
+        {"straggler", CLI_REAL, &o.straggler, 1, "F", "rank 0 computes so many times slower"},
+        {"jitter", CLI_REAL, &o.jitter, 0, "F", "each device computes 1 + F |n| times slower, n random and normal"},
+        {"seed", CLI_INT, &o.seed, 0, "N", "which numbers --jitter draws; 0 without"},
+        {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw the step over time; with --sweep: the sweep as lines"},
+        {"sweep", CLI_LIST, &o.sweep, 0, "KEY=a,b,c",
+         "all combinations as CSV: of a key, or ranks, batch, stage, tensor, seq; may be repeated"},
+        {"plot", CLI_TEXT, &o.plot, 0, "NAME",
+         "the column of --sweep that --svg draws; tflops without; with --paper models, 60b-total or 60b-each"},
+        {"search", CLI_FLAG, &o.search, 0, NULL, "the fastest that fits, over what the command line leaves open"},
+        {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "most tokens of a step that --search finds [16777216]"},
+        {0}};
+    cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
+    ZR_TRY(cli_parse(&args, argc, argv));
+    if (args.help) {
+        cli_help(command, options, cli_help_asked(&args));
+        return ZR_OK;
+    }
+    if (o.paper) {
+        ZR_TRY(check_paper(&args, &o));
+        return cli_simulate_papers(&o, args.json);
+    }
+    ZR_TRY(check(&args, &o, comm));
+    return simulate(&args, &o);
+}
+
+const cli_command cli_simulate = {
+    .name = "simulate",
+    .summary = "time of a step on a cluster that is not here",
+    .usage = "zr simulate [CONFIG.json] [--key.path=value ...] --cluster NAME|FILE --ranks N [--preset NAME] ...",
+    .examples = "  zr simulate --preset zero-8b --cluster dgx2x25 --ranks 400 --stage 1 --tensor 4 --batch 24\n"
+                "  zr simulate config.json --cluster my-cluster.json --ranks 64 --tokens 300e9\n"
+                "  zr simulate --preset zero-8b --cluster dgx2x25 --sweep ranks=16,64,400 --sweep stage=1,2,3 \\\n"
+                "      --batch 8 --svg lines.svg >lines.csv\n"
+                "  zr simulate --preset zero-100b-125x8192x64 --cluster dgx2x25 --ranks 400 --search\n"
+                "  zr simulate config.json --cluster this --ranks 2\n"
+                "  zr simulate --paper\n",
+    .run = run,
+};

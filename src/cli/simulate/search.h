@@ -1,0 +1,53 @@
+/** `zr simulate --search`: what its files share. */
+#ifndef ZR_CLI_SEARCH_H
+#define ZR_CLI_SEARCH_H
+
+#include "cli/simulate/simulate.h"
+
+/** A way to train, at the batch with which it is the fastest. */
+typedef struct cli_way {
+    int64_t stage, tensor;
+    zr_config_policy policy;
+    int64_t every;            /* of ZR_POLICY_UNIT */
+    bool pieces, host;        /* how checkpoints are kept: P_a, P_a+cpu */
+    int64_t mics, hpz;        /* ranks of a group; -1 and 1: none */
+    int64_t bucket_elems;     /* elements of a bucket of reductions and gathers; 0: as configured */
+    int64_t prefetch_elems;   /* elements gathered ahead at stage 3; 0: as configured */
+    zr_config_switch overlap; /* zero_optimization.overlap_comm */
+    zr_config_switch levels;  /* collectives.hierarchical */
+    bool once;                /* gradient_reduction: step */
+    int64_t batch, accum;
+    cli_trial made;
+    bool planned, fits;
+    /** The smallest micro-batch that does not fit, with one micro-batch a step and with several; batch 0: none was
+     *  tried. Of a way that never fits `made` is of its smallest. */
+    struct {
+        int64_t batch;
+        cli_trial made;
+    } more[2];
+    bool states_fit;   /* at least they, alone */
+    int64_t tried;     /* plans */
+    char refused[256]; /* reason of its first refused plan; empty: none was refused */
+} cli_way;
+
+typedef struct cli_searched {
+    const cli_args *args;
+    const cli_simulate_options *o;
+    const zr_config *config;
+    cli_target target;
+    cli_way *way;
+    int64_t n;
+    const cli_way **best; /* (n_best) those that fit, the fastest first */
+    int64_t n_best;
+    const cli_way **missed; /* (n_missed) of each kind of states with which no way fits, the way that needs least */
+    int64_t n_missed;
+    int64_t ways, tried; /* that can be planned; plans */
+} cli_searched;
+
+/** Say what a trial needs of a device's memory, as "31.2 GB of a device's 32 GB", or of a host's where that is short;
+ *  return `text`. */
+const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[128]);
+ZR_NODISCARD zr_status cli_searched_json(const cli_searched *s);
+void cli_searched_print(const cli_searched *s);
+
+#endif

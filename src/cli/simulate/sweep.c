@@ -1,0 +1,454 @@
+/*
+ * `zr simulate --sweep`: every combination of some keys' values, one row each. What cannot be planned is a row with its
+ * reason.
+ */
+#include "base/json.h"
+#include "cli/draw/lines.h"
+#include "cli/shell/many.h"
+#include "cli/simulate/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MOST_ROWS 10000
+#define MOST_LINES 40 /* that a picture can show */
+#define RANKS "ranks"
+
+/** A swept key and its values. */
+typedef struct axis {
+    char name[96];   /* as it was given: "batch" */
+    const char *key; /* of the configuration, or RANKS */
+    char *room;      /* what is pointed into */
+    const char **value;
+    char (*override)[256]; /* "key=value" of each */
+    int n;
+} axis;
+
+typedef struct row {
+    cli_trial made;
+    char *error; /* NULL: planned */
+} row;
+
+typedef struct sweep {
+    const cli_args *args;
+    const cli_simulate_options *o;
+    axis axis[CLI_LIST_MOST];
+    int n_axes;
+    int ranks_axis; /* -1: --ranks for all */
+    cli_target target;
+    row *row;
+    int64_t n_rows;
+    int64_t unix_sec;
+    int plotted; /* the value that is drawn */
+} sweep;
+
+/* ---- what is swept ------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *name, *key;
+} brief_names[] = {{RANKS, RANKS},
+                   {"batch", "train_micro_batch_size_per_gpu"},
+                   {"stage", "zero_optimization.stage"},
+                   {"tensor", "parallel.tensor"},
+                   {"seq", "data.seq_length"}};
+enum { BRIEF_NAMES = sizeof(brief_names) / sizeof(brief_names[0]) };
+
+static zr_status find_key(const char *name, const char **found)
+{
+    const char *names[512];
+    int n_keys = 0, n = 0;
+    const zr_key *key = zr_config_keys(&n_keys);
+    *found = NULL;
+    for (int i = 0; i < BRIEF_NAMES; i++) {
+        names[n++] = brief_names[i].name;
+        if (strcmp(name, brief_names[i].name) == 0) *found = brief_names[i].key;
+    }
+    for (int i = 0; i < n_keys && n < 512; i++) {
+        names[n++] = key[i].path;
+        if (strcmp(name, key[i].path) == 0) *found = key[i].path;
+    }
+    if (*found) return ZR_OK;
+    const char *near = zr__text_nearest(name, names, n);
+    return ZR_FAIL(ZR_ERR_ARG,
+                   "--sweep %s: no such key%s%s; a key of the configuration was wanted, as %s, or ranks, "
+                   "batch, stage, tensor, seq",
+                   name, near ? "; did you mean " : "", near ? near : "", "zero_optimization.stage");
+}
+
+/** The comma that ends a value; one within brackets does not. */
+static char *value_end(char *text)
+{
+    int depth = 0;
+    for (; *text; text++) {
+        depth += (*text == '[' || *text == '{') - (*text == ']' || *text == '}');
+        if (*text == ',' && depth <= 0) break;
+    }
+    return text;
+}
+
+static zr_status split_values(axis *a, char *text, const char *given)
+{
+    int most = 1;
+    for (const char *c = text; *c; c++) most += *c == ',';
+    a->value = zr_alloc((size_t)most * sizeof(*a->value));
+    a->override = zr_alloc((size_t)most * sizeof(*a->override));
+    ZR_CHECK(a->value && a->override, ZR_ERR_MEMORY, "no memory for the values of --sweep %s", a->name);
+    for (bool more = true; more;) {
+        char *end = value_end(text);
+        more = *end == ',';
+        *end = '\0';
+        ZR_CHECK(*text, ZR_ERR_ARG, "--sweep %s: an empty value; KEY=a,b,c was wanted", given);
+        const int bytes = snprintf(a->override[a->n], 256, "%s=%s", a->key, text);
+        ZR_CHECK(bytes < 256, ZR_ERR_ARG, "--sweep %s: a value is too long: %.60s...", a->name, text);
+        for (int i = 0; i < a->n; i++)
+            ZR_CHECK(strcmp(a->value[i], text) != 0, ZR_ERR_ARG, "--sweep %s: %s twice", a->name, text);
+        a->value[a->n++] = text;
+        text = end + 1;
+    }
+    return ZR_OK;
+}
+
+static zr_status read_axis(const char *given, axis *a)
+{
+    const size_t length = strcspn(given, "=");
+    ZR_CHECK(given[length] && length > 0 && length < sizeof(a->name), ZR_ERR_ARG,
+             "--sweep %s: KEY=a,b,c was wanted, as stage=1,2,3", given);
+    snprintf(a->name, sizeof(a->name), "%.*s", (int)length, given);
+    ZR_TRY(find_key(a->name, &a->key));
+    a->room = zr_alloc(strlen(given) + 1);
+    ZR_CHECK(a->room, ZR_ERR_MEMORY, "no memory for the values of --sweep %s", a->name);
+    memcpy(a->room, given, strlen(given) + 1);
+    ZR_TRY(split_values(a, a->room + length + 1, given));
+    return ZR_OK;
+}
+
+static zr_status check_axis(const sweep *s, const cli_args *typed, int index)
+{
+    const axis *a = &s->axis[index];
+    const bool ranks = strcmp(a->key, RANKS) == 0;
+    const bool given = ranks ? s->o->ranks > 0 : cli_simulate_typed(typed, &s->o->brief, a->key);
+    ZR_CHECK(!given, ZR_ERR_ARG, "%s is given, and --sweep gives it other values; leave one of the two out", a->name);
+    for (int i = 0; i < index; i++)
+        ZR_CHECK(strcmp(s->axis[i].key, a->key) != 0, ZR_ERR_ARG, "--sweep gives values for %s twice", a->key);
+    return ZR_OK;
+}
+
+static zr_status read_axes(sweep *s, const cli_args *typed)
+{
+    s->n_rows = 1;
+    s->ranks_axis = -1;
+    for (int i = 0; i < s->o->sweep.n; i++) {
+        axis *a = &s->axis[s->n_axes++];
+        ZR_TRY(read_axis(s->o->sweep.text[i], a));
+        ZR_TRY(check_axis(s, typed, i));
+        if (strcmp(a->key, RANKS) == 0) s->ranks_axis = i;
+        s->n_rows *= a->n;
+        ZR_CHECK(s->n_rows <= MOST_ROWS || i + 1 < s->o->sweep.n, ZR_ERR_ARG, "--sweep: %lld combinations; at most %d",
+                 (long long)s->n_rows, MOST_ROWS);
+        if (s->n_rows > INT32_MAX) s->n_rows = INT32_MAX;
+    }
+    return ZR_OK;
+}
+
+static zr_status ranks_of(const char *value, int *ranks)
+{
+    char *end = NULL;
+    const long long n = strtoll(value, &end, 10);
+    ZR_CHECK(*value && !*end && n >= 1 && n <= INT32_MAX, ZR_ERR_ARG,
+             "--sweep ranks: \"%s\"; a whole number from 1 to %d was wanted", value, INT32_MAX);
+    *ranks = (int)n;
+    return ZR_OK;
+}
+
+/** Before anything is planned: a wrong name is no row. */
+static zr_status check_axes(sweep *s)
+{
+    ZR_TRY(cli_simulate_target(s->o, NULL, (int)s->o->ranks, &s->target));
+    const axis *a = s->ranks_axis < 0 ? NULL : &s->axis[s->ranks_axis];
+    for (int i = 0; a && i < a->n; i++) {
+        int ranks;
+        ZR_TRY(ranks_of(a->value[i], &ranks));
+        if (s->target.cluster.any_hosts) zr_cluster_widen(&s->target.cluster, ranks);
+    }
+    return ZR_OK;
+}
+
+/* ---- one combination ---------------------------------------------------------------------------- */
+
+/** Which value of axis `index` a row has: the last axis counts fastest. */
+static int value_of(const sweep *s, int64_t number, int index)
+{
+    for (int i = s->n_axes - 1; i > index; i--) number /= s->axis[i].n;
+    return (int)(number % s->axis[index].n);
+}
+
+/** This machine's is another one for each row; ranks that were not measured are a row that does not exist. */
+static zr_status this_target(const sweep *s, const zr_config *config, cli_target *target)
+{
+    char why[512];
+    if (strcmp(s->o->cluster, CLI_CLUSTER_THIS) != 0) return ZR_OK;
+    const zr_status st = cli_simulate_target(s->o, config, target->ranks, target);
+    if (st != ZR_ERR_NOT_FOUND) return st;
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "%s", why);
+}
+
+static zr_status simulate(const sweep *s, int64_t index, cli_trial *made)
+{
+    cli_args args = *s->args;
+    zr_config *config = NULL;
+    zr_status st = ZR_OK;
+    cli_target target = s->target;
+    for (int i = 0; i < s->n_axes; i++) {
+        const int v = value_of(s, index, i);
+        if (i == s->ranks_axis) {
+            ZR_TRY(ranks_of(s->axis[i].value[v], &target.ranks));
+            continue;
+        }
+        ZR_CHECK(args.n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG, "more than %d --key=value", CLI_MAX_OVERRIDES);
+        args.override[args.n_overrides++] = s->axis[i].override[v];
+    }
+    ZR_TRY(cli_config(&args, target.ranks, s->unix_sec, &config, NULL));
+    ZR_TRY_GOTO(st, this_target(s, config, &target), done);
+    ZR_TRY_GOTO(st, cli_settle(config, &target), done);
+    ZR_TRY_GOTO(st, cli_try(&target, config, NULL, made, NULL), done);
+done:
+    cli_target_clear(&target);
+    zr_config_destroy(&config);
+    return st;
+}
+
+/** One line, without control characters. */
+static char *own_text(const char *text)
+{
+    char shown[1024];
+    zr__text_escape(text, shown, sizeof(shown));
+    shown[strcspn(shown, "\n")] = '\0';
+    char *own = zr_alloc(strlen(shown) + 1);
+    if (own) memcpy(own, shown, strlen(shown) + 1);
+    return own;
+}
+
+static zr_status make_row(void *arg, int64_t index)
+{
+    sweep *s = arg;
+    row *r = &s->row[index];
+    const zr_status st = simulate(s, index, &r->made);
+    if (!cli_refused(st)) return st;
+    r->error = own_text(zr_error_message());
+    ZR_CHECK(r->error, ZR_ERR_MEMORY, "no memory for a row");
+    return ZR_OK;
+}
+
+/* ---- CSV and JSON ------------------------------------------------------------------------------- */
+
+/** A field of CSV, in quotes where it needs them. */
+static void print_field(const char *text, bool quotes)
+{
+    if (!quotes && !strpbrk(text, ",\"\n\r ")) {
+        fputs(text, stdout);
+        return;
+    }
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"') putchar('"');
+        putchar(*text);
+    }
+    putchar('"');
+}
+
+static void print_number(const row *r, double x)
+{
+    char text[ZR_NUMBER_BYTES];
+    const bool whole = x == floor(x); /* bytes: all digits count */
+    printf("%s,", r->error ? "" : whole ? zr__text_shortest(x, text) : zr__text_g9(x, text));
+}
+
+static void print_numbers(const sweep *s, const row *r)
+{
+    for (int i = 0; cli_value_name(i); i++) print_number(r, r->error ? 0 : cli_value_of(i, &r->made));
+    if (s->o->tokens > 0) print_number(r, r->error ? 0 : cli_simulated_days(&r->made, s->o->tokens));
+}
+
+static void print_csv(const sweep *s)
+{
+    for (int i = 0; i < s->n_axes; i++) printf("%s,", s->axis[i].name);
+    for (int i = 0; cli_value_name(i); i++) printf("%s,", cli_value_name(i));
+    printf("%sfits,bound_by,error\n", s->o->tokens > 0 ? "days," : "");
+    for (int64_t k = 0; k < s->n_rows; k++) {
+        const row *r = &s->row[k];
+        for (int i = 0; i < s->n_axes; i++) {
+            print_field(s->axis[i].value[value_of(s, k, i)], false);
+            putchar(',');
+        }
+        print_numbers(s, r);
+        printf("%s,%s,", r->error ? "" : r->made.fits ? "true" : "false", r->error ? "" : r->made.simulation.bound_by);
+        if (r->error) print_field(r->error, true);
+        putchar('\n');
+    }
+}
+
+/** As a value of the configuration: a number where it is one. */
+static json_t *json_of(const char *value)
+{
+    json_t *json = zr__json_loads(value, JSON_DECODE_ANY);
+    return json ? json : json_string(value);
+}
+
+static zr_status print_json(const sweep *s)
+{
+    json_t *list = json_array();
+    for (int64_t k = 0; k < s->n_rows; k++) {
+        const row *r = &s->row[k];
+        json_t *object = json_object();
+        for (int i = 0; i < s->n_axes; i++)
+            (void)json_object_set_new(object, s->axis[i].name, json_of(s->axis[i].value[value_of(s, k, i)]));
+        if (!r->error) cli_simulated_json(object, &r->made, s->o->tokens);
+        (void)json_object_set_new(object, "error", r->error ? json_string(r->error) : json_null());
+        (void)json_array_append_new(list, object);
+    }
+    return cli_json_put(stdout, list);
+}
+
+/* ---- the picture -------------------------------------------------------------------------------- */
+
+static int64_t lines_of(const sweep *s)
+{
+    return s->n_rows / s->axis[0].n;
+}
+
+static zr_status find_plotted(sweep *s)
+{
+    const char *names[32], *wanted = s->o->plot ? s->o->plot : "tflops";
+    int n = 0;
+    s->plotted = -1;
+    for (; cli_value_name(n) && n < 32; n++) {
+        names[n] = cli_value_name(n);
+        if (strcmp(names[n], wanted) == 0) s->plotted = n;
+    }
+    const char *near = zr__text_nearest(wanted, names, n);
+    ZR_CHECK(s->plotted >= 0, ZR_ERR_ARG, "--plot %s: no such column; %s was wanted", wanted,
+             near ? near : "tflops, samples_per_sec, tokens_per_sec, mfu, step_sec, exposed_sec or memory_bytes");
+    ZR_CHECK(!s->o->svg || lines_of(s) <= MOST_LINES, ZR_ERR_ARG,
+             "--svg: %lld lines (a combination of all keys but the first is one); at most %d can be told apart",
+             (long long)lines_of(s), MOST_LINES);
+    return ZR_OK;
+}
+
+/** "stage 2, tensor 4": the values of all keys but the first. */
+static void name_line(const sweep *s, int64_t line, char name[256])
+{
+    size_t length = 0;
+    name[0] = '\0';
+    for (int i = 1; i < s->n_axes && length < 255; i++) {
+        const char *dot = strrchr(s->axis[i].name, '.');
+        const int n = snprintf(name + length, 256 - length, "%s%s %s", i > 1 ? ", " : "",
+                               dot ? dot + 1 : s->axis[i].name, s->axis[i].value[value_of(s, line, i)]);
+        length += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static zr_status draw_lines(const sweep *s, cli_lines *lines, double *y, bool *hollow, const char **name,
+                            char (*room)[256])
+{
+    const char *inputs[] = {s->args->n_operands ? s->args->operand[0] : NULL, NULL};
+    char *svg = NULL;
+    size_t bytes = 0;
+    for (int i = 0; i < lines->n; i++) {
+        bool any = false;
+        name_line(s, i, room[i]);
+        name[i] = room[i];
+        for (int k = 0; k < lines->n_x; k++) {
+            const row *r = &s->row[(int64_t)k * lines->n + i]; /* the first axis counts slowest */
+            y[i * lines->n_x + k] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
+            hollow[i * lines->n_x + k] = !r->error && !r->made.fits;
+            any |= !r->error;
+        }
+        const size_t length = strlen(room[i]);
+        if (!any) snprintf(room[i] + length, sizeof(room[i]) - length, ": impossible");
+    }
+    ZR_TRY(cli_lines_draw(lines, &svg, &bytes));
+    zr_status st = zr__output_write(s->o->svg, &cli_svg_kind, inputs, svg, bytes);
+    free(svg); /* the stream's own, not zr_alloc's */
+    return st;
+}
+
+static zr_status draw(const sweep *s)
+{
+    const int n = (int)lines_of(s), n_x = s->axis[0].n;
+    char title[128];
+    double *y = zr_alloc((size_t)n * (size_t)n_x * sizeof(*y));
+    bool *hollow = zr_alloc((size_t)n * (size_t)n_x);
+    const char **name = zr_alloc((size_t)n * sizeof(*name));
+    char(*room)[256] = zr_alloc((size_t)n * sizeof(*room));
+    zr_status st = ZR_ERR_MEMORY;
+    if (!y || !hollow || !name || !room) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw"), done);
+    snprintf(title, sizeof(title), "%s on %.48s", cli_value_words(s->plotted), s->target.cluster.name);
+    cli_lines lines = {.title = title,
+                       .x_name = s->axis[0].name,
+                       .y_name = cli_value_words(s->plotted),
+                       .x = s->axis[0].value,
+                       .n_x = n_x,
+                       .log_x = s->ranks_axis == 0,
+                       .name = name,
+                       .n = n,
+                       .y = y,
+                       .hollow = hollow,
+                       .hollow_words = "hollow: does not fit the memory"};
+    st = draw_lines(s, &lines, y, hollow, name, room);
+done:
+    zr_free(y);
+    zr_free(hollow);
+    zr_free(name);
+    zr_free(room);
+    return st;
+}
+
+/* ---- all ---------------------------------------------------------------------------------------- */
+
+/** Where nothing could be planned, the rows are no answer. */
+static zr_status check_any(const sweep *s)
+{
+    for (int64_t k = 0; k < s->n_rows; k++)
+        if (!s->row[k].error) return ZR_OK;
+    return ZR_FAIL(ZR_ERR_CONFIG, "none of the %lld combinations can be planned; the first: %s", (long long)s->n_rows,
+                   s->row[0].error);
+}
+
+static zr_status run(sweep *s, const cli_args *typed)
+{
+    const char *inputs[] = {s->args->n_operands ? s->args->operand[0] : NULL, NULL};
+    ZR_TRY(read_axes(s, typed));
+    ZR_TRY(find_plotted(s));
+    ZR_TRY(cli_check_stdout(inputs));
+    if (s->o->svg) ZR_TRY(zr__output_check(s->o->svg, &cli_svg_kind, inputs));
+    ZR_TRY(check_axes(s));
+    s->row = zr_alloc((size_t)s->n_rows * sizeof(*s->row));
+    ZR_CHECK(s->row, ZR_ERR_MEMORY, "no memory for %lld rows", (long long)s->n_rows);
+    memset(s->row, 0, (size_t)s->n_rows * sizeof(*s->row));
+    ZR_TRY(cli_many(s->n_rows, make_row, s, s->args->quiet ? NULL : "combinations"));
+    ZR_TRY(check_any(s));
+    if (s->args->json) ZR_TRY(print_json(s));
+    if (!s->args->json) print_csv(s);
+    if (s->o->svg) ZR_TRY(draw(s));
+    return ZR_OK;
+}
+
+zr_status cli_sweep(const cli_args *args, const cli_args *typed, const cli_simulate_options *o)
+{
+    sweep *s = zr_alloc(sizeof(*s));
+    ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to sweep");
+    *s = (sweep){.args = args, .o = o, .unix_sec = (int64_t)time(NULL)};
+    zr_status st = run(s, typed);
+    for (int i = 0; i < s->n_axes; i++) {
+        zr_free(s->axis[i].room);
+        zr_free(s->axis[i].value);
+        zr_free(s->axis[i].override);
+    }
+    for (int64_t k = 0; s->row && k < s->n_rows; k++) zr_free(s->row[k].error);
+    zr_free(s->row);
+    zr_free(s);
+    return st;
+}

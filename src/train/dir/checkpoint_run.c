@@ -1,0 +1,241 @@
+#include "train/dir/checkpoint_run.h"
+
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of what a member counts; JSON has no more that all readers agree on. */
+#define MOST 0x1p53
+
+/* ---- out -------------------------------------------------------------------------------------- */
+
+static json_t *print_file(const zr__file_print *file)
+{
+    char hash[20];
+    if (file->bytes < 0) return json_null();
+    snprintf(hash, sizeof(hash), "%016" PRIx64, file->hash);
+    return json_pack("{s:I, s:s}", "bytes", (json_int_t)file->bytes, "xxh3", hash);
+}
+
+/** Only a dynamic scale has a history. */
+static json_t *print_scaler(const zr_loss_scaler *s)
+{
+    if (!s->dynamic) return json_null();
+    return json_pack("{s:I, s:I, s:I}", "step", (json_int_t)s->step, "last_overflow", (json_int_t)s->last_overflow,
+                     "hysteresis_left", (json_int_t)s->hysteresis_left);
+}
+
+/** To the bit: a run that goes on has the averages that it would have had. */
+static json_t *print_noise(const zr_noise_scale *n)
+{
+    if (n->steps == 0) return json_null();
+    return json_pack("{s:I, s:f, s:f}", "steps", (json_int_t)n->steps, "gradient", n->gradient, "trace", n->trace);
+}
+
+static json_t *print_all(const zr__checkpoint_run *run, const zr_layout *layout, json_t *config)
+{
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:o, s:O}", /**/
+        "seed", (json_int_t)run->seed, "updates", (json_int_t)run->updates, "samples", (json_int_t)run->samples,
+        "skipped", (json_int_t)run->skipped, "skipped_in_row", (json_int_t)run->skipped_in_row, "loss",
+        isfinite(run->loss) ? json_real(run->loss) : json_null(), "loss_scale", run->scaler.scale, "loss_scaler",
+        print_scaler(&run->scaler), "ranks", run->ranks, "stage", layout->stage, "dtype", zr_dtype_name(layout->dtype),
+        "layout", layout->states == ZR_STATES_LEAN ? "lean" : "paper", "optimizer", run->optimizer, "data", "train",
+        print_file(&run->train), "val", print_file(&run->val), "noise_scale", print_noise(&run->noise), "tokenizer",
+        run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
+}
+
+zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layout *layout, char **json)
+{
+    json_t *config = NULL;
+    *json = NULL;
+    ZR_TRY(zr__json_parse(run->config, strlen(run->config), "the resolved configuration", &config));
+    json_t *all = print_all(run, layout, config);
+    zr_status st = all ? zr__json_print(all, json) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for what a checkpoint says");
+    json_decref(all);
+    json_decref(config);
+    return st;
+}
+
+/* ---- in --------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    const json_t *object;
+    const char *where;
+} reader;
+
+static zr_status no_use(const reader *r, const char *name)
+{
+    return ZR_FAIL(ZR_ERR_DATA, "%s: \"%s\" is missing or of no use; this checkpoint is of another program", r->where,
+                   name);
+}
+
+/** A whole number of at least `least`. */
+static zr_status read_count(const reader *r, const char *name, int64_t least, int64_t *count)
+{
+    const json_t *value = json_object_get(r->object, name);
+    *count = json_integer_value(value);
+    if (!json_is_integer(value) || *count < least || (double)*count > MOST) return no_use(r, name);
+    return ZR_OK;
+}
+
+static zr_status read_text(const reader *r, const char *name, char *text, size_t size)
+{
+    const json_t *value = json_object_get(r->object, name);
+    text[0] = '\0';
+    if (json_is_null(value)) return ZR_OK;
+    if (!json_is_string(value) || json_string_length(value) >= size) return no_use(r, name);
+    snprintf(text, size, "%s", json_string_value(value));
+    return ZR_OK;
+}
+
+static zr_status read_file(const reader *r, const char *name, zr__file_print *file)
+{
+    char hash[20], *end = NULL;
+    const json_t *value = json_object_get(r->object, name);
+    const reader inner = {value, r->where};
+    *file = (zr__file_print){.bytes = -1};
+    if (json_is_null(value)) return ZR_OK;
+    if (!json_is_object(value)) return no_use(r, name);
+    ZR_TRY(read_count(&inner, "bytes", 0, &file->bytes));
+    ZR_TRY(read_text(&inner, "xxh3", hash, sizeof(hash)));
+    file->hash = strtoull(hash, &end, 16);
+    return end == hash + 16 ? ZR_OK : no_use(r, name);
+}
+
+static zr_status read_scaler(const reader *r, zr_loss_scaler *s)
+{
+    const json_t *scale = json_object_get(r->object, "loss_scale"), *value = json_object_get(r->object, "loss_scaler");
+    const reader inner = {value, r->where};
+    s->scale = json_number_value(scale);
+    if (!json_is_number(scale) || !isfinite(s->scale) || s->scale <= 0) return no_use(r, "loss_scale");
+    s->dynamic = json_is_object(value);
+    if (!s->dynamic) return json_is_null(value) ? ZR_OK : no_use(r, "loss_scaler");
+    ZR_TRY(read_count(&inner, "step", 0, &s->step));
+    ZR_TRY(read_count(&inner, "last_overflow", -1, &s->last_overflow));
+    ZR_TRY(read_count(&inner, "hysteresis_left", 0, &s->hysteresis_left));
+    return ZR_OK;
+}
+
+/** Null, or not there: none was measured. */
+static zr_status read_noise(const reader *r, zr_noise_scale *n)
+{
+    const json_t *value = json_object_get(r->object, "noise_scale");
+    const json_t *gradient = json_object_get(value, "gradient"), *trace = json_object_get(value, "trace");
+    const reader inner = {value, r->where};
+    if (!value || json_is_null(value)) return ZR_OK;
+    if (!json_is_number(gradient) || !json_is_number(trace)) return no_use(r, "noise_scale");
+    n->gradient = json_number_value(gradient);
+    n->trace = json_number_value(trace);
+    return read_count(&inner, "steps", 1, &n->steps);
+}
+
+static zr_status read_all(const reader *r, zr__checkpoint_run *run)
+{
+    int64_t ranks = 0;
+    const json_t *loss = json_object_get(r->object, "loss"), *config = json_object_get(r->object, "config");
+    const reader data = {json_object_get(r->object, "data"), r->where};
+    ZR_TRY(read_count(r, "seed", 0, &run->seed));
+    ZR_TRY(read_count(r, "updates", 0, &run->updates));
+    ZR_TRY(read_count(r, "samples", 0, &run->samples));
+    ZR_TRY(read_count(r, "skipped", 0, &run->skipped));
+    ZR_TRY(read_count(r, "skipped_in_row", 0, &run->skipped_in_row));
+    ZR_TRY(read_count(r, "ranks", 0, &ranks));
+    if (ranks > INT32_MAX) return no_use(r, "ranks");
+    run->ranks = (int)ranks;
+    run->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
+    ZR_TRY(read_scaler(r, &run->scaler));
+    ZR_TRY(read_noise(r, &run->noise));
+    ZR_TRY(read_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
+    ZR_TRY(read_file(&data, "train", &run->train));
+    ZR_TRY(read_file(&data, "val", &run->val));
+    ZR_TRY(read_text(r, "tokenizer", run->tokenizer, sizeof(run->tokenizer)));
+    if (!json_is_object(config)) return no_use(r, "config");
+    const reader its = {config, r->where};
+    if (ranks > 0) ZR_TRY(read_count(&its, "train_micro_batch_size_per_gpu", 1, &run->micro_batch_size));
+    if (ranks > 0) ZR_TRY(read_count(&its, "gradient_accumulation_steps", 1, &run->accumulation_steps));
+    return zr__json_print(config, &run->config);
+}
+
+zr_status zr__checkpoint_run_read(const char *json, const char *where, zr__checkpoint_run *run)
+{
+    json_t *root = NULL;
+    *run = (zr__checkpoint_run){.config = NULL};
+    ZR_TRY(zr__json_parse(json, strlen(json), where, &root));
+    const reader r = {root, where};
+    zr_status st = read_all(&r, run);
+    json_decref(root);
+    if (st != ZR_OK) zr__checkpoint_run_clear(run);
+    return st;
+}
+
+void zr__checkpoint_run_clear(zr__checkpoint_run *run)
+{
+    zr_free(run->config);
+    run->config = NULL;
+}
+
+/* ---- two configurations ----------------------------------------------------------------------- */
+
+typedef struct difference {
+    zr__key_fn fn;
+    void *arg;
+} difference;
+
+static zr_status tell(const difference *d, const char *key, const json_t *was, const json_t *is)
+{
+    char *before = NULL, *after = NULL;
+    zr_status st = ZR_OK;
+    if (was) before = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+    if (is) after = json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+    st = (was && !before) || (is && !after) ? ZR_FAIL(ZR_ERR_MEMORY, "no memory to compare configurations")
+                                            : d->fn(d->arg, key, before, after);
+    free(before);
+    free(after);
+    return st;
+}
+
+/** Both are sections of the same path. Their depth is that of the table of keys, or of a JSON text's limit. */
+static zr_status compare(const difference *d, const char *path, const json_t *then, const json_t *now)
+{
+    const char *name;
+    json_t *value;
+    char key[256];
+    json_object_foreach((json_t *)now, name, value)
+    {
+        const json_t *was = json_object_get(then, name);
+        snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
+        if (json_is_object(value))
+            ZR_TRY(compare(d, key, json_is_object(was) ? was : NULL, value));
+        else if (was ? !json_equal(was, value) : !json_is_null(value)) /* a key that is newer says nothing */
+            ZR_TRY(tell(d, key, was, value));
+    }
+    json_object_foreach((json_t *)then, name, value)
+    {
+        if (json_object_get(now, name)) continue;
+        snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
+        if (json_is_object(value))
+            ZR_TRY(compare(d, key, value, NULL));
+        else
+            ZR_TRY(tell(d, key, value, NULL));
+    }
+    return ZR_OK;
+}
+
+zr_status zr__checkpoint_config_differs(const char *then, const char *now, zr__key_fn fn, void *arg)
+{
+    json_t *before = NULL, *after = NULL;
+    zr_status st = ZR_OK;
+    const difference d = {fn, arg};
+    ZR_TRY_GOTO(st, zr__json_parse(then, strlen(then), "the checkpoint's configuration", &before), done);
+    ZR_TRY_GOTO(st, zr__json_parse(now, strlen(now), "the configuration", &after), done);
+    ZR_TRY_GOTO(st, compare(&d, "", before, after), done);
+done:
+    json_decref(before);
+    json_decref(after);
+    return st;
+}

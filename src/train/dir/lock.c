@@ -1,0 +1,246 @@
+#include "train/dir/lock.h"
+
+#include "base/text.h"
+#include "train/host/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64, SHOWN_BYTES = 512 };
+
+/* A lock is written as soon as it is made: one that is empty for longer is nobody's. */
+enum { EMPTY_SEC = 10 };
+
+/** A process, as it is told from any that had or will have its number. */
+typedef struct holder {
+    char host[HOST_BYTES];
+    long process;
+    uint64_t started;       /* clock ticks since the host was; 0: unknown */
+    uint64_t machine;       /* a hash of its own name, which no two have: names of hosts repeat. 0: unknown */
+    char boot[WORD_BYTES];  /* of the running kernel, "" unknown */
+    char space[WORD_BYTES]; /* numbers of processes are the host's, or a container's own; "" unknown */
+    uint64_t key;
+} holder;
+
+/* ---- processes -------------------------------------------------------------------------------- */
+
+/** When a process was started, in ticks since the host was; 0: there is no such process, or it has ended and only
+ *  waits to be collected. */
+static uint64_t started(long process)
+{
+    char path[64], text[1024] = "", state = 'Z';
+    unsigned long long ticks = 0;
+    snprintf(path, sizeof(path), "/proc/%ld/stat", process);
+    FILE *file = fopen(path, "re");
+    size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+    if (file) fclose(file);
+    text[n] = '\0';
+    const char *name_end = strrchr(text, ')'); /* the name may hold anything */
+    if (!name_end || sscanf(name_end + 1, " %c", &state) != 1 || state == 'Z' || state == 'X') return 0;
+    /* The state is field 3 of the line, the start field 22. */
+    const char *at = name_end + 1;
+    for (int field = 3; at && field < 22; field++) at = strchr(at + 1, ' ');
+    return at && sscanf(at, " %llu", &ticks) == 1 ? (uint64_t)ticks : 0;
+}
+
+static void first_word(const char *path, bool link, char word[WORD_BYTES])
+{
+    word[0] = '\0';
+    if (link) {
+        ssize_t n = readlink(path, word, WORD_BYTES - 1);
+        word[n > 0 ? n : 0] = '\0';
+    } else {
+        FILE *file = fopen(path, "re");
+        if (file && !fgets(word, WORD_BYTES, file)) word[0] = '\0';
+        if (file) fclose(file);
+    }
+    word[strcspn(word, " \n")] = '\0';
+}
+
+/** The name itself is not for others to read. */
+static uint64_t machine_hash(void)
+{
+    char name[WORD_BYTES];
+    first_word("/etc/machine-id", false, name);
+    return name[0] ? XXH3_64bits(name, strlen(name)) : 0;
+}
+
+static holder myself(void)
+{
+    holder me = {.process = (long)getpid(), .started = started((long)getpid()), .machine = machine_hash()};
+    zr__host_name(me.host, sizeof(me.host));
+    first_word("/proc/sys/kernel/random/boot_id", false, me.boot);
+    first_word("/proc/self/ns/pid", true, me.space);
+    /* Without random bytes the process itself tells: no two have both the same. */
+    if (getrandom(&me.key, sizeof(me.key), GRND_NONBLOCK) != sizeof(me.key) || me.key == 0)
+        me.key = me.started << 24 ^ (uint64_t)me.process ^ 1;
+    return me;
+}
+
+/** Only what is certain counts: a process of another host or container may be alive. */
+static bool is_gone(const holder *its, const holder *mine)
+{
+    if (its->process <= 0 || strcmp(its->host, mine->host) != 0) return false;
+    if (its->machine && mine->machine && its->machine != mine->machine) return false;
+    if (its->boot[0] && mine->boot[0] && strcmp(its->boot, mine->boot) != 0) return true;
+    if (strcmp(its->space, mine->space) != 0) return false;
+    if (kill((pid_t)its->process, 0) != 0 && errno == ESRCH) return true;
+    return its->started > 0 && mine->started > 0 && started(its->process) != its->started;
+}
+
+/* ---- the file --------------------------------------------------------------------------------- */
+
+/** The first line is for people, the second for other processes. */
+static int write_text(const holder *h, char text[TEXT_BYTES])
+{
+    const char *job = getenv("SLURM_JOB_ID");
+    return snprintf(text, TEXT_BYTES,
+                    "host %s, process %ld%s%.32s\nstarted %" PRIu64 ", boot %s, space %s, key %016" PRIx64
+                    ", machine %016" PRIx64 "\n",
+                    h->host, h->process, job ? ", job " : "", job ? job : "", h->started, h->boot[0] ? h->boot : "-",
+                    h->space[0] ? h->space : "-", h->key, h->machine);
+}
+
+/** A field that is not there stays 0 or "". */
+static holder read_text(const char *text)
+{
+    holder h = {0};
+    char boot[WORD_BYTES] = "-", space[WORD_BYTES] = "-";
+    const char *second = strchr(text, '\n');
+    sscanf(text, "host %79[^,\n], process %ld", h.host, &h.process);
+    if (second)
+        sscanf(second + 1, "started %" SCNu64 ", boot %63[^,], space %63[^,], key %" SCNx64 ", machine %" SCNx64,
+               &h.started, boot, space, &h.key, &h.machine);
+    if (strcmp(boot, "-") != 0) memcpy(h.boot, boot, sizeof(boot));
+    if (strcmp(space, "-") != 0) memcpy(h.space, space, sizeof(space));
+    return h;
+}
+
+static void read_all(int fd, char text[TEXT_BYTES])
+{
+    ssize_t n = pread(fd, text, TEXT_BYTES - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+}
+
+static void read_lock(const char *path, char text[TEXT_BYTES])
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    text[0] = '\0';
+    if (fd < 0) return;
+    read_all(fd, text);
+    close(fd);
+}
+
+/** Write the name of this process. The size comes last: on a full disk what was there is still there, and `before` is
+ * put back over a part that was written, so that the lock never loses its name. */
+static zr_status write_all(int fd, const char *path, const holder *me, const char *before)
+{
+    char text[TEXT_BYTES], shown[SHOWN_BYTES];
+    const int n = write_text(me, text);
+    errno = 0;
+    const ssize_t put = write(fd, text, (size_t)n); /* at offset 0: what is read is read by pread */
+    if (put == n && ftruncate(fd, n) == 0) return ZR_OK;
+    const int error = errno;
+    const size_t old = strlen(before);
+    if (put > 0 && pwrite(fd, before, old, 0) == (ssize_t)old) (void)!ftruncate(fd, (off_t)old);
+    return ZR_FAIL(ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(path, shown, sizeof(shown)),
+                   error ? strerror(error) : "no room");
+}
+
+/** Say whose it is. */
+static zr_status in_use(const char *path)
+{
+    char who[TEXT_BYTES], dir[SHOWN_BYTES], shown[SHOWN_BYTES], folder[SHOWN_BYTES];
+    const char *slash = strrchr(path, '/');
+    struct stat info;
+    read_lock(path, who);
+    who[strcspn(who, "\n")] = '\0';
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    zr__text_escape(folder, dir, sizeof(dir));
+    zr__text_escape(path, shown, sizeof(shown));
+    ZR_CHECK(lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > 0, ZR_ERR_CREATE,
+             "train.output_dir %s is in use by another job, which has not written its name into %s yet; if it is gone, "
+             "start again %d seconds from now, and its lock is taken over",
+             dir, shown, EMPTY_SEC);
+    return ZR_FAIL(ZR_ERR_CREATE, "train.output_dir %s is in use by another job (%s); if that job is gone, remove %s",
+                   dir, who[0] ? who : "its lock says no name", shown);
+}
+
+static bool is_file(int fd, const char *path)
+{
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && lstat(path, &named) == 0 &&
+           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/** Say whether it has been empty for so long that nobody will write a name into it. */
+static bool is_abandoned(int fd)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && info.st_size == 0 && difftime(time(NULL), info.st_mtime) > EMPTY_SEC;
+}
+
+/** Two that find the same lock left behind take turns: the second one finds the first one's name in it. */
+static zr_status take_over(int fd, const char *path, const holder *me, char gone[ZR_LOCK_HOLDER_BYTES])
+{
+    char text[TEXT_BYTES];
+    bool mine = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_file(fd, path);
+    read_all(fd, text);
+    holder its = read_text(text);
+    if (!mine || (!is_gone(&its, me) && !is_abandoned(fd))) return in_use(path);
+    ZR_TRY(write_all(fd, path, me, text));
+    snprintf(gone, ZR_LOCK_HOLDER_BYTES, "%.*s", text[0] ? (int)strcspn(text, "\n") : TEXT_BYTES,
+             text[0] ? text : "its lock has no name");
+    return ZR_OK;
+}
+
+/** Give a new lock its name. Whoever finds it empty looks at it under flock, for a moment: this process may have been
+ *  stopped for so long that the lock is another's by now. */
+static zr_status fill(int fd, const char *path, const holder *me)
+{
+    struct stat info;
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
+    if (!is_file(fd, path) || fstat(fd, &info) != 0 || info.st_size > 0) return in_use(path);
+    zr_status st = write_all(fd, path, me, "");
+    if (st != ZR_OK) unlink(path);
+    return st;
+}
+
+zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES])
+{
+    char shown[SHOWN_BYTES];
+    const holder me = myself();
+    gone[0] = '\0';
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    bool made = fd >= 0;
+    if (!made && errno == EEXIST) fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0 && access(path, F_OK) == 0) return in_use(path);
+    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(path, shown, sizeof(shown)),
+             strerror(errno));
+    zr_status st = made ? fill(fd, path, &me) : take_over(fd, path, &me, gone);
+    close(fd);
+    return st;
+}
+
+void zr__lock_release(const char *path)
+{
+    if (unlink(path) != 0) (void)!truncate(path, 0);
+}
+
+uint64_t zr__lock_key(const char *path)
+{
+    char text[TEXT_BYTES];
+    read_lock(path, text);
+    return read_text(text).key;
+}

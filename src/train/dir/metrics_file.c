@@ -1,0 +1,217 @@
+#include "train/dir/metrics_file.h"
+
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A path in a message. */
+#define SHOWN_BYTES 512
+
+zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
+{
+    char shown[SHOWN_BYTES];
+    m->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot create %s: %s", zr__text_escape(path, shown, sizeof(shown)),
+             strerror(errno));
+    return ZR_OK;
+}
+
+/* ---- a file that is there --------------------------------------------------------------------- */
+
+/** The beginning of a line: its first bytes, and the length of all of it. */
+typedef struct line_start {
+    char text[64];
+    int64_t bytes;
+    bool whole;
+} line_start;
+
+static line_start next_line(FILE *file)
+{
+    line_start line = {.bytes = 0};
+    for (int c; !line.whole && (c = getc(file)) != EOF; line.bytes++) {
+        if (line.bytes < (int64_t)sizeof(line.text) - 1) line.text[line.bytes] = (char)c;
+        line.whole = c == '\n';
+    }
+    return line;
+}
+
+/** Lower *loss to that of an evaluation's line; another line, or a loss that is not finite, leaves it. */
+static zr_status take_val_loss(const char *line, double *loss)
+{
+    static const char key[] = "\"val_loss\":";
+    const char *at = strstr(line, key), *end = at ? strchr(at, ',') : NULL;
+    if (!end) return ZR_OK;
+    at += sizeof(key) - 1;
+    json_t *value = NULL;
+    json_error_t error;
+    ZR_TRY(zr__json_load(at, (size_t)(end - at), JSON_DECODE_ANY, key, &value, &error));
+    if (json_is_number(value)) *loss = fmin(*loss, json_number_value(value));
+    json_decref(value);
+    return ZR_OK;
+}
+
+/** Find where the lines of the steps up to `step` end; *made: what stands in them. */
+static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t *end)
+{
+    *end = 0;
+    *made = (zr__run_made){.best_loss = INFINITY};
+    for (line_start line = next_line(file); line.whole; line = next_line(file)) {
+        long long its = 0;
+        if (sscanf(line.text, "{\"step\":%lld", &its) == 1 && its > step) break;
+        made->evaluation |= its == step && strstr(line.text, "\"val_loss\"");
+        made->sample |= its == step && strstr(line.text, "\"sample\"");
+        if (strstr(line.text, "\"loss\"")) made->last_step = its;
+        if (strncmp(line.text, "{\"step\":", 8) == 0) ZR_TRY(take_val_loss(line.text, &made->best_loss));
+        *end += line.bytes;
+    }
+    return ZR_OK;
+}
+
+static zr_status check_own(int fd, const char *shown)
+{
+    struct stat st;
+    ZR_CHECK(fstat(fd, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
+    ZR_CHECK(st.st_nlink == 1, ZR_ERR_CREATE,
+             "%s has %llu names (hard links), and under each of them it would be changed; put a copy in its place",
+             shown, (unsigned long long)st.st_nlink);
+    return ZR_OK;
+}
+
+zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t step, zr__run_made *made)
+{
+    char shown[SHOWN_BYTES];
+    zr__text_escape(path, shown, sizeof(shown));
+    m->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot open %s: %s", shown, strerror(errno));
+    ZR_TRY(check_own(m->fd, shown));
+    const int copy = dup(m->fd);
+    FILE *file = copy >= 0 ? fdopen(copy, "r") : NULL;
+    if (!file && copy >= 0) close(copy);
+    ZR_CHECK(file, ZR_ERR_IO, "cannot read %s: %s", shown, strerror(errno));
+    zr_status st = find_end(file, step, made, &m->bytes);
+    const int error = ferror(file) ? errno : 0;
+    fclose(file);
+    ZR_TRY(st);
+    ZR_CHECK(error == 0, ZR_ERR_IO, "cannot read %s: %s", shown, strerror(error));
+    return ZR_OK;
+}
+
+zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t step)
+{
+    char shown[SHOWN_BYTES];
+    ZR_CHECK(ftruncate(m->fd, m->bytes) == 0, ZR_ERR_IO, "cannot cut %s after step %lld: %s",
+             zr__text_escape(path, shown, sizeof(shown)), (long long)step, strerror(errno));
+    return ZR_OK;
+}
+
+/* ---- lines ------------------------------------------------------------------------------------ */
+
+/** Find where the next line begins; the part of a line that a write has left there is removed. */
+static bool find_place(zr__metrics_file *m)
+{
+    struct stat st;
+    if (fstat(m->fd, &st) != 0) return false;
+    if (m->torn && st.st_size > m->bytes && ftruncate(m->fd, m->bytes) != 0) return false;
+    if (!m->torn || st.st_size < m->bytes) m->bytes = st.st_size; /* others may have written to it, or cut it */
+    m->torn = false;
+    return true;
+}
+
+static ssize_t write_once(int fd, const char *bytes, size_t n)
+{
+    ssize_t done;
+    do done = write(fd, bytes, n);
+    while (done < 0 && errno == EINTR);
+    return done;
+}
+
+/** Append lines whole, or leave the file as it was. */
+static bool append(zr__metrics_file *m, const char *lines, size_t bytes)
+{
+    const ssize_t n = find_place(m) ? write_once(m->fd, lines, bytes) : -1;
+    if (n == (ssize_t)bytes) return true;
+    m->error = n < 0 ? errno : ENOSPC; /* a file system that takes a part has no room for more */
+    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* the next write tries again */
+    return false;
+}
+
+static bool append_kept(zr__metrics_file *m)
+{
+    if (m->n_kept > 0 && !append(m, m->kept.data, m->kept.length)) return false;
+    m->outage.n_late += m->n_kept;
+    m->n_kept = 0;
+    zr__text_clear(&m->kept);
+    return true;
+}
+
+/** Keep a line for later; false: there is no room. */
+static bool keep(zr__metrics_file *m, const char *line, size_t bytes)
+{
+    const size_t before = m->kept.length;
+    if (before + bytes > ZR_METRICS_KEPT_BYTES) return false;
+    zr__text_append(&m->kept, line, bytes);
+    if (m->kept.failed) m->kept.failed = false;
+    if (m->kept.length == before) return false;
+    m->n_kept++;
+    return true;
+}
+
+zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t bytes)
+{
+    const bool waiting = m->outage.now;
+    if (m->fd < 0) return ZR_METRICS_NO_NEWS;
+    m->outage.now = !append_kept(m) || !append(m, line, bytes);
+    if (!m->outage.now) return waiting ? ZR_METRICS_AGAIN : ZR_METRICS_NO_NEWS;
+    if (!waiting) m->outage.n_late = m->outage.n_lost = 0;
+    if (keep(m, line, bytes)) return waiting ? ZR_METRICS_NO_NEWS : ZR_METRICS_KEPT;
+    m->n_lost++;
+    return m->outage.n_lost++ == 0 ? ZR_METRICS_LOST : ZR_METRICS_NO_NEWS;
+}
+
+/* ---- end -------------------------------------------------------------------------------------- */
+
+zr_status zr__metrics_sync(zr__metrics_file *m)
+{
+    if (m->fd < 0) return ZR_OK;
+    ZR_CHECK(append_kept(m), ZR_ERR_IO, "the last %lld %s%s of %s up to it cannot be written yet: %s",
+             (long long)m->n_kept, m->line, m->n_kept == 1 ? "" : "s", m->name, strerror(m->error));
+    /* Some file systems cannot sync and say EINVAL: there is nothing more to do. */
+    ZR_CHECK(fsync(m->fd) == 0 || errno == EINVAL, ZR_ERR_IO, "%s may not be on the disk: fsync: %s", m->name,
+             strerror(errno));
+    return ZR_OK;
+}
+
+static zr_status finish(zr__metrics_file *m)
+{
+    struct stat st;
+    const bool written = append_kept(m);
+    const int64_t lost = m->n_lost + m->n_kept;
+    ZR_CHECK(written && lost == 0, ZR_ERR_IO, "%s lacks %lld %s%s that could not be written: %s", m->name,
+             (long long)lost, m->line, lost == 1 ? "" : "s", strerror(m->error));
+    ZR_CHECK(fstat(m->fd, &st) != 0 || st.st_nlink > 0, ZR_ERR_IO,
+             "%s was removed while the run wrote it, and its %ss with it", m->name, m->line);
+    return zr__metrics_sync(m);
+}
+
+zr_status zr__metrics_end(zr__metrics_file *m)
+{
+    zr_status st = m->fd >= 0 ? finish(m) : ZR_OK;
+    zr__metrics_close(m);
+    return st;
+}
+
+void zr__metrics_close(zr__metrics_file *m)
+{
+    if (m->fd < 0) return;
+    (void)append_kept(m);
+    close(m->fd);
+    m->fd = -1;
+    m->n_kept = 0;
+    zr__text_clear(&m->kept);
+}

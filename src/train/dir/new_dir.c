@@ -1,0 +1,23 @@
+#include "train/dir/new_dir.h"
+
+#include "base/file.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+zr_status zr__new_dir_begin(const char *to, char name[PATH_MAX], char tmp[PATH_MAX])
+{
+    char shown[ZR_FILE_NAME_BYTES];
+    size_t n = strlen(to);
+    while (n > 1 && to[n - 1] == '/') n--;
+    zr__text_escape(to, shown, sizeof(shown));
+    ZR_CHECK(n > 0 && n + sizeof(".tmp") <= PATH_MAX, ZR_ERR_CREATE, "the path \"%.60s\" cannot be used", shown);
+    snprintf(name, PATH_MAX, "%.*s", (int)n, to);
+    snprintf(tmp, PATH_MAX, "%.*s.tmp", (int)n, to);
+    ZR_CHECK(mkdir(tmp, 0777) == 0, ZR_ERR_CREATE, "cannot make the directory %s.tmp: %s%s", shown, strerror(errno),
+             errno == EEXIST ? "; a command that makes it is running, or was ended: then remove it" : "");
+    return ZR_OK;
+}

@@ -1,0 +1,69 @@
+#include "train/dir/trained.h"
+
+#include "base/file.h"
+#include "base/folder.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "zr/checkpoint.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of the file, whatever it says: spaces fill it up, so that writing it takes no space of the disk. */
+enum { FILE_BYTES = 128 };
+
+static void fill_up(char text[FILE_BYTES], int used)
+{
+    memset(text + used, ' ', (size_t)(FILE_BYTES - 1 - used));
+    text[FILE_BYTES - 1] = '\n';
+}
+
+zr_status zr__trained_reserve(const char *dir)
+{
+    char path[PATH_MAX], text[FILE_BYTES] = "{}";
+    fill_up(text, 2);
+    ZR_TRY(zr__path_join(path, dir, ZR_TRAINED_NAME));
+    return zr_file_write(path, text, FILE_BYTES);
+}
+
+zr_status zr__trained_write(const char *dir, const zr__trained *trained)
+{
+    zr__file file;
+    char path[PATH_MAX], text[FILE_BYTES], loss[ZR_NUMBER_BYTES];
+    int n = snprintf(text, sizeof(text), "{\"step\":%lld", (long long)trained->step);
+    if (isfinite(trained->val_loss))
+        n += snprintf(text + n, sizeof(text) - (size_t)n, ", \"val_loss\":%s",
+                      zr__text_shortest(trained->val_loss, loss));
+    n += snprintf(text + n, sizeof(text) - (size_t)n, "}");
+    fill_up(text, n);
+    ZR_TRY(zr__path_join(path, dir, ZR_TRAINED_NAME));
+    ZR_TRY(zr__file_open(path, true, &file));
+    zr_status st = zr__file_write(&file, 0, text, FILE_BYTES);
+    if (st == ZR_OK) st = zr__file_sync(&file);
+    zr__file_close(&file);
+    return st;
+}
+
+static void take(const json_t *root, zr__trained *trained)
+{
+    const json_t *step = json_object_get(root, "step"), *loss = json_object_get(root, "val_loss");
+    if (json_is_integer(step) && json_integer_value(step) >= 0) trained->step = json_integer_value(step);
+    if (json_is_number(loss)) trained->val_loss = json_number_value(loss);
+}
+
+zr_status zr__trained_read(const char *dir, zr__trained *trained)
+{
+    char path[PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    *trained = (zr__trained){-1, INFINITY};
+    ZR_TRY(zr__path_join(path, dir, ZR_TRAINED_NAME));
+    zr_status st = zr__json_read_most(path, FILE_BYTES, &text, &bytes);
+    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
+    if (st == ZR_OK) take(root, trained);
+    json_decref(root);
+    zr_free(text);
+    return st == ZR_ERR_IO || st == ZR_ERR_MEMORY ? st : ZR_OK;
+}

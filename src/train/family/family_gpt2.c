@@ -1,0 +1,125 @@
+/* GPT-2's row of the table of families. */
+#include "train/family/family.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+
+_Static_assert(sizeof(zr_gpt2_config) <= ZR_FAMILY_BYTES, "a GPT-2's numbers lie in a zr_family_model");
+
+static zr_status preset(const char *name, void *numbers)
+{
+    return zr_gpt2_preset(name, numbers);
+}
+
+static void configure(const zr_config *config, void *numbers)
+{
+    const zr_config_sizes *sizes = &config->model.sizes;
+    *(zr_gpt2_config *)numbers = (zr_gpt2_config){.n_layer = sizes->n_layer,
+                                                  .n_head = sizes->n_head,
+                                                  .n_embd = sizes->n_embd,
+                                                  .n_positions = sizes->n_positions,
+                                                  .vocab_size = sizes->vocab_size,
+                                                  .embd_pdrop = config->model.embd_pdrop,
+                                                  .resid_pdrop = config->model.resid_pdrop,
+                                                  .attn_pdrop = config->model.attn_pdrop,
+                                                  .layer_norm_epsilon = config->model.layer_norm_epsilon,
+                                                  .initializer_range = config->model.initializer_range};
+}
+
+/** Without the dropout of whoever trained it: what is read is started from, or evaluated. */
+static zr_status read_config(const char *dir, void *numbers)
+{
+    zr_hf_gpt2 hf;
+    ZR_TRY(zr_hf_gpt2_read(dir, &hf));
+    *(zr_gpt2_config *)numbers = (zr_gpt2_config){.n_layer = hf.n_layer,
+                                                  .n_head = hf.n_head,
+                                                  .n_embd = hf.n_embd,
+                                                  .n_positions = hf.n_positions,
+                                                  .vocab_size = hf.vocab_size,
+                                                  .layer_norm_epsilon = hf.layer_norm_epsilon,
+                                                  .initializer_range = hf.initializer_range};
+    return ZR_OK;
+}
+
+static zr_status check(const void *numbers)
+{
+    return zr_gpt2_check(numbers);
+}
+
+static zr_config_sizes sizes(const void *numbers)
+{
+    const zr_gpt2_config *c = numbers;
+    return (zr_config_sizes){c->n_layer, c->n_head, c->n_embd, c->n_positions, c->vocab_size};
+}
+
+static zr_model builder(const void *numbers)
+{
+    return zr_gpt2(numbers);
+}
+
+static zr_status adopt(const void *numbers, zr_config *config)
+{
+    const zr_gpt2_config *c = numbers;
+    char eps[ZR_NUMBER_BYTES];
+    if (zr_config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
+    ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", zr__text_shortest(c->layer_norm_epsilon, eps)));
+    return ZR_OK;
+}
+
+/** Say that the dropout of whoever trained a model is not taken over, where no key says which one is wanted. */
+static zr_status tell_dropout(const char *dir, zr_config *config)
+{
+    static const char *const key[] = {"model.dropout", "model.embd_pdrop", "model.resid_pdrop", "model.attn_pdrop"};
+    zr_hf_gpt2 hf;
+    char note[512], shown[256], embd[ZR_NUMBER_BYTES], resid[ZR_NUMBER_BYTES], attn[ZR_NUMBER_BYTES];
+    for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
+        if (zr_config_given(config, key[i])) return ZR_OK;
+    ZR_TRY(zr_hf_gpt2_read(dir, &hf));
+    if (hf.embd_pdrop == 0 && hf.resid_pdrop == 0 && hf.attn_pdrop == 0) return ZR_OK;
+    zr__text_escape(dir, shown, sizeof(shown));
+    zr__text_shortest(hf.embd_pdrop, embd);
+    if (hf.embd_pdrop == hf.resid_pdrop && hf.embd_pdrop == hf.attn_pdrop)
+        snprintf(note, sizeof(note),
+                 "model.dropout: 0, as no key gives another; the model in %s was made for dropout %s; "
+                 "--model.dropout=%s does the same",
+                 shown, embd, embd);
+    else
+        snprintf(note, sizeof(note),
+                 "model.dropout: 0, as no key gives another; the model in %s was made for --model.embd_pdrop=%s "
+                 "--model.resid_pdrop=%s --model.attn_pdrop=%s",
+                 shown, embd, zr__text_shortest(hf.resid_pdrop, resid), zr__text_shortest(hf.attn_pdrop, attn));
+    return zr_config_add_note(config, note);
+}
+
+static zr_status write_config(const char *dir, const void *numbers)
+{
+    const zr_gpt2_config *c = numbers;
+    zr_hf_gpt2 hf = {.n_layer = c->n_layer,
+                     .n_head = c->n_head,
+                     .n_embd = c->n_embd,
+                     .n_positions = c->n_positions,
+                     .vocab_size = c->vocab_size,
+                     .embd_pdrop = c->embd_pdrop,
+                     .resid_pdrop = c->resid_pdrop,
+                     .attn_pdrop = c->attn_pdrop,
+                     .layer_norm_epsilon = c->layer_norm_epsilon,
+                     .initializer_range = c->initializer_range,
+                     .tie_word_embeddings = true};
+    return zr_hf_gpt2_write(dir, &hf);
+}
+
+const zr_family zr__family_gpt2 = {.name = "gpt2",
+                                   .presets = zr_gpt2_presets,
+                                   .preset = preset,
+                                   .configure = configure,
+                                   .read = read_config,
+                                   .check = check,
+                                   .sizes = sizes,
+                                   .builder = builder,
+                                   .adopt = adopt,
+                                   .tell = tell_dropout,
+                                   .write = write_config,
+                                   .names = zr_hf_gpt2_names,
+                                   .fill = zr__next_token_fill,
+                                   .pad = zr__next_token_pad};

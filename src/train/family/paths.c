@@ -1,0 +1,217 @@
+#include "train/family/paths.h"
+
+#include "base/folder.h"
+#include "base/shards.h"
+#include "base/text.h"
+#include "zr/train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* dir/path. Where path is a pattern, dir is none: what would make it one is escaped. */
+static bool join(const char *dir, const char *path, char joined[PATH_MAX])
+{
+    const bool pattern = zr__shards_is_pattern(path);
+    size_t n = 0;
+    for (; *dir && n + 2 < PATH_MAX; dir++) {
+        if (pattern && strchr("*?[\\", *dir)) joined[n++] = '\\';
+        joined[n++] = *dir;
+    }
+    const int more = snprintf(joined + n, PATH_MAX - n, "/%s", path);
+    return !*dir && more > 0 && n + (size_t)more < PATH_MAX;
+}
+
+/* A path, made absolute, or a pattern with a match; false where nothing is. */
+static bool resolve(const char *path, char found[PATH_MAX])
+{
+    zr__shards matches;
+    if (realpath(path, found)) return true;
+    if (!zr__shards_is_pattern(path)) return false;
+    bool any = zr__shards_find(path, &matches) == ZR_OK;
+    zr__shards_free(&matches);
+    char here[PATH_MAX];
+    if (!any) return false;
+    if (path[0] != '/') return getcwd(here, sizeof(here)) && join(here, path, found);
+    return snprintf(found, PATH_MAX, "%s", path) < PATH_MAX;
+}
+
+/* The same of dir/path. */
+static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
+{
+    char joined[PATH_MAX];
+    int n = snprintf(joined, sizeof(joined), "%s/%s", dir, path);
+    if (n > 0 && n < PATH_MAX && realpath(joined, found)) return true;
+    return zr__shards_is_pattern(path) && join(dir, path, joined) && resolve(joined, found);
+}
+
+/* `whole` without `end`, a path below it, at its end: what the run's directory was named from. */
+static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
+{
+    size_t n = strlen(whole), m = strlen(end);
+    while (m > 0 && end[m - 1] == '/') m--;
+    if (m == 0 || m >= n || whole[n - m - 1] != '/' || strncmp(whole + n - m, end, m) != 0) return false;
+    snprintf(out, PATH_MAX, "%.*s", (int)(n - m - 1 > 0 ? n - m - 1 : 1), whole);
+    return true;
+}
+
+/* The run, whatever it is called now, has what it read beside it: in its own directory or in those above. */
+static bool beside(const char *run, const char *path, char found[PATH_MAX])
+{
+    enum { UP = 3 };
+    char dir[PATH_MAX];
+    const char *name = strrchr(path, '/');
+    snprintf(dir, sizeof(dir), "%s", run);
+    for (int up = 0; up < UP; up++) {
+        if (path[0] != '/' && is_there(dir, path, found)) return true;
+        if (name && is_there(dir, name + 1, found)) return true;
+        char *slash = strrchr(dir, '/');
+        if (!slash || slash == dir) return false;
+        *slash = '\0';
+    }
+    return false;
+}
+
+zr_status zr__run_path_find(const zr_config *config, const char *run, const char *key, const char *path,
+                            char found[PATH_MAX])
+{
+    char real[PATH_MAX], base[PATH_MAX], from[256], shown[256], near[256];
+    const char *start = config->train.started_in, *output = config->train.output_dir;
+    if (path[0] == '/' && resolve(path, found)) return ZR_OK;
+    if (path[0] != '/' && start && is_there(start, path, found)) return ZR_OK;
+    if (!realpath(run, real)) snprintf(real, sizeof(real), "%s", run);
+    if (path[0] != '/' && output && cut_end(real, output, base) && is_there(base, path, found)) return ZR_OK;
+    if (beside(real, path, found)) return ZR_OK;
+    if (path[0] != '/' && is_there(".", path, found)) return ZR_OK;
+    bool whole = path[0] == '/' || !start;
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s%s%s is not there, nor beside the run in %s; has it moved?", key,
+                   whole ? "" : zr__text_escape(start, from, sizeof(from)), whole ? "" : "/",
+                   zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(real, near, sizeof(near)));
+}
+
+/* A path, where it is none of the names that a tokenizer may have. */
+static bool is_tokenizer_path(const char *tokenizer)
+{
+    return tokenizer && strcmp(tokenizer, "bytes") != 0;
+}
+
+zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char found[PATH_MAX], const char **tokenizer)
+{
+    *tokenizer = config->data.tokenizer;
+    if (!is_tokenizer_path(*tokenizer)) return ZR_OK;
+    ZR_TRY(zr__run_path_find(config, run, "data.tokenizer", config->data.tokenizer, found));
+    *tokenizer = found;
+    return ZR_OK;
+}
+
+/* Can files be made in this folder, or else it itself in what there is of `within`? */
+static bool is_usable(const char *folder, const char *within)
+{
+    struct stat info;
+    char there[PATH_MAX];
+    snprintf(there, sizeof(there), "%s", folder);
+    while (stat(there, &info) != 0) {
+        char *slash = strrchr(there, '/');
+        if (!slash || slash == there || strlen(there) <= strlen(within)) return false;
+        *slash = '\0';
+    }
+    return S_ISDIR(info.st_mode) && access(there, W_OK) == 0;
+}
+
+zr_status zr__run_cache_find(const zr_config *config, const char *run, char found[PATH_MAX], const char **cache)
+{
+    char real[PATH_MAX], base[PATH_MAX];
+    const char *start = config->train.started_in, *output = config->train.output_dir;
+    const char *given = *cache = config->data.cache_dir;
+    if (!given || !*given || !start || zr_config_overridden(config, "data.cache_dir")) return ZR_OK;
+    if (*given == '/' && is_usable(given, given)) return ZR_OK;
+    *cache = found;
+    if (*given != '/') {
+        ZR_TRY(zr__path_join(found, start, given));
+        if (is_usable(found, start)) return ZR_OK;
+        if (output && realpath(run, real) && cut_end(real, output, base)) {
+            ZR_TRY(zr__path_join(found, base, given));
+            if (is_usable(found, base)) return ZR_OK;
+        }
+    }
+    *cache = NULL; /* it holds nothing that cannot be made again */
+    return ZR_OK;
+}
+
+/* What is read in place of what the run read is said: it may be another file of that name. */
+static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
+{
+    char from[PATH_MAX], shown[256], now[256], note[640];
+    if (path[0] == '/' ? resolve(path, from) : is_there(config->train.started_in, path, from)) return ZR_OK;
+    snprintf(note, sizeof(note), "%s: %s is not where the run read it; read from %s", key,
+             zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(found, now, sizeof(now)));
+    ZR_TRY(zr_config_add_note(config, note));
+    return ZR_OK;
+}
+
+/* Of each path of a value. */
+typedef struct settling {
+    zr_config *config;
+    const char *run, *key;
+} settling;
+
+static zr_status settle_one(void *arg, const char *path, char found[PATH_MAX])
+{
+    const settling *s = arg;
+    if (zr__run_path_find(s->config, s->run, s->key, path, found) == ZR_OK)
+        return note_moved(s->config, s->key, path, found);
+    if (path[0] != '/' && join(s->config->train.started_in, path, found)) return ZR_OK;
+    snprintf(found, PATH_MAX, "%s", path);
+    return ZR_OK;
+}
+
+zr_status zr__run_paths_settle(zr_config *config)
+{
+    const struct {
+        const char *key, *path;
+    } read[] = {{"data.train", config->data.train},
+                {"data.val", config->data.val},
+                {"model.init", config->model.init},
+                {"data.tokenizer", is_tokenizer_path(config->data.tokenizer) ? config->data.tokenizer : NULL}};
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    char run[PATH_MAX];
+    if (!config->train.started_in) return ZR_OK;
+    zr_config_inputs(config, inputs);
+    const char *slash = inputs[0] ? strrchr(inputs[0], '/') : NULL;
+    snprintf(run, sizeof(run), "%.*s", slash ? (int)(slash - inputs[0]) + 1 : 1, slash ? inputs[0] : ".");
+    for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
+        if (!read[i].path || zr_config_overridden(config, read[i].key)) continue; /* typed here, it is from here */
+        settling s = {config, run, read[i].key};
+        char *found = NULL;
+        ZR_TRY(zr__shards_each(read[i].path, settle_one, &s, &found));
+        zr_status st = zr_config_set(config, read[i].key, found);
+        zr_free(found);
+        ZR_TRY(st);
+    }
+    const char *cache = NULL;
+    char found[PATH_MAX];
+    ZR_TRY(zr__run_cache_find(config, run, found, &cache));
+    if (cache != config->data.cache_dir) ZR_TRY(zr_config_set(config, "data.cache_dir", cache ? cache : "null"));
+    ZR_TRY(zr_config_set(config, "train.started_in", "null"));
+    return ZR_OK;
+}
+
+zr_status zr_train_own_dir(zr_config *config)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    char dir[PATH_MAX], found[PATH_MAX];
+    if (!config->train.started_in || !zr_config_from_file(config)) return ZR_OK;
+    zr_config_inputs(config, inputs);
+    const char *slash = strrchr(inputs[0], '/'), *name = slash ? slash + 1 : inputs[0];
+    snprintf(dir, sizeof(dir), "%.*s",
+             slash == inputs[0] ? 1
+             : slash            ? (int)(slash - inputs[0])
+                                : 1,
+             slash ? inputs[0] : ".");
+    bool own = strcmp(name, "config.json") == 0 && is_there(dir, "metrics.jsonl", found);
+    if (!own || zr_config_overridden(config, "train.output_dir")) return ZR_OK;
+    ZR_TRY(zr_config_set(config, "train.output_dir", dir));
+    return ZR_OK;
+}

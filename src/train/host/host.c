@@ -1,0 +1,168 @@
+#include "train/host/host.h"
+#include "zr/train.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/** First number of a file, or of its line that starts with `key`; -1 when there is none ("max", no file). */
+static int64_t read_number(const char *path, const char *key)
+{
+    FILE *file = fopen(path, "re");
+    if (!file) return -1;
+    char line[512];
+    int64_t number = -1;
+    size_t skip = key ? strlen(key) : 0;
+    while (fgets(line, sizeof(line), file)) {
+        if (skip && strncmp(line, key, skip) != 0) continue;
+        char *end = NULL;
+        long long value = strtoll(line + skip, &end, 10);
+        if (end != line + skip && value >= 0) number = value;
+        break;
+    }
+    fclose(file);
+    return number;
+}
+
+/** Path of this process's group in the unified hierarchy, "" when there is none. */
+static void group_path(char *path, size_t size)
+{
+    path[0] = '\0';
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (!file) return;
+    char line[PATH_MAX];
+    while (fgets(line, sizeof(line), file)) {
+        if (strncmp(line, "0::", 3) != 0) continue;
+        line[strcspn(line, "\n")] = '\0';
+        snprintf(path, size, "/sys/fs/cgroup%.*s", (int)size - 32, line + 3);
+        break;
+    }
+    fclose(file);
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    if (a < 0) return b;
+    if (b < 0) return a;
+    return a < b ? a : b;
+}
+
+int64_t zr__host_group_left(const char *group)
+{
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof(path), "%s/memory.max", group);
+    int64_t limit = read_number(path, NULL);
+    if (limit < 0) return -1;
+    snprintf(path, sizeof(path), "%s/memory.current", group);
+    int64_t used = read_number(path, NULL);
+    snprintf(path, sizeof(path), "%s/memory.stat", group);
+    int64_t files = read_number(path, "inactive_file ");
+    if (used < 0) used = 0;
+    if (files > 0) used -= files;
+    return limit > used ? limit - used : 0;
+}
+
+/** Whole processors of one group's CPU quota, -1 without one. */
+static int64_t group_cores(const char *group)
+{
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof(path), "%s/cpu.max", group);
+    FILE *file = fopen(path, "re");
+    if (!file) return -1;
+    long long quota = 0, period = 0;
+    int n = fscanf(file, "%lld %lld", &quota, &period);
+    fclose(file);
+    if (n != 2 || quota <= 0 || period <= 0) return -1;
+    return quota < period ? 1 : quota / period;
+}
+
+/** The least of `number` over this process's group and all that hold it, -1 when none has one. */
+static int64_t least_of_groups(int64_t (*number)(const char *group))
+{
+    char path[PATH_MAX];
+    group_path(path, sizeof(path));
+    int64_t least = -1;
+    while (strlen(path) >= strlen("/sys/fs/cgroup")) {
+        least = smaller(least, number(path));
+        *strrchr(path, '/') = '\0';
+    }
+    return least;
+}
+
+static int64_t groups_left(void)
+{
+    int64_t left = least_of_groups(zr__host_group_left);
+    /* The old hierarchy. */
+    int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL);
+    int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", NULL);
+    if (limit >= 0 && used >= 0) left = smaller(left, limit > used ? limit - used : 0);
+    return left;
+}
+
+int64_t zr_host_available_bytes(void)
+{
+    int64_t kib = read_number("/proc/meminfo", "MemAvailable:");
+    return smaller(kib < 0 ? -1 : kib * 1024, groups_left());
+}
+
+int zr_host_cores(void)
+{
+    cpu_set_t set;
+    int64_t cores = 1;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+        cores = CPU_COUNT(&set);
+    } else {
+        cores = sysconf(_SC_NPROCESSORS_ONLN);
+    }
+    cores = smaller(cores, least_of_groups(group_cores));
+    return cores < 1 ? 1 : (int)cores;
+}
+
+void zr_host_processor(char *name, size_t size)
+{
+    char line[512];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    snprintf(name, size, "unknown");
+    while (file && fgets(line, sizeof(line), file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon || !colon[1]) continue;
+        snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        break;
+    }
+    if (file) fclose(file);
+    for (char *c = name; *c; c++)
+        if (*c < ' ' || *c > '~') *c = '?';
+}
+
+int64_t zr__host_peak_bytes(void)
+{
+    return zr__host_peak_of("/proc/self/status");
+}
+
+int64_t zr__host_peak_of(const char *status_path)
+{
+    int64_t peak = read_number(status_path, "VmHWM:");
+    int64_t file = read_number(status_path, "RssFile:");
+    int64_t shared = read_number(status_path, "RssShmem:");
+    int64_t now = read_number(status_path, "RssAnon:");
+    if (peak < 0 || file < 0 || shared < 0 || now < 0) return -1;
+    int64_t anonymous = peak - file - shared;
+    return (anonymous > now ? anonymous : now) * 1024;
+}
+
+void zr__host_name(char *name, int size)
+{
+    if (gethostname(name, (size_t)size) != 0) snprintf(name, (size_t)size, "unknown");
+    name[size - 1] = '\0';
+}
+
+/* On Linux a thread has a priority of its own, and the threads that it starts take it over. */
+void zr__host_step_back(void)
+{
+    enum { LOW = 15 };
+    (void)setpriority(PRIO_PROCESS, 0, LOW);
+}

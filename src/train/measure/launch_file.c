@@ -1,0 +1,178 @@
+/*
+ * Measured training steps in a file of the user's cache, one for each number of ranks and hosts.
+ */
+#include "base/text.h"
+#include "train/measure/machine.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Samples are lists, of which there may be a thousand: kind, 16 bits, ranks, across, FLOPs, three sizes, pairs, head,
+ * bytes of memory, bytes from others, seconds. */
+#define SAMPLE "[s,b,i,b,f,I,I,I,f,I,f,f,f]"
+
+static void launch_key(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
+                       char key[ZR__MACHINE_KEY_BYTES])
+{
+    zr__machine_key(facts, key);
+    const size_t used = strlen(key);
+    snprintf(key + used, ZR__MACHINE_KEY_BYTES - used, ", %d ranks of %s on %d hosts", ranks, transport, hosts);
+}
+
+/* ---- numbers to JSON and back ---------------------------------------------------------------- */
+
+/* NULL: no memory. */
+static json_t *samples_to_json(const zr_launch *launch)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; list && i < launch->n_samples; i++) {
+        const zr_step_sample *s = &launch->sample[i];
+        const int64_t *size = s->cost.product.size;
+        json_t *sample = json_pack(SAMPLE, s->kind, s->narrow, s->ranks, s->across, s->cost.flops, (json_int_t)size[0],
+                                   (json_int_t)size[1], (json_int_t)size[2], s->cost.pairs, (json_int_t)s->cost.head,
+                                   s->cost.memory_bytes, s->cost.wire_bytes, s->sec);
+        if (json_array_append_new(list, sample) == 0) continue;
+        json_decref(list);
+        list = NULL;
+    }
+    return list;
+}
+
+/* NULL: no memory. */
+static json_t *waits_to_json(const zr_launch *launch)
+{
+    json_t *list = json_array();
+    for (int32_t i = 0; list && i < launch->n_waits; i++) {
+        const zr_wait_sample *w = &launch->wait[i];
+        if (json_array_append_new(list, json_pack("[f,f]", w->computed_sec, w->share)) == 0) continue;
+        json_decref(list);
+        list = NULL;
+    }
+    return list;
+}
+
+static bool waits_from_json(const json_t *list, zr_launch *launch)
+{
+    if (!json_is_array(list) || json_array_size(list) > ZR_LAUNCH_WAITS) return false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        zr_wait_sample *w = &launch->wait[launch->n_waits++];
+        if (json_unpack(json_array_get(list, i), "[F,F]", &w->computed_sec, &w->share) != 0) return false;
+        if (!(w->computed_sec > 0) || !(w->share >= 0)) return false;
+    }
+    return true;
+}
+
+static bool sample_from_json(const json_t *json, zr_step_sample *s)
+{
+    const char *kind = "";
+    int narrow = 0, across = 0, ranks = 0;
+    json_int_t size[3] = {0}, head = 0;
+    *s = (zr_step_sample){.ranks = 0};
+    const bool good = json_unpack((json_t *)json, "[s,b,i,b,F,I,I,I,F,I,F,F,F]", &kind, &narrow, &ranks, &across,
+                                  &s->cost.flops, &size[0], &size[1], &size[2], &s->cost.pairs, &head,
+                                  &s->cost.memory_bytes, &s->cost.wire_bytes, &s->sec) == 0;
+    snprintf(s->kind, sizeof(s->kind), "%s", kind);
+    s->narrow = narrow;
+    s->across = across;
+    s->ranks = ranks;
+    s->cost.head = head;
+    for (int i = 0; i < 3; i++) s->cost.product.size[i] = size[i];
+    const double least[] = {s->cost.flops, s->cost.pairs, s->cost.memory_bytes, s->cost.wire_bytes};
+    bool counts = head >= 0 && size[0] >= 0 && size[1] >= 0 && size[2] >= 0;
+    for (int i = 0; i < 4; i++) counts = counts && isfinite(least[i]) && (least[i] == 0 || least[i] >= 1);
+    return good && counts && isfinite(s->sec) && s->sec > 0;
+}
+
+/* Each is at least 0 and below a bound. */
+static const struct {
+    const char *key;
+    size_t at;
+    double below;
+} numbers[] = {{"around_sec", offsetof(zr_launch, around_sec), INFINITY},
+               {"lost", offsetof(zr_launch, lost), 1},
+               {"late", offsetof(zr_launch, late), 1},
+               {"spread", offsetof(zr_launch, spread), INFINITY},
+               {"across_bytes_sec", offsetof(zr_launch, across_bytes_sec), INFINITY}};
+enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+
+/* false: no memory. */
+static bool numbers_to_json(const zr_launch *launch, json_t *root)
+{
+    bool good = root != NULL;
+    for (int i = 0; i < NUMBERS && good; i++) {
+        double x;
+        memcpy(&x, (const char *)launch + numbers[i].at, sizeof(x));
+        good = json_object_set_new(root, numbers[i].key, json_real(x)) == 0;
+    }
+    return good;
+}
+
+static bool numbers_from_json(const json_t *root, zr_launch *launch)
+{
+    for (int i = 0; i < NUMBERS; i++) {
+        const json_t *number = json_object_get(root, numbers[i].key);
+        const double x = json_number_value(number);
+        if (!json_is_number(number) || !(x >= 0 && x < numbers[i].below)) return false;
+        memcpy((char *)launch + numbers[i].at, &x, sizeof(x));
+    }
+    return true;
+}
+
+static bool launch_from_json(void *arg, const json_t *root)
+{
+    zr_launch *launch = arg;
+    const json_t *list = json_object_get(root, "samples");
+    const char *transport = "";
+    int beside = 0;
+    const bool good = json_unpack((json_t *)root, "{s:s, s:i, s:i, s:i, s:i, s:b}", "transport", &transport, "ranks",
+                                  &launch->ranks, "hosts", &launch->hosts, "threads", &launch->threads, "cores",
+                                  &launch->cores, "beside", &beside) == 0;
+    if (!good || !json_is_array(list) || launch->ranks < 1 || launch->hosts < 1 || launch->threads < 1 ||
+        launch->cores < 1 || !numbers_from_json(root, launch) || (launch->hosts > 1 && launch->across_bytes_sec == 0) ||
+        !waits_from_json(json_object_get(root, "waits"), launch))
+        return false;
+    snprintf(launch->transport, sizeof(launch->transport), "%s", transport);
+    launch->beside = beside;
+    launch->sample = zr_alloc((json_array_size(list) + 1) * sizeof(*launch->sample));
+    if (!launch->sample) return false;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!sample_from_json(json_array_get(list, i), &launch->sample[launch->n_samples++])) return false;
+    return true;
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+zr_status zr_launch_remember(const zr_device_facts *facts, const zr_launch *launch)
+{
+    char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
+    launch_key(facts, launch->transport, launch->ranks, launch->hosts, key);
+    json_t *root =
+        json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:o, s:o}", "machine", key, "transport", launch->transport,
+                  "ranks", launch->ranks, "hosts", launch->hosts, "threads", launch->threads, "cores", launch->cores,
+                  "beside", launch->beside, "waits", waits_to_json(launch), "samples", samples_to_json(launch));
+    zr_status st = numbers_to_json(launch, root) ? zr__json_print(root, &text)
+                                                 : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the measured steps as JSON");
+    json_decref(root);
+    ZR_TRY(st);
+    st = zr__machine_remember("steps", key, text);
+    zr_free(text);
+    return st;
+}
+
+zr_status zr_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts, zr_launch *launch)
+{
+    char key[ZR__MACHINE_KEY_BYTES];
+    *launch = (zr_launch){.ranks = 0};
+    launch_key(facts, transport, ranks, hosts, key);
+    zr_status st = zr__machine_recall("steps", key, launch_from_json, launch);
+    if (st != ZR_OK) zr_launch_clear(launch);
+    return st;
+}
+
+void zr_launch_clear(zr_launch *launch)
+{
+    zr_free(launch->sample);
+    *launch = (zr_launch){.ranks = 0};
+}

@@ -1,0 +1,544 @@
+/*
+ * How long steps of schedules take: training steps of small models, run by the engine that also runs large ones, so
+ * that caches, threads, waits for other ranks and links are those of training.
+ */
+#include "train/measure/timings.h"
+#include "zr/models.h"
+#include "zr/train.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PASSES = 3 };                                    /* over all models: a machine is busy for a while at times */
+enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 }; /* training steps of one model */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* micro-batches of one, and so runs of a step */
+#define MODEL_SEC 0.1                                        /* ... but no more of them beyond so long */
+#define MOST_LOST 0.9                                        /* by a stream: it does not stand still */
+/* A quick measuring: the widest model, and in place of LEAST_RUNS and MODEL_SEC. */
+enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
+#define QUICK_SEC 0.02
+
+/* How ranks divide a model. LINKS: as stage 3, where there are several hosts, and so little is computed that one
+ * exchange follows the other. */
+typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
+
+/* From products that one cache holds to those that none does, from a head of bytes to one of words. Users' models are
+ * not among them: their steps are priced by those that lie around them. */
+static const struct trial {
+    int64_t width, heads, layers, vocabulary, batch, tokens, micro;
+    division division;
+    bool flat; /* collectives in one step, not first within a host as in most runs */
+} trials[] = {
+    {64, 1, 4, 256, 1, 64, 1, STAGE3, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true},
+    {128, 2, 4, 256, 2, 64, 4, STAGE2, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false},
+    {256, 4, 4, 1024, 4, 128, 1, STAGE3, false}, {256, 4, 2, 256, 1, 512, 2, GROUPS, false},
+    {512, 8, 1, 1024, 1, 256, 1, STAGE2, true},  {512, 8, 1, 256, 1, 128, 1, TENSOR, false},
+    {768, 12, 1, 256, 1, 128, 1, STAGE3, false}, {256, 4, 1, 16384, 1, 128, 1, STAGE0, false},
+    {256, 4, 4, 256, 1, 8, 1, LINKS, false},
+};
+enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
+
+/* Runs of a step so far. */
+typedef struct step_runs {
+    double sec[STEP_RUNS];
+    int64_t n;
+} step_runs;
+
+/* A plan that runs training steps. */
+typedef struct runner {
+    int64_t vocabulary, tokens; /* of its model, and of a micro-batch */
+    zr_plan *plan;
+    zr_engine *engine;
+    zr__timings *timings;       /* NULL: not wanted */
+    step_runs *runs;            /* of each step of its schedule */
+    double wall_sec[MOST_RUNS]; /* of each training step */
+    bool typical[MOST_RUNS];
+    int n; /* training steps so far */
+} runner;
+
+/* A number by which something grows, by least squares: of each model as much as measured, and how much that may err. */
+typedef struct slope {
+    double xy, xx;
+} slope;
+
+typedef struct measuring {
+    zr_comm *comm;
+    zr_device *device;
+    bool quick;        /* zr_launch_measure's */
+    double around_sec; /* sum over models */
+    int n_around;
+    slope lost, late;  /* zr_launch's */
+    double bytes, sec; /* of exchanges between hosts, where one follows the other */
+    /* Of exchanges' seconds: sums of squares of their differences from the mean, and of the mean. */
+    double squares, exchanges;
+    zr_launch *launch;
+} measuring;
+
+static int ascending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts them. */
+static double median(double *sec, int64_t n)
+{
+    qsort(sec, (size_t)n, sizeof(*sec), ascending);
+    return (sec[(n - 1) / 2] + sec[n / 2]) / 2;
+}
+
+static void slope_add(slope *s, double x, double y, double error)
+{
+    s->xy += x * y / (error * error);
+    s->xx += x * x / (error * error);
+}
+
+static double slope_of(const slope *s)
+{
+    return s->xx > 0 ? fmax(s->xy / s->xx, 0) : 0;
+}
+
+/* ---- one model's training steps -------------------------------------------------------------- */
+
+static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    const runner *r = arg;
+    const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_SHUFFLE, .step = (uint32_t)batch->step};
+    for (int i = 0; i < 2; i++)
+        for (int64_t t = 0; t < r->tokens; t++)
+            ((int32_t *)input[i])[t] =
+                (int32_t)(zr_rng_u32(&rng, (uint64_t)(batch->first_row * r->tokens + t)) % (uint64_t)r->vocabulary);
+    return ZR_OK;
+}
+
+static void ran(void *arg, const zr_event *event)
+{
+    const runner *r = arg;
+    step_runs *runs = &r->runs[event->step];
+    if (event->schedule != ZR_SCHEDULE_TRAIN) return;
+    if (r->timings) zr__timings_event(r->timings, event);
+    if (runs->n == STEP_RUNS) return; /* none of them has so many */
+    runs->sec[runs->n++] = event->end_sec - event->begin_sec;
+}
+
+static void close_runner(runner *r)
+{
+    zr_engine_destroy(&r->engine);
+    zr__timings_destroy(&r->timings);
+    zr_free(r->runs);
+    zr_plan_destroy(&r->plan);
+}
+
+/* Each rank's own part. */
+static zr_status make_room_to_run(runner *r, bool timed)
+{
+    r->runs = zr_alloc((size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
+    ZR_CHECK(r->runs, ZR_ERR_MEMORY, "no memory for measured steps");
+    if (timed) ZR_TRY(zr__timings_create(r->plan, &r->timings));
+    return ZR_OK;
+}
+
+/* Where it fails, close_runner clears up. */
+static zr_status open_runner(const measuring *m, const zr_model *model, const zr_layout *layout, bool timed, runner *r)
+{
+    r->vocabulary = ((const zr_gpt2_config *)model->config)->vocab_size;
+    r->tokens = layout->batch * layout->seq;
+    ZR_TRY(zr_comm_agree(m->comm, zr_plan_create(model, layout, &m->device->profile, &r->plan)));
+    ZR_TRY(zr_engine_create(r->plan, m->device, m->comm, 1, &r->engine));
+    ZR_TRY(zr_comm_agree(m->comm, make_room_to_run(r, timed)));
+    zr_engine_watch(r->engine, ran, r);
+    ZR_TRY(zr_engine_fill(r->engine, ZR_STATE_PARAM, NULL, NULL));
+    return ZR_OK;
+}
+
+/* The first rank says whether there is time for one more. */
+static zr_status goes_on(const measuring *m, int done, double sec, bool *more)
+{
+    ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, NULL));
+    const int least = m->quick ? QUICK_RUNS : LEAST_RUNS;
+    *more = done < least || (done < MOST_RUNS && m->comm->table[0] < (m->quick ? QUICK_SEC : MODEL_SEC));
+    return ZR_OK;
+}
+
+static zr_status run_step(runner *r, int number)
+{
+    const zr_step_args args = {.step = number, .lr = 1e-4, .batch = fill_batch, .arg = r};
+    zr_step_result result;
+    if (r->timings) zr__timings_begin(r->timings);
+    const double from = zr_clock_sec();
+    ZR_TRY(zr_engine_step(r->engine, &args, &result));
+    r->wall_sec[r->n] = zr_clock_sec() - from;
+    if (r->timings) zr__timings_end(r->timings, r->wall_sec[r->n]);
+    r->n++;
+    return ZR_OK;
+}
+
+static void forget_steps(runner *r)
+{
+    memset(r->runs, 0, (size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
+    r->n = 0;
+}
+
+/* In turn: a machine that is slower for a while is so for all of them. */
+static zr_status run_steps(const measuring *m, runner *r, int n_runners)
+{
+    bool more = true;
+    double begin_sec = 0;
+    for (int step = 0; more; step++) {
+        if (step == WARM_RUNS) begin_sec = zr_clock_sec();
+        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) forget_steps(&r[i]);
+        for (int i = 0; i < n_runners; i++) ZR_TRY(run_step(&r[i], step));
+        if (step >= WARM_RUNS) ZR_TRY(goes_on(m, r->n, (zr_clock_sec() - begin_sec) / n_runners, &more));
+    }
+    return ZR_OK;
+}
+
+/* ---- what they leave ------------------------------------------------------------------------- */
+
+static bool same_cost(const zr_step_cost *a, const zr_step_cost *b)
+{
+    return a->flops == b->flops && a->memory_bytes == b->memory_bytes && a->wire_bytes == b->wire_bytes &&
+           a->pairs == b->pairs && a->head == b->head && memcmp(&a->product, &b->product, sizeof(a->product)) == 0;
+}
+
+static bool same_step(const zr_step_sample *a, const zr_step_sample *b)
+{
+    return a->narrow == b->narrow && a->ranks == b->ranks && a->across == b->across && strcmp(a->kind, b->kind) == 0 &&
+           same_cost(&a->cost, &b->cost);
+}
+
+/* Of one model, whose first sample is `first`, equal steps are one sample: the mean over them. `times`, of each of its
+ * samples: how often it came. */
+static void keep(zr_launch *l, int32_t first, const zr_step_sample *sample, int32_t *times)
+{
+    int32_t i = first;
+    while (i < l->n_samples && !same_step(&l->sample[i], sample)) i++;
+    if (i == l->n_samples) l->sample[l->n_samples++] = *sample;
+    const int32_t n = ++times[i - first];
+    l->sample[i].sec += (sample->sec - l->sample[i].sec) / n;
+}
+
+static zr_status make_room(zr_launch *l, int32_t more)
+{
+    zr_step_sample *sample = zr_alloc((size_t)(l->n_samples + more) * sizeof(*sample));
+    ZR_CHECK(sample, ZR_ERR_MEMORY, "no memory for %d measured steps", l->n_samples + more);
+    if (l->n_samples > 0) memcpy(sample, l->sample, (size_t)l->n_samples * sizeof(*sample));
+    zr_free(l->sample);
+    l->sample = sample;
+    return ZR_OK;
+}
+
+static zr_status keep_steps(const measuring *m, const runner *r, const double *sec)
+{
+    const zr_plan *plan = r->plan;
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const int32_t first = m->launch->n_samples;
+    int32_t *times = zr_alloc((size_t)s->n_steps * sizeof(*times));
+    ZR_CHECK(times, ZR_ERR_MEMORY, "no memory for %d measured steps", s->n_steps);
+    zr_status st = make_room(m->launch, s->n_steps);
+    for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
+        zr_step_sample sample = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
+        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* a clock may stand still */
+        if (r->runs[i].n > 0) keep(m->launch, first, &sample, times);
+    }
+    zr_free(times);
+    return st;
+}
+
+/* Of its training steps, those that were neither among the fastest quarter nor among the slowest; of three the middle
+ * one. */
+static void find_typical(const double *wall_sec, int n, bool *typical)
+{
+    for (int i = 0; i < n; i++) {
+        int faster = 0;
+        for (int j = 0; j < n; j++) faster += wall_sec[j] < wall_sec[i] || (wall_sec[j] == wall_sec[i] && j < i);
+        typical[i] = faster >= (n + 1) / 4 && faster < n - (n + 1) / 4;
+    }
+}
+
+/* Over `runs` of a step, as many in each of the training steps. */
+static double typical_mean(const double *x, int64_t runs, const runner *r)
+{
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t k = 0; k < runs; k++) {
+        if (!r->typical[k * r->n / runs]) continue;
+        sum += x[k];
+        n++;
+    }
+    return n > 0 ? sum / (double)n : 0;
+}
+
+/* Each step's seconds, and where ranks meet how long they wait: in one run, the last that comes waits for nobody. Means
+ * over typical training steps, so that together they are as long as one. */
+static zr_status settle(const measuring *m, runner *r, double *sec, double *wait_sec)
+{
+    const zr_plan *plan = r->plan;
+    const int32_t n_steps = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
+    double *x = zr_alloc(((size_t)n_steps * STEP_RUNS * 3 + 1) * sizeof(*x));
+    int64_t n = 0;
+    ZR_CHECK(x, ZR_ERR_MEMORY, "no memory for %d measured steps", n_steps);
+    for (int32_t i = 0; i < n_steps; i++)
+        for (int64_t k = 0; k < r->runs[i].n; k++) x[n++] = r->runs[i].sec[k];
+    double *mean = x + n, *least = mean + n;
+    zr_status st = zr__over_ranks(m->comm, r->wall_sec, r->n, r->wall_sec, NULL, NULL);
+    ZR_TRY_GOTO(st, zr__over_ranks(m->comm, x, n, mean, least, NULL), done);
+    find_typical(r->wall_sec, r->n, r->typical);
+    n = 0;
+    for (int32_t i = 0; i < n_steps; i++) {
+        const int64_t runs = r->runs[i].n;
+        const bool meet = !m->launch->beside && zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i).ranks > 1;
+        for (int64_t k = n; k < n + runs && meet; k++) mean[k] -= least[k];
+        wait_sec[i] = meet ? typical_mean(mean + n, runs, r) : 0;
+        sec[i] = typical_mean((meet ? least : mean) + n, runs, r);
+        n += runs;
+    }
+done:
+    zr_free(x);
+    return st;
+}
+
+/* What ranks waited between the exchanges of a training step. */
+static void keep_wait(const measuring *m, const runner *r, const double *sec, const double *wait_sec)
+{
+    zr_launch *l = m->launch;
+    double computed = 0, waited = 0, exchanges = 0;
+    for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
+        const double runs = (double)r->runs[i].n / r->n;
+        const bool meet = zr_step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i).ranks > 1;
+        computed += meet ? 0 : runs * sec[i];
+        exchanges += meet ? runs : 0;
+        waited += runs * wait_sec[i];
+    }
+    if (l->beside || exchanges == 0 || l->n_waits == ZR_LAUNCH_WAITS) return;
+    l->wait[l->n_waits++] = (zr_wait_sample){.computed_sec = computed / exchanges, .share = waited / computed};
+}
+
+/* A model's steps where one follows the other, and what a training step takes beside all of them. */
+static zr_status keep_model(measuring *m, runner *r)
+{
+    const int32_t n_steps = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
+    double *sec = zr_alloc((size_t)n_steps * 2 * sizeof(*sec)), *wait_sec = sec + n_steps;
+    zr_status st = ZR_OK;
+    ZR_CHECK(sec, ZR_ERR_MEMORY, "no memory for %d measured steps", n_steps);
+    ZR_TRY_GOTO(st, settle(m, r, sec, wait_sec), done);
+    ZR_TRY_GOTO(st, keep_steps(m, r, sec), done);
+    double around = typical_mean(r->wall_sec, r->n, r);
+    for (int32_t i = 0; i < n_steps; i++) around -= (double)r->runs[i].n / r->n * (sec[i] + wait_sec[i]);
+    m->around_sec += fmax(around, 0);
+    m->n_around++;
+    keep_wait(m, r, sec, wait_sec);
+done:
+    zr_free(sec);
+    return st;
+}
+
+/* ---- the models ------------------------------------------------------------------------------ */
+
+/* false: so many ranks cannot be divided so. */
+static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype, zr_layout *l)
+{
+    const int ranks = comm->size;
+    *l = (zr_layout)ZR_LAYOUT_INIT;
+    l->ranks = ranks;
+    l->host_ranks = comm->local_size < ranks ? comm->local_size : 0;
+    l->dtype = l->wire_dtype = dtype;
+    l->batch = t->batch;
+    l->seq = t->tokens;
+    l->eval = false;
+    l->states = ZR_STATES_LEAN;
+    l->optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    l->stage = t->division <= STAGE3 ? (int)t->division : 3;
+    l->accum = t->micro;
+    if (t->division == LINKS && l->host_ranks == 0) return false;
+    if (t->division == TENSOR && (ranks % 2 != 0 || t->heads % 2 != 0)) return false;
+    if (t->division == TENSOR) {
+        l->tensor = 2;
+        l->ranks = ranks / 2;
+    }
+    const int shard = comm->local_size < ranks ? comm->local_size : ranks / 2;
+    const bool divides = shard > 1 && ranks % shard == 0 && (shard & (shard - 1)) == 0;
+    if (t->division == GROUPS && divides) l->shard_ranks = shard;
+    l->hierarchical = l->host_ranks > 0 && l->tensor == 1 && divides && !t->flat;
+    return true;
+}
+
+/* What computing and exchanges lose to each other. A model in which little runs side by side says little, one that
+ * takes long errs most. */
+static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
+{
+    const double both_sec = both->comm_sec - both->exposed_sec;
+    slope_add(&m->lost, both_sec, both->compute_sec - alone->compute_sec, alone->compute_sec);
+    slope_add(&m->late, both_sec, both->comm_sec - alone->comm_sec, alone->comm_sec);
+}
+
+/* How much exchanges that move bytes vary, the longer counting more. Each rank by its own clock. */
+static void keep_spread(measuring *m, const runner *r)
+{
+    for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
+        const zr_step_sample sample = zr_step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i);
+        const int64_t n = r->runs[i].n;
+        double sum = 0;
+        if (sample.ranks < 2 || sample.cost.wire_bytes == 0 || n < 2) continue;
+        for (int64_t k = 0; k < n; k++) sum += r->runs[i].sec[k];
+        const double mean = sum / (double)n;
+        for (int64_t k = 0; k < n; k++) m->squares += pow(r->runs[i].sec[k] - mean, 2);
+        m->exchanges += (double)(n - 1) * mean * mean;
+    }
+}
+
+/* Where one exchange follows the other: what the links between hosts carry in the long run. Each rank by its own clock.
+ */
+static void keep_rate(measuring *m, const runner *r)
+{
+    const zr_schedule *s = &r->plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const int64_t bytes = (int64_t)zr_plan_step_cost(r->plan, ZR_SCHEDULE_TRAIN, i).wire_bytes,
+                      across = zr_plan_across(r->plan, s->step[i].group, ZR_BORDER_HOST, 0, bytes);
+        for (int64_t k = 0; k < r->runs[i].n && across > 0; k++) {
+            m->bytes += (double)across;
+            m->sec += r->runs[i].sec[k];
+        }
+    }
+}
+
+static zr_status measure_alone(measuring *m, runner *r)
+{
+    ZR_TRY(run_steps(m, r, 1));
+    ZR_TRY(keep_model(m, r));
+    return ZR_OK;
+}
+
+/* Where exchanges run beside computing, samples are of steps that run alone: r[0] has no overlap, r[1] has it. */
+static zr_status measure_beside(measuring *m, division divided, runner r[2])
+{
+    zr_timings alone, both;
+    ZR_TRY(run_steps(m, r, 2));
+    ZR_TRY(keep_model(m, &r[0]));
+    ZR_TRY(zr__timings_collect(r[0].timings, m->comm, &alone));
+    ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
+    if (divided == LINKS) return ZR_OK; /* longer with overlap, as its links are then never idle: nothing is lost */
+    keep_lost(m, &alone, &both);
+    keep_spread(m, &r[1]);
+    return ZR_OK;
+}
+
+static zr_status measure_model(measuring *m, const struct trial *t, zr_dtype dtype)
+{
+    const zr_gpt2_config sizes = {.n_layer = t->layers,
+                                  .n_head = t->heads,
+                                  .n_embd = t->width,
+                                  .n_positions = t->tokens,
+                                  .vocab_size = t->vocabulary,
+                                  .layer_norm_epsilon = 1e-5,
+                                  .initializer_range = 0.02};
+    const zr_model model = zr_gpt2(&sizes);
+    const bool beside = m->comm->concurrent;
+    runner r[2] = {{.n = 0}};
+    zr_layout layout;
+    zr_status st = ZR_OK;
+    if (!layout_of(t, m->comm, dtype, &layout)) return ZR_OK;
+    layout.overlap = !beside;
+    ZR_TRY_GOTO(st, open_runner(m, &model, &layout, beside, &r[0]), done);
+    layout.overlap = true;
+    if (beside) ZR_TRY_GOTO(st, open_runner(m, &model, &layout, true, &r[1]), done);
+    st = beside ? measure_beside(m, t->division, r) : measure_alone(m, r);
+    if (st == ZR_OK && t->division == LINKS) keep_rate(m, &r[beside]);
+done:
+    close_runner(&r[1]);
+    close_runner(&r[0]);
+    return st;
+}
+
+static zr_status measure_models(measuring *m)
+{
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (int t = 0; t < TRIALS; t++)
+            if (!m->quick || trials[t].width <= QUICK_WIDTH || trials[t].division == LINKS)
+                ZR_TRY(measure_model(m, &trials[t], dtype ? ZR_BF16 : ZR_F32));
+    return ZR_OK;
+}
+
+/* Ranks of a host stand side by side, as many on each: plans know no other hosts. All ranks find the same. */
+static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
+{
+    const double local[2] = {comm->local_size, comm->local_rank};
+    bool alike = true;
+    ZR_TRY(zr_comm_scalars(comm, local, 2, NULL));
+    const int each = (int)comm->table[0];
+    for (int r = 0; r < comm->size; r++)
+        alike = alike && comm->table[2 * r] == each && comm->table[2 * r + 1] == r % each;
+    ZR_CHECK(alike && comm->size % each == 0, ZR_ERR_UNSUPPORTED,
+             "the ranks of a host are not neighbours, or hosts have not the same number: start as many on each, one "
+             "host after the other (mpirun -N)");
+    *hosts = comm->size / each;
+    return ZR_OK;
+}
+
+/* Of a number of each pass the median, in place of the first. */
+static void combine_number(zr_launch *pass, int passes, size_t offset)
+{
+    double x[PASSES];
+    for (int p = 0; p < passes; p++) memcpy(&x[p], (const char *)&pass[p] + offset, sizeof(double));
+    x[0] = median(x, passes);
+    memcpy((char *)&pass[0] + offset, x, sizeof(double));
+}
+
+/* All passes have the same samples. */
+static void combine(zr_launch *pass, int passes, zr_launch *launch)
+{
+    double x[PASSES];
+    combine_number(pass, passes, offsetof(zr_launch, around_sec));
+    combine_number(pass, passes, offsetof(zr_launch, lost));
+    combine_number(pass, passes, offsetof(zr_launch, late));
+    combine_number(pass, passes, offsetof(zr_launch, spread));
+    combine_number(pass, passes, offsetof(zr_launch, across_bytes_sec));
+    for (int32_t i = 0; i < pass->n_waits; i++) {
+        combine_number(pass, passes, offsetof(zr_launch, wait[i].computed_sec));
+        combine_number(pass, passes, offsetof(zr_launch, wait[i].share));
+    }
+    for (int32_t i = 0; i < pass->n_samples; i++) {
+        for (int p = 0; p < passes; p++) x[p] = pass[p].sample[i].sec;
+        pass->sample[i].sec = median(x, passes);
+    }
+    *launch = *pass;
+    *pass = (zr_launch){.ranks = 0}; /* its samples are the launch's */
+}
+
+static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, bool quick, zr_launch *launch)
+{
+    *launch = (zr_launch){.ranks = comm->size,
+                          .hosts = hosts,
+                          .threads = device->profile.facts.threads,
+                          .cores = zr_host_cores(),
+                          .beside = comm->concurrent};
+    snprintf(launch->transport, sizeof(launch->transport), "%s", comm->size == 1 ? "threads" : comm->transport);
+    measuring m = {.comm = comm, .device = device, .quick = quick, .launch = launch};
+    ZR_TRY(measure_models(&m));
+    launch->around_sec = m.around_sec / m.n_around;
+    const double lost = fmin(slope_of(&m.lost), MOST_LOST), late = fmin(slope_of(&m.late), MOST_LOST),
+                 most = fmax(lost + late, 1); /* side by side takes no longer than one after the other */
+    launch->lost = lost / most;
+    launch->late = late / most;
+    const double own[2] = {m.exchanges > 0 ? sqrt(m.squares / m.exchanges) : 0, m.sec > 0 ? m.bytes / m.sec : 0};
+    double mean[2];
+    ZR_TRY(zr__over_ranks(comm, own, 2, mean, NULL, NULL));
+    launch->spread = mean[0];
+    launch->across_bytes_sec = mean[1];
+    return ZR_OK;
+}
+
+zr_status zr_launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch)
+{
+    const int passes = quick ? 1 : PASSES;
+    zr_launch pass[PASSES] = {{.ranks = 0}};
+    int32_t hosts = 0;
+    zr_status st = count_hosts(comm, &hosts);
+    for (int p = 0; p < passes && st == ZR_OK; p++) st = measure_pass(comm, device, hosts, quick, &pass[p]);
+    if (st == ZR_OK) combine(pass, passes, launch);
+    for (int p = 0; p < passes; p++) zr_launch_clear(&pass[p]);
+    return st;
+}

@@ -1,0 +1,294 @@
+/*
+ * What `zr info --bench` measured, in a small file of the user's cache. Its name is a hash of all that the numbers hold
+ * for, and it repeats that in words: another machine that shares the home directory, a forced level or a new version
+ * never reads numbers that are not its own. Writers rename whole files into place; the last one stays.
+ */
+#include "base/file.h"
+#include "base/folder.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "train/measure/machine.h"
+#include "train/dir/run_dir.h"
+#include "zr/train.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTES])
+{
+    char processor[160];
+    if (facts->apart) {
+        snprintf(key, ZR__MACHINE_KEY_BYTES, "%s, zr %s", facts->name, zr_version());
+        return;
+    }
+    zr_host_processor(processor, sizeof(processor));
+    snprintf(key, ZR__MACHINE_KEY_BYTES, "%s, %d cores, kernels %s, zr %s, %s", processor, zr_host_cores(),
+             zr_device_cpu_level(), zr_version(), zr_device_cpu_matmul());
+}
+
+/* ---- where ----------------------------------------------------------------------------------- */
+
+static zr_status machine_path(const char *prefix, const char *key, char folder[PATH_MAX], char path[PATH_MAX])
+{
+    char name[48];
+    ZR_TRY(zr__cache_folder("measured rates", folder));
+    snprintf(name, sizeof(name), "%s-%016llx.json", prefix, (unsigned long long)XXH3_64bits(key, strlen(key)));
+    ZR_TRY(zr__path_join(path, folder, name));
+    return ZR_OK;
+}
+
+/* ---- numbers to JSON and back ---------------------------------------------------------------- */
+
+static json_t *rate_to_json(zr_rate rate)
+{
+    return json_pack("{s:f, s:f}", "one", rate.one, "all", rate.all);
+}
+
+/** NULL: no memory. */
+static json_t *levels_to_json(const zr_rates *rates)
+{
+    json_t *levels = json_array();
+    for (int i = 0; levels && i < rates->n_levels; i++) {
+        const zr_peak *peak = &rates->level[i];
+        json_t *level = json_pack("{s:s, s:o, s:o}", "level", peak->level, "fma_f32_flops", rate_to_json(peak->fma_f32),
+                                  "dot_bf16_flops", rate_to_json(peak->dot_bf16));
+        if (json_array_append_new(levels, level) == 0) continue;
+        json_decref(levels);
+        levels = NULL;
+    }
+    return levels;
+}
+
+/** NULL: no memory. */
+static json_t *products_to_json(const zr_rates *rates)
+{
+    json_t *products = json_array();
+    for (int i = 0; products && i < rates->n_products; i++) {
+        const zr_product_rate *p = &rates->product[i];
+        const int64_t *size = p->sizes.size;
+        json_t *product = json_pack("{s:b, s:[I, I, I], s:f}", "bf16", p->bf16, "sizes", (json_int_t)size[0],
+                                    (json_int_t)size[1], (json_int_t)size[2], "flops", p->flops);
+        if (json_array_append_new(products, product) == 0) continue;
+        json_decref(products);
+        products = NULL;
+    }
+    return products;
+}
+
+static bool finite_rate(zr_rate rate)
+{
+    return isfinite(rate.one) && isfinite(rate.all);
+}
+
+/** JSON has no other numbers. */
+static bool finite_rates(const zr_rates *rates)
+{
+    bool finite = isfinite(rates->matmul_f32) && isfinite(rates->matmul_bf16) && isfinite(rates->best_f32) &&
+                  isfinite(rates->best_bf16) && finite_rate(rates->triad) && finite_rate(rates->link);
+    for (int i = 0; i < rates->n_levels; i++)
+        finite = finite && finite_rate(rates->level[i].fma_f32) && finite_rate(rates->level[i].dot_bf16);
+    for (int i = 0; i < rates->n_products; i++) finite = finite && isfinite(rates->product[i].flops);
+    return finite;
+}
+
+static zr_status rates_to_json(const zr_rates *rates, const char *key, char **text)
+{
+    ZR_CHECK(finite_rates(rates), ZR_ERR_ARG,
+             "of the measured rates one is infinite or not a number, and cannot be remembered; measure again");
+    json_t *root = json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o, s:f, s:f}", "machine", key, "threads",
+                             rates->threads, "levels", levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32,
+                             "matmul_bf16_flops", rates->matmul_bf16, "triad_bytes_sec", rate_to_json(rates->triad),
+                             "link_bytes_sec", rate_to_json(rates->link), "products", products_to_json(rates),
+                             "best_f32_flops", rates->best_f32, "best_bf16_flops", rates->best_bf16);
+    ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the measured rates as JSON");
+    zr_status st = zr__json_print(root, text);
+    json_decref(root);
+    return st;
+}
+
+/** A rate that is there, is finite and, when it has to be, is more than 0. */
+static bool get_rate(const json_t *object, const char *key, bool positive, zr_rate *rate)
+{
+    const json_t *json = json_object_get(object, key);
+    rate->one = json_number_value(json_object_get(json, "one"));
+    rate->all = json_number_value(json_object_get(json, "all"));
+    bool known = json_is_number(json_object_get(json, "one")) && json_is_number(json_object_get(json, "all"));
+    return known && (positive ? rate->one > 0.0 && rate->all > 0.0 : rate->one >= 0.0 && rate->all >= 0.0);
+}
+
+static bool get_number(const json_t *object, const char *key, double *number)
+{
+    const json_t *json = json_object_get(object, key);
+    *number = json_number_value(json);
+    return json_is_number(json) && *number >= 0.0;
+}
+
+/** `used`: the name of the level that the device has. */
+static bool get_levels(const json_t *levels, const char *used, zr_rates *rates)
+{
+    bool good = json_is_array(levels) && json_array_size(levels) <= ZR_PEAKS;
+    for (size_t i = 0; good && i < json_array_size(levels); i++) {
+        const json_t *json = json_array_get(levels, i);
+        const char *name = json_string_value(json_object_get(json, "level"));
+        zr_peak *peak = &rates->level[rates->n_levels++];
+        good = name && get_rate(json, "fma_f32_flops", true, &peak->fma_f32) &&
+               get_rate(json, "dot_bf16_flops", false, &peak->dot_bf16);
+        if (!good) break;
+        snprintf(peak->level, sizeof(peak->level), "%s", name);
+        if (strcmp(name, used) == 0) rates->peak = *peak;
+    }
+    return good && rates->peak.level[0];
+}
+
+static bool get_products(const json_t *products, zr_rates *rates)
+{
+    bool good = json_is_array(products) && json_array_size(products) <= ZR_PRODUCT_RATES;
+    for (size_t i = 0; good && i < json_array_size(products); i++) {
+        const json_t *json = json_array_get(products, i), *sizes = json_object_get(json, "sizes");
+        zr_product_rate *p = &rates->product[rates->n_products++];
+        int64_t *size = p->sizes.size;
+        p->bf16 = json_is_true(json_object_get(json, "bf16"));
+        for (size_t s = 0; s < 3; s++) size[s] = json_integer_value(json_array_get(sizes, s));
+        good = size[0] > 0 && size[0] <= size[1] && size[1] <= size[2] && get_number(json, "flops", &p->flops) &&
+               p->flops > 0.0;
+    }
+    return good;
+}
+
+static bool rates_from_json(const json_t *root, bool apart, zr_rates *rates)
+{
+    *rates = (zr_rates){.threads = (int)json_integer_value(json_object_get(root, "threads"))};
+    return rates->threads > 0 &&
+           get_levels(json_object_get(root, "levels"), apart ? ZR_CUDA_LEVEL : zr_device_cpu_level(), rates) &&
+           get_number(root, "matmul_f32_flops", &rates->matmul_f32) &&
+           get_number(root, "matmul_bf16_flops", &rates->matmul_bf16) &&
+           get_rate(root, "triad_bytes_sec", true, &rates->triad) &&
+           get_rate(root, "link_bytes_sec", true, &rates->link) &&
+           get_products(json_object_get(root, "products"), rates) &&
+           get_number(root, "best_f32_flops", &rates->best_f32) &&
+           get_number(root, "best_bf16_flops", &rates->best_bf16);
+}
+
+/* ---- public ---------------------------------------------------------------------------------- */
+
+/** `text` under a name of its own beside `path`, then renamed to it. */
+static zr_status write_whole(const char *path, const char *text)
+{
+    char tmp[PATH_MAX + 8], shown[ZR_FILE_NAME_BYTES];
+    snprintf(tmp, sizeof(tmp), "%s.XXXXXX", path);
+    zr__text_escape(path, shown, sizeof(shown));
+    zr__file file = {.fd = mkstemp(tmp)};
+    ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "%s: cannot be made: %s", shown, strerror(errno));
+    memcpy(file.name, shown, sizeof(shown));
+    zr_status st = zr__file_write(&file, 0, text, (int64_t)strlen(text));
+    zr__file_close(&file);
+    if (st == ZR_OK && rename(tmp, path) != 0)
+        st = ZR_FAIL(ZR_ERR_CREATE, "%s: cannot be put in its place: %s", shown, strerror(errno));
+    if (st != ZR_OK) unlink(tmp);
+    return st;
+}
+
+zr_status zr__machine_remember(const char *prefix, const char *key, const char *text)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+    ZR_TRY(machine_path(prefix, key, folder, path));
+    ZR_TRY(zr__make_folders(folder));
+    return write_whole(path, text);
+}
+
+zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_read_fn read, void *arg)
+{
+    char folder[PATH_MAX], path[PATH_MAX], shown[ZR_FILE_NAME_BYTES], *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    ZR_TRY(machine_path(prefix, key, folder, path));
+    ZR_CHECK(access(path, F_OK) == 0, ZR_ERR_NOT_FOUND, "nothing is remembered of this machine; run `zr info --bench`");
+    bool good = zr__json_read_file(path, &text, &bytes) == ZR_OK && zr__json_parse(text, bytes, path, &root) == ZR_OK;
+    const char *machine = good ? json_string_value(json_object_get(root, "machine")) : NULL;
+    good = machine && strcmp(machine, key) == 0 && read(arg, root);
+    json_decref(root);
+    zr_free(text);
+    ZR_CHECK(good, ZR_ERR_DATA, "%s does not hold the rates of this machine; `zr info --bench` writes it anew",
+             zr__text_escape(path, shown, sizeof(shown)));
+    return ZR_OK;
+}
+
+zr_status zr_rates_remember(const zr_device_facts *facts, const zr_rates *rates)
+{
+    char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
+    zr__machine_key(facts, key);
+    ZR_TRY(rates_to_json(rates, key, &text));
+    zr_status st = zr__machine_remember("machine", key, text);
+    zr_free(text);
+    return st;
+}
+
+/** The rates to be read, and of what. */
+typedef struct wanted_rates {
+    bool apart;
+    zr_rates *rates;
+} wanted_rates;
+
+static bool read_rates(void *arg, const json_t *root)
+{
+    const wanted_rates *wanted = arg;
+    return rates_from_json(root, wanted->apart, wanted->rates);
+}
+
+zr_status zr_rates_recall(const zr_device_facts *facts, zr_rates *rates)
+{
+    char key[ZR__MACHINE_KEY_BYTES];
+    wanted_rates wanted = {facts->apart, rates};
+    zr__machine_key(facts, key);
+    ZR_TRY(zr__machine_recall("machine", key, read_rates, &wanted));
+    return ZR_OK;
+}
+
+/** A rank's part: its threads' own rate, as long as the ranks of the host do not want more than there is. */
+static double part_of(zr_rate rate, int threads, int local_ranks)
+{
+    return fmin(rate.one * threads, rate.all / local_ranks);
+}
+
+zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
+{
+    bool bf16 = dtype == ZR_BF16;
+    zr_rate peak = bf16 ? rates->peak.dot_bf16 : rates->peak.fma_f32;
+    double product = bf16 ? fmax(rates->matmul_bf16, rates->best_bf16) : fmax(rates->matmul_f32, rates->best_f32);
+    bool above = product > peak.all;
+    if (of_library) *of_library = above;
+    if (!above) return peak;
+    return (zr_rate){.one = fmax(peak.one, product / rates->threads), .all = product};
+}
+
+/** What products of these sizes reach of a rank's part of the peak. */
+static void add_product(const zr_rates *rates, bool bf16, zr_product_sizes sizes, double flops, zr_machine *machine)
+{
+    double whole = zr_rates_peak(rates, bf16 ? ZR_BF16 : ZR_F32, NULL).all;
+    double part = bf16 ? machine->flops_bf16 : machine->flops_f32;
+    if (flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) return;
+    machine->product[machine->n_products++] = (zr_product_rate){bf16, sizes, flops / whole * part};
+}
+
+void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
+{
+    int threads = profile->facts.threads;
+    if (profile->facts.apart) local_ranks = ranks = 1; /* a GPU is shared by nobody, as far as is known */
+    zr_machine *machine = &profile->machine;
+    machine->flops_f32 = part_of(zr_rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
+    /* fp16 is multiplied as fp32 */
+    if (dtype == ZR_BF16) machine->flops_bf16 = part_of(zr_rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
+    machine->n_products = 0;
+    for (int i = 0; i < rates->n_products; i++)
+        add_product(rates, rates->product[i].bf16, rates->product[i].sizes, rates->product[i].flops, machine);
+    machine->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
+    machine->link_copies = local_ranks == ranks;
+    /* One link prices all exchanges: where some leave the host this would be too fast a one. */
+    double bytes_sec = machine->link_copies ? part_of(rates->link, 1, local_ranks) : 0.0;
+    machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
+}

@@ -1,0 +1,340 @@
+#include "train/measure/timings.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The kind of what has none of its own. */
+#define OTHER "other"
+
+/* A step of the schedule: its kind, and what it costs each time. */
+typedef struct site {
+    int kind;
+    bool replay;
+    zr_step_cost cost;
+} site;
+
+/* What a rank adds up. Streams of several queues may add at once, but never to the same place: a kind belongs to one
+ * stream. */
+typedef struct sums {
+    zr_timing kind[ZR_TIMING_KINDS];
+    double wall_sec, exposed_sec, idle_sec;
+    double busy_sec[ZR_STREAMS];
+    int64_t steps;
+} sums;
+
+/* When a step ran. */
+typedef struct span {
+    double begin, end;
+} span;
+
+struct zr__timings {
+    site *site; /* of each step of the schedule that trains, the only one that runs within an optimizer step */
+    int n_kinds;
+    sums sums;
+    /* Of the step that runs; a stream's thread adds to its own. */
+    span *span[ZR_STREAMS];
+    int64_t room[ZR_STREAMS], n[ZR_STREAMS];
+    int n_streams;    /* of the plan */
+    bool copies_hold; /* copies run in turn with what computes */
+    bool warm;        /* the first step was dropped */
+    sums before;      /* as it stood before the step that runs; so was warm */
+    bool warm_before;
+};
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
+
+/* Its matrix of parameters, or of their gradient; NULL: none. */
+static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
+{
+    for (int i = 0; i < op->n_in + op->n_out; i++) {
+        zr_value value = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
+        const zr_value_info *info = value != ZR_NONE ? zr_graph_value(graph, value) : NULL;
+        if (info && info->param >= 0 && info->type.shape.ndim == 2) return &info->type.shape;
+    }
+    return NULL;
+}
+
+/* Matrix products of different shapes run at different rates, so the shape of their weight is in their name. */
+static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op, char name[ZR_TIMING_NAME])
+{
+    const zr_shape *w = op && op->def->cost(graph, op).flops > 0 ? matrix_of(graph, op) : NULL;
+    snprintf(name, ZR_TIMING_NAME, "%s", op ? op->def->name : zr_step_kind_name(step->kind));
+    size_t used = strlen(name);
+    if (w) snprintf(name + used, ZR_TIMING_NAME - used, " %lldx%lld", (long long)w->dim[0], (long long)w->dim[1]);
+}
+
+/* The kind of that name on that stream, a new one where there is room, otherwise the stream's own for all that is left:
+ * a kind of both would be added to by two threads. */
+static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f32)
+{
+    int k = 0;
+    while (k < t->n_kinds && (t->sums.kind[k].stream != stream || strcmp(t->sums.kind[k].name, name) != 0)) k++;
+    if (k < t->n_kinds) return k;
+    bool room = k < ZR_TIMING_KINDS - t->n_streams;
+    if (!room && strcmp(name, OTHER) != 0) return kind_of(t, OTHER, stream, false);
+    zr_timing *kind = &t->sums.kind[t->n_kinds++];
+    snprintf(kind->name, sizeof(kind->name), "%s", name);
+    kind->stream = stream;
+    kind->in_f32 = in_f32;
+    return k;
+}
+
+static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
+    char name[ZR_TIMING_NAME];
+    t->site = zr_alloc((size_t)s->n_steps * sizeof *t->site);
+    ZR_CHECK(t->site, ZR_ERR_MEMORY, "no memory for the timings of %d steps", (int)s->n_steps);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END || step->stream == ZR_STREAM_SAVE) continue;
+        const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL;
+        const bool in_f32 = op && op->def->in_f32 && !plan->profile.facts.narrow_attention;
+        name_of(graph, step, op, name);
+        t->site[i] = (site){.kind = kind_of(t, name, step->stream, in_f32),
+                            .replay = step->replay,
+                            .cost = zr_plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i)};
+    }
+    return ZR_OK;
+}
+
+/* For every step once a micro-batch, which none exceeds. */
+static zr_status make_room(zr__timings *t, const zr_plan *plan)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
+    for (int k = 0; k < ZR_STREAMS; k++) {
+        if (k == ZR_STREAM_SAVE) continue; /* beside what is timed */
+        t->span[k] = zr_alloc((size_t)t->room[k] * sizeof(span));
+        ZR_CHECK(t->span[k] || t->room[k] == 0, ZR_ERR_MEMORY, "no memory for the timings of %lld steps",
+                 (long long)t->room[k]);
+    }
+    return ZR_OK;
+}
+
+zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
+{
+    zr__timings *t = *timings = zr_alloc(sizeof *t);
+    ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
+    for (int s = 0; s < ZR_STREAMS; s++) t->n_streams += plan->has_stream[s] && s != ZR_STREAM_SAVE;
+    const zr_queues queues = zr_plan_queues(plan, false, 1);
+    t->copies_hold = !zr_queues_apart(&queues, ZR_STREAM_COPY);
+    ZR_TRY(find_kinds(t, plan));
+    return make_room(t, plan);
+}
+
+void zr__timings_destroy(zr__timings **timings)
+{
+    if (!*timings) return;
+    zr_free((*timings)->site);
+    for (int s = 0; s < ZR_STREAMS; s++) zr_free((*timings)->span[s]);
+    zr_free(*timings);
+    *timings = NULL;
+}
+
+/* ---- while a rank trains ---------------------------------------------------------------------- */
+
+/* The first step finds cold caches and untouched memory: it is dropped as soon as there is a second. */
+void zr__timings_begin(zr__timings *t)
+{
+    t->before = t->sums;
+    t->warm_before = t->warm;
+    if (t->sums.steps != 1 || t->warm) return;
+    sums fresh = {0};
+    for (int k = 0; k < t->n_kinds; k++) {
+        const zr_timing *cold = &t->sums.kind[k];
+        memcpy(fresh.kind[k].name, cold->name, sizeof(fresh.kind[k].name));
+        fresh.kind[k].stream = cold->stream;
+        fresh.kind[k].in_f32 = cold->in_f32;
+    }
+    t->sums = fresh;
+    t->warm = true;
+}
+
+void zr__timings_event(zr__timings *t, const zr_event *event)
+{
+    const site *at = &t->site[event->step];
+    zr_timing *kind = &t->sums.kind[at->kind];
+    double sec = event->end_sec - event->begin_sec;
+    kind->sec += sec;
+    kind->calls += at->cost.calls;
+    kind->replays += at->replay;
+    kind->flops += at->cost.flops;
+    kind->memory_bytes += at->cost.memory_bytes;
+    kind->wire_bytes += at->cost.wire_bytes;
+    int64_t i = t->n[event->stream];
+    if (i == t->room[event->stream]) return;
+    t->span[event->stream][i] = (span){event->begin_sec, event->end_sec};
+    t->n[event->stream] = i + 1;
+}
+
+static double length_of(const span *a, int64_t n)
+{
+    double sec = 0.0;
+    for (int64_t i = 0; i < n; i++) sec += a[i].end - a[i].begin;
+    return sec;
+}
+
+/* How long both ran at once; the spans of each are in order and apart. */
+static double overlap_of(const span *a, int64_t n_a, const span *b, int64_t n_b)
+{
+    double sec = 0.0;
+    for (int64_t i = 0, j = 0; i < n_a && j < n_b;) {
+        sec += fmax(fmin(a[i].end, b[j].end) - fmax(a[i].begin, b[j].begin), 0.0);
+        if (a[i].end < b[j].end)
+            i++;
+        else
+            j++;
+    }
+    return sec;
+}
+
+void zr__timings_end(zr__timings *t, double wall_sec)
+{
+    const span *compute = t->span[ZR_STREAM_COMPUTE], *comm = t->span[ZR_STREAM_COMM];
+    int64_t n_compute = t->n[ZR_STREAM_COMPUTE], n_comm = t->n[ZR_STREAM_COMM];
+    double compute_sec = length_of(compute, n_compute), comm_sec = length_of(comm, n_comm);
+    if (t->copies_hold) compute_sec += length_of(t->span[ZR_STREAM_COPY], t->n[ZR_STREAM_COPY]);
+    double exposed = fmax(comm_sec - overlap_of(compute, n_compute, comm, n_comm), 0.0);
+    t->sums.wall_sec += wall_sec;
+    t->sums.busy_sec[ZR_STREAM_COMPUTE] += compute_sec;
+    t->sums.busy_sec[ZR_STREAM_COMM] += comm_sec;
+    t->sums.exposed_sec += exposed;
+    t->sums.idle_sec += fmax(wall_sec - compute_sec - exposed, 0.0);
+    for (int s = 0; s < ZR_STREAMS; s++) t->n[s] = 0;
+    t->sums.steps++;
+}
+
+void zr__timings_drop(zr__timings *t)
+{
+    t->sums = t->before;
+    t->warm = t->warm_before;
+}
+
+/* ---- what all ranks make of it ---------------------------------------------------------------- */
+
+zr_status zr__over_ranks(zr_comm *comm, const double *mine, int64_t n, double *mean, double *least, double *most)
+{
+    for (int64_t first = 0; first < n; first += ZR_COMM_SCALARS) {
+        const int some = (int)(n - first < ZR_COMM_SCALARS ? n - first : ZR_COMM_SCALARS);
+        ZR_TRY(zr_comm_scalars(comm, mine + first, some, NULL));
+        for (int i = 0; i < some; i++) {
+            double sum = 0.0, low = INFINITY, high = -INFINITY;
+            for (int r = 0; r < comm->size; r++) {
+                const double x = comm->table[r * some + i];
+                sum += x;
+                low = fmin(low, x);
+                high = fmax(high, x);
+            }
+            mean[first + i] = sum / comm->size;
+            if (least) least[first + i] = low;
+            if (most) most[first + i] = high;
+        }
+    }
+    return ZR_OK;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    double x = ((const zr_timing *)a)->sec, y = ((const zr_timing *)b)->sec;
+    return (x < y) - (x > y);
+}
+
+zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *out)
+{
+    enum { WHOLE = 5, N = WHOLE + ZR_TIMING_KINDS };
+    const sums *s = &t->sums;
+    double mine[N], mean[N], most[N], steps = s->steps > 0 ? (double)s->steps : 1.0;
+    double whole[WHOLE] = {s->wall_sec, s->busy_sec[ZR_STREAM_COMPUTE], s->busy_sec[ZR_STREAM_COMM], s->exposed_sec,
+                           s->idle_sec};
+    for (int i = 0; i < WHOLE; i++) mine[i] = whole[i] / steps;
+    for (int k = 0; k < t->n_kinds; k++) mine[WHOLE + k] = s->kind[k].sec / steps;
+    ZR_TRY(zr__over_ranks(comm, mine, WHOLE + t->n_kinds, mean, NULL, most));
+    *out = (zr_timings){.ranks = comm->size,
+                        .steps = s->steps,
+                        .left_out = t->warm,
+                        .step_sec = mean[0],
+                        .compute_sec = mean[1],
+                        .comm_sec = mean[2],
+                        .exposed_sec = mean[3],
+                        .idle_sec = mean[4],
+                        .n_kinds = t->n_kinds};
+    for (int k = 0; k < t->n_kinds; k++) {
+        zr_timing *kind = &out->kind[k];
+        *kind = s->kind[k];
+        kind->sec = mean[WHOLE + k];
+        kind->slowest_sec = most[WHOLE + k];
+        kind->calls /= steps;
+        kind->replays /= steps;
+        kind->flops /= steps;
+        kind->memory_bytes /= steps;
+        kind->wire_bytes /= steps;
+    }
+    qsort(out->kind, (size_t)out->n_kinds, sizeof(out->kind[0]), longest_first);
+    return ZR_OK;
+}
+
+/* ---- for people and files --------------------------------------------------------------------- */
+
+double zr__share_of_peak(double rate, double peak)
+{
+    return peak > 0.0 && rate <= peak ? rate / peak : NAN;
+}
+
+zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timing *kind)
+{
+    bool wire = kind->wire_bytes > 0.0, computes = kind->flops > 0.0;
+    double amount = computes ? kind->flops : wire ? kind->wire_bytes : kind->memory_bytes;
+    double flops = kind->in_f32 ? timings->peak_f32_flops : timings->peak_flops;
+    double peak = computes ? flops : wire ? timings->peak_link_bytes_sec : timings->peak_memory_bytes_sec;
+    double per_sec = amount > 0.0 && kind->sec > 0.0 ? amount / kind->sec : NAN;
+    return (zr_timing_rate){.flops = computes, .per_sec = per_sec, .of_peak = zr__share_of_peak(per_sec, peak)};
+}
+
+static const char *number(double x, char out[ZR_NUMBER_BYTES])
+{
+    return isfinite(x) ? zr__text_g9(x, out) : "null";
+}
+
+static void add_kind(zr__text *text, const zr_timings *timings, const zr_timing *kind)
+{
+    char n[9][ZR_NUMBER_BYTES];
+    zr_timing_rate rate = zr_timing_rate_of(timings, kind);
+    zr__text_add(text,
+                 "{\"kind\":\"%s\", \"stream\":\"%s\", \"calls\":%s, \"replays\":%s, \"ms\":%s, \"slowest_ms\":%s, "
+                 "\"flops\":%s, \"memory_bytes\":%s, \"wire_bytes\":%s, \"%s\":%s, \"of_peak\":%s}",
+                 kind->name, zr_stream_name(kind->stream), number(kind->calls, n[0]), number(kind->replays, n[1]),
+                 number(1e3 * kind->sec, n[2]), number(1e3 * kind->slowest_sec, n[3]), number(kind->flops, n[4]),
+                 number(kind->memory_bytes, n[5]), number(kind->wire_bytes, n[6]),
+                 rate.flops ? "flops_per_sec" : "bytes_per_sec", number(rate.per_sec, n[7]),
+                 number(rate.of_peak, n[8]));
+}
+
+zr_status zr_timings_json(const zr_timings *timings, char **json)
+{
+    char n[9][ZR_NUMBER_BYTES];
+    zr__text text = {0};
+    const zr_timings *t = timings;
+    zr__text_add(&text,
+                 "{\"ranks\":%d, \"steps\":%lld, \"step_ms\":%s, \"compute_ms\":%s, \"comm_ms\":%s, "
+                 "\"exposed_ms\":%s, \"idle_ms\":%s, \"peak_flops_per_sec\":%s, \"peak_f32_flops_per_sec\":%s, "
+                 "\"peak_memory_bytes_per_sec\":%s, \"peak_link_bytes_per_sec\":%s, \"kinds\":[",
+                 t->ranks, (long long)t->steps, number(1e3 * t->step_sec, n[0]), number(1e3 * t->compute_sec, n[1]),
+                 number(1e3 * t->comm_sec, n[2]), number(1e3 * t->exposed_sec, n[3]), number(1e3 * t->idle_sec, n[4]),
+                 number(t->peak_flops > 0.0 ? t->peak_flops : NAN, n[5]),
+                 number(t->peak_f32_flops > 0.0 ? t->peak_f32_flops : NAN, n[6]),
+                 number(t->peak_memory_bytes_sec > 0.0 ? t->peak_memory_bytes_sec : NAN, n[7]),
+                 number(t->peak_link_bytes_sec > 0.0 ? t->peak_link_bytes_sec : NAN, n[8]));
+    for (int k = 0; k < t->n_kinds; k++) {
+        if (k) zr__text_add(&text, ",");
+        zr__text_add(&text, "\n  ");
+        add_kind(&text, t, &t->kind[k]);
+    }
+    zr__text_add(&text, "]}");
+    return zr__text_take(&text, json);
+}

@@ -1,0 +1,40 @@
+/** What a run is asked from outside while it trains: to stop, to save, to end by a time. */
+#include "train/run/save.h"
+
+/** Would what takes so long, and the checkpoint then, end after the time that the run has? Before the first checkpoint
+ *  the disk counts as a slow one. */
+static bool too_late(const zr__run *r, double sec)
+{
+    double bytes = 4.0 * (double)r->plan->params * (1 + r->plan->optimizer.n_slots);
+    double save_sec = (r->save_sec > 0.0 ? r->save_sec : bytes / ZR_TRAIN_DISK_BYTES_SEC) * (r->behind ? 2 : 1);
+    return r->observer->end_sec > 0.0 && zr_clock_sec() + sec + save_sec > r->observer->end_sec;
+}
+
+static bool asks_to_stop(const zr__run *r)
+{
+    return r->observer->stop && r->observer->stop(r->observer->arg);
+}
+
+zr_status zr__run_stop_asked(zr__run *r)
+{
+    bool asked = asks_to_stop(r);
+    r->out_of_time = !asked && too_late(r, 0.0);
+    return zr__run_agree(r, asked || r->out_of_time ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : ZR_OK);
+}
+
+zr_status zr__run_asked(zr__run *r)
+{
+    enum { STOP, TIME, SAVE, WRITING, QUESTIONS };
+    const zr_observer *observer = r->observer;
+    double asked[QUESTIONS] = {[STOP] = asks_to_stop(r),
+                               [TIME] = too_late(r, r->step_sec),
+                               [SAVE] = observer->save && observer->save(observer->arg),
+                               [WRITING] = !zr_engine_saved(r->engine)};
+    ZR_TRY(zr__run_highest(r, asked, QUESTIONS));
+    if (asked[WRITING] == 0) ZR_TRY(zr__run_save_end(r));
+    r->out_of_time = asked[STOP] == 0 && asked[TIME] > 0;
+    if (r->out_of_time)
+        zr__run_note(r, "another step and its checkpoint would end after the time that the run has: it stops here");
+    if (asked[STOP] > 0 || asked[TIME] > 0) return ZR_FAIL(ZR_ERR_STOPPED, "asked to stop");
+    return asked[SAVE] > 0 ? zr__run_save(r) : ZR_OK;
+}

@@ -1,0 +1,535 @@
+#include "train/run/resume.h"
+
+#include "base/text.h"
+#include "train/host/host.h"
+#include "train/family/inputs.h"
+#include "train/run/save_files.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { WHY_BYTES = 1024, HOST_BYTES = 80, SHOWN_BYTES = 512 };
+
+/* ---- the directory ---------------------------------------------------------------------------- */
+
+/** What rank 0 tells of the directory that it holds. Travels as the bytes of scalars. */
+typedef union door {
+    struct {
+        uint64_t key;
+        char host[HOST_BYTES];
+    } of;
+    double number[12];
+} door;
+
+/** Another host may know the folder as it was a moment ago: opening it makes it ask. */
+static bool sees_key(const char *path, uint64_t key)
+{
+    enum { TRIES = 10 };
+    for (int i = 0; i < TRIES; i++) {
+        DIR *dir = opendir(path);
+        if (dir) closedir(dir);
+        if (zr__run_dir_key(path) == key) return true;
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    return false;
+}
+
+zr_status zr__run_same_dir(zr__run *r)
+{
+    door mine = {.of = {.key = 0}}, its;
+    char shown[SHOWN_BYTES];
+    const char *path = r->config->train.output_dir;
+    if (r->comm->size == 1) return ZR_OK;
+    if (r->comm->rank == 0) mine.of.key = zr__run_dir_key(r->dir.path);
+    zr__host_name(mine.of.host, sizeof(mine.of.host));
+    const int n = sizeof(mine.number) / sizeof(mine.number[0]);
+    _Static_assert(sizeof(mine.number) >= sizeof(mine.of), "all of it travels");
+    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, mine.number, n, NULL)));
+    memcpy(&its, r->comm->table, sizeof(its));
+    bool same = r->comm->rank == 0 || sees_key(path, its.of.key);
+    return zr__run_agree(r, same ? ZR_OK
+                                 : ZR_FAIL(ZR_ERR_CREATE,
+                                           "train.output_dir %s on host %s is not the directory of that name on host "
+                                           "%s, where rank 0 is; all ranks write into one, on a file system that all "
+                                           "hosts share",
+                                           zr__text_escape(path, shown, sizeof(shown)), mine.of.host, its.of.host));
+}
+
+/* ---- is it this run's? ------------------------------------------------------------------------ */
+
+/** Which checkpoint a configuration is compared with. */
+typedef struct compared {
+    const char *name;
+    bool begun; /* false: zr_convert made it, and nothing has trained yet */
+} compared;
+
+/** Keys of the model that do not change what its weights are. */
+static bool is_free(const char *key)
+{
+    static const char *const names[] = {"model.preset",           "model.init",        "model.dropout",
+                                        "model.embd_pdrop",       "model.resid_pdrop", "model.attn_pdrop",
+                                        "model.initializer_range"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(key, names[i]) == 0) return true;
+    return strncmp(key, "model.", strlen("model.")) != 0;
+}
+
+static zr_status refuse_model(void *arg, const char *key, const char *was, const char *is)
+{
+    const compared *with = arg;
+    const bool open = !with->begun && strcmp(key, "model.frozen") == 0;
+    ZR_CHECK(open || is_free(key), ZR_ERR_CONFIG,
+             "%s: %s, and %s in %s: a run goes on with the model that it has; give the same, or another "
+             "train.output_dir",
+             key, is ? is : "not given", was ? was : "not given", with->name);
+    return ZR_OK;
+}
+
+static zr_status same_file(const char *key, const char *name, const zr__file_print *was, const zr__file_print *is)
+{
+    if (was->bytes < 0 || is->bytes < 0) return ZR_OK;
+    ZR_CHECK(was->bytes == is->bytes, ZR_ERR_DATA,
+             "%s: the file has %lld bytes, and %lld when %s was written; a run goes on with the data that it has", key,
+             (long long)is->bytes, (long long)was->bytes, name);
+    ZR_CHECK(was->hash == is->hash, ZR_ERR_DATA,
+             "%s: the file is another than when %s was written (%016llx, not %016llx); a run goes on with the data "
+             "that it has",
+             key, name, (unsigned long long)is->hash, (unsigned long long)was->hash);
+    return ZR_OK;
+}
+
+/** A directory may have moved: which tokens it made of the texts is in the hashes of data. */
+static bool same_tokenizer(const char *was, const char *is)
+{
+    const bool names = !was[0] || !is[0] || strcmp(was, "bytes") == 0 || strcmp(is, "bytes") == 0;
+    return !names || strcmp(was, is) == 0;
+}
+
+static zr_status check_run(const zr__run *r, const char *name, int64_t step, const zr__checkpoint_run *from)
+{
+    char *now = NULL;
+    const char *tokenizer = r->config->data.tokenizer ? r->config->data.tokenizer : "";
+    compared with = {name, from->ranks > 0};
+    ZR_TRY(zr_config_to_json(r->config, &now));
+    zr_status st = zr__checkpoint_config_differs(from->config, now, refuse_model, &with);
+    zr_free(now);
+    ZR_TRY(st);
+    ZR_TRY(same_file("data.train", name, &from->train, &r->train));
+    ZR_TRY(same_file("data.val", name, &from->val, &r->val));
+    ZR_CHECK(from->ranks == 0 || same_tokenizer(from->tokenizer, tokenizer), ZR_ERR_DATA,
+             "data.tokenizer: \"%s\", and \"%s\" when %s was written; a run goes on with the tokens that it has",
+             tokenizer, from->tokenizer, name);
+    ZR_CHECK(step <= r->config->train.steps, ZR_ERR_CONFIG,
+             "train.steps: %lld, and %s has done %lld steps already; give more, or another train.output_dir",
+             (long long)r->config->train.steps, name, (long long)step);
+    return ZR_OK;
+}
+
+/* ---- which one -------------------------------------------------------------------------------- */
+
+static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    zr_checkpoint_name(r->resume.step, name);
+    return zr__path_join(path, r->config->train.output_dir, name);
+}
+
+/** One that only cannot be read now (ZR_ERR_IO) is not damaged: to go on without it would lose its steps. */
+static bool is_damage(zr_status st)
+{
+    return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;
+}
+
+/** Rank 0: what a checkpoint says. */
+static zr_status read_run(zr__run *r, int64_t step)
+{
+    char path[PATH_MAX];
+    zr_manifest *manifest = NULL;
+    zr__checkpoint_run_clear(&r->resume.from);
+    r->resume.step = step;
+    ZR_TRY(checkpoint_dir(r, path));
+    ZR_TRY(zr_manifest_read(path, &manifest));
+    zr_status st = zr__checkpoint_run_read(manifest->run, path, &r->resume.from);
+    zr_manifest_free(&manifest);
+    return st;
+}
+
+static void skip(zr__run *r)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES], text[WHY_BYTES + 64];
+    zr_checkpoint_name(r->resume.step, name);
+    snprintf(text, sizeof(text), "%s is passed over: %.1000s", name, zr_error_message());
+    zr__run_note(r, text);
+    r->resume.next++;
+}
+
+/** Refuse to go on from a checkpoint where the run has left weights of a later step: they would be replaced, and the
+ * metrics of the steps between would be cut. */
+static zr_status check_later(const zr__run *r, const char *name, int64_t step)
+{
+    char shown[SHOWN_BYTES], after[64];
+    const char *weights = NULL;
+    int64_t steps = -1;
+    ZR_TRY(zr__run_dir_weights(&r->dir, &weights, &steps));
+    if (steps == ZR_STEP_UNKNOWN)
+        snprintf(after, sizeof(after), "of which no file says after which step");
+    else
+        snprintf(after, sizeof(after), "after step %lld", (long long)steps);
+    ZR_CHECK(!weights || steps <= step, ZR_ERR_CREATE,
+             "train.output_dir %s holds weights %s (%s), and its newest checkpoint that can be used is %s: going on "
+             "from that would replace them. Move %s elsewhere to do so; or go on from the weights themselves "
+             "(model.init) in another train.output_dir",
+             zr__text_escape(r->config->train.output_dir, shown, sizeof(shown)), after, weights, name, weights);
+    return ZR_OK;
+}
+
+/** Rank 0: from the next one on, the first that can be read. step -1: there is none at all. */
+static zr_status choose(zr__run *r)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES], shown[SHOWN_BYTES];
+    zr__text_escape(r->config->train.output_dir, shown, sizeof(shown));
+    for (; r->resume.next < r->resume.n; skip(r)) {
+        const int64_t step = r->resume.steps[r->resume.next];
+        zr_status st = read_run(r, step);
+        if (is_damage(st)) continue;
+        ZR_TRY(st);
+        zr_checkpoint_name(step, name);
+        ZR_TRY(check_run(r, name, step, &r->resume.from));
+        return check_later(r, name, step);
+    }
+    r->resume.step = -1;
+    ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: no checkpoint is whole, of %lld", shown,
+             (long long)r->resume.n);
+    const char *weights = NULL;
+    int64_t steps = -1;
+    ZR_TRY(zr__run_dir_weights(&r->dir, &weights, &steps));
+    ZR_CHECK(!weights, ZR_ERR_CREATE,
+             "train.output_dir %s holds a run that ended and left no checkpoint to continue from; to go on from its "
+             "weights (%s), name their directory in model.init and another train.output_dir",
+             shown, weights);
+    return ZR_OK;
+}
+
+/** What rank 0 has chosen, as all ranks must know it. */
+enum {
+    STEP,
+    SAMPLES,
+    UPDATES,
+    SKIPPED,
+    SKIPPED_IN_ROW,
+    LAST_LOSS,
+    DYNAMIC,
+    SCALE,
+    SCALER_STEP,
+    OVERFLOW,
+    LEFT,
+    MICRO_BATCH,
+    ACCUMULATION,
+    NOISE_STEPS,
+    NOISE_GRADIENT,
+    NOISE_TRACE,
+    NUMBERS
+};
+
+static zr_status share(zr__run *r)
+{
+    zr__checkpoint_run *from = &r->resume.from;
+    zr_loss_scaler *s = &from->scaler;
+    double number[NUMBERS] = {[STEP] = (double)r->resume.step,
+                              [SAMPLES] = (double)from->samples,
+                              [UPDATES] = (double)from->updates,
+                              [SKIPPED] = (double)from->skipped,
+                              [SKIPPED_IN_ROW] = (double)from->skipped_in_row,
+                              [LAST_LOSS] = from->loss,
+                              [DYNAMIC] = s->dynamic,
+                              [SCALE] = s->scale,
+                              [SCALER_STEP] = (double)s->step,
+                              [OVERFLOW] = (double)s->last_overflow,
+                              [LEFT] = (double)s->hysteresis_left,
+                              [MICRO_BATCH] = (double)from->micro_batch_size,
+                              [ACCUMULATION] = (double)from->accumulation_steps,
+                              [NOISE_STEPS] = (double)from->noise.steps,
+                              [NOISE_GRADIENT] = from->noise.gradient,
+                              [NOISE_TRACE] = from->noise.trace};
+    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, number, NUMBERS, NULL)));
+    const double *its = r->comm->table;
+    r->resume.step = (int64_t)its[STEP];
+    from->samples = (int64_t)its[SAMPLES];
+    from->updates = (int64_t)its[UPDATES];
+    from->skipped = (int64_t)its[SKIPPED];
+    from->skipped_in_row = (int64_t)its[SKIPPED_IN_ROW];
+    from->loss = its[LAST_LOSS];
+    s->dynamic = its[DYNAMIC] != 0;
+    s->scale = its[SCALE];
+    s->step = (int64_t)its[SCALER_STEP];
+    s->last_overflow = (int64_t)its[OVERFLOW];
+    s->hysteresis_left = (int64_t)its[LEFT];
+    from->micro_batch_size = (int64_t)its[MICRO_BATCH];
+    from->accumulation_steps = (int64_t)its[ACCUMULATION];
+    from->noise = (zr_noise_scale){its[NOISE_GRADIENT], its[NOISE_TRACE], (int64_t)its[NOISE_STEPS]};
+    return ZR_OK;
+}
+
+static zr_status choose_together(zr__run *r)
+{
+    ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? choose(r) : ZR_OK));
+    return share(r);
+}
+
+static zr_status open_dir(zr__run *r)
+{
+    ZR_TRY(zr__run_dir_reopen(&r->dir, r->config->train.output_dir, &r->resume.there));
+    if (!r->resume.there) return ZR_OK;
+    return zr_checkpoint_list(r->dir.path, &r->resume.steps, &r->resume.n);
+}
+
+zr_status zr__resume_open(zr__run *r)
+{
+    r->resume.step = -1;
+    ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? open_dir(r) : ZR_OK));
+    double there = r->resume.there;
+    ZR_TRY(zr__run_highest(r, &there, 1));
+    r->resume.there = there > 0;
+    if (!r->resume.there) return ZR_OK;
+    ZR_TRY(zr__run_same_dir(r));
+    return choose_together(r);
+}
+
+/* ---- the state -------------------------------------------------------------------------------- */
+
+static zr_status fill_from_file(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    ZR_TRY(zr_chunk_reader_f32(arg, param->name, first, n, out));
+    return ZR_OK;
+}
+
+static zr_status fill_param(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    ZR_TRY(zr_chunk_reader_f32(arg, param->name, first, n, out));
+    return zr__weights_finite("", param->name, first, out, n);
+}
+
+static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    (void)arg, (void)param, (void)first;
+    memset(out, 0, sizeof(*out) * (size_t)n);
+    return ZR_OK;
+}
+
+/** The file holds every parameter, or every one that trains, in its shape. */
+static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safetensors *file)
+{
+    char wanted[96];
+    for (int32_t i = 0; i < zr_graph_params(graph); i++) {
+        const zr_param_info *param = zr_graph_param(graph, i);
+        if (trained && param->frozen) continue;
+        const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
+        bool same = tensor && tensor->ndim == param->whole.ndim && strcmp(tensor->dtype, "F32") == 0;
+        for (int d = 0; same && d < tensor->ndim; d++) same = tensor->dim[d] == param->whole.dim[d];
+        zr_shape_print(&param->whole, wanted, sizeof(wanted));
+        ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is missing, or not F32 of the shape %s", zr_safetensors_path(file),
+                 param->name, wanted);
+    }
+    return ZR_OK;
+}
+
+/** NULL: the checkpoint has no such file. */
+static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int state, zr_chunk_reader **reader)
+{
+    char path[PATH_MAX], name[64];
+    *reader = NULL;
+    ZR_TRY(zr__state_file(r->plan, state, name, sizeof(name)));
+    if (state > 0 && !zr_manifest_find(manifest, name)) return ZR_OK;
+    ZR_TRY(checkpoint_dir(r, path));
+    ZR_TRY(zr_chunk_reader_open(path, manifest, name, r->comm->local_size, reader));
+    return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], state > 0, zr_chunk_reader_tensors(*reader));
+}
+
+static zr_status fill_state(zr__run *r, const zr_manifest *manifest, int state)
+{
+    zr_chunk_reader *reader = NULL;
+    const int its = state == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + state - 1;
+    zr_status st = zr__run_agree(r, open_state(r, manifest, state, &reader));
+    if (st == ZR_OK) {
+        zr_fill_fn fn = !reader ? fill_zero : state == 0 ? fill_param : fill_from_file;
+        r->resume.anew |= !reader;
+        st = zr__run_agreed(r, zr_engine_fill(r->engine, its, fn, reader));
+    }
+    zr_chunk_reader_close(&reader);
+    return st;
+}
+
+static zr_status fill_all(zr__run *r)
+{
+    char path[PATH_MAX];
+    zr_manifest *manifest = NULL;
+    zr_status st = checkpoint_dir(r, path);
+    if (st == ZR_OK) st = zr_manifest_read(path, &manifest);
+    st = zr__run_agree(r, st);
+    r->resume.anew = false;
+    /* Parameters come last: they are gathered then. */
+    for (int state = r->plan->optimizer.n_slots; state >= 0 && st == ZR_OK; state--)
+        st = fill_state(r, manifest, state);
+    zr_manifest_free(&manifest);
+    return st;
+}
+
+/** The counts that go with the state. */
+static void take_over(zr__run *r)
+{
+    const zr__checkpoint_run *from = &r->resume.from;
+    r->result->steps = r->from_step = r->saved_step = r->resume.step;
+    r->from_sample = from->samples;
+    r->result->skipped = from->skipped;
+    r->skipped_in_row = from->skipped_in_row;
+    r->result->loss = from->loss;
+    if (r->config->train.noise_scale) r->noise = from->noise;
+    r->result->noise_scale = zr_noise_scale_value(&r->noise);
+    if (!r->scaler.dynamic || !from->scaler.dynamic) return;
+    r->scaler.scale = fmax(from->scaler.scale, r->scaler.min_scale);
+    r->scaler.step = from->scaler.step;
+    r->scaler.last_overflow = from->scaler.last_overflow;
+    r->scaler.hysteresis_left = from->scaler.hysteresis_left;
+}
+
+zr_status zr__resume_fill(zr__run *r)
+{
+    const double begin_sec = zr_clock_sec();
+    for (;;) {
+        zr_status st = fill_all(r);
+        if (st == ZR_OK) break;
+        if (!r->result->agreed || !is_damage(st)) return st;
+        if (r->comm->rank == 0) skip(r);
+        ZR_TRY(choose_together(r));
+    }
+    ZR_TRY(zr_engine_resume(r->engine, r->resume.anew ? 0 : r->resume.from.updates));
+    take_over(r);
+    r->resume.read_sec = zr_clock_sec() - begin_sec;
+    return ZR_OK;
+}
+
+bool zr__resume_passed_over(const zr__run *r, int64_t step)
+{
+    for (int64_t i = 0; i < r->resume.next; i++)
+        if (r->resume.steps[i] == step) return true;
+    return false;
+}
+
+void zr__resume_forget(zr__run *r, int64_t step)
+{
+    for (int64_t i = 0; i < r->resume.next; i++)
+        if (r->resume.steps[i] == step) r->resume.steps[i] = -1;
+}
+
+static bool is_listed(const zr__run *r, int64_t step)
+{
+    for (int64_t i = 0; i < r->resume.n; i++)
+        if (r->resume.steps[i] == step) return true;
+    return false;
+}
+
+void zr__resume_clean(const zr__run *r)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES], tmp[ZR_CHECKPOINT_NAME_BYTES + 4];
+    DIR *dir = opendir(r->dir.path);
+    for (const struct dirent *entry; dir && (entry = readdir(dir));) {
+        long long step = -1;
+        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || is_listed(r, step)) continue;
+        zr_checkpoint_name(step, name);
+        snprintf(tmp, sizeof(tmp), "%s.tmp", name);
+        if (strcmp(tmp, entry->d_name) == 0 && zr_checkpoint_remove(r->dir.path, step) != ZR_OK)
+            zr__run_note(r, zr_error_message());
+    }
+    if (dir) closedir(dir);
+}
+
+/* ---- what the user is told -------------------------------------------------------------------- */
+
+/** Where files are, and what a run settles by itself, may be different and the run the same. */
+static bool is_place(const char *key)
+{
+    static const char *const names[] = {"data.train",     "data.val",         "data.tokenizer",
+                                        "data.cache_dir", "train.output_dir", "train.started_in"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(key, names[i]) == 0) return true;
+    return false;
+}
+
+static zr_status tell_key(void *arg, const char *key, const char *was, const char *is)
+{
+    char text[512];
+    const zr__run *r = arg;
+    const bool rounds = strcmp(key, "bf16.enabled") == 0 || strcmp(key, "fp16.enabled") == 0;
+    if (is_place(key)) return ZR_OK;
+    snprintf(text, sizeof(text), "changed since the checkpoint: %s was %.160s, is %.160s", key, was ? was : "not given",
+             is ? is : "not given");
+    zr__run_note(r, text);
+    if (rounds && r->config->model.frozen && is && strcmp(is, "true") == 0)
+        zr__run_note(r, "frozen parameters are rounded to 16 bits, for good: they have no fp32 master (model.frozen)");
+    return ZR_OK;
+}
+
+static void tell_states(const zr__run *r)
+{
+    char text[160];
+    if (!r->resume.anew) return;
+    snprintf(text, sizeof(text), "the checkpoint has no states of the optimizer %s: they begin at zero",
+             r->plan->optimizer.name);
+    zr__run_note(r, text);
+}
+
+static void tell_changes(zr__run *r)
+{
+    char *now = NULL, text[160];
+    const zr__checkpoint_run *from = &r->resume.from;
+    if (from->ranks == 0) return;
+    if (from->ranks != r->comm->size) {
+        snprintf(text, sizeof(text), "changed since the checkpoint: ranks were %d, are %d", from->ranks, r->comm->size);
+        zr__run_note(r, text);
+    }
+    const zr_config mine = zr__run_given(r);
+    zr_status st = zr_config_to_json(&mine, &now);
+    if (st == ZR_OK) st = zr__checkpoint_config_differs(from->config, now, tell_key, r);
+    if (st != ZR_OK) zr__run_note(r, zr_error_message());
+    zr_free(now);
+}
+
+/** Say which lines of metrics.jsonl are missing: those that a full disk had not taken when the run ended. */
+static void tell_lost(const zr__run *r)
+{
+    char text[160];
+    if (r->resume.from.ranks == 0 || r->made.last_step >= r->resume.step) return;
+    snprintf(text, sizeof(text),
+             "metrics.jsonl has no lines of the steps %lld to %lld, which were made before: they were lost",
+             (long long)r->made.last_step + 1, (long long)r->resume.step);
+    zr__run_note(r, text);
+}
+
+void zr__resume_tell(zr__run *r)
+{
+    char text[SHOWN_BYTES + 256], shown[SHOWN_BYTES], name[ZR_CHECKPOINT_NAME_BYTES];
+    if (r->comm->rank != 0 || !r->resume.asked) return;
+    zr__text_escape(r->config->train.output_dir, shown, sizeof(shown));
+    if (r->resume.step < 0) {
+        snprintf(text, sizeof(text), "there is no checkpoint in %s yet: the run starts at step 0", shown);
+        zr__run_note(r, text);
+        return;
+    }
+    zr_checkpoint_name(r->resume.step, name);
+    snprintf(text, sizeof(text), "goes on after step %lld of %lld, from %s/%s, read in %.3g s",
+             (long long)r->resume.step, (long long)r->config->train.steps, shown, name, r->resume.read_sec);
+    zr__run_note(r, text);
+    tell_lost(r);
+    tell_changes(r);
+    tell_states(r);
+}
+
+void zr__resume_close(zr__run *r)
+{
+    zr__checkpoint_run_clear(&r->resume.from);
+    zr_free(r->resume.steps);
+    r->resume.steps = NULL;
+}

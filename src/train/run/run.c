@@ -1,0 +1,578 @@
+/** A training run, from checked inputs to saved weights. The order is the promise: look at everything on all
+ *  ranks, then create, then compute. */
+#include "train/host/host.h"
+#include "train/run/resume.h"
+#include "train/run/save.h"
+
+#include "base/text.h"
+#include "train/weights/evaluate.h"
+#include "train/dir/metrics.h"
+#include "train/run/sample.h"
+#include "train/measure/timings.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SCALE_BYTES = 128 };
+
+static void log_line(zr__run *r, zr__metrics_file *m, const char *line, int bytes)
+{
+    char text[384], lost[48] = "";
+    switch (zr__metrics_write(m, line, (size_t)bytes)) {
+    case ZR_METRICS_KEPT:
+        snprintf(text, sizeof(text), "%s cannot be written: %s; its %ss are kept in memory until it can be", m->name,
+                 strerror(m->error), m->line);
+        break;
+    case ZR_METRICS_LOST:
+        snprintf(text, sizeof(text), "%s still cannot be written: %s; from step %lld on its %ss are lost", m->name,
+                 strerror(m->error), (long long)r->result->steps, m->line);
+        break;
+    case ZR_METRICS_AGAIN:
+        if (m->outage.n_lost > 0) snprintf(lost, sizeof(lost), "; %lld are lost", (long long)m->outage.n_lost);
+        snprintf(text, sizeof(text), "%s is written again, with the %lld %s%s that had been kept%s", m->name,
+                 (long long)m->outage.n_late, m->line, m->outage.n_late == 1 ? "" : "s", lost);
+        break;
+    default:
+        return;
+    }
+    zr__run_warn(r, text);
+}
+
+static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, int n)
+{
+    char record[ZR_EVENT_BYTES];
+    if (r->dir.events.fd < 0) return;
+    log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), r->result->steps, group, scalar, n, record));
+}
+
+/** Begin the event file. A run that goes on tells the reader from which step on it repeats what earlier files hold. */
+static void begin_events(zr__run *r)
+{
+    char record[ZR_EVENT_BYTES];
+    const double now = zr__event_now();
+    if (r->dir.events.fd < 0) return;
+    log_line(r, &r->dir.events, record, zr__event_version(now, record));
+    if (r->resume.there) log_line(r, &r->dir.events, record, zr__event_start(now, r->from_step + 1, record));
+}
+
+/* ---- start ----------------------------------------------------------------------------------- */
+
+/** The configuration as the run's directory keeps it. */
+static zr_status written_config(const zr__run *r, char **json)
+{
+    char here[PATH_MAX];
+    zr_config written = *r->config; /* its paths are from here, wherever it is read */
+    if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
+    written.train.started_in = getcwd(here, sizeof(here));
+    ZR_TRY(zr_config_to_json(&written, json));
+    return ZR_OK;
+}
+
+static zr_status open_rest(zr__run *r)
+{
+    ZR_TRY(zr__run_reserve(r));
+    if (r->watch.trace) ZR_TRY(zr__trace_open(r->watch.trace, &r->dir, r->config));
+    return r->config->train.tensorboard ? zr__run_dir_add_events(&r->dir) : ZR_OK;
+}
+
+/** In a directory of its own: what was made goes again where it cannot begin. */
+static zr_status open_new(zr__run *r, const char *json)
+{
+    ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir, json)); /* the rest may lie in that directory */
+    zr_status st = open_rest(r);
+    if (st == ZR_OK) return ZR_OK;
+    zr__run_release(r);
+    zr__run_dir_undo(&r->dir);
+    return st;
+}
+
+/** In that of the run that goes on: nothing of it is touched before all else is there. */
+static zr_status open_again(zr__run *r, const char *json)
+{
+    zr__resume_clean(r); /* what is written next wants its room */
+    ZR_TRY(zr__run_complete_weights(r));
+    ZR_TRY(open_rest(r));
+    zr_status st = zr__run_dir_continue(&r->dir, r->from_step, json, &r->made);
+    if (st == ZR_OK) st = zr__run_know_best(r);
+    if (st != ZR_OK) zr__run_dir_drop_events(&r->dir);
+    return st;
+}
+
+static zr_status open_outputs(zr__run *r)
+{
+    char *json = NULL;
+    if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(written_config(r, &json));
+    zr_status st = r->resume.there ? open_again(r, json) : open_new(r, json);
+    zr_free(json);
+    return st;
+}
+
+/** All ranks have them, and rank 0 has found what they hold already. */
+static zr_status share_outputs(zr__run *r)
+{
+    double made[3] = {r->made.evaluation, r->made.sample, r->comm->rank == 0 ? -r->made.best_loss : -INFINITY};
+    if (!r->resume.there) {
+        zr_status st = zr__run_same_dir(r);
+        if (st != ZR_OK && r->comm->rank == 0) {
+            zr__run_release(r);
+            zr__run_dir_undo(&r->dir);
+        }
+        return st;
+    }
+    ZR_TRY(zr__run_highest(r, made, 3));
+    r->made = (zr__run_made){made[0] > 0, made[1] > 0, -made[2], r->made.last_step};
+    return ZR_OK;
+}
+
+/** Say what limit was settled, if one was. */
+static void note_limit(const zr__run *r)
+{
+    char text[256], limit[ZR_SIZE_BYTES];
+    if (!r->given || r->given->memory.limit_bytes == r->config->memory.limit_bytes) return;
+    snprintf(text, sizeof(text), "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of %s",
+             zr__text_size((double)r->settled.memory.limit_bytes, limit),
+             r->plan->profile.facts.apart ? "its GPU" : "nine tenths of what the host has left");
+    zr__run_note(r,
+                 r->settled.memory.limit_bytes > 0
+                     ? text
+                     : "activation_checkpointing.policy auto: what memory the host has left is not known, so nothing "
+                       "is computed again; give memory.limit");
+}
+
+/** Say what policy auto has chosen beside what is computed again. */
+static void note_choices(const zr__run *r)
+{
+    if (r->chosen_note[0]) zr__run_note(r, r->chosen_note);
+    if (r->config->recompute.policy == ZR_POLICY_AUTO && r->plan->partition_checkpoints &&
+        !r->config->recompute.partition)
+        zr__run_note(r, r->plan->offload_checkpoints
+                            ? "activation_checkpointing.policy auto keeps checkpoints in pieces on the host, as with "
+                              "partition_activations and cpu_checkpointing"
+                            : "activation_checkpointing.policy auto keeps checkpoints in pieces, as with "
+                              "partition_activations");
+}
+
+/** Say how checkpoints are saved, where not between steps. */
+static void note_saving(const zr__run *r)
+{
+    char text[256], size[ZR_SIZE_BYTES];
+    zr_save_price price;
+    if (r->plan->save == ZR_SAVE_NONE) return;
+    if (zr_plan_price_save(r->plan, &r->plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
+    zr__text_size((double)price.bytes, size);
+    if (r->plan->save == ZR_SAVE_COPY)
+        snprintf(text, sizeof(text),
+                 "checkpoints are written behind the next steps, from a copy of %s a rank in the host's memory", size);
+    else
+        snprintf(text, sizeof(text),
+                 "checkpoints are written behind the next step, %s a rank from where the states are: updates wait for "
+                 "the disk (a memory.limit with room for as much again gives a copy, and no wait)",
+                 size);
+    zr__run_note(r, text);
+}
+
+/** Lines that were left out are told; what is odd about a text was, when the configuration was settled. */
+static void note_lines(const zr__run *r, const zr_data *data)
+{
+    zr_data_info info = {0};
+    if (data) info = zr_data_get_info(data);
+    if (info.skipped_lines > 0) zr__run_note(r, info.note);
+}
+
+static void announce(zr__run *r)
+{
+    char text[640];
+    if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
+    if (r->dir.gone[0]) {
+        snprintf(text, sizeof(text), "the lock of the directory was left by a process that is gone (%s): taken over",
+                 r->dir.gone);
+        zr__run_note(r, text);
+    }
+    zr__resume_tell(r);
+    note_limit(r);
+    note_choices(r);
+    note_saving(r);
+    char limits[ZR__LIMITS_BYTES];
+    if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, limits);
+    int cores = zr_host_cores(), wanted = r->info.threads * r->comm->local_size;
+    if (wanted > cores) {
+        snprintf(text, sizeof(text), "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
+                 r->info.threads, cores);
+        zr__run_note(r, text);
+    }
+    note_lines(r, r->inputs.train);
+    note_lines(r, r->inputs.val);
+    if (r->inputs.note[0]) {
+        snprintf(text, sizeof(text), "tensors of %s that the model does not use: %s", r->config->model.init,
+                 r->inputs.note);
+        zr__run_note(r, text);
+    }
+}
+
+/** What mfu is a share of: as `zr info --bench` remembers it, or measured now, in a few milliseconds. */
+static void know_peak(zr__run *r)
+{
+    zr_rates rates;
+    if (zr_rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
+        zr_rates_profile(&rates, zr__run_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
+    else
+        r->device->ops->measure(r->device, zr__run_dtype(r));
+}
+
+static zr_status fill(zr__run *r)
+{
+    zr_fill_fn fn = r->inputs.weights ? zr__weights_fill : NULL;
+    if (r->resume.step >= 0) return zr__resume_fill(r);
+    return zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, fn, r->inputs.weights));
+}
+
+/** Memory is taken before the directory is made: it is the last thing that may not be there. */
+static zr_status start(zr__run *r)
+{
+    uint64_t seed = (uint64_t)r->config->train.seed;
+    /* While the others wait for it, so that it is alone. */
+    if (r->comm->rank == 0) know_peak(r);
+    ZR_TRY(zr__run_agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
+    ZR_TRY(fill(r));
+    ZR_TRY(zr__run_agree(r, open_outputs(r)));
+    ZR_TRY(share_outputs(r));
+    r->info.from_step = r->from_step;
+    announce(r);
+    begin_events(r);
+    if (r->watch.trace) ZR_TRY(zr__run_agreed(r, zr__trace_align(r->watch.trace, r->comm)));
+    return ZR_OK;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+int64_t zr__run_sample(const zr__run *r, int64_t step)
+{
+    return r->from_sample + (step - r->from_step) * r->config->train_batch_size;
+}
+
+static zr_status read_rows(const zr__run *r, const zr_batch *batch, void *const *input)
+{
+    int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
+    int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
+    for (int64_t b = 0; b < rows; b++)
+        ZR_TRY(r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input));
+    return ZR_OK;
+}
+
+/** A micro-batch's samples follow the ones before by as many as all ranks take. */
+static zr_status want_next(const zr__run *r, const zr_batch *batch)
+{
+    const int64_t next = r->config->train_batch_size / r->plan->layout.accum;
+    if (!r->reads_ahead) return ZR_OK;
+    return zr_data_read_ahead(r->inputs.train, zr__run_sample(r, batch->step) + batch->first_row + next,
+                              r->plan->layout.batch);
+}
+
+zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
+{
+    zr__run *r = arg;
+    const double begin = zr_clock_sec();
+    zr_status st = read_rows(r, batch, input);
+    if (st == ZR_OK) st = want_next(r, batch);
+    r->data_wait_sec += zr_clock_sec() - begin;
+    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* the first, as the engine's */
+    return st;
+}
+
+/** Between the micro-batches of a long step all ranks may leave it together. */
+static zr_status train_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    zr__run *r = arg;
+    if (batch->micro > 0 && zr_engine_serial(r->engine)) ZR_TRY(zr__run_stop_asked(r));
+    return zr__run_read(arg, batch, input);
+}
+
+static void fill_rates(const zr__run *r, zr_train_step *line)
+{
+    double peak = zr__run_peak_flops(r);
+    double sec = line->step_sec > 0.0 ? line->step_sec : 1e-9;
+    line->tokens_per_sec = (double)line->tokens / sec;
+    line->samples_per_sec = (double)r->config->train_batch_size / sec;
+    line->tflops = r->plan->flops_hardware / r->comm->size / sec / 1e12;
+    line->mfu = zr__share_of_peak(r->plan->flops_model / r->comm->size / sec, peak);
+}
+
+static void report_step(zr__run *r, const zr_step_result *did, double lr, double scale, double sec)
+{
+    char text[ZR_LINE_BYTES];
+    if (r->comm->rank != 0) return;
+    zr_train_step line = {.step = r->result->steps,
+                          .steps = r->config->train.steps,
+                          .loss = did->loss,
+                          .grad_norm = did->grad_norm,
+                          .lr = lr,
+                          .tokens = r->config->train_batch_size * r->plan->layout.seq,
+                          .step_sec = sec,
+                          .data_wait_sec = r->data_wait_sec,
+                          .skipped = r->result->skipped,
+                          .loss_scale = r->config->fp16 ? scale : 0.0,
+                          .noise = r->config->train.noise_scale,
+                          .noise_scale = r->result->noise_scale};
+    fill_rates(r, &line);
+    log_line(r, &r->dir.metrics, text, zr__metrics_step(&line, text));
+    zr__scalar scalar[ZR_SCALARS];
+    log_event(r, "train", scalar, zr__metrics_step_scalars(&line, scalar));
+    if (r->observer->step) r->observer->step(r->observer->arg, &line);
+}
+
+/** What the loss scale does after a step without an update, "" without fp16. */
+static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
+{
+    char was[ZR_NUMBER_BYTES], is[ZR_NUMBER_BYTES];
+    zr__text_shortest(before, was);
+    zr__text_shortest(r->scaler.scale, is);
+    out[0] = '\0';
+    if (!r->config->fp16) return;
+    if (r->scaler.scale < before)
+        snprintf(out, SCALE_BYTES, ", the loss scale goes from %s to %s", was, is);
+    else
+        snprintf(out, SCALE_BYTES, ", the loss scale stays %s", was);
+}
+
+/** Count a step without an update; too many in a row end the run. The same on every rank. */
+static zr_status count_skipped(zr__run *r, const zr_step_result *did)
+{
+    char text[448], scale[SCALE_BYTES];
+    bool skipped = did->skipped || !isfinite(did->loss);
+    double before = r->scaler.scale;
+    zr_loss_scaler_update(&r->scaler, skipped);
+    if (!skipped) r->skipped_in_row = 0;
+    if (!skipped) return ZR_OK;
+    if (r->scaler.scale >= before) r->skipped_in_row++;
+    r->result->skipped++;
+    const char *name =
+        did->bad_param >= 0 ? zr_graph_param(r->plan->graph[ZR_SCHEDULE_TRAIN], did->bad_param)->name : "";
+    scale_text(r, before, scale);
+    snprintf(text, sizeof(text), "step %lld updated nothing: %s%s is not finite%s (%lld skipped so far)",
+             (long long)r->result->steps, name[0] ? "the gradient of " : "the loss", name, scale,
+             (long long)r->result->skipped);
+    zr__run_note(r, text);
+    ZR_CHECK(r->skipped_in_row < ZR_TRAIN_MAX_SKIPPED, ZR_ERR_DIVERGED,
+             "training diverged: %d steps in a row had no finite gradient, the last at step %lld (%s%s); lower the "
+             "learning rate%s, lengthen the warm-up or %s gradient_clipping",
+             ZR_TRAIN_MAX_SKIPPED, (long long)r->result->steps, name[0] ? name : "loss", scale,
+             !r->config->fp16    ? ""
+             : r->scaler.dynamic ? " or fp16.min_loss_scale"
+                                 : " or fp16.loss_scale",
+             r->config->gradient_clipping > 0.0 ? "lower" : "set");
+    return ZR_OK;
+}
+
+/** What a user can do about it: the engine knows no keys. */
+static zr_status cannot_skip(const char *what)
+{
+    return ZR_FAIL(ZR_ERR_DIVERGED,
+                   "%s. Set gradient_clipping, memory.norm two_pass or memory.layout paper: then such steps are "
+                   "skipped whole",
+                   what);
+}
+
+/** What a step that updated says of the gradient's noise. The same on every rank. */
+static void add_noise(zr__run *r, const zr_step_result *did)
+{
+    const zr_layout *l = &r->plan->layout;
+    const double small = (double)(l->batch * l->seq), big = small * (double)l->accum * l->ranks;
+    if (!l->micro_squares || did->skipped) return;
+    zr_noise_scale_add(&r->noise, did->micro_square, small, did->grad_norm * did->grad_norm, big);
+    r->result->noise_scale = zr_noise_scale_value(&r->noise);
+}
+
+zr_status zr__run_collect_trace(zr__run *r, int64_t step)
+{
+    ZR_TRY(zr__run_agreed(r, zr__trace_collect(r->watch.trace, r->comm, step)));
+    const char *news = zr__trace_note(r->watch.trace);
+    if (news) zr__run_note(r, news);
+    return ZR_OK;
+}
+
+zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
+{
+    return (zr_step_args){.step = step,
+                          .lr = zr_lr(r->config, r->result->steps - r->result->skipped),
+                          .clip = r->config->gradient_clipping,
+                          .loss_scale = r->scaler.scale,
+                          .batch = batch,
+                          .arg = r};
+}
+
+/** What all ranks make of a step that ended with `st` on this one. */
+static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *did)
+{
+    char what[1024];
+    bool diverged = st == ZR_ERR_DIVERGED;
+    snprintf(what, sizeof(what), "%s", st == ZR_OK ? "" : zr_error_message());
+    /* That a gradient is bad, or that all stop, every rank knows from within the step. */
+    if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
+    if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
+    ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", what)));
+    if (!diverged) return ZR_OK;
+    r->suspect = true;
+    r->mixed = !did->skipped;
+    return cannot_skip(what);
+}
+
+static zr_status one_step(zr__run *r)
+{
+    zr_step_result did = {0};
+    zr_step_args args = zr__run_step_args(r, r->result->steps, train_batch);
+    r->result->agreed = false;
+    r->data_wait_sec = 0;
+    zr__run_enter(r, r->behind && r->plan->save == ZR_SAVE_IN_PLACE ? ZR__PHASE_TRAIN_AND_SAVE : ZR__PHASE_TRAIN);
+    zr__watch_begin(&r->watch, r->engine, args.step);
+    double begin = zr_clock_sec();
+    zr_status st = zr_engine_step(r->engine, &args, &did);
+    double sec = zr_clock_sec() - begin;
+    zr__watch_end(&r->watch, r->engine, sec);
+    zr__hang_took(r->hang, sec);
+    r->step_sec = fmax(sec, 0.9 * r->step_sec); /* a slow one is remembered for some steps */
+    st = agree_on_step(r, st, &did);
+    if (st != ZR_OK) zr__watch_drop(&r->watch);
+    ZR_TRY(st);
+    if (r->watch.tracing) ZR_TRY(zr__run_collect_trace(r, r->result->steps));
+    r->result->steps++;
+    r->result->loss = did.loss;
+    r->suspect = !isfinite(did.loss);
+    add_noise(r, &did);
+    st = count_skipped(r, &did);
+    report_step(r, &did, args.lr, args.loss_scale, sec);
+    return st;
+}
+
+static zr_status after_batch(void *arg, int64_t windows)
+{
+    (void)windows;
+    return zr__run_stop_asked(arg);
+}
+
+static zr_status evaluate(zr__run *r)
+{
+    char text[ZR_LINE_BYTES];
+    int64_t windows = zr_data_windows(r->inputs.val);
+    int64_t batches = r->config->train.eval_batches, batch = r->config->train_batch_size;
+    if (batches > 0 && batches <= windows / batch) windows = batches * batch;
+    zr_train_eval line = {.step = r->result->steps};
+    zr__eval_part part;
+    zr__eval_watch watch = {.done = after_batch, .arg = r};
+    const zr__eval_text val = {.family = r->model.family,
+                               .source = r->inputs.val,
+                               .read = zr__data_window,
+                               .windows = windows,
+                               .stride = r->plan->layout.seq};
+    r->result->agreed = false;
+    zr__run_enter(r, ZR__PHASE_EVALUATE);
+    ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));
+    ZR_TRY(zr__run_agree(r, part.data));
+    ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
+    r->result->val_loss = line.val_loss;
+    r->suspect |= !isfinite(line.val_loss);
+    if (r->comm->rank == 0) {
+        zr__scalar scalar[ZR_SCALARS];
+        log_line(r, &r->dir.metrics, text, zr__metrics_eval(&line, text));
+        log_event(r, "val", scalar, zr__metrics_eval_scalars(&line, scalar));
+        if (r->observer->eval) r->observer->eval(r->observer->arg, &line);
+    }
+    if (!r->config->train.keep_best || !(line.val_loss < r->made.best_loss)) return ZR_OK;
+    return zr__run_keep_best(r);
+}
+
+static bool eval_is_due(const zr__run *r)
+{
+    int64_t step = r->result->steps, interval = r->config->train.eval_interval;
+    bool now = step == r->config->train.steps || (interval > 0 && step % interval == 0);
+    return r->inputs.val && interval > 0 && now;
+}
+
+static zr_status sample(zr__run *r)
+{
+    char *line = NULL;
+    zr__run_enter(r, ZR__PHASE_EVALUATE);
+    ZR_TRY(zr__sample_write(r, &line));
+    if (line) log_line(r, &r->dir.metrics, line, (int)strlen(line));
+    zr_free(line);
+    return ZR_OK;
+}
+
+/** At the end too: the run may be lengthened. */
+static bool save_is_due(const zr__run *r)
+{
+    const int64_t step = r->result->steps, interval = r->config->train.save_interval;
+    if (step == r->config->train.steps) return interval > 0 || r->config->train.save_end;
+    return interval > 0 && step % interval == 0;
+}
+
+/** What is due at the same step: the checkpoint is written, then all are asked, then the step is evaluated. So a run
+ *  that goes on may have to begin with an evaluation. */
+static zr_status loop(zr__run *r)
+{
+    if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(evaluate(r));
+    if (r->from_step > 0 && !r->made.sample && zr__sample_is_due(r)) ZR_TRY(sample(r));
+    while (r->result->steps < r->config->train.steps) {
+        ZR_TRY(one_step(r));
+        if (save_is_due(r)) ZR_TRY(zr__run_save(r));
+        if (r->result->steps < r->config->train.steps) ZR_TRY(zr__run_asked(r));
+        if (eval_is_due(r)) ZR_TRY(evaluate(r));
+        if (zr__sample_is_due(r)) ZR_TRY(sample(r));
+    }
+    return ZR_OK;
+}
+
+static zr_status run_all(zr__run *r)
+{
+    double begin = zr_clock_sec();
+    ZR_TRY(zr__run_agree(r, zr__hang_create(r->config, r->comm, r->observer, &r->hang)));
+    zr__run_enter(r, ZR__PHASE_START);
+    ZR_TRY(zr__run_check(r));
+    ZR_TRY(start(r));
+    return zr__run_end(r, loop(r), begin);
+}
+
+static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer *observer, bool resume,
+                       zr_train_result *result)
+{
+    static const zr_observer nobody = {0};
+    ZR_CHECK(config && comm && result, ZR_ERR_ARG, "zr_train_run was given a NULL pointer");
+    zr__run r = {.config = config,
+                 .comm = comm,
+                 .observer = observer ? observer : &nobody,
+                 .result = result,
+                 .scaler = zr_loss_scaler_create(config),
+                 .resume = {.asked = resume, .step = -1},
+                 .saved_step = -1,
+                 .made = {.best_loss = INFINITY},
+                 .dir = ZR_RUN_DIR_INIT};
+    result->loss = result->val_loss = result->noise_scale = NAN;
+    r.peak_before_bytes = zr__host_peak_bytes();
+    result->peak_rss_bytes = -1;
+    zr_status st = run_all(&r);
+    zr__run_release(&r);
+    zr__watch_destroy(&r.watch);
+    zr_engine_destroy(&r.engine);
+    zr__run_save_drop(&r);
+    zr__hang_destroy(&r.hang);
+    zr_plan_destroy(&r.plan);
+    zr_device_destroy(&r.device);
+    zr__inputs_close(&r.inputs);
+    zr_tokenizer_close(&r.tokenizer);
+    zr__resume_close(&r);
+    zr__run_tell_metrics(&r, st);
+    zr__run_dir_close(&r.dir);
+    return st;
+}
+
+zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)
+{
+    return train(config, comm, observer, false, result);
+}
+
+zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)
+{
+    return train(config, comm, observer, true, result);
+}

@@ -1,0 +1,273 @@
+/** Before a run creates anything: its inputs, what of its configuration only a run can settle, its plan, and that all
+ *  ranks have the same. */
+#include "train/host/device.h"
+#include "train/host/host.h"
+#include "train/run/resume.h"
+#include "train/run/run.h"
+#include "train/run/sample.h"
+
+#include <string.h>
+
+static void note_made_again(const zr__run *r, const zr_data *data)
+{
+    zr_data_info info = {.made_again = ""};
+    if (data) info = zr_data_get_info(data);
+    if (info.made_again[0]) zr__run_note(r, info.made_again);
+}
+
+static zr_status open_inputs(zr__run *r, bool first)
+{
+    zr__progress p = {.run = r, .what = "data: texts are looked at, and tokenized once,"};
+    ZR_TRY(zr_train_model(r->config, &r->model));
+    ZR_TRY(zr__inputs_open(r->config, first, zr__run_progress, &p, &r->inputs));
+    note_made_again(r, r->inputs.train);
+    note_made_again(r, r->inputs.val);
+    r->reads_ahead = zr_data_get_info(r->inputs.train).bytes > ZR_TRAIN_AHEAD_BYTES;
+    return ZR_OK;
+}
+
+/** A run that goes on may well read the configuration that it writes. */
+static zr_status check_dir(const zr__run *r)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
+    if (r->comm->rank != 0) return ZR_OK;
+    zr_config_inputs(r->config, inputs);
+    bool own = r->resume.asked && zr_config_from_file(r->config);
+    ZR_TRY(zr__run_dir_spares(r->config->train.output_dir, inputs[0] ? inputs + own : &none));
+    if (!r->resume.asked) ZR_TRY(zr__run_dir_check(r->config->train.output_dir));
+    return ZR_OK;
+}
+
+/** One rank of each host tokenizes texts, looks at the tokens that the cache has, and says once what is wrong with
+ * them; the others then find the tokens. */
+static zr_status check_inputs(zr__run *r, zr_status st)
+{
+    const bool first = r->comm->local_rank == 0;
+    if (st == ZR_OK && first) st = open_inputs(r, true);
+    if (st == ZR_OK) st = check_dir(r);
+    ZR_TRY(zr__run_agree(r, st));
+    return zr__run_agree(r, first ? ZR_OK : open_inputs(r, false));
+}
+
+/** The configuration, as it can be settled only here. */
+static zr_config *settle(zr__run *r)
+{
+    if (!r->given) {
+        r->given = r->config;
+        r->settled = *r->config;
+        r->config = &r->settled;
+    }
+    return &r->settled;
+}
+
+/** What is computed again under policy auto depends on the memory there is, and all ranks must plan alike. */
+static zr_status settle_limit(zr__run *r)
+{
+    if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
+    double least = -(double)zr_train_limit(&r->device->profile, r->comm->local_size, zr_comm_process_ranks(r->comm));
+    ZR_TRY(zr__run_highest(r, &least, 1));
+    settle(r)->memory.limit_bytes = -(int64_t)least;
+    return ZR_OK;
+}
+
+/** Have all hosts the same number of ranks, and each its own next to each other? */
+static zr_status hosts_alike(zr__run *r, bool *alike)
+{
+    const zr_comm *c = r->comm;
+    bool mine = c->size % c->local_size == 0 && c->rank % c->local_size == c->local_rank;
+    double number[2] = {mine ? (double)c->local_size : -1, mine ? -(double)c->local_size : 1};
+    ZR_TRY(zr__run_highest(r, number, 2));
+    *alike = number[0] > 0 && number[0] == -number[1];
+    return ZR_OK;
+}
+
+/** What crosses hosts is in the report, and collectives in two levels need to know the hosts. */
+static zr_status settle_hosts(zr__run *r)
+{
+    const zr_config_switch wanted = r->config->collectives.hierarchical;
+    bool alike = false;
+    if (r->config->parallel.ranks_per_host > 0) return ZR_OK;
+    ZR_TRY(hosts_alike(r, &alike));
+    ZR_CHECK(alike || wanted != ZR_SWITCH_ON, ZR_ERR_CONFIG,
+             "collectives.hierarchical: the hosts have different numbers of ranks, or those of a host are not next to "
+             "each other; start as many on each (mpirun -N), in a row, or write \"auto\"");
+    if (!alike && wanted == ZR_SWITCH_AUTO)
+        zr__run_note(r,
+                     "collectives.hierarchical auto: gathers and reductions are flat, since the hosts have different "
+                     "numbers of ranks, or those of a host are not next to each other");
+    if (alike && r->comm->local_size < r->comm->size) settle(r)->parallel.ranks_per_host = r->comm->local_size;
+    return ZR_OK;
+}
+
+/** The ranks of this process, together: what they take, the threads beside theirs, and a stack's worth for each rank.
+ */
+static zr_status check_room(const zr__run *r, int ranks)
+{
+    int64_t bytes = zr__train_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
+    const zr_queues queues = zr_plan_queues(r->plan, r->comm->concurrent, ranks);
+    int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
+    more += r->reads_ahead;
+    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's that saves, and its file's */
+    return zr_host_room(bytes, ranks * more);
+}
+
+/** Samples that are read ahead take memory; long ones are read when they are needed. */
+static void settle_ahead(zr__run *r)
+{
+    if (!r->reads_ahead) return;
+    r->ahead_bytes = zr_data_ahead_bytes(r->plan->layout.seq, r->plan->layout.batch);
+    r->reads_ahead = r->ahead_bytes > 0;
+    if (!r->reads_ahead)
+        zr__run_note(r, "data.train: nothing is read ahead, since one sample of data.seq_length takes more memory than "
+                        "there is for it");
+}
+
+static zr_status make_device(zr__run *r)
+{
+    const int threads = zr_train_threads(r->config, r->comm->local_size);
+    ZR_TRY(zr_train_device(r->config->device, threads, r->comm->local_rank, &r->device));
+    return ZR_OK;
+}
+
+/** Have the ranks what collectives.reduce asks for? */
+static zr_status check_reduce(const zr__run *r)
+{
+    const int ranks = zr_comm_process_ranks(r->comm);
+    ZR_CHECK(r->config->collectives.reduce != ZR_COLLECTIVE_NCCL || ranks == 1, ZR_ERR_UNSUPPORTED,
+             "collectives.reduce: nccl sums between processes, and %d ranks are threads of this one; start a process "
+             "for each (mpirun, srun), or write reduce_scatter",
+             ranks);
+    return ZR_OK;
+}
+
+/** Does a plan depend on how fast things are? */
+static bool rates_decide(const zr_config *config)
+{
+    const bool mixes = config->recompute.policy == ZR_POLICY_AUTO && config->parallel.tensor > 1;
+    return mixes || zr_config_is_open(config);
+}
+
+/** The rates that `zr info --bench` has left on each host, where they are the same on all ranks: else plans are chosen
+ *  by what they compute and move, since all ranks must plan alike. */
+static zr_status settle_rates(zr__run *r)
+{
+    enum { NUMBERS = 5 };
+    zr_rates rates;
+    zr_profile mine = r->device->profile;
+    const bool narrow = r->config->bf16 && mine.facts.bf16_products;
+    if (!rates_decide(r->config)) return ZR_OK;
+    if (zr_rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
+        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
+    const zr_machine *m = &mine.machine;
+    double number[2 * NUMBERS] = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr_machine_link(m).bytes_sec};
+    for (int i = 0; i < m->n_products; i++) number[NUMBERS - 1] += (i + 1) * m->product[i].flops;
+    for (int i = 0; i < NUMBERS; i++) number[NUMBERS + i] = -number[i];
+    ZR_TRY(zr__run_highest(r, number, 2 * NUMBERS));
+    bool alike = true;
+    for (int i = 0; i < NUMBERS; i++) alike = alike && number[i] == -number[NUMBERS + i];
+    if (alike) r->device->profile.machine = *m;
+    return ZR_OK;
+}
+
+/** Rank 0 chooses for all: one search, and the same plan everywhere. A run that goes on keeps its micro-batches, since
+ * sums of other parts have other bits. */
+static zr_status settle_open(zr__run *r)
+{
+    enum { STAGE, POLICY, ROWS, ACCUM, BATCH, NUMBERS };
+    const zr__checkpoint_run *from = &r->resume.from;
+    const bool first = r->comm->rank == 0;
+    double number[NUMBERS];
+    zr_status st = ZR_OK;
+    if (!zr_config_is_open(r->config)) return ZR_OK;
+    zr_config *config = settle(r);
+    const zr_train_kept kept = {from->micro_batch_size, from->accumulation_steps};
+    const zr_train_target target = {.ranks = r->comm->size, .profile = &r->device->profile};
+    if (first) st = zr_train_choose(config, &target, kept, r->chosen_note);
+    ZR_TRY(zr__run_agree(r, st));
+    const double mine[NUMBERS] = {(double)config->zero.stage, config->recompute.policy,
+                                  (double)config->micro_batch_size, (double)config->accumulation_steps,
+                                  (double)config->train_batch_size};
+    for (int i = 0; i < NUMBERS; i++) number[i] = first ? mine[i] : -1;
+    ZR_TRY(zr__run_highest(r, number, NUMBERS));
+    config->zero.stage = (int64_t)number[STAGE];
+    config->recompute.policy = (zr_config_policy)number[POLICY];
+    config->micro_batch_size = (int64_t)number[ROWS];
+    config->accumulation_steps = (int64_t)number[ACCUM];
+    config->train_batch_size = (int64_t)number[BATCH];
+    return ZR_OK;
+}
+
+static zr_status check_plan(zr__run *r)
+{
+    /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
+    int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
+    const int in_process = zr_comm_process_ranks(r->comm);
+    ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
+    settle_ahead(r);
+    ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, in_process > 1));
+    if (in_process == 1 || r->comm->rank == 0) ZR_TRY(check_room(r, in_process));
+    ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan, r->comm->rank));
+    zr__hang_plan(r->hang, r->plan);
+    r->result->planned = zr_report_planned(r->plan);
+    r->info = (zr_train_info){.config = r->config,
+                              .plan = r->plan,
+                              .comm = r->comm,
+                              .output_dir = r->config->train.output_dir,
+                              .threads = r->device->profile.facts.threads,
+                              .train_tokens = zr_data_tokens(r->inputs.train),
+                              .val_tokens = r->inputs.val ? zr_data_tokens(r->inputs.val) : 0};
+    return ZR_OK;
+}
+
+/** What fits depends on the scratch of this machine's processor. Ranks that compute other things again gather at other
+ *  times, and would wait for each other for ever. */
+static zr_status same_auto(zr__run *r)
+{
+    uint64_t work;
+    if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
+    memcpy(&work, &r->plan->flops_hardware, sizeof(work));
+    ZR_TRY(zr__run_agreed(
+        r, zr_comm_same(r->comm,
+                        "how activation_checkpointing.policy auto keeps checkpoints (these processors are not alike: "
+                        "name a policy)",
+                        (uint64_t)r->plan->partition_checkpoints + 2 * (uint64_t)r->plan->offload_checkpoints)));
+    return zr__run_agreed(
+        r, zr_comm_same(r->comm,
+                        "what activation_checkpointing.policy auto computes again (these processors are not "
+                        "alike: name a policy)",
+                        work));
+}
+
+static zr_status same_choices(zr__run *r)
+{
+    ZR_TRY(same_auto(r)); /* how is saved follows from it */
+    return zr__run_agreed(r, zr_comm_same(r->comm,
+                                          "how checkpoints are saved behind steps (these processors are not alike: "
+                                          "give another memory.limit, or write checkpoint.async false)",
+                                          (uint64_t)r->plan->save));
+}
+
+zr_status zr__run_check(zr__run *r)
+{
+    uint64_t hash = 0;
+    ZR_TRY(check_inputs(r, zr_config_hash(r->config, &hash)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
+    ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--resume", r->resume.asked)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--memory", zr_config_is_open(r->config))));
+    ZR_TRY(zr__run_same_inputs(r));
+    if (r->resume.asked) ZR_TRY(zr__resume_open(r));
+    ZR_TRY(check_reduce(r));
+    ZR_TRY(zr__run_agree(r, make_device(r)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "what they compute on (write device \"cpu\" or \"cuda\")",
+                                          r->device->profile.facts.apart)));
+    ZR_TRY(settle_limit(r));
+    ZR_TRY(settle_hosts(r));
+    ZR_TRY(settle_rates(r));
+    ZR_TRY(settle_open(r));
+    ZR_TRY(zr__run_agree(r, check_plan(r)));
+    ZR_TRY(zr__sample_open(r));
+    ZR_TRY(same_choices(r));
+    ZR_TRY(zr__run_highest_report(r, &r->result->planned));
+    return ZR_OK;
+}

@@ -1,0 +1,352 @@
+/** When checkpoints are written, and what becomes of them: at once while training waits, or behind the next steps;
+ * named when all of one is there. */
+#include "train/run/save.h"
+
+#include "base/text.h"
+#include "train/host/host.h"
+#include "train/run/resume.h"
+#include "train/run/save_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { WHY_BYTES = 1024 };
+
+/* ---- its place, by rank 0 --------------------------------------------------------------------- */
+
+/** Is there anything of the name of this step's checkpoint? `path` is where. */
+static bool has_name(const zr__save *s, char path[PATH_MAX])
+{
+    struct stat st;
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    zr_checkpoint_name(s->step, name);
+    return zr__path_join(path, s->run_dir, name) == ZR_OK && (lstat(path, &st) == 0 || errno != ENOENT);
+}
+
+/** One of this step that is there already could not be used here, or the run would have begun with it; but another
+ * version of zr, or someone who mends it, may have use for it. */
+static zr_status move_aside(const zr__save *s)
+{
+    enum { SUFFIX_BYTES = 16 };
+    struct stat st;
+    char from[PATH_MAX], to[PATH_MAX + SUFFIX_BYTES], shown[WHY_BYTES], text[WHY_BYTES + 128];
+    if (!has_name(s, from)) return ZR_OK;
+    snprintf(to, sizeof(to), "%s.old", from);
+    for (int i = 2; lstat(to, &st) == 0; i++) snprintf(to, sizeof(to), "%s.old%d", from, i);
+    zr__text_escape(to, shown, sizeof(shown));
+    ZR_CHECK(rename(from, to) == 0, ZR_ERR_IO, "what is in the place of this checkpoint cannot be renamed to %s: %s",
+             shown, strerror(errno));
+    snprintf(text, sizeof(text), "step %lld: what was in the place of this checkpoint is kept as %s",
+             (long long)s->step, shown);
+    zr__run_note(s->run, text);
+    return ZR_OK;
+}
+
+static zr_status make_place(zr__save *s)
+{
+    ZR_TRY(move_aside(s));
+    zr__resume_forget(s->run, s->step);
+    ZR_TRY(zr_checkpoint_begin(s->run_dir, s->step));
+    ZR_TRY(zr__save_note_run(s));
+    return zr__save_make_files(s);
+}
+
+/* ---- older ones ------------------------------------------------------------------------------- */
+
+/** As far as can be told without reading all of it. */
+static bool is_whole(const zr__save *s, int64_t step)
+{
+    char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
+    zr_manifest *manifest = NULL;
+    if (zr__resume_passed_over(s->run, step)) return false;
+    zr_checkpoint_name(step, name);
+    bool whole = zr__path_join(path, s->run_dir, name) == ZR_OK && zr_manifest_read(path, &manifest) == ZR_OK;
+    zr_manifest_free(&manifest);
+    return whole;
+}
+
+/** Those of later steps are none of this run's, but of one that it did not go on from: they stay. So do those that are
+ * not whole, which must not count as kept either. */
+static zr_status remove_old(const zr__save *s)
+{
+    const zr_config *c = s->run->config;
+    int64_t *step = NULL, n = 0, kept = 0;
+    ZR_TRY(zr_checkpoint_list(s->run_dir, &step, &n));
+    zr_status st = ZR_OK;
+    for (int64_t i = 0; i < n && st == ZR_OK; i++) {
+        const bool for_good = c->checkpoint.every > 0 && step[i] % c->checkpoint.every == 0;
+        if (step[i] > s->step || (for_good && kept >= c->train.keep_last)) continue;
+        if (!is_whole(s, step[i]) || kept++ < c->train.keep_last) continue;
+        st = zr_checkpoint_remove(s->run_dir, step[i]);
+    }
+    zr_free(step);
+    return st;
+}
+
+static void remove_old_or_tell(const zr__save *s)
+{
+    char text[WHY_BYTES + 64];
+    if (remove_old(s) == ZR_OK) return;
+    snprintf(text, sizeof(text), "an older checkpoint stays: %.1000s", zr_error_message());
+    zr__run_note(s->run, text);
+}
+
+/* ---- begin and end ---------------------------------------------------------------------------- */
+
+/** What is left of an attempt goes: its space is wanted by what comes later. What has the checkpoint's name may be
+ * whole, with only that it stays unknown, or is another's that could not be moved: it stays. */
+static void give_up(const zr__save *s)
+{
+    char why[WHY_BYTES], path[PATH_MAX];
+    if (!s->run_dir[0] || has_name(s, path)) return;
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    if (zr_checkpoint_remove(s->run_dir, s->step) == ZR_OK || !why[0]) return;
+    (void)ZR_FAIL(ZR_ERR_IO, "%s", why);
+}
+
+/** The steps up to it are in metrics.jsonl, also after a power cut. Without `latest` it is as good: zr does not read
+ * that. */
+static zr_status commit(const zr__save *s)
+{
+    char text[WHY_BYTES + 128];
+    if (zr__run_dir_sync(&s->run->dir) != ZR_OK) {
+        snprintf(text, sizeof(text), "the checkpoint of step %lld: %.1000s", (long long)s->step, zr_error_message());
+        zr__run_warn(s->run, text);
+    }
+    zr_status st = zr_checkpoint_commit(s->run_dir, s->step);
+    if (st != ZR_ERR_CREATE) return st;
+    snprintf(text, sizeof(text), "the checkpoint of step %lld is written, but latest could not be: %.1000s",
+             (long long)s->step, zr_error_message());
+    zr__run_note(s->run, text);
+    return ZR_OK;
+}
+
+static zr_status name_place(zr__save *s)
+{
+    zr__run *r = s->run;
+    char name[ZR_CHECKPOINT_NAME_BYTES], tmp[ZR_CHECKPOINT_NAME_BYTES + 4];
+    ZR_TRY(zr__save_names(s));
+    if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(zr__run_dir_find(&r->dir));
+    snprintf(s->run_dir, sizeof(s->run_dir), "%s", r->dir.path);
+    zr_checkpoint_name(s->step, name);
+    snprintf(tmp, sizeof(tmp), "%s.tmp", name);
+    return zr__path_join(s->tmp, s->run_dir, tmp);
+}
+
+/** The files are there, for all ranks to write. */
+static zr_status begin_files(zr__save *s)
+{
+    zr__run *r = s->run;
+    ZR_TRY(zr__run_agree(r, name_place(s)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, s->run_dir, PATH_MAX)));
+    ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, s->tmp, PATH_MAX)));
+    return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
+}
+
+/** All is written (`written`: on this rank): from now on there is a checkpoint. */
+static zr_status finish_files(zr__save *s, zr_status written)
+{
+    zr__run *r = s->run;
+    const bool first = r->comm->rank == 0;
+    ZR_TRY(zr__run_agree(r, written));
+    ZR_TRY(zr__save_gather(s));
+    ZR_TRY(zr__run_agree(r, first ? zr__save_describe(s) : ZR_OK));
+    ZR_TRY(zr__run_agree(r, first ? commit(s) : ZR_OK));
+    if (first) remove_old_or_tell(s);
+    return ZR_OK;
+}
+
+static void destroy(zr__save **s)
+{
+    if (!*s) return;
+    zr__save_clear(*s);
+    zr_free(*s);
+    *s = NULL;
+}
+
+/** A checkpoint that all ranks begin; in either case end_save comes after. */
+static zr_status begin_save(zr__run *r, zr__save **save)
+{
+    zr__save *s = *save = zr_alloc(sizeof(*s));
+    if (s) {
+        s->run = r;
+        s->step = r->result->steps;
+        s->n_states = 1 + r->plan->optimizer.n_slots;
+        s->file = -1;
+    }
+    ZR_TRY(zr__run_agree(r, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
+    return begin_files(s);
+}
+
+/** It came to be, or not (`st`). */
+static zr_status tell_end(const zr__save *s, zr_status st)
+{
+    zr__run *r = s->run;
+    if (st != ZR_OK && r->comm->rank == 0 && r->result->agreed) give_up(s);
+    ZR_TRY(st);
+    zr_train_save told = {.step = s->step, .bytes = s->bytes, .sec = s->waited_sec, .dir = s->run_dir};
+    r->saved_step = s->step;
+    r->save_sec = s->waited_sec + s->behind_sec;
+    if (r->comm->rank == 0 && r->observer->saved) r->observer->saved(r->observer->arg, &told);
+    return ZR_OK;
+}
+
+static zr_status end_save(zr__save **s, zr_status st)
+{
+    if (*s) st = tell_end(*s, st);
+    destroy(s);
+    return st;
+}
+
+/** Training goes on without one that could not be written, where all know of it. One that only the default of
+ * train.save_end wanted is no reason for the run to fail: its weights are written in any case. */
+static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
+{
+    char why[WHY_BYTES], text[WHY_BYTES + 160];
+    const bool last = step == r->config->train.steps;
+    const bool wanted = !last || r->config->train.save_interval > 0 || zr_config_given(r->config, "train.save_end");
+    if (st == ZR_OK || !r->result->agreed) return st;
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    if (last)
+        snprintf(text, sizeof(text),
+                 "the checkpoint of step %lld could not be written (%.1000s); the weights are written without it",
+                 (long long)step, why);
+    else
+        snprintf(text, sizeof(text), "the checkpoint of step %lld could not be written; training goes on: %.1000s",
+                 (long long)step, why);
+    zr__run_warn(r, text);
+    if (!wanted) return ZR_OK;
+    /* Weights that are not finite are found again at the end. */
+    if (st == ZR_ERR_DIVERGED || r->save_failure[0]) return ZR_OK;
+    r->save_failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
+    snprintf(r->save_failure, sizeof(r->save_failure), "the checkpoint of step %lld could not be written: %.400s",
+             (long long)step, why);
+    return ZR_OK;
+}
+
+/* ---- while training waits --------------------------------------------------------------------- */
+
+static zr_status write_now(zr__run *r)
+{
+    zr__save *s = NULL;
+    const double begin_sec = zr_clock_sec();
+    zr_status st = begin_save(r, &s);
+    if (st == ZR_OK) st = finish_files(s, zr__save_put_all(s));
+    if (s) s->waited_sec = zr_clock_sec() - begin_sec;
+    return end_save(&s, st);
+}
+
+zr_status zr__run_checkpoint(zr__run *r)
+{
+    return r->saved_step == r->result->steps ? ZR_OK : write_now(r);
+}
+
+/* ---- behind the next steps -------------------------------------------------------------------- */
+
+static void keep_event(void *arg, const zr_event *event)
+{
+    zr__save *s = arg;
+    if (s->n_events < s->event_room) s->event[s->n_events++] = *event;
+}
+
+/** From a copy: nothing waits for it, so it keeps out of the way of what computes. */
+static zr_status put_behind(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    const zr__save *s = arg;
+    if (s->begin_sec == 0 && s->run->plan->save == ZR_SAVE_COPY) zr__host_step_back();
+    return zr__save_put(arg, state, param, first, n, in);
+}
+
+static zr_status make_room_for_events(zr__save *s)
+{
+    const zr__run *r = s->run;
+    if (!r->watch.trace || !zr__trace_wants(r->watch.trace, s->step)) return ZR_OK;
+    s->event_room = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
+    s->event = zr_alloc(sizeof(*s->event) * (size_t)s->event_room);
+    ZR_CHECK(s->event, ZR_ERR_MEMORY, "no memory to trace a checkpoint");
+    return ZR_OK;
+}
+
+/** Once the engine has it no rank may fail alone: it writes while the others may have given up. */
+static zr_status write_behind(zr__run *r)
+{
+    zr__save *s = NULL;
+    const double begin_sec = zr_clock_sec();
+    zr_status st = begin_save(r, &s);
+    if (st == ZR_OK) st = zr__run_agree(r, make_room_for_events(s));
+    if (st != ZR_OK) return end_save(&s, st);
+    const zr_sink sink = {put_behind, zr__save_put_end, s->event ? keep_event : NULL, s};
+    r->behind = s;
+    ZR_TRY(zr_engine_save(r->engine, &sink));
+    s->waited_sec = zr_clock_sec() - begin_sec;
+    return ZR_OK;
+}
+
+/** The events that the engine's thread has kept: the trace itself is this thread's. */
+static zr_status trace(zr__run *r, const zr__save *s)
+{
+    if (!s->event) return ZR_OK;
+    for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watch.trace, &s->event[i]);
+    return zr__run_collect_trace(r, s->step);
+}
+
+zr_status zr__run_save_end(zr__run *r)
+{
+    zr__save *s = r->behind;
+    if (!s) return ZR_OK;
+    zr__run_enter(r, ZR__PHASE_SAVE);
+    const double begin_sec = zr_clock_sec();
+    zr_status st = finish_files(s, zr_engine_save_end(r->engine));
+    s->waited_sec += zr_clock_sec() - begin_sec;
+    s->behind_sec = s->put_sec;
+    st = tell_failure(r, s->step, tell_end(s, st));
+    if (st == ZR_OK) st = trace(r, s);
+    destroy(&r->behind);
+    return st;
+}
+
+void zr__run_save_drop(zr__run *r)
+{
+    destroy(&r->behind);
+}
+
+/** Another that is on its way comes first. */
+static zr_status await_other(zr__run *r)
+{
+    char text[WHY_BYTES];
+    double on_its_way = !zr_engine_saved(r->engine);
+    if (!r->behind || r->behind->step == r->result->steps) return ZR_OK;
+    ZR_TRY(zr__run_highest(r, &on_its_way, 1));
+    snprintf(text, sizeof(text),
+             "the checkpoint of step %lld waits for that of step %lld, which is still being written",
+             (long long)r->result->steps, (long long)r->behind->step);
+    if (on_its_way > 0) zr__run_note(r, text);
+    return zr__run_save_end(r);
+}
+
+zr_status zr__run_save(zr__run *r)
+{
+    char text[WHY_BYTES];
+    const int64_t step = r->result->steps;
+    const bool behind = r->plan->save != ZR_SAVE_NONE && step < r->config->train.steps;
+    if (r->suspect) {
+        snprintf(text, sizeof(text), "step %lld: no checkpoint, since its loss is not finite", (long long)step);
+        zr__run_note(r, text);
+        return ZR_OK;
+    }
+    zr__run_enter(r, ZR__PHASE_SAVE);
+    ZR_TRY(await_other(r));
+    if (r->saved_step == step || r->behind) return ZR_OK; /* it is there, or on its way */
+    return tell_failure(r, step, behind ? write_behind(r) : write_now(r));
+}
+
+zr_status zr__run_checkpoint_dir(zr__run *r, char path[PATH_MAX])
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    zr_checkpoint_name(r->saved_step, name);
+    ZR_TRY(zr__run_dir_find(&r->dir));
+    return zr__path_join(path, r->dir.path, name);
+}

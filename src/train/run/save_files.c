@@ -1,0 +1,349 @@
+/** What is in a checkpoint: all ranks write what they own, in ranges of files of whole tensors; rank 0 makes the files
+ *  and says in the manifest what is in them. */
+#include "train/run/save_files.h"
+
+#include "base/finite.h"
+#include "train/family/family.h"
+#include "train/run/save.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CONFIG = ZR_CHECKPOINT_STATES };
+
+zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size)
+{
+    const char *slot = state == ZR_STATE_PARAM ? "model" : plan->optimizer.slot_name[state - 1];
+    ZR_ASSERT(slot);
+    snprintf(name, size, "%s.safetensors", slot);
+    return ZR_OK;
+}
+
+static int engine_state(int file)
+{
+    return file == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + file - 1;
+}
+
+static int file_of(int state)
+{
+    return state == ZR_STATE_PARAM ? 0 : state - ZR_STATE_SLOT + 1;
+}
+
+/* ---- files, by rank 0 ------------------------------------------------------------------------- */
+
+zr_status zr__save_make_files(const zr__save *s)
+{
+    zr__run *r = s->run;
+    char path[PATH_MAX];
+    zr_tensor_spec *specs = NULL;
+    int64_t n = 0;
+    ZR_TRY(r->model.family->write(s->tmp, &r->model.numbers));
+    zr_status st = ZR_OK;
+    for (int i = 0; i < s->n_states && st == ZR_OK; i++) {
+        ZR_TRY(zr__param_specs(r->plan->graph[ZR_SCHEDULE_TRAIN], i > 0, &specs, &n));
+        st = zr__path_join(path, s->tmp, s->part[i].name);
+        if (st == ZR_OK) st = zr_safetensors_create(path, specs, n);
+        zr_free(specs);
+    }
+    return st;
+}
+
+/* ---- tensors, by all -------------------------------------------------------------------------- */
+
+/** A copy of n things; NULL also where there are none. */
+static void *copy_of(const void *from, int64_t n, size_t size)
+{
+    void *copy = n > 0 ? zr_alloc(size * (size_t)n) : NULL;
+    if (copy) memcpy(copy, from, size * (size_t)n);
+    return copy;
+}
+
+static zr_status keep_chunks(const zr_chunk_writer *writer, zr__save_part *p)
+{
+    const zr_chunk *chunk = zr_chunk_writer_chunks(writer, &p->n_mine);
+    const zr_slices *slices = zr_chunk_writer_slices(writer, &p->n_my_slices);
+    p->mine = copy_of(chunk, p->n_mine, sizeof(*chunk));
+    p->my_slices = copy_of(slices, p->n_my_slices, sizeof(*slices));
+    ZR_CHECK((p->mine || p->n_mine == 0) && (p->my_slices || p->n_my_slices == 0), ZR_ERR_MEMORY,
+             "no memory for the checksums of %s", p->name);
+    return ZR_OK;
+}
+
+/** The file that is being written, if one is, was left unfinished. */
+static void drop_file(zr__save *s)
+{
+    if (s->file < 0) return;
+    zr_chunk_writer_close(&s->writer);
+    zr_safetensors_close(&s->layout);
+    s->file = -1;
+    s->param = NULL;
+}
+
+static zr_status open_file(zr__save *s, int file)
+{
+    char path[PATH_MAX];
+    s->file = file;
+    ZR_TRY(zr__path_join(path, s->tmp, s->part[file].name));
+    ZR_TRY(zr_safetensors_open(path, &s->layout));
+    return zr_chunk_writer_open(path, zr_comm_process_ranks(s->run->comm), &s->writer);
+}
+
+/** States come one after the other: a file other than `file` is done. */
+static zr_status close_other(zr__save *s, int file)
+{
+    zr_status st = ZR_OK;
+    if (s->file < 0 || s->file == file) return ZR_OK;
+    st = zr_chunk_writer_end(s->writer);
+    if (st == ZR_OK) st = keep_chunks(s->writer, &s->part[s->file]);
+    drop_file(s);
+    return st;
+}
+
+/** Of a matrix whose columns ranks share, the whole rows of which this rank and its neighbours each write a slice: what
+ * they have of it begins and ends at the same places. What is left of a row before and behind them, and what is cut
+ * into rows, is written as ranges. */
+static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
+{
+    const int64_t parts = param->cut.parts;
+    int64_t first, n, inner = sizeof(float);
+    if (parts == 0) return (zr_slices){0};
+    zr_engine_part(engine, param, &first, &n);
+    for (int d = param->cut.dim + 1; d < param->whole.ndim; d++) inner *= param->whole.dim[d];
+    const int64_t here = param->shape.dim[param->cut.dim] / parts * inner;
+    const int64_t there = param->whole.dim[param->cut.dim] / parts * inner;
+    const int64_t begin = (first * (int64_t)sizeof(float) + here - 1) / here;
+    const int64_t end = (first + n) * (int64_t)sizeof(float) / here;
+    if (end - begin < 2) return (zr_slices){0};
+    return (zr_slices){offset + begin * there, offset + end * there, there, here};
+}
+
+/** A weight that is not finite is refused: a checkpoint of it is of no use. */
+static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    if (s->begin_sec == 0) s->begin_sec = zr_clock_sec();
+    ZR_TRY(close_other(s, file));
+    if (s->file < 0) ZR_TRY(open_file(s, file));
+    const zr_safetensors_tensor *tensor = zr_safetensors_find(s->layout, param->name);
+    ZR_ASSERT(tensor);
+    if (s->param != param) s->slices = slices_of(s->run->engine, param, tensor->offset);
+    s->param = param;
+    ZR_CHECK(file != 0 || zr__first_bad(in, n) < 0, ZR_ERR_DIVERGED, "%s is not finite", param->name);
+    const int64_t offset = tensor->offset + 4 * first;
+    const bool sliced = offset >= s->slices.begin && offset < s->slices.end;
+    return zr_chunk_writer_put_sliced(s->writer, sliced ? &s->slices : NULL, offset, in, 4 * n);
+}
+
+zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    zr__save *s = arg;
+    zr_status st = put(s, file_of(state), param, first, n, in);
+    if (st != ZR_OK) drop_file(s);
+    return st;
+}
+
+zr_status zr__save_put_end(void *arg)
+{
+    zr__save *s = arg;
+    ZR_TRY(close_other(s, -1));
+    s->put_sec = s->begin_sec > 0 ? zr_clock_sec() - s->begin_sec : 0;
+    return ZR_OK;
+}
+
+/** One state, as zr_engine_read gives it. */
+typedef struct reading {
+    zr__save *save;
+    int state;
+} reading;
+
+static zr_status put_read(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    const reading *r = arg;
+    return zr__save_put(r->save, r->state, param, first, n, in);
+}
+
+zr_status zr__save_put_all(zr__save *s)
+{
+    for (int i = 0; i < s->n_states; i++) {
+        reading r = {s, engine_state(i)};
+        ZR_TRY(zr_engine_read(s->run->engine, r.state, put_read, &r));
+    }
+    return zr__save_put_end(s);
+}
+
+/* ---- checksums, to rank 0 --------------------------------------------------------------------- */
+
+/** Everyone's part of a list, the same number of bytes of each. */
+typedef struct arrival {
+    unsigned char *to; /* rank after rank */
+    int64_t piece;
+    int ranks;
+} arrival;
+
+static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
+{
+    const arrival *a = arg;
+    for (int q = 0; q < a->ranks; q++) memcpy(a->to + q * a->piece + first_byte, pieces[q], (size_t)bytes);
+    return ZR_OK;
+}
+
+/** What of a list this rank has, and the list, which rank 0 gets; things of `size` bytes. */
+typedef struct gathering {
+    const void *mine;
+    int64_t n_mine, size;
+    unsigned char *all;
+    int64_t n_all;
+} gathering;
+
+/** `count`: of each rank, on rank 0. `send`: this rank's, `most` of them. */
+static zr_status collect(zr__save *s, gathering *g, const int64_t *count, int64_t most, const void *send)
+{
+    zr__run *r = s->run;
+    arrival a = {g->all, most * g->size, r->comm->size};
+    ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, 1, on_list, &a)));
+    for (int q = 0; g->all && q < r->comm->size; q++) {
+        memmove(g->all + g->n_all * g->size, g->all + q * a.piece, (size_t)(g->size * count[q]));
+        g->n_all += count[q];
+    }
+    return ZR_OK;
+}
+
+static zr_status gather(zr__save *s, gathering *g, const char *name)
+{
+    zr__run *r = s->run;
+    const bool first = r->comm->rank == 0;
+    int64_t most = 1, *count = NULL;
+    double mine = (double)g->n_mine;
+    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, &mine, 1, NULL)));
+    for (int q = 0; q < r->comm->size; q++) most = r->comm->table[q] > most ? (int64_t)r->comm->table[q] : most;
+    void *send = zr_alloc((size_t)(g->size * most));
+    if (first) count = zr_alloc(sizeof(*count) * (size_t)r->comm->size);
+    if (first) g->all = zr_alloc((size_t)(g->size * most * r->comm->size));
+    for (int q = 0; count && q < r->comm->size; q++) count[q] = (int64_t)r->comm->table[q];
+    bool room = send && (!first || (count && g->all));
+    zr_status st = zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name));
+    if (st == ZR_OK && g->n_mine > 0) memcpy(send, g->mine, (size_t)(g->size * g->n_mine));
+    if (st == ZR_OK) st = collect(s, g, count, most, send);
+    zr_free(count);
+    zr_free(send);
+    return st;
+}
+
+zr_status zr__save_gather(zr__save *s)
+{
+    for (int i = 0; i < s->n_states; i++) {
+        zr__save_part *p = &s->part[i];
+        gathering chunks = {.mine = p->mine, .n_mine = p->n_mine, .size = sizeof(*p->mine)};
+        gathering slices = {.mine = p->my_slices, .n_mine = p->n_my_slices, .size = sizeof(*p->my_slices)};
+        zr_status st = gather(s, &chunks, p->name);
+        if (st == ZR_OK && zr_plan_shares_layers(s->run->plan)) st = gather(s, &slices, p->name);
+        p->all = (zr_chunk *)(void *)chunks.all;
+        p->n_all = chunks.n_all;
+        p->slices = (zr_slices *)(void *)slices.all;
+        p->n_slices = slices.n_all;
+        ZR_TRY(st);
+    }
+    return ZR_OK;
+}
+
+/* ---- the manifest, by rank 0 ------------------------------------------------------------------ */
+
+/** Bytes [0, end) of a file, which rank 0 wrote; end -1: all of it. */
+static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
+{
+    char path[PATH_MAX];
+    zr_chunk *own = NULL;
+    int64_t n = 0;
+    ZR_TRY(zr__path_join(path, s->tmp, p->name));
+    ZR_TRY(zr_chunks_of_file(path, 0, end, &own, &n));
+    zr_chunk *all = zr_alloc(sizeof(*all) * (size_t)(p->n_all + n + 1));
+    if (all && n > 0) memcpy(all, own, sizeof(*all) * (size_t)n);
+    if (all && p->n_all > 0) memcpy(all + n, p->all, sizeof(*all) * (size_t)p->n_all);
+    zr_free(own);
+    zr_free(p->all);
+    p->all = all;
+    p->n_all += n;
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the checksums of %s", p->name);
+    return ZR_OK;
+}
+
+/** Where the header of a file of tensors ends. */
+static zr_status add_header(zr__save *s, zr__save_part *p)
+{
+    char path[PATH_MAX];
+    zr_safetensors *file = NULL;
+    ZR_TRY(zr__path_join(path, s->tmp, p->name));
+    ZR_TRY(zr_safetensors_open(path, &file));
+    int64_t end = zr_safetensors_count(file) > 0 ? zr_safetensors_get(file, 0)->offset : -1;
+    zr_safetensors_close(&file);
+    return add_own(s, p, end);
+}
+
+zr_status zr__save_note_run(zr__save *s)
+{
+    const zr__run *r = s->run;
+    const zr_config c = zr__run_given(r);
+    s->about = (zr__checkpoint_run){.seed = c.train.seed,
+                                    .updates = zr_engine_updates(r->engine),
+                                    .samples = zr__run_sample(r, s->step),
+                                    .skipped = r->result->skipped,
+                                    .skipped_in_row = r->skipped_in_row,
+                                    .loss = r->result->loss,
+                                    .scaler = r->scaler,
+                                    .noise = r->noise,
+                                    .ranks = r->comm->size,
+                                    .train = r->train,
+                                    .val = r->val};
+    snprintf(s->about.optimizer, sizeof(s->about.optimizer), "%s", r->plan->optimizer.name);
+    snprintf(s->about.tokenizer, sizeof(s->about.tokenizer), "%s", c.data.tokenizer ? c.data.tokenizer : "");
+    return zr_config_to_json(&c, &s->about.config);
+}
+
+static zr_status write_manifest(zr__save *s)
+{
+    zr_manifest_file file[ZR__SAVE_FILES];
+    char *text = NULL;
+    int n = 0;
+    for (int i = 0; i < ZR__SAVE_FILES; i++) {
+        const zr__save_part *p = &s->part[i];
+        if (!p->name[0]) continue;
+        file[n] = (zr_manifest_file){
+            .name = p->name, .chunk = p->all, .n_chunks = p->n_all, .slices = p->slices, .n_slices = p->n_slices};
+        for (int64_t c = 0; c < p->n_all; c++) file[n].bytes += p->all[c].bytes;
+        s->bytes += file[n++].bytes;
+    }
+    ZR_TRY(zr__checkpoint_run_print(&s->about, &s->run->plan->layout, &text));
+    zr_manifest manifest = {.step = s->step, .build = zr_version(), .run = text, .file = file, .n_files = n};
+    zr_status st = zr_manifest_write(s->tmp, &manifest);
+    zr_free(text);
+    return st;
+}
+
+zr_status zr__save_describe(zr__save *s)
+{
+    for (int i = 0; i < s->n_states; i++) ZR_TRY(add_header(s, &s->part[i]));
+    ZR_TRY(add_own(s, &s->part[CONFIG], -1));
+    return write_manifest(s);
+}
+
+/* ---- all of it -------------------------------------------------------------------------------- */
+
+zr_status zr__save_names(zr__save *s)
+{
+    for (int i = 0; i < s->n_states; i++)
+        ZR_TRY(zr__state_file(s->run->plan, i, s->part[i].name, sizeof(s->part[i].name)));
+    snprintf(s->part[CONFIG].name, sizeof(s->part[CONFIG].name), "config.json");
+    return ZR_OK;
+}
+
+void zr__save_clear(zr__save *s)
+{
+    drop_file(s);
+    for (int i = 0; i < ZR__SAVE_FILES; i++) {
+        zr_free(s->part[i].mine);
+        zr_free(s->part[i].my_slices);
+        zr_free(s->part[i].all);
+        zr_free(s->part[i].slices);
+    }
+    zr__checkpoint_run_clear(&s->about);
+    zr_free(s->event);
+}

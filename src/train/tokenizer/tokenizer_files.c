@@ -1,0 +1,119 @@
+#include "train/tokenizer/tokenizer_files.h"
+
+#include "base/json.h"
+#include "base/text.h"
+#include "train/dir/run_dir.h"
+#include "zr/checkpoint.h"
+#include "zr/data.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char whole[] = "tokenizer.json", config[] = "tokenizer_config.json";
+static const char *const names[] = {
+    whole, config, "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json"};
+enum { NAMES = sizeof(names) / sizeof(names[0]), MOST_BYTES = 128 << 20 };
+
+static zr_status write_in(const char *dir, const char *name, const char *text, size_t bytes)
+{
+    char path[PATH_MAX];
+    ZR_TRY(zr__path_join(path, dir, name));
+    ZR_TRY(zr_file_write(path, text, (int64_t)bytes));
+    return ZR_OK;
+}
+
+zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_of_text)
+{
+    static const char ends[] = " \"bos_token\": \"" ZR_END_OF_TEXT "\",\n"
+                               " \"eos_token\": \"" ZR_END_OF_TEXT "\",\n";
+    zr__text text = {0};
+    char *told = NULL;
+    ZR_TRY(write_in(dir, whole, json, strlen(json)));
+    zr__text_add(
+        &text, "{\n%s \"clean_up_tokenization_spaces\": false,\n \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n",
+        end_of_text ? ends : "");
+    ZR_TRY(zr__text_take(&text, &told));
+    zr_status st = write_in(dir, config, told, strlen(told));
+    zr_free(told);
+    return st;
+}
+
+/* A file of text, whatever it holds; a tokenizer is no configuration of zr's. */
+static zr_status read_text(const char *path, char **text, size_t *bytes)
+{
+    zr_status st = zr__json_read_most(path, MOST_BYTES, text, bytes);
+    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+}
+
+static zr_status copy_file(const char *from, const char *dir, const char *name)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    ZR_TRY(read_text(from, &text, &bytes));
+    zr_status st = write_in(dir, name, text, bytes);
+    zr_free(text);
+    return st;
+}
+
+static zr_status write_bytes(const char *dir)
+{
+    char *json = NULL;
+    ZR_TRY(zr_tokenizer_bytes_json(&json));
+    zr_status st = zr__tokenizer_files_write(dir, json, false);
+    zr_free(json);
+    return st;
+}
+
+zr_status zr__tokenizer_files_take(const char *from, const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    for (int i = 0; i < NAMES; i++) {
+        ZR_TRY(zr__path_join(path, from, names[i]));
+        if (stat(path, &info) == 0) ZR_TRY(copy_file(path, dir, names[i]));
+    }
+    return ZR_OK;
+}
+
+bool zr__tokenizer_files_any(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    for (int i = 0; i < NAMES; i++)
+        if (zr__path_join(path, dir, names[i]) == ZR_OK && stat(path, &info) == 0) return true;
+    return false;
+}
+
+zr_status zr__tokenizer_files_copy(const char *name, const char *dir)
+{
+    struct stat info;
+    if (!name) return ZR_OK;
+    if (strcmp(name, "bytes") == 0) return write_bytes(dir);
+    if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode)) return copy_file(name, dir, whole);
+    ZR_CHECK(zr_tokenizer_is_in(name), ZR_ERR_NOT_FOUND,
+             "data.tokenizer: the directory %s has no tokenizer.json, and no vocab.json either", name);
+    return zr__tokenizer_files_take(name, dir);
+}
+
+static bool same_files(const char *a, const char *b)
+{
+    char *text[2] = {NULL, NULL};
+    size_t bytes[2] = {0, 0};
+    bool same = read_text(a, &text[0], &bytes[0]) == ZR_OK && read_text(b, &text[1], &bytes[1]) == ZR_OK &&
+                bytes[0] == bytes[1] && memcmp(text[0], text[1], bytes[0]) == 0;
+    zr_free(text[0]);
+    zr_free(text[1]);
+    return same;
+}
+
+void zr__tokenizer_files_remove(const char *dir, const char *like)
+{
+    char path[PATH_MAX], other[PATH_MAX];
+    for (int i = 0; i < NAMES; i++) {
+        if (zr__path_join(path, dir, names[i]) != ZR_OK) continue;
+        if (like && (zr__path_join(other, like, names[i]) != ZR_OK || !same_files(path, other))) continue;
+        unlink(path);
+    }
+}

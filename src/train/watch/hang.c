@@ -1,0 +1,393 @@
+#include "train/watch/hang.h"
+
+#include "base/text.h"
+#include "base/thread.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* "auto": so many times the slowest of the last steps, at least so many seconds. */
+enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
+#define STACK_BYTES ((size_t)256 << 10)
+#define GONE_SEC 0.5   /* a launcher that ends the job itself does so in that time */
+#define ANOTHER_SEC 10 /* who was to tell, and end the job, has not */
+#define PLACE_BYTES 512
+
+/* Limits beside a training step's, also one that waits for the disk. At the start files are read whole, and all of the
+ * memory is touched for the first time; at the end a disk may have to take gigabytes at once. */
+static const struct {
+    const char *name;
+    int times; /* train.hang_timeout */
+} phases[ZR__PHASES] = {{"start", 5}, {"train", 1}, {"train", 5}, {"evaluate", 2}, {"save", 5}, {"end", 5}};
+
+const char *zr__phase_name(zr__phase phase)
+{
+    return phases[phase].name;
+}
+
+/* Not 0, which a rank shows that has not begun. */
+uint64_t zr__phase_shown(zr__phase phase, int64_t steps)
+{
+    return (uint64_t)(phase + 1) << 56 | ((uint64_t)steps & (((uint64_t)1 << 56) - 1));
+}
+
+static zr__phase phase_of(const zr_comm_board *b)
+{
+    uint64_t phase = b->shown[ZR__PHASE_SHOWN] >> 56;
+    return phase >= 1 && phase <= ZR__PHASES ? (zr__phase)(phase - 1) : ZR__PHASE_START;
+}
+
+/* A rank as it was last seen. */
+typedef struct row {
+    bool seen; /* it is of this host */
+    zr_comm_board board;
+    double age_sec; /* so long it has not moved */
+} row;
+
+struct zr__hang {
+    zr_comm *comm;
+    const zr_observer *observer;
+    int64_t given_sec; /* 0: auto */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool quit;
+    double last_sec[LAST_STEPS];
+    int64_t n_steps;
+    _Atomic(const zr_plan *) plan;
+
+    /* the watching thread's */
+    row *rows; /* (n) */
+    int n;
+    bool warned;
+    double gone_sec;    /* so long a process has been seen to be gone */
+    double another_sec; /* so much longer than the limit this process waits, since another was to tell */
+};
+
+/* ---- limits ------------------------------------------------------------------------------------ */
+
+/* Between two moves of a rank in a training step. */
+static double step_limit(zr__hang *h, bool *first)
+{
+    double slowest = 0;
+    pthread_mutex_lock(&h->lock);
+    for (int i = 0; i < LAST_STEPS; i++) slowest = fmax(slowest, h->last_sec[i]);
+    *first = h->n_steps == 0;
+    pthread_mutex_unlock(&h->lock);
+    return h->given_sec > 0 ? (double)h->given_sec : fmax(AUTO_SEC, AUTO_TIMES * slowest);
+}
+
+/* With "auto" the first step has the start's: how long one takes is not known yet. */
+static double limit_of(zr__hang *h, zr__phase phase)
+{
+    bool first;
+    double sec = step_limit(h, &first);
+    if (phase == ZR__PHASE_TRAIN && first && h->given_sec == 0) phase = ZR__PHASE_START;
+    return sec * phases[phase].times;
+}
+
+const char *zr__hang_limits(zr__hang *h, char text[ZR__LIMITS_BYTES])
+{
+    text[0] = '\0';
+    if (!h || h->given_sec == 0) return text;
+    snprintf(text, ZR__LIMITS_BYTES, "train.hang_timeout: %g s a step, %g s in an evaluation, %g s in start and saving",
+             (double)h->given_sec, limit_of(h, ZR__PHASE_EVALUATE), limit_of(h, ZR__PHASE_START));
+    return text;
+}
+
+/* ---- where a rank is --------------------------------------------------------------------------- */
+
+/* The first parameter that an op reads or makes the gradient of; else its unit; "". */
+static const char *tensor_of(const zr_graph *g, const zr_step *step)
+{
+    const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(g, step->op) : NULL;
+    for (int32_t i = 0; op && i < op->n_in + op->n_out; i++) {
+        int32_t param = zr_graph_value(g, i < op->n_in ? op->in[i] : op->out[i - op->n_in])->param;
+        if (param >= 0) return zr_graph_param(g, param)->name;
+    }
+    return step->unit >= 0 ? zr_graph_unit_info(g, step->unit)->name : "";
+}
+
+/* ", step 34 of the schedule train (gather of h.3, micro-batch 1)" */
+static void add_step(const zr__hang *h, const zr_comm_board *b, char *text, size_t size)
+{
+    static const char *const names[ZR_SCHEDULES] = {[ZR_SCHEDULE_TRAIN] = "train",
+                                                    [ZR_SCHEDULE_EVAL] = "eval",
+                                                    [ZR_SCHEDULE_DECODE] = "decode",
+                                                    [ZR_SCHEDULE_FLUSH] = "flush"};
+    /* Calls that run beside what computes are what a rank waits in. */
+    const zr_plan *plan = h->plan;
+    zr_engine_at at = zr_engine_shown(b->shown[ZR_ENGINE_SHOWN + 1]);
+    if (!at.walks || !(b->waits & 1)) at = zr_engine_shown(b->shown[ZR_ENGINE_SHOWN]);
+    if (!at.walks || !plan || at.schedule >= ZR_SCHEDULES) return;
+    const zr_schedule *schedule = &plan->schedule[at.schedule];
+    if (at.step >= schedule->n_steps) return;
+    const zr_step *step = &schedule->step[at.step];
+    const zr_graph *g = plan->graph[at.schedule];
+    const char *tensor = g ? tensor_of(g, step) : "";
+    bool runs = g && step->kind == ZR_STEP_RUN;
+    snprintf(text, size, ", step %d of the schedule %s (%s%s%s, micro-batch %lld)", at.step, names[at.schedule],
+             runs ? zr_graph_get_op(g, step->op)->def->name : zr_step_kind_name(step->kind), tensor[0] ? " of " : "",
+             tensor, (long long)at.micro + 1);
+}
+
+static const char *place(const zr__hang *h, const zr_comm_board *b, char text[PLACE_BYTES])
+{
+    long long steps = (long long)(b->shown[ZR__PHASE_SHOWN] & (((uint64_t)1 << 56) - 1));
+    int n = 0;
+    switch (phase_of(b)) {
+    case ZR__PHASE_TRAIN:
+    case ZR__PHASE_TRAIN_AND_SAVE:
+        n = snprintf(text, PLACE_BYTES, "training step %lld", steps + 1);
+        break;
+    case ZR__PHASE_EVALUATE:
+        n = snprintf(text, PLACE_BYTES, "evaluation after step %lld", steps);
+        break;
+    case ZR__PHASE_SAVE:
+        n = snprintf(text, PLACE_BYTES, "saving after step %lld", steps);
+        break;
+    case ZR__PHASE_END:
+        n = snprintf(text, PLACE_BYTES, "the end of the run, after step %lld", steps);
+        break;
+    case ZR__PHASE_START:
+    case ZR__PHASES:
+        n = snprintf(text, PLACE_BYTES, "the start");
+        break;
+    }
+    add_step(h, b, text + n, PLACE_BYTES - (size_t)n);
+    return text;
+}
+
+/* ---- who is behind ----------------------------------------------------------------------------- */
+
+static void look(zr__hang *h, double sec)
+{
+    for (int r = 0; r < h->n; r++) {
+        row *at = &h->rows[r];
+        zr_comm_board b = {0};
+        at->seen = zr_comm_look(h->comm, r, &b);
+        bool moved = b.waits != at->board.waits || memcmp(b.shown, at->board.shown, sizeof(b.shown)) != 0;
+        at->age_sec = moved ? 0 : at->age_sec + sec;
+        at->board = b;
+    }
+}
+
+/* Who has begun the fewest waits, and of several the one that has not moved for longest. */
+static int find_behind(const zr__hang *h)
+{
+    int behind = -1;
+    for (int r = 0; r < h->n; r++) {
+        const row *at = &h->rows[r], *least = &h->rows[behind < 0 ? r : behind];
+        if (!at->seen) continue;
+        bool longer = at->board.waits == least->board.waits && at->age_sec > least->age_sec;
+        if (behind < 0 || at->board.waits < least->board.waits || longer) behind = r;
+    }
+    return behind;
+}
+
+/* All of this host wait in the same call: who is behind is elsewhere. */
+static bool is_elsewhere(const zr__hang *h, int behind)
+{
+    bool unseen = false;
+    uint64_t waits = h->rows[behind].board.waits;
+    for (int r = 0; r < h->n; r++) {
+        if (h->rows[r].seen && h->rows[r].board.waits != waits) return false;
+        unseen |= !h->rows[r].seen;
+    }
+    return unseen && (waits & 1);
+}
+
+/* Ranks of one host look at the same boards: a warning is for the first that is not behind itself. */
+static bool is_mine_to_warn(const zr__hang *h, int behind)
+{
+    int first = -1;
+    for (int r = h->n - 1; r >= 0; r--)
+        if (h->rows[r].seen && r != behind) first = r;
+    return first < 0 || first == h->comm->rank || h->rows[first].board.process == h->comm->board->process;
+}
+
+/* ---- what is told ------------------------------------------------------------------------------ */
+
+static void tell_of_ranks(const zr__hang *h)
+{
+    char line[PLACE_BYTES + 128], where[PLACE_BYTES];
+    for (int r = 0; r < h->n; r++) {
+        const row *at = &h->rows[r];
+        if (!at->seen) continue;
+        snprintf(line, sizeof(line), "rank %d %s in %s, for %.1f s", r, at->board.waits & 1 ? "waits" : "works",
+                 place(h, &at->board, where), at->age_sec);
+        h->observer->hang(h->observer->arg, ZR_HANG_RANK, line);
+    }
+}
+
+/* Ranks of other hosts, of which one may wait for another. */
+static int count_unseen(const zr__hang *h)
+{
+    int n = 0;
+    for (int r = 0; r < h->n; r++) n += !h->rows[r].seen;
+    return n;
+}
+
+static void tell(const zr__hang *h, zr_hang_event event, int behind, bool elsewhere, double limit)
+{
+    char line[2 * PLACE_BYTES], where[PLACE_BYTES];
+    const row *at = &h->rows[behind];
+    place(h, &at->board, where);
+    int n;
+    if (!elsewhere)
+        n = snprintf(line, sizeof(line), "rank %d has been stuck for %.1f s in %s", behind, at->age_sec, where);
+    else if (at->board.awaited > 0)
+        n = snprintf(line, sizeof(line), "rank %lld%s has not come for %.1f s, for which rank %d waits in %s",
+                     (long long)at->board.awaited - 1, count_unseen(h) > 1 ? ", or one that it waits for itself," : "",
+                     at->age_sec, behind, where);
+    else
+        n = snprintf(line, sizeof(line), "ranks of other hosts have not come for %.1f s, for which rank %d waits in %s",
+                     at->age_sec, behind, where);
+    if (event == ZR_HANG_WARNING)
+        snprintf(line + n, sizeof(line) - (size_t)n, "; after %g s the run ends", limit);
+    else
+        snprintf(line + n, sizeof(line) - (size_t)n, ". The run ends (train.hang_timeout; the limit here is %g s)",
+                 limit);
+    if (event == ZR_HANG_OVER) tell_of_ranks(h);
+    h->observer->hang(h->observer->arg, event, line);
+}
+
+/* Has a process of this host ended, while its rank still has work? */
+static void check_gone(zr__hang *h, double sec)
+{
+    char line[2 * PLACE_BYTES], where[PLACE_BYTES];
+    int gone = zr_comm_gone(h->comm);
+    h->gone_sec = gone < 0 ? 0 : h->gone_sec + sec;
+    if (h->gone_sec < GONE_SEC || !zr_comm_first(h->comm)) return;
+    const zr_comm_board *b = &h->rows[gone].board;
+    snprintf(line, sizeof(line), "rank %d is gone (process %lld), in %s. The run ends", gone, (long long)b->process,
+             place(h, b, where));
+    tell_of_ranks(h);
+    h->observer->hang(h->observer->arg, ZR_HANG_GONE, line);
+}
+
+static void check(zr__hang *h, double sec)
+{
+    look(h, sec);
+    check_gone(h, sec);
+    int behind = find_behind(h);
+    if (behind < 0) return;
+    const row *at = &h->rows[behind];
+    bool elsewhere = is_elsewhere(h, behind);
+    double limit = limit_of(h, phase_of(&at->board));
+    if (at->age_sec < limit / 2) h->warned = false;
+    if (at->age_sec >= limit / 2 && !h->warned) {
+        h->warned = true;
+        if (is_mine_to_warn(h, behind)) tell(h, ZR_HANG_WARNING, behind, elsewhere, limit);
+    }
+    /* The host where the rank is behind knows more, and is given the time to tell. */
+    double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
+    if (at->age_sec < limit + later + h->another_sec) return;
+    if (h->another_sec > 0 || zr_comm_first(h->comm)) tell(h, ZR_HANG_OVER, behind, elsewhere, limit);
+    h->another_sec = ANOTHER_SEC;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------- */
+
+/* False: it is over. */
+static bool doze(zr__hang *h, double sec)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    int64_t ns = until.tv_nsec + (int64_t)(sec * 1e9);
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&h->lock);
+    while (!h->quit && pthread_cond_timedwait(&h->ended, &h->lock, &until) != ETIMEDOUT) continue;
+    bool goes_on = !h->quit;
+    pthread_mutex_unlock(&h->lock);
+    return goes_on;
+}
+
+/* What counts is the time that this thread was there to see: a job that was stopped whole (^Z, a scheduler) and goes on
+ * later, and a busy host, are no hangs. */
+static void *watch(void *arg)
+{
+    zr__hang *h = arg;
+    bool first;
+    const double period = fmax(0.02, fmin(1, step_limit(h, &first) / 40));
+    double before = zr_clock_sec();
+    while (doze(h, period)) {
+        double now = zr_clock_sec(), sec = now - before;
+        before = now;
+        check(h, fmin(sec, 2 * period));
+    }
+    return NULL;
+}
+
+static zr_status start_thread(zr__hang *h)
+{
+    int error = zr__thread_start(&h->thread, STACK_BYTES, watch, h);
+    ZR_CHECK(error == 0, ZR_ERR_MEMORY, "cannot start the thread that watches for hangs: %s", strerror(error));
+    return ZR_OK;
+}
+
+static void free_all(zr__hang *h)
+{
+    pthread_cond_destroy(&h->ended);
+    pthread_mutex_destroy(&h->lock);
+    zr_free(h->rows);
+    zr_free(h);
+}
+
+zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr__hang **hang)
+{
+    bool watched = comm->rank > 0 && zr_comm_process_ranks(comm) > 1;
+    *hang = NULL;
+    if (!observer->hang || watched) return ZR_OK;
+    zr__hang *h = zr_alloc(sizeof(*h));
+    ZR_CHECK(h, ZR_ERR_MEMORY, "no memory to watch for hangs");
+    h->comm = comm;
+    h->observer = observer;
+    h->given_sec = config->train.hang_timeout;
+    h->n = comm->n_boards;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&h->ended, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&h->lock, NULL);
+    h->rows = zr_alloc((size_t)h->n * sizeof(*h->rows));
+    zr_status st = h->rows ? start_thread(h) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to watch %d ranks", h->n);
+    if (st != ZR_OK) {
+        free_all(h);
+        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    }
+    *hang = h;
+    return ZR_OK;
+}
+
+void zr__hang_destroy(zr__hang **hang)
+{
+    zr__hang *h = *hang;
+    if (!h) return;
+    pthread_mutex_lock(&h->lock);
+    h->quit = true;
+    pthread_cond_signal(&h->ended);
+    pthread_mutex_unlock(&h->lock);
+    pthread_join(h->thread, NULL);
+    free_all(h);
+    *hang = NULL;
+}
+
+void zr__hang_plan(zr__hang *h, const zr_plan *plan)
+{
+    if (h) h->plan = plan;
+}
+
+void zr__hang_took(zr__hang *h, double sec)
+{
+    if (!h) return;
+    pthread_mutex_lock(&h->lock);
+    h->last_sec[h->n_steps++ % LAST_STEPS] = sec;
+    pthread_mutex_unlock(&h->lock);
+}

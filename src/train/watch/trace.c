@@ -1,0 +1,288 @@
+#include "train/watch/trace.h"
+
+#include "base/output.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    ROOM_MOST = 32768, /* events of a stream: 1 MiB */
+    TEXT_BYTES = 1 << 20,
+    CLOCK_ROUNDS = 8,
+    NUMBERS = 3, /* wait, begin, end */
+    EVENTS_A_CALL = ZR_COMM_SCALARS / NUMBERS
+};
+#define HEAD "{\"displayTimeUnit\":\"ms\", \"traceEvents\":["
+#define TAIL "\n]}\n"
+
+typedef struct record {
+    int32_t step;
+    int32_t micro;
+    double time[NUMBERS];
+} record;
+
+struct zr__trace {
+    const zr_plan *plan;
+    zr_trace wanted;
+    record *record[ZR_STREAMS]; /* a stream's thread writes its own */
+    int64_t room[ZR_STREAMS], n[ZR_STREAMS];
+    bool lost[ZR_STREAMS]; /* an event for which there was no room */
+    bool cut;              /* that was said */
+    /* rank 0 */
+    zr__file file;
+    int64_t end_bytes; /* of the file, without TAIL */
+    zr__text text;     /* to be written there */
+    double *start_sec; /* per rank: its clock when the trace began */
+    bool failed;
+    bool torn; /* what is in the file may be no JSON */
+    char note[512];
+    bool news; /* in it */
+};
+
+/* ---- events of one rank ----------------------------------------------------------------------- */
+
+static zr_status make_room(zr__trace *t)
+{
+    int64_t steps[ZR_STREAMS] = {0};
+    const zr_schedule *train = &t->plan->schedule[ZR_SCHEDULE_TRAIN];
+    for (int32_t i = 0; i < train->n_steps; i++) steps[train->step[i].stream]++;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        bool many = steps[s] > ROOM_MOST / t->plan->layout.accum;
+        t->room[s] = many ? ROOM_MOST : steps[s] * t->plan->layout.accum;
+        if (t->room[s] == 0) continue;
+        t->record[s] = zr_alloc((size_t)t->room[s] * sizeof(record));
+        ZR_CHECK(t->record[s], ZR_ERR_MEMORY, "no memory for a trace of %lld steps", (long long)t->room[s]);
+    }
+    return ZR_OK;
+}
+
+zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace)
+{
+    zr__trace *t = *trace = zr_alloc(sizeof *t);
+    ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for a trace");
+    *t = (zr__trace){.plan = plan, .wanted = *wanted, .file.fd = -1};
+    ZR_TRY(make_room(t));
+    t->start_sec = zr_alloc((size_t)plan->ranks * sizeof(double));
+    ZR_CHECK(t->start_sec, ZR_ERR_MEMORY, "no memory for a trace of %d ranks", plan->ranks);
+    return ZR_OK;
+}
+
+void zr__trace_destroy(zr__trace **trace)
+{
+    zr__trace *t = *trace;
+    if (!t) return;
+    zr__file_close(&t->file);
+    zr__text_clear(&t->text);
+    for (int s = 0; s < ZR_STREAMS; s++) zr_free(t->record[s]);
+    zr_free(t->start_sec);
+    zr_free(t);
+    *trace = NULL;
+}
+
+bool zr__trace_wants(const zr__trace *t, int64_t step)
+{
+    return step + 1 >= t->wanted.first_step && step + 1 <= t->wanted.last_step;
+}
+
+void zr__trace_event(zr__trace *t, const zr_event *e)
+{
+    int64_t i = t->n[e->stream];
+    t->lost[e->stream] |= i == t->room[e->stream];
+    if (i == t->room[e->stream]) return;
+    t->record[e->stream][i] =
+        (record){.step = e->step, .micro = (int32_t)e->micro, .time = {e->wait_sec, e->begin_sec, e->end_sec}};
+    t->n[e->stream] = i + 1;
+}
+
+void zr__trace_drop(zr__trace *t)
+{
+    for (int s = 0; s < ZR_STREAMS; s++) t->n[s] = 0;
+}
+
+/* ---- clocks ----------------------------------------------------------------------------------- */
+
+/* The clocks of two hosts have nothing to do with each other. No rank leaves an exchange before all have entered it,
+ * which bounds the difference of two clocks from both sides; ranks of one host read the same clock, and where no
+ * difference at all is possible it is none. */
+zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
+{
+    double bound[2] = {-HUGE_VAL, HUGE_VAL}; /* of this rank's clock minus rank 0's */
+    double begin = 0.0;
+    for (int round = 0; round < CLOCK_ROUNDS; round++) {
+        double mine[2] = {zr_clock_sec(), 0.0};
+        ZR_TRY(zr_comm_scalars(comm, mine, 1, NULL));
+        double left = zr_clock_sec(), entered_0 = comm->table[0];
+        mine[1] = left;
+        ZR_TRY(zr_comm_scalars(comm, mine, 2, NULL));
+        bound[0] = fmax(bound[0], mine[0] - comm->table[1]);
+        bound[1] = fmin(bound[1], left - entered_0);
+        begin = comm->table[0];
+    }
+    bool same = bound[0] <= 0.0 && bound[1] >= 0.0;
+    double start = begin + (same ? 0.0 : 0.5 * (bound[0] + bound[1]));
+    ZR_TRY(zr_comm_scalars(comm, &start, 1, NULL));
+    memcpy(t->start_sec, comm->table, (size_t)comm->size * sizeof(double));
+    return ZR_OK;
+}
+
+/* ---- the file --------------------------------------------------------------------------------- */
+
+/* Replace the file's tail by what is there to write and a new tail. What does not fit goes whole. */
+static zr_status write_text(zr__trace *t)
+{
+    char *text = NULL;
+    int64_t events = (int64_t)t->text.length;
+    zr__text_add(&t->text, "%s", TAIL);
+    ZR_TRY(zr__text_take(&t->text, &text));
+    zr_status st = zr__file_write(&t->file, t->end_bytes, text, events + (int64_t)strlen(TAIL));
+    zr_free(text);
+    if (st == ZR_OK) {
+        t->end_bytes += events;
+        return ZR_OK;
+    }
+    /* Where the tail was there is still room for it; of a file that has no beginning nothing stays. */
+    t->torn = ftruncate(t->file.fd, t->end_bytes) != 0 || t->end_bytes == 0 ||
+              pwrite(t->file.fd, TAIL, strlen(TAIL), t->end_bytes) != (ssize_t)strlen(TAIL);
+    return st;
+}
+
+/* A trace that cannot be written does not end the training. */
+static void put_text(zr__trace *t)
+{
+    if (t->failed || write_text(t) == ZR_OK) return;
+    t->failed = t->news = true;
+    snprintf(t->note, sizeof(t->note), "the trace ends early%s: %.400s", t->torn ? " and may be no valid JSON" : "",
+             zr_error_message());
+}
+
+static void add_names(zr__trace *t)
+{
+    zr__text_add(&t->text, HEAD);
+    for (int r = 0; r < t->plan->ranks; r++) {
+        zr__text_add(&t->text,
+                     "%s\n{\"ph\":\"M\", \"name\":\"process_name\", \"pid\":%d, \"args\":{\"name\":\"rank %d\"}},\n"
+                     "{\"ph\":\"M\", \"name\":\"process_sort_index\", \"pid\":%d, \"args\":{\"sort_index\":%d}}",
+                     r ? "," : "", r, r, r, r);
+        for (int s = 0; s < ZR_STREAMS; s++)
+            if (t->plan->has_stream[s])
+                zr__text_add(&t->text,
+                             ",\n{\"ph\":\"M\", \"name\":\"thread_name\", \"pid\":%d, \"tid\":%d, "
+                             "\"args\":{\"name\":\"%s\"}}",
+                             r, s, zr_stream_name((zr_stream)s));
+    }
+}
+
+zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *config)
+{
+    static const zr__output_kind trace = {"trace", HEAD, false};
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    char shown[ZR_FILE_NAME_BYTES];
+    ZR_CHECK(!zr__run_dir_writes(dir, t->wanted.path), ZR_ERR_CREATE,
+             "the trace %s is where the run writes a file of its own; name another file",
+             zr__text_escape(t->wanted.path, shown, sizeof(shown)));
+    zr_config_inputs(config, inputs);
+    ZR_TRY(zr__output_open(t->wanted.path, &trace, inputs, &t->file));
+    ZR_CHECK(ftruncate(t->file.fd, 0) == 0, ZR_ERR_CREATE, "the trace %s cannot be overwritten: %s; name another file",
+             t->file.name, strerror(errno));
+    add_names(t);
+    return write_text(t);
+}
+
+/* ---- events of all ranks ---------------------------------------------------------------------- */
+
+/* JSON has a decimal point in every locale: whole nanoseconds are printed as microseconds. */
+static void add_microseconds(zr__text *text, const char *key, double sec)
+{
+    long long ns = llround(fmax(sec, 0.0) * 1e9);
+    zr__text_add(text, "\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
+}
+
+static void add_title(zr__trace *t, const record *r)
+{
+    const zr_step *step = &t->plan->schedule[ZR_SCHEDULE_TRAIN].step[r->step];
+    const zr_graph *graph = t->plan->graph[ZR_SCHEDULE_TRAIN];
+    const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
+    const char *name = zr_step_kind_name(step->kind), *space = unit[0] ? " " : "";
+    const zr_op *op = step->op >= 0 ? zr_graph_get_op(graph, step->op) : NULL;
+    if (step->kind != ZR_STEP_RUN) {
+        zr__text_add(&t->text, ",\n{\"ph\":\"X\", \"name\":\"%s%s%s%s%s\", \"cat\":\"%s\"", name, space, unit,
+                     op ? " " : "", op ? op->def->name : "", name);
+        return;
+    }
+    zr__text_add(&t->text, ",\n{\"ph\":\"X\", \"name\":\"%s%s%s%s\", \"cat\":\"%s\"", unit, space, op->def->name,
+                 step->replay ? " again" : "",
+                 step->replay   ? "replay"
+                 : op->backward ? "backward"
+                                : "forward");
+}
+
+/* What the step did, to be read beside it. */
+static void add_args(zr__trace *t, const record *r, int64_t step, double wait_sec)
+{
+    zr_step_cost cost = zr_plan_step_cost(t->plan, ZR_SCHEDULE_TRAIN, r->step);
+    double bytes = cost.memory_bytes + cost.wire_bytes;
+    zr__text_add(&t->text,
+                 ", \"args\":{\"training_step\":%lld, \"schedule\":\"train\", \"step\":%d, "
+                 "\"micro\":%d, ",
+                 (long long)step + 1, (int)r->step, (int)r->micro);
+    if (cost.flops > 0) zr__text_add(&t->text, "\"flops\":%.0f, ", cost.flops);
+    if (bytes > 0) zr__text_add(&t->text, "\"%s\":%.0f, ", cost.wire_bytes > 0 ? "wire_bytes" : "memory_bytes", bytes);
+    add_microseconds(&t->text, "wait_us", wait_sec);
+    zr__text_add(&t->text, "}}");
+}
+
+static void add_event(zr__trace *t, int rank, zr_stream stream, const record *r, int64_t step, const double *time)
+{
+    add_title(t, r);
+    zr__text_add(&t->text, ", \"pid\":%d, \"tid\":%d, ", rank, (int)stream);
+    add_microseconds(&t->text, "ts", time[1] - t->start_sec[rank]);
+    zr__text_add(&t->text, ", ");
+    add_microseconds(&t->text, "dur", time[2] - time[1]);
+    add_args(t, r, step, time[1] - time[0]);
+    if (t->text.length >= TEXT_BYTES) put_text(t);
+}
+
+/* The events of one stream, so many at a time as travel in one call. */
+static zr_status collect_stream(zr__trace *t, zr_comm *comm, zr_stream stream, int64_t step)
+{
+    double mine[ZR_COMM_SCALARS];
+    for (int64_t first = 0; first < t->n[stream]; first += EVENTS_A_CALL) {
+        int some = (int)(t->n[stream] - first < EVENTS_A_CALL ? t->n[stream] - first : EVENTS_A_CALL);
+        const record *r = t->record[stream] + first;
+        for (int i = 0; i < some; i++) memcpy(mine + NUMBERS * i, r[i].time, sizeof(r[i].time));
+        ZR_TRY(zr_comm_scalars(comm, mine, NUMBERS * some, NULL));
+        for (int rank = 0; comm->rank == 0 && !t->failed && rank < comm->size; rank++)
+            for (int i = 0; i < some; i++)
+                add_event(t, rank, stream, &r[i], step, comm->table + NUMBERS * (rank * some + i));
+    }
+    return ZR_OK;
+}
+
+zr_status zr__trace_collect(zr__trace *t, zr_comm *comm, int64_t step)
+{
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        ZR_TRY(zr_comm_same(comm, "the number of steps that a rank ran", (uint64_t)t->n[s]));
+        ZR_TRY(collect_stream(t, comm, (zr_stream)s, step));
+        if (t->lost[s] && !t->cut) {
+            t->cut = t->news = true;
+            snprintf(t->note, sizeof(t->note), "the trace has room for %d steps of a stream: later ones are not in it",
+                     ROOM_MOST);
+        }
+        t->n[s] = 0;
+    }
+    if (comm->rank == 0) put_text(t);
+    return ZR_OK;
+}
+
+const char *zr__trace_note(zr__trace *t)
+{
+    bool news = t->news;
+    t->news = false;
+    return news ? t->note : NULL;
+}

@@ -1,0 +1,69 @@
+#include "train/watch/watch.h"
+
+zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm)
+{
+    const zr_trace *trace = &observer->trace;
+    ZR_TRY(zr_comm_same(comm, "--timings", observer->timings != NULL));
+    ZR_TRY(zr_comm_same(comm, "--trace", trace->path != NULL));
+    ZR_TRY(zr_comm_same(comm, "the first step of --trace-steps", (uint64_t)trace->first_step));
+    return zr_comm_same(comm, "the last step of --trace-steps", (uint64_t)trace->last_step);
+}
+
+zr_status zr__watch_create(zr__watch *w, const zr_observer *observer, const zr_plan *plan, int rank)
+{
+    if (observer->reached) w->observer = observer;
+    w->plan = plan;
+    w->rank = rank;
+    if (observer->timings) ZR_TRY(zr__timings_create(plan, &w->timings));
+    if (observer->trace.path) ZR_TRY(zr__trace_create(plan, &observer->trace, &w->trace));
+    return ZR_OK;
+}
+
+void zr__watch_destroy(zr__watch *w)
+{
+    zr__timings_destroy(&w->timings);
+    zr__trace_destroy(&w->trace);
+}
+
+/* What a step of the schedule belongs to; NULL: nothing that has a name. */
+static const char *phase_of(const zr_plan *plan, const zr_event *event)
+{
+    const zr_step *step = &plan->schedule[event->schedule].step[event->step];
+    const zr_op *op = step->op >= 0 ? zr_graph_get_op(plan->graph[event->schedule], step->op) : NULL;
+    const zr_step_traits traits = zr_step_traits_of(step->kind);
+    if (op) return op->backward || step->restores ? "backward" : "forward";
+    if (step->kind == ZR_STEP_UPDATE) return "update";
+    if (traits.move == ZR_MOVE_REDUCE || traits.move == ZR_MOVE_COLLECT) return "exchange";
+    return (traits.move == ZR_MOVE_GATHER || traits.move == ZR_MOVE_BROADCAST) && step->kind != ZR_STEP_GATHER_GRAD
+               ? "gather"
+               : NULL;
+}
+
+static void on_event(void *arg, const zr_event *event)
+{
+    const zr__watch *w = arg;
+    if (w->timings) zr__timings_event(w->timings, event);
+    if (w->tracing) zr__trace_event(w->trace, event);
+    const char *phase = w->observer ? phase_of(w->plan, event) : NULL;
+    if (phase) w->observer->reached(w->observer->arg, w->rank, phase, w->step + 1);
+}
+
+void zr__watch_begin(zr__watch *w, zr_engine *engine, int64_t step)
+{
+    w->tracing = w->trace && zr__trace_wants(w->trace, step);
+    if (w->timings) zr__timings_begin(w->timings);
+    w->step = step;
+    if (w->timings || w->tracing || w->observer) zr_engine_watch(engine, on_event, w);
+}
+
+void zr__watch_end(zr__watch *w, zr_engine *engine, double wall_sec)
+{
+    zr_engine_watch(engine, NULL, NULL);
+    if (w->timings) zr__timings_end(w->timings, wall_sec);
+}
+
+void zr__watch_drop(zr__watch *w)
+{
+    if (w->timings) zr__timings_drop(w->timings);
+    if (w->trace) zr__trace_drop(w->trace);
+}

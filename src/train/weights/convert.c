@@ -1,0 +1,280 @@
+/** One kind of directory of weights from another. All of it is made in TO.tmp, which then gets its name. */
+#include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "train/weights/convert.h"
+#include "train/family/family.h"
+#include "train/weights/load.h"
+#include "train/dir/new_dir.h"
+#include "train/dir/run_dir.h"
+#include "train/tokenizer/tokenizer_files.h"
+#include "zr/data.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Numbers that are on their way at a time. */
+#define PIECE (ZR_CHUNK_BYTES / 4)
+
+/* ---- from ------------------------------------------------------------------------------------- */
+
+/** Every byte of the model's numbers and of the weights is checked before it is used. */
+static zr_status open_checkpoint(zr__convert *c)
+{
+    const char *dir = c->did->from.path;
+    const zr_family *family = NULL;
+    ZR_TRY(zr_manifest_read(dir, &c->manifest));
+    ZR_TRY(zr_checkpoint_check_file(dir, c->manifest, "config.json"));
+    ZR_TRY(zr__family_of_dir(dir, &family));
+    ZR_TRY(zr__family_read(family, dir, &c->model));
+    ZR_TRY(zr_chunk_reader_open(dir, c->manifest, ZR_CONVERT_WEIGHTS, 1, &c->reader));
+    return ZR_OK;
+}
+
+static zr_status find_tensors(zr__convert *c)
+{
+    ZR_TRY(zr__param_graph(&c->model, &c->graph));
+    ZR_TRY(zr__param_specs(c->graph, false, &c->specs, &c->did->tensors));
+    for (int64_t i = 0; i < c->did->tensors; i++) c->did->elems += zr_shape_elems(&c->specs[i].shape);
+    return ZR_OK;
+}
+
+static zr_status check_shapes(const zr__convert *c)
+{
+    char wanted[96];
+    const zr_safetensors *file = zr_chunk_reader_tensors(c->reader);
+    for (int64_t i = 0; i < c->did->tensors; i++) {
+        const zr_shape *shape = &c->specs[i].shape;
+        const zr_safetensors_tensor *tensor = zr_safetensors_find(file, c->specs[i].name);
+        bool same = tensor && tensor->ndim == shape->ndim;
+        for (int d = 0; same && d < shape->ndim; d++) same = tensor->dim[d] == shape->dim[d];
+        zr_shape_print(shape, wanted, sizeof(wanted));
+        ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is missing, or not of the shape %s", c->did->from.path,
+                 c->specs[i].name, wanted);
+    }
+    return ZR_OK;
+}
+
+static zr_status open_source(zr__convert *c)
+{
+    if (c->did->from.kind == ZR_STORED_CHECKPOINT)
+        ZR_TRY(open_checkpoint(c));
+    else
+        ZR_TRY(zr__weights_of_dir(c->did->from.path, &c->model, &c->weights, NULL, 0));
+    ZR_TRY(find_tensors(c));
+    if (c->reader) ZR_TRY(check_shapes(c));
+    return ZR_OK;
+}
+
+static zr_status read_piece(const zr__convert *c, const char *name, int64_t first, int64_t n)
+{
+    if (c->reader)
+        ZR_TRY(zr_chunk_reader_f32(c->reader, name, first, n, c->piece));
+    else
+        ZR_TRY(zr_weights_read(c->weights, name, first, n, c->piece));
+    return zr__weights_finite(c->did->from.path, name, first, c->piece, n);
+}
+
+/* ---- to --------------------------------------------------------------------------------------- */
+
+static zr_status write_piece(const zr__convert *c, int64_t tensor, int64_t first, int64_t n)
+{
+    if (c->out) return zr_weights_put(c->out, tensor, first, n, c->piece);
+    const zr_safetensors_tensor *to = zr_safetensors_find(c->layout, c->specs[tensor].name);
+    ZR_ASSERT(to);
+    return zr_chunk_writer_put(c->writer, to->offset + 4 * first, c->piece, 4 * n);
+}
+
+static zr_status copy_tensor(zr__convert *c, int64_t tensor)
+{
+    const zr_tensor_spec *spec = &c->specs[tensor];
+    const int64_t elems = zr_shape_elems(&spec->shape);
+    for (int64_t first = 0; first < elems; first += PIECE) {
+        int64_t n = elems - first < PIECE ? elems - first : PIECE;
+        ZR_TRY(read_piece(c, spec->name, first, n));
+        ZR_TRY(write_piece(c, tensor, first, n));
+        c->done += n;
+        if (c->args->progress) c->args->progress(c->args->arg, c->done, c->did->elems);
+    }
+    return ZR_OK;
+}
+
+zr_status zr__convert_copy(zr__convert *c)
+{
+    c->piece = zr_alloc(PIECE * sizeof(*c->piece));
+    ZR_CHECK(c->piece, ZR_ERR_MEMORY, "no memory for %lld numbers", (long long)PIECE);
+    for (int64_t i = 0; i < c->did->tensors; i++) ZR_TRY(copy_tensor(c, i));
+    return ZR_OK;
+}
+
+/* ---- the tokenizer ---------------------------------------------------------------------------- */
+
+/** Of a run its tokenizer, whatever the files are called; beside weights that are no run's, those that are there. */
+static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], const char **name)
+{
+    zr__loaded loaded = {.stored = c->did->from, .model = c->model};
+    *name = NULL;
+    ZR_TRY(zr__load_config(&loaded));
+    zr_status st = zr__load_tokenizer(&loaded, found, name);
+    zr__load_close(&loaded);
+    if (st != ZR_ERR_NOT_FOUND) return st;
+    *name = NULL;
+    snprintf(c->did->note, sizeof(c->did->note), "no tokenizer goes along: %s", zr_error_message());
+    return ZR_OK;
+}
+
+zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
+{
+    char found[PATH_MAX];
+    const char *name = NULL;
+    const zr_stored *from = &c->did->from;
+    if (from->kind == ZR_STORED_HF && (!from->run[0] || zr__tokenizer_files_any(from->path))) {
+        if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
+        ZR_TRY(zr__make_folder(dir));
+        ZR_TRY(zr__tokenizer_files_take(from->path, dir));
+        c->did->tokenizer = zr_tokenizer_is_in(dir); /* its settings alone are none */
+        return ZR_OK;
+    }
+    ZR_TRY(find_tokenizer(c, found, &name));
+    if (!name) return ZR_OK;
+    ZR_TRY(zr__make_folder(dir));
+    c->did->tokenizer = true;
+    return zr__tokenizer_files_copy(name, dir);
+}
+
+/* ---- a Hugging Face directory ----------------------------------------------------------------- */
+
+static const char *torch_name(zr_dtype dtype)
+{
+    return dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
+}
+
+/** transformers calls it "dtype" since version 5. False: it is what it was. */
+static bool set_type(json_t *root, const char *type)
+{
+    const char *const keys[] = {"dtype", "torch_dtype"};
+    bool changed = false, named = false;
+    for (int i = 0; i < 2; i++) {
+        const json_t *was = json_object_get(root, keys[i]);
+        if (!was && (i == 0 || named)) continue;
+        named = true;
+        if (was && json_is_string(was) && strcmp(json_string_value(was), type) == 0) continue;
+        json_object_set_new(root, keys[i], json_string(type));
+        changed = true;
+    }
+    return changed;
+}
+
+/** As it was, but for the type. */
+static zr_status copy_config(const zr__convert *c)
+{
+    char from[PATH_MAX], to[PATH_MAX], *text = NULL, *written = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    zr_status st = ZR_OK;
+    ZR_TRY(zr__path_join(from, c->did->from.path, "config.json"));
+    ZR_TRY(zr__path_join(to, c->dir, "config.json"));
+    ZR_TRY_GOTO(st, zr__json_read_file(from, &text, &bytes), done);
+    ZR_TRY_GOTO(st, zr__json_parse(text, bytes, from, &root), done);
+    if (set_type(root, torch_name(c->args->dtype))) {
+        ZR_TRY_GOTO(st, zr__json_print(root, &written), done);
+        ZR_TRY_GOTO(st, zr_file_write(to, written, (int64_t)strlen(written)), done);
+    } else {
+        ZR_TRY_GOTO(st, zr_file_write(to, text, (int64_t)bytes), done);
+    }
+done:
+    json_decref(root);
+    zr_free(text);
+    zr_free(written);
+    return st;
+}
+
+static zr_status make_hf(zr__convert *c)
+{
+    snprintf(c->dir, sizeof(c->dir), "%s", c->tmp);
+    ZR_TRY(copy_config(c));
+    ZR_TRY(zr__convert_tokenizer(c, c->dir));
+    ZR_TRY(zr_weights_create(c->dir, c->args->dtype, c->specs, c->did->tensors, c->args->file_bytes, &c->out));
+    c->did->files = zr_weights_out_files(c->out);
+    ZR_TRY(zr__convert_copy(c));
+    ZR_TRY(zr_weights_end(c->out));
+    return ZR_OK;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------- */
+
+/** What was made of it goes, and nothing else. */
+static void remove_tmp(const zr__convert *c)
+{
+    static const char *const names[] = {"config.json", "config.json.tmp", "latest",
+                                        "latest.tmp",  "metrics.jsonl",   "metrics.jsonl.tmp"};
+    char path[PATH_MAX], why[1024];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    zr_status first = zr_checkpoint_remove(c->tmp, 0);
+    if (c->out) zr_weights_undo(c->out);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (zr__path_join(path, c->tmp, names[i]) == ZR_OK) unlink(path);
+    zr__tokenizer_files_remove(c->tmp, NULL);
+    if (zr__path_join(path, c->tmp, "model") == ZR_OK) {
+        zr__tokenizer_files_remove(path, NULL);
+        rmdir(path);
+    }
+    rmdir(c->tmp);
+    if (first != ZR_OK) (void)ZR_FAIL(first, "%s", why);
+}
+
+static zr_status make(zr__convert *c)
+{
+    struct stat info;
+    char to[PATH_MAX], shown[ZR_FILE_NAME_BYTES];
+    zr__text_escape(c->args->to, shown, sizeof(shown));
+    ZR_CHECK(lstat(c->args->to, &info) != 0, ZR_ERR_CREATE, "%s is there already; name another, or remove it", shown);
+    ZR_TRY(zr__new_dir_begin(c->args->to, to, c->tmp));
+    zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
+    if (st == ZR_OK) st = zr_dir_commit(c->tmp, to);
+    if (st != ZR_OK && access(c->tmp, F_OK) == 0) remove_tmp(c);
+    return st;
+}
+
+static zr_status settle(zr__convert *c)
+{
+    const zr_convert_args *args = c->args;
+    const zr_stored *from = &c->did->from;
+    bool checkpoint = from->kind == ZR_STORED_CHECKPOINT;
+    ZR_CHECK(from->kind != ZR_STORED_FILE, ZR_ERR_ARG,
+             "%s is one file; give the directory, with the config.json that says what model it is", from->path);
+    const bool run = checkpoint || from->from_run; /* also one that only has model/ */
+    c->did->kind = args->kind != ZR_CONVERT_OTHER ? args->kind : run ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
+    ZR_CHECK(c->did->kind != ZR_CONVERT_RUN || !checkpoint, ZR_ERR_ARG,
+             "%s is a checkpoint: it goes on with its own run (zr train --resume); copy the run's directory",
+             from->path);
+    ZR_CHECK(c->did->kind != ZR_CONVERT_RUN || args->dtype == ZR_F32, ZR_ERR_ARG,
+             "a checkpoint holds fp32 weights, not %s", zr_dtype_name(args->dtype));
+    ZR_CHECK(c->did->kind != ZR_CONVERT_RUN || args->file_bytes == 0, ZR_ERR_ARG,
+             "a checkpoint's weights are in one file; only a Hugging Face directory's may be in several");
+    return ZR_OK;
+}
+
+zr_status zr_convert(const zr_convert_args *args, zr_converted *did)
+{
+    ZR_CHECK(args && args->from && args->to && did, ZR_ERR_ARG, "zr_convert was given a NULL pointer");
+    *did = (zr_converted){.kind = args->kind};
+    zr__convert c = {.args = args, .did = did};
+    ZR_TRY(zr_stored_find(args->from, false, &did->from));
+    ZR_TRY(settle(&c));
+    zr_status st = open_source(&c);
+    if (st == ZR_OK) st = make(&c);
+    zr_free(c.piece);
+    zr_chunk_writer_close(&c.writer);
+    zr_safetensors_close(&c.layout);
+    zr_weights_out_close(&c.out);
+    zr_weights_close(&c.weights);
+    zr_chunk_reader_close(&c.reader);
+    zr_manifest_free(&c.manifest);
+    zr_free(c.specs);
+    zr_graph_destroy(&c.graph);
+    return st;
+}

@@ -1,0 +1,115 @@
+/** The directory of a run that has not begun, made of a Hugging Face directory: a checkpoint of step 0. */
+#include "base/json.h"
+#include "train/dir/checkpoint_run.h"
+#include "train/weights/convert.h"
+#include "train/family/family.h"
+#include "train/dir/run_dir.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/** The keys of the model, which a run that goes on must have. */
+static zr_status model_keys(const zr__convert *c, char **json)
+{
+    char text[128];
+    zr_config *config = NULL;
+    json_t *all = NULL, *keys = NULL;
+    const zr_family *family = c->model.family;
+    zr_status st = ZR_OK;
+    int n = snprintf(text, sizeof(text), "{\"model\": {\"type\": \"%s\"}}", family->name);
+    ZR_TRY(zr_config_parse(text, (size_t)n, "the model", NULL, 0, &config));
+    ZR_TRY_GOTO(st, zr_config_set_sizes(config, &c->model.sizes, c->did->from.path), done);
+    ZR_TRY_GOTO(st, family->adopt(&c->model.numbers, config), done);
+    ZR_TRY_GOTO(st, zr_config_to_json(config, json), done);
+    ZR_TRY_GOTO(st, zr__json_parse(*json, strlen(*json), "the model", &all), done);
+    zr_free(*json);
+    *json = NULL;
+    keys = json_pack("{s:O}", "model", json_object_get(all, "model"));
+    st = keys ? zr__json_print(keys, json) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the keys of a model");
+done:
+    json_decref(keys);
+    json_decref(all);
+    zr_config_destroy(&config);
+    return st;
+}
+
+static zr_status describe_run(const zr__convert *c, char **json)
+{
+    zr_layout layout = ZR_LAYOUT_INIT;
+    zr__checkpoint_run run = {.loss = NAN, .scaler = {.scale = 1}, .train = {.bytes = -1}, .val = {.bytes = -1}};
+    ZR_TRY(model_keys(c, &run.config));
+    zr_status st = zr__checkpoint_run_print(&run, &layout, json);
+    zr__checkpoint_run_clear(&run);
+    return st;
+}
+
+/** All chunks of the weights: the header's, which is read back, and those that were written. */
+static zr_status weights_chunks(const zr__convert *c, zr_manifest_file *file)
+{
+    zr_chunk *head = NULL, *all = NULL;
+    int64_t n_head = 0, n = 0, end = c->did->tensors > 0 ? zr_safetensors_get(c->layout, 0)->offset : -1;
+    ZR_TRY(zr_chunks_of_file(c->file, 0, end, &head, &n_head));
+    const zr_chunk *put = zr_chunk_writer_chunks(c->writer, &n);
+    all = zr_alloc(sizeof(*all) * (size_t)(n_head + n + 1));
+    if (all && n_head > 0) memcpy(all, head, sizeof(*all) * (size_t)n_head);
+    if (all && n > 0) memcpy(all + n_head, put, sizeof(*all) * (size_t)n);
+    zr_free(head);
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the checksums of %s", ZR_CONVERT_WEIGHTS);
+    *file = (zr_manifest_file){.name = ZR_CONVERT_WEIGHTS, .chunk = all, .n_chunks = n_head + n};
+    for (int64_t i = 0; i < n_head + n; i++) file->bytes += all[i].bytes;
+    return ZR_OK;
+}
+
+static zr_status write_manifest(const zr__convert *c)
+{
+    char path[PATH_MAX], *run = NULL;
+    zr_chunk *config = NULL;
+    zr_status st = ZR_OK;
+    zr_manifest_file file[2] = {{.name = "config.json"}};
+    ZR_TRY(zr__path_join(path, c->dir, "config.json"));
+    ZR_TRY(zr_chunks_of_file(path, 0, -1, &config, &file[0].n_chunks));
+    file[0].chunk = config;
+    for (int64_t i = 0; i < file[0].n_chunks; i++) file[0].bytes += config[i].bytes;
+    ZR_TRY_GOTO(st, weights_chunks(c, &file[1]), done);
+    ZR_TRY_GOTO(st, describe_run(c, &run), done);
+    const zr_manifest manifest = {.build = zr_version(), .run = run, .file = file, .n_files = 2};
+    ZR_TRY_GOTO(st, zr_manifest_write(c->dir, &manifest), done);
+done:
+    zr_free(run);
+    zr_free(config);
+    zr_free((void *)file[1].chunk);
+    return st;
+}
+
+static zr_status write_weights(zr__convert *c)
+{
+    ZR_TRY(zr_safetensors_create(c->file, c->specs, c->did->tensors));
+    ZR_TRY(zr_safetensors_attach(c->file, &c->layout));
+    ZR_TRY(zr_chunk_writer_open(c->file, 1, &c->writer));
+    ZR_TRY(zr__convert_copy(c));
+    ZR_TRY(zr_chunk_writer_end(c->writer));
+    return ZR_OK;
+}
+
+/** The directory of a run that has not begun: what tells one, and its checkpoint. */
+zr_status zr__convert_run(zr__convert *c)
+{
+    char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
+    c->did->files = 1;
+    zr_checkpoint_name(0, name);
+    ZR_TRY(zr_checkpoint_begin(c->tmp, 0));
+    int n = snprintf(c->dir, sizeof(c->dir), "%s/%s.tmp", c->tmp, name);
+    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", c->tmp);
+    ZR_TRY(zr__path_join(c->file, c->dir, ZR_CONVERT_WEIGHTS));
+    ZR_TRY(c->model.family->write(c->dir, &c->model.numbers));
+    ZR_TRY(write_weights(c));
+    ZR_TRY(write_manifest(c));
+    ZR_TRY(zr_checkpoint_commit(c->tmp, 0));
+    ZR_TRY(zr__path_join(path, c->tmp, "metrics.jsonl"));
+    ZR_TRY(zr_file_write(path, "", 0));
+    ZR_TRY(zr__path_join(path, c->tmp, "model")); /* where a run's is, and generate and eval find it */
+    ZR_TRY(zr__convert_tokenizer(c, path));
+    return ZR_OK;
+}

@@ -1,0 +1,113 @@
+#include "base/shards.h"
+#include "train/weights/evaluate.h"
+#include "train/family/paths.h"
+#include "train/weights/eval_windows.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Rows of a batch are chosen so that it has about so many tokens: enough for matrix products, little memory. */
+#define BATCH_TOKENS 1024
+
+static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
+{
+    const zr__loaded *loaded = arg;
+    return zr__run_path_find(loaded->config, loaded->stored.run, "data.val", path, found);
+}
+
+static zr_status open_windows(const zr__loaded *loaded, const zr_eval_args *args, int64_t seq,
+                              zr__eval_windows *windows)
+{
+    char *found = NULL;
+    const char *path = args->data;
+    if (!path && loaded->config && loaded->config->data.val) {
+        ZR_TRY(zr__shards_each(loaded->config->data.val, find_val, (void *)loaded, &found));
+        path = found;
+    }
+    ZR_CHECK(path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
+             loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
+    zr_status st = zr__eval_windows_open(loaded, path, seq, args->stride, windows);
+    zr_free(found);
+    return st;
+}
+
+/* Who is told, in tokens. */
+typedef struct teller {
+    const zr_eval_args *args;
+    const zr__eval_windows *windows;
+    int64_t count;
+} teller;
+
+static zr_status tell(void *arg, int64_t count)
+{
+    const teller *t = arg;
+    t->args->progress(t->args->arg, zr__eval_windows_targets(t->windows, count),
+                      zr__eval_windows_targets(t->windows, t->count));
+    return ZR_OK;
+}
+
+/** The first so many batches of the file alone. */
+static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, int64_t batches)
+{
+    int64_t batch = windows->seq;
+    if (loaded->config && loaded->config->train_batch_size > 0) batch *= loaded->config->train_batch_size;
+    if (batches > 0 && batches <= windows->targets / batch) windows->targets = batches * batch;
+}
+
+static zr_status evaluate(zr__loaded *loaded, zr__eval_windows *windows, const zr_eval_args *args,
+                          zr_eval_result *result)
+{
+    zr_layout layout = ZR_LAYOUT_INIT;
+    int64_t seq = windows->seq;
+    layout.train = false;
+    layout.seq = seq;
+    layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
+    limit_windows(loaded, windows, args->batches);
+    const int64_t count = zr__eval_windows_count(windows);
+    if (layout.batch > count) layout.batch = count;
+    const zr__eval_text text = {.family = loaded->model.family,
+                                .source = windows,
+                                .read = zr__eval_windows_read,
+                                .windows = count,
+                                .stride = windows->stride,
+                                .lacking =
+                                    seq + (count - 1) * windows->stride - zr__eval_windows_targets(windows, count)};
+    teller t = {args, windows, count};
+    const zr__eval_watch watch = {tell, &t};
+    ZR_TRY(zr__load_start(loaded, &layout, args->threads));
+    zr__eval_part part;
+    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, &text, args->progress ? &watch : NULL,
+                        &part));
+    ZR_TRY(part.data);
+    ZR_TRY(zr__evaluate_mean(loaded->comm, &part, &result->loss, &result->tokens));
+    ZR_CHECK(isfinite(result->loss), ZR_ERR_DIVERGED,
+             "the loss of these weights on this file is %g: they are of no use", result->loss);
+    snprintf(result->data, sizeof(result->data), "%s", windows->info.path);
+    const char *skipped = windows->info.skipped_lines > 0 ? windows->info.note : "", *again = windows->info.made_again;
+    snprintf(result->note, sizeof(result->note), "%s%s%s", skipped, skipped[0] && again[0] ? "; " : "", again);
+    result->params = loaded->plan->params;
+    result->perplexity = exp(result->loss);
+    result->seq = seq;
+    result->stride = windows->stride;
+    result->bytes = windows->bytes;
+    double bytes_per_token = (double)windows->bytes / (double)result->tokens;
+    result->bits_per_byte = windows->bytes > 0 ? result->loss / log(2.0) / bytes_per_token : NAN;
+    return ZR_OK;
+}
+
+zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result *result)
+{
+    zr__loaded loaded;
+    zr__eval_windows windows = {0};
+    zr_status st = ZR_OK;
+    ZR_CHECK(dir && args && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
+    ZR_TRY(zr__load_open(dir, &loaded));
+    int64_t seq = loaded.config ? loaded.config->data.seq_length : 0;
+    if (seq <= 0 || seq > loaded.model.sizes.n_positions) seq = loaded.model.sizes.n_positions;
+    ZR_TRY_GOTO(st, open_windows(&loaded, args, seq, &windows), done);
+    ZR_TRY_GOTO(st, evaluate(&loaded, &windows, args, result), done);
+done:
+    zr__eval_windows_close(&windows);
+    zr__load_close(&loaded);
+    return st;
+}

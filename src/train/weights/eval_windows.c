@@ -1,0 +1,115 @@
+#include "train/weights/eval_windows.h"
+
+#include "train/family/paths.h"
+
+#include <string.h>
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* A file of tokens is read without a tokenizer; one that zr cannot read then leaves its bytes unknown. */
+static zr_status open_tokenizer(zr__eval_windows *w, const char *name, bool text)
+{
+    zr_status st = zr_tokenizer_open(name, &w->tokenizer);
+    return st == ZR_ERR_DATA && !text ? ZR_OK : st;
+}
+
+static zr_status open_file(const zr__loaded *loaded, const char *path, zr__eval_windows *w)
+{
+    char found[PATH_MAX], cache[PATH_MAX];
+    const char *name = NULL;
+    bool text = false, said = loaded->config && loaded->config->data.tokenizer;
+    int64_t vocab = loaded->model.sizes.vocab_size;
+    zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = w->seq};
+    if (loaded->config) zr__data_keys(loaded->config, &args);
+    if (loaded->config) ZR_TRY(zr__run_cache_find(loaded->config, loaded->stored.run, cache, &args.cache_dir));
+    ZR_TRY(zr__load_tokenizer(loaded, found, &name));
+    ZR_TRY(zr_data_look(path, &text, NULL, 0));
+    ZR_CHECK(!text || name, ZR_ERR_UNSUPPORTED,
+             "%s is text, but the model has %lld tokens and no tokenizer: put its tokenizer.json, or vocab.json and "
+             "merges.txt, into %s, or give a token file",
+             path, (long long)vocab, loaded->stored.path);
+    if (text || said) args.tokenizer = name;
+    ZR_TRY(zr_data_open_with(&args, &w->data));
+    /* Nobody said that tokens are bytes because there are 256. */
+    if (text || said || (name && strcmp(name, "bytes") != 0)) ZR_TRY(open_tokenizer(w, name, text));
+    return ZR_OK;
+}
+
+zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, int64_t stride,
+                                zr__eval_windows *w)
+{
+    *w = (zr__eval_windows){.seq = seq, .stride = stride ? stride : seq, .strides = stride != 0};
+    ZR_CHECK(stride >= 0 && stride <= seq, ZR_ERR_ARG,
+             "a stride of %lld tokens; windows have %lld, so 1 .. %lld are possible", (long long)stride, (long long)seq,
+             (long long)seq);
+    ZR_TRY(open_file(loaded, path, w));
+    w->info = zr_data_get_info(w->data);
+    w->targets = w->strides ? w->info.tokens - 1 : w->info.windows * seq;
+    w->bytes = w->tokenizer ? 0 : -1;
+    w->window = zr_alloc((size_t)(seq + 1) * sizeof(*w->window));
+    ZR_CHECK(w->window, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)seq + 1);
+    ZR_CHECK(w->info.sources == 1 || !w->strides, ZR_ERR_UNSUPPORTED,
+             "%s: %lld sources, of which each has windows of its own; a stride is for one", path,
+             (long long)w->info.sources);
+    return ZR_OK;
+}
+
+void zr__eval_windows_close(zr__eval_windows *w)
+{
+    zr_data_close(&w->data);
+    zr_free(w->window);
+    w->window = NULL;
+    zr_tokenizer_close(&w->tokenizer);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+int64_t zr__eval_windows_count(const zr__eval_windows *w)
+{
+    return 1 + (w->targets - w->seq + w->stride - 1) / w->stride;
+}
+
+int64_t zr__eval_windows_targets(const zr__eval_windows *w, int64_t count)
+{
+    const int64_t targets = w->seq + (count - 1) * w->stride;
+    return targets < w->targets ? targets : w->targets;
+}
+
+/* A vocabulary may be larger than its tokenizer's: what such a token stands for is not known. */
+static void count_bytes(zr__eval_windows *w, const int32_t *targets)
+{
+    for (int64_t t = 0; w->bytes >= 0 && t < w->seq; t++) {
+        const char *text = NULL;
+        int64_t bytes = 0;
+        if (targets[t] < 0) continue;
+        bool known = targets[t] < zr_tokenizer_vocab(w->tokenizer) &&
+                     zr_tokenizer_decode(w->tokenizer, targets[t], &text, &bytes) == ZR_OK;
+        w->bytes = known ? w->bytes + bytes : -1;
+    }
+}
+
+/* Where the last target stands before the window's end, the rest counts for nothing, and no token sees what comes
+ * behind it. */
+static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *tokens, int32_t *targets)
+{
+    const int64_t first = window * w->stride, left = w->targets - first, n = left < w->seq ? left : w->seq;
+    ZR_TRY(zr_data_read(w->data, first, n + 1, w->window));
+    for (int64_t t = 0; t < w->seq; t++) {
+        tokens[t] = t < n ? w->window[t] : 0;
+        targets[t] = t < n ? w->window[t + 1] : -1;
+    }
+    /* What counted in the windows before is context here. */
+    for (int64_t t = 0; window > 0 && t < w->seq - w->stride; t++) targets[t] = -1;
+    return ZR_OK;
+}
+
+zr_status zr__eval_windows_read(void *windows, int64_t window, int32_t *tokens, int32_t *targets)
+{
+    zr__eval_windows *w = windows;
+    if (w->strides)
+        ZR_TRY(read_strided(w, window, tokens, targets));
+    else
+        ZR_TRY(zr_data_window(w->data, window, tokens, targets));
+    count_bytes(w, targets);
+    return ZR_OK;
+}

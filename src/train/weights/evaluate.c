@@ -1,0 +1,64 @@
+#include "train/weights/evaluate.h"
+
+typedef struct reader {
+    const zr__eval_text *text;
+    int64_t batch, seq;
+    zr__eval_part *part;
+} reader;
+
+/* Targets that count in a window. */
+static int64_t counting(const reader *r, int64_t window)
+{
+    const zr__eval_text *text = r->text;
+    return (window > 0 ? text->stride : r->seq) - (window == text->windows - 1 ? text->lacking : 0);
+}
+
+static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
+{
+    reader *r = arg;
+    const zr__eval_text *text = r->text;
+    for (int64_t b = 0; b < r->batch; b++) {
+        int64_t window = batch->first_row + b;
+        if (window < text->windows && r->part->data == ZR_OK) {
+            r->part->data = text->family->fill(text->source, text->read, window, r->seq, b, input);
+            if (r->part->data == ZR_OK) r->part->tokens += counting(r, window);
+        }
+        if (window >= text->windows || r->part->data != ZR_OK) text->family->pad(r->seq, b, input);
+    }
+    return ZR_OK;
+}
+
+zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, const zr__eval_text *text,
+                       const zr__eval_watch *watch, zr__eval_part *part)
+{
+    reader r = {.text = text, .batch = layout->batch, .seq = layout->seq, .part = part};
+    int64_t rows = layout->batch * layout->ranks, windows = text->windows;
+    *part = (zr__eval_part){0};
+    for (int64_t first = 0; first < windows; first += rows) {
+        zr_batch batch = {.first_row = first + comm->rank / layout->tensor * layout->batch};
+        ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, &part->sum));
+        if (watch) ZR_TRY(watch->done(watch->arg, first + rows < windows ? first + rows : windows));
+    }
+    /* Ranks that share layers have the same losses: the first of them tells. */
+    if (comm->rank % layout->tensor != 0) *part = (zr__eval_part){.data = part->data};
+    return ZR_OK;
+}
+
+zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *loss, int64_t *tokens)
+{
+    enum { N = ZR_EXACT_LIMBS + 1 };
+    _Static_assert(N <= ZR_COMM_SCALARS, "a part travels in one call");
+    double mine[N];
+    zr_exact total = {0};
+    zr_exact_pack(&part->sum, mine);
+    mine[ZR_EXACT_LIMBS] = (double)part->tokens;
+    ZR_TRY(zr_comm_scalars(comm, mine, N, NULL));
+    *tokens = 0;
+    for (int rank = 0; rank < comm->size; rank++) {
+        const double *other = comm->table + (size_t)N * (size_t)rank;
+        zr_exact_unpack(&total, other);
+        *tokens += (int64_t)other[ZR_EXACT_LIMBS];
+    }
+    *loss = *tokens > 0 ? zr_exact_value(&total) / (double)*tokens : 0.0;
+    return ZR_OK;
+}

@@ -1,0 +1,316 @@
+#include "train/weights/export.h"
+
+#include "base/finite.h"
+#include "train/family/family.h"
+#include "train/family/inputs.h"
+#include "train/dir/run_dir.h"
+#include "train/tokenizer/tokenizer_files.h"
+#include "zr/data.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static zr_status write_range(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    const zr_safetensors *file = arg;
+    const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
+    ZR_ASSERT(tensor);
+    ZR_TRY(zr_safetensors_write(file, tensor, first, n, in));
+    return ZR_OK;
+}
+
+/** The names that a directory's parts have while it is made. */
+typedef struct paths {
+    char tmp[PATH_MAX];        /* the directory */
+    char old[PATH_MAX];        /* the one that it replaces */
+    char config[PATH_MAX];     /* in it: config.json, */
+    char unfinished[PATH_MAX]; /* the weights until they are on the disk, */
+    char finished[PATH_MAX];   /* and then */
+} paths;
+
+static zr_status name_parts(const char *dir, paths *p)
+{
+    int n = snprintf(p->tmp, sizeof(p->tmp), "%s.tmp", dir);
+    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+    n = snprintf(p->old, sizeof(p->old), "%s.old", dir);
+    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+    ZR_TRY(zr__path_join(p->config, p->tmp, "config.json"));
+    ZR_TRY(zr__path_join(p->unfinished, p->tmp, "model.safetensors.tmp"));
+    ZR_TRY(zr__path_join(p->finished, p->tmp, "model.safetensors"));
+    return ZR_OK;
+}
+
+static void remove_in(const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+    if (zr__path_join(path, dir, name) == ZR_OK) unlink(path);
+}
+
+static void release(const paths *p)
+{
+    struct stat st;
+    unlink(p->unfinished);
+    if (lstat(p->finished, &st) == 0) return;
+    unlink(p->config);
+    remove_in(p->tmp, ZR_TRAINED_NAME);
+    zr__tokenizer_files_remove(p->tmp, NULL);
+    rmdir(p->tmp);
+}
+
+void zr__export_release(const char *dir)
+{
+    paths p;
+    if (name_parts(dir, &p) == ZR_OK) release(&p);
+}
+
+static zr_status make_weights(const paths *p, const zr_graph *graph)
+{
+    zr_tensor_spec *specs = NULL;
+    int64_t n = 0;
+    ZR_TRY(zr__param_specs(graph, false, &specs, &n));
+    zr_status st = zr_safetensors_create(p->unfinished, specs, n);
+    zr_free(specs);
+    return st;
+}
+
+static const zr_graph *graph_of(const zr_plan *plan)
+{
+    return plan->graph[plan->layout.train ? ZR_SCHEDULE_TRAIN : ZR_SCHEDULE_EVAL];
+}
+
+static zr_status reserve(const paths *p, const zr__exported *what)
+{
+    ZR_TRY(zr__make_folder(p->tmp));
+    unlink(p->unfinished); /* what a killed run left */
+    zr_status st = make_weights(p, graph_of(what->plan));
+    if (st == ZR_OK) st = what->model->family->write(p->tmp, &what->model->numbers);
+    if (st == ZR_OK) st = zr__tokenizer_files_copy(what->tokenizer, p->tmp);
+    if (st == ZR_OK) st = zr__trained_reserve(p->tmp);
+    if (st != ZR_OK) release(p);
+    return st;
+}
+
+zr_status zr__export_reserve(const char *dir, const zr__exported *what)
+{
+    paths p;
+    ZR_TRY(name_parts(dir, &p));
+    zr_status st = reserve(&p, what);
+    if (st == ZR_OK) return ZR_OK;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    return ZR_FAIL(st,
+                   "the weights that this run is to leave cannot be written: %s; free space, or choose another "
+                   "train.output_dir",
+                   why);
+}
+
+/** What was reserved may have been removed meanwhile. *made: it is made anew, and empty. */
+static zr_status reserve_again(const paths *p, const zr__exported *what, bool *made)
+{
+    struct stat weights, config;
+    bool there = lstat(p->unfinished, &weights) == 0 && S_ISREG(weights.st_mode);
+    bool described = lstat(p->config, &config) == 0 && S_ISREG(config.st_mode);
+    bool spelled = !what->tokenizer || zr_tokenizer_is_in(p->tmp);
+    if (there && described && spelled) return ZR_OK;
+    *made = true;
+    return reserve(p, what);
+}
+
+/** Nothing may keep good weights off the disk: where trained.json cannot be written it says that nothing is known, and
+ * a run that goes on takes them for later ones. */
+static zr_status prepare(const paths *p, const zr__exported *what, bool *made)
+{
+    ZR_TRY(reserve_again(p, what, made));
+    zr_status st = zr__trained_write(p->tmp, &what->trained);
+    return st == ZR_ERR_MEMORY ? st : ZR_OK;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static zr_status write_mine(zr_safetensors **file, const char *path, zr_engine *engine)
+{
+    ZR_TRY(zr_safetensors_attach(path, file));
+    ZR_TRY(zr_engine_read(engine, ZR_STATE_PARAM, write_range, *file));
+    return ZR_OK;
+}
+
+/** Each rank writes what it owns, then all is brought to the disk. *written: nothing is missing but that. */
+static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
+{
+    zr_safetensors *file = NULL;
+    zr_status st = zr_comm_agree(comm, write_mine(&file, p->unfinished, engine));
+    *written = st == ZR_OK;
+    if (st == ZR_OK) st = zr_comm_agree(comm, zr_safetensors_sync(file));
+    zr_safetensors_close(&file);
+    return st;
+}
+
+/** What zr has written in it; a directory that holds more stays, also one with another tokenizer than `newer` has,
+ * which somebody may have put there. Behind a link are files that are not the run's: only the link goes. False:
+ * something of that name is left. */
+static bool remove_old(const paths *p, const char *newer)
+{
+    static const char *const names[] = {"config.json", "model.safetensors", ZR_TRAINED_NAME};
+    struct stat st;
+    if (lstat(p->old, &st) != 0) return true;
+    if (S_ISLNK(st.st_mode)) return unlink(p->old) == 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) remove_in(p->old, names[i]);
+    zr__tokenizer_files_remove(p->old, newer);
+    return rmdir(p->old) == 0;
+}
+
+/** The earlier directory gets out of the way: what others have put into one before it is no reason to fail. */
+static zr_status move_old(paths *p, const char *dir)
+{
+    struct stat st;
+    bool taken = !remove_old(p, p->tmp);
+    for (int i = 2; taken; i++) {
+        int n = snprintf(p->old, sizeof(p->old), "%s.old.%d", dir, i);
+        ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+        taken = lstat(p->old, &st) == 0;
+    }
+    ZR_CHECK(rename(dir, p->old) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", dir, p->old, strerror(errno));
+    return ZR_OK;
+}
+
+/** Give the directory its name. */
+static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
+{
+    struct stat st;
+    bool older = replace && lstat(dir, &st) == 0;
+    if (older) ZR_TRY(move_old(p, dir));
+    ZR_TRY(zr_dir_commit(p->tmp, dir));
+    if (replace && !remove_old(p, dir)) snprintf(rest, PATH_MAX, "%s", p->old);
+    return ZR_OK;
+}
+
+/** One rank: the directory becomes what it is called. */
+static zr_status commit(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
+{
+    ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
+             p->finished, strerror(errno));
+    return give_name(p, dir, replace, rest);
+}
+
+/** Where complete weights are, for rank 0. */
+static void find_place(const paths *p, const char *dir, char *place, size_t size)
+{
+    char final[PATH_MAX];
+    struct stat st;
+    if (lstat(p->unfinished, &st) == 0 && rename(p->unfinished, p->finished) != 0) return;
+    if (lstat(p->finished, &st) == 0)
+        snprintf(place, size, "%s", p->tmp);
+    else if (zr__path_join(final, dir, "model.safetensors") == ZR_OK && lstat(final, &st) == 0)
+        snprintf(place, size, "%s", dir);
+}
+
+/** Another attempt may help against these. */
+static bool is_disk(zr_status st)
+{
+    return st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
+}
+
+/** After a failed sync the system takes the pages for clean: only writing them again makes it try again. */
+static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
+{
+    zr_status st = ZR_OK;
+    for (int tries = 0; tries < 2 && (tries == 0 || is_disk(st)); tries++) {
+        bool complete = false, made = false;
+        st = zr_comm_agree(comm, comm->rank == 0 ? prepare(p, what, &made) : ZR_OK);
+        if (st == ZR_OK) st = write_all(p, engine, comm, &complete);
+        *written = complete || (*written && !made);
+    }
+    return st == ZR_ERR_NOT_FOUND ? ZR_FAIL(ZR_ERR_IO, "%s", zr_error_message()) : st;
+}
+
+zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool replace,
+                     char rest[PATH_MAX], char *place, size_t size)
+{
+    paths p;
+    bool written = false, first = comm->rank == 0;
+    place[0] = rest[0] = '\0';
+    ZR_TRY(zr_comm_agree(comm, name_parts(dir, &p)));
+    zr_status st = write_twice(&p, what, engine, comm, &written);
+    if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit(&p, dir, replace, rest) : ZR_OK);
+    if (!first) return st;
+    if (written) find_place(&p, dir, place, size);
+    if (!written) release(&p);
+    return st;
+}
+
+/* ---- what a killed run has left -------------------------------------------------------------- */
+
+bool zr__export_is_there(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
+}
+
+/** Behind a link are files that are not the run's. */
+static bool holds_weights(const char *dir)
+{
+    struct stat st;
+    return lstat(dir, &st) == 0 && S_ISDIR(st.st_mode) && zr__export_is_there(dir);
+}
+
+static bool is_newer(const zr__trained *a, const zr__trained *b)
+{
+    const bool losses = isfinite(a->val_loss) && isfinite(b->val_loss);
+    return losses ? a->val_loss < b->val_loss : a->step > b->step;
+}
+
+zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH_MAX])
+{
+    paths p;
+    struct stat st;
+    zr__trained finished, its = {-1, INFINITY};
+    const bool there = lstat(dir, &st) == 0;
+    *from = NULL;
+    rest[0] = '\0';
+    ZR_TRY(name_parts(dir, &p));
+    if (holds_weights(p.tmp)) {
+        ZR_TRY(zr__trained_read(p.tmp, &finished));
+        if (there) ZR_TRY(zr__trained_read(dir, &its));
+        if (there && !is_newer(&finished, &its)) return ZR_OK;
+        unlink(p.unfinished);
+        ZR_TRY(give_name(&p, dir, true, rest));
+        *from = ".tmp";
+    } else if (!there && holds_weights(p.old)) {
+        ZR_CHECK(rename(p.old, dir) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p.old, dir, strerror(errno));
+        *from = ".old";
+    }
+    return ZR_OK;
+}
+
+/* ---- before it ------------------------------------------------------------------------------- */
+
+/** The first parameter of this rank that is not finite, as it stands in the model; infinity: none. */
+typedef struct seen {
+    const zr_graph *graph;
+    double bad;
+} seen;
+
+static zr_status look(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    seen *s = arg;
+    const bool bad = zr__first_bad(in, n) >= 0;
+    (void)first;
+    for (int32_t p = 0; bad && p < s->bad && p < zr_graph_params(s->graph); p++)
+        if (zr_graph_param(s->graph, p) == param) s->bad = p;
+    return ZR_OK;
+}
+
+zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine, zr_comm *comm)
+{
+    seen s = {graph_of(plan), INFINITY};
+    ZR_TRY(zr_comm_agree(comm, zr_engine_read(engine, ZR_STATE_PARAM, look, &s)));
+    ZR_TRY(zr_comm_scalars(comm, &s.bad, 1, NULL));
+    for (int r = 0; r < comm->size; r++) s.bad = fmin(s.bad, comm->table[r]);
+    ZR_CHECK(s.bad == INFINITY, ZR_ERR_DIVERGED, "%s is not finite", zr_graph_param(s.graph, (int32_t)s.bad)->name);
+    return ZR_OK;
+}

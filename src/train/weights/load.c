@@ -1,0 +1,99 @@
+#include "train/weights/load.h"
+
+#include "train/host/device.h"
+#include "train/family/family.h"
+#include "train/host/host.h"
+#include "train/family/paths.h"
+#include "train/dir/run_dir.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/** What is run is checked first: all of config.json and of the weights. */
+static zr_status check_bytes(const char *dir)
+{
+    zr_manifest *manifest = NULL;
+    ZR_TRY(zr_manifest_read(dir, &manifest));
+    zr_status st = zr_checkpoint_check_file(dir, manifest, "config.json");
+    if (st == ZR_OK) st = zr_checkpoint_check_file(dir, manifest, "model.safetensors");
+    zr_manifest_free(&manifest);
+    return st;
+}
+
+zr_status zr__load_config(zr__loaded *loaded)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    if (!loaded->stored.run[0]) return ZR_OK;
+    ZR_TRY(zr__path_join(path, loaded->stored.run, "config.json"));
+    if (stat(path, &st) != 0) return ZR_OK;
+    ZR_CHECK(S_ISREG(st.st_mode), ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", path);
+    ZR_TRY(zr_config_load(path, NULL, 0, &loaded->config));
+    return ZR_OK;
+}
+
+static zr_status open_weights(const char *dir, zr__loaded *loaded)
+{
+    struct stat st;
+    const zr_stored *stored = &loaded->stored;
+    ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
+             "%s is not a directory; give a run's output_dir, a checkpoint or a Hugging Face directory", dir);
+    ZR_TRY(zr_stored_find(dir, true, &loaded->stored));
+    if (stored->kind == ZR_STORED_CHECKPOINT) ZR_TRY(check_bytes(stored->path));
+    ZR_TRY(zr__load_config(loaded));
+    ZR_TRY(zr__weights_of_dir(stored->path, &loaded->model, &loaded->weights, NULL, 0));
+    return ZR_OK;
+}
+
+zr_status zr__load_open(const char *dir, zr__loaded *loaded)
+{
+    *loaded = (zr__loaded){0};
+    zr_status st = open_weights(dir, loaded);
+    if (st != ZR_OK) zr__load_close(loaded);
+    return st;
+}
+
+zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name)
+{
+    const char *said = loaded->config ? loaded->config->data.tokenizer : NULL;
+    *name = "bytes";
+    if (said && strcmp(said, *name) == 0) return ZR_OK;
+    *name = found;
+    ZR_CHECK(snprintf(found, PATH_MAX, "%s", loaded->stored.path) < PATH_MAX, ZR_ERR_NOT_FOUND,
+             "the path %.60s... is too long", loaded->stored.path);
+    if (zr_tokenizer_is_in(found)) return ZR_OK;
+    if (loaded->stored.run[0]) ZR_TRY(zr__path_join(found, loaded->stored.run, "model"));
+    if (loaded->stored.run[0] && zr_tokenizer_is_in(found)) return ZR_OK;
+    if (said) return zr__run_tokenizer_find(loaded->config, loaded->stored.run, found, name);
+    *name = loaded->model.sizes.vocab_size == ZR__BYTES_VOCAB ? "bytes" : NULL;
+    return ZR_OK;
+}
+
+zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
+{
+    /* A run of a GPU is also read where there is none. */
+    const bool processor = loaded->config && loaded->config->device == ZR_DEVICE_CPU;
+    const zr_config_device kind = processor ? ZR_DEVICE_CPU : ZR_DEVICE_AUTO;
+    zr_model model = zr_family_builder(&loaded->model);
+    layout->dtype = loaded->config ? zr_train_layout(loaded->config, 1).dtype : ZR_F32;
+    layout->wire_dtype = layout->dtype;
+    ZR_TRY(zr_train_device(kind, threads > 0 ? threads : zr_host_cores(), 0, &loaded->device));
+    ZR_TRY(zr_plan_create(&model, layout, &loaded->device->profile, &loaded->plan));
+    ZR_TRY(zr_train_memory_check(loaded->plan, 0, 1, false));
+    ZR_TRY(zr_host_room(zr__train_process_bytes(loaded->plan, 1), loaded->device->profile.facts.threads - 1));
+    ZR_TRY(zr_comm_create_self(&loaded->comm));
+    ZR_TRY(zr_engine_create(loaded->plan, loaded->device, loaded->comm, 0, &loaded->engine));
+    ZR_TRY(zr_engine_fill(loaded->engine, ZR_STATE_PARAM, zr__weights_fill, loaded->weights));
+    return ZR_OK;
+}
+
+void zr__load_close(zr__loaded *loaded)
+{
+    zr_engine_destroy(&loaded->engine);
+    zr_comm_destroy(&loaded->comm);
+    zr_plan_destroy(&loaded->plan);
+    zr_device_destroy(&loaded->device);
+    zr_weights_close(&loaded->weights);
+    zr_config_destroy(&loaded->config);
+}

@@ -1,0 +1,175 @@
+#include "base/file.h"
+#include "base/text.h"
+#include "train/family/inputs.h"
+#include "train/dir/run_dir.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+_Static_assert(sizeof(((zr_stored *)0)->path) == PATH_MAX, "paths are of one size");
+
+#define WHOLE_MODEL "model/model.safetensors"
+#define SHARDED_MODEL "model/model.safetensors.index.json"
+
+static bool stat_in(const char *dir, const char *name, struct stat *st)
+{
+    char path[PATH_MAX];
+    return zr__path_join(path, dir, name) == ZR_OK && stat(path, st) == 0;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+    struct stat st;
+    return stat_in(dir, name, &st);
+}
+
+static bool has_weights(const char *dir)
+{
+    return exists(dir, "model.safetensors") || exists(dir, "model.safetensors.index.json");
+}
+
+static bool has_model(const char *run)
+{
+    return exists(run, WHOLE_MODEL) || exists(run, SHARDED_MODEL);
+}
+
+/** Or what was copied of one. */
+static bool has_checkpoints(const char *dir)
+{
+    int64_t *step = NULL, n = 0;
+    bool any = zr_checkpoint_list(dir, &step, &n) == ZR_OK && n > 0;
+    zr_free(step);
+    return any;
+}
+
+static bool is_run(const char *dir)
+{
+    return exists(dir, "metrics.jsonl") || has_model(dir) || has_checkpoints(dir);
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/** By its name too, beside others of a run: one without a manifest is a damaged one, and nothing else. */
+static bool is_checkpoint(const char *path)
+{
+    char above[PATH_MAX], own[ZR_CHECKPOINT_NAME_BYTES];
+    const char *name = last_name(path);
+    long long step = -1;
+    if (exists(path, "manifest.json")) return true;
+    if (sscanf(name, "step-%18lld", &step) != 1 || step < 0) return false;
+    zr_checkpoint_name(step, own);
+    snprintf(above, sizeof(above), "%.*s", name > path ? (int)(name - path) : 1, name > path ? path : ".");
+    return strcmp(name, own) == 0 && exists(above, "metrics.jsonl");
+}
+
+/** The directory above, which is a run's where it holds metrics. */
+static zr_status find_run_above(zr_stored *stored)
+{
+    char above[PATH_MAX];
+    const char *name = last_name(stored->path);
+    int n = (int)(name - stored->path);
+    if (name[0] == '.')
+        ZR_TRY(zr__path_join(above, stored->path, ".."));
+    else
+        snprintf(above, sizeof(above), "%.*s", n > 1 ? n - 1 : 1, n > 0 ? stored->path : ".");
+    if (is_run(above)) snprintf(stored->run, sizeof(stored->run), "%s", above);
+    return ZR_OK;
+}
+
+/** Find the newest whole checkpoint of stored->run; *found false: there is none. */
+static zr_status newest_checkpoint(zr_stored *stored, bool *found)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    int64_t *step = NULL, n = 0;
+    zr_manifest *manifest = NULL;
+    zr_status st = zr_checkpoint_list(stored->run, &step, &n);
+    for (int64_t i = 0; st == ZR_OK && i < n && !manifest; i++) {
+        zr_checkpoint_name(step[i], name);
+        st = zr__path_join(stored->path, stored->run, name);
+        if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
+        if (st == ZR_OK || st == ZR_ERR_MEMORY) continue; /* without memory nothing is known of it */
+        st = ZR_OK;
+        manifest = NULL;
+        if (!stored->passed_over[0])
+            snprintf(stored->passed_over, sizeof(stored->passed_over), "%s is passed over: %.440s", name,
+                     zr_error_message());
+    }
+    *found = manifest != NULL;
+    zr_manifest_free(&manifest);
+    zr_free(step);
+    return st;
+}
+
+/** Was the checkpoint of stored->path written after model/, as by a run that was made longer and then stopped? */
+static bool is_newer_than_model(const zr_stored *stored)
+{
+    struct stat checkpoint, model;
+    return stat_in(stored->path, "manifest.json", &checkpoint) &&
+           (stat_in(stored->run, WHOLE_MODEL, &model) || stat_in(stored->run, SHARDED_MODEL, &model)) &&
+           (checkpoint.st_mtim.tv_sec > model.st_mtim.tv_sec ||
+            (checkpoint.st_mtim.tv_sec == model.st_mtim.tv_sec && checkpoint.st_mtim.tv_nsec > model.st_mtim.tv_nsec));
+}
+
+static zr_status find_in_run(bool model_first, zr_stored *stored)
+{
+    bool checkpoint = false, model = has_model(stored->run);
+    char shown[ZR_FILE_NAME_BYTES];
+    ZR_TRY(newest_checkpoint(stored, &checkpoint));
+    if (checkpoint && model && model_first && !is_newer_than_model(stored)) {
+        checkpoint = false;
+        stored->passed_over[0] = '\0';
+    }
+    stored->kind = checkpoint ? ZR_STORED_CHECKPOINT : ZR_STORED_HF;
+    if (checkpoint) return ZR_OK;
+    ZR_CHECK(model, ZR_ERR_NOT_FOUND,
+             "%s is a run without saved weights: there is no model/ in it, which is written when a run ends, and no "
+             "whole checkpoint%s%s",
+             zr__text_escape(stored->run, shown, sizeof(shown)), stored->passed_over[0] ? "; " : "",
+             stored->passed_over);
+    return zr__path_join(stored->path, stored->run, "model");
+}
+
+zr_status zr_stored_find(const char *path, bool model_first, zr_stored *stored)
+{
+    struct stat st, link;
+    char shown[ZR_FILE_NAME_BYTES];
+    ZR_CHECK(path && stored, ZR_ERR_ARG, "zr_stored_find was given a NULL pointer");
+    *stored = (zr_stored){.kind = ZR_STORED_FILE};
+    zr__text_escape(path, shown, sizeof(shown));
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    ZR_CHECK(n > 0 && n < PATH_MAX && stat(path, &st) == 0, ZR_ERR_NOT_FOUND, "%s is not there", shown);
+    snprintf(stored->path, sizeof(stored->path), "%.*s", (int)n, path);
+    /* A link that the user names is followed; none within what it leads to is. */
+    if (lstat(stored->path, &link) == 0 && S_ISLNK(link.st_mode) && !realpath(path, stored->path))
+        return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not there", shown);
+    if (!S_ISDIR(st.st_mode)) return ZR_OK;
+    if (is_checkpoint(stored->path)) {
+        stored->kind = ZR_STORED_CHECKPOINT;
+        return find_run_above(stored);
+    }
+    if (is_run(path)) {
+        snprintf(stored->run, sizeof(stored->run), "%s", stored->path);
+        stored->from_run = true;
+        return find_in_run(model_first, stored);
+    }
+    ZR_CHECK(has_weights(path) || exists(path, "config.json"), ZR_ERR_NOT_FOUND,
+             "%s is no run's directory, no checkpoint and no Hugging Face directory", shown);
+    stored->kind = ZR_STORED_HF;
+    return ZR_OK;
+}
+
+zr_status zr_hf_check(const char *dir, char *note, size_t size)
+{
+    zr_family_model model;
+    zr_weights *weights = NULL;
+    ZR_TRY(zr__weights_of_dir(dir, &model, &weights, note, size));
+    zr_weights_close(&weights);
+    return ZR_OK;
+}

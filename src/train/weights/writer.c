@@ -1,0 +1,192 @@
+#include "train/weights/writer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/** What a text without a prompt begins behind: the end of the text before it, or of a line. */
+static int32_t first_token(const zr__writer *w)
+{
+    int32_t token = zr_tokenizer_token(w->tokenizer, ZR_END_OF_TEXT);
+    if (token < 0) token = zr_tokenizer_token(w->tokenizer, "\n");
+    return token >= 0 && token < w->choices ? token : 0;
+}
+
+zr_status zr__writer_open(zr__writer *w)
+{
+    int64_t room = w->args->prompt_bytes + w->args->tokens + 1, known = zr_tokenizer_vocab(w->tokenizer);
+    w->choices = known < w->vocab ? known : w->vocab;
+    w->tokens = zr_alloc((size_t)room * sizeof(*w->tokens));
+    w->logits = zr_alloc((size_t)w->choices * sizeof(*w->logits));
+    w->sorted = zr_alloc((size_t)w->choices * sizeof(*w->sorted));
+    ZR_CHECK(w->tokens && w->logits && w->sorted, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)room);
+    ZR_TRY(zr_tokenizer_encode(w->tokenizer, w->args->prompt, w->args->prompt_bytes, w->tokens, room, &w->n_tokens));
+    if (w->n_tokens == 0) w->tokens[w->n_tokens++] = first_token(w);
+    for (int64_t i = 0; i < w->n_tokens; i++) {
+        ZR_CHECK(w->tokens[i] < w->vocab, ZR_ERR_DATA,
+                 "token %d of the prompt is outside the model's vocabulary of %lld", w->tokens[i], (long long)w->vocab);
+    }
+    return ZR_OK;
+}
+
+static float number_at(const zr_tensor *tensor, int64_t i)
+{
+    const uint16_t *half = tensor->data;
+    if (tensor->dtype == ZR_BF16) return zr_f32_from_bf16(half[i]);
+    if (tensor->dtype == ZR_F16) return zr_f32_from_f16(half[i]);
+    return ((const float *)tensor->data)[i];
+}
+
+/** Bring the cache up to the last token; its logits are then in w->logits. A full cache is begun anew with
+ *  the last half of its tokens, so each token still sees at least that many. */
+static zr_status read_tokens(zr__writer *w, int64_t first)
+{
+    int64_t longest = w->longest;
+    zr_tensor output = {0};
+    if (w->position + (w->n_tokens - first) > longest) {
+        int64_t half = longest > 1 ? longest / 2 : 1;
+        first = w->n_tokens > half ? w->n_tokens - half : 0;
+        w->position = 0;
+        w->begun_anew = true;
+    }
+    for (int64_t i = first; i < w->n_tokens; i++) {
+        ZR_TRY(w->decode(w->arg, w->tokens[i], w->position++, &output));
+    }
+    for (int64_t v = 0; v < w->choices; v++) {
+        w->logits[v] = number_at(&output, v);
+        ZR_CHECK(isfinite(w->logits[v]), ZR_ERR_DIVERGED,
+                 "these weights are of no use: the logit of token %lld after %lld tokens is %g", (long long)v,
+                 (long long)w->n_tokens, (double)w->logits[v]);
+    }
+    return ZR_OK;
+}
+
+static int descending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+static int32_t likeliest(const zr__writer *w)
+{
+    int32_t best = 0;
+    for (int32_t v = 1; v < w->choices; v++) {
+        if (w->logits[v] > w->logits[best]) best = v;
+    }
+    return best;
+}
+
+static double weight_of(const zr__writer *w, float logit, double top)
+{
+    return exp((logit - top) / w->args->temperature);
+}
+
+static double sum_weights(const zr__writer *w, double top)
+{
+    double sum = 0.0;
+    for (int64_t v = 0; v < w->choices; v++) sum += weight_of(w, w->logits[v], top);
+    return sum;
+}
+
+/** Rule out all but the k likeliest; of equals the first stay, so that k = 1 is the likeliest. */
+static void keep_likeliest(zr__writer *w, int64_t k)
+{
+    memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
+    qsort(w->sorted, (size_t)w->choices, sizeof(*w->sorted), descending);
+    float least = w->sorted[k - 1];
+    int64_t equals = 0; /* to keep */
+    for (int64_t i = 0; i < k; i++) equals += w->sorted[i] == least;
+    for (int64_t v = 0; v < w->choices; v++) {
+        bool keep = w->logits[v] > least || (w->logits[v] == least && equals-- > 0);
+        if (!keep) w->logits[v] = -INFINITY;
+    }
+}
+
+/** Rule out all but the fewest that together have a share p of the probability, of what is left. */
+static void keep_share(zr__writer *w, double top, double sum)
+{
+    double share = 0.0;
+    int64_t k = 0;
+    memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
+    qsort(w->sorted, (size_t)w->choices, sizeof(*w->sorted), descending);
+    while (k < w->choices && share < w->args->top_p * sum) share += weight_of(w, w->sorted[k++], top);
+    keep_likeliest(w, k);
+}
+
+/** Draw from softmax(logits / temperature) over the k likeliest, and of these over the share p. */
+static int32_t draw(zr__writer *w, uint64_t seed, int64_t index)
+{
+    zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};
+    int32_t last = likeliest(w);
+    double top = w->logits[last];
+    if (w->args->top_k > 0 && w->args->top_k < w->choices) keep_likeliest(w, w->args->top_k);
+    double sum = sum_weights(w, top);
+    if (w->args->top_p > 0.0 && w->args->top_p < 1.0) {
+        keep_share(w, top, sum);
+        sum = sum_weights(w, top);
+    }
+    double left = zr_rng_uniform(&rng, (uint64_t)index) * sum;
+    for (int32_t v = 0; v < w->choices; v++) {
+        double weight = weight_of(w, w->logits[v], top);
+        if (weight <= 0.0) continue;
+        left -= weight;
+        last = v;
+        if (left < 0.0) break;
+    }
+    return last;
+}
+
+/** Tell the text of one token, but for what may be the beginning of where it ends. */
+static zr_status tell(zr__writer *w, int32_t token, zr_emit_fn emit, void *arg, bool *stopped)
+{
+    const char *text = NULL;
+    int64_t bytes = 0, ready = 0;
+    ZR_TRY(zr_tokenizer_decode(w->tokenizer, token, &text, &bytes));
+    if (w->stops.n == 0) return emit(arg, text, bytes);
+    ZR_TRY(zr__stops_add(&w->stops, text, bytes, &ready, stopped));
+    if (ready > 0) ZR_TRY(emit(arg, w->stops.held.data, ready));
+    zr__stops_told(&w->stops, *stopped ? (int64_t)w->stops.held.length : ready);
+    return ZR_OK;
+}
+
+static zr_status write_sample(zr__writer *w, zr_generated *did, zr_emit_fn emit, void *arg)
+{
+    int64_t first = w->n_tokens - 1;
+    /* What a sample before has left of the prompt in the cache is read no second time. */
+    if (did->sample == 0 || w->begun_anew) first = 0;
+    w->position = first;
+    w->begun_anew = false;
+    while (did->tokens < w->args->tokens && !did->stopped) {
+        ZR_TRY(read_tokens(w, first));
+        int32_t token = w->args->temperature > 0.0 ? draw(w, did->seed, did->tokens) : likeliest(w);
+        first = w->n_tokens;
+        w->tokens[w->n_tokens++] = token;
+        did->tokens++;
+        ZR_TRY(tell(w, token, emit, arg, &did->stopped));
+    }
+    const int64_t left = (int64_t)w->stops.held.length;
+    if (left > 0) ZR_TRY(emit(arg, w->stops.held.data, left));
+    zr__stops_told(&w->stops, left);
+    return ZR_OK;
+}
+
+zr_status zr__writer_run(zr__writer *w, zr_emit_fn emit, void *arg)
+{
+    int64_t prompt = w->n_tokens, samples = w->args->samples > 0 ? w->args->samples : 1;
+    w->stops = (zr__stops){.stop = w->args->stop, .n = w->args->n_stop};
+    for (int64_t i = 0; i < samples; i++) {
+        zr_generated did = {.sample = i, .seed = w->args->seed + (uint64_t)i};
+        w->n_tokens = prompt;
+        ZR_TRY(write_sample(w, &did, emit, arg));
+        if (w->args->done) ZR_TRY(w->args->done(arg, &did));
+    }
+    return ZR_OK;
+}
+
+void zr__writer_close(zr__writer *w)
+{
+    zr_free(w->tokens);
+    zr_free(w->logits);
+    zr_free(w->sorted);
+    zr__stops_free(&w->stops);
+}
