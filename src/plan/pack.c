@@ -173,26 +173,38 @@ static int64_t lowest(packing *k, const slice *s, const span *item, int64_t offs
     return offset;
 }
 
-/* What holds for all spans of a block. */
-static void sum_up(block *b)
+/* Find the end of the block's items and the widest hole between them. */
+static void find_holes(block *b)
 {
     b->reach = b->item[0].offset;
     b->hole = 0;
+    for (const placed *p = b->item; p < b->item + b->n; p++) {
+        if (p->offset - b->reach > b->hole) b->hole = p->offset - b->reach;
+        if (p->end > b->reach) b->reach = p->end;
+    }
+}
+
+/* Widen the bounds of a block to those of a span. */
+static void widen(block *b, const span *item)
+{
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        const int32_t first = item->first[s], last = item->last[s];
+        if (first < b->least_first[s]) b->least_first[s] = first;
+        if (first > b->most_first[s]) b->most_first[s] = first;
+        if (last < b->least_last[s]) b->least_last[s] = last;
+        if (last > b->most_last[s]) b->most_last[s] = last;
+    }
+}
+
+/* Find what holds for all spans of a block. */
+static void sum_up(block *b)
+{
     for (int s = 0; s < ZR_STREAMS; s++) {
         b->least_first[s] = b->least_last[s] = INT32_MAX;
         b->most_first[s] = b->most_last[s] = -1;
     }
-    for (const placed *p = b->item; p < b->item + b->n; p++) {
-        if (p->offset - b->reach > b->hole) b->hole = p->offset - b->reach;
-        if (p->end > b->reach) b->reach = p->end;
-        for (int s = 0; s < ZR_STREAMS; s++) {
-            const int32_t first = p->span->first[s], last = p->span->last[s];
-            if (first < b->least_first[s]) b->least_first[s] = first;
-            if (first > b->most_first[s]) b->most_first[s] = first;
-            if (last < b->least_last[s]) b->least_last[s] = last;
-            if (last > b->most_last[s]) b->most_last[s] = last;
-        }
-    }
+    for (const placed *p = b->item; p < b->item + b->n; p++) widen(b, p->span);
+    find_holes(b);
 }
 
 /* A new block behind block `at`, with the upper half of its items where it is full. */
@@ -239,7 +251,9 @@ static zr_status insert(slice *s, const span *item)
     int32_t at = b->n++;
     for (; at > 0 && b->item[at - 1].offset > item->offset; at--) b->item[at] = b->item[at - 1];
     b->item[at] = (placed){.offset = item->offset, .end = item->offset + item->bytes, .span = item};
-    sum_up(b);
+    if (b->n == 1) sum_up(b);
+    widen(b, item);
+    find_holes(b);
     if (b->reach > s->reach) s->reach = b->reach;
     return ZR_OK;
 }
