@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of what a member counts; JSON has no more that all readers agree on. */
+/* Largest integer of a member (2^53); JSON readers do not agree on larger ones. */
 #define MOST 0x1p53
 
 /* ---- out -------------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ static json_t *print_file(const zr__file_print *file)
     return json_pack("{s:I, s:s}", "bytes", (json_int_t)file->bytes, "xxh3", hash);
 }
 
-/** Only a dynamic scale has a history. */
+/** Return the scaler's history as JSON; only a dynamic scale has one. */
 static json_t *print_scaler(const zr_loss_scaler *s)
 {
     if (!s->dynamic) return json_null();
@@ -29,7 +29,7 @@ static json_t *print_scaler(const zr_loss_scaler *s)
                      "hysteresis_left", (json_int_t)s->hysteresis_left);
 }
 
-/** To the bit: a run that goes on has the averages that it would have had. */
+/** Return the noise averages as JSON, exact to the bit, so that a resumed run continues with the same values. */
 static json_t *print_noise(const zr_noise_scale *n)
 {
     if (n->steps == 0) return json_null();
@@ -74,7 +74,7 @@ static zr_status no_use(const reader *r, const char *name)
                    name);
 }
 
-/** A whole number of at least `least`. */
+/** Read an integer of at least `least`. */
 static zr_status read_count(const reader *r, const char *name, int64_t least, int64_t *count)
 {
     const json_t *value = json_object_get(r->object, name);
@@ -121,7 +121,7 @@ static zr_status read_scaler(const reader *r, zr_loss_scaler *s)
     return ZR_OK;
 }
 
-/** Null, or not there: none was measured. */
+/** Read the noise averages; a null or missing member: they were not measured. */
 static zr_status read_noise(const reader *r, zr_noise_scale *n)
 {
     const json_t *value = json_object_get(r->object, "noise_scale");
@@ -199,7 +199,8 @@ static zr_status tell(const difference *d, const char *key, const json_t *was, c
     return st;
 }
 
-/** Both are sections of the same path. Their depth is that of the table of keys, or of a JSON text's limit. */
+/** Compare two sections of the same path, recursively; the table of keys, or the JSON parser's limit, bounds the
+ * depth. */
 static zr_status compare(const difference *d, const char *path, const json_t *then, const json_t *now)
 {
     const char *name;
@@ -211,7 +212,7 @@ static zr_status compare(const difference *d, const char *path, const json_t *th
         snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
         if (json_is_object(value))
             ZR_TRY(compare(d, key, json_is_object(was) ? was : NULL, value));
-        else if (was ? !json_equal(was, value) : !json_is_null(value)) /* a key that is newer says nothing */
+        else if (was ? !json_equal(was, value) : !json_is_null(value)) /* a null under a newer key is no difference */
             ZR_TRY(tell(d, key, was, value));
     }
     json_object_foreach((json_t *)then, name, value)

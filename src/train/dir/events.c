@@ -19,7 +19,7 @@ enum { HEADER_BYTES = 12, FOOTER_BYTES = 4, TAG_BYTES = 64, VALUE_BYTES = 96 };
 
 _Static_assert(ZR_SCALARS *VALUE_BYTES <= ZR_EVENT_BYTES - 128, "a step's scalars do not fit into a record");
 
-/** A message as it is written. */
+/** A protocol buffer message that is being written. */
 typedef struct message {
     unsigned char *data;
     int length, room;
@@ -41,7 +41,7 @@ static void put_varint(message *m, uint64_t x)
     put(m, byte, n);
 }
 
-/** The lowest `n` bytes of x, the lowest first. */
+/** Append the lowest `n` bytes of x, little-endian. */
 static void put_fixed(message *m, uint64_t x, int n)
 {
     unsigned char byte[8];
@@ -74,13 +74,13 @@ static uint32_t crc32c(const unsigned char *bytes, int n)
     return ~crc;
 }
 
-/** Mask a sum as TFRecord wants it. */
+/** Mask a checksum as TFRecord requires. */
 static uint32_t masked(uint32_t crc)
 {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/** Begin an event behind the room for its frame's header. */
+/** Begin an event after the space reserved for its frame's header. */
 static message begin(char record[ZR_EVENT_BYTES], double wall_sec, int64_t step)
 {
     uint64_t bits;
@@ -88,13 +88,13 @@ static message begin(char record[ZR_EVENT_BYTES], double wall_sec, int64_t step)
     memcpy(&bits, &wall_sec, sizeof(bits));
     put_key(&m, EVENT_WALL_TIME, FIXED64);
     put_fixed(&m, bits, 8);
-    if (step == 0) return m; /* the default is not written */
+    if (step == 0) return m; /* 0 is the default, which is not encoded */
     put_key(&m, EVENT_STEP, VARINT);
     put_varint(&m, (uint64_t)step);
     return m;
 }
 
-/** Put the frame around it; the length of the record. */
+/** Put the TFRecord frame around the message; return the length of the record. */
 static int end(const message *m, char record[ZR_EVENT_BYTES])
 {
     unsigned char *bytes = (unsigned char *)record;
@@ -160,7 +160,7 @@ double zr__event_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/** Find the latest second in the names of a folder's event files; -1: it has no such file. */
+/** Return the latest second in the names of a folder's event files; -1: the folder has no event file. */
 static long long latest_in(const char *folder)
 {
     long long latest = -1;

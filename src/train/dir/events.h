@@ -7,24 +7,24 @@
 
 #include "train/dir/metrics.h"
 
-/** Bytes of a record at most. */
+/** Maximum bytes of a record. */
 #define ZR_EVENT_BYTES 2048
-/** Bytes of an event file's name at most. */
+/** Maximum bytes of an event file's name. */
 #define ZR_EVENTS_NAME_BYTES 160
 #define ZR_EVENTS_PREFIX "events.out.tfevents."
 
-/** Write the record with which a file begins; its length in bytes. wall_sec, here and below: seconds since 1970. */
+/** Write the record that begins a file; return its length in bytes. wall_sec, here and below: seconds since 1970. */
 int zr__event_version(double wall_sec, char record[ZR_EVENT_BYTES]);
-/** Write the record of a run that goes on with `step`: its reader forgets what earlier files hold of that step and of
- * later ones (a SessionLog START). Its length. */
+/** Write the record of a run that resumes with `step` (a SessionLog START), and return its length: TensorBoard then
+ * drops what earlier files hold of that step and of later ones. */
 int zr__event_start(double wall_sec, int64_t step, char record[ZR_EVENT_BYTES]);
-/** Write the record of n scalars of a step, under the tags group/name; its length. */
+/** Write the record of n scalars of a step, under the tags group/name; return its length. */
 int zr__event_scalars(double wall_sec, int64_t step, const char *group, const zr__scalar *scalar, int n,
                       char record[ZR_EVENT_BYTES]);
 
-/** Give the time of now, in seconds since 1970. */
+/** Return the current time, in seconds since 1970. */
 double zr__event_now(void);
-/** Name a new file of a folder: it sorts behind those that are there, since the reader takes files in the order of
+/** Name a new event file of a folder so that it sorts after the existing ones: TensorBoard reads files in the order of
  * their names. */
 void zr__events_name(const char *folder, char name[ZR_EVENTS_NAME_BYTES]);
 

@@ -19,24 +19,23 @@
 
 enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64, SHOWN_BYTES = 512 };
 
-/* A lock is written as soon as it is made: one that is empty for longer is nobody's. */
+/* Seconds after which an empty lock counts as abandoned: a process writes its name as soon as it has made the lock. */
 enum { EMPTY_SEC = 10 };
 
-/** A process, as it is told from any that had or will have its number. */
+/** A process, identified beyond its number, which other processes had or will have. */
 typedef struct holder {
     char host[HOST_BYTES];
     long process;
-    uint64_t started;       /* clock ticks since the host was; 0: unknown */
-    uint64_t machine;       /* a hash of its own name, which no two have: names of hosts repeat. 0: unknown */
-    char boot[WORD_BYTES];  /* of the running kernel, "" unknown */
-    char space[WORD_BYTES]; /* numbers of processes are the host's, or a container's own; "" unknown */
+    uint64_t started;       /* clock ticks since boot; 0: unknown */
+    uint64_t machine;       /* hash of the machine's id, unique where host names repeat; 0: unknown */
+    char boot[WORD_BYTES];  /* id of the running kernel's boot; "": unknown */
+    char space[WORD_BYTES]; /* namespace of process numbers, the host's or a container's; "": unknown */
     uint64_t key;
 } holder;
 
 /* ---- processes -------------------------------------------------------------------------------- */
 
-/** When a process was started, in ticks since the host was; 0: there is no such process, or it has ended and only
- *  waits to be collected. */
+/** Return a process's start time, in clock ticks since boot; 0: the process does not exist, or is a zombie. */
 static uint64_t started(long process)
 {
     char path[64], text[1024] = "", state = 'Z';
@@ -68,7 +67,7 @@ static void first_word(const char *path, bool link, char word[WORD_BYTES])
     word[strcspn(word, " \n")] = '\0';
 }
 
-/** The name itself is not for others to read. */
+/** Return a hash of the machine's id, since the id itself is confidential; 0: unknown. */
 static uint64_t machine_hash(void)
 {
     char name[WORD_BYTES];
@@ -82,13 +81,13 @@ static holder myself(void)
     zr__host_name(me.host, sizeof(me.host));
     first_word("/proc/sys/kernel/random/boot_id", false, me.boot);
     first_word("/proc/self/ns/pid", true, me.space);
-    /* Without random bytes the process itself tells: no two have both the same. */
+    /* Without random bytes the key is made of start time and process number: no two processes share both. */
     if (getrandom(&me.key, sizeof(me.key), GRND_NONBLOCK) != sizeof(me.key) || me.key == 0)
         me.key = me.started << 24 ^ (uint64_t)me.process ^ 1;
     return me;
 }
 
-/** Only what is certain counts: a process of another host or container may be alive. */
+/** Return true only if the process has certainly ended: a process of another host or container may be alive. */
 static bool is_gone(const holder *its, const holder *mine)
 {
     if (its->process <= 0 || strcmp(its->host, mine->host) != 0) return false;
@@ -101,7 +100,7 @@ static bool is_gone(const holder *its, const holder *mine)
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/** The first line is for people, the second for other processes. */
+/** Write the lock's text: the first line is for people, the second for other processes. */
 static int write_text(const holder *h, char text[TEXT_BYTES])
 {
     const char *job = getenv("SLURM_JOB_ID");
@@ -112,7 +111,7 @@ static int write_text(const holder *h, char text[TEXT_BYTES])
                     h->space[0] ? h->space : "-", h->key, h->machine);
 }
 
-/** A field that is not there stays 0 or "". */
+/** Read the lock's text; a missing field stays 0 or "". */
 static holder read_text(const char *text)
 {
     holder h = {0};
@@ -142,14 +141,14 @@ static void read_lock(const char *path, char text[TEXT_BYTES])
     close(fd);
 }
 
-/** Write the name of this process. The size comes last: on a full disk what was there is still there, and `before` is
- * put back over a part that was written, so that the lock never loses its name. */
+/** Write this process's name into the lock. The file is truncated last: on a full disk the earlier text is still
+ * there, and `before` is written back over a partial write, so that the lock never loses its name. */
 static zr_status write_all(int fd, const char *path, const holder *me, const char *before)
 {
     char text[TEXT_BYTES], shown[SHOWN_BYTES];
     const int n = write_text(me, text);
     errno = 0;
-    const ssize_t put = write(fd, text, (size_t)n); /* at offset 0: what is read is read by pread */
+    const ssize_t put = write(fd, text, (size_t)n); /* at offset 0: reads use pread, which does not move it */
     if (put == n && ftruncate(fd, n) == 0) return ZR_OK;
     const int error = errno;
     const size_t old = strlen(before);
@@ -158,7 +157,7 @@ static zr_status write_all(int fd, const char *path, const holder *me, const cha
                    error ? strerror(error) : "no room");
 }
 
-/** Say whose it is. */
+/** Fail with ZR_ERR_CREATE, naming the lock's holder. */
 static zr_status in_use(const char *path)
 {
     char who[TEXT_BYTES], dir[SHOWN_BYTES], shown[SHOWN_BYTES], folder[SHOWN_BYTES];
@@ -184,14 +183,15 @@ static bool is_file(int fd, const char *path)
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/** Say whether it has been empty for so long that nobody will write a name into it. */
+/** Return whether the lock has been empty for so long that no process will write its name into it. */
 static bool is_abandoned(int fd)
 {
     struct stat info;
     return fstat(fd, &info) == 0 && info.st_size == 0 && difftime(time(NULL), info.st_mtime) > EMPTY_SEC;
 }
 
-/** Two that find the same lock left behind take turns: the second one finds the first one's name in it. */
+/** Take over a lock that was left behind. Two processes that find it take turns (flock): the second one finds the
+ * first one's name in it. */
 static zr_status take_over(int fd, const char *path, const holder *me, char gone[ZR_LOCK_HOLDER_BYTES])
 {
     char text[TEXT_BYTES];
@@ -205,8 +205,8 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
     return ZR_OK;
 }
 
-/** Give a new lock its name. Whoever finds it empty looks at it under flock, for a moment: this process may have been
- *  stopped for so long that the lock is another's by now. */
+/** Write this process's name into a new lock. Another process that found it empty may hold flock for a moment; if this
+ * process was stopped for long, the lock may be another's by now. */
 static zr_status fill(int fd, const char *path, const holder *me)
 {
     struct stat info;

@@ -1,6 +1,6 @@
 /**
- * The lock file of a run's directory: it says which process of which host has the directory, and holds a random key
- * by which other ranks tell that it is the same directory that they see. A lock whose process is gone is taken over.
+ * The lock file of a run's directory. It names the process and host that hold the directory, and has a random key by
+ * which other ranks check that they see the same directory. A lock whose process is gone is taken over.
  */
 #ifndef ZR_TRAIN_LOCK_H
 #define ZR_TRAIN_LOCK_H
@@ -9,16 +9,16 @@
 
 #define ZR_LOCK_HOLDER_BYTES 192
 
-/** Make the lock file. Of one that is there already and whose process is gone (of this host, and not alive, or another
- *  process has its number by now) the file is taken over; so is one that has been empty for ten seconds, whose job
- * ended before it wrote its name, or could not remove it. `gone` says whose it was, "" otherwise. ZR_ERR_CREATE naming
- * the holder. Where it cannot be written a lock that was there stays as it was. */
+/** Create the lock file, or take over an existing one whose process is gone (it ran on this host and is not alive, or
+ * another process has its number by now), or one that has been empty for ten seconds (its job ended before it wrote
+ * its name, or could not remove the file). `gone`: the earlier holder, "" if nothing was taken over. ZR_ERR_CREATE
+ * names the holder. When the file cannot be written, an existing lock stays as it was. */
 ZR_NODISCARD zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES]);
 
-/** Remove a lock file that is this process's. One that cannot be removed is emptied, for any host to take over. */
+/** Remove this process's lock file; if it cannot be removed, empty it, so that any host can take it over. */
 void zr__lock_release(const char *path);
 
-/** The key in a lock file; 0: there is none. */
+/** Return the key in a lock file; 0: no key. */
 uint64_t zr__lock_key(const char *path);
 
 #endif

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/** As a JSON number; JSON has none for what is not finite. */
+/** Return x as JSON: a number, or "null" where it is not finite. */
 static const char *number(double x, char out[ZR_NUMBER_BYTES])
 {
     return isfinite(x) ? zr__text_g9(x, out) : "null";

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A path in a message. */
+/* Bytes of a path in a message. */
 #define SHOWN_BYTES 512
 
 zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
@@ -41,7 +41,8 @@ static line_start next_line(FILE *file)
     return line;
 }
 
-/** Lower *loss to that of an evaluation's line; another line, or a loss that is not finite, leaves it. */
+/** Lower *loss to the val_loss of an evaluation's line; another line, or a loss that is not finite, leaves it
+ * unchanged. */
 static zr_status take_val_loss(const char *line, double *loss)
 {
     static const char key[] = "\"val_loss\":";
@@ -56,7 +57,7 @@ static zr_status take_val_loss(const char *line, double *loss)
     return ZR_OK;
 }
 
-/** Find where the lines of the steps up to `step` end; *made: what stands in them. */
+/** Find the end of the lines of the steps up to `step`; *made: the results in these lines. */
 static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t *end)
 {
     *end = 0;
@@ -112,13 +113,13 @@ zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t s
 
 /* ---- lines ------------------------------------------------------------------------------------ */
 
-/** Find where the next line begins; the part of a line that a write has left there is removed. */
+/** Find where the next line begins, and remove the partial line that a failed write has left there. */
 static bool find_place(zr__metrics_file *m)
 {
     struct stat st;
     if (fstat(m->fd, &st) != 0) return false;
     if (m->torn && st.st_size > m->bytes && ftruncate(m->fd, m->bytes) != 0) return false;
-    if (!m->torn || st.st_size < m->bytes) m->bytes = st.st_size; /* others may have written to it, or cut it */
+    if (!m->torn || st.st_size < m->bytes) m->bytes = st.st_size; /* another process may have appended or cut */
     m->torn = false;
     return true;
 }
@@ -136,7 +137,7 @@ static bool append(zr__metrics_file *m, const char *lines, size_t bytes)
 {
     const ssize_t n = find_place(m) ? write_once(m->fd, lines, bytes) : -1;
     if (n == (ssize_t)bytes) return true;
-    m->error = n < 0 ? errno : ENOSPC; /* a file system that takes a part has no room for more */
+    m->error = n < 0 ? errno : ENOSPC;                               /* a partial write: the disk is full */
     m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* the next write tries again */
     return false;
 }
@@ -150,7 +151,7 @@ static bool append_kept(zr__metrics_file *m)
     return true;
 }
 
-/** Keep a line for later; false: there is no room. */
+/** Keep a line for later; false: no room. */
 static bool keep(zr__metrics_file *m, const char *line, size_t bytes)
 {
     const size_t before = m->kept.length;

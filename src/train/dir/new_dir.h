@@ -1,4 +1,4 @@
-/** Directories that a command makes: all of it under another name, which then becomes the one that was asked for. */
+/** Directories that a command builds under a temporary name and renames to the requested one when they are complete. */
 #ifndef ZR_TRAIN_NEW_DIR_H
 #define ZR_TRAIN_NEW_DIR_H
 
@@ -6,8 +6,8 @@
 
 #include <limits.h>
 
-/** Make the directory `to`.tmp and give back both names, without slashes at the end. ZR_ERR_CREATE; then nothing was
- * made, also where such a directory is there already: another command may be at it. */
+/** Make the directory `to`.tmp and return both names, without trailing slashes. ZR_ERR_CREATE: nothing was made, also
+ * when `to`.tmp exists already, since another command may be writing it. */
 ZR_NODISCARD zr_status zr__new_dir_begin(const char *to, char name[PATH_MAX], char tmp[PATH_MAX]);
 
 #endif

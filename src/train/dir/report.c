@@ -32,7 +32,7 @@ zr_traffic zr_report_within(const zr_report *report, zr_border border)
     return within;
 }
 
-/** Of all steps what one of them moves. */
+/** Divide the traffic of all steps by their number; ZR_ERR_INTERNAL where it does not divide evenly. */
 static zr_status a_step(const zr_traffic *all, int64_t steps, zr_traffic *one)
 {
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) {
@@ -62,7 +62,8 @@ static int set_categories(json_t *object, const int64_t category_bytes[ZR_CATEGO
     return failed;
 }
 
-/** The spaces that are used, side by side. The device's is with its staging memory, as in what stands above. */
+/** Add the spaces in use, one object each. The device's numbers include its staging memory, like the numbers of the
+ * object itself. */
 static int set_spaces(json_t *object, const zr_memory *memory)
 {
     json_t *all = json_object();
@@ -106,7 +107,7 @@ static int set_traffic(json_t *object, const zr_traffic *traffic)
     return failed | json_object_set_new(object, "total", json_integer(total_of(traffic)));
 }
 
-/** A part of the traffic, under a name of its own. */
+/** Add a part of the traffic under its own name. */
 static int set_part(json_t *object, const char *name, const zr_traffic *part)
 {
     json_t *own = json_object();
@@ -136,7 +137,7 @@ static json_t *traffic_json(const zr_report *report)
     return NULL;
 }
 
-/** FLOPs are whole; a real only where they may exceed an integer. */
+/** Return FLOPs as an integer, or as a real where they may exceed one. */
 static json_t *flops_json(double flops)
 {
     return flops < 0x1p62 ? json_integer((json_int_t)flops) : json_real(flops);

@@ -16,16 +16,16 @@
 #define LOCK_NAME "lock"
 #define METRICS_NAME "metrics.jsonl"
 #define PICTURE_NAME "loss.svg"
-#define TMP_SUFFIX ".tmp" /* of zr_file_write */
+#define TMP_SUFFIX ".tmp" /* suffix of zr_file_write's temporary file */
 
-/* A path in a message. */
+/* Bytes of a path in a message. */
 #define SHOWN_BYTES 512
 
-/* Any of these means that a run has been here. In model.tmp there may be weights that are whole. */
+/* Files and folders that a run leaves. model.tmp may hold complete weights. */
 static const char *const traces[] = {"config.json", METRICS_NAME, "run.json", "model",
                                      "model.tmp",   "model.old",  "latest",   "best"};
 
-/** Longest part of `path` that exists, into `parent`. */
+/** Write the longest existing part of `path` to `parent`. */
 static void nearest_parent(const char *path, char parent[PATH_MAX])
 {
     struct stat st;
@@ -56,7 +56,7 @@ static bool has_checkpoint(const char *path)
     return found;
 }
 
-/** What of a run is in the directory; NULL: nothing. */
+/** Return the name of a run's trace in the directory; NULL: the directory holds no trace of a run. */
 static const char *trace_in(const char *path)
 {
     if (has_checkpoint(path)) return "a checkpoint";
@@ -65,7 +65,7 @@ static const char *trace_in(const char *path)
     return NULL;
 }
 
-/** Could there be a run's directory? */
+/** Check that a run's directory can be made or written at `path`. */
 static zr_status check_place(const char *path)
 {
     struct stat st;
@@ -143,7 +143,7 @@ bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
     size_t n = strlen(name), tmp = strlen(TMP_SUFFIX);
     if (n > tmp && strcmp(name + n - tmp, TMP_SUFFIX) == 0) n -= tmp;
     bool found = n == strlen(LOCK_NAME) && strncmp(name, LOCK_NAME, n) == 0;
-    found |= n == strlen(PICTURE_NAME) && strncmp(name, PICTURE_NAME, n) == 0; /* who observes the run may draw it */
+    found |= n == strlen(PICTURE_NAME) && strncmp(name, PICTURE_NAME, n) == 0; /* an observer of the run may draw it */
     for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
         found |= n == strlen(traces[i]) && strncmp(name, traces[i], n) == 0;
     return found;
@@ -202,8 +202,8 @@ zr_status zr__run_dir_end(zr__run_dir *dir)
     return st != ZR_OK ? st : events;
 }
 
-/** A run that did not begin leaves nothing that would refuse the next. What another run has made is not touched:
- * without the lock, none of it is this run's. */
+/** Remove this run's files, so that a run that did not begin leaves nothing that would refuse the next one.
+ * metrics.jsonl is open only under the lock: without it, all files are another run's. */
 void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];
@@ -220,7 +220,7 @@ zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *confi
     snprintf(dir->path, sizeof(dir->path), "%s", path);
     ZR_TRY(zr__make_folders(path));
     ZR_TRY_GOTO(st, take_lock(dir), fail);
-    /* A second job may have come and gone between the look and the lock. */
+    /* Another job may have run here between the check and the lock. */
     ZR_TRY_GOTO(st, zr__run_dir_check(path), fail);
     dir->place = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ZR_TRY_GOTO(st, open_metrics(dir), fail);
@@ -240,7 +240,7 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     const char *trace = trace_in(path);
     *there = trace != NULL;
     if (!trace) return ZR_OK;
-    /* Checkpoints may have been copied here without it. */
+    /* Checkpoints may have been copied here without metrics.jsonl. */
     ZR_CHECK(is_there(path, METRICS_NAME) || has_checkpoint(path), ZR_ERR_CREATE,
              "train.output_dir %s holds no run to continue (%s is there, and neither " METRICS_NAME
              " nor a checkpoint); name another",
@@ -251,7 +251,7 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     return ZR_OK;
 }
 
-/** Read run.json: of weights that say nothing themselves, as earlier versions left them. */
+/** Read the number of steps from run.json, for weights without a trained.json, as earlier versions left them. */
 static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
 {
     char path[PATH_MAX], *text = NULL;
@@ -277,7 +277,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     *step = trained.step;
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
-    /* zr convert makes a run whose model/ has the tokenizer alone. */
+    /* zr_convert makes a run whose model/ has only the tokenizer. */
     const bool empty = !is_there(path, "model.safetensors") && !is_there(path, "model.safetensors.index.json");
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
@@ -294,7 +294,7 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
     *name = NULL;
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        /* Beside other weights model.old may hold only files of somebody else. */
+        /* Where other weights exist, model.old needs a weights file to count: it may hold only files of the user. */
         if (!is_there(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));
         if (*name && its <= *step) continue;
@@ -319,7 +319,7 @@ static bool is_same(const struct stat *own, const char *path)
     return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
 }
 
-/** Is the directory still there, by whatever name? Then dir->path is that. */
+/** Return whether the directory still exists, and set dir->path to its current name. */
 static bool follow(zr__run_dir *dir)
 {
     struct stat own;

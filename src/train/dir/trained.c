@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the file, whatever it says: spaces fill it up, so that writing it takes no space of the disk. */
+/* Bytes of the file, padded with spaces, so that writing its values takes no further disk space. */
 enum { FILE_BYTES = 128 };
 
 static void fill_up(char text[FILE_BYTES], int used)

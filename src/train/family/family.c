@@ -22,7 +22,7 @@ zr_status zr__family_of(const zr_config *config, const zr_family **family)
     *family = NULL;
     for (int i = 0; i < FAMILIES; i++)
         if (strcmp(table[i]->name, config->model.type) == 0) *family = table[i];
-    ZR_ASSERT(*family); /* the table of keys has refused any other */
+    ZR_ASSERT(*family); /* the table of keys refuses other types */
     return ZR_OK;
 }
 
@@ -80,7 +80,7 @@ zr_status zr_train_model(const zr_config *config, zr_family_model *model)
 
 /* ---- shapes of all families ------------------------------------------------------------------- */
 
-/** Shape `i` of all, and whose it is; NULL behind the last. */
+/** Return the name of shape `i` of all families, and its family; NULL after the last. */
 static const char *shape(int i, const zr_family **family)
 {
     for (int f = 0; f < FAMILIES; f++)
@@ -97,7 +97,7 @@ const char *zr_family_preset_name(int i)
     return shape(i, &family);
 }
 
-/** What no family has, the first one refuses. */
+/** Look up a shape of any family; the first family reports an unknown name. */
 zr_status zr_family_preset(const char *name, zr_family_model *model)
 {
     const zr_family *family = NULL, *of = table[0];

@@ -1,7 +1,7 @@
 /**
- * Families of models. What configurations, directories and batches have to do with one kind of model stands in its row,
- * and nothing else in this layer knows a kind. A row is a file of its own, family_<name>.c, beside the builder in
- * src/models, and a line of the table in family.c.
+ * Families of models. A family's row of the table holds everything that configurations, directories and batches need to
+ * know of one kind of model; the rest of this layer knows no kind. A row is a file of its own, family_<name>.c, beside
+ * the builder in src/models, and a line of the table in family.c.
  */
 #ifndef ZR_TRAIN_FAMILY_H
 #define ZR_TRAIN_FAMILY_H
@@ -10,8 +10,8 @@
 #include "zr/data.h"
 #include "zr/train.h"
 
-/** Tokens and targets number `index` of a source; a target of -1 counts for nothing. Of a zr_data: zr_data_sample,
- *  zr_data_window. */
+/** A reader of tokens and targets number `index` of a source; a target of -1 does not count. For a zr_data:
+ * zr__data_sample, zr__data_window. */
 typedef zr_status (*zr__data_fn)(void *source, int64_t index, int32_t *tokens, int32_t *targets);
 zr_status zr__data_sample(void *data, int64_t sample, int32_t *tokens, int32_t *targets);
 zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *targets);
@@ -20,7 +20,7 @@ zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *
 struct zr_family {
     const char *name; /* model.type, and model_type of a directory's config.json */
 
-    /* The numbers: of a named shape, of a resolved configuration, of a directory. */
+    /* The family's numbers: of a named shape, of a resolved configuration, of a directory's config.json. */
     const char *const *(*presets)(void); /* names, NULL at the end */
     zr_status (*preset)(const char *name, void *numbers);
     void (*configure)(const zr_config *config, void *numbers);
@@ -30,35 +30,36 @@ struct zr_family {
     zr_config_sizes (*sizes)(const void *numbers);
     zr_model (*builder)(const void *numbers); /* `numbers` is borrowed */
 
-    /* As a directory: what the configuration of a run that starts from one takes over besides sizes, config.json, and
-     * how the tensors are named. */
+    /* Hugging Face directories: settings besides the sizes that the configuration of a run started from one adopts,
+     * config.json, and the names of tensors. */
     zr_status (*adopt)(const void *numbers, zr_config *config);
-    zr_status (*tell)(const char *dir, zr_config *config); /* a note on what is not taken over */
+    zr_status (*tell)(const char *dir, zr_config *config); /* add a note on settings that are not adopted */
     zr_status (*write)(const char *dir, const void *numbers);
     const zr_hf_names *(*names)(void);
 
-    /* Row `row` of a micro-batch's inputs, for sequences of T = seq tokens; and one that counts for nothing. */
+    /* Row `row` of a micro-batch's inputs, for sequences of T = seq tokens: a sequence of the source, or one that does
+     * not count. */
     zr_status (*fill)(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row, void *const *input);
     void (*pad)(int64_t seq, int64_t row, void *const *input);
 };
 
 extern const zr_family zr__family_gpt2;
 
-/** The table. */
+/** Return the table; *n: its number of rows. */
 const zr_family *const *zr__families(int *n);
 
-/** The family of a configuration; of a directory's config.json, ZR_ERR_NOT_FOUND, ZR_ERR_DATA. */
+/** Find the family of a configuration; of a directory's config.json (ZR_ERR_NOT_FOUND, ZR_ERR_DATA). */
 ZR_NODISCARD zr_status zr__family_of(const zr_config *config, const zr_family **family);
 ZR_NODISCARD zr_status zr__family_of_dir(const char *dir, const zr_family **family);
 
-/** A model of this family by the name of its shape. ZR_ERR_NOT_FOUND naming the nearest ones. */
+/** Look up a model of this family by the name of its shape. ZR_ERR_NOT_FOUND names the nearest shapes. */
 ZR_NODISCARD zr_status zr__family_preset(const zr_family *family, const char *name, zr_family_model *model);
 
-/** The model of a directory's config.json. ZR_ERR_DATA naming the file when it is of another family, or its sizes are
- *  beyond what zr's builder takes. */
+/** Read the model of a directory's config.json. ZR_ERR_DATA names the file when it is of another family, or its sizes
+ * are beyond the limits of zr's builder. */
 ZR_NODISCARD zr_status zr__family_read(const zr_family *family, const char *dir, zr_family_model *model);
 
-/** `fill` and `pad` of models that tell the next token: inputs are tokens and targets, (B,T) I32 each. */
+/** Fill and pad rows of models that predict the next token: inputs are tokens and targets, (B,T) I32 each. */
 ZR_NODISCARD zr_status zr__next_token_fill(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
                                            void *const *input);
 void zr__next_token_pad(int64_t seq, int64_t row, void *const *input);

@@ -27,7 +27,7 @@ static void configure(const zr_config *config, void *numbers)
                                                   .initializer_range = config->model.initializer_range};
 }
 
-/** Without the dropout of whoever trained it: what is read is started from, or evaluated. */
+/** Read config.json without its dropout: the model is evaluated, or a run that starts from it sets its own. */
 static zr_status read_config(const char *dir, void *numbers)
 {
     zr_hf_gpt2 hf;
@@ -67,7 +67,7 @@ static zr_status adopt(const void *numbers, zr_config *config)
     return ZR_OK;
 }
 
-/** Say that the dropout of whoever trained a model is not taken over, where no key says which one is wanted. */
+/** Add a note that the dropout the model was made for is not adopted, unless a key sets dropout. */
 static zr_status tell_dropout(const char *dir, zr_config *config)
 {
     static const char *const key[] = {"model.dropout", "model.embd_pdrop", "model.resid_pdrop", "model.attn_pdrop"};

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* dir/path. Where path is a pattern, dir is none: what would make it one is escaped. */
+/* Write dir/path to `joined`; false: too long. If path is a pattern, special characters of dir are escaped. */
 static bool join(const char *dir, const char *path, char joined[PATH_MAX])
 {
     const bool pattern = zr__shards_is_pattern(path);
@@ -24,7 +24,7 @@ static bool join(const char *dir, const char *path, char joined[PATH_MAX])
     return !*dir && more > 0 && n + (size_t)more < PATH_MAX;
 }
 
-/* A path, made absolute, or a pattern with a match; false where nothing is. */
+/* Write the absolute form of a path, or of a pattern with a match, to `found`; false: nothing exists there. */
 static bool resolve(const char *path, char found[PATH_MAX])
 {
     zr__shards matches;
@@ -38,7 +38,7 @@ static bool resolve(const char *path, char found[PATH_MAX])
     return snprintf(found, PATH_MAX, "%s", path) < PATH_MAX;
 }
 
-/* The same of dir/path. */
+/* Write the absolute form of dir/path, or of dir/pattern with a match, to `found`; false: nothing exists there. */
 static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
 {
     char joined[PATH_MAX];
@@ -47,7 +47,7 @@ static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
     return zr__shards_is_pattern(path) && join(dir, path, joined) && resolve(joined, found);
 }
 
-/* `whole` without `end`, a path below it, at its end: what the run's directory was named from. */
+/* Write `whole` without the relative path `end` at its end: the directory from which the run's directory was named. */
 static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
 {
     size_t n = strlen(whole), m = strlen(end);
@@ -57,7 +57,8 @@ static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
     return true;
 }
 
-/* The run, whatever it is called now, has what it read beside it: in its own directory or in those above. */
+/* Find `path`, or a file of its last name, in the run's own directory or in the two above it: a run that was moved or
+ * renamed may have its inputs beside it. */
 static bool beside(const char *run, const char *path, char found[PATH_MAX])
 {
     enum { UP = 3 };
@@ -91,7 +92,7 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
                    zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(real, near, sizeof(near)));
 }
 
-/* A path, where it is none of the names that a tokenizer may have. */
+/* Return whether the tokenizer is a path, not a name. */
 static bool is_tokenizer_path(const char *tokenizer)
 {
     return tokenizer && strcmp(tokenizer, "bytes") != 0;
@@ -106,7 +107,8 @@ zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char 
     return ZR_OK;
 }
 
-/* Can files be made in this folder, or else it itself in what there is of `within`? */
+/* Return whether files can be made in `folder`, or, if it is missing, in its nearest existing parent, which must not be
+ * above `within`. */
 static bool is_usable(const char *folder, const char *within)
 {
     struct stat info;
@@ -136,11 +138,11 @@ zr_status zr__run_cache_find(const zr_config *config, const char *run, char foun
             if (is_usable(found, base)) return ZR_OK;
         }
     }
-    *cache = NULL; /* it holds nothing that cannot be made again */
+    *cache = NULL; /* a cache can be made again */
     return ZR_OK;
 }
 
-/* What is read in place of what the run read is said: it may be another file of that name. */
+/* Add a note when a file is read elsewhere than the run read it: it may be another file of that name. */
 static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
 {
     char from[PATH_MAX], shown[256], now[256], note[640];
@@ -151,7 +153,7 @@ static zr_status note_moved(zr_config *config, const char *key, const char *path
     return ZR_OK;
 }
 
-/* Of each path of a value. */
+/* Arguments of settle_one, which resolves each path of a key's value. */
 typedef struct settling {
     zr_config *config;
     const char *run, *key;
@@ -182,7 +184,7 @@ zr_status zr__run_paths_settle(zr_config *config)
     const char *slash = inputs[0] ? strrchr(inputs[0], '/') : NULL;
     snprintf(run, sizeof(run), "%.*s", slash ? (int)(slash - inputs[0]) + 1 : 1, slash ? inputs[0] : ".");
     for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
-        if (!read[i].path || zr_config_overridden(config, read[i].key)) continue; /* typed here, it is from here */
+        if (!read[i].path || zr_config_overridden(config, read[i].key)) continue; /* override, relative to the cwd */
         settling s = {config, run, read[i].key};
         char *found = NULL;
         ZR_TRY(zr__shards_each(read[i].path, settle_one, &s, &found));

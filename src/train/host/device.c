@@ -1,17 +1,17 @@
 /*
- * What a run computes on, and what of it a rank may take.
+ * Choice of a run's device, and the memory that a rank may take of it.
  */
 #include "train/host/device.h"
 
 #include "base/text.h"
 #include "zr/train.h"
 
-/** What CUDA takes of the process: the driver and the libraries with its first GPU, a context and its pinned memory
- * with each further one. Bounds that were not measured yet. */
+/** Bytes of host memory that CUDA takes in a process: the driver and the libraries with its first GPU, a context and
+ * its pinned memory with each further one. Bounds, not measured yet. */
 #define GPU_HOST_BYTES (2LL << 30)
 #define GPU_HOST_MORE_BYTES (1LL << 29)
 
-/** The ranks of a host take its GPUs in turn. */
+/** Create a rank's GPU device; the ranks of a host are assigned to its GPUs in turn. */
 static zr_status create_cuda(zr_device_config *device, int local_rank, int gpus, zr_device **made)
 {
     device->gpu = gpus > 0 ? local_rank % gpus : 0;
@@ -19,14 +19,15 @@ static zr_status create_cuda(zr_device_config *device, int local_rank, int gpus,
     return ZR_OK;
 }
 
-/** GPUs that runs take where nobody names a device: those on which all kernels run, with the library of products. */
+/** Count the GPUs that a run uses when no device is named; 0 unless all kernels and the library of matrix products run
+ * on them. */
 static int usable_gpus(void)
 {
     char matmul[64];
     zr_gpu gpu;
     const int gpus = zr_device_cuda_count(NULL);
     if (gpus == 0 || zr_device_cuda_gpu(0, &gpu) != ZR_OK || gpu.major < 8) return 0;
-    zr_device_cuda_matmul(matmul, sizeof(matmul)); /* takes 150 MB of the process: last */
+    zr_device_cuda_matmul(matmul, sizeof(matmul)); /* last, since it takes 150 MB of the process */
     return matmul[0] ? gpus : 0;
 }
 
@@ -62,7 +63,8 @@ int64_t zr__train_process_bytes(const zr_plan *plan, int ranks)
     return zr_train_process_bytes(host_bytes, ranks) + GPU_HOST_BYTES + (used - 1) * GPU_HOST_MORE_BYTES;
 }
 
-/** Ranks on one GPU: those of a process take turns, and no two processes share one. */
+/** Return the number of ranks on one GPU: the ranks of a process are assigned to GPUs in turn, and no two processes
+ * share one. */
 static int sharers(int in_process)
 {
     const int gpus = zr_device_cuda_count(NULL);

@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/** First number of a file, or of its line that starts with `key`; -1 when there is none ("max", no file). */
+/** Return the first number of a file, or of its line that starts with `key`; -1: no number ("max") or no file. */
 static int64_t read_number(const char *path, const char *key)
 {
     FILE *file = fopen(path, "re");
@@ -28,7 +28,7 @@ static int64_t read_number(const char *path, const char *key)
     return number;
 }
 
-/** Path of this process's group in the unified hierarchy, "" when there is none. */
+/** Write the path of this process's control group in the unified hierarchy; "": not in one. */
 static void group_path(char *path, size_t size)
 {
     path[0] = '\0';
@@ -66,7 +66,7 @@ int64_t zr__host_group_left(const char *group)
     return limit > used ? limit - used : 0;
 }
 
-/** Whole processors of one group's CPU quota, -1 without one. */
+/** Return the whole processors of one group's CPU quota (at least 1); -1: no quota. */
 static int64_t group_cores(const char *group)
 {
     char path[PATH_MAX + 16];
@@ -80,7 +80,7 @@ static int64_t group_cores(const char *group)
     return quota < period ? 1 : quota / period;
 }
 
-/** The least of `number` over this process's group and all that hold it, -1 when none has one. */
+/** Return the least of `number` over this process's group and its ancestors; -1: no group has one. */
 static int64_t least_of_groups(int64_t (*number)(const char *group))
 {
     char path[PATH_MAX];
@@ -96,7 +96,7 @@ static int64_t least_of_groups(int64_t (*number)(const char *group))
 static int64_t groups_left(void)
 {
     int64_t left = least_of_groups(zr__host_group_left);
-    /* The old hierarchy. */
+    /* Control groups version 1. */
     int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL);
     int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", NULL);
     if (limit >= 0 && used >= 0) left = smaller(left, limit > used ? limit - used : 0);
@@ -160,7 +160,7 @@ void zr__host_name(char *name, int size)
     name[size - 1] = '\0';
 }
 
-/* On Linux a thread has a priority of its own, and the threads that it starts take it over. */
+/* On Linux a thread has its own priority, and threads that it starts inherit it. */
 void zr__host_step_back(void)
 {
     enum { LOW = 15 };

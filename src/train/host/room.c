@@ -1,5 +1,5 @@
-/** Whether the system would give what a run will take: found out before, since libraries that compute end the program
- *  when they get no thread or no memory. */
+/** Check, before a run starts, that the system grants its memory and threads: compute libraries end the program when
+ * they get no thread or no memory. */
 #include "base/text.h"
 #include "zr/train.h"
 
@@ -12,7 +12,7 @@
 
 enum { LIMIT_BYTES = 96 };
 
-/** "(ulimit -v is 100.00 MB)", "" where there is no limit. */
+/** Return a text for messages that names the limit of addresses (ulimit -v); "": no limit. */
 static const char *limit_text(char text[LIMIT_BYTES])
 {
     char size[ZR_SIZE_BYTES];
@@ -24,7 +24,7 @@ static const char *limit_text(char text[LIMIT_BYTES])
     return text;
 }
 
-/** Threads that exist at once, and end together. */
+/** Threads that exist at the same time and end together. */
 typedef struct crowd {
     pthread_mutex_t mutex;
     pthread_cond_t changed;

@@ -1,5 +1,5 @@
 /*
- * Measured training steps in a file of the user's cache, one for each number of ranks and hosts.
+ * Measured training steps in a file of the user's cache, one for each transport, number of ranks and number of hosts.
  */
 #include "base/text.h"
 #include "train/measure/machine.h"
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Samples are lists, of which there may be a thousand: kind, 16 bits, ranks, across, FLOPs, three sizes, pairs, head,
- * bytes of memory, bytes from others, seconds. */
+/* Format of a sample, a list to save space, since there may be a thousand: kind, 16 bits, ranks, across, FLOPs, three
+ * sizes of a product, pairs, head, bytes of memory, bytes from other ranks, seconds. */
 #define SAMPLE "[s,b,i,b,f,I,I,I,f,I,f,f,f]"
 
 static void launch_key(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
@@ -85,7 +85,7 @@ static bool sample_from_json(const json_t *json, zr_step_sample *s)
     return good && counts && isfinite(s->sec) && s->sec > 0;
 }
 
-/* Each is at least 0 and below a bound. */
+/* Numbers of a zr_launch, each at least 0 and below a bound. */
 static const struct {
     const char *key;
     size_t at;
@@ -97,7 +97,7 @@ static const struct {
                {"across_bytes_sec", offsetof(zr_launch, across_bytes_sec), INFINITY}};
 enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
-/* false: no memory. */
+/* Add the numbers to `root`; false: no memory. */
 static bool numbers_to_json(const zr_launch *launch, json_t *root)
 {
     bool good = root != NULL;

@@ -1,6 +1,6 @@
 /*
- * How long steps of schedules take: training steps of small models, run by the engine that also runs large ones, so
- * that caches, threads, waits for other ranks and links are those of training.
+ * Measurement of schedule steps in training steps of small models, run by the engine that also runs large ones, so that
+ * caches, threads, waits for other ranks and links are as in training.
  */
 #include "train/measure/timings.h"
 #include "zr/models.h"
@@ -12,25 +12,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES = 3 };                                    /* over all models: a machine is busy for a while at times */
-enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 }; /* training steps of one model */
-enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* micro-batches of one, and so runs of a step */
-#define MODEL_SEC 0.1                                        /* ... but no more of them beyond so long */
-#define MOST_LOST 0.9                                        /* by a stream: it does not stand still */
-/* A quick measuring: the widest model, and in place of LEAST_RUNS and MODEL_SEC. */
+enum { PASSES = 3 }; /* passes over all models, as a machine may be busy for a while */
+enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };      /* training steps of one model */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* micro-batches a training step; runs of a step */
+#define MODEL_SEC 0.1 /* seconds after which a model gets no steps beyond LEAST_RUNS */
+#define MOST_LOST 0.9 /* largest share that a stream loses, as it never stands still */
+/* A quick measurement: its widest model, and its values of LEAST_RUNS and MODEL_SEC. */
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
 #define QUICK_SEC 0.02
 
-/* How ranks divide a model. LINKS: as stage 3, where there are several hosts, and so little is computed that one
- * exchange follows the other. */
+/* Division of a model over the ranks. LINKS: as stage 3, only with several hosts, and with so little compute that
+ * exchanges run back to back. */
 typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
 
-/* From products that one cache holds to those that none does, from a head of bytes to one of words. Users' models are
- * not among them: their steps are priced by those that lie around them. */
+/* Models with products from those that fit one cache to those that fit none, and vocabularies from bytes to words.
+ * Users' models are not among them: their steps are priced by the samples around them. */
 static const struct trial {
     int64_t width, heads, layers, vocabulary, batch, tokens, micro;
     division division;
-    bool flat; /* collectives in one step, not first within a host as in most runs */
+    bool flat; /* collectives in one step; in most runs they are hierarchical (first within a host) */
 } trials[] = {
     {64, 1, 4, 256, 1, 64, 1, STAGE3, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true},
     {128, 2, 4, 256, 2, 64, 4, STAGE2, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false},
@@ -41,7 +41,7 @@ static const struct trial {
 };
 enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
 
-/* Runs of a step so far. */
+/* Seconds of the runs of a schedule step so far. */
 typedef struct step_runs {
     double sec[STEP_RUNS];
     int64_t n;
@@ -49,17 +49,17 @@ typedef struct step_runs {
 
 /* A plan that runs training steps. */
 typedef struct runner {
-    int64_t vocabulary, tokens; /* of its model, and of a micro-batch */
+    int64_t vocabulary, tokens; /* vocabulary of its model, tokens of a micro-batch */
     zr_plan *plan;
     zr_engine *engine;
     zr__timings *timings;       /* NULL: not wanted */
-    step_runs *runs;            /* of each step of its schedule */
-    double wall_sec[MOST_RUNS]; /* of each training step */
+    step_runs *runs;            /* one per step of its schedule */
+    double wall_sec[MOST_RUNS]; /* seconds of each training step */
     bool typical[MOST_RUNS];
     int n; /* training steps so far */
 } runner;
 
-/* A number by which something grows, by least squares: of each model as much as measured, and how much that may err. */
+/* Weighted least-squares fit of y = slope * x; each model adds a point with its error. */
 typedef struct slope {
     double xy, xx;
 } slope;
@@ -67,12 +67,12 @@ typedef struct slope {
 typedef struct measuring {
     zr_comm *comm;
     zr_device *device;
-    bool quick;        /* zr_launch_measure's */
+    bool quick;        /* argument of zr_launch_measure */
     double around_sec; /* sum over models */
     int n_around;
-    slope lost, late;  /* zr_launch's */
-    double bytes, sec; /* of exchanges between hosts, where one follows the other */
-    /* Of exchanges' seconds: sums of squares of their differences from the mean, and of the mean. */
+    slope lost, late;  /* for zr_launch's lost and late */
+    double bytes, sec; /* bytes and seconds of back-to-back exchanges between hosts */
+    /* Sums over exchanges: of squared deviations of their seconds from the mean, and of the squared mean. */
     double squares, exchanges;
     zr_launch *launch;
 } measuring;
@@ -83,7 +83,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Sorts them. */
+/* Return the median; sorts `sec`. */
 static double median(double *sec, int64_t n)
 {
     qsort(sec, (size_t)n, sizeof(*sec), ascending);
@@ -120,7 +120,7 @@ static void ran(void *arg, const zr_event *event)
     step_runs *runs = &r->runs[event->step];
     if (event->schedule != ZR_SCHEDULE_TRAIN) return;
     if (r->timings) zr__timings_event(r->timings, event);
-    if (runs->n == STEP_RUNS) return; /* none of them has so many */
+    if (runs->n == STEP_RUNS) return; /* no step has more runs than that */
     runs->sec[runs->n++] = event->end_sec - event->begin_sec;
 }
 
@@ -132,7 +132,7 @@ static void close_runner(runner *r)
     zr_plan_destroy(&r->plan);
 }
 
-/* Each rank's own part. */
+/* Allocate this rank's records of steps; not collective. */
 static zr_status make_room_to_run(runner *r, bool timed)
 {
     r->runs = zr_alloc((size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
@@ -141,7 +141,7 @@ static zr_status make_room_to_run(runner *r, bool timed)
     return ZR_OK;
 }
 
-/* Where it fails, close_runner clears up. */
+/* Create a plan and its engine. After a failure close_runner frees them. */
 static zr_status open_runner(const measuring *m, const zr_model *model, const zr_layout *layout, bool timed, runner *r)
 {
     r->vocabulary = ((const zr_gpt2_config *)model->config)->vocab_size;
@@ -154,7 +154,7 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
     return ZR_OK;
 }
 
-/* The first rank says whether there is time for one more. */
+/* Let the first rank decide whether there is time for one more training step. */
 static zr_status goes_on(const measuring *m, int done, double sec, bool *more)
 {
     ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, NULL));
@@ -182,7 +182,7 @@ static void forget_steps(runner *r)
     r->n = 0;
 }
 
-/* In turn: a machine that is slower for a while is so for all of them. */
+/* Run the runners' training steps in turn, so that a machine that is slower for a while is slower for all runners. */
 static zr_status run_steps(const measuring *m, runner *r, int n_runners)
 {
     bool more = true;
@@ -210,8 +210,8 @@ static bool same_step(const zr_step_sample *a, const zr_step_sample *b)
            same_cost(&a->cost, &b->cost);
 }
 
-/* Of one model, whose first sample is `first`, equal steps are one sample: the mean over them. `times`, of each of its
- * samples: how often it came. */
+/* Add a step of one model, whose samples begin at `first`: equal steps become one sample, their mean. `times` counts
+ * the steps of each of the model's samples. */
 static void keep(zr_launch *l, int32_t first, const zr_step_sample *sample, int32_t *times)
 {
     int32_t i = first;
@@ -248,8 +248,7 @@ static zr_status keep_steps(const measuring *m, const runner *r, const double *s
     return st;
 }
 
-/* Of its training steps, those that were neither among the fastest quarter nor among the slowest; of three the middle
- * one. */
+/* Mark the training steps that are neither among the fastest quarter nor among the slowest; of three the middle one. */
 static void find_typical(const double *wall_sec, int n, bool *typical)
 {
     for (int i = 0; i < n; i++) {
@@ -259,7 +258,8 @@ static void find_typical(const double *wall_sec, int n, bool *typical)
     }
 }
 
-/* Over `runs` of a step, as many in each of the training steps. */
+/* Return the mean of x over a step's runs in typical training steps; each training step has the same number of the
+ * `runs`. */
 static double typical_mean(const double *x, int64_t runs, const runner *r)
 {
     double sum = 0;
@@ -272,8 +272,8 @@ static double typical_mean(const double *x, int64_t runs, const runner *r)
     return n > 0 ? sum / (double)n : 0;
 }
 
-/* Each step's seconds, and where ranks meet how long they wait: in one run, the last that comes waits for nobody. Means
- * over typical training steps, so that together they are as long as one. */
+/* Compute each step's seconds and, where ranks meet, the seconds that they wait: in each run, the last rank to arrive
+ * does not wait. Means are over typical training steps, so that together they are as long as one. */
 static zr_status settle(const measuring *m, runner *r, double *sec, double *wait_sec)
 {
     const zr_plan *plan = r->plan;
@@ -301,7 +301,8 @@ done:
     return st;
 }
 
-/* What ranks waited between the exchanges of a training step. */
+/* Record how long the ranks waited for each other in a training step, as a share of the time computed, and the time
+ * computed between two exchanges. */
 static void keep_wait(const measuring *m, const runner *r, const double *sec, const double *wait_sec)
 {
     zr_launch *l = m->launch;
@@ -317,7 +318,8 @@ static void keep_wait(const measuring *m, const runner *r, const double *sec, co
     l->wait[l->n_waits++] = (zr_wait_sample){.computed_sec = computed / exchanges, .share = waited / computed};
 }
 
-/* A model's steps where one follows the other, and what a training step takes beside all of them. */
+/* Record a model's steps, which run one after the other, and the rest of a training step's time, which no step accounts
+ * for. */
 static zr_status keep_model(measuring *m, runner *r)
 {
     const int32_t n_steps = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
@@ -338,7 +340,7 @@ done:
 
 /* ---- the models ------------------------------------------------------------------------------ */
 
-/* false: so many ranks cannot be divided so. */
+/* Write a trial's layout; false: this number of ranks cannot be divided so. */
 static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype, zr_layout *l)
 {
     const int ranks = comm->size;
@@ -366,8 +368,8 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     return true;
 }
 
-/* What computing and exchanges lose to each other. A model in which little runs side by side says little, one that
- * takes long errs most. */
+/* Record how much compute and exchanges slow each other down. A model with little overlap says little, and a model that
+ * takes long has the largest error. */
 static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
 {
     const double both_sec = both->comm_sec - both->exposed_sec;
@@ -375,7 +377,8 @@ static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *b
     slope_add(&m->late, both_sec, both->comm_sec - alone->comm_sec, alone->comm_sec);
 }
 
-/* How much exchanges that move bytes vary, the longer counting more. Each rank by its own clock. */
+/* Record how much the seconds of exchanges that move bytes vary; longer exchanges count more. Each rank uses its own
+ * clock. */
 static void keep_spread(measuring *m, const runner *r)
 {
     for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
@@ -390,8 +393,8 @@ static void keep_spread(measuring *m, const runner *r)
     }
 }
 
-/* Where one exchange follows the other: what the links between hosts carry in the long run. Each rank by its own clock.
- */
+/* Record the bytes and seconds of back-to-back exchanges between hosts: their ratio is the sustained rate of the links.
+ * Each rank uses its own clock. */
 static void keep_rate(measuring *m, const runner *r)
 {
     const zr_schedule *s = &r->plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -412,7 +415,8 @@ static zr_status measure_alone(measuring *m, runner *r)
     return ZR_OK;
 }
 
-/* Where exchanges run beside computing, samples are of steps that run alone: r[0] has no overlap, r[1] has it. */
+/* Measure a model where exchanges can overlap with compute: r[0] runs without overlap and gives the samples, r[1] runs
+ * with it. */
 static zr_status measure_beside(measuring *m, division divided, runner r[2])
 {
     zr_timings alone, both;
@@ -420,7 +424,7 @@ static zr_status measure_beside(measuring *m, division divided, runner r[2])
     ZR_TRY(keep_model(m, &r[0]));
     ZR_TRY(zr__timings_collect(r[0].timings, m->comm, &alone));
     ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
-    if (divided == LINKS) return ZR_OK; /* longer with overlap, as its links are then never idle: nothing is lost */
+    if (divided == LINKS) return ZR_OK; /* overlap keeps its links busy, so exchanges take longer */
     keep_lost(m, &alone, &both);
     keep_spread(m, &r[1]);
     return ZR_OK;
@@ -462,7 +466,8 @@ static zr_status measure_models(measuring *m)
     return ZR_OK;
 }
 
-/* Ranks of a host stand side by side, as many on each: plans know no other hosts. All ranks find the same. */
+/* Count the hosts; all ranks find the same. ZR_ERR_UNSUPPORTED unless the ranks of a host are neighbours and each host
+ * has the same number, since plans know no other hosts. */
 static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
 {
     const double local[2] = {comm->local_size, comm->local_rank};
@@ -478,7 +483,7 @@ static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
     return ZR_OK;
 }
 
-/* Of a number of each pass the median, in place of the first. */
+/* Replace a number of the first pass by the median over the passes. */
 static void combine_number(zr_launch *pass, int passes, size_t offset)
 {
     double x[PASSES];
@@ -487,7 +492,7 @@ static void combine_number(zr_launch *pass, int passes, size_t offset)
     memcpy((char *)&pass[0] + offset, x, sizeof(double));
 }
 
-/* All passes have the same samples. */
+/* Combine the passes, which have the same samples, into `launch`. */
 static void combine(zr_launch *pass, int passes, zr_launch *launch)
 {
     double x[PASSES];
@@ -505,7 +510,7 @@ static void combine(zr_launch *pass, int passes, zr_launch *launch)
         pass->sample[i].sec = median(x, passes);
     }
     *launch = *pass;
-    *pass = (zr_launch){.ranks = 0}; /* its samples are the launch's */
+    *pass = (zr_launch){.ranks = 0}; /* `launch` owns its samples now */
 }
 
 static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, bool quick, zr_launch *launch)
@@ -520,7 +525,7 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, b
     ZR_TRY(measure_models(&m));
     launch->around_sec = m.around_sec / m.n_around;
     const double lost = fmin(slope_of(&m.lost), MOST_LOST), late = fmin(slope_of(&m.late), MOST_LOST),
-                 most = fmax(lost + late, 1); /* side by side takes no longer than one after the other */
+                 most = fmax(lost + late, 1); /* overlap takes no longer than running one after the other */
     launch->lost = lost / most;
     launch->late = late / most;
     const double own[2] = {m.exchanges > 0 ? sqrt(m.squares / m.exchanges) : 0, m.sec > 0 ? m.bytes / m.sec : 0};

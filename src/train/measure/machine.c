@@ -1,7 +1,8 @@
 /*
- * What `zr info --bench` measured, in a small file of the user's cache. Its name is a hash of all that the numbers hold
- * for, and it repeats that in words: another machine that shares the home directory, a forced level or a new version
- * never reads numbers that are not its own. Writers rename whole files into place; the last one stays.
+ * Measurements of `zr info --bench`, in a small file of the user's cache. Its name is a hash of everything that the
+ * numbers depend on, and the file repeats that in words: another machine that shares the home directory, a forced level
+ * or a new version never reads numbers that are not its own. Writers rename complete files into place; the last one
+ * stays.
  */
 #include "base/file.h"
 #include "base/folder.h"
@@ -85,7 +86,7 @@ static bool finite_rate(zr_rate rate)
     return isfinite(rate.one) && isfinite(rate.all);
 }
 
-/** JSON has no other numbers. */
+/** Return whether all rates are finite: JSON has no other numbers. */
 static bool finite_rates(const zr_rates *rates)
 {
     bool finite = isfinite(rates->matmul_f32) && isfinite(rates->matmul_bf16) && isfinite(rates->best_f32) &&
@@ -111,7 +112,7 @@ static zr_status rates_to_json(const zr_rates *rates, const char *key, char **te
     return st;
 }
 
-/** A rate that is there, is finite and, when it has to be, is more than 0. */
+/** Read a rate; false: it is missing, negative or, with `positive`, 0. */
 static bool get_rate(const json_t *object, const char *key, bool positive, zr_rate *rate)
 {
     const json_t *json = json_object_get(object, key);
@@ -128,7 +129,7 @@ static bool get_number(const json_t *object, const char *key, double *number)
     return json_is_number(json) && *number >= 0.0;
 }
 
-/** `used`: the name of the level that the device has. */
+/** Read the levels; `used` is the name of the device's own level, which becomes rates->peak. */
 static bool get_levels(const json_t *levels, const char *used, zr_rates *rates)
 {
     bool good = json_is_array(levels) && json_array_size(levels) <= ZR_PEAKS;
@@ -176,7 +177,7 @@ static bool rates_from_json(const json_t *root, bool apart, zr_rates *rates)
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-/** `text` under a name of its own beside `path`, then renamed to it. */
+/** Write `text` to a temporary file beside `path`, then rename it to `path`. */
 static zr_status write_whole(const char *path, const char *text)
 {
     char tmp[PATH_MAX + 8], shown[ZR_FILE_NAME_BYTES];
@@ -228,7 +229,7 @@ zr_status zr_rates_remember(const zr_device_facts *facts, const zr_rates *rates)
     return st;
 }
 
-/** The rates to be read, and of what. */
+/** Arguments of read_rates; apart: the rates are a GPU's. */
 typedef struct wanted_rates {
     bool apart;
     zr_rates *rates;
@@ -249,7 +250,7 @@ zr_status zr_rates_recall(const zr_device_facts *facts, zr_rates *rates)
     return ZR_OK;
 }
 
-/** A rank's part: its threads' own rate, as long as the ranks of the host do not want more than there is. */
+/** Return a rank's part of a rate: its threads' own rate, at most an equal share of the host's. */
 static double part_of(zr_rate rate, int threads, int local_ranks)
 {
     return fmin(rate.one * threads, rate.all / local_ranks);
@@ -266,7 +267,7 @@ zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
     return (zr_rate){.one = fmax(peak.one, product / rates->threads), .all = product};
 }
 
-/** What products of these sizes reach of a rank's part of the peak. */
+/** Add the rate of products of the given sizes, scaled to a rank's part of the peak. */
 static void add_product(const zr_rates *rates, bool bf16, zr_product_sizes sizes, double flops, zr_machine *machine)
 {
     double whole = zr_rates_peak(rates, bf16 ? ZR_BF16 : ZR_F32, NULL).all;
@@ -278,7 +279,7 @@ static void add_product(const zr_rates *rates, bool bf16, zr_product_sizes sizes
 void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->facts.threads;
-    if (profile->facts.apart) local_ranks = ranks = 1; /* a GPU is shared by nobody, as far as is known */
+    if (profile->facts.apart) local_ranks = ranks = 1; /* a GPU is assumed not to be shared */
     zr_machine *machine = &profile->machine;
     machine->flops_f32 = part_of(zr_rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
     /* fp16 is multiplied as fp32 */
@@ -288,7 +289,7 @@ void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loca
         add_product(rates, rates->product[i].bf16, rates->product[i].sizes, rates->product[i].flops, machine);
     machine->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
     machine->link_copies = local_ranks == ranks;
-    /* One link prices all exchanges: where some leave the host this would be too fast a one. */
+    /* One link prices all exchanges: the copy rate of a host would be too fast where some exchanges leave it. */
     double bytes_sec = machine->link_copies ? part_of(rates->link, 1, local_ranks) : 0.0;
     machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }

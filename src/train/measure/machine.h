@@ -1,4 +1,4 @@
-/** Files of the user's cache that hold what was measured of this machine. */
+/** Files of the user's cache that hold measurements of this machine. */
 #ifndef ZR_TRAIN_MACHINE_H
 #define ZR_TRAIN_MACHINE_H
 
@@ -7,16 +7,17 @@
 
 enum { ZR__MACHINE_KEY_BYTES = 448 };
 
-/** All that measured numbers hold for: processor, cores, kernels and versions; or a GPU's name. */
+/** Write the key of this machine's measurements, all that they depend on: processor, cores, kernels and versions; or a
+ * GPU's name and zr's version. */
 void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTES]);
 
-/** Keep a document, an object whose member "machine" is the key, as <prefix>-<hash of the key>.json: whole or not at
- *  all. Failures as zr_rates_remember. */
+/** Write a document, an object whose member "machine" is the key, to <prefix>-<hash of the key>.json, atomically.
+ * Failures as zr_rates_remember. */
 ZR_NODISCARD zr_status zr__machine_remember(const char *prefix, const char *key, const char *text);
 
-/** Takes a document; false: it is damaged. */
+/** A reader of a document; false: it is damaged. */
 typedef bool (*zr__machine_read_fn)(void *arg, const json_t *root);
-/** ZR_ERR_NOT_FOUND: there is none; ZR_ERR_DATA: it is damaged, or another key's. */
+/** Read a document back. ZR_ERR_NOT_FOUND: no document; ZR_ERR_DATA: it is damaged, or another key's. */
 ZR_NODISCARD zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_read_fn read, void *arg);
 
 #endif

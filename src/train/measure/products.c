@@ -1,6 +1,6 @@
 /*
- * The matrix products of a model's step, each shape measured by itself through the kernels that the step uses, and what
- * they take together: a bound that no schedule of these kernels beats.
+ * Measurement of the matrix products of a model's step, each shape by itself through the step's own kernels, and their
+ * total time: a bound that no schedule of the kernels beats.
  */
 #include "zr/ops.h"
 #include "zr/train.h"
@@ -11,14 +11,14 @@
 #include <string.h>
 
 #define MEASURE_SEC 0.06
-/* A product that takes longer is measured on a part of its rows, but on so many that it is their arithmetic that takes
- * the time and not reading the weights, which is the same for a few rows. */
+/* Seconds from which a product is measured on a part of its rows, at least LEAST_ROWS: enough rows that arithmetic
+ * takes the time and not reading the weights, which takes as long for a few rows. */
 #define LONGEST_SEC 0.1
 #define LEAST_ROWS 512
-#define GUESSED_FLOPS 1e11 /* where the device's peak is not known */
+#define GUESSED_FLOPS 1e11 /* FLOPs a second, where the device's peak is unknown */
 enum { LEAST_RUNS = 2, ROW_GRAIN = 64, PRODUCTS_OF_HEAD = 6 };
 
-/* What a product runs on. */
+/* Operands of a product's kernel. */
 typedef struct operands {
     zr_tensor in[ZR_OP_INS], out[ZR_OP_OUTS];
     void *scratch;
@@ -34,7 +34,7 @@ static const char *pass_of(const zr_op *op)
     return NULL;
 }
 
-/** A head that keeps its logits to itself and makes its products of them. */
+/** Return whether an op is a fused head, which does not store its logits and has its matrix products inside. */
 static bool is_head(const zr_graph *graph, const zr_op *op)
 {
     bool backward = strcmp(op->def->name, "linear_cross_entropy_dx") == 0;
@@ -42,7 +42,7 @@ static bool is_head(const zr_graph *graph, const zr_op *op)
     return zr_graph_value(graph, op->in[backward ? 2 : 1])->param >= 0;
 }
 
-/** The forward of a head whose backward makes the losses is never run. */
+/** Return whether an op is the forward pass of a head whose backward pass makes the losses: it never runs. */
 static bool is_idle(const zr_graph *graph, const zr_op *op)
 {
     return strcmp(op->def->name, "linear_cross_entropy") == 0 && op->out[0] != zr_graph_get_losses(graph);
@@ -54,7 +54,8 @@ static int32_t weight_of(const zr_graph *graph, const zr_op *op)
     return zr_graph_value(graph, dw ? op->out[0] : op->in[1])->param;
 }
 
-/** "transformer.h.3.mlp.c_fc.weight" as "h.*.mlp.c_fc": from its unit's name on, numbers left open. */
+/** Write the name of a weight from its unit's name on, with numbers as "*": "transformer.h.3.mlp.c_fc.weight" becomes
+ * "h.*.mlp.c_fc". */
 static void name_weight(const zr_graph *graph, int32_t param, char out[ZR_NAME_MAX])
 {
     const zr_param_info *info = zr_graph_param(graph, param);
@@ -90,7 +91,7 @@ static bool alike(const zr_product *a, const zr_product *b)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/** Values of both signs, small and normal: zeros would flatter a chip whose clock depends on its load. */
+/** Fill with small normal values of both signs: zeros would flatter a chip whose clock depends on its load. */
 static void fill(void *data, zr_dtype dtype, int64_t n)
 {
     uint16_t narrow[8];
@@ -105,7 +106,7 @@ static void fill(void *data, zr_dtype dtype, int64_t n)
         for (int64_t i = 0; i < n; i++) ((uint16_t *)data)[i] = narrow[i * 5 % 8];
 }
 
-/** An operand of its own; of an activation `rows` rows. */
+/** Allocate and fill an operand; an activation has `rows` rows. */
 static zr_status make_tensor(zr_device *device, const zr_graph *graph, zr_value value, int64_t rows, zr_tensor *tensor)
 {
     if (value == ZR_NONE) return ZR_OK;
@@ -151,7 +152,7 @@ static zr_status run(const zr_kernel *kernel, const zr_kernel_args *args)
     return args->device->ops->finish(args->device);
 }
 
-/** The best of some runs behind one that warms up. */
+/** Measure the best of several runs after a warm-up run, seconds. */
 static zr_status time_runs(const zr_kernel *kernel, const zr_kernel_args *args, double *best)
 {
     ZR_TRY(run(kernel, args));
@@ -186,7 +187,7 @@ static zr_status time_kernel(zr_device *device, const zr_op *op, const operands 
     return st;
 }
 
-/** Rows of the activations on which a run takes no longer than is good. */
+/** Return the number of rows of the activations for which a run takes at most about LONGEST_SEC. */
 static int64_t rows_to_run(const zr_device *device, zr_dtype dtype, double flops, int64_t rows)
 {
     const zr_machine *machine = &device->profile.machine;
@@ -232,8 +233,9 @@ static zr_status add(zr_device *device, const zr_graph *graph, const zr_op *op, 
     return ZR_OK;
 }
 
-/** A head on one block of rows, of ops that make the same products. Gradients are F32, as the head adds up its blocks'
- *  dw; that it adds takes longer than to write, which is measured: the bound stays one. */
+/** Build a graph of one block of a head's rows, of ops that make the same products. Gradients are F32, as the head
+ * accumulates the dw of its blocks. Accumulation takes longer than the plain write that is measured, so the bound
+ * holds. */
 static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows, zr_graph **block)
 {
     const zr_param_info *w = zr_graph_param(graph, zr_graph_value(graph, op->in[op->backward ? 2 : 1])->param);
@@ -252,7 +254,7 @@ static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows
     return zr_graph_finish(*block);
 }
 
-/** `count` blocks of so many rows. */
+/** Add the products of `count` blocks of `rows` rows. */
 static zr_status add_blocks(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t rows, int64_t count,
                             zr_products *all)
 {

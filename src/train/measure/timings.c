@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kind of what has none of its own. */
+/* Kind of steps for which there is no room for a kind of their own. */
 #define OTHER "other"
 
-/* A step of the schedule: its kind, and what it costs each time. */
+/* A step of the schedule: its kind, and its cost each time it runs. */
 typedef struct site {
     int kind;
     bool replay;
     zr_step_cost cost;
 } site;
 
-/* What a rank adds up. Streams of several queues may add at once, but never to the same place: a kind belongs to one
- * stream. */
+/* Sums of one rank. Streams of several queues may add at the same time, but never to the same place: a kind belongs to
+ * one stream. */
 typedef struct sums {
     zr_timing kind[ZR_TIMING_KINDS];
     double wall_sec, exposed_sec, idle_sec;
@@ -26,28 +26,28 @@ typedef struct sums {
     int64_t steps;
 } sums;
 
-/* When a step ran. */
+/* Time span in which a step ran, seconds. */
 typedef struct span {
     double begin, end;
 } span;
 
 struct zr__timings {
-    site *site; /* of each step of the schedule that trains, the only one that runs within an optimizer step */
+    site *site; /* one per step of the schedule train, the only one that runs within an optimizer step */
     int n_kinds;
     sums sums;
-    /* Of the step that runs; a stream's thread adds to its own. */
+    /* Spans of the current optimizer step by stream; a stream's thread adds to its own. */
     span *span[ZR_STREAMS];
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    int n_streams;    /* of the plan */
-    bool copies_hold; /* copies run in turn with what computes */
+    int n_streams;    /* streams of the plan that are timed */
+    bool copies_hold; /* copies share a queue with compute */
     bool warm;        /* the first step was dropped */
-    sums before;      /* as it stood before the step that runs; so was warm */
+    sums before;      /* sums before the current optimizer step */
     bool warm_before;
 };
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* Its matrix of parameters, or of their gradient; NULL: none. */
+/* Return the shape of an op's matrix of parameters, or of their gradient; NULL: it has no matrix. */
 static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
 {
     for (int i = 0; i < op->n_in + op->n_out; i++) {
@@ -58,7 +58,8 @@ static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
     return NULL;
 }
 
-/* Matrix products of different shapes run at different rates, so the shape of their weight is in their name. */
+/* Name the kind of a step. Matrix products of different shapes run at different rates, so the name has the shape of
+ * their weight. */
 static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op, char name[ZR_TIMING_NAME])
 {
     const zr_shape *w = op && op->def->cost(graph, op).flops > 0 ? matrix_of(graph, op) : NULL;
@@ -67,8 +68,8 @@ static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op,
     if (w) snprintf(name + used, ZR_TIMING_NAME - used, " %lldx%lld", (long long)w->dim[0], (long long)w->dim[1]);
 }
 
-/* The kind of that name on that stream, a new one where there is room, otherwise the stream's own for all that is left:
- * a kind of both would be added to by two threads. */
+/* Return the kind of that name on that stream: an existing one, a new one where there is room, otherwise the stream's
+ * own kind OTHER, since two threads would add to a kind of two streams. */
 static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f32)
 {
     int k = 0;
@@ -103,13 +104,13 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
     return ZR_OK;
 }
 
-/* For every step once a micro-batch, which none exceeds. */
+/* Allocate spans for one run of every step in each micro-batch, the most that can occur. */
 static zr_status make_room(zr__timings *t, const zr_plan *plan)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
     for (int k = 0; k < ZR_STREAMS; k++) {
-        if (k == ZR_STREAM_SAVE) continue; /* beside what is timed */
+        if (k == ZR_STREAM_SAVE) continue; /* not timed */
         t->span[k] = zr_alloc((size_t)t->room[k] * sizeof(span));
         ZR_CHECK(t->span[k] || t->room[k] == 0, ZR_ERR_MEMORY, "no memory for the timings of %lld steps",
                  (long long)t->room[k]);
@@ -139,7 +140,8 @@ void zr__timings_destroy(zr__timings **timings)
 
 /* ---- while a rank trains ---------------------------------------------------------------------- */
 
-/* The first step finds cold caches and untouched memory: it is dropped as soon as there is a second. */
+/* Begin an optimizer step. The first one finds cold caches and untouched memory: it is dropped as soon as there is a
+ * second. */
 void zr__timings_begin(zr__timings *t)
 {
     t->before = t->sums;
@@ -180,7 +182,7 @@ static double length_of(const span *a, int64_t n)
     return sec;
 }
 
-/* How long both ran at once; the spans of each are in order and apart. */
+/* Return the seconds in which both streams ran; the spans of each are in order and disjoint. */
 static double overlap_of(const span *a, int64_t n_a, const span *b, int64_t n_b)
 {
     double sec = 0.0;

@@ -1,4 +1,4 @@
-/** Texts to a file of tokens. */
+/** Tokenization of texts into a token file. */
 #include "base/file.h"
 #include "base/output.h"
 #include "base/text.h"
@@ -15,7 +15,7 @@
 
 enum {
     U16_VOCAB = 1 << 16,
-    SINGLE_BYTES = 2, /* a file of one token without a header */
+    SINGLE_BYTES = 2, /* size of a file of one token without a header */
 };
 
 typedef struct tokenizing {
@@ -26,9 +26,9 @@ typedef struct tokenizing {
     zr_texts *texts;
     zr__file out;
     char tmp[PATH_MAX];
-    int64_t at; /* in the output */
+    int64_t at; /* offset in the output, bytes */
     int32_t between;
-    const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all that is read, up to a NULL */
+    const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all files that are read, NULL-terminated */
 } tokenizing;
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -39,7 +39,8 @@ static zr_status make_header(const tokenizing *t, unsigned char header[ZR_LLMC_H
     return ZR_OK;
 }
 
-/* More than a header can count are refused when they come, not hours later. */
+/* Append tokens to the output. The header is made each time, so that more tokens than it can count are refused when
+ * they come, not hours later. */
 static zr_status write_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     tokenizing *t = arg;
@@ -114,7 +115,8 @@ static zr_status settle(tokenizing *t)
     return ZR_OK;
 }
 
-/* A file without a header is known by its name alone, so what is overwritten must at least be nothing else. */
+/* Check that an existing output is a token file: without a header it is known by its name alone, and no other file may
+ * be overwritten. */
 static zr_status check_headerless(const tokenizing *t)
 {
     struct stat info;
@@ -134,7 +136,7 @@ static zr_status check_headerless(const tokenizing *t)
 
 static zr_status check_output(tokenizing *t)
 {
-    /* How files of this kind begin: llm.c's with the magic number; nanoGPT's are known by their name alone. */
+    /* The first bytes of the format: a magic number for llm.c; nanoGPT's files are known by their name alone. */
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     char magic[5] = "";
     ZR_TRY(zr_llmc_header(t->did->token_bytes, 0, header));
@@ -147,7 +149,8 @@ static zr_status check_output(tokenizing *t)
     return ZR_OK;
 }
 
-/* Beside the output, and never over what is there: it may be read, or be another command's. */
+/* Create the temporary file beside the output, never over an existing file: that may be another command's, or an input
+ * that is read. */
 static zr_status make_tmp(tokenizing *t)
 {
     static const zr__output_kind kind = {"temporary file", "", false};

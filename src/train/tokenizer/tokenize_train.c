@@ -1,4 +1,4 @@
-/* A tokenizer learned from texts, as a directory of its own. */
+/* Training of a tokenizer on texts, written to a directory of its own. */
 #include "train/dir/new_dir.h"
 #include "train/tokenizer/tokenizer_files.h"
 #include "zr/checkpoint.h"
@@ -41,7 +41,8 @@ static zr_status learn(const zr_tokenize_train_args *args, char **json, zr_token
     return st;
 }
 
-/* What is written is what the learned tokenizer is: it is read back before it gets its name. */
+/* Write the tokenizer's files and read them back, before their directory gets its name, to check that the vocabulary is
+ * whole. */
 static zr_status write_files(const char *tmp, const char *json, zr_tokenized *did)
 {
     zr_tokenizer *tokenizer = NULL;

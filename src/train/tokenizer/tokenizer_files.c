@@ -40,7 +40,7 @@ zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_
     return st;
 }
 
-/* A file of text, whatever it holds; a tokenizer is no configuration of zr's. */
+/* Read a file of text, whatever it holds. ZR_ERR_CONFIG becomes ZR_ERR_DATA, since a tokenizer is no configuration. */
 static zr_status read_text(const char *path, char **text, size_t *bytes)
 {
     zr_status st = zr__json_read_most(path, MOST_BYTES, text, bytes);

@@ -1,4 +1,4 @@
-/** One kind of directory of weights from another. All of it is made in TO.tmp, which then gets its name. */
+/** Conversion between kinds of weights directories; the new directory is built in TO.tmp and then renamed. */
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -16,12 +16,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Numbers that are on their way at a time. */
+/* Elements that are copied at a time. */
 #define PIECE (ZR_CHUNK_BYTES / 4)
 
 /* ---- from ------------------------------------------------------------------------------------- */
 
-/** Every byte of the model's numbers and of the weights is checked before it is used. */
+/** Open a checkpoint. Every byte of config.json and of the weights is checked by its checksum before it is used. */
 static zr_status open_checkpoint(zr__convert *c)
 {
     const char *dir = c->did->from.path;
@@ -112,7 +112,8 @@ zr_status zr__convert_copy(zr__convert *c)
 
 /* ---- the tokenizer ---------------------------------------------------------------------------- */
 
-/** Of a run its tokenizer, whatever the files are called; beside weights that are no run's, those that are there. */
+/** Find the tokenizer of a run, whatever its files are called, or the tokenizer files beside weights of no run. *name
+ * NULL: no tokenizer. */
 static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], const char **name)
 {
     zr__loaded loaded = {.stored = c->did->from, .model = c->model};
@@ -135,7 +136,7 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
         ZR_TRY(zr__make_folder(dir));
         ZR_TRY(zr__tokenizer_files_take(from->path, dir));
-        c->did->tokenizer = zr_tokenizer_is_in(dir); /* its settings alone are none */
+        c->did->tokenizer = zr_tokenizer_is_in(dir); /* settings alone are no tokenizer */
         return ZR_OK;
     }
     ZR_TRY(find_tokenizer(c, found, &name));
@@ -152,7 +153,8 @@ static const char *torch_name(zr_dtype dtype)
     return dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
 }
 
-/** transformers calls it "dtype" since version 5. False: it is what it was. */
+/** Set the dtype in a config.json; return whether that changed it. transformers calls the key "dtype" since version 5,
+ * "torch_dtype" before. */
 static bool set_type(json_t *root, const char *type)
 {
     const char *const keys[] = {"dtype", "torch_dtype"};
@@ -168,7 +170,7 @@ static bool set_type(json_t *root, const char *type)
     return changed;
 }
 
-/** As it was, but for the type. */
+/** Copy config.json, changing only the dtype. */
 static zr_status copy_config(const zr__convert *c)
 {
     char from[PATH_MAX], to[PATH_MAX], *text = NULL, *written = NULL;
@@ -206,7 +208,7 @@ static zr_status make_hf(zr__convert *c)
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
-/** What was made of it goes, and nothing else. */
+/** Remove the files that the conversion made, and no others. */
 static void remove_tmp(const zr__convert *c)
 {
     static const char *const names[] = {"config.json", "config.json.tmp", "latest",

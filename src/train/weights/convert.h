@@ -1,4 +1,4 @@
-/** What the two kinds of directories that zr_convert makes have in common. */
+/** Declarations shared by the two conversions of zr_convert: to a Hugging Face directory and to a run's directory. */
 #ifndef ZR_TRAIN_CONVERT_H
 #define ZR_TRAIN_CONVERT_H
 
@@ -6,14 +6,14 @@
 
 #include <limits.h>
 
-/* The weights of a checkpoint. */
+/* Name of a checkpoint's weights file. */
 #define ZR_CONVERT_WEIGHTS "model.safetensors"
 
 typedef struct zr__convert {
     const zr_convert_args *args;
     zr_converted *did;
-    char tmp[PATH_MAX]; /* of the directory that is made, */
-    char dir[PATH_MAX]; /* and in it, where the weights go */
+    char tmp[PATH_MAX]; /* path of the directory while it is made */
+    char dir[PATH_MAX]; /* tmp, or the directory in it that gets the weights */
     zr_family_model model;
     zr_graph *graph;
     zr_tensor_spec *specs;
@@ -31,11 +31,11 @@ typedef struct zr__convert {
 /** Read every tensor, and write it to c->out or c->writer. */
 ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
 
-/** The files of the source's tokenizer, into `dir`, which is made where it has any. None is no fault: did->note says
- * why a run's is not there any more. */
+/** Copy the files of the source's tokenizer into `dir`, which is made if there are any. A missing tokenizer is no
+ * error: did->note says why a run's tokenizer is gone. */
 ZR_NODISCARD zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir);
 
-/** Make a run in c->tmp. */
+/** Make a run's directory in c->tmp. */
 ZR_NODISCARD zr_status zr__convert_run(zr__convert *c);
 
 #endif

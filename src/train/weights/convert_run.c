@@ -1,4 +1,4 @@
-/** The directory of a run that has not begun, made of a Hugging Face directory: a checkpoint of step 0. */
+/** Conversion of a Hugging Face directory to the directory of a run that has not begun: a checkpoint of step 0. */
 #include "base/json.h"
 #include "train/dir/checkpoint_run.h"
 #include "train/weights/convert.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/** The keys of the model, which a run that goes on must have. */
+/** Return the model's keys, which a resumed run needs, as JSON. */
 static zr_status model_keys(const zr__convert *c, char **json)
 {
     char text[128];
@@ -45,7 +45,7 @@ static zr_status describe_run(const zr__convert *c, char **json)
     return st;
 }
 
-/** All chunks of the weights: the header's, which is read back, and those that were written. */
+/** Collect all chunks of the weights file: the header's, which are read back, and those that were written. */
 static zr_status weights_chunks(const zr__convert *c, zr_manifest_file *file)
 {
     zr_chunk *head = NULL, *all = NULL;
@@ -93,7 +93,7 @@ static zr_status write_weights(zr__convert *c)
     return ZR_OK;
 }
 
-/** The directory of a run that has not begun: what tells one, and its checkpoint. */
+/** Make the directory of a run that has not begun: a checkpoint of step 0 and an empty metrics.jsonl. */
 zr_status zr__convert_run(zr__convert *c)
 {
     char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
@@ -109,7 +109,7 @@ zr_status zr__convert_run(zr__convert *c)
     ZR_TRY(zr_checkpoint_commit(c->tmp, 0));
     ZR_TRY(zr__path_join(path, c->tmp, "metrics.jsonl"));
     ZR_TRY(zr_file_write(path, "", 0));
-    ZR_TRY(zr__path_join(path, c->tmp, "model")); /* where a run's is, and generate and eval find it */
+    ZR_TRY(zr__path_join(path, c->tmp, "model")); /* where runs keep a tokenizer, for generate and eval */
     ZR_TRY(zr__convert_tokenizer(c, path));
     return ZR_OK;
 }

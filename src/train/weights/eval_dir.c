@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Rows of a batch are chosen so that it has about so many tokens: enough for matrix products, little memory. */
+/* Approximate tokens of a batch, which set its rows: enough for matrix products, little memory. */
 #define BATCH_TOKENS 1024
 
 static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
@@ -31,7 +31,7 @@ static zr_status open_windows(const zr__loaded *loaded, const zr_eval_args *args
     return st;
 }
 
-/* Who is told, in tokens. */
+/* Progress of an evaluation, reported in tokens. */
 typedef struct teller {
     const zr_eval_args *args;
     const zr__eval_windows *windows;
@@ -46,7 +46,7 @@ static zr_status tell(void *arg, int64_t count)
     return ZR_OK;
 }
 
-/** The first so many batches of the file alone. */
+/** Limit the evaluation to the first `batches` batches of the file (0: no limit). */
 static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, int64_t batches)
 {
     int64_t batch = windows->seq;

@@ -6,7 +6,8 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* A file of tokens is read without a tokenizer; one that zr cannot read then leaves its bytes unknown. */
+/* Open a tokenizer. A token file is read without it: a tokenizer that zr cannot read then leaves only the bytes
+ * unknown. */
 static zr_status open_tokenizer(zr__eval_windows *w, const char *name, bool text)
 {
     zr_status st = zr_tokenizer_open(name, &w->tokenizer);
@@ -30,7 +31,7 @@ static zr_status open_file(const zr__loaded *loaded, const char *path, zr__eval_
              path, (long long)vocab, loaded->stored.path);
     if (text || said) args.tokenizer = name;
     ZR_TRY(zr_data_open_with(&args, &w->data));
-    /* Nobody said that tokens are bytes because there are 256. */
+    /* For a token file, "bytes" that was only guessed from a vocabulary of 256 is not used. */
     if (text || said || (name && strcmp(name, "bytes") != 0)) ZR_TRY(open_tokenizer(w, name, text));
     return ZR_OK;
 }
@@ -75,7 +76,8 @@ int64_t zr__eval_windows_targets(const zr__eval_windows *w, int64_t count)
     return targets < w->targets ? targets : w->targets;
 }
 
-/* A vocabulary may be larger than its tokenizer's: what such a token stands for is not known. */
+/* Add the bytes of the targets' text. A model's vocabulary may be larger than its tokenizer's: a token without a text
+ * makes the bytes unknown. */
 static void count_bytes(zr__eval_windows *w, const int32_t *targets)
 {
     for (int64_t t = 0; w->bytes >= 0 && t < w->seq; t++) {
@@ -88,8 +90,8 @@ static void count_bytes(zr__eval_windows *w, const int32_t *targets)
     }
 }
 
-/* Where the last target stands before the window's end, the rest counts for nothing, and no token sees what comes
- * behind it. */
+/* Read a window with a stride. Positions after the last target are padded and do not count, and no earlier token
+ * attends to them. */
 static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *tokens, int32_t *targets)
 {
     const int64_t first = window * w->stride, left = w->targets - first, n = left < w->seq ? left : w->seq;
@@ -98,7 +100,7 @@ static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *toke
         tokens[t] = t < n ? w->window[t] : 0;
         targets[t] = t < n ? w->window[t + 1] : -1;
     }
-    /* What counted in the windows before is context here. */
+    /* Targets that counted in earlier windows are only context here. */
     for (int64_t t = 0; window > 0 && t < w->seq - w->stride; t++) targets[t] = -1;
     return ZR_OK;
 }

@@ -6,7 +6,7 @@ typedef struct reader {
     zr__eval_part *part;
 } reader;
 
-/* Targets that count in a window. */
+/* Return the number of targets that count in a window. */
 static int64_t counting(const reader *r, int64_t window)
 {
     const zr__eval_text *text = r->text;
@@ -39,7 +39,7 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *
         ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, &part->sum));
         if (watch) ZR_TRY(watch->done(watch->arg, first + rows < windows ? first + rows : windows));
     }
-    /* Ranks that share layers have the same losses: the first of them tells. */
+    /* Tensor-parallel ranks have the same losses: only the first of a group reports them. */
     if (comm->rank % layout->tensor != 0) *part = (zr__eval_part){.data = part->data};
     return ZR_OK;
 }

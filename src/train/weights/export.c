@@ -23,13 +23,13 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
     return ZR_OK;
 }
 
-/** The names that a directory's parts have while it is made. */
+/** Paths of a directory and its parts while it is made. */
 typedef struct paths {
-    char tmp[PATH_MAX];        /* the directory */
-    char old[PATH_MAX];        /* the one that it replaces */
-    char config[PATH_MAX];     /* in it: config.json, */
-    char unfinished[PATH_MAX]; /* the weights until they are on the disk, */
-    char finished[PATH_MAX];   /* and then */
+    char tmp[PATH_MAX];        /* directory while it is made */
+    char old[PATH_MAX];        /* directory that it replaces */
+    char config[PATH_MAX];     /* config.json in tmp */
+    char unfinished[PATH_MAX]; /* weights in tmp until they are on disk */
+    char finished[PATH_MAX];   /* weights in tmp after that */
 } paths;
 
 static zr_status name_parts(const char *dir, paths *p)
@@ -85,7 +85,7 @@ static const zr_graph *graph_of(const zr_plan *plan)
 static zr_status reserve(const paths *p, const zr__exported *what)
 {
     ZR_TRY(zr__make_folder(p->tmp));
-    unlink(p->unfinished); /* what a killed run left */
+    unlink(p->unfinished); /* left by a killed run */
     zr_status st = make_weights(p, graph_of(what->plan));
     if (st == ZR_OK) st = what->model->family->write(p->tmp, &what->model->numbers);
     if (st == ZR_OK) st = zr__tokenizer_files_copy(what->tokenizer, p->tmp);
@@ -108,7 +108,7 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
                    why);
 }
 
-/** What was reserved may have been removed meanwhile. *made: it is made anew, and empty. */
+/** Reserve the files again if some were removed meanwhile. *made: the weights' file is new and empty. */
 static zr_status reserve_again(const paths *p, const zr__exported *what, bool *made)
 {
     struct stat weights, config;
@@ -120,8 +120,8 @@ static zr_status reserve_again(const paths *p, const zr__exported *what, bool *m
     return reserve(p, what);
 }
 
-/** Nothing may keep good weights off the disk: where trained.json cannot be written it says that nothing is known, and
- * a run that goes on takes them for later ones. */
+/** Complete the reserved files and write trained.json. Good weights are written even if trained.json cannot be: it
+ * then has no values, and a resumed run takes the weights for later ones. */
 static zr_status prepare(const paths *p, const zr__exported *what, bool *made)
 {
     ZR_TRY(reserve_again(p, what, made));
@@ -138,7 +138,7 @@ static zr_status write_mine(zr_safetensors **file, const char *path, zr_engine *
     return ZR_OK;
 }
 
-/** Each rank writes what it owns, then all is brought to the disk. *written: nothing is missing but that. */
+/** Write the elements that each rank owns, then sync the file. *written: all elements were written, synced or not. */
 static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_safetensors *file = NULL;
@@ -149,9 +149,9 @@ static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, boo
     return st;
 }
 
-/** What zr has written in it; a directory that holds more stays, also one with another tokenizer than `newer` has,
- * which somebody may have put there. Behind a link are files that are not the run's: only the link goes. False:
- * something of that name is left. */
+/** Remove the files that zr has written in p->old. A directory that holds other files stays, also one whose tokenizer
+ * differs from that in `newer`, which a user may have put there. Of a symbolic link only the link is removed, since
+ * its target is not the run's. Return false if p->old still exists. */
 static bool remove_old(const paths *p, const char *newer)
 {
     static const char *const names[] = {"config.json", "model.safetensors", ZR_TRAINED_NAME};
@@ -163,7 +163,7 @@ static bool remove_old(const paths *p, const char *newer)
     return rmdir(p->old) == 0;
 }
 
-/** The earlier directory gets out of the way: what others have put into one before it is no reason to fail. */
+/** Rename the earlier directory to a free name: files that a user has put into an older one are no reason to fail. */
 static zr_status move_old(paths *p, const char *dir)
 {
     struct stat st;
@@ -177,7 +177,7 @@ static zr_status move_old(paths *p, const char *dir)
     return ZR_OK;
 }
 
-/** Give the directory its name. */
+/** Rename p->tmp to `dir`; with `replace`, move an existing `dir` away before and remove its files afterwards. */
 static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     struct stat st;
@@ -188,7 +188,7 @@ static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PA
     return ZR_OK;
 }
 
-/** One rank: the directory becomes what it is called. */
+/** Give the weights' file and the directory their final names. For one rank. */
 static zr_status commit(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
@@ -196,7 +196,7 @@ static zr_status commit(paths *p, const char *dir, bool replace, char rest[PATH_
     return give_name(p, dir, replace, rest);
 }
 
-/** Where complete weights are, for rank 0. */
+/** Write the path of the complete weights to `place`. For rank 0. */
 static void find_place(const paths *p, const char *dir, char *place, size_t size)
 {
     char final[PATH_MAX];
@@ -208,13 +208,14 @@ static void find_place(const paths *p, const char *dir, char *place, size_t size
         snprintf(place, size, "%s", dir);
 }
 
-/** Another attempt may help against these. */
+/** Return whether a second attempt may help against this failure. */
 static bool is_disk(zr_status st)
 {
     return st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
 }
 
-/** After a failed sync the system takes the pages for clean: only writing them again makes it try again. */
+/** Write the weights, a second time after a disk failure: after a failed sync the system takes the pages for clean,
+ * and only rewriting them makes it try again. */
 static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
@@ -251,7 +252,7 @@ bool zr__export_is_there(const char *dir)
     return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
 }
 
-/** Behind a link are files that are not the run's. */
+/** Return whether `dir` is a directory with weights. A link does not count, since its target is not the run's. */
 static bool holds_weights(const char *dir)
 {
     struct stat st;
@@ -289,7 +290,8 @@ zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH
 
 /* ---- before it ------------------------------------------------------------------------------- */
 
-/** The first parameter of this rank that is not finite, as it stands in the model; infinity: none. */
+/** A search for this rank's first parameter that is not finite; bad is its index in the graph, infinity: all are
+ * finite. */
 typedef struct seen {
     const zr_graph *graph;
     double bad;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/** What is run is checked first: all of config.json and of the weights. */
+/** Check all bytes of config.json and of the weights against their checksums, before they are used. */
 static zr_status check_bytes(const char *dir)
 {
     zr_manifest *manifest = NULL;
@@ -72,7 +72,7 @@ zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], con
 
 zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
 {
-    /* A run of a GPU is also read where there is none. */
+    /* Weights that a GPU trained can also be run on a host without one. */
     const bool processor = loaded->config && loaded->config->device == ZR_DEVICE_CPU;
     const zr_config_device kind = processor ? ZR_DEVICE_CPU : ZR_DEVICE_AUTO;
     zr_model model = zr_family_builder(&loaded->model);

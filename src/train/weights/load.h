@@ -1,4 +1,5 @@
-/** Trained weights in one rank, ready to run: a run's directory, a checkpoint or a Hugging Face directory. */
+/** Loading of trained weights in one rank, ready to run: from a run's directory, a checkpoint or a Hugging Face
+ * directory. */
 #ifndef ZR_TRAIN_LOAD_H
 #define ZR_TRAIN_LOAD_H
 
@@ -6,12 +7,12 @@
 
 #include <limits.h>
 
-/** What a model without a known tokenizer must have for its tokens to be bytes. */
+/** Vocabulary size at which a model without a known tokenizer is taken for a byte model. */
 #define ZR__BYTES_VOCAB 256
 
 typedef struct zr__loaded {
-    zr_stored stored;  /* what was found */
-    zr_config *config; /* the run's; NULL for a Hugging Face directory */
+    zr_stored stored;  /* kind and paths of the directory */
+    zr_config *config; /* the run's; NULL where the weights are no run's */
     zr_family_model model;
     zr_weights *weights;
     zr_comm *comm;
@@ -23,16 +24,16 @@ typedef struct zr__loaded {
 /** Open and check a directory; allocates nothing of the model's size. */
 ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
 
-/** Read the run's configuration; it stays NULL where the weights are no run's, or it is not there. */
+/** Read the run's configuration; it stays NULL where the weights are no run's, or the file is missing. */
 ZR_NODISCARD zr_status zr__load_config(zr__loaded *loaded);
 
-/** The name of the tokenizer that belongs to the weights, as zr_tokenizer_open takes it: "bytes", where the run says
- * so; or else the files beside the weights, or in the run's model/; what the run was trained with; or "bytes", where
- * the model has as many tokens; NULL: none is known. `found`: where a path lies. ZR_ERR_NOT_FOUND: the run's is not
- * there any more, or a path is too long. */
+/** Find the tokenizer that belongs to the weights; *name is as zr_tokenizer_open takes it. The first that exists, of:
+ * "bytes", where the run says so; the files beside the weights, or in the run's model/; the tokenizer that the run was
+ * trained with; "bytes", where the vocabulary has ZR__BYTES_VOCAB tokens; else NULL: unknown. `found`: the buffer of a
+ * path. ZR_ERR_NOT_FOUND: the run's tokenizer is gone, or a path is too long. */
 ZR_NODISCARD zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name);
 
-/** Plan, allocate and fill an engine. The layout's dtype is set here: the run's, F32 without one. */
+/** Plan, allocate and fill an engine. The layout's dtype is set here: the run's, or F32 without a run. */
 ZR_NODISCARD zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads);
 
 void zr__load_close(zr__loaded *loaded);

@@ -35,7 +35,7 @@ static bool has_model(const char *run)
     return exists(run, WHOLE_MODEL) || exists(run, SHARDED_MODEL);
 }
 
-/** Or what was copied of one. */
+/** Return whether the directory has checkpoints, its own or copies from another run. */
 static bool has_checkpoints(const char *dir)
 {
     int64_t *step = NULL, n = 0;
@@ -55,7 +55,8 @@ static const char *last_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/** By its name too, beside others of a run: one without a manifest is a damaged one, and nothing else. */
+/** Return whether `path` is a checkpoint: by its manifest, or by its name in a run's directory, where a checkpoint
+ * without a manifest is a damaged one. */
 static bool is_checkpoint(const char *path)
 {
     char above[PATH_MAX], own[ZR_CHECKPOINT_NAME_BYTES];
@@ -68,7 +69,7 @@ static bool is_checkpoint(const char *path)
     return strcmp(name, own) == 0 && exists(above, "metrics.jsonl");
 }
 
-/** The directory above, which is a run's where it holds metrics. */
+/** Set stored->run to the parent directory, if that is a run's. */
 static zr_status find_run_above(zr_stored *stored)
 {
     char above[PATH_MAX];
@@ -82,7 +83,7 @@ static zr_status find_run_above(zr_stored *stored)
     return ZR_OK;
 }
 
-/** Find the newest whole checkpoint of stored->run; *found false: there is none. */
+/** Find the newest complete checkpoint of stored->run; *found: whether one exists. */
 static zr_status newest_checkpoint(zr_stored *stored, bool *found)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -93,7 +94,7 @@ static zr_status newest_checkpoint(zr_stored *stored, bool *found)
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
         if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
-        if (st == ZR_OK || st == ZR_ERR_MEMORY) continue; /* without memory nothing is known of it */
+        if (st == ZR_OK || st == ZR_ERR_MEMORY) continue; /* out of memory: its state is unknown */
         st = ZR_OK;
         manifest = NULL;
         if (!stored->passed_over[0])
@@ -106,7 +107,8 @@ static zr_status newest_checkpoint(zr_stored *stored, bool *found)
     return st;
 }
 
-/** Was the checkpoint of stored->path written after model/, as by a run that was made longer and then stopped? */
+/** Return whether the checkpoint of stored->path was written after model/, as by a run that was extended and then
+ * stopped. */
 static bool is_newer_than_model(const zr_stored *stored)
 {
     struct stat checkpoint, model;
@@ -146,7 +148,7 @@ zr_status zr_stored_find(const char *path, bool model_first, zr_stored *stored)
     while (n > 1 && path[n - 1] == '/') n--;
     ZR_CHECK(n > 0 && n < PATH_MAX && stat(path, &st) == 0, ZR_ERR_NOT_FOUND, "%s is not there", shown);
     snprintf(stored->path, sizeof(stored->path), "%.*s", (int)n, path);
-    /* A link that the user names is followed; none within what it leads to is. */
+    /* Resolve a symbolic link that the user names: checkpoints are opened without following links. */
     if (lstat(stored->path, &link) == 0 && S_ISLNK(link.st_mode) && !realpath(path, stored->path))
         return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not there", shown);
     if (!S_ISDIR(st.st_mode)) return ZR_OK;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** What a text without a prompt begins behind: the end of the text before it, or of a line. */
+/** Return the token that precedes a text without a prompt: the end of a text, else of a line, else 0. */
 static int32_t first_token(const zr__writer *w)
 {
     int32_t token = zr_tokenizer_token(w->tokenizer, ZR_END_OF_TEXT);
@@ -37,8 +37,8 @@ static float number_at(const zr_tensor *tensor, int64_t i)
     return ((const float *)tensor->data)[i];
 }
 
-/** Bring the cache up to the last token; its logits are then in w->logits. A full cache is begun anew with
- *  the last half of its tokens, so each token still sees at least that many. */
+/** Decode the tokens from `first` on into the cache; the last one's logits are then in w->logits. A full cache is
+ * restarted with the last half of its tokens, so that each token still sees at least that many. */
 static zr_status read_tokens(zr__writer *w, int64_t first)
 {
     int64_t longest = w->longest;
@@ -88,7 +88,8 @@ static double sum_weights(const zr__writer *w, double top)
     return sum;
 }
 
-/** Rule out all but the k likeliest; of equals the first stay, so that k = 1 is the likeliest. */
+/** Rule out all but the k likeliest tokens; of equals the first stay, so that k = 1 keeps the same token as
+ * `likeliest`. */
 static void keep_likeliest(zr__writer *w, int64_t k)
 {
     memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
@@ -102,7 +103,7 @@ static void keep_likeliest(zr__writer *w, int64_t k)
     }
 }
 
-/** Rule out all but the fewest that together have a share p of the probability, of what is left. */
+/** Rule out all but the fewest of the remaining tokens that together have a share top_p of their probability. */
 static void keep_share(zr__writer *w, double top, double sum)
 {
     double share = 0.0;
@@ -113,7 +114,7 @@ static void keep_share(zr__writer *w, double top, double sum)
     keep_likeliest(w, k);
 }
 
-/** Draw from softmax(logits / temperature) over the k likeliest, and of these over the share p. */
+/** Draw from softmax(logits / temperature) over the top_k tokens, and among them over the top_p share. */
 static int32_t draw(zr__writer *w, uint64_t seed, int64_t index)
 {
     zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};
@@ -136,7 +137,7 @@ static int32_t draw(zr__writer *w, uint64_t seed, int64_t index)
     return last;
 }
 
-/** Tell the text of one token, but for what may be the beginning of where it ends. */
+/** Emit the text of one token, but for bytes that may begin a stop text. */
 static zr_status tell(zr__writer *w, int32_t token, zr_emit_fn emit, void *arg, bool *stopped)
 {
     const char *text = NULL;
@@ -152,7 +153,7 @@ static zr_status tell(zr__writer *w, int32_t token, zr_emit_fn emit, void *arg, 
 static zr_status write_sample(zr__writer *w, zr_generated *did, zr_emit_fn emit, void *arg)
 {
     int64_t first = w->n_tokens - 1;
-    /* What a sample before has left of the prompt in the cache is read no second time. */
+    /* Tokens of the prompt that an earlier sample left in the cache are not decoded again. */
     if (did->sample == 0 || w->begun_anew) first = 0;
     w->position = first;
     w->begun_anew = false;
