@@ -86,7 +86,7 @@ static zr_status add_matches(zr__shards *s, const char *pattern)
         st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names that match %s", shown);
     else if (failed)
         st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s", shown,
-                     failed == GLOB_NOMATCH ? "no file matches this pattern" : "a folder of it cannot be read");
+                     failed == GLOB_NOMATCH ? "no file matches this pattern" : "a folder in it cannot be read");
     else
         qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_name);
     for (size_t i = 0; st == ZR_OK && i < found.gl_pathc; i++) st = add_path(s, found.gl_pathv[i]);

@@ -120,10 +120,9 @@ static const zr_key table[] = {
                    "elsewhere it is not found first, and a gradient that is not finite ends the run. two_pass: by "
                    "running the backward pass twice; no gradient is kept, and such a step is skipped"),
     BYTES("memory.limit", "null", FIELD(memory.limit_bytes), FROM(1), ALL,
-          .help =
-              "most memory of a process a rank, as 2GB; with a GPU, of that. 1.03 x the plan's total + 50.33 MB (for "
-              "the program and its libraries), on a GPU the total + 1.07 GB, must stay within it, or nothing "
-              "starts"),
+          .help = "memory limit of a rank, as 2GB: of its process, or with a GPU of the GPU. 1.03 x the plan's total + "
+                  "50.33 MB (for the program and its libraries), on a GPU the total + 1.07 GB, must stay within it, or "
+                  "nothing starts"),
 
     INT("train.steps", "1000", FIELD(train.steps), FROM(1), ALL, .help = "optimizer steps"),
     INT("train.seed", "1234", FIELD(train.seed), FROM(0), ALL,

@@ -138,5 +138,5 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     if (used[CLI_LIGHT_PREFETCH]) fputs("  a  with stage3_prefetch_bucket_size 0\n", out);
     if (used[CLI_LIGHT_OVERLAP]) fputs("  b  with that and overlap_comm false\n", out);
     if (used[CLI_LIGHT_BUCKETS])
-        fprintf(out, "  c  with these and buckets of %lld elements\n", (long long)choices->light_elems);
+        fprintf(out, "  c  as b, with buckets of %lld elements\n", (long long)choices->light_elems);
 }

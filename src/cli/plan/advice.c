@@ -51,7 +51,7 @@ static void say_why(paragraph *p, const cli_choices *choices, const cli_choice *
     char sec[32], left[32];
     bool timed = choices->compute_known && choices->link_known;
     say(p, "the %s of %s", timed ? "fastest" : "least work and traffic",
-        choices->target->limit_bytes ? "what fits" : "all (of equals what takes the least memory)");
+        choices->target->limit_bytes ? "what fits" : "all (ties go to the least memory)");
     if (choices->compute_known) {
         say(p, ", %s a step%s", cli_seconds(c->made.simulation.price.step_sec, sec),
             timed ? "" : " without communication");
@@ -75,7 +75,7 @@ static void say_traffic(paragraph *p, const cli_choices *choices, const cli_choi
     double share = c->made.simulation.price.step_sec > 0
                        ? 100 * c->made.simulation.price.exposed_sec / c->made.simulation.price.step_sec
                        : 0;
-    say(p, " Computing waits %s for that (%.1f %% of the step)",
+    say(p, " %s of communication is exposed (%.1f %% of the step)",
         cli_seconds(c->made.simulation.price.exposed_sec, exposed), share);
     if (share >= 5)
         say(p, "; a larger micro-batch makes the share smaller.");
@@ -135,7 +135,7 @@ static zr_status say_batch(paragraph *p, const cli_choices *choices, const zr_co
     if (needs <= choices->target->limit_bytes) {
         say(p, " With these ranks a smaller data.seq_length helps (now %lld).", (long long)seq);
     } else {
-        say(p, " With these ranks no batch is small enough.");
+        say(p, " On these ranks not even a batch of 1 fits.");
     }
     return ZR_OK;
 }

@@ -83,7 +83,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"dtype", CLI_TEXT, &dtype, 0, "TYPE", "of a Hugging Face directory's weights: f32, bf16 or f16 [f32]"},
         {"shard-size", CLI_TEXT, &shard, 0, "SIZE",
          "weights of a Hugging Face directory in files of at most so many bytes, 5GB; without: one file"},
-        {"to", CLI_TEXT, &to, 0, "KIND", "hf or run; without: the other one than SOURCE is"},
+        {"to", CLI_TEXT, &to, 0, "KIND", "hf or run; default: the kind that SOURCE is not"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 2};
     ZR_TRY(cli_parse_operands(&args, command, "a source and a directory to make", argc, argv));

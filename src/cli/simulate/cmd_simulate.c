@@ -64,7 +64,7 @@ static void print_waits(const zr_simulation *s)
 {
     char sec[32];
     const char *before = " (";
-    printf("waits      %s for other ranks and copies", cli_seconds(s->price.exposed_sec, sec));
+    printf("exposed    %s of communication and copies", cli_seconds(s->price.exposed_sec, sec));
     for (int i = 0; i < ZR_CAUSES; i++) {
         if (s->exposed_sec[i] <= 0) continue;
         printf("%s%s %s", before, zr_cause_name((zr_cause)i), cli_seconds(s->exposed_sec[i], sec));
@@ -350,7 +350,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
 
 const cli_command cli_simulate = {
     .name = "simulate",
-    .summary = "time of a step on a cluster that is not here",
+    .summary = "estimated step time on another cluster",
     .usage = "zr simulate [CONFIG.json] [--key.path=value ...] --cluster NAME|FILE --ranks N [--preset NAME] ...",
     .examples = "  zr simulate --preset zero-8b --cluster dgx2x25 --ranks 400 --stage 1 --tensor 4 --batch 24\n"
                 "  zr simulate config.json --cluster my-cluster.json --ranks 64 --tokens 300e9\n"

@@ -119,7 +119,8 @@ static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
     struct tm utc;
     time_t now = (time_t)unix_sec;
     if (config->train.output_dir) return ZR_OK;
-    ZR_CHECK(gmtime_r(&now, &utc), ZR_ERR_ARG, "%lld is no time", (long long)unix_sec);
+    ZR_CHECK(gmtime_r(&now, &utc), ZR_ERR_ARG,
+             "the clock says %lld seconds since 1970; wanted is a time that has a date", (long long)unix_sec);
     strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &utc);
     const char *model = config->model.preset ? config->model.preset : config->model.type;
     snprintf(path, sizeof(path), "runs/%s-%s", model, when);
