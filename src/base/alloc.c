@@ -1,4 +1,4 @@
-/* The one door to host memory, so that tests can count and fail allocations. */
+/* Allocation of host memory. All of zr allocates here, so that tests can count and fail allocations. */
 #include "zr/base.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void *zr_alloc(size_t bytes)
     ((void **)memory)[-1] = block;
     taken_bytes += (int64_t)bytes;
 #ifdef __SANITIZE_ADDRESS__
-    /* What alignment leaves behind the memory is nobody's; a reader past the end must not land there unseen. */
+    /* Poison the bytes after the memory that alignment left unused, so that a read past the end is reported. */
     ASAN_POISON_MEMORY_REGION(memory + bytes, (size_t)(block + bytes + extra - (memory + bytes)));
 #endif
 #ifdef MADV_HUGEPAGE
@@ -41,7 +41,7 @@ void *zr_alloc(size_t bytes)
     return memory;
 }
 
-/* In pieces: while one is taken no other thread gets addresses. */
+/* Populate in pieces: during one madvise call no other thread can change the address space. */
 void zr_alloc_populate(void *memory, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE

@@ -39,7 +39,8 @@ void zr_exact_merge(zr_exact *sum, const zr_exact *other)
     zr__exact_carry(sum);
 }
 
-/* The magnitude in digits of 32 bits, lowest first; the last limb may need two. True when the sum is negative. */
+/* Write the magnitude in digits of 32 bits, lowest first; the last limb may need two. Return true when the sum is
+ * negative. */
 static bool digits_of(const zr_exact *sum, uint32_t digit[ZR_EXACT_LIMBS + 1])
 {
     zr_exact copy = *sum;
@@ -70,8 +71,8 @@ double zr_exact_value(const zr_exact *sum)
     bool inexact = (rest & LIMB_MASK) != 0;
     for (int i = 0; i < top - 2; i++) inexact |= digit[i] != 0;
 
-    /* The 64 highest bits, the last one standing for all below it: far enough under the 53 of a double that the
-     * conversion rounds to the nearest as it would with every bit in sight. */
+    /* The mantissa has the 64 highest bits, and its last bit is set if any lower bit is. A double has 53 bits, so
+     * the conversion rounds to nearest as it would with all bits. */
     uint64_t mantissa = high << up | rest >> LIMB_BITS | inexact;
     double value = ldexp((double)mantissa, ZR__EXACT_UNIT + LIMB_BITS * (top - 3) - up);
     return negative ? -value : value;

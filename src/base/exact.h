@@ -1,5 +1,5 @@
 /**
- * What fills a zr_exact beside the functions of zr/base.h: kernels that count squares by exponent.
+ * Functions with which kernels add to a zr_exact directly: they count squares by exponent.
  */
 #ifndef ZR_BASE_EXACT_H
 #define ZR_BASE_EXACT_H

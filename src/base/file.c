@@ -10,7 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Some systems refuse more in one call. */
+/* Limit of bytes for one system call: some systems refuse more. */
 enum { CALL_BYTES = 1 << 26 };
 
 zr_status zr__file_missing(const char *path, int error)
@@ -22,7 +22,7 @@ zr_status zr__file_missing(const char *path, int error)
                    strerror(error), told ? " (in " : "", escaped, told ? ")" : "");
 }
 
-/* Take over an open descriptor, closed where it is no regular file's. */
+/* Take over an open descriptor, or close it when it is not a regular file's. */
 static zr_status take_regular(int fd, zr_status otherwise, zr__file *file)
 {
     struct stat info;
@@ -49,7 +49,8 @@ zr_status zr__file_open(const char *path, bool writable, zr__file *file)
     return ZR_OK;
 }
 
-/* A name that was not to be followed, no directory, or one that cannot be opened now, of which nothing is known. */
+/* Fail for a path that could not be opened. ZR_ERR_DATA: a symbolic link, or no directory where one is needed;
+ * ZR_ERR_NOT_FOUND: the path does not exist; ZR_ERR_IO: the error says nothing about the file. */
 static zr_status refuse_link(int folder, const char *path, const char *shown, int error)
 {
     struct stat info;
@@ -65,7 +66,7 @@ zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file)
 {
     char shown[ZR_FILE_NAME_BYTES], plain[PATH_MAX];
     *file = (zr__file){.fd = -1};
-    /* "dir/" would be followed. */
+    /* O_NOFOLLOW follows a link that is written with a slash at its end, as "dir/". */
     size_t n = strlen(dir);
     while (n > 1 && dir[n - 1] == '/') n--;
     ZR_CHECK(n < sizeof(plain), ZR_ERR_NOT_FOUND, "the path %.60s... is too long", dir);

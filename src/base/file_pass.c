@@ -1,12 +1,12 @@
-/* One pass over a whole file, for what must see every byte. */
-#define XXH_STATIC_LINKING_ONLY /* the state's size, so that it stands in memory of ours */
+/* One pass over a whole file, which gives every byte to a function and to a hash. */
+#define XXH_STATIC_LINKING_ONLY /* defines the state, so that it can be part of our own memory */
 #include "base/file.h"
 
 #include <xxhash.h>
 
-/* A piece stays in the cache between the hash and whoever looks at it. */
+/* The memory of a pass. A piece is small enough to stay in the cache between the hash and the function. */
 typedef struct pass {
-    unsigned char piece[ZR__FILE_PIECE_BYTES]; /* first: as aligned as the memory */
+    unsigned char piece[ZR__FILE_PIECE_BYTES]; /* first, so that it is as aligned as the memory */
     XXH3_state_t state;
 } pass;
 

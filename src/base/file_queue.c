@@ -17,8 +17,8 @@ static zr_status move_plain(const zr__file_queue *q, int64_t offset, unsigned ch
                      : zr__file_read(q->file, offset, bytes, n, ZR_ERR_DATA);
 }
 
-/* Whole blocks past the page cache; *done: as many of n bytes as went. A file system that refuses is not asked again;
- * where a file ends, move_plain says so. */
+/* Read or write whole blocks past the page cache; *done: bytes done, at most n. A file system that refuses with
+ * EINVAL is not asked again. At the end of the file it stops, and move_plain reports the error. */
 static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *bytes, int64_t n, int64_t *done)
 {
     *done = 0;
@@ -39,8 +39,8 @@ static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *b
     return ZR_OK;
 }
 
-/* What lies between multiples of a block goes from or to its place directly. The rest, at the ends of a range, may
- * share its block with another writer's bytes and goes through the page cache, which keeps the two apart. */
+/* Move a part. Whole blocks of the file go past the page cache. The bytes before and after them may share their
+ * block with another writer's bytes, so they go through the page cache, which keeps both. */
 static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
 {
     unsigned char *bytes = zr__part_bytes(part);
@@ -55,7 +55,8 @@ static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
     return ZR_OK;
 }
 
-/* Stretches are short, and their blocks are other writers' as well: the page cache puts them together. */
+/* Write the stretches of a part. They are short and share blocks with other writers, so they go through the page
+ * cache, which combines them. */
 static zr_status move_stretches(const zr__file_queue *q, const zr__file_part *part)
 {
     unsigned char *bytes = zr__part_bytes(part);
@@ -75,7 +76,8 @@ static void move_and_tell(zr__file_queue *q, zr__file_part *part)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* The part given first. They are given in turn, but that a reader who jumps in the file gives one part twice. */
+/* Return the part that was given first. Parts are given in turn, except that a reader which jumps within the file
+ * gives the same part twice. */
 static zr__file_part *next_given(zr__file_queue *q, int *turn)
 {
     for (int i = 0; i < q->n_parts; i++) {
@@ -110,12 +112,12 @@ static void *run_queue(void *arg)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* Direct I/O is a matter of speed: where the file system has none, nothing is said. */
+/* Open the file once more for direct I/O; -1 without a message where the file system has none: it only saves time. */
 static int open_direct(const char *path, const zr__file *file, bool writes)
 {
     struct stat mine, same;
     if (!path) return -1;
-    /* On larger pages the ends of a range would share theirs with what another writer sends past the cache. */
+    /* With larger pages the ends of a range would share a page with bytes that another writer sends past the cache. */
     if (writes && sysconf(_SC_PAGESIZE) > ZR__BLOCK_BYTES) return -1;
     int fd = open(path, (writes ? O_WRONLY : O_RDONLY) | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return -1;
@@ -138,7 +140,7 @@ static zr_status start_thread(zr__file_queue *q)
 
 static zr_status take_part(zr__file_queue *q, int part, int64_t part_bytes)
 {
-    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* before its first byte, and to align it */
+    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* a block for the offset, one to align */
     zr__file_part *p = &q->part[part];
     p->memory = zr_alloc((size_t)room);
     ZR_CHECK(p->memory, ZR_ERR_MEMORY, "no memory: %lld bytes to %s %s", (long long)room, q->writes ? "write" : "read",

@@ -1,7 +1,7 @@
 /**
- * Reads or writes of one file, worked off by a thread while the caller fills or uses another part of it: without that a
- * disk of 2 GB/s waits a third of the time for copies and checksums. Bytes go past the page cache (O_DIRECT) where the
- * file system allows it.
+ * Reads or writes of one file, done by a thread while the caller fills or uses the other part: without the overlap a
+ * disk of 2 GB/s is idle a third of the time, during copies and checksums. Bytes go past the page cache (O_DIRECT)
+ * where the file system allows it.
  */
 #ifndef ZR_BASE_FILE_QUEUE_H
 #define ZR_BASE_FILE_QUEUE_H
@@ -10,28 +10,27 @@
 
 #include <pthread.h>
 
-/** What direct I/O asks of offsets and addresses is the block of the device: 512 or 4096. */
+/** Alignment of offsets and addresses for direct I/O. A device's block is 512 or 4096 bytes. */
 #define ZR__BLOCK_BYTES 4096
 #define ZR__QUEUE_PARTS 2
 
-/** A part of the file in memory: the caller's, or after zr__queue_give the queue's until zr__queue_take. */
+/** A part of the file in memory. It belongs to the caller, except from zr__queue_give to zr__queue_take. */
 typedef struct zr__file_part {
-    unsigned char
-        *bytes;        /* byte b of the file stands at b modulo ZR__BLOCK_BYTES, so that direct I/O finds it aligned */
-    int64_t offset, n; /* of the file; the caller's to set */
-    /* stride 0: the n bytes are one stretch of the file. Else the first `first` of them stand at `offset`, and where a
-     * stretch ends the next one of `width` bytes begins `stride` bytes behind the beginning of a whole one. Writes
-     * only; the caller's to set. */
+    unsigned char *bytes; /* byte b of the file is at b modulo ZR__BLOCK_BYTES, as direct I/O needs it */
+    int64_t offset, n;    /* the part's bytes of the file, set by the caller */
+    /* Stretches of the part, set by the caller. stride 0: the n bytes are contiguous in the file. Else (writes only)
+     * the first `first` bytes are at `offset`, at the end of a stretch of `width` bytes, and later stretches begin
+     * `stride` bytes apart. */
     int64_t first, width, stride;
     bool given;
-    zr_status status; /* of what was done last */
+    zr_status status; /* result of the last read or write */
     void *memory;
     char message[512];
 } zr__file_part;
 
 typedef struct zr__file_queue {
     const zr__file *file;
-    int direct; /* the same file once more, past the page cache; -1: not here */
+    int direct; /* descriptor of the same file that bypasses the page cache; -1: not available */
     bool writes;
     int n_parts;
     zr__file_part part[ZR__QUEUE_PARTS];
@@ -41,24 +40,26 @@ typedef struct zr__file_queue {
     pthread_cond_t changed;
 } zr__file_queue;
 
-/** A queue of writes, or else of reads, with n_parts of part_bytes each; a single part needs no thread: zr__queue_take
- *  moves it. A queue of reads whose second part or thread cannot be had does with one. `file` is borrowed; `path`: the
- *  name it was opened by, NULL: all goes through the page cache. ZR_ERR_MEMORY. Close it in either case. */
+/** Open a queue of writes, or else of reads, with n_parts of part_bytes each. A single part needs no thread:
+ * zr__queue_take moves it. A queue of reads falls back to one part if the second part or the thread cannot be had.
+ * `file` is borrowed. `path`: the name that it was opened by; NULL: all bytes go through the page cache. ZR_ERR_MEMORY.
+ * Close it in either case. */
 ZR_NODISCARD zr_status zr__queue_open(zr__file_queue *queue, const zr__file *file, const char *path, bool writes,
                                       int n_parts, int64_t part_bytes);
-/** Ended or not: what was given and not yet begun is not done. A queue of zeros is fine. */
+/** Close a queue; a part that was given and not yet begun is dropped. A queue of zeros is fine. */
 void zr__queue_close(zr__file_queue *queue);
 
-/** Where the part's first byte stands. */
+/** Return the address of the part's first byte. */
 static inline unsigned char *zr__part_bytes(const zr__file_part *part)
 {
     return part->bytes + part->offset % ZR__BLOCK_BYTES;
 }
 
-/** Read or write the part's bytes of the file from now on. */
+/** Start to read or write the part. */
 void zr__queue_give(zr__file_queue *queue, int part);
-/** Wait until part is the caller's, and say what came of it: ZR_ERR_IO; ZR_ERR_DATA a file that ends before. Once more,
- *  or before anything was given: the same again, ZR_OK. */
+/** Wait until the part belongs to the caller again and return the result of its read or write: ZR_ERR_IO;
+ * ZR_ERR_DATA: the file ends before. A repeated call returns the same result, a call before the first zr__queue_give
+ * ZR_OK. */
 ZR_NODISCARD zr_status zr__queue_take(zr__file_queue *queue, int part);
 
 #endif

@@ -1,4 +1,4 @@
-/* Searching for what is not finite: whole blocks by their exponents, which compilers make vectors of. */
+/* Search for infinities and NaNs: by exponents, in whole blocks, which compilers vectorise. */
 #ifndef ZR_BASE_FINITE_H
 #define ZR_BASE_FINITE_H
 
@@ -18,11 +18,11 @@ static inline bool zr__finite_all(const float *x, int64_t n)
     return !bad;
 }
 
-/* The index of the first of (n) that is infinite or not a number; -1: none. */
+/* Return the index of the first of n numbers that is infinite or not a number; -1: all are finite. */
 static inline int64_t zr__first_bad(const float *x, int64_t n)
 {
     enum { BLOCK = 1024 };
-    /* The length of a whole block is a constant: compilers make vectors of that. */
+    /* A whole block has a constant length, so the compiler vectorises its loop. */
     for (int64_t first = 0, length; first < n; first += length) {
         length = n - first < BLOCK ? n - first : BLOCK;
         if (length == BLOCK ? zr__finite_all(x + first, BLOCK) : zr__finite_all(x + first, length)) continue;

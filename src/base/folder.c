@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A path in a message. */
+/* Room for a path in a message, in bytes. */
 #define SHOWN_BYTES 512
 
 zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)

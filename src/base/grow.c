@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The least that is taken: what a block of zr_alloc is aligned to. */
+/* Least size of an array in bytes: the alignment of zr_alloc. */
 enum { LEAST_BYTES = 64 };
 
 void *zr__enlarge(void *array, int64_t *room, int64_t n, size_t each)

@@ -4,9 +4,9 @@
 
 #include "zr/base.h"
 
-/** `array` with room for at least `n` elements of `each` bytes. Where it has less (*room), another one in its place: at
- *  least twice as large, with the elements of the old one, which is freed, and zeros behind them. A NULL array has no
- *  room. NULL: no memory; the array is as it was. */
+/** Return `array` with room for at least `n` elements of `each` bytes. If *room is less, the result is a new array
+ * at least twice as large, with the old elements, zeros after them, and the old array freed. A NULL array has no room.
+ * NULL: no memory; the old array is unchanged. */
 void *zr__enlarge(void *array, int64_t *room, int64_t n, size_t each);
 
 /** Make room for n elements in `array`, whose room is the int64_t `room`. Leaves the function with ZR_ERR_MEMORY;

@@ -21,13 +21,13 @@ static zr_status check_size(const char *name, size_t bytes, size_t most)
     return ZR_OK;
 }
 
-/* Pipes are welcome, so the size is known only at the end. */
+/* Read up to the end: `fd` may be a pipe, whose size is known only there. */
 static zr_status read_all(int fd, const char *name, size_t most, char **text, size_t *bytes)
 {
     int64_t room = 0;
     *bytes = 0;
     for (;;) {
-        /* Room for more, and for the zero behind it. */
+        /* Room for more, and for the terminating zero. */
         ZR_GROW(*text, room, *bytes ? (int64_t)*bytes + 2 : FIRST_BYTES, "bytes while reading");
         ssize_t n = read(fd, *text + *bytes, (size_t)room - 1 - *bytes);
         if (n < 0 && errno == EINTR) continue;
@@ -38,7 +38,8 @@ static zr_status read_all(int fd, const char *name, size_t most, char **text, si
     }
 }
 
-/* Opening a named pipe to read waits for a writer that may never come; what is no file is refused before. */
+/* Open a file. A path that may not be a pipe is opened with O_NONBLOCK, as opening a pipe waits for its writer, and
+ * refused unless it is a regular file; the read refuses a directory. */
 static zr_status open_text(const char *path, const char *name, bool pipes, int *fd)
 {
     struct stat info;
@@ -79,7 +80,7 @@ zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t 
     return read_text(path, false, most, text, bytes);
 }
 
-/* One more part of a path. Messages take no memory: they must work when there is none. */
+/* Append a key or an index to a path. Messages allocate no memory: they must work when memory has run out. */
 static void add_part(char *out, size_t size, const char *key, size_t index)
 {
     size_t used = strlen(out);
@@ -134,8 +135,8 @@ static bool begins_value(char kind)
     return kind == '"' || kind == 'x' || kind == '{' || kind == '[';
 }
 
-/* Fail for two values, or a value and a key, side by side at byte `stop`: at the end of the first, where the comma
- * belongs. ZR_OK: something else is wrong. */
+/* Fail if the text has two values, or a value and a key, without a comma between them at byte `stop`; the place
+ * shown is the end of the first, where the comma belongs. ZR_OK: the error is another one. */
 static zr_status fail_missing_comma(const char *text, size_t bytes, const char *name, size_t stop)
 {
     zr__json_trail trail;
@@ -159,7 +160,8 @@ void zr__json_skip_mark(const char **text, size_t *bytes)
     *bytes -= sizeof(mark);
 }
 
-/* What people write that JSON does not have, at or before byte `stop`: the reason, and the byte to show in *at. */
+/* Find a common mistake (a comment, single quotes, a comma before a bracket, Python's words) at or before byte
+ * `stop`; return its description, and its place in *at. NULL: not found. */
 static const char *common_slip(const char *text, size_t bytes, size_t stop, size_t *at)
 {
     zr__json_token token = {0}, before = {0};
@@ -204,8 +206,9 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
 }
 
-/* Where an allocation fails while jansson reads a text it leaves characters out, reports an error that is not in the
- * text, or frees memory twice (2.14). So it is left at once, by a jump; memory that it had taken by then is lost. */
+/* The place to leave jansson by a jump when an allocation fails while it reads a text; NULL while it reads none. It
+ * must be left at once: after the failure jansson (2.14) leaves out characters, reports an error that is not in the
+ * text, or frees memory twice. The memory that it had allocated is lost. */
 static _Thread_local jmp_buf *leave; /* NULL: it reads nothing */
 
 void *zr__json_allocated(void *memory)

@@ -1,4 +1,4 @@
-/* Indented JSON. Own rather than jansson's: 0.1 stays 0.1, and one array of numbers stays one line. */
+/* Printing of indented JSON. jansson's is not used: here 0.1 stays 0.1, and an array of numbers stays on one line. */
 #include "base/json.h"
 #include "base/text.h"
 
@@ -60,7 +60,7 @@ static void print_value(zr__text *out, const json_t *json, int indent)
         break;
     case JSON_REAL:
         zr__text_shortest(json_real_value(json), number);
-        /* A real stays one when it is read again. */
+        /* A real keeps its point, so that it is read back as a real. */
         zr__text_add(out, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
         break;
     case JSON_TRUE:

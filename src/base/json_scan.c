@@ -109,7 +109,7 @@ static bool key_is(const char *text, const zr__json_token *token, const char *ke
     return token->end - token->begin == length + 2 && memcmp(text + token->begin + 1, key, length) == 0;
 }
 
-/* *mark: the byte to show; *at: where the value begins. */
+/* Find a value. *mark: the byte to show in a message; *at: the value's first byte. */
 static bool enter(const char *text, size_t bytes, const zr__json_place *place, size_t *mark, size_t *at)
 {
     if (!place->parent) {

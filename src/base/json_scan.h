@@ -1,4 +1,4 @@
-/** The tokens of a JSON text with their places: what jansson does not keep. Accepts more than JSON is. */
+/** The tokens of a JSON text with their positions, which jansson does not keep. It accepts more than valid JSON. */
 #ifndef ZR_BASE_JSON_SCAN_H
 #define ZR_BASE_JSON_SCAN_H
 
@@ -9,25 +9,25 @@ typedef struct zr__json_token {
     size_t begin, end;
 } zr__json_token;
 
-/** Levels that are open before a token, with the key or index each is at. */
+/** Levels that are open before a token, each with its current key or index. */
 typedef struct zr__json_trail {
     int depth;
     struct {
         char bracket;
         bool value;        /* after ':' */
-        size_t begin, end; /* of the last key, quotes included */
+        size_t begin, end; /* bytes of the last key, with its quotes */
         size_t index;
     } level[ZR_JSON_MAX_DEPTH];
 } zr__json_trail;
 
-/** The token at or after `at`. */
+/** Return the token at or after `at`. */
 zr__json_token zr__json_next(const char *text, size_t bytes, size_t at);
 
-/** Walk to the token that reaches byte `stop` (SIZE_MAX: to the end). False at the bracket that opens one
- *  level too many. */
+/** Walk to the token that reaches byte `stop` (SIZE_MAX: to the end). False: the level limit is exceeded; *token is
+ * the bracket that exceeds it. */
 bool zr__json_walk(const char *text, size_t bytes, size_t stop, zr__json_trail *trail, zr__json_token *token);
 
-/** Line and column of a byte, from 1, columns in characters. */
+/** Compute line and column of a byte, from 1, columns in characters. */
 void zr__json_line(const char *text, size_t at, int *line, int *column);
 
 #endif

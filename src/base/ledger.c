@@ -1,4 +1,4 @@
-/* Bytes held and bytes moved. Plain functions, each in one place, so that tests can stand in for them. */
+/* Counters of bytes held and bytes moved. They are plain functions, so that tests can replace them. */
 #include "zr/base.h"
 
 #include "base/names.h"

@@ -6,7 +6,7 @@
 
 enum { TEXT = 512 };
 
-/* The first file that can be loaded; NULL: none, and `why` says of each what the loader said. */
+/* Load the first file that can be loaded; NULL: none can, and `why` has the loader's message for each. */
 static void *load(const zr__library *library, char *why)
 {
     size_t used = 0;

@@ -22,8 +22,8 @@ ZR_INLINE float zr__log1p(float f)
     return 2.0f * (s + s * series);
 }
 
-/** yes when mask is all ones, no when it is 0, by bits: a loop with a choice between floats is not vectorised, since
- *  working out the one that is not taken could trap. */
+/** Return yes when mask is all ones, no when it is 0. It selects by bits because a conditional between floats is not
+ * vectorised: evaluating the branch that is not taken could trap. */
 ZR_INLINE float zr__choose(uint32_t mask, float yes, float no)
 {
     uint32_t a, b;
@@ -53,7 +53,7 @@ ZR_INLINE float zr__normal_radius(uint32_t word)
     return sqrtf(-2.0f * log);
 }
 
-/** Cosine and sine of 2 pi word / 2^32: of the rest to the nearest quarter turn, then turned by the quarters. */
+/** Compute cosine and sine of 2 pi word / 2^32: reduce to the nearest quarter turn, then rotate by the quarters. */
 ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
 {
     uint32_t quarters = (word + 0x20000000u) >> 30, odd = 0u - (quarters & 1);
@@ -64,8 +64,8 @@ ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
     *sine = zr__choose(odd, c, s) * (float)(1 - (int32_t)(quarters & 2));
 }
 
-/** out = elements group * ZR__NORMAL_GROUP on, times std: of the group's blocks first every word 0, then every word 1
- * ..., so that they lie as vectors hold them. Words 0, 1 and 2, 3 of a block give two numbers each. */
+/** out = elements group * ZR__NORMAL_GROUP on, times std. Within a group all words 0 of its blocks come first, then
+ * all words 1 ..., the order in which vectors hold them. Words 0, 1 and 2, 3 of a block give two numbers each. */
 ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, float *__restrict out)
 {
     uint32_t word[4][ZR__RNG_BLOCKS];
@@ -81,7 +81,7 @@ ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, fl
     }
 }
 
-/** std times one element: the same bits. */
+/** Return std times one element, with the same bits as zr__normal_group. */
 ZR_INLINE float zr__normal_at(const zr_rng *rng, uint64_t element, float std)
 {
     uint32_t word[4];
@@ -92,7 +92,7 @@ ZR_INLINE float zr__normal_at(const zr_rng *rng, uint64_t element, float std)
     return zr__normal_radius(word[pair]) * (at / ZR__RNG_BLOCKS % 2 ? s : c) * std;
 }
 
-/** out[i] = std times element first + i; the same bits however the range is cut. */
+/** out[i] = std times element first + i; the bits do not depend on how a range is divided into calls. */
 ZR_INLINE void zr__normal(const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {
     float made[ZR__NORMAL_GROUP];

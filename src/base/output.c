@@ -26,7 +26,8 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* What zr reads in the directory of a model or a run; other files there may be outputs. */
+/* Return whether zr reads a file of this name in the directory of a model or a run; other files there may be
+ * outputs. */
 static bool is_read(const char *name)
 {
     static const char *const whole[] = {"config.json", "run.json", "metrics.jsonl", "merges.txt"};
@@ -38,7 +39,7 @@ static bool is_read(const char *name)
     return ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json");
 }
 
-/* Is the file one that is read in `path`, a directory? */
+/* Return whether the file is one that zr reads in the directory `path`. */
 static bool in_directory(const char *path, const struct stat *info)
 {
     DIR *dir = opendir(path);
@@ -60,7 +61,7 @@ static bool is_input(const char *path, const struct stat *info)
     return same_file(path, info) || in_directory(path, info) || (n > 0 && n < PATH_MAX && in_directory(model, info));
 }
 
-/* One of the files that a pattern or a list names? What names none is its reader's to refuse. */
+/* Return whether a pattern or a list names the file. A malformed value is not refused here but by its reader. */
 static bool is_shard(const char *value, const struct stat *info)
 {
     zr__shards shards;
@@ -71,7 +72,7 @@ static bool is_shard(const char *value, const struct stat *info)
     return found;
 }
 
-/* The input that the file is, or NULL. */
+/* Return the input that is this file, or NULL. */
 static const char *input_of(const char *const *inputs, const struct stat *info)
 {
     for (; inputs && *inputs; inputs++)
@@ -79,7 +80,7 @@ static const char *input_of(const char *const *inputs, const struct stat *info)
     return NULL;
 }
 
-/* An older output, or nothing yet. */
+/* Return whether the file is empty or an older output of the same kind. */
 static bool is_kind(int fd, const struct stat *info, const char *head)
 {
     char there[LONGEST_HEAD];
@@ -111,14 +112,14 @@ static zr_status check(const zr__file *file, const zr__output_kind *kind, const 
 
 zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs, zr__file *file)
 {
-    /* What is written through may be a pipe whose reader is yet to come. Anything else that is no regular file is
-     * refused, and must not be waited for: O_NONBLOCK. */
+    /* A streamed output may be a pipe whose reader is yet to come, so its open may wait. Any other special file is
+     * refused, and O_NONBLOCK keeps its open from waiting. */
     struct stat info;
     bool there = stat(path, &info) == 0, through = there && !S_ISREG(info.st_mode) && kind->streams;
     int flags = O_CLOEXEC | (through ? O_WRONLY : O_RDWR | O_NONBLOCK);
     *file = (zr__file){.fd = -1};
     zr__text_escape(path, file->name, sizeof(file->name));
-    /* A link that leads nowhere is not made to lead somewhere. */
+    /* O_NOFOLLOW: a dangling link must not create its target. */
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
              errno == ELOOP ? "a link that leads nowhere" : strerror(errno));
@@ -127,7 +128,7 @@ zr_status zr__output_open(const char *path, const zr__output_kind *kind, const c
     return st;
 }
 
-/* One byte after the other: pwrite does not know pipes. */
+/* Write sequentially, since pwrite does not work on pipes. */
 static zr_status write_through(const zr__file *file, const char *data, size_t bytes)
 {
     while (bytes > 0) {
@@ -160,7 +161,7 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
 {
     zr__file file;
     struct stat info;
-    if (stat(path, &info) != 0) return ZR_OK; /* who writes it says why it cannot be made */
+    if (stat(path, &info) != 0) return ZR_OK; /* the writer reports why it cannot be created */
     zr__text_escape(path, file.name, sizeof(file.name));
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s is there and cannot be read: %s; name another file", kind->what,

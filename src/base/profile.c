@@ -1,5 +1,5 @@
 /*
- * What a profile says of an op's scratch, of a product's rate by its sizes, and of the link.
+ * Look-ups in a machine's profile: an op's scratch, a matrix product's rate by its sizes, and the link's speed.
  */
 #include <math.h>
 
@@ -23,7 +23,7 @@ zr_product_sizes zr_product_sizes_of(int64_t m, int64_t n, int64_t k)
     return k < high ? (zr_product_sizes){{low, k, high}} : (zr_product_sizes){{low, high, k}};
 }
 
-/* How far apart in size: 0 for equal ones, 1 for one size that is e times the other's. */
+/* Return the distance of two products: the sum of |ln(ratio)| over the three sizes, 0 for equal ones. */
 static double distance(zr_product_sizes a, zr_product_sizes b)
 {
     double sum = 0;

@@ -31,20 +31,20 @@ ZR_INLINE void zr__philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, ui
     out[3] = c3;
 }
 
-/** zr_rng_block, inline. */
+/** Do zr_rng_block, inline. */
 ZR_INLINE void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])
 {
     zr__philox((uint32_t)block, (uint32_t)(block >> 32), rng->step, rng->purpose << 24 | (rng->stream & 0xFFFFFFu),
                (uint32_t)rng->seed, (uint32_t)(rng->seed >> 32), out);
 }
 
-/** Blocks made at a time: one vector of the widest processor. */
+/** Blocks that are made at a time: one vector of the widest processor. */
 #define ZR__RNG_BLOCKS 16
 
 /** word[w][i] = word w of block `block` + i. */
 ZR_INLINE void zr__rng_words(const zr_rng *rng, uint64_t block, uint32_t word[4][ZR__RNG_BLOCKS])
 {
-    const zr_rng copy = *rng; /* which the words cannot alias */
+    const zr_rng copy = *rng; /* a local copy, which `word` cannot alias */
     for (int i = 0; i < ZR__RNG_BLOCKS; i++) {
         uint32_t out[4];
         zr__rng_block(&copy, block + (uint64_t)i, out);

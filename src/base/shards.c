@@ -74,7 +74,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* In the order of bytes, whatever the locale says. */
+/* Add the files that match a pattern in the order of their bytes, whatever the locale. */
 static zr_status add_matches(zr__shards *s, const char *pattern)
 {
     char shown[256];
@@ -156,7 +156,7 @@ void zr__shards_free(zr__shards *s)
 
 /* ---- other places ---------------------------------------------------------------------------- */
 
-/* The string at `place` becomes what fn makes of it. */
+/* Replace a JSON string by the path that fn writes. */
 static zr_status change(json_t *name, zr__shards_fn fn, void *arg)
 {
     char found[PATH_MAX];

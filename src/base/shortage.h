@@ -1,6 +1,7 @@
 /**
- * Allocations that fail inside a library which does not report it: oneDNN throws a C++ exception into C, or goes on
- * with a wrong result. The allocators of the command note such a failure here, and callers of the library check for it.
+ * Notes of allocations that fail inside a library which does not report it: oneDNN throws a C++ exception into C, or
+ * goes on with a wrong result. The command's allocators note the failure here, and callers of the library check for
+ * it.
  */
 #ifndef ZR_BASE_SHORTAGE_H
 #define ZR_BASE_SHORTAGE_H

@@ -1,12 +1,12 @@
-/** Where a number stands among ascending ones. */
+/** Binary search of a number in a sorted array. */
 #ifndef ZR_BASE_SORTED_H
 #define ZR_BASE_SORTED_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/** In how many of n elements, each of so many bytes, is the int64_t that stands `at` bytes behind the element's
- * beginning (offsetof) below `number`? From element to element it grows or stays. */
+/** Count the elements whose int64_t at offset `at` (offsetof) is below `number`. The array has n elements of `each`
+ * bytes, sorted by that int64_t in ascending order. */
 static inline int64_t zr__sorted_below(const void *array, int64_t n, size_t each, size_t at, int64_t number)
 {
     int64_t begin = 0, end = n;

@@ -1,6 +1,7 @@
 /*
- * Stores past the caches: a plain store first reads the line that it overwrites, and pushes out another. Only for what
- * is too large to be read from a cache afterwards. Compiled for the level of who includes it.
+ * Non-temporal stores, past the caches: a plain store first reads the line that it overwrites, and evicts another.
+ * They pay only for arrays too large to be read from a cache afterwards. They are compiled for the instruction set of
+ * the including file.
  */
 #ifndef ZR_BASE_STREAM_H
 #define ZR_BASE_STREAM_H
@@ -26,8 +27,8 @@ static inline void zr__stream_line(char *out, const char *in)
 #endif
 }
 
-/* As memcpy: whole lines past the caches, what lies before and behind them as usual. zr__stream_end must follow on the
- * same thread before others may read `out`. */
+/* Copy as memcpy does, whole lines past the caches and the bytes before and after them through the caches.
+ * zr__stream_end must follow on the same thread before another thread may read `out`. */
 static inline void zr__stream(void *out, const void *in, int64_t bytes)
 {
     char *to = out;
@@ -40,7 +41,8 @@ static inline void zr__stream(void *out, const void *in, int64_t bytes)
     memcpy(to + i, from + i, (size_t)(bytes - i));
 }
 
-/* Such stores reach memory in no order: a lock or a barrier alone does not publish them. */
+/* Order the stores before later ones: non-temporal stores are unordered, so a lock or a barrier alone does not
+ * publish them. */
 static inline void zr__stream_end(void)
 {
 #if defined(__x86_64__)

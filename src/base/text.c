@@ -10,9 +10,9 @@
 #include <string.h>
 #include <strings.h>
 
-enum { ESCAPED_BYTES = 4 * 4 + 1 }; /* of a character of four bytes */
+enum { ESCAPED_BYTES = 4 * 4 + 1 }; /* a character of four bytes, escaped */
 
-/* Room for so many bytes more and the end. */
+/* Make room for `more` bytes and the terminating zero. */
 static bool reserve(zr__text *text, size_t more)
 {
     void *data =
@@ -108,12 +108,12 @@ const char *zr__text_shortest(double x, char out[ZR_NUMBER_BYTES])
     int digits = 1;
     do {
         char local[ZR_NUMBER_BYTES];
-        /* Read back before the point is changed: strtod follows the locale too. */
+        /* Read back before the decimal point is changed: strtod follows the locale too. */
         snprintf(local, sizeof(local), "%.*g", digits, x);
         if (strtod(local, NULL) == x) break;
     } while (++digits < 17);
     print_number("%.*g", digits, x, out);
-    /* 1e-05 is 1e-5 to people. */
+    /* Print 1e-05 as 1e-5, as people write it. */
     char *zero = strstr(out, "e-0");
     if (zero) memmove(zero + 2, zero + 3, strlen(zero + 3) + 1);
     return out;
@@ -211,7 +211,7 @@ int zr__text_distance(const char *a, const char *b)
 const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names)
 {
     const char *best = NULL;
-    /* A third of the letters wrong is another word. */
+    /* A name with more than about a third of its letters wrong is not suggested. */
     int limit = (int)strnlen(wanted, 64) / 3 + 1;
     for (int i = 0; i < n_names; i++) {
         int distance = zr__text_distance(wanted, names[i]);
@@ -303,20 +303,20 @@ int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAP
         unsigned char c = (unsigned char)text[plain];
         n = zr__text_utf8(text + plain, bytes - plain);
         *escaped = n > 1 ? n : 1;
-        if (n == 0) /* U+FFFD itself, so that what is read again prints the same */
+        if (n == 0) /* write U+FFFD itself, so that the text prints the same when it is read again */
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\xef\xbf\xbd");
         else if (c < 0x20 || c == 0x7f)
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\u%04x", c);
         else if (c == '"' || c == '\\')
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\%c", c);
-        else if (n > 1 && is_hidden(character_of(text + plain, n))) /* all below U+10000 */
+        else if (n > 1 && is_hidden(character_of(text + plain, n))) /* hidden characters are all below U+10000 */
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\u%04x", character_of(text + plain, n) & 0xffffu);
         if (escape[0]) break;
     }
     return plain;
 }
 
-/* Stretch by stretch: strings may have megabytes. */
+/* Append in stretches without escapes: strings may have megabytes. */
 void zr__text_add_json(zr__text *text, const char *string, int64_t bytes)
 {
     char escape[ZR_JSON_ESCAPE_BYTES];

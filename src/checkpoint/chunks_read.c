@@ -1,5 +1,5 @@
-/* Reading files of a checkpoint: no byte is given out before the chunk that it stands in has been checked. What is read
- * and checked at once is a region: a chunk, or all chunks whose bytes stand between each other's. */
+/* Reading files of a checkpoint: a byte is returned only after the checksum of its chunk has been checked. The unit
+ * of reading and checking is a region: a chunk, or several chunks with interleaved bytes. */
 #include "base/sorted.h"
 #include "base/text.h"
 #include "checkpoint/chunks.h"
@@ -55,7 +55,7 @@ static void give(zr__checked_file *file, int part, const zr__region *region)
     zr__queue_give(&file->queue, part);
 }
 
-/* A region into file->part, unchecked. */
+/* Read a region, unchecked, into the part file->part, unless it is prefetched there already. */
 static zr_status take(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;
@@ -69,7 +69,7 @@ static zr_status take(zr__checked_file *file, const zr__region *region)
     return st;
 }
 
-/* From now on the other part reads what comes behind a region. */
+/* Begin to prefetch the next region into the other part. */
 static void read_ahead(zr__checked_file *file, const zr__region *region)
 {
     if (file->queue.n_parts == 1 || region->first + region->n == file->listed->n_chunks) return;
@@ -109,7 +109,7 @@ zr_status zr__checked_load(zr__checked_file *file, int64_t i)
     return ZR_OK;
 }
 
-/* A chunk of the region in which a byte of the file stands. */
+/* Return a chunk of the region that contains a byte of the file. */
 static int64_t chunk_of(const zr_manifest_file *listed, int64_t offset)
 {
     return zr__sorted_below(listed->chunk, listed->n_chunks, sizeof(zr_chunk), offsetof(zr_chunk, offset), offset + 1) -
@@ -169,7 +169,7 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
 
 struct zr_chunk_reader {
     zr__checked_file file;
-    zr_safetensors tensors; /* without a descriptor: it names tensors and reads none */
+    zr_safetensors tensors; /* without a descriptor: it has the names of tensors and reads none */
 };
 
 static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_manifest *manifest, const char *name,

@@ -1,8 +1,9 @@
 /*
  * Writing ranges of a file in chunks: the caller fills and hashes one part while the queue writes the other.
  *
- * A part is a chunk or, where all ranks of a process write at once, less: parts are in no plan, and the disk has as
- * much to do. Of a slice it is so many of its bytes, one row's after the other, and so may go on behind a chunk's end.
+ * A part is a chunk, or a fraction of one when many ranks of a process write at once: the plan does not count the
+ * memory of parts, and the disk is as busy with smaller ones. A part of a slice holds its bytes row by row, and may
+ * continue across the end of a chunk.
  */
 #include "base/file_queue.h"
 #include "checkpoint/chunks.h"
@@ -16,11 +17,11 @@ enum { LEAST_PART_BYTES = 64 << 10, MESSAGE_BYTES = 512 };
 struct zr_chunk_writer {
     zr__file file;
     zr__file_queue queue;
-    int64_t part_bytes; /* a chunk, or its half, quarter ... */
+    int64_t part_bytes; /* a chunk, or a half, a quarter ... of one */
     int filling;
     int64_t at;       /* where the last put ended */
-    zr_slices slices; /* those of the last put; row_bytes 0: its bytes follow each other */
-    zr_chunk open;    /* the chunk that is being filled; bytes 0: none is */
+    zr_slices slices; /* slices of the last put; row_bytes 0: its bytes were contiguous */
+    zr_chunk open;    /* the chunk being filled; bytes 0: none */
     XXH3_state_t *hash;
     bool ended;
     zr__chunk_list chunks;
@@ -61,10 +62,10 @@ failed:
     return st;
 }
 
-/* Hand the part over, where anything is in it, and take the other when it is free. */
+/* Give the current part to the queue unless it is empty, and wait for the other one. */
 static void pass_on(zr_chunk_writer *w)
 {
-    if (w->failed != ZR_OK) w->queue.part[w->filling].n = 0; /* nothing is written behind a failure */
+    if (w->failed != ZR_OK) w->queue.part[w->filling].n = 0; /* after a failure nothing is written */
     if (w->queue.part[w->filling].n == 0) return;
     zr__queue_give(&w->queue, w->filling);
     w->filling = (w->filling + 1) % ZR__QUEUE_PARTS;
@@ -80,14 +81,14 @@ static void end_chunk(zr_chunk_writer *w)
     w->open.bytes = 0;
 }
 
-/* What comes next does not go on from here. */
+/* End the part and the chunk, because the next bytes do not continue them. */
 static void end_range(zr_chunk_writer *w)
 {
     pass_on(w);
     end_chunk(w);
 }
 
-/* The slices of a put: none, those of the last, or others, which are remembered. */
+/* Take the slices of a put. If they differ from the last put's, end its range; new slices are remembered. */
 static void take_slices(zr_chunk_writer *w, const zr_slices *slices)
 {
     static const zr_slices none = {0};
@@ -106,7 +107,7 @@ static void begin_part(const zr_chunk_writer *w, zr__file_part *part, int64_t of
     part->first = part->stride ? zr__slice_run(&w->slices, offset) : 0;
 }
 
-/* So many bytes from `offset` on go into the part, and into one chunk, and stand in a row. */
+/* Return the most contiguous bytes from `offset` on that fit into the current part and chunk. */
 static int64_t room(const zr_chunk_writer *w, int64_t offset)
 {
     const int64_t limit = zr__chunk_limit(offset) - offset;
@@ -116,7 +117,7 @@ static int64_t room(const zr_chunk_writer *w, int64_t offset)
     return left < limit ? left : limit;
 }
 
-/* n bytes into the part, which has room for them. */
+/* Copy n bytes into the part, which has room for them, and hash them. */
 static void fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     zr__file_part *part = &w->queue.part[w->filling];
@@ -132,8 +133,8 @@ static void fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, 
     w->open.bytes += n;
 }
 
-/* As many of n bytes as go in at once; how many. Parts that are a stretch of the file end at multiples of their size,
- * so that the next one begins where direct I/O can. */
+/* Put the most of n bytes that fits at once, and return their number. Without slices, parts end at multiples of
+ * their size, so that the next part is aligned for direct I/O. */
 static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;

@@ -1,4 +1,4 @@
-/* Files and directories that appear whole or not at all: written under another name, synced, renamed. */
+/* Atomic files and directories: they are written under another name, synced and renamed. */
 #include "base/file.h"
 #include "base/text.h"
 #include "zr/checkpoint.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The folder of a path, with its slash: "" for a name alone. Freed by the caller. */
+/* Return the folder of a path with its slash, "" for a bare name; zr_free it. */
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -19,12 +19,12 @@ static char *folder_of(const char *path)
     return folder;
 }
 
-/* What is in a folder is durable once the folder is: names that were made, changed or removed. */
+/* Sync a folder, which makes changes of names in it durable. */
 static zr_status sync_folder(const char *folder)
 {
     char shown[ZR_FILE_NAME_BYTES];
     int fd = open(folder[0] ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
+    /* Some file systems cannot sync a folder and return EINVAL; nothing more can be done there. */
     bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     int error = errno;
     if (fd >= 0) close(fd);
@@ -33,7 +33,7 @@ static zr_status sync_folder(const char *folder)
     return ZR_OK;
 }
 
-/* A rename is durable once the folder is. */
+/* Rename, and sync the folder, which makes the rename durable. */
 static zr_status rename_synced(const char *tmp, const char *final)
 {
     char from[ZR_FILE_NAME_BYTES], to[ZR_FILE_NAME_BYTES], *folder = folder_of(final);
@@ -56,7 +56,7 @@ zr_status zr_file_commit(const char *tmp, const char *final)
 
 zr_status zr_dir_commit(const char *tmp, const char *final)
 {
-    ZR_TRY(sync_folder(tmp)); /* or it would have its name before it has its files */
+    ZR_TRY(sync_folder(tmp)); /* else a crash could leave the name without its files */
     ZR_TRY(rename_synced(tmp, final));
     return ZR_OK;
 }
@@ -81,7 +81,7 @@ zr_status zr_file_write(const char *path, const void *bytes, int64_t n)
     ZR_CHECK(tmp, ZR_ERR_MEMORY, "no memory for a path");
     snprintf(tmp, room, "%s.tmp", path);
     zr_status st = ZR_OK;
-    unlink(tmp); /* what a killed run left; a symbolic link goes, not its target */
+    unlink(tmp); /* remove the rest of a killed run; of a symbolic link, the link and not its target */
     ZR_TRY_GOTO(st, write_synced(tmp, bytes, n), done);
     ZR_TRY_GOTO(st, zr_file_commit(tmp, path), done);
 done:

@@ -1,4 +1,4 @@
-/* config.json of a Hugging Face directory, whichever family's: its type, numbers and booleans. */
+/* config.json of a Hugging Face directory of any family: its type, numbers and booleans. */
 #include "base/text.h"
 #include "checkpoint/hf.h"
 
@@ -53,7 +53,7 @@ void zr__hf_config_close(zr__hf_config *config)
     config->root = NULL;
 }
 
-/** "a", "b" or "c"; returns `text`. */
+/** Print the names as "a", "b" or "c"; returns `text`. */
 static const char *any_of(const char *const *name, int n, char text[ZR_HF_SHOWN_BYTES])
 {
     size_t used = 0;
@@ -141,7 +141,7 @@ int zr__hf_set_reals(json_t *root, const zr__hf_numbers *numbers, const void *in
     return failed;
 }
 
-/** Fewest digits that give back all of the numbers; "0.0" stays a real number, as transformers wants it. */
+/** Return the fewest digits that reproduce all of the numbers; "0.0" stays a real number, as transformers needs. */
 static size_t digits_for(const zr__hf_numbers *numbers, const void *in)
 {
     size_t digits = 15;

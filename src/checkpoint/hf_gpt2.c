@@ -1,6 +1,6 @@
 /**
- * config.json of Hugging Face's GPT-2: the numbers that zr computes with, and a refusal of every field
- * that would make transformers compute something else.
+ * config.json of Hugging Face's GPT-2: reading the numbers that zr uses, and refusing every field that would make
+ * transformers compute something else.
  */
 #include "checkpoint/hf.h"
 
@@ -68,7 +68,8 @@ zr_status zr_hf_gpt2_read(const char *dir, zr_hf_gpt2 *config)
     return ZR_OK;
 }
 
-/* GPT-2's own vocabulary ends with its one special token; others have none, and transformers wants one. */
+/* Make the config.json. GPT-2's own vocabulary ends with its single special token; other vocabularies have none, but
+ * transformers needs one. */
 static json_t *config_json(const zr_hf_gpt2 *config)
 {
     json_t *root = json_object();
@@ -102,8 +103,8 @@ zr_status zr_hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config)
 
 const zr_hf_names *zr_hf_gpt2_names(void)
 {
-    /* Its first files name their tensors without the prefix, and hold the tied head and the causal masks, which are
-     * computed here. */
+    /* GPT-2's first files name their tensors without the prefix, and also hold the tied head and the causal masks,
+     * which zr computes. */
     static const char *const redundant[] = {"lm_head.weight", ".attn.bias", ".attn.masked_bias", NULL};
     static const zr_hf_names names = {.prefix = "transformer.", .redundant = redundant};
     return &names;

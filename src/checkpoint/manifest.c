@@ -1,4 +1,5 @@
-/* manifest.json of a checkpoint: which files it has, and the checksum of every chunk of them and of the rest. */
+/* manifest.json of a checkpoint: its list of files, the checksum of every chunk of them, and a checksum of the
+ * manifest itself. */
 #include "checkpoint/manifest.h"
 #include "base/text.h"
 #include "checkpoint/chunks.h"
@@ -53,7 +54,7 @@ static int by_begin(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Chunk i stands at `offset` and has as many bytes as it must, or may. */
+/* Check that chunk i begins at `offset` and has `least` to `most` bytes. */
 static zr_status check_chunk(const zr_manifest_file *file, int64_t i, int64_t offset, int64_t least, int64_t most)
 {
     const zr_chunk none = {0}, *chunk = i < file->n_chunks ? &file->chunk[i] : &none;
@@ -63,7 +64,7 @@ static zr_status check_chunk(const zr_manifest_file *file, int64_t i, int64_t of
     return ZR_OK;
 }
 
-/* The chunks from *i on tile a region that begins at `at`; where it ends. */
+/* Check that the chunks from *i on tile a region that begins at `at`; *end: its end. */
 static zr_status check_region(const zr_manifest_file *file, int64_t at, int64_t *i, int64_t *end)
 {
     const zr_slices *s = zr__slices_at(file, at);
@@ -122,7 +123,7 @@ static void print_chunks(zr__text *text, const zr_manifest_file *file, int forma
     zr__text_add(text, "\"}");
 }
 
-/* Ranks whose slices stand side by side name the same ones: each once. */
+/* Drop equal entries of sorted slices: ranks that write neighbouring slices each list them. */
 static int64_t drop_doubles(zr_slices *slices, int64_t n)
 {
     int64_t kept = 0;
@@ -131,7 +132,7 @@ static int64_t drop_doubles(zr_slices *slices, int64_t n)
     return kept;
 }
 
-/* NULL: no memory, or nothing to copy. */
+/* Return a sorted copy. NULL: no memory, or n is 0. */
 static void *sorted(const void *from, int64_t n, size_t size, int (*compare)(const void *, const void *))
 {
     void *copy = n > 0 ? zr_alloc((size_t)n * size) : NULL;
@@ -192,7 +193,7 @@ zr_status zr__manifest_print(const zr_manifest *manifest, char **text, size_t *b
     return ZR_OK;
 }
 
-/* The reader's rules hold for what is written. */
+/* Check the text by the reader's own rules before it is written. */
 static zr_status check_text(const char *dir, const char *text, size_t bytes)
 {
     zr_manifest *again = NULL;

@@ -1,7 +1,7 @@
 /*
- * Reading manifests. Members stand in one order, so the text is read from front to back, token by token: a member that
- * is missing, unknown or there twice is one and the same fault, and memory stays proportional to the text, however
- * large the numbers in it are. Strings hold no escapes; "run" alone is any JSON, and limited.
+ * Reading manifests. Members have a fixed order, so the text is read once, token by token: a member that is missing,
+ * unknown or repeated is the same error, and memory stays proportional to the text, however large its numbers are.
+ * Strings hold no escapes; only "run" is arbitrary JSON, of limited size.
  */
 #include "base/grow.h"
 #include "base/json_scan.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIGITS = 16 /* of a hash */ };
+enum { DIGITS = 16 /* digits of a hash */ };
 
 typedef struct parser {
     const char *file; /* in messages */
@@ -62,7 +62,7 @@ static zr_status mark(parser *p, char kind)
     return ZR_OK;
 }
 
-/* A string as it stands, without its quotes. */
+/* Read a string as it is, without its quotes. */
 static zr_status string(parser *p, const char *wanted, size_t max, const char **begin, size_t *n)
 {
     zr__json_token token = next(p);
@@ -79,7 +79,7 @@ static zr_status string(parser *p, const char *wanted, size_t max, const char **
     return ZR_OK;
 }
 
-/* `"key": ` of the member that is to come. */
+/* Read `"key": ` of the next member. */
 static zr_status member(parser *p, const char *key)
 {
     size_t n = strlen(key);
@@ -130,7 +130,7 @@ static zr_status keep(const parser *p, const char *begin, size_t n, const char *
 
 /* ---- one file's chunks ----------------------------------------------------------------------- */
 
-/* How many ends that are no multiple of ZR_CHUNK_BYTES, all of them checked. */
+/* Check the list of ends, which are no multiples of ZR_CHUNK_BYTES, and count them. */
 static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
 {
     int64_t last = 0, end = 0;
@@ -151,7 +151,7 @@ static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
     return ZR_OK;
 }
 
-/* Of one place: [begin, end, row_bytes, slice_bytes]. */
+/* Read one entry of "slices": [begin, end, row_bytes, slice_bytes]. */
 static zr_status read_place(parser *p, const zr_manifest_file *file, zr__slices_list *list)
 {
     zr_slices s = {0};
@@ -179,7 +179,7 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
     if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return mark(p, ']');
     do {
         st = read_place(p, file, &list);
-        file->slices = list.slices; /* now and then another: the list grows */
+        file->slices = list.slices; /* the list grows, so its memory may move */
         file->n_slices = list.n;
         ZR_TRY(st);
         token = next(p);
@@ -188,7 +188,8 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
     return ZR_OK;
 }
 
-/* n regions have so many chunks; where the text has no room for the hashes of all, some number that is too large. */
+/* Add the further chunks of sliced regions to n regions. If the text has no room for all hashes, the result is some
+ * number that is too large. */
 static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
 {
     const int64_t most = (int64_t)(p->bytes / DIGITS);
@@ -203,7 +204,7 @@ static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64
     return n;
 }
 
-/* A file's chunks while they are listed: hashes are of DIGITS with a space between. */
+/* State of listing a file's chunks: each hash is DIGITS digits, with a space between hashes. */
 typedef struct listing {
     const parser *p;
     const zr_manifest_file *file;
@@ -223,7 +224,8 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
     return ZR_OK;
 }
 
-/* Bytes [offset, stop) lie between two ends: in one of the slices, as a region of it, or outside all. */
+/* List the chunks of bytes [offset, stop), which lie between two ends: a region of slices, or one chunk outside of
+ * them. */
 static zr_status list_region(listing *l, int64_t offset, int64_t stop)
 {
     const zr_slices *s = zr__slices_from(l->file, offset);
@@ -239,7 +241,7 @@ static zr_status list_region(listing *l, int64_t offset, int64_t stop)
     return ZR_OK;
 }
 
-/* From ends that were checked, whose tokens begin at `ends`. */
+/* List all chunks from ends that were checked, whose tokens begin at `ends`. */
 static zr_status list_chunks(listing *l, size_t ends)
 {
     parser at = *l->p;
@@ -263,7 +265,7 @@ static zr_status read_chunks(parser *p, zr_manifest_file *file)
     size_t ends = 0, length = 0;
     int64_t n = 0;
     ZR_TRY(member(p, "ends"));
-    ends = zr__json_next(p->text, p->bytes, p->at).end; /* behind the bracket */
+    ends = zr__json_next(p->text, p->bytes, p->at).end; /* after the bracket */
     ZR_TRY(count_ends(p, file->bytes, &n));
     n += (file->bytes + ZR_CHUNK_BYTES - 1) / ZR_CHUNK_BYTES;
     if (p->format > 1) ZR_TRY(read_slices(p, file));
@@ -319,7 +321,7 @@ static zr_status read_file(parser *p)
     return ZR_OK;
 }
 
-/* Any JSON object, as text. */
+/* Read "run", any JSON object, as text. */
 static zr_status read_run(parser *p)
 {
     size_t begin = zr__json_next(p->text, p->bytes, p->at).begin;
@@ -372,7 +374,7 @@ static zr_status read_object(parser *p)
     return ZR_OK;
 }
 
-/* Its own checksum first: what does not have it is damaged, whatever it says. */
+/* Check the manifest's own checksum first: a manifest that does not match it is damaged, whatever its text is. */
 static zr_status check_whole(const parser *p)
 {
     static const char begin[] = "\"xxh3\": \"", end[] = "\"}\n";
@@ -431,7 +433,7 @@ static zr_status load_open(const zr__file *file, zr_manifest **manifest)
     return st;
 }
 
-/* The step that a directory's name says; -1: none. */
+/* Return the step in a directory's name; -1: none. */
 static int64_t named_step(const char *dir)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];

@@ -1,5 +1,5 @@
-/* The checkpoints of a run's directory: their names, how one comes to be there, and how one goes. Nothing here follows
- * a symbolic link below that directory. */
+/* The checkpoints in a run's directory: their names, and creating and removing them atomically. No symbolic link
+ * below that directory is followed. */
 #include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/hf.h"
@@ -56,7 +56,8 @@ static int newest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Twice over the directory: to count, and to keep at most as many as were counted. */
+/* Scan the directory for checkpoints. It is called twice: `step` NULL counts them, then `step` takes at most `room`
+ * of them. */
 static zr_status scan(DIR *dir, const char *run_dir, int64_t *step, int64_t room, int64_t *n)
 {
     char shown[ZR_FILE_NAME_BYTES];
@@ -108,14 +109,14 @@ static bool ends_with(const char *text, const char *end)
     return n > m && strcmp(text + n - m, end) == 0;
 }
 
-/* A file that a save makes, finished or not. */
+/* Return whether the name is one that a save creates, finished or not. */
 static bool own_name(const char *name)
 {
     return ends_with(name, ".safetensors") || ends_with(name, ".json") || ends_with(name, ".safetensors.tmp") ||
            ends_with(name, ".json.tmp");
 }
 
-/* Remove what is ours in an open directory, which is closed; `foreign`: a name that is not, "". */
+/* Remove our files from an open directory, and close it; `foreign`: the name of another file, or "". */
 static zr_status empty(int fd, const char *shown, char *foreign, size_t size)
 {
     DIR *dir = fdopendir(fd);
@@ -139,7 +140,7 @@ static zr_status empty(int fd, const char *shown, char *foreign, size_t size)
     return st;
 }
 
-/* Remove `name` of the open directory, whatever it is; none there is fine. */
+/* Remove `name` of the open directory, whatever it is; it may be missing. */
 static zr_status remove_tmp(int run, const char *run_dir, const char *name)
 {
     char where[ZR_FILE_NAME_BYTES], shown[ZR_FILE_NAME_BYTES + TMP_NAME_BYTES], foreign[ZR_QUOTE_BYTES];
@@ -171,7 +172,7 @@ static zr_status remove_step(int run, const char *run_dir, int64_t step)
                  zr__text_escape(run_dir, where, sizeof(where)), name, tmp, strerror(errno));
         return ZR_OK;
     }
-    /* Or the files could be gone and the name not, after a crash. Some file systems cannot sync a directory. */
+    /* Sync, or a crash could remove the files and keep the name. Some file systems cannot sync a directory. */
     ZR_CHECK(fsync(run) == 0 || errno == EINVAL, ZR_ERR_IO, "%s: cannot sync this directory: %s",
              zr__text_escape(run_dir, where, sizeof(where)), strerror(errno));
     ZR_TRY(remove_tmp(run, run_dir, tmp));

@@ -153,7 +153,7 @@ zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors
     } else {
         ZR_TRY(read_widened(st, tensor, first, n, out));
     }
-    /* Who attached writes to the file himself. */
+    /* A file opened for writing changes by its own writer, so a change is no error. */
     if (!st->writable) ZR_TRY(zr__file_unchanged(&st->file));
     return ZR_OK;
 }

@@ -1,33 +1,35 @@
-/* What the reader and the writer of safetensors share. */
+/* Declarations that the reader and the writer of safetensors share. */
 #ifndef ZR_CHECKPOINT_SAFETENSORS_H
 #define ZR_CHECKPOINT_SAFETENSORS_H
 
 #include "base/file.h"
 #include "zr/checkpoint.h"
 
-/* The format's own limit, and ours on sizes: no address space is larger, and no product below overflows. */
+/* The format's own limit on the header, and our limit on sizes: larger than any address space, small enough that
+ * products below do not overflow. */
 #define ZR_SAFETENSORS_HEADER_MAX 100000000
 #define ZR_SAFETENSORS_BYTES_MAX ((int64_t)1 << 48)
 #define ZR_SAFETENSORS_PREFIX_BYTES 8
-/* 16-bit tensors are widened, and rounded, through a buffer of so many elements on the stack. */
+/* Elements of the buffer on the stack through which 16-bit tensors are widened and rounded. */
 #define ZR_WIDEN_ELEMS 2048
 
-/** A checked header. All memory is its own. */
+/** A checked header. It owns all its memory. */
 typedef struct zr__safetensors_header {
     zr_safetensors_tensor *tensor; /* in the order of their bytes */
     int64_t count;
     const zr_safetensors_tensor **by_name; /* in the order of strcmp */
-    char *names;                           /* what tensor[i].name points into */
-    int64_t *dims;                         /* likewise, dim */
+    char *names;                           /* the memory of tensor[i].name */
+    int64_t *dims;                         /* the memory of tensor[i].dim */
 } zr__safetensors_header;
 
-/** Bytes of the header's text, from the file's first 8. ZR_ERR_DATA: a file of that size cannot hold them. */
+/** Read the size of the header's text in bytes from the file's first 8. ZR_ERR_DATA: a file of that size cannot hold
+ * it. */
 ZR_NODISCARD zr_status zr__safetensors_header_bytes(const char *name,
                                                     const unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES],
                                                     int64_t file_bytes, int64_t *bytes);
 
-/** Check the JSON text[0, bytes) against a file of file_bytes whose tensors begin after it; `name` is the
- *  file in messages. ZR_ERR_DATA naming file and tensor. */
+/** Parse and check the JSON text[0, bytes) of a file of file_bytes, whose tensors begin after it; `name` is the file
+ * in messages. ZR_ERR_DATA naming file and tensor. */
 ZR_NODISCARD zr_status zr__safetensors_parse(const char *name, const char *text, int64_t bytes, int64_t file_bytes,
                                              zr__safetensors_header *header);
 void zr__safetensors_header_free(zr__safetensors_header *header);
@@ -39,7 +41,7 @@ struct zr_safetensors {
     zr__safetensors_header header;
 };
 
-/** ZR_ERR_ARG unless [first, first+n) lies in the tensor. */
+/** Return ZR_ERR_ARG unless [first, first+n) lies in the tensor. */
 ZR_NODISCARD zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
                                              int64_t first, int64_t n);
 

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The format's types; bits, because some are smaller than a byte. */
+/* The dtypes of the format and their bits, since some are smaller than a byte. */
 static const struct {
     char name[8];
     int bits;
@@ -25,10 +25,10 @@ static const struct {
     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6},
 };
 
-/* The first of them can be loaded. */
+/* LOADABLE: the first dtypes of the table, which zr can load. */
 enum { LOADABLE = 3, DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
 
-/* No entry is shorter than "":{"dtype":"U8","shape":[],"data_offsets":[0,0]} and its comma or brace. */
+/* Least bytes of an entry: "":{"dtype":"U8","shape":[],"data_offsets":[0,0]} and its comma or brace. */
 enum { ENTRY_BYTES_MIN = 49 };
 
 typedef struct parser {
@@ -151,7 +151,7 @@ static zr_status check_metadata(const parser *p, const json_t *entry)
 
 /* ---- the outer object ------------------------------------------------------------------------ */
 
-/* The name that a string token spells, kept in the pool: escapes only make it shorter. */
+/* Read the name that a string token spells into the pool of names; unescaping only makes it shorter. */
 static zr_status read_name(parser *p, zr__json_token token, const char **name)
 {
     char why[ZR_QUOTE_BYTES];
@@ -170,7 +170,7 @@ static zr_status read_name(parser *p, zr__json_token token, const char **name)
     return ZR_OK;
 }
 
-/* Where the value ends that begins at `at`: its brackets close, or the text does. */
+/* Return where the value that begins at `at` ends: where its brackets close, or the text ends. */
 static size_t value_end(const parser *p, size_t at)
 {
     int64_t depth = 0;
@@ -252,8 +252,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Sorted, each begins where the last ended: no hole, no overlap, nothing left over; and no two in one place,
- * as empty ones could be. */
+/* Check that the sorted tensors tile the data: each begins where the last one ended, without holes or overlaps, and
+ * no two are at the same place, as empty ones could be. */
 static zr_status check_tiling(parser *p)
 {
     zr__safetensors_header *header = p->header;
@@ -292,7 +292,7 @@ static zr_status index_names(parser *p)
 static zr_status parse(parser *p)
 {
     zr__safetensors_header *header = p->header;
-    /* Upper bounds from the length of the text alone; a dimension takes two bytes of it, digit and comma. */
+    /* Upper bounds from the length of the text: a dimension takes two bytes of it, a digit and a comma. */
     size_t tensors = p->bytes / ENTRY_BYTES_MIN + 1;
     header->tensor = zr_alloc(tensors * sizeof(header->tensor[0]));
     header->by_name = zr_alloc(tensors * sizeof(header->by_name[0]));

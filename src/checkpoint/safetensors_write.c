@@ -1,4 +1,4 @@
-/* Writing safetensors: the header with all sizes first, then ranges in any order by anyone. */
+/* Writing safetensors: first the header with all sizes, then ranges in any order, by any process. */
 #include "checkpoint/safetensors.h"
 #include "base/text.h"
 
@@ -8,12 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Longest text of an entry without its name: 4 dimensions and 2 offsets of 20 digits, and the words. */
+/* ENTRY_BYTES: the longest text of an entry without its name: 4 dimensions and 2 offsets of 20 digits, and the
+ * words. */
 enum { ENTRY_BYTES = 200, DATA_ALIGN = 4096 };
 
 static const char header_start[] = "{\"__metadata__\":{\"format\":\"pt\"}";
 
-/* Names are written without escapes, so none may need one. */
+/* Return whether a name needs no escapes; names are written without. */
 static bool plain_name(const char *name)
 {
     for (const char *c = name; *c; c++)
@@ -32,14 +33,14 @@ static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_
     int64_t elems = 1;
     for (int d = 0; d < spec->shape.ndim; d++) {
         ZR_CHECK(spec->shape.dim[d] >= 0 && !__builtin_mul_overflow(elems, spec->shape.dim[d], &elems) &&
-                     elems < ZR_SAFETENSORS_BYTES_MAX / 4, /* the widest */
+                     elems < ZR_SAFETENSORS_BYTES_MAX / 4, /* / 4: bytes of the widest dtype */
                  ZR_ERR_ARG, "%s: tensor %s has the impossible shape %s", path, quoted, shape);
     }
     *bytes = elems * zr_dtype_bytes(dtype);
     return ZR_OK;
 }
 
-/* The whole start of the file, prefix and padding included: *text (*bytes), freed by the caller. */
+/* Print the start of the file with prefix and padding: *text (*bytes), zr_free it. */
 static zr_status header_text(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n, char **text,
                              int64_t *bytes, int64_t *data_bytes)
 {
@@ -95,8 +96,8 @@ zr_status zr_safetensors_create_as(const char *path, zr_dtype dtype, const zr_te
     zr__safetensors_header header = {0};
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, header_text(shown, dtype, spec, n, &text, &bytes, &data_bytes), done);
-    /* The reader's own rules hold for what is written; of them only a name given twice, or too many
-     * tensors, can still be broken here. */
+    /* Check the header by the reader's own rules; only a repeated name, or too many tensors, can still break them
+     * here. */
     st = zr__safetensors_parse(shown, text + ZR_SAFETENSORS_PREFIX_BYTES, bytes - ZR_SAFETENSORS_PREFIX_BYTES,
                                bytes + data_bytes, &header);
     if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_ARG, "cannot be written: %s", zr_error_message());
@@ -114,7 +115,7 @@ zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, in
     return ZR_OK;
 }
 
-/* Through a buffer on the stack, as reading widens. */
+/* Write 16-bit elements through a buffer on the stack, as reading does. */
 static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
                                 const float *in)
 {

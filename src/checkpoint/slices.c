@@ -1,4 +1,4 @@
-/* Slices of rows: where the bytes of one stand in a file, and which chunks a reader reads at once. */
+/* Slices of rows: the place of a slice's bytes in a file, and the region of chunks that a reader reads at once. */
 #include "base/grow.h"
 #include "base/sorted.h"
 #include "checkpoint/chunks.h"
@@ -30,7 +30,7 @@ int64_t zr__slice_after(const zr_slices *s, int64_t offset, int64_t n)
     return next < s->end ? next : s->end;
 }
 
-/* Of bytes [s->begin, end), those of the slice that begins `column` bytes behind the beginning of a row. */
+/* Count the bytes in [s->begin, end) of the slice that begins `column` bytes after the beginning of each row. */
 static int64_t bytes_before(const zr_slices *s, int64_t column, int64_t end)
 {
     const int64_t past = (end - s->begin) % s->row_bytes - column;

@@ -1,4 +1,4 @@
-/* Every byte of a checkpoint, and all that is wrong with it. */
+/* Verification of every byte of a checkpoint, which lists all damage. */
 #include "base/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
@@ -19,12 +19,12 @@ typedef struct verifier {
     int64_t done, all;
     zr__text report;
     int64_t lines;
-    zr_status status; /* of the first damage */
+    zr_status status; /* status of the first damage */
     char first[LINE_BYTES];
-    /* of the file at hand */
+    /* of the current file */
     zr__checked_file file;
     zr_safetensors tensors;
-    int64_t damaged_from, damaged_to; /* regions in a row, not yet told of; none where they are equal */
+    int64_t damaged_from, damaged_to; /* damaged regions in a row that are not reported yet; empty if equal */
 } verifier;
 
 static void add_line(verifier *v, const char *line)
@@ -41,7 +41,7 @@ static void damage(verifier *v, zr_status status, const char *line)
     add_line(v, line);
 }
 
-/* " (tensor a)", " (tensors a .. b)": whose bytes [first, end) are. */
+/* Print " (tensor a)" or " (tensors a .. b)" for the tensors in bytes [first, end). */
 static void name_tensors(const verifier *v, int64_t first, int64_t end, char *out, size_t size)
 {
     const zr_safetensors_tensor *low = NULL, *high = NULL;
@@ -70,7 +70,7 @@ static void tell_damaged(verifier *v)
     v->damaged_from = v->damaged_to = 0;
 }
 
-/* Only what ends the whole check is a failure here. */
+/* Check a region. Only an error that ends the whole check is returned. */
 static zr_status check_region(verifier *v, const zr__region *region)
 {
     zr_status st = zr__checked_load(&v->file, region->first);
@@ -93,7 +93,7 @@ static zr_status check_chunks(verifier *v)
     int64_t lines = v->lines;
     zr_status tensors = ZR_OK;
     char why[LINE_BYTES];
-    /* Names for what is damaged. Where the header is, its own bytes are told of below. */
+    /* The tensors' names are for reports of damage. Damage of the header's own bytes is reported below. */
     if (dot && strcmp(dot, ".safetensors") == 0) tensors = zr__checked_tensors(&v->file, &v->tensors);
     snprintf(why, sizeof(why), "%s", zr_error_message());
     if (tensors == ZR_ERR_MEMORY) return tensors;
@@ -123,7 +123,7 @@ static zr_status check_file(verifier *v, const zr_manifest_file *listed)
     return st;
 }
 
-/* Files that belong to no one do no harm; they are named, because someone may have meant something by them. */
+/* Report files that the manifest does not list. They do no harm, but someone may have put them there on purpose. */
 static void name_foreign(verifier *v)
 {
     char line[LINE_BYTES], shown[ZR_FILE_NAME_BYTES], name[ZR_QUOTE_BYTES];

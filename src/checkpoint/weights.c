@@ -1,4 +1,4 @@
-/* The weights of a Hugging Face directory: one safetensors file or several, seen as one set of names. */
+/* Reading the weights of a Hugging Face directory, in one safetensors file or several, as one set of tensors. */
 #include "base/json.h"
 #include "base/text.h"
 #include "checkpoint/hf.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Tensors named in one message. */
+/* Most tensors named in one message. */
 enum { LINES_MAX = 8 };
 
 static const char single_name[] = ZR_WEIGHTS_SINGLE;
@@ -41,7 +41,7 @@ static zr_status make_room(zr_weights *weights, size_t files)
     return ZR_OK;
 }
 
-/* A name inside the directory: an index must not reach /etc/passwd or a neighbour's files. */
+/* Return whether a name stays inside the directory: an index must not reach /etc/passwd or other people's files. */
 static bool stays_inside(const char *name)
 {
     return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
@@ -58,7 +58,7 @@ static zr_safetensors *file_named(const zr_weights *weights, const char *name)
     return NULL;
 }
 
-/* One line of the index: "tensor": "file". */
+/* Open the file of one line of the index: "tensor": "file". */
 static zr_status open_indexed(zr_weights *weights, const char *dir, const char *tensor, const json_t *value)
 {
     char shown[ZR_QUOTE_BYTES], shown_file[ZR_QUOTE_BYTES];
@@ -76,7 +76,7 @@ static zr_status open_indexed(zr_weights *weights, const char *dir, const char *
     return ZR_OK;
 }
 
-/* A name twice, in two files, has no meaning. */
+/* Refuse a name that is in two files. */
 static zr_status check_distinct(const zr_weights *weights)
 {
     char shown[ZR_QUOTE_BYTES];
@@ -225,7 +225,7 @@ static place find_exactly(const zr_weights *weights, const char *name)
     return (place){NULL, NULL};
 }
 
-/* Files name their tensors with the family's prefix or without. */
+/* Find a tensor by its name; a file has the names with the family's prefix or without. */
 static place find(const zr_weights *weights, const char *name)
 {
     place found = find_exactly(weights, name);
@@ -248,7 +248,7 @@ zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t f
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* "(2, 3)" of any number of dimensions. */
+/* Print "(2, 3)" for any number of dimensions. */
 static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_QUOTE_BYTES])
 {
     if (tensor->ndim > ZR_MAX_DIMS) {
@@ -269,7 +269,7 @@ static bool same_shape(const zr_safetensors_tensor *tensor, const zr_shape *shap
     return true;
 }
 
-/* The line of a wanted tensor that does not fit; false when it fits. */
+/* Add a line about a wanted tensor that does not fit; false: it fits. */
 static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
 {
     char name[ZR_QUOTE_BYTES], have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
@@ -309,7 +309,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Stored by some versions and computed here. */
+/* Return whether the tensor is one that some versions store and zr computes. */
 static bool redundant(const zr_hf_names *names, const char *name)
 {
     for (const char *const *one = names->redundant; *one; one++)

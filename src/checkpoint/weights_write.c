@@ -13,10 +13,10 @@ struct zr_weights_out {
     zr_dtype dtype;
     const zr_tensor_spec *spec;
     int64_t n;
-    int64_t *first; /* (files + 1) of each file's tensors, and n */
+    int64_t *first; /* (files + 1) first tensor of each file, and n */
     int64_t files, made;
-    zr_safetensors *file; /* the one that is being written */
-    int64_t at;           /* and its number, from 0; -1: none */
+    zr_safetensors *file; /* the file being written */
+    int64_t at;           /* the number of that file, from 0; -1: none */
 };
 
 static int64_t tensor_bytes(const zr_weights_out *out, int64_t i)
@@ -24,7 +24,7 @@ static int64_t tensor_bytes(const zr_weights_out *out, int64_t i)
     return zr_shape_elems(&out->spec[i].shape) * zr_dtype_bytes(out->dtype);
 }
 
-/* A file takes tensors until the next would make it too large, at least one. */
+/* Assign tensors to files. A file takes tensors, at least one, until the next would make it too large. */
 static zr_status deal_out(zr_weights_out *out, int64_t file_bytes)
 {
     int64_t bytes = 0;

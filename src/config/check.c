@@ -1,4 +1,5 @@
-/* What must fit together whatever the number of ranks: said at the key that does not, while its place is known. */
+/* Checks between keys that do not depend on the number of ranks; an error names the key, while its position is
+ * known. */
 #include "config/internal.h"
 
 #include <inttypes.h>
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A value that does not fit with others, at the key it was given by. `section` "" stands for the top. */
+/* Fail for a value that does not fit with others, at the key that gave it. `section` "" stands for the top level. */
 static zr_status fail_key(const zr__source *source, const char *section, const char *name, zr_status status,
                           const char *message)
 {
@@ -20,7 +21,7 @@ static zr_status fail_key(const zr__source *source, const char *section, const c
     return zr__config_fail(source, !*section ? &alone : inner ? &third : &second, status, "%s", message);
 }
 
-/* Parameters of one optimizer or scheduler given to another would be ignored: refuse them. */
+/* Refuse parameters of one optimizer or scheduler that are given to another, which would ignore them. */
 static zr_status check_params(const zr_config *config, const zr__source *source, const char *section, unsigned type,
                               const char *type_name)
 {
@@ -70,7 +71,7 @@ static zr_status check_number_types(const zr_config *config, const zr__source *s
     return ZR_OK;
 }
 
-/* Updates divide by the scale, in fp32: a tiny one would make infinities of zeros. */
+/* Least loss scale. Updates divide by the scale in fp32, so a tiny one would turn zeros into infinities. */
 #define LEAST_LOSS_SCALE 1e-6
 
 static zr_status check_loss_scale(const zr_config *config, const zr__source *source)
@@ -89,7 +90,7 @@ static zr_status check_loss_scale(const zr_config *config, const zr__source *sou
     return fail_key(source, "fp16", "min_loss_scale", ZR_ERR_CONFIG, message);
 }
 
-/* What NCCL's own reduce-scatter cannot do, or does not promise. */
+/* Refuse settings that NCCL's own reduce-scatter cannot do, or does not guarantee. */
 static zr_status check_nccl(const zr_config *config, const zr__source *source)
 {
     if (config->collectives.reduce != ZR_COLLECTIVE_NCCL) return ZR_OK;
@@ -107,7 +108,7 @@ static zr_status check_nccl(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
-/* Keys of the schedule that ask for what another key rules out. */
+/* Refuse keys of the schedule that another key rules out. */
 static zr_status check_schedule(const zr_config *config, const zr__source *source)
 {
     char message[160];
@@ -162,7 +163,7 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
-/* An evaluation goes over all there is. */
+/* Refuse weights of validation data: an evaluation goes over all of it. */
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
     json_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;

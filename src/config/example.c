@@ -1,4 +1,4 @@
-/* A configuration to begin with: the keys that a first run wants, with what the table says of each. */
+/* An example configuration: the keys that a first run needs, with their help from the table. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -6,8 +6,8 @@
 
 enum { MOST_COLUMNS = 100 };
 
-/* In the order of the file. Values differ from the table's defaults where a small model learns better with others;
- * NULL: as the recipe has it. */
+/* The keys in the order of the file. Values differ from the table's defaults where a small model learns better;
+ * NULL: the recipe's value. */
 static const struct {
     const char *path, *value;
 } shown[] = {
@@ -62,7 +62,7 @@ static void add_comment(zr__text *out, int level, const char *words)
     zr__text_add(out, "\n");
 }
 
-/* The bytes of the objects that both paths are in: "a.b." of a.b.c and a.b.d. */
+/* Return the length of the objects that contain both paths: "a.b." of a.b.c and a.b.d. */
 static size_t shared_bytes(const char *a, const char *b)
 {
     size_t shared = 0;
@@ -78,7 +78,7 @@ static int dots_in(const char *path, size_t bytes)
     return n;
 }
 
-/* From the objects of the key before (`before`, "" at the beginning) to those of this one. */
+/* Close the objects of the key before (`before`, "" at the beginning) and open the objects of this one. */
 static void add_objects(zr__text *out, const char *before, const char *path)
 {
     const size_t shared = shared_bytes(before, path), all = path[0] ? strlen(path) : 0;
@@ -100,7 +100,7 @@ static void add_key(zr__text *out, const zr_key *key, const char *value)
     const int level = dots_in(key->path, strlen(key->path)) + 1;
     const char *choices = key->state == ZR_KEY_LIMITED ? key->built : key->choices;
     const char *last = choices ? strrchr(choices, '|') : NULL;
-    /* Where the words do not explain them already. */
+    /* list the choices unless the help already names them */
     if (last && !strstr(key->help, last + 1)) zr__choice_list(choices, list, sizeof(list));
     snprintf(words, sizeof(words), "%s%s%s", key->help, *list ? ": " : "", list);
     add_comment(out, level, words);

@@ -1,4 +1,4 @@
-/** config, inside: the reader of values and what a struct remembers of its reading. */
+/** Internals of config: the reader of values, and the state that a configuration keeps from reading. */
 #ifndef ZR_CONFIG_INTERNAL_H
 #define ZR_CONFIG_INTERNAL_H
 
@@ -15,7 +15,7 @@ typedef struct zr__string {
     char text[];
 } zr__string;
 
-/** A key of the file that has no meaning here. */
+/** A key of the file that has no effect here. */
 typedef struct zr__unused {
     struct zr__unused *next;
     const zr_key *key;
@@ -24,20 +24,20 @@ typedef struct zr__unused {
 
 struct zr_config_state {
     zr__unused *unused;          /* oldest first */
-    struct zr__refusal *refused; /* likewise, while the file is read */
+    struct zr__refusal *refused; /* refused values, oldest first, while the file is read */
     zr__string *strings;         /* newest first */
     zr__string *notes;           /* oldest first */
-    const char *name;            /* of the file, printable */
-    const char *path;            /* of the file; NULL: it came from elsewhere */
+    const char *name;            /* the file's name, printable */
+    const char *path;            /* the file's path; NULL: it came from elsewhere */
     bool given[ZR_CONFIG_MAX_KEYS];
     bool overridden[ZR_CONFIG_MAX_KEYS];
-    bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given: what it became is told when all is settled */
+    bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given: its value is reported when all is settled */
     bool by_memory;                     /* zr_config_leave_open was called */
     bool goes_on;                       /* zr_config_go_on was called */
     bool recipe;                        /* zr_config_take_recipe was called */
 };
 
-/** Where values come from, for messages. */
+/** Origin of values, for messages. */
 typedef struct zr__source {
     const char *name; /* the file */
     const char *text; /* NULL: no file */
@@ -46,54 +46,56 @@ typedef struct zr__source {
     int n_overrides;
 } zr__source;
 
-/** "file:line:column: key.path: message", or "command line: key.path: message" when an override gave it. */
+/** Fail with "file:line:column: key.path: message", or "command line: key.path: message" when an override gave the
+ * value. */
 zr_status zr__config_fail(const zr__source *source, const zr__json_place *place, zr_status status, const char *format,
                           ...) ZR_PRINTF(4, 5);
 
-/** The key part of an override, without "--"; *value points behind '=', NULL when there is none. */
+/** Return the key part of an override, without "--"; *value points after '=', or is NULL without one. */
 const char *zr__override_key(const char *override, size_t *length, const char **value);
-/** An override's value for a key (NULL: none known): JSON, or else a string. NULL: out of memory. */
+/** Parse an override's value for a key (NULL: not known): JSON, or else a string. NULL: out of memory. */
 json_t *zr__override_value(const zr_key *key, const char *value);
-/** Put an override into the tree of a file, replacing what is there. */
+/** Put an override into the tree of a file, replacing an existing value. */
 ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 
-/** The key of this path ("*" included) or NULL. */
+/** Return the key of this path ("*" included) or NULL. */
 const zr_key *zr__key_find(const char *path);
-/** Whether keys begin with "path.". */
+/** Return whether keys begin with "path.". */
 bool zr__key_is_section(const char *path);
-/** Whether the key says anything as the configuration stands: parameters of other optimizers and schedulers do not, nor
- *  do those of fp16 without fp16.enabled. */
+/** Return whether the configuration uses the key: it does not use parameters of other optimizers and schedulers, nor
+ * fp16's without fp16.enabled. */
 bool zr__key_is_read(const zr_config *config, const zr_key *key);
-/** The key or section that was probably meant, or NULL; into `out`. */
+/** Find the key or section that was probably meant, in `out`, or NULL. */
 const char *zr__key_nearest(const char *path, char *out, size_t size);
-/** "an integer from 1 to 8" ... into `out`. */
+/** Print the values that a key takes, "an integer from 1 to 8", to `out`. */
 const char *zr__key_wanted(const zr_key *key, char *out, size_t size);
-/** "a, b, c" of "a|b|c". Returns `out`. */
+/** Print "a, b, c" for "a|b|c". Returns `out`. */
 const char *zr__choice_list(const char *choices, char *out, size_t size);
-/** Position of a word in "a|b|c", letters' case ignored; -1. */
+/** Find a word in "a|b|c", ignoring case; return its position, or -1. */
 int zr__choice_index(const char *choices, const char *word, size_t length);
 
 /** Check a value and store it in its field. */
 ZR_NODISCARD zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value,
                                      const zr__source *source, const zr__json_place *place);
-/** The field's value as JSON, the default for keys without field; NULL: out of memory. */
+/** Return the field's value as JSON, the default for keys without field; NULL: out of memory. */
 json_t *zr__value_get(const zr_config *config, const zr_key *key);
-/** Store the default. */
+/** Store the default in the key's field. */
 ZR_NODISCARD zr_status zr__value_default(zr_config *config, const zr_key *key);
-/** The field's value for people; false where it still is "auto". */
+/** Print the field's value for people; false: it still is "auto". */
 bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_t size);
 
-/** Remember a key without a meaning, for zr__config_note_all. */
+/** Remember a key without effect, for zr__config_note_all. */
 ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const zr_key *key, const char *path);
-/** Tell of keys without a meaning and of what "auto" became, a line a section, when all is settled. */
+/** Add notices, one line per section, about keys without effect and about values chosen for "auto"; call it when all
+ * is settled. */
 ZR_NODISCARD zr_status zr__config_note_all(zr_config *config);
 
-/** "write "AdamW", "Adam" or "SGD"", for a LIMITED key. Returns `out`. */
+/** Print "write "AdamW", "Adam" or "SGD"" for a LIMITED key. Returns `out`. */
 const char *zr__key_available(const zr_key *key, char *out, size_t size);
-/** Remember the failure that was just made of the value or key at `path`. key: of a value that is not available. */
+/** Remember the failure that the value or key at `path` has just caused. key: the key if its value is not available. */
 ZR_NODISCARD zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown,
                                        const char *path, const char *found);
-/** One message of them all, a line a section; ZR_OK when there is none. */
+/** Fail with one message for all remembered failures, one line per section; ZR_OK when there are no failures. */
 zr_status zr__refusals_say(zr_config *config);
 void zr__refusals_free(zr_config *config);
 
@@ -101,15 +103,15 @@ void zr__refusals_free(zr_config *config);
 const char *zr__config_keep(zr_config *config, const char *text);
 /** Add a notice, once. */
 ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
-/** ZR_ERR_CONFIG "file: message", for what shows only when everything is known. */
+/** Fail with ZR_ERR_CONFIG "file: message", for errors found only when all values are known. */
 zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 
-/** The value of a key in the recipe of a small model, as JSON; NULL: the recipe says nothing of it. */
+/** Return the value of a key in the recipe of a small model, as JSON; NULL: the recipe does not set it. */
 const char *zr__recipe_value(const char *path);
-/** Fill in the recipe where it was asked for (zr_config_take_recipe), once sizes are known. */
+/** Fill in the recipe if it was requested (zr_config_take_recipe), once sizes are known. */
 ZR_NODISCARD zr_status zr__config_recipe(zr_config *config);
 
-/** Checks between keys that need no ranks. */
+/** Do the checks between keys that do not depend on the number of ranks. */
 ZR_NODISCARD zr_status zr__config_check(const zr_config *config, const zr__source *source);
 
 #endif

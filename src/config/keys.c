@@ -1,4 +1,4 @@
-/* Finding keys in the table, and words about them. */
+/* Finding keys in the table, and texts about them. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -43,8 +43,8 @@ static const char *last_part(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* `best` and its distance after looking at one candidate: by the whole path, or by the last part alone
- * (a key in the wrong section) at the price of one more letter. */
+/* Update `best` and its distance by one candidate, compared by its whole path, or by its last part alone (a key in
+ * the wrong section) at a cost of one more letter. */
 static void consider(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];

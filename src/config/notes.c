@@ -1,4 +1,4 @@
-/* What the user is told of a file that was taken: keys without a meaning here, and what "auto" became. */
+/* Notices about an accepted file: keys without effect, and values chosen for "auto". */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ zr_status zr__config_unused(zr_config *config, const zr_key *key, const char *pa
     int n = 0;
     for (; *end; end = &(*end)->next, n++)
         if (strcmp((*end)->path, path) == 0) return ZR_OK;
-    if (n == ZR_CONFIG_MAX_KEYS) return ZR_OK; /* what a section of a million keys says need not be kept */
+    if (n == ZR_CONFIG_MAX_KEYS) return ZR_OK; /* a section of a million keys need not be reported in full */
     zr__unused *u = zr_alloc(sizeof(*u) + strlen(path) + 1);
     ZR_CHECK(u, ZR_ERR_MEMORY, "out of memory for a notice");
     u->key = key;
@@ -64,7 +64,8 @@ static zr_status note_unused(zr_config *config)
 
 /* ---- "auto" ----------------------------------------------------------------------------------- */
 
-/* What Hugging Face's Trainer would put in place of "auto": from the model, or from the run. NULL: nothing. */
+/* Find the value that Hugging Face's Trainer would put in place of "auto", from the model or the run, and return its
+ * origin. NULL: it puts none. */
 static const char *trainers(const zr_config *config, const zr_key *key, double *value)
 {
     static const char zero[] = "zero_optimization.";
@@ -85,7 +86,7 @@ static const char *trainers(const zr_config *config, const zr_key *key, double *
     return NULL;
 }
 
-/* Of a key whose value the Trainer would derive. */
+/* Note a key whose "auto" the Trainer would derive. */
 static zr_status note_derived(zr_config *config, const zr_key *key, const char *text, const char *from, double value)
 {
     char its[ZR_NUMBER_BYTES];
@@ -109,7 +110,7 @@ static bool same_parent(const char *a, const char *b)
     return n > 0 && n == parent_bytes(b) && strncmp(a, b, n) == 0;
 }
 
-/* Told when it is chosen. */
+/* Return whether the key's value is still to be chosen: it is reported when it is chosen. */
 static bool is_open(const zr_config *config, const zr_key *key)
 {
     const zr_config_open open = zr_config_get_open(config);
@@ -120,7 +121,7 @@ static bool is_open(const zr_config *config, const zr_key *key)
            (open.batch && (rows || all));
 }
 
-/* Whether key i goes into a line with others of its section. */
+/* Return whether key i is reported in one line with others of its section. */
 static bool is_plain(const zr_config *config, int i)
 {
     int n;
@@ -172,7 +173,8 @@ static zr_status note_autos(zr_config *config)
     return ZR_OK;
 }
 
-/* Tell where keys say how checkpoints are kept and there are none: with DeepSpeed the model's code makes them. */
+/* Note keys about checkpointing activations when none are checkpointed: with DeepSpeed the model's code decides
+ * that. */
 static zr_status note_checkpointing(zr_config *config)
 {
     static const char section[] = "activation_checkpointing";

@@ -1,4 +1,4 @@
-/* "key.path=value" from a command line, put into the JSON tree before it is checked. */
+/* Command-line overrides "key.path=value", put into the JSON tree before it is checked. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ json_t *zr__override_value(const zr_key *key, const char *value)
     if (zr__json_load(value, strlen(value), JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, "the command line", &json,
                       &error) != ZR_OK)
         return NULL;
-    /* A folder may be called 2024. */
+    /* A folder may have the name 2024. */
     bool text = key && (key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES);
     bool word = text && (json_is_number(json) || json_is_boolean(json));
     if (json && !word) return json;
@@ -28,8 +28,8 @@ json_t *zr__override_value(const zr_key *key, const char *value)
     return json_stringn_nocheck(value, strlen(value));
 }
 
-/* The object that `key`, of `length` bytes, names a member of; objects on the way are made. NULL: something
- * on the way is not an object, or out of memory. *member: the last part. */
+/* Find the object that holds the member `key`, of `length` bytes, creating objects on the way. NULL: a value on the
+ * way is not an object, or out of memory. *member: the last part of the key. */
 static json_t *descend(json_t *object, const char *key, size_t length, const char **member)
 {
     const char *dot;

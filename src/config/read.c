@@ -1,4 +1,4 @@
-/* From text to a checked struct: parse, lay the overrides over it, walk the tree along the table. */
+/* Reading a configuration: parse the text, apply the overrides, and walk the tree by the table of keys. */
 #include "config/internal.h"
 
 #include <stdarg.h>
@@ -7,8 +7,8 @@
 
 enum { PATH_BYTES = 256 };
 
-/* Whether an override gave the value at `path`: it or something that holds it, or, where the file has no such
- * place, something in it. */
+/* Return whether an override gave the value at `path`: it set the value or an enclosing one, or, if the file does
+ * not have the path, a value inside it. */
 static bool from_override(const zr__source *source, const char *path, bool in_file)
 {
     size_t whole = strlen(path);
@@ -45,8 +45,7 @@ static zr_status unknown_key(const zr__source *source, const zr__json_place *pla
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", nearest);
 }
 
-/* Refuse what stands where the keys of a section belong; where the section is of a device that cannot be had, by name.
- */
+/* Refuse a value in the place of a section; the section of a device that is not available is refused as such. */
 static zr_status no_object(const zr__source *source, const zr__json_place *place, const char *path, const json_t *value)
 {
     char device[PATH_BYTES], found[64];
@@ -60,7 +59,7 @@ static zr_status no_object(const zr__source *source, const zr__json_place *place
                            key->instead ? key->instead : "");
 }
 
-/* Depth is bounded: only sections of the table are entered. */
+/* Walk an object of the file. The recursion is bounded, as only sections of the table are entered. */
 static zr_status walk(zr_config *config, const json_t *object, const zr__source *source, const zr__json_place *parent)
 {
     const char *name;
@@ -196,7 +195,7 @@ zr_status zr_config_load(const char *path, const char *const *overrides, int n_o
     return ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the configuration");
 }
 
-/* The path of one key as places; depth bounded by the table. */
+/* Set one key, building its path as places; the recursion is bounded by the table. */
 static zr_status set_at(zr_config *config, const zr_key *key, const char *rest, const json_t *value,
                         const zr__source *source, const zr__json_place *parent)
 {

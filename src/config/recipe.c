@@ -1,6 +1,6 @@
 /*
  * The default recipe of training: `zr init` writes it, and `zr train` takes it for a preset. Betas,
- * weight decay, clipping, and a cosine that ends at a tenth behind a warm-up: Brown et al. 2020 (GPT-3), appendix B;
+ * weight decay, clipping, and a warm-up followed by a cosine down to a tenth: Brown et al. 2020 (GPT-3), appendix B;
  * learning rates by size: its table 2.1.
  */
 #include "config/internal.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* For `zr init`: the learning rate of a small model, and a warm-up for the default train.steps. */
+/* The recipe of `zr init`: the learning rate of a small model, and a warm-up for the default train.steps. */
 static const struct {
     const char *path, *value;
 } recipe[] = {
@@ -43,7 +43,7 @@ void zr_config_take_recipe(zr_config *config)
     config->state->recipe = true;
 }
 
-/* Find the rate of the size whose ratio to this model's is nearest to 1. */
+/* Find the learning rate of the listed size whose ratio to this model's is nearest to 1. */
 static const char *rate_of(const zr_config_sizes *s)
 {
     const double width = (double)s->n_embd;
@@ -54,7 +54,7 @@ static const char *rate_of(const zr_config_sizes *s)
     return rates[best].lr;
 }
 
-/* Does the file or an override give a key of the optimizer or the scheduler? */
+/* Return whether the file or an override sets a key of the optimizer or the scheduler. */
 static bool has_own(const zr_config *config)
 {
     int n;

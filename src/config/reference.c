@@ -1,4 +1,4 @@
-/* docs/config.md, written from the table. */
+/* Printing docs/config.md from the table of keys. */
 #include "config/internal.h"
 
 #include <ctype.h>
@@ -7,8 +7,8 @@
 
 enum { MOST_COLUMNS = 120 };
 
-/* The words of `text` behind "-", lines behind the first indented. What Markdown would read as markup or HTML is
- * escaped, but for what stands between backquotes. */
+/* Add the words of `text` as a list item, with later lines indented. Characters that Markdown would read as markup
+ * or HTML are escaped, except between backquotes. */
 static void add_item(zr__text *out, const char *text)
 {
     int column = 1;
@@ -43,7 +43,7 @@ static void add_key(zr__text *out, const zr_key *key)
     zr__text item = {0};
     zr__text_add(&item, "`%s`: ", key->path);
     add_choices(&item, zr__key_wanted(key, wanted, sizeof(wanted)));
-    /* Names of files, keys and values keep their small letters. */
+    /* names of files, keys and values keep their lower case */
     int first = (int)strcspn(key->help, " "), name = (int)strcspn(key->help, ".:_/0123456789");
     bool word = name >= first && strncmp(key->help, "zr ", 3) != 0;
     zr__text_add(&item, " (`%s`). %c%s.", key->standard, word ? toupper((unsigned char)key->help[0]) : key->help[0],
@@ -79,7 +79,7 @@ static bool same_section(const zr_key *a, const zr_key *b)
     return length == section_length(b) && strncmp(a->path, b->path, length) == 0;
 }
 
-/* Of the first key's section, those with a meaning here or those without. */
+/* Add the keys of the first key's section, either those with an effect here or those without. */
 static void add_keys(zr__text *out, const zr_key *key, int n, bool without)
 {
     bool first = true;

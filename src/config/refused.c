@@ -1,4 +1,4 @@
-/* What a file asks for that cannot be had: all of it is said at once, a line for each section. */
+/* Refusal of settings that are not available: all of them in one message, one line per section. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@ enum { MOST_LINES = 9, OPTIONS_BYTES = 400, MOST_REFUSALS = 64 };
 struct zr__refusal {
     struct zr__refusal *next;
     zr_status status;
-    const zr_key *key; /* of a value that is not available yet; NULL: something else is wrong */
-    bool unknown;      /* a key that nobody knows */
+    const zr_key *key; /* key of a value that is not available; NULL: another error */
+    bool unknown;      /* an unknown key */
     bool said;
     char section[64]; /* first part of its path */
     char path[128];
@@ -68,7 +68,8 @@ void zr__refusals_free(zr_config *config)
     }
 }
 
-/* A key that is unknown in a section of which a value is not available belongs, most likely, to that value. */
+/* Return whether an unknown key most likely belongs to a value that is not available, because one of its section is
+ * not. */
 static bool follows_from(const struct zr__refusal *all, const struct zr__refusal *r)
 {
     for (; r->unknown && all; all = all->next)
@@ -76,7 +77,7 @@ static bool follows_from(const struct zr__refusal *all, const struct zr__refusal
     return false;
 }
 
-/* Behind the name of its section. */
+/* Return the path after its section's name. */
 static const char *rest_of(const struct zr__refusal *r)
 {
     size_t n = strlen(r->section);
@@ -88,7 +89,8 @@ static bool same_section(const struct zr__refusal *a, const struct zr__refusal *
     return strcmp(a->section, b->section) == 0;
 }
 
-/* What is not available in the section of `first`, in one line; `all` has what follows from it. */
+/* Add one line about the values that are not available in the section of `first`, and its unknown keys from `all`,
+ * which follow from them. */
 static void add_section(zr__text *out, struct zr__refusal *all, struct zr__refusal *first)
 {
     char words[160];
@@ -113,13 +115,13 @@ static void add_section(zr__text *out, struct zr__refusal *all, struct zr__refus
     }
 }
 
-/* What would take the file without a change to it. */
+/* Add the options with which the unchanged file would be accepted. */
 static void add_options(zr__text *out, const struct zr__refusal *all)
 {
     char options[OPTIONS_BYTES] = "";
     size_t used = 0;
     for (; all; all = all->next) {
-        if (!all->key) return; /* not all can be mended so */
+        if (!all->key) return; /* options cannot fix every error */
         used += (size_t)snprintf(options + used, sizeof(options) - used, " --%s=%.*s", all->key->path,
                                  (int)strcspn(all->key->built, "|"), all->key->built);
         if (used >= sizeof(options)) return;

@@ -1,4 +1,4 @@
-/* What the file leaves open, settled; and what must fit together once the number of ranks is known. */
+/* Settling open values, and checks that depend on the number of ranks. */
 #include "config/internal.h"
 
 #include <inttypes.h>
@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* zr_plan cuts shards and buckets at so many elements a rank; config stands below plan. */
+/* Alignment of shards and buckets in zr_plan, elements per rank. It is repeated here because config is a layer below
+ * plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
 static const char *const size_name[] = {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"};
@@ -113,7 +114,7 @@ void zr_config_go_on(zr_config *config)
     config->state->goes_on = true;
 }
 
-/* Find the number of data-parallel ranks for which the three hold; 0: none. */
+/* Find the number of data-parallel ranks for which the three batch numbers hold; 0: none. */
 static int64_t ranks_of_batch(const zr_config *config)
 {
     const int64_t batch = config->train_batch_size, micro = config->micro_batch_size;
@@ -122,7 +123,7 @@ static int64_t ranks_of_batch(const zr_config *config)
     return batch % (micro * accum) == 0 ? batch / (micro * accum) : 0;
 }
 
-/* Refuse three numbers that are given and do not hold. */
+/* Refuse three given batch numbers that do not hold. */
 static zr_status refuse_three(const zr_config *config, int ranks)
 {
     char advice[160];
@@ -137,7 +138,7 @@ static zr_status refuse_three(const zr_config *config, int ranks)
     return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks, advice);
 }
 
-/* Say that so many ranks do not divide the batch of a run that goes on. */
+/* Refuse a number of ranks that does not divide the batch of a resumed run. */
 static zr_status refuse_ranks(const zr_config *config, int64_t had, int ranks)
 {
     char before[48] = "";
@@ -159,8 +160,8 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* Settle the three of a run that goes on on other ranks: its file has them all. The batch stays, then what the command
- * line gives, then as much of the micro-batch as divides a rank's samples. */
+/* Settle the three batch numbers of a run that resumes on another number of ranks; its file has all three. The batch
+ * stays, then values from the command line, then the gcd of the micro-batch and a rank's samples. */
 static zr_status keep_batch(zr_config *config, int ranks)
 {
     static const char advice[] = "the batch of a run that goes on stays; give numbers that make it, or another "
@@ -188,7 +189,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
                            batch, ranks, ranks == 1 ? "" : "s", *micro, *accum);
 }
 
-/* The batch triangle: two given, or one, or none; the rest follows. */
+/* Resolve the batch triangle from two given numbers, or one, or none. */
 static zr_status resolve_batch(zr_config *config, int ranks)
 {
     ZR_TRY(keep_batch(config, ranks));
@@ -223,7 +224,8 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
-/* NCCL has pieces side by side and cuts them up by itself. A run's own file has the default written out. */
+/* Write the note on reduce_bucket_size. With NCCL the size has no effect, since NCCL divides the buffers itself. The
+ * default is not noted, as a run's own file has it written out. */
 static zr_status note_reduce_bucket(zr_config *config, int ranks)
 {
     static const char name[] = "zero_optimization.reduce_bucket_size";
@@ -254,7 +256,7 @@ static void resolve_number_types(zr_config *config)
     if (config->grad_accum_dtype == ZR_CONFIG_AUTO) config->grad_accum_dtype = ZR_CONFIG_FP32;
 }
 
-/* DeepSpeed's files often carry the whole section, switched off: one line for all of it. */
+/* Note in one line an fp16 section that is switched off: DeepSpeed's files often have all of it. */
 static zr_status note_fp16(zr_config *config)
 {
     int n;
@@ -265,7 +267,8 @@ static zr_status note_fp16(zr_config *config)
     return ZR_OK;
 }
 
-/* The same micro-batches on fewer or more ranks make the same tree of sums only when each number is half the next. */
+/* Check the number of ranks. The same micro-batches on fewer or more ranks make the same tree of sums only if each
+ * number of ranks is half the next. */
 static zr_status check_world(const zr_config *config, int ranks)
 {
     if (!config->train.rank_free_sums || (ranks & (ranks - 1)) == 0) return ZR_OK;
@@ -277,7 +280,7 @@ static zr_status check_world(const zr_config *config, int ranks)
                              ranks, below, below * 2);
 }
 
-/* Token files need no tokenizer; texts that are made of tokens do. */
+/* Check train.sample_tokens. Training on token files needs no tokenizer, but printing samples as text does. */
 static zr_status check_samples(const zr_config *config)
 {
     if (config->train.sample_tokens == 0) return ZR_OK;
@@ -292,8 +295,8 @@ static zr_status check_samples(const zr_config *config)
     return ZR_OK;
 }
 
-/* A noise is what micro-gradients differ by. Where their number is still to be chosen, a step has at most one of each
- * sample. */
+/* Check the gradient noise scale, which is measured by the differences between micro-batch gradients. While their
+ * number is still to be chosen, a step has at most one per sample. */
 static zr_status check_noise_scale(const zr_config *config, int ranks)
 {
     const int64_t micro =
@@ -314,7 +317,8 @@ static zr_status check_keep_best(const zr_config *config)
                              config->data.val ? "train.eval_interval is 0" : "there is no data.val");
 }
 
-/* Where the gradient is kept for its sums, a second pass would only cost time: zr_train_layout plans none. */
+/* Note a two-pass norm without effect: where the gradient is kept for its sums, a second pass would only cost time,
+ * and zr_train_layout plans none. */
 static zr_status note_two_pass(zr_config *config)
 {
     const char *why = config->accumulation_steps > 1 ? "gradient_accumulation_steps above 1"
@@ -325,7 +329,8 @@ static zr_status note_two_pass(zr_config *config)
                            why);
 }
 
-/* Where there is nothing to add up first, gradients are reduced as ever; else the stage shares less than it says. */
+/* Note reduce_once: with nothing to accumulate first, gradients are reduced as usual; else the stage partitions less
+ * than it says. */
 static zr_status note_reduce_once(zr_config *config, int ranks)
 {
     if (!config->reduce_once || ranks == 1 || zr_config_get_open(config).split) return ZR_OK;
@@ -339,7 +344,7 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
                            config->zero.stage);
 }
 
-/* At stage 1 an all-reduce leaves no owner's sums to which the next micro-batch's could be added. */
+/* Refuse an all-reduce at stage 1 with accumulation: it leaves no owner's sums to add the next micro-batch's to. */
 static zr_status check_all_reduce(const zr_config *config)
 {
     bool added = config->accumulation_steps > 1 || config->train.rank_free_sums;
@@ -351,7 +356,7 @@ static zr_status check_all_reduce(const zr_config *config)
     return ZR_OK;
 }
 
-/* Ranks that see other data. */
+/* Compute the number of ranks that see different data. */
 static zr_status data_ranks(const zr_config *config, int ranks, int *found)
 {
     const int64_t tensor = config->parallel.tensor;

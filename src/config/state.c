@@ -1,11 +1,11 @@
-/* What a configuration owns: strings and notices. */
+/* Memory that a configuration owns: strings and notices. */
 #include "config/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* One for each key is well below; what a section of a million keys says need not be kept. */
+/* Most notices: enough for one per key; a section of a million keys need not be reported in full. */
 enum { MOST_NOTES = 2 * ZR_CONFIG_MAX_KEYS };
 
 static zr__string *new_string(size_t length)

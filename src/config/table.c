@@ -1,4 +1,4 @@
-/* The one table of keys. Help, docs/config.md, defaults and errors come from it. */
+/* The table of keys, from which help, docs/config.md, defaults and errors are made. */
 #include "config/internal.h"
 
 #define FIELD(f) .offset = offsetof(zr_config, f)

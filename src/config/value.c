@@ -1,4 +1,4 @@
-/* One value between JSON and its field. */
+/* Conversion of one value between JSON and its field. */
 #include "config/internal.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static bool is_word(const json_t *value, const char *word)
     return json_is_string(value) && strcmp(json_string_value(value), word) == 0;
 }
 
-/* Whether a value is one of the words of a LIMITED key. */
+/* Return whether a value is one of the available words of a LIMITED key. */
 static bool is_built(const zr_key *key, const json_t *value)
 {
     char number[ZR_NUMBER_BYTES];
@@ -28,7 +28,7 @@ static bool is_built(const zr_key *key, const json_t *value)
     return word && zr__choice_index(key->built, word, strlen(word)) >= 0;
 }
 
-/* Integers may be written as 5e8, as DeepSpeed's files do. */
+/* Read an integer, which may be written as 5e8, as in DeepSpeed's files. */
 static bool read_int(const zr_key *key, const json_t *value, int64_t *out)
 {
     double number = json_number_value(value);
@@ -62,7 +62,7 @@ static bool read_pair(const json_t *value, double out[2])
     return true;
 }
 
-/* *bad: the element of a list that is no name, -1: it is no list. */
+/* Return whether the value is a name or a list of names. *bad: the first element that is no name; -1: it is no list. */
 static bool names_fit(const json_t *value, int64_t *bad)
 {
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
@@ -75,7 +75,7 @@ static bool names_fit(const json_t *value, int64_t *bad)
     return n > 0;
 }
 
-/* Of a pair or a list, name the element that is wrong. */
+/* Fail for a value of the wrong form; of a pair or a list, name the element that is wrong. */
 static zr_status wrong(const zr_key *key, const json_t *value, const zr__source *source, const zr__json_place *place)
 {
     char found[64], wanted[192], list[160];
@@ -94,7 +94,7 @@ static zr_status wrong(const zr_key *key, const json_t *value, const zr__source 
         place = &element;
     }
     zr__key_wanted(key, wanted, sizeof(wanted));
-    if (key->state == ZR_KEY_LIMITED && key->choices) /* of the words that are known those that can be had */
+    if (key->state == ZR_KEY_LIMITED && key->choices) /* name only the available words of the known ones */
         snprintf(wanted, sizeof(wanted), "one of %s", zr__choice_list(key->built, list, sizeof(list)));
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s",
                            zr__json_show(value, found, sizeof(found)), wanted);
@@ -112,7 +112,7 @@ static bool read_choice(const zr_key *key, const json_t *value, int *out)
     return *out >= 0;
 }
 
-/* A value that passed its check, in the form of its field. */
+/* A checked value in the form of its field. */
 typedef union zr__field {
     bool yes;
     zr_config_switch turned;
@@ -177,7 +177,7 @@ static void *field_of(const zr_config *config, const zr_key *key)
     return (char *)config + key->offset;
 }
 
-/* "auto" and null as the field keeps them: 0, no string, AUTO. */
+/* Store "auto" or null as the field represents it: 0, no string, AUTO. */
 static void store_open(zr_config *config, const zr_key *key)
 {
     static const zr__field zero;
@@ -210,14 +210,15 @@ static bool standard_is(const zr_key *key, const char *json)
     return strcmp(key->standard, json) == 0;
 }
 
-/* Words are not parsed: jansson's scanner reads beyond its buffer when memory ends within one of 16 bytes. */
+/* Parse a default as JSON. A string is not parsed: jansson's scanner reads beyond its buffer when memory ends within
+ * one of 16 bytes. */
 static json_t *standard_json(const zr_key *key)
 {
     const char *text = key->standard;
     return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
 }
 
-/* "auto" as the word for the default: not where it is a value of its own, or any string is one. */
+/* Return whether "auto" stands for the default here: not where it is a value of the key, or any string is. */
 static bool is_auto(const zr_key *key, const json_t *value)
 {
     if (!is_word(value, auto_word) || key->type == ZR_KEY_ANY) return false;
@@ -231,7 +232,7 @@ static int index_of(const zr_key *key)
     return (int)(key - zr_config_keys(&n));
 }
 
-/* A list of names, one a line; free it. */
+/* Join a list of names, one per line; free it. */
 static char *join_names(const json_t *list)
 {
     zr__text text = {0};
@@ -242,7 +243,7 @@ static char *join_names(const json_t *list)
     return joined;
 }
 
-/* A list of paths is kept as its text. */
+/* Store a list of paths as its JSON text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
@@ -261,7 +262,7 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     return st;
 }
 
-/* Take the class that DeepSpeed makes of the type Adam for that type. */
+/* Take FusedAdam, the class that DeepSpeed makes of the type Adam, as that type. */
 static zr_status set_fused_adam(zr_config *config, const zr_key *key, const zr__source *source,
                                 const zr__json_place *place)
 {
@@ -335,7 +336,7 @@ static json_t *choice_json(const zr_key *key, int index)
     return json_stringn(at, strcspn(at, "|"));
 }
 
-/* One name as a string, several as a list. */
+/* Return one name as a string, several as a list. */
 static json_t *names_json(const char *names)
 {
     if (!names) return json_null();

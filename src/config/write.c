@@ -1,10 +1,10 @@
-/* The resolved configuration as JSON, and its hash. */
+/* Printing the resolved configuration as JSON, and its hash. */
 #include "config/internal.h"
 
 #include <string.h>
 #include <xxhash.h>
 
-/* Set a member by its dotted path; objects on the way are made. Steals `value`. */
+/* Set a member by its dotted path, creating objects on the way. Steals `value`. */
 static int put(json_t *object, const char *path, json_t *value)
 {
     char part[64];

@@ -18,9 +18,9 @@ struct zr__ahead {
     pthread_cond_t changed;
 
     /* under the lock */
-    int64_t first, n, done; /* windows of the stretch that are read; the next one is being read */
+    int64_t first, n, done; /* the stretch of samples, and its windows that are read; window `done` is being read */
     bool quit;
-    zr_status status; /* of window `done`, where it failed */
+    zr_status status; /* error of reading window `done` */
     char message[MESSAGE_BYTES];
 };
 
@@ -87,7 +87,7 @@ void zr__ahead_destroy(zr__ahead **ahead)
     *ahead = NULL;
 }
 
-/* The stretch ends with the window that is being read. */
+/* End the stretch with the window that is being read, and wait for it. */
 static void rest(zr__ahead *a)
 {
     if (!is_resting(a)) a->n = a->done + 1;

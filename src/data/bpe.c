@@ -1,4 +1,4 @@
-/* Encoding: what tokens a text has. */
+/* Byte-level BPE: encoding a text as tokens. */
 #include "data/bpe.h"
 
 #include "base/text.h"
@@ -12,7 +12,7 @@ enum {
     SHORT_BYTES = 128, /* pieces up to here need no memory of their own */
     KEPT_LEAST = 64,   /* pieces that are remembered while a text is encoded */
     KEPT_MOST = 1 << 15,
-    KEPT_BYTES = 64, /* of text for each of them */
+    KEPT_BYTES = 64, /* bytes of text for each remembered piece */
 };
 #define NEVER UINT32_MAX /* the rank of no merge */
 
@@ -54,7 +54,7 @@ int32_t zr__bpe_find(const zr__bpe *bpe, const char *text, int64_t bytes)
     return bpe->names[name_place(bpe, text, bytes)];
 }
 
-/* A power of two that leaves a table of n half free. */
+/* Return the size of a hash table for n entries: a power of two, at least half of which stays free. */
 static int64_t slots_for(int64_t n)
 {
     int64_t slots = 16;
@@ -102,15 +102,15 @@ void zr__bpe_merge(zr__bpe *bpe, int32_t left, int32_t right, int32_t into, uint
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* A token of a piece; those that are left form a list. */
+/* A token of a piece. The tokens that are not merged away form a linked list. */
 typedef struct symbol {
     int32_t token, before, behind;
-    int32_t into;  /* what it becomes with the one behind it, */
-    uint32_t rank; /* which merge does that; NEVER: none, or this symbol is gone */
+    int32_t into;  /* the token that merging with the next symbol makes */
+    uint32_t rank; /* rank of that merge; NEVER: no merge exists, or this symbol is merged away */
 } symbol;
 
-/* Merges that are possible, the next one first: rank, then place, in one number. What has changed since stays in, and
- * is known by its rank. */
+/* A heap of possible merges, keyed by rank and then place, in one number. An entry that a later merge has made
+ * invalid stays, and is recognised by its rank. */
 typedef struct merger {
     const zr__bpe *bpe;
     symbol *at;
@@ -139,7 +139,7 @@ static uint64_t heap_pop(merger *m)
     return top;
 }
 
-/* Which merge begins at i now? */
+/* Find the merge of symbol i with the next one, and add it to the heap. */
 static void look(merger *m, int32_t i)
 {
     symbol *s = &m->at[i];
@@ -180,10 +180,11 @@ static int64_t merge_all(merger *m, const char *piece, int32_t bytes, int32_t *t
     return n;
 }
 
-/* A symbol is looked at once at first and twice for each merge, of which there are fewer than symbols. */
+/* Entries of the heap: each symbol is looked at once at first, and each merge looks twice; there are fewer merges
+ * than symbols. */
 #define HEAP_ROOM(bytes) (3 * (bytes))
 
-/* Tokens of a piece by the merges alone; tokens has room for `bytes`. */
+/* Find the tokens of a piece by merges alone; `tokens` has room for `bytes`. */
 static zr_status merge_piece(const zr__bpe *bpe, const char *piece, int64_t bytes, int32_t *tokens, int64_t *n)
 {
     symbol few[SHORT_BYTES];
@@ -206,7 +207,7 @@ static zr_status merge_piece(const zr__bpe *bpe, const char *piece, int64_t byte
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* A piece that was merged: where it stands in the text, and its tokens among those of the text. */
+/* A piece that was merged before: its place in the text, and its tokens' place in the output. */
 typedef struct kept {
     int64_t at, bytes, token, n;
 } kept;
@@ -230,7 +231,7 @@ static zr_status put(encoder *e, const int32_t *tokens, int64_t n)
     return ZR_OK;
 }
 
-/* Straight into the tokens where there is room for one a byte. */
+/* Merge a piece into the output directly where the output has room for one token a byte. */
 static zr_status put_merged(encoder *e, const char *piece, int64_t bytes)
 {
     int64_t n = 0;
@@ -263,7 +264,7 @@ static zr_status put_piece(void *arg, const char *piece, int64_t bytes)
     return ZR_OK;
 }
 
-/* The first added token of the text, the longest of those at its place; NULL: none. */
+/* Find the first added token in the text, and the longest if several begin there; NULL: none. */
 static const zr__bpe_added *next_added(const zr__bpe *bpe, bool later, const char *text, int64_t bytes, int64_t *at)
 {
     for (*at = 0; *at < bytes; ++*at) {
@@ -279,7 +280,7 @@ static const zr__bpe_added *next_added(const zr__bpe *bpe, bool later, const cha
     return NULL;
 }
 
-/* What lies between added tokens is a text of its own. */
+/* Encode a stretch of text. The stretches between added tokens are encoded as separate texts. */
 static zr_status put_text(encoder *e, bool later, const char *text, int64_t bytes)
 {
     while (bytes > 0) {
@@ -329,7 +330,7 @@ static int longer_first(const void *a, const void *b, void *arg)
     return n != m ? (n < m) - (n > m) : (x->token > y->token) - (x->token < y->token);
 }
 
-/* White space behind something else, in whatever bytes. */
+/* Return whether the text has white space after its first byte. */
 static bool is_spaced(const char *text, int64_t bytes)
 {
     bool spaced = false;
@@ -353,8 +354,8 @@ static uint64_t hash_more(uint64_t hash, const void *data, size_t bytes)
     return XXH3_64bits_withSeed(data, bytes, hash);
 }
 
-/* In an order that no table decides: merges stand in theirs by chance of the hash, so each is hashed alone and all are
- * summed. */
+/* Hash the tokenizer. The order of merges in the hash table is arbitrary, so each merge is hashed alone and the
+ * hashes are summed. */
 static void hash_all(zr__bpe *bpe)
 {
     uint64_t hash = zr__split_hash(bpe->split), sum = 0;
@@ -419,7 +420,7 @@ uint32_t zr__bpe_symbol(unsigned char byte)
     return ZR__BPE_BYTES + OTHERS_LOW + (uint32_t)(byte - HIGH_FIRST);
 }
 
-/* The byte that a symbol stands for, or NONE. */
+/* Return the byte that a symbol stands for, or NONE. */
 static int byte_of(uint32_t character)
 {
     if (character < ZR__BPE_BYTES) return zr__bpe_symbol((unsigned char)character) == character ? (int)character : NONE;

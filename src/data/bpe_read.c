@@ -1,5 +1,5 @@
-/* A tokenizer from the files of a Hugging Face directory. What is said of a tokenizer that is not of this kind is
- * refused by name rather than passed over. */
+/* Reading a tokenizer from the files of a Hugging Face directory. A setting that byte-level BPE does not have is
+ * refused by name rather than ignored. */
 #include "base/json.h"
 #include "base/text.h"
 #include "data/bpe.h"
@@ -14,7 +14,7 @@ enum { SHOWN = 96, FILE_MOST_BYTES = 128 << 20 };
 
 typedef struct reader {
     zr__bpe *bpe;
-    char file[PATH_MAX];  /* that is read, as messages show it */
+    char file[PATH_MAX];  /* the file being read, as messages show it */
     const json_t *vocab;  /* object: a name, its token */
     const json_t *merges; /* array; NULL: merges.txt */
     const json_t *added;  /* array; NULL: none */
@@ -37,7 +37,7 @@ done:
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
-/* A value as a message shows it. */
+/* Print a value for a message. */
 static const char *show(const json_t *value, char text[SHOWN])
 {
     return value ? zr__json_show(value, text, SHOWN) : "missing";
@@ -45,7 +45,7 @@ static const char *show(const json_t *value, char text[SHOWN])
 
 /* ---- what is not supported ------------------------------------------------------------------- */
 
-/* Is there nothing behind this key, or what is as good as nothing? */
+/* Return whether a value is absent or has no effect: null, false, 0 or "". */
 static bool is_nothing(const json_t *value)
 {
     return !value || json_is_null(value) || json_is_false(value) ||
@@ -72,7 +72,7 @@ static zr_status want_type(const reader *r, const json_t *in, const char *sectio
     return ZR_OK;
 }
 
-/* Older files do not say the type; of all models only BPE has merges. */
+/* Check that the model is BPE. Older files have no type; only BPE has merges. */
 static zr_status want_bpe(const reader *r, const json_t *model)
 {
     bool has_both = json_is_object(json_object_get(model, "vocab")) && json_is_array(json_object_get(model, "merges"));
@@ -145,7 +145,7 @@ static zr_status read_expressions(reader *r, const json_t *told)
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
 
-/* Names by their tokens, from both lists. */
+/* Names of tokens by number, from the vocabulary and the added tokens. */
 typedef struct names {
     const char **name;
     int64_t *bytes;
@@ -192,13 +192,13 @@ static zr_status note_added(const reader *r, names *all, const json_t *added)
     ZR_TRY(want_nothing(r, added, "added_tokens.", "single_word"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "lstrip"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "rstrip"));
-    if (again) return ZR_OK; /* what was told first holds */
+    if (again) return ZR_OK; /* the first entry of a token holds */
     all->raw[token] = true;
     r->bpe->added[r->bpe->n_added++] = (zr__bpe_added){token, json_is_true(json_object_get(added, "normalized"))};
     return ZR_OK;
 }
 
-/* Added tokens that the vocabulary does not have; one may be listed twice. */
+/* Count added tokens that the vocabulary does not have; a token may be listed twice. */
 static zr_status count_new(const reader *r, int64_t *n)
 {
     json_t *seen = json_object();
@@ -233,7 +233,7 @@ static zr_status note_all(const reader *r, names *all)
     return ZR_OK;
 }
 
-/* Every name is there by now: so many names of so many different tokens leave no hole. */
+/* Spell all tokens. Every token below n has a name here: n distinct tokens in 0 .. n-1 leave no hole. */
 static zr_status spell_all(const reader *r, const names *all)
 {
     zr__bpe *bpe = r->bpe;
@@ -288,7 +288,8 @@ static zr_status read_vocab(const reader *r)
 
 /* ---- merges ---------------------------------------------------------------------------------- */
 
-/* One half of a merge, or both as one name; `number` counts merges, or lines of merges.txt, from 1. */
+/* Find the token of one half of a merge, or of both joined. `number` counts merges, or lines of
+ * merges.txt, from 1. */
 static zr_status token_named(const reader *r, const char *name, size_t bytes, int64_t number, int32_t *token)
 {
     char *spelled = zr_alloc(bytes + 1), shown[SHOWN], cut[SHOWN];
@@ -323,7 +324,7 @@ static zr_status add_merge(const reader *r, const char *left, size_t n_left, con
     return st;
 }
 
-/* "a b" */
+/* Add a merge written as "a b". */
 static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int64_t number, uint32_t rank)
 {
     char shown[SHOWN], cut[SHOWN];
@@ -357,7 +358,7 @@ static zr_status read_merges(const reader *r)
     return ZR_OK;
 }
 
-/* A line each; the first may name the version. */
+/* Read merges, one per line; the first line may be the version. */
 static zr_status read_merge_lines(const reader *r, const char *text, size_t bytes)
 {
     static const char version[] = "#version";
@@ -429,7 +430,7 @@ static zr_status read_tokenizer(reader *r, const char *path)
     return st;
 }
 
-/* The names of other kinds of BPE end so at the end of a word. */
+/* Refuse other kinds of BPE, whose names end with "</w>" at the end of a word. */
 static zr_status refuse_word_ends(const reader *r)
 {
     static const char end[] = "</w>";
@@ -475,7 +476,7 @@ static zr_status read_two_files(reader *r, const char *vocab_path, const char *m
     return st;
 }
 
-/* What a tokenizer_config.json says that makes another tokenizer of the same two files. */
+/* Refuse settings of tokenizer_config.json that change how the same two files tokenize. */
 static zr_status check_config(const reader *r, const json_t *config)
 {
     const json_t *told = json_object_get(config, "tokenizer_class");
@@ -497,7 +498,7 @@ static zr_status check_config(const reader *r, const json_t *config)
     return ZR_OK;
 }
 
-/* The two files are read as GPT-2's, so what stands beside them must not say otherwise. */
+/* Check the files beside: the two files are read as GPT-2's, so no other file may contradict that. */
 static zr_status check_beside(reader *r, const char *dir)
 {
     char path[PATH_MAX], shown[SHOWN];

@@ -19,13 +19,13 @@ enum { NONE = -1, LEAST_ROOM = 64 };
 
 #define MAKE_ROOM(array, room, n) ZR_GROW(array, room, n, "things that a tokenizer is learned from")
 
-/* A hash table of numbers of things that are elsewhere. */
+/* A hash table that maps to indices of things kept elsewhere. */
 typedef struct slots {
     int32_t *number; /* NONE: free */
     int64_t mask;
 } slots;
 
-/* An empty table that n more things leave half free; *made: it is another, to be filled anew. */
+/* Make sure that n things leave the table half free; *made: the table is a new, empty one, to be filled again. */
 static zr_status slots_for(slots *s, int64_t n, bool *made)
 {
     int64_t room = s->number ? s->mask + 1 : LEAST_ROOM;
@@ -40,10 +40,10 @@ static zr_status slots_for(slots *s, int64_t n, bool *made)
     return ZR_OK;
 }
 
-/* Byte strings, each once, numbered as they came. */
+/* Distinct byte strings, numbered in the order of their addition. */
 typedef struct strings {
     char *text;
-    int64_t *end; /* of each in the text */
+    int64_t *end; /* where each ends in `text` */
     int64_t n, text_room, end_room;
     slots slots;
 } strings;
@@ -55,7 +55,7 @@ static const char *string_at(const strings *s, int64_t i, int64_t *bytes)
     return s->text + begin;
 }
 
-/* Where in the table the string is, or may be put. */
+/* Return the slot of the string in the table, or the slot where it may be put. */
 static int32_t *string_slot(const strings *s, const char *text, int64_t bytes)
 {
     int64_t slot = (int64_t)XXH3_64bits(text, (size_t)bytes) & s->slots.mask, its = 0;
@@ -66,7 +66,8 @@ static int32_t *string_slot(const strings *s, const char *text, int64_t bytes)
     return &s->slots.number[slot];
 }
 
-/* *number of the string, which is not one of them by address. */
+/* Return the string's number in *number, adding the string if it is new. `text` must not point into the table's own
+ * memory, which may move. */
 static zr_status string_note(strings *s, const char *text, int64_t bytes, int32_t *number)
 {
     bool made;
@@ -154,7 +155,7 @@ int64_t zr_tokenizer_trainer_cut(const zr_tokenizer_trainer *trainer, const char
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* A word of a list, by numbers. */
+/* An entry of a linked list of words; both fields are indices. */
 typedef struct place {
     int32_t word;
     int64_t next;
@@ -166,9 +167,10 @@ typedef struct pair {
     int64_t places; /* words with it, until it is put into the heap */
 } pair;
 
-/* A pair that may merge: the one of the highest count first, of equals the lower numbers. */
+/* A pair in the heap. The pair of the highest count comes first; of equal counts the pair with the lower token
+ * numbers. */
 typedef struct candidate {
-    int64_t count; /* when it was put here */
+    int64_t count; /* the count when it was put into the heap */
     zr__bpe_pair of;
     int32_t pair;
     int64_t places;
@@ -177,20 +179,20 @@ typedef struct candidate {
 typedef struct learner {
     const zr_tokenizer_trainer *from;
     strings tokens;
-    int32_t *symbols; /* the tokens of all words, each where its bytes were */
-    int64_t *length;  /* of each word */
+    int32_t *symbols; /* the tokens of all words, each word at the place of its bytes */
+    int64_t *length;  /* tokens left in each word */
     pair *pairs;
     int64_t n_pairs, pairs_room;
     slots slots; /* of pairs */
     place *places;
     int64_t n_places, places_room, free_place;
-    int32_t *found; /* pairs that are new */
+    int32_t *found; /* new pairs, not in the heap yet */
     int64_t n_found, found_room;
     candidate *heap;
     int64_t n_heap, heap_room;
     zr__bpe_pair *merges;
     int64_t n_merges, merges_room;
-    char *both; /* the text of two tokens */
+    char *both; /* the joined text of two tokens */
     int64_t both_room;
 } learner;
 
@@ -220,7 +222,8 @@ static zr_status find_pair(learner *l, zr__bpe_pair of, int32_t *number)
     return ZR_OK;
 }
 
-/* Once for a word: what is told of a word is told in a row. */
+/* Note that a pair is in a word. Each word is noted once: the notes of one word come in a row, so only the last can
+ * equal it. */
 static zr_status note_place(learner *l, int32_t number, int32_t word)
 {
     int64_t first = l->pairs[number].places, made = l->free_place;
@@ -240,7 +243,7 @@ static zr_status note_place(learner *l, int32_t number, int32_t word)
     return ZR_OK;
 }
 
-/* The pair is so many times more, or less, in a word. */
+/* Change a pair's count by `by`, and note the word if it grows. */
 static zr_status change(learner *l, int32_t left, int32_t right, int64_t by, int32_t word)
 {
     int32_t number = 0;
@@ -267,7 +270,7 @@ static zr_status heap_push(learner *l, candidate c)
     return ZR_OK;
 }
 
-/* `c` in the place of the first one. */
+/* Replace the first entry by `c`. */
 static void heap_replace(learner *l, candidate c)
 {
     int64_t i = 0;
@@ -306,7 +309,7 @@ static zr_status queue_found(learner *l)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* From left to right; what stands before a merge has merged already, what comes behind has not. */
+/* Merge a pair in a word, from left to right: neighbours to the left are already merged, those to the right are not. */
 static zr_status merge_word(learner *l, int32_t word, zr__bpe_pair of, int32_t into)
 {
     const strings *words = &l->from->words;
@@ -365,7 +368,7 @@ static zr_status merge_all(learner *l, int64_t tokens)
     while (l->tokens.n < tokens && l->n_heap > 0) {
         candidate c = l->heap[0];
         const int64_t count = l->pairs[c.pair].count;
-        if (c.count != count) { /* merges since have changed it */
+        if (c.count != count) { /* later merges have changed the count */
             c.count = count;
             heap_replace(l, c);
             continue;
@@ -378,7 +381,7 @@ static zr_status merge_all(learner *l, int64_t tokens)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Bytes in the order of their symbols, GPT-2's. */
+/* Add the 256 bytes as tokens, in the order of their symbols in GPT-2. */
 static zr_status note_bytes(learner *l, int32_t token[ZR__BPE_BYTES])
 {
     for (int others = 0; others < 2; others++)

@@ -1,11 +1,11 @@
-/* A tokenizer as the text of a tokenizer.json. Merges are written as "a b", which every version of the package
+/* Printing a tokenizer as a tokenizer.json. A merge is written as "a b", which every version of the package
  * tokenizers reads. */
 #include "base/text.h"
 #include "data/bpe.h"
 
 #include <string.h>
 
-/* A symbol for each byte; those that JSON escapes are of ASCII. */
+/* Add a token's name, a symbol for each byte. Only ASCII symbols need JSON escapes. */
 static void add_name(zr__text *out, const zr__bpe_told *told, int64_t token)
 {
     for (int64_t i = token ? told->end[token - 1] : 0; i < told->end[token]; i++) {

@@ -1,4 +1,4 @@
-#define XXH_STATIC_LINKING_ONLY /* the state's size, so that it stands in memory of ours */
+#define XXH_STATIC_LINKING_ONLY /* defines the state, so that it can be part of our own memory */
 #include "data/cache.h"
 
 #include "base/folder.h"
@@ -18,8 +18,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Of a text without a place to cut it (a document of .jsonl, or all of a plain one whose tokenizer knows none): memory
- * is bounded while others train. */
+/* Limits of a text that cannot be cut (a document of .jsonl, or a whole plain text whose tokenizer knows no cuts).
+ * They bound memory, since another process may train on this machine meanwhile. */
 #define STRETCH_MOST_BYTES ((int64_t)1 << 20)
 #define WHOLE_MOST_BYTES ((int64_t)4 << 20)
 
@@ -31,9 +31,9 @@ static const char magic[8] = "zrtokens";
 typedef struct place {
     zr__encoding encoding;
     uint64_t key;
-    bool is_whole;                         /* its header is trusted: its tokens are not read to check their hash */
-    char folder[PATH_MAX], path[PATH_MAX]; /* the file */
-    char lock[PATH_MAX];                   /* whoever makes it has locked this one, which says how far it is */
+    bool is_whole;                         /* the header is trusted: the tokens are not read to check their hash */
+    char folder[PATH_MAX], path[PATH_MAX]; /* of the file of tokens */
+    char lock[PATH_MAX];                   /* the maker locks this file and writes its progress into it */
 } place;
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -59,7 +59,7 @@ static void write_header(const place *p, const zr__encoded *did, uint64_t hash,
     put(at, 8, XXH3_64bits(head, HASHED_BYTES));
 }
 
-/* Say whether it is a file of this key, of this version, and as long as it says. */
+/* Return whether the file has this key, this version and the size that its header says. */
 static bool read_header(const place *p, const zr__file *file, zr__cached *made)
 {
     unsigned char head[ZR__CACHE_HEADER_BYTES];
@@ -80,13 +80,13 @@ static bool read_header(const place *p, const zr__file *file, zr__cached *made)
 
 /* ---- the tokens ------------------------------------------------------------------------------ */
 
-/* The tokens that are read, of an encoding whose caller is told how far that is. */
+/* A pass over the tokens of a file, whose progress is reported to the caller. */
 typedef struct reading {
     const zr__encoding *encoding;
     int64_t bytes; /* of the file */
 } reading;
 
-/* Tell how far the reading is, in bytes of the text as everywhere. */
+/* Report the progress of the pass, converted to bytes of the text as everywhere else. */
 static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_t bytes)
 {
     const reading *r = arg;
@@ -97,8 +97,8 @@ static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_
     return ZR_OK;
 }
 
-/* Find whether the tokens have the hash that the header has. What cannot be read is not whole; want of memory says
- * nothing of the file. */
+/* Check the tokens against the hash in the header. A file that cannot be read is damaged. ZR_ERR_MEMORY says nothing
+ * about the file. */
 static zr_status check_tokens(const place *p, const zr__file *file, const zr__cached *made, bool *whole)
 {
     uint64_t hash = 0;
@@ -139,7 +139,7 @@ static zr_status find_folder(const zr_data_args *args, char folder[PATH_MAX])
     return zr__path_join(folder, cache, "tokens");
 }
 
-/* A pass over the text, in bytes of it. */
+/* Report the progress of hashing the text, in its bytes. */
 static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t bytes)
 {
     const zr__encoding *x = arg;
@@ -170,8 +170,8 @@ static zr_status find_place(const zr_data_args *args, place *p)
 
 /* ---- unfinished files ------------------------------------------------------------------------ */
 
-/* How unfinished files of this key are called that this host makes: the thread and the time follow, so that no two
- * makers ever write to one file, whatever becomes of locks. */
+/* Write the beginning of the names of this host's unfinished files for this key. Thread and time follow it, so that
+ * two makers never write to one file, even if locks do not work. */
 static void name_parts(const place *p, char name[NAME_BYTES])
 {
     char host[256] = "";
@@ -190,7 +190,7 @@ static zr_status name_part(const place *p, char path[PATH_MAX])
     return zr__path_join(path, p->folder, name);
 }
 
-/* What threads have left that ended without it. */
+/* Remove unfinished files of this host whose thread no longer exists. */
 static void remove_rests(const place *p)
 {
     char start[NAME_BYTES];
@@ -208,7 +208,7 @@ static void remove_rests(const place *p)
 
 /* ---- who makes it ---------------------------------------------------------------------------- */
 
-/* How far this one is, for those who wait and for the caller. */
+/* Context of reporting this maker's progress to waiting processes and to the caller. */
 typedef struct teller {
     const place *p;
     int lock;
@@ -220,11 +220,11 @@ static void tell(void *arg, int64_t done, int64_t all)
     const zr__encoding *x = &t->p->encoding;
     unsigned char number[8];
     put(number, sizeof(number), (uint64_t)done);
-    (void)!pwrite(t->lock, number, sizeof(number), 0); /* where it fails, others know less */
+    (void)!pwrite(t->lock, number, sizeof(number), 0); /* if it fails, waiting processes see no progress */
     if (x->progress) x->progress(x->arg, done, all);
 }
 
-/* How far another one is. */
+/* Report the progress of another maker, and sleep a moment. */
 static void await(const place *p, int lock)
 {
     unsigned char number[8];
@@ -238,8 +238,9 @@ static void await(const place *p, int lock)
     nanosleep(&nap, NULL);
 }
 
-/* Wait for the lock, which spares work and decides nothing: on a network it may be each host's own, or there may be
- * none. *held is false where whoever held it has removed the file: then it is looked again. */
+/* Wait for the lock. It saves double work and is not needed for correctness: on a network file system each host may
+ * have its own lock, or there may be none. *held false: its last holder has removed the file, so the caller looks
+ * again. */
 static zr_status hold(const place *p, zr__file *lock, bool *held)
 {
     struct stat mine, there;
@@ -253,7 +254,8 @@ static zr_status hold(const place *p, zr__file *lock, bool *held)
     return ZR_OK;
 }
 
-/* It appears whole, and never in place of a whole one, which another host may have made meanwhile and others read. */
+/* Give the finished file its final name atomically. A whole file of that name, which another host may have made
+ * meanwhile, is never replaced, since others read it. */
 static zr_status publish(const place *p, const zr__file *file, const char *part)
 {
     zr__cached its;
@@ -262,12 +264,12 @@ static zr_status publish(const place *p, const zr__file *file, const char *part)
     ZR_TRY(look_at(p, &its, &there));
     if (there == WHOLE || rename(part, p->path) == 0) return ZR_OK;
     const int error = errno;
-    ZR_TRY(look_at(p, &its, &there)); /* another one's, by now */
+    ZR_TRY(look_at(p, &its, &there)); /* another maker may have finished */
     ZR_CHECK(there == WHOLE, ZR_ERR_IO, "%s: cannot rename: %s", file->name, strerror(error));
     return ZR_OK;
 }
 
-/* The file that is written, and where. */
+/* The file being written, and the position in it. */
 typedef struct output {
     const zr__file *file;
     int64_t at;
@@ -325,7 +327,7 @@ static zr_status make(const place *p, int lock, zr__cached *made)
     return st;
 }
 
-/* Whoever holds the lock: it may have been made since. */
+/* Make the tokens unless another maker has finished meanwhile. The caller holds the lock. */
 static zr_status make_if_absent(const place *p, int lock, zr__cached *made)
 {
     found there;
@@ -360,7 +362,7 @@ static zr_status check_size(const zr_tokenizer *tokenizer, const zr__file *text,
     return ZR_OK;
 }
 
-/* What stands behind each document: "<|endoftext|>" where that is one token, else a newline. */
+/* Return the token after each document: "<|endoftext|>" if the tokenizer has it as one token, else a newline. */
 static int32_t separator_of(const zr_tokenizer *tokenizer)
 {
     const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);

@@ -1,22 +1,22 @@
 /**
- * Texts as files of tokens, in a folder of the user's cache: made once, by whoever is first, and read by everyone
- * after.
+ * Tokens of texts in a folder of the user's cache: each text is tokenized once, by the first process that needs it, and
+ * later ones read the file.
  *
- * A file's name is a hash of the text's bytes, of what decides the tokenizer's ids and of the keys that say what a text
- * is, so that it is never another's. Until it is whole it has a name of its maker's own (host, thread, time), so
- * that several makers do no harm: the first that is through gives the file its name. A lock spares double work where
- * locks are seen, which on a network folder may be on one host alone. Little-endian:
+ * A file's name is a hash of the text's bytes, of the tokenizer and of the keys that select the text, so that different
+ * tokens never share a name. An unfinished file has a name of its own (host, thread, time), so that several makers do
+ * no harm: the first to finish gives its file the final name. A lock saves double work; on a network folder it may work
+ * within one host only. Little-endian:
  *
  *   byte 0    "zrtokens"
  *   byte 8    u32 version of this format, u32 bytes of a token: 1, 2 or 4
- *   byte 16   u64 the key, of which the name is made
- *   byte 24   u64 tokens, u64 bytes of text that became them
+ *   byte 16   u64 the key, from which the name is made
+ *   byte 24   u64 tokens, u64 bytes of text that they encode
  *   byte 40   u64 bad lines that were left out, u64 the first of them
  *   byte 56   u64 XXH3-64 of the tokens
  *   byte 64   u64 XXH3-64 of the bytes before
  *   byte 72   tokens
  *
- * A file whose hashes are not those of its bytes is damaged, and is made again.
+ * A file whose bytes do not match its hashes is damaged, and is made again.
  */
 #ifndef ZR_DATA_CACHE_H
 #define ZR_DATA_CACHE_H
@@ -32,13 +32,13 @@ typedef struct zr__cached {
     int token_bytes;
     int64_t tokens, text_bytes, skipped_lines, first_skipped;
     uint64_t hash; /* XXH3-64 of the tokens */
-    bool checked;  /* they were read and have this hash, or were made just now */
-    bool damaged;  /* a file of this name was, in whose place this one is */
+    bool checked;  /* the tokens were made just now, or were read and match the hash */
+    bool damaged;  /* this file replaces a damaged one of the same name */
 } zr__cached;
 
-/** The file with the tokens of a text, made where it is not there or damaged. Its tokens are read to see that, unless
- *  args->cache_is_whole. Another process, or thread, that makes it is waited for; where that one ends without it, this
- *  one goes on. `lines`: .jsonl. Errors: zr_data_open_with. */
+/** Find the file of a text's tokens, or make it if it is missing or damaged. Its tokens are read to check them,
+ * unless args->cache_is_whole. While another process or thread makes the file, wait; if that one ends without it, make
+ * it here. `lines`: .jsonl. Errors: zr_data_open_with. */
 ZR_NODISCARD zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text,
                                         bool lines, char path[PATH_MAX], zr__cached *made);
 

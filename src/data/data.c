@@ -1,4 +1,4 @@
-/* What is trained on: sources of tokens, windows of them, and which window a sample is. */
+/* Training data: sources of tokens, their windows, and which window a sample is. */
 #include "zr/data.h"
 #include "base/shards.h"
 #include "data/ahead.h"
@@ -10,9 +10,9 @@
 #include <string.h>
 
 typedef struct source {
-    int64_t begin, tokens; /* in all tokens */
+    int64_t begin, tokens; /* position within the tokens of all sources */
     int64_t windows, epoch_samples;
-    int64_t place, share; /* where its places begin in a block of samples, and how many they are */
+    int64_t place, share; /* the samples of a block that are this source's: the first place, and their number */
     uint64_t seed;
 } source;
 
@@ -27,7 +27,7 @@ struct zr_data {
     uint64_t seed;
     unsigned char *stage; /* (T+1) tokens as they lie in files */
     int32_t *window;      /* (T+1) tokens */
-    zr__ahead *ahead;     /* NULL: nothing is read ahead */
+    zr__ahead *ahead;     /* NULL: no prefetch */
 };
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -64,7 +64,7 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     return ZR_OK;
 }
 
-/* The source whose exact share is furthest above what it has; the first of equals. */
+/* Find the source whose share is furthest below its exact value; of equal ones the first. */
 static int64_t most_wanting(const zr_data *d, const zr__shards *shards, double sum)
 {
     int64_t most = 0;
@@ -77,7 +77,8 @@ static int64_t most_wanting(const zr_data *d, const zr__shards *shards, double s
     return most;
 }
 
-/* How many of a block's samples each source has: whole parts first, then by the largest remainders. */
+/* Divide the samples of a block among the sources by weight: integer parts first, the rest by the largest
+ * remainders. */
 static zr_status share_block(zr_data *d, const zr__shards *shards)
 {
     double sum = 0;
@@ -101,7 +102,7 @@ static zr_status share_block(zr_data *d, const zr__shards *shards)
     return ZR_OK;
 }
 
-/* Of a sample: its source, and the number that it has there. */
+/* Find a sample's source and the sample's index within that source. */
 static zr_status find_source(const zr_data *d, int64_t sample, const source **found, int64_t *own)
 {
     const int64_t block = sample / ZR_DATA_MIX;
@@ -116,7 +117,7 @@ static zr_status find_source(const zr_data *d, int64_t sample, const source **fo
     return ZR_OK;
 }
 
-/* Lines that were left out are told before what is odd about a text. */
+/* Note lines that were left out, in the place of a note on an odd text. */
 static void note_skipped(zr_data *d)
 {
     const zr__shard *first = NULL;
@@ -160,7 +161,7 @@ static zr_status open_into(zr_data *d, const zr_data_args *args)
     if (st == ZR_OK) st = open_sources(d, &shards);
     zr__shards_free(&shards);
     ZR_TRY(st);
-    d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* at most what the files have */
+    d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* the most that a file's tokens take */
     d->window = zr_alloc(tokens * sizeof(*d->window));
     ZR_CHECK(d->stage && d->window, ZR_ERR_MEMORY, "no memory to read %zu tokens of %s", tokens,
              d->tokens->shard->name);
@@ -180,7 +181,7 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
     *data = (zr_data){.opening = {.args = args}, .seq_length = seq, .order = args->order, .seed = args->seed};
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, open_into(data, args), failed);
-    data->opening.args = NULL; /* the caller's */
+    data->opening.args = NULL; /* it belongs to the caller */
     *out = data;
     return ZR_OK;
 failed:
@@ -310,7 +311,7 @@ zr_status zr_data_locate(const zr_data *data, int64_t sample, int64_t *first_tok
     }
     ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld lies in epoch %lld, wanted below 2^32", (long long)sample,
              (long long)epoch);
-    int64_t room = from->tokens - data->seq_length; /* a single window may begin at so many tokens */
+    int64_t room = from->tokens - data->seq_length; /* number of tokens at which a single window may begin */
     int64_t offset = zr__order_offset(from->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
     int64_t window = zr__order_permute(from->seed, (uint32_t)epoch, from->epoch_samples, i);
     *first_token = from->begin + offset + window * data->seq_length;

@@ -6,20 +6,20 @@
 #include <sched.h>
 #include <string.h>
 
-/* Of a text for a thread at a time. */
+/* Bytes of text that a thread encodes at a time: the usual and the least size of a part. */
 #define PART_BYTES ((int64_t)256 << 10)
 #define PART_LEAST_BYTES ((int64_t)64 << 10)
-/* A thread's share of a short text has so many more: its part ends where the text may be cut, before its share does. */
+/* Bytes added to a thread's share of a short text: a part ends at a cut, so before the end of its size. */
 #define SHARE_SPARE_BYTES 4096
-/* A part of up to so many keeps its memory for the next one. */
+/* Size up to which a part keeps its memory for the next one, in bytes. */
 #define KEPT_BYTES ((int64_t)1 << 20)
 enum { USUAL_THREADS = 8 };
 
-/* A thread's part, and what came of it. */
+/* A thread's part and its tokens. */
 typedef struct worker {
     const struct encoder *e;
     zr__part part;
-    int32_t *ids; /* one for each byte at most: a line has more bytes around its text than its separator is */
+    int32_t *ids; /* at most one for each byte: a line has other bytes around its text, more than its separator takes */
     int64_t room, n;
     pthread_t thread;
     bool started;
@@ -30,7 +30,7 @@ typedef struct encoder {
     zr__parts parts;
     worker *worker; /* (n) */
     int n;
-    int64_t usual_room; /* of parts: more is not kept */
+    int64_t usual_room; /* room of a part above which its memory is not kept, in bytes */
 } encoder;
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -48,7 +48,7 @@ static zr_status put_text(void *arg, const char *text, int64_t bytes, bool ends)
     return ZR_OK;
 }
 
-/* To the bytes that are written, where they lie. */
+/* Narrow the ids in place to the bytes that are written. */
 static void narrow(worker *w)
 {
     const int width = w->e->x->token_bytes;
@@ -70,7 +70,7 @@ static void *run_worker(void *arg)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Parts at once, each by a thread of its own; where one cannot be had, by this one. */
+/* Encode n parts at once, each in a thread; the calling thread takes part 0 and those without a thread. */
 static void run_workers(encoder *e, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -99,7 +99,8 @@ static zr_status take(encoder *e, const worker *w, zr__encoded *all)
     return ZR_OK;
 }
 
-/* A long line is worked on while no other is in memory, and its memory is not kept. */
+/* Encode the whole file. A large part is the last of its round, so that only one is in memory, and its memory is
+ * freed after it. */
 static zr_status encode_all(encoder *e, zr__encoded *all)
 {
     const int64_t bytes = e->parts.file->bytes;
@@ -124,7 +125,7 @@ static int64_t cut(const void *of, const char *text, int64_t from, int64_t bytes
     return zr_tokenizer_cut(of, text, from, bytes);
 }
 
-/* Between two words there is a place to cut, if anywhere. */
+/* Return whether the tokenizer knows cuts: between two words there is one, if anywhere. */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer)
 {
     static const char words[] = "a b";
@@ -138,7 +139,7 @@ static int threads_here(void)
     return n < USUAL_THREADS ? n : USUAL_THREADS;
 }
 
-/* How the file is read: no thread is left without a part of a short one. */
+/* Choose how the file is divided: parts of a short one are smaller, so that every thread has one. */
 static void set_parts(encoder *e)
 {
     zr__parts *parts = &e->parts;

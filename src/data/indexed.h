@@ -1,5 +1,5 @@
 /**
- * Token files as Megatron-LM writes them: X.bin, tokens of one document behind the other, and X.idx (all
+ * Token files as Megatron-LM writes them: X.bin, the concatenated tokens of all documents, and X.idx (all
  * little-endian):
  *
  *   byte 0    "MMIDIDX", two NULs
@@ -16,8 +16,8 @@
 
 #include "base/file.h"
 
-/** Check all of an index against the size of its token file: sequences must lie in it one behind the other, from its
- *  beginning to its end, so that it is one text of tokens. ZR_ERR_DATA naming file and byte; ZR_ERR_NOT_FOUND. */
+/** Check a whole index against the size of its token file: the sequences must tile it in order, without gaps, so
+ * that it is one sequence of tokens. ZR_ERR_DATA naming file and byte; ZR_ERR_NOT_FOUND. */
 ZR_NODISCARD zr_status zr__indexed_read(const char *index, const zr__file *bin, int *token_bytes);
 
 #endif

@@ -8,12 +8,12 @@
 
 enum {
     LOOK_BYTES = 1 << 16,
-    SURE_BYTES = 4, /* so many bytes of a magic do not come by chance */
+    SURE_BYTES = 4, /* a magic of this length is not there by chance */
     TAR_AT = 257,
-    BINARY = 16, /* one NUL in so many bytes: numbers, not text */
+    BINARY = 16, /* one NUL in this many bytes means numbers, not text */
 };
 
-/* How files of other formats begin. */
+/* First bytes of files of other formats. */
 static const struct {
     const char *magic;
     int bytes, at;
@@ -44,7 +44,7 @@ static const struct {
     {"\xfe\xff", 2, 0, "UTF-16", "make it UTF-8 (iconv -f UTF-16 -t UTF-8)"},
 };
 
-/* Eight bytes of length, and JSON of that length. */
+/* Return whether the file begins as safetensors: eight bytes of a length, then JSON. */
 static bool is_safetensors(const unsigned char *head, int64_t n, int64_t file_bytes)
 {
     uint64_t length = 0;
@@ -74,11 +74,12 @@ zr_status zr__data_refuse_kind(const zr__file *file, bool tokens)
     return ZR_OK;
 }
 
-/* Where the first byte is that begins no UTF-8 character; -1: none. A character cut by the end does not count. */
+/* Return the index of the first byte that begins no UTF-8 character; -1: none. A character cut off by the end does
+ * not count. */
 static int64_t first_not_utf8(const unsigned char *text, int64_t n)
 {
     int64_t i = 0;
-    /* The middle of a character may be where this part begins. */
+    /* the part may begin in the middle of a character */
     while (i < n && i < 3 && (text[i] & 0xc0) == 0x80) i++;
     while (i < n) {
         int64_t bytes = zr__text_utf8((const char *)text + i, n - i);
@@ -88,7 +89,7 @@ static int64_t first_not_utf8(const unsigned char *text, int64_t n)
     return -1;
 }
 
-/* One part of the file. */
+/* Look at one part of the file. */
 static zr_status look(const zr__file *file, int64_t at, unsigned char *part, char *note, size_t size)
 {
     int64_t n = file->bytes - at < LOOK_BYTES ? file->bytes - at : LOOK_BYTES, nuls = 0, first = -1;

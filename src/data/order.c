@@ -8,7 +8,7 @@
 /* Streams of the purpose SHUFFLE. */
 enum { STREAM_OFFSET, STREAM_PERMUTE };
 
-/* Small domains mix slowly: with h = 1 a round is one of four functions. */
+/* Rounds of the network. Small domains mix slowly: with h = 1 a round is one of four functions. */
 enum { ROUNDS = 8 };
 
 int64_t zr__order_offset(uint64_t seed, uint32_t epoch, int64_t range)
@@ -35,7 +35,7 @@ static int64_t permute(zr_rng rng, int64_t n, int64_t i)
     int half_bits = 1;
     while (half_bits < 31 && (int64_t)1 << 2 * half_bits < n) half_bits++;
     uint64_t value = (uint64_t)i;
-    /* The walk ends: it follows a cycle that contains i, which is below n. */
+    /* The loop ends: it follows a cycle that contains i, which is below n. */
     do value = feistel(&rng, half_bits, value);
     while (value >= (uint64_t)n);
     return (int64_t)value;

@@ -19,7 +19,7 @@ zr_status zr__parts_begin(zr__parts *parts)
     return ZR_OK;
 }
 
-/* Before a character that the end may cut. */
+/* Return n, or less by a character that the end may cut off. */
 static int64_t character_cut(const char *text, int64_t n)
 {
     int64_t at = n;
@@ -27,7 +27,8 @@ static int64_t character_cut(const char *text, int64_t n)
     return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : n;
 }
 
-/* Where a part ends of these n bytes, of which more follow: behind the first `from`, where it does not. 0: nowhere. */
+/* Return where a part of text[0, n) ends, if it is not the end of the file; there is no end in the first `from`
+ * bytes. 0: nowhere. */
 static int64_t part_end(const zr__parts *parts, const char *text, int64_t from, int64_t n)
 {
     if (!parts->lines) {
@@ -38,7 +39,7 @@ static int64_t part_end(const zr__parts *parts, const char *text, int64_t from, 
     return end ? end - text + 1 : 0;
 }
 
-/* Pass over the rest of a line. */
+/* Skip the rest of a line that is too long. */
 static zr_status skip_line(zr__parts *parts, zr__part *part)
 {
     part->too_long = true;
@@ -80,7 +81,7 @@ void zr__part_free(zr__part *part)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* A line's text: where it is longer than a stretch may be, in stretches. */
+/* Give fn the text of a line; a text longer than most_bytes is given in stretches. */
 static zr_status give_text(const zr__parts *parts, zr__part *part, const char *text, int64_t bytes, zr__text_fn fn,
                            void *arg)
 {
@@ -97,7 +98,7 @@ static zr_status give_text(const zr__parts *parts, zr__part *part, const char *t
     return ZR_OK;
 }
 
-/* A line without a text. */
+/* Handle a bad line: count it where bad lines are skipped, else fail. */
 static zr_status refuse_line(const zr__parts *parts, zr__part *part, const char *reason)
 {
     if (!parts->skip_bad_lines) part->bad_line = part->lines;

@@ -48,14 +48,15 @@ static zr_status find_llmc(const zr__file *file, bool *found)
     return ZR_OK;
 }
 
-/* The name with another ending of four characters. */
+/* Write the path with another extension of four characters; false: it is too long. */
 static bool with_ending(const char *path, const char *ending, char other[PATH_MAX])
 {
     const int n = (int)strlen(path) - 4;
     return snprintf(other, PATH_MAX, "%.*s%s", n, path, ending) < PATH_MAX;
 }
 
-/* By its name, what lies beside it and how it begins. `index`: the .idx file, of that kind. */
+/* Find a file's format by its name, the file beside it and its first bytes. `index`: path of the .idx file if the
+ * format has one. */
 static zr_status find_kind(const zr__shard *s, kind *found, char index[PATH_MAX])
 {
     const bool bin = ends_with(s->path, ".bin");
@@ -134,7 +135,7 @@ static zr_status read_indexed(zr__shard *s, const char *index)
     return ZR_OK;
 }
 
-/* The tokens of a text, which stand in a file of the cache. */
+/* Open the file of the cache that has the tokens of a text. */
 static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
 {
     char path[PATH_MAX];
@@ -213,7 +214,7 @@ zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shar
     *shard = (zr__shard){.file = {.fd = -1}, .text_bytes = -1};
     ZR_TRY(open_file(path, shard));
     ZR_TRY(read_format(opening, shard));
-    /* A token of the tokenizer "bytes" is a byte of text, in a token file too. */
+    /* With the tokenizer "bytes" a token is a byte of text, in a token file too. */
     if (shard->text_bytes < 0 && opening->tokenizer && strcmp(zr_tokenizer_name(opening->tokenizer), "bytes") == 0)
         shard->text_bytes = shard->tokens;
     return ZR_OK;

@@ -8,11 +8,11 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Steps back that a match may take; text of people needs a handful. More than 10^7 for each place at which it may begin
- * would be minutes. */
+/* Limits of one match: MATCH_LIMIT backtracking steps, where natural text needs a handful (with more, a match at
+ * each place of a text would take minutes), and the sizes of the JIT stack. */
 enum { MATCH_LIMIT = 10000000, STACK_LEAST_BYTES = 1 << 15, STACK_MOST_BYTES = 1 << 23 };
 
-/* White space as Unicode has it; the \s of PCRE2 has one character more (U+180E). */
+/* White space as Unicode defines it; \s of PCRE2 has one more character (U+180E). */
 #define SPACE_SET "\\t-\\r\\x{85}\\p{Z}"
 
 struct zr__split {
@@ -25,7 +25,7 @@ struct zr__split {
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-static _Thread_local bool lacked; /* of memory, since it was last looked at */
+static _Thread_local bool lacked; /* an allocation has failed since this was last read */
 
 static void *allocate(PCRE2_SIZE bytes, void *arg)
 {
@@ -43,8 +43,8 @@ static void release(void *memory, void *arg)
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
-/* An expression of the syntax of Oniguruma (Ruby's), by which tokenizer.json is read, as PCRE2 writes it. Only what
- * means the same in both passes; of the rest `bad` is the first. */
+/* Translation of an expression from Oniguruma's (Ruby's) syntax, in which tokenizer.json has it, to PCRE2's. Only
+ * constructs with the same meaning in both pass; `bad` is the first other one. */
 typedef struct translation {
     const char *at;
     zr__text out;
@@ -63,8 +63,8 @@ static void copy(translation *t, int length)
     t->at += length;
 }
 
-/* Bytes of a property at `at`, a general category by its short name; 0: another. What PCRE2 calls a script depends on
- * its version, and other names are one's or the other's alone. */
+/* Return the length of a property at `at` if it is a general category by its short name; 0: another one. Scripts
+ * depend on the version of PCRE2, and other names exist in one of the two only. */
 static int category_bytes(const char *at)
 {
     static const char known[] =
@@ -104,7 +104,7 @@ static void translate_escape(translation *t)
 
 static void translate_in_set(translation *t)
 {
-    /* Sets within sets and their intersections are Oniguruma's alone. */
+    /* Only Oniguruma has nested sets and intersections of sets. */
     if (*t->at == '[' || (t->at[0] == '&' && t->at[1] == '&')) {
         refuse(t, *t->at == '[' ? 1 : 2);
         return;
@@ -113,8 +113,8 @@ static void translate_in_set(translation *t)
     copy(t, 1);
 }
 
-/* Are these the contractions of GPT-2's expression, or others like them? Without regard to case "ss", "st", "ff", "fi"
- * and "fl" are also one character (U+00DF, U+FB06 ...), but only to Oniguruma. */
+/* Return whether a caseless group is the contractions of GPT-2's expression, or similar. Without case "ss", "st",
+ * "ff", "fi" and "fl" also match a single character (U+00DF, U+FB06 ...), but in Oniguruma only. */
 static bool is_plain_caseless(const char *at)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'|";
@@ -145,7 +145,7 @@ static void translate_group(translation *t)
         copy(t, 1);
 }
 
-/* Bytes of "{3}?" at `at`, or 0. */
+/* Return the length of "{3}?" at `at`, or 0. */
 static int fixed_then_question(const char *at)
 {
     int n = *at == '{' ? (int)strspn(at + 1, "0123456789") : 0;
@@ -161,11 +161,11 @@ static void translate_outside(translation *t)
     } else if (*t->at == '(') {
         translate_group(t);
     } else if (*t->at == '^' || *t->at == '$') {
-        refuse(t, 1); /* of lines there, of the text here */
+        refuse(t, 1); /* Oniguruma: of a line; PCRE2: of the text */
     } else if ((t->at[0] == '}' && t->at[1] == '+') || (t->at[0] == '{' && t->at[1] == ',')) {
-        refuse(t, 2); /* greedy there and possessive here; from 0 on there and plain text here */
+        refuse(t, 2); /* "}+": greedy or possessive; "{,": from 0 on or plain text */
     } else if (fixed_then_question(t->at) > 0) {
-        refuse(t, fixed_then_question(t->at)); /* so often or not at all there, so often here */
+        refuse(t, fixed_then_question(t->at)); /* optional in Oniguruma, exact in PCRE2 */
     } else {
         copy(t, 1);
     }
@@ -209,7 +209,7 @@ static zr_status compile(pcre2_compile_context *context, const char *expression,
     ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, shown, (const char *)why);
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
     ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where, shown);
-    /* Where there is no compiler for this processor, or no memory may be executed, PCRE2 interprets. */
+    /* PCRE2 interprets if it has no compiler for this processor, or memory may not be executable. */
     (void)pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);
     ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory to compile the regular expression \"%s\"", where, shown);
     return ZR_OK;
@@ -262,7 +262,7 @@ uint64_t zr__split_hash(const zr__split *split)
 
 struct zr__matcher {
     const zr__split *split;
-    const char *text; /* from which places are counted */
+    const char *text; /* origin of places in messages */
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
     pcre2_match_data *found[ZR__SPLIT_MOST];
@@ -278,7 +278,7 @@ static zr_status hand_on(zr__matcher *m, int level, const char *text, int64_t by
     return level + 1 < m->split->n ? cut(m, level + 1, text, bytes) : m->fn(m->arg, text, bytes);
 }
 
-/* Valid UTF-8, by the expression of a level and those behind it. */
+/* Cut valid UTF-8 by the expressions from `level` on. */
 static zr_status cut(zr__matcher *m, int level, const char *text, int64_t bytes)
 {
     pcre2_match_data *found = m->found[level];
@@ -298,7 +298,7 @@ static zr_status cut(zr__matcher *m, int level, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-/* Bytes of UTF-8 at the beginning; eight of ASCII at a time. */
+/* Count the bytes of valid UTF-8 at the beginning, eight of ASCII at a time. */
 static int64_t valid_bytes(const char *text, int64_t bytes)
 {
     int64_t i = 0, n = 1;
@@ -329,7 +329,7 @@ static bool prepare(zr__matcher *m)
 {
     lacked = false;
     m->context = pcre2_match_context_create(m->split->memory);
-    /* NULL where nothing is compiled */
+    /* NULL if nothing is compiled */
     m->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, m->split->memory);
     if (!m->context) return false;
     pcre2_set_match_limit(m->context, MATCH_LIMIT);
@@ -369,8 +369,8 @@ static bool is_space(unsigned char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Is the character that ends before `at` surely no white space? Beyond ASCII white space begins with C2, E1, E2 or with
- * E3 80 80, and what begins so is not looked at more closely. */
+/* Return whether the character before `at` is surely no white space. Beyond ASCII white space begins with C2, E1, E2
+ * or E3 80 80; a character that begins so counts as possible white space. */
 static bool solid_before(const unsigned char *text, int64_t at)
 {
     if (at < 1 || text[at - 1] < 0x80) return at >= 1 && !is_space(text[at - 1]);
@@ -380,8 +380,8 @@ static bool solid_before(const unsigned char *text, int64_t at)
     return lead[0] != 0xe1 && lead[0] != 0xe2 && !(lead[0] == 0xe3 && lead[1] == 0x80 && lead[2] == 0x80);
 }
 
-/* Before white space that follows something else: no piece of GPT-2's has white space behind anything else, and only
- * white space asks what comes behind it. */
+/* Find the last white space after another character. It is a safe cut: in GPT-2's pieces white space comes first,
+ * and only an expression of white space looks ahead. */
 int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;

@@ -1,4 +1,4 @@
-/* Text files that are read once: made tokens, or learned from. */
+/* Text files that are read once, to tokenize them or to learn a tokenizer. */
 #include "data/encode.h"
 #include "data/shard.h"
 
@@ -8,7 +8,7 @@
 
 #define PART_BYTES ((int64_t)1 << 20)
 
-/* A file, as it was when it was looked at. */
+/* A file, with its size and time when it was looked at. */
 typedef struct looked_at {
     zr__file file;
     bool lines;
@@ -20,13 +20,13 @@ struct zr_texts {
     zr_texts_info info;
     char note[3 * ZR__NOTE_BYTES];
     char first_skipped[ZR__NOTE_BYTES]; /* file and line */
-    int64_t done_bytes;                 /* of the files before the one that is read */
+    int64_t done_bytes;                 /* bytes of the files before the current one */
 };
 
-/* What zr_texts_encode does. */
+/* State of zr_texts_encode. */
 typedef struct encoding {
     zr__encoding x;  /* of each file */
-    bool lines, due; /* due: the token between documents stands before what comes next */
+    bool lines, due; /* due: the token between documents must precede the next token */
     unsigned char between[sizeof(int32_t)];
     zr_tokens_fn put;
     void *arg;
@@ -114,7 +114,7 @@ static void add_found(zr_texts *t, int i, const zr__found_texts *found)
 
 typedef zr_status (*read_fn)(zr_texts *t, const zr__parts *parts, void *arg, zr__found_texts *found);
 
-/* Behind what there is to say already. */
+/* Append the count of skipped lines to the note. */
 static void note_skipped(zr_texts *t)
 {
     const size_t length = strlen(t->note);
@@ -123,7 +123,7 @@ static void note_skipped(zr_texts *t)
              length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
 }
 
-/* Each file, which must be the one that was looked at. */
+/* Read each file; it must be unchanged since it was looked at. */
 static zr_status read_all(zr_texts *t, read_fn read, void *arg)
 {
     for (int i = 0; i < t->args->n; i++) {
@@ -143,7 +143,8 @@ static zr_status read_all(zr_texts *t, read_fn read, void *arg)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* Of a .jsonl file the last of each part is the token between documents: it waits for another document. */
+/* Put tokens. The last token of each part of a .jsonl file is the separator of documents; it is held back until
+ * another document follows. */
 static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     encoding *e = arg;

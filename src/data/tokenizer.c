@@ -1,4 +1,4 @@
-/* Tokenizers behind one table of functions: bytes, and byte-level BPE. */
+/* Tokenizers of two kinds, bytes and byte-level BPE, behind one table of functions. */
 #include "data/bpe.h"
 #include "zr/data.h"
 
@@ -18,7 +18,7 @@ struct zr_tokenizer {
     char *name;
     int64_t vocab;
     uint64_t hash;
-    zr__bpe bpe; /* of its kind */
+    zr__bpe bpe; /* of the kind BPE */
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static zr_status bytes_encode(const zr_tokenizer *tokenizer, const char *text, i
 
 static void bytes_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
 {
-/* The text of a token is borrowed, so all 256 have a place: four rows of 64. */
+/* The text of a token is borrowed, so all 256 are stored: four rows of 64. */
 #define ROW4(i) (char)(i), (char)((i) + 1), (char)((i) + 2), (char)((i) + 3)
 #define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
 #define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
@@ -101,7 +101,7 @@ static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
     if (strcmp(name, bytes_name) == 0) {
         tokenizer->kind = &bytes;
         tokenizer->vocab = BYTES_VOCAB;
-        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* the name says all of it */
+        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* the name determines the tokens */
         return ZR_OK;
     }
     tokenizer->kind = &bpe;

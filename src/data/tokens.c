@@ -9,7 +9,7 @@ enum { BLOCK = 64 }; /* tokens that are compared at once */
 
 /* ---- which files are open -------------------------------------------------------------------- */
 
-/* The file used longest ago is closed. */
+/* Close the least recently used file. */
 static void close_oldest(zr__tokens *t)
 {
     zr__open_shard *oldest = &t->open[0];
@@ -25,13 +25,13 @@ static void remember(zr__tokens *t, int64_t shard)
     t->open[t->n_open++] = (zr__open_shard){shard, ++t->clock};
 }
 
-/* Size and time stay those of the first opening: whoever reads looks whether the file is still as it was. */
+/* Open a file again. Size and time stay from the first opening, so that a reader notices a change since then. */
 static zr_status open_again(zr__tokens *t, zr__file *file, const char *path)
 {
     zr__file now;
     char text[512];
     zr_status st = zr__file_open(path, false, &now);
-    /* The process may have as many open as it is allowed. */
+    /* the process's limit on open files may be reached */
     for (; st != ZR_OK && t->n_open > 0; st = zr__file_open(path, false, &now)) close_oldest(t);
     if (st == ZR_ERR_NOT_FOUND) {
         snprintf(text, sizeof(text), "%s", zr_error_message());
@@ -73,7 +73,7 @@ zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
     ZR_ASSERT(t->n < t->room);
     zr__shard *s = &t->shard[t->n];
     zr_status st = zr__shard_open(opening, path, s);
-    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) { /* there, it may be, but no more files may be open */
+    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) { /* the process's limit on open files may be reached */
         zr__shard_close(s);
         close_oldest(t);
         st = zr__shard_open(opening, path, s);
@@ -99,7 +99,7 @@ void zr__tokens_free(zr__tokens **tokens)
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
-/* Tokens of a text, in a file of the cache. */
+/* Return whether the shard is the tokens of a text in the cache. */
 static bool is_cached(const zr__shard *s)
 {
     return strcmp(s->name, s->file.name) != 0;
@@ -114,7 +114,7 @@ static zr_status check_token(const zr__tokens *t, const zr__shard *s, int64_t po
                    cached ? " of " : "", cached ? s->file.name : "", token, (long long)t->vocab_size, s->format);
 }
 
-/* The file that holds a token: the last that begins there or before. */
+/* Find the file that holds a token: the last one that begins at or before it. */
 static int64_t find_shard(const zr__tokens *t, int64_t token)
 {
     return zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), token + 1) - 1;
@@ -125,7 +125,7 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 {
     const int width = s->token_bytes;
     ZR_TRY(zr__file_read(&s->file, s->first_byte + first * width, stage, n * width, ZR_ERR_IO));
-    ZR_TRY(zr__file_unchanged(&s->file)); /* after the read: a change during it shows too */
+    ZR_TRY(zr__file_unchanged(&s->file)); /* after the read, so that a change during it is noticed */
     for (int64_t i = 0; i < n; i++) {
         const uint32_t token = (uint32_t)zr__le(stage + i * width, width);
         ZR_TRY(check_token(t, s, first + i, token));
@@ -151,7 +151,8 @@ zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Is a token of these at `limit` or above? In blocks of a constant length, which the compiler makes vectors of. */
+/* Define a function that returns whether a token is `limit` or above. Blocks of a constant length let the compiler
+ * vectorise it. */
 #define DEFINE_ANY_ABOVE(type)                                                                                         \
     static bool any_above_##type(const type *token, int64_t n, type limit)                                             \
     {                                                                                                                  \
@@ -166,7 +167,7 @@ DEFINE_ANY_ABOVE(uint8_t)
 DEFINE_ANY_ABOVE(uint16_t)
 DEFINE_ANY_ABOVE(uint32_t)
 
-/* Every value of a token's type is one: there is nothing to look for. */
+/* Return whether every value of the token's type is below vocab_size, so that no check is needed. */
 static bool all_are_tokens(const zr__tokens *t, const zr__shard *s)
 {
     return t->vocab_size >> 8 * s->token_bytes;
@@ -189,7 +190,7 @@ typedef struct whole {
     void *arg;
 } whole;
 
-/* Pieces and what comes before the tokens are multiples of a token. */
+/* Check a piece of a file. Pieces and the header are whole numbers of tokens long. */
 static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t bytes)
 {
     const whole *w = arg;
@@ -205,8 +206,8 @@ static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t b
     return ZR_OK;
 }
 
-/* Read the tokens of a file of the cache. Its header is no part of what is trained on: a run goes on with a cache of
- * another version. */
+/* Read and check the tokens of a file of the cache. The header is not hashed, so that a run may resume with a cache
+ * of another format version. */
 static zr_status check_cached(whole *w, uint64_t *hash)
 {
     const zr__shard *s = w->shard;
@@ -216,7 +217,7 @@ static zr_status check_cached(whole *w, uint64_t *hash)
     return ZR_OK;
 }
 
-/* Look at the tokens of a file. Those of the cache that were read when it was opened are not read again. */
+/* Check the tokens of a file. Tokens of the cache that were read when it was opened are not read again. */
 static zr_status check_shard(zr__tokens *t, int64_t i, whole *w, bool hashed, uint64_t *hash)
 {
     const zr__shard *s = w->shard = &t->shard[i];
