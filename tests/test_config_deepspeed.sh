@@ -31,7 +31,7 @@ check "... which is named" grep -q '^model: gpt2-1.5b, 48 layers, width 1600, 25
 
 check "offload and more" code 69 "$ZR" plan zero3_offload.json
 check "... a line a section" lines 4
-check "... how many" has "zero3_offload.json: 4 settings are not available yet: leave each out, or write"
+check "... how many" has "zero3_offload.json: 4 settings are not available yet: remove each, or use the value"
 check "... what, and what to do instead" has 'zero3_offload.json:8:13: zero_optimization: offload_optimizer.device "nvme" (write "none"), offload_param.device "cpu" (write "none"), zero_quantized_weights true (write false); for less memory: '
 check "... as options" has '  as options: --zero_optimization.offload_optimizer.device=none'
 options=$(sed -n 's/.*as options: //p' err)

@@ -1,7 +1,7 @@
 /*
- * Binding, once at the start: operands of ops get their addresses and kernels prepare; buffers are listed by the steps
- * at which their lives begin and end, and steps that another stream waits for get room for their marks. The other steps
- * find the addresses of their uses when they run.
+ * Binding of schedules to memory, once at creation: operands of ops get their addresses and kernels prepare; buffers
+ * are listed by the steps at which their lives begin and end, and steps that another stream waits for get marks. Steps
+ * other than RUN find the addresses of their uses when they run.
  */
 #include "engine/internal.h"
 
@@ -30,7 +30,7 @@ void *zr__result(const zr_engine *engine, int32_t index)
     return zr__buffer(engine, &engine->plan->persistent[index]);
 }
 
-/* Buffers by the step at which something happens to them: a counting sort. */
+/* List buffers by their first step (begins) or last step, with a counting sort. */
 static zr_status by_step(const zr_schedule *s, int32_t n_persistent, bool begins, int32_t **list, int32_t **end)
 {
     int32_t n = s->n_buffers - n_persistent;
@@ -87,7 +87,7 @@ static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *st
     return ZR_OK;
 }
 
-/* Every RUN step gets its place in `run`, and its operands theirs in `tensor`. */
+/* Bind every RUN step to an entry of `run`, and its operands to entries of `tensor`. */
 static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
 {
     zr__bound *b = &e->bound[kind];
@@ -112,7 +112,7 @@ static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
     return ZR_OK;
 }
 
-/* Find the steps that other streams wait for, and take room for the marks of their ends. */
+/* Number the steps that other streams wait for, and allocate the marks of their ends. */
 static zr_status bind_waits(zr__bound *b)
 {
     const zr_schedule *s = b->schedule;

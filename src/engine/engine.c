@@ -1,12 +1,12 @@
 /*
- * Engines: creation, the calls that walk a schedule, and what was measured.
+ * Engines: creation, the calls that walk a schedule, and the measured bytes.
  */
 #include "engine/internal.h"
 
 #include <float.h>
 #include <string.h>
 
-/* Take this rank's memory, which may fail on one rank alone. */
+/* Allocate this rank's memory, which may fail on one rank alone. */
 static zr_status take_memory(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -19,18 +19,18 @@ static zr_status take_memory(zr_engine *e)
         ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes, &memory));
         e->memory[space] = memory;
         e->taken_bytes[space] = zr_alloc_taken() - before;
-        /* One byte stands for none; a device with memory of its own has taken what it was asked for. */
+        /* For 0 bytes one byte is allocated; memory of a device is not counted by zr_alloc_taken. */
         if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr_plan_place(plan, g, e->comm->rank);
     return ZR_OK;
 }
 
-/* Return how the queue of a stream and those that share it runs. A thread waits for calls between ranks and for files;
- * other work is only asked for. */
+/* Return how the queue of a stream and of the streams that share it runs. Collectives and files need a thread that
+ * waits for them; other work is only issued to the device. */
 static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 {
-    enum { COMM_TASKS = 1024 }; /* issued ahead of what the link brings: more than it ever has to do at a time */
+    enum { COMM_TASKS = 1024 }; /* tasks issued ahead of the link: more than are ever pending */
     if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
     if (first == ZR_STREAM_SAVE) return (zr_queue_config){ZR_QUEUE_THREAD, 2 * zr__count_puts(plan)}; /* with waits */
@@ -50,7 +50,7 @@ static zr_status take_queues(zr_engine *e)
     return ZR_OK;
 }
 
-/* A communicator for each group that moves bytes, all ranks in the same order. */
+/* Make a communicator for each group that moves bytes, in the same order on all ranks. */
 static zr_status take_comms(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -80,15 +80,15 @@ static zr_status finish(void *device)
     return ((zr_device *)device)->ops->finish(device);
 }
 
-/* Memory that the processor cannot touch is copied between ranks by the device of the queue that moves. Where ranks are
- * processes they wait for each other here: none may come to a group's call when another has failed in that of the group
- * before. */
+/* Let the comm queue's device copy memory between ranks where the processor cannot touch it. Ranks of different
+ * processes wait for each other in each call, so they agree after each: no rank may enter a group's call after another
+ * has failed in the previous group's. */
 static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;
     const zr_comm_copier copier = {copy, finish, device, device->stream};
     if (!device->profile.facts.apart) return ZR_OK;
-    /* Communicators of NCCL's are made on the calling thread's GPU, which the device's last operation has set. */
+    /* NCCL communicators are made on the calling thread's GPU, which the device's last operation sets. */
     ZR_TRY(zr_comm_agree(e->comm, finish(e->device)));
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++) {
         zr_comm *comm = e->group_comm[g];
@@ -98,7 +98,8 @@ static zr_status take_copies(zr_engine *e)
     return ZR_OK;
 }
 
-/* Staging is made together, so all ranks must have come so far; engines of one communicator share it. */
+/* Make the staging memory, a collective call, so all ranks must have succeeded so far. Engines of one communicator
+ * share it. */
 static zr_status take_staging(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -122,7 +123,7 @@ static zr_status prepare(zr_engine *e)
     const zr_plan *plan = e->plan;
     zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
     if (plan->optimizer.name)
-        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* is there such a rule? */
+        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* refuses an unknown rule */
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         const zr_buffer *buffer = &plan->persistent[b];
         const zr_category c = buffer->category;
@@ -172,7 +173,7 @@ void zr_engine_destroy(zr_engine **engine)
     zr_engine *e = *engine;
     const zr_device_ops *ops = e->device->ops;
     e->saving.gone = true;
-    for (int pass = 0; pass < 3; pass++) /* a queue may wait for another one, until both have ended */
+    for (int pass = 0; pass < 3; pass++) /* queues may wait for others: cancel all first */
         for (int s = 0; s < ZR_STREAMS; s++) {
             if (e->queues.of[s] != s || !e->queue[s]) continue;
             if (pass == 0) ops->cancel(e->queue[s]);
@@ -180,7 +181,7 @@ void zr_engine_destroy(zr_engine **engine)
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
-    /* A call that was stopped may still read or write this memory, until the process or MPI ends. */
+    /* A collective that was stopped may still read or write this memory, until the process or MPI ends. */
     bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));
     if (e->device->profile.facts.apart) (void)!zr_comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
@@ -191,7 +192,7 @@ void zr_engine_destroy(zr_engine **engine)
     *engine = NULL;
 }
 
-/* Has the group a communicator that no group before it has? */
+/* Return whether a group has a communicator that no earlier group has. */
 static bool counts(const zr_engine *e, int32_t group)
 {
     for (int32_t g = ZR_GROUP_DATA; g < group; g++)
@@ -199,13 +200,13 @@ static bool counts(const zr_engine *e, int32_t group)
     return e->group_comm[group] != NULL;
 }
 
-/* `sign` times what the communicators have counted so far. */
+/* Add `sign` times the communicators' counts so far. */
 static void count_traffic(zr_engine *e, int sign)
 {
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && counts(e, g); k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
-            /* Scalars are everyone's, also where the ranks that share layers are all. */
+            /* Scalars are exchanged among all ranks, also if the group has the same communicator. */
             const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE && zr_plan_shares_layers(e->plan) ? ZR_GROUP_ALL : g;
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)
@@ -214,7 +215,7 @@ static void count_traffic(zr_engine *e, int sign)
         }
 }
 
-/* Walk and count: traffic belongs to a whole step, to evaluation it does not. */
+/* Walk a schedule and count its traffic; a failed walk's traffic is not counted. */
 static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
 {
     const zr__moved before = e->moved;
@@ -267,7 +268,7 @@ static zr_status check_step(const zr_engine *e, const zr_step_args *args, const 
     return ZR_OK;
 }
 
-/* A batch that could not be had is this rank's failure; the others know of no more than a loss that is not finite. */
+/* Return this rank's batch failure in place of the walk's status; other ranks only see a loss that is not finite. */
 static zr_status batch_failure(const zr_engine *e, zr_status walked)
 {
     if (e->batch_status == ZR_OK || (walked != ZR_OK && walked != ZR_ERR_DIVERGED)) return walked;
@@ -287,7 +288,7 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
     bool whole = st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED ? e->updated == 0 : false;
-    if (whole) e->stale = e->refresh; /* as if it had not begun */
+    if (whole) e->stale = e->refresh; /* nothing was updated, as if the step had not begun */
     *result = result_of(e);
     if (st == ZR_OK && !result->skipped) e->updates++;
     if (st == ZR_OK) e->steps++;
@@ -367,7 +368,7 @@ zr_status zr_engine_decode(zr_engine *e, int32_t token, int64_t position, zr_ten
     return ZR_OK;
 }
 
-/* A value on its way to the host. */
+/* A copy of a value to the host. */
 typedef struct reading {
     const char *from;
     void *to;
@@ -381,7 +382,7 @@ static zr_status read_value(void *arg, zr_device *device, int64_t index)
     return device->ops->copy(device, r->to, r->from, r->bytes);
 }
 
-/* Bytes in a space. */
+/* A range of bytes in a space. */
 typedef struct extent {
     zr_space space;
     int64_t begin, end;
@@ -399,7 +400,8 @@ static bool share(const extent *a, const extent *b)
     return a->space == b->space && a->begin < b->end && b->begin < a->end;
 }
 
-/* Does a later buffer of the schedule, or a later value in the same one, take bytes of this value? */
+/* Return whether a later buffer of the schedule, or a later value in the same buffer, overwrites bytes of this value.
+ */
 static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value value)
 {
     const zr_use *use = &s->value[value];

@@ -1,7 +1,8 @@
 /*
  * The steps that move a unit: casts and gathers of parameters, reductions of gradients.
  *
- * Other ranks read and write this one's memory within a call: what the device was asked for has happened before.
+ * Other ranks read and write this rank's memory within a collective, so the device's pending work is finished before
+ * it.
  */
 #include "engine/internal.h"
 
@@ -10,7 +11,7 @@ static zr_comm *comm_of(const zr__running *r)
     return r->engine->group_comm[r->step->group];
 }
 
-/* A rank alone needs not wait: its device does all in order. */
+/* Wait for the device's pending work, unless the group has one rank: its device works in order. */
 static zr_status finish(const zr__running *r)
 {
     return comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
@@ -46,7 +47,7 @@ zr_status zr__broadcast(const zr__running *r)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-enum { SUMS = 2 }; /* the use of the sums; accumulators above them follow */
+enum { SUMS = 2 }; /* index of the sums' use; uses of the other accumulators follow */
 
 static zr_status add(const zr__running *r, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t count)
@@ -54,12 +55,12 @@ static zr_status add(const zr__running *r, void *out, zr_dtype out_dtype, bool a
     return r->device->ops->sum(r->device, out, out_dtype, accumulate, pieces, n_pieces, dtype, count);
 }
 
-/* Elements [first, first + count) of the bucket. */
+/* A chunk: elements [first, first + count) of the bucket. */
 typedef struct chunk {
     int64_t first, count;
 } chunk;
 
-/* Accumulator d; the lowest is the sum itself. */
+/* Return accumulator d; accumulator 0 is the sum itself. */
 static float *accumulator(const zr__running *r, chunk s, int d)
 {
     return (float *)zr__at(r, SUMS + d) + s.first;
@@ -71,10 +72,10 @@ static zr_status merge(const zr__running *r, chunk s, int into)
     return add(r, accumulator(r, s, into), ZR_F32, true, &upper, 1, ZR_F32, s.count);
 }
 
-/* The tree over micro-batches, whose leaves are the ranks' sums: accumulators stand for the ones in the binary form
- * of the micro-batches so far, the largest subtree lowest. Two of a size become one at once; at the end
- * what is left is joined from the top down. The same tree as the device's over pieces, so that the
- * whole does not depend on where ranks end and micro-batches begin. */
+/* Add a micro-batch's sum over ranks as a leaf of a binary tree over micro-batches. One accumulator holds a subtree for
+ * each 1 in the binary form of the number of micro-batches so far, the largest subtree in accumulator 0. Two subtrees
+ * of equal size merge at once; after the last micro-batch the rest merge from the top down. The device adds pieces in
+ * the same tree, so the sum does not depend on how samples are split into ranks and micro-batches. */
 static zr_status sum_rank_free(const zr__running *r, chunk s, const void *const *pieces, int n_pieces)
 {
     int64_t micro = r->micro;
@@ -102,7 +103,7 @@ static zr_status sum_chunk(const zr__running *r, int64_t first_byte, int64_t byt
     return add(r, place, sums->dtype, r->step->adds && r->micro > 0, pieces, n_pieces, wire, s.count);
 }
 
-/* A chunk of everyone's pieces is here, and is while this runs. */
+/* Add a chunk of all ranks' pieces, which stays valid during this call. */
 static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     const zr__running *r = arg;
@@ -110,7 +111,7 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
     return finish(r);
 }
 
-/* NCCL's sum lies where this rank's piece was: there it stays, or it is taken as one piece. */
+/* Reduce by NCCL, whose sum replaces this rank's piece; it stays there, or is added to the sums as one piece. */
 static zr_status reduce_nccl(const zr__running *r)
 {
     const int64_t count = r->count;

@@ -1,6 +1,6 @@
 /*
- * Asynchronous saves. The steps that put states run on a queue of their own, which no walk waits for at its end: from a
- * copy they go on during later training steps.
+ * Asynchronous saves. SAVE steps run on a queue of their own, for which no walk waits at its end: from a copy they
+ * continue during later training steps.
  */
 #include <stdio.h>
 
@@ -47,7 +47,7 @@ static void note_failure(zr__saving *s, zr_status st)
     snprintf(s->text, sizeof s->text, "%s", zr_error_message());
 }
 
-/* A sink that fails is no failure of the training step. */
+/* Run a SAVE step. A failure of the sink is kept for zr_engine_save_end and does not fail the training step. */
 static zr_status run_put(void *arg, zr_device *device, int64_t index)
 {
     zr_engine *e = arg;
@@ -72,7 +72,7 @@ zr_status zr__issue_put(zr_engine *e, int32_t step)
     return e->device->ops->issue(e->queue[ZR_STREAM_SAVE], &task);
 }
 
-/* Take the pages of a buffer, on the saving queue. */
+/* Populate the pages of a buffer, on the saving queue. */
 static zr_status populate(void *arg, zr_device *device, int64_t index)
 {
     const zr_engine *e = arg;
@@ -136,8 +136,8 @@ zr_status zr__save_drain(zr_engine *e)
     for (int32_t i = s->next; st == ZR_OK && s->left > 0 && i < train->n_steps; i++)
         if (train->step[i].when == ZR_WHEN_SAVE) st = zr__issue_saving(e, i, true);
     snprintf(text, sizeof text, "%s", st != ZR_OK ? zr_error_message() : "");
-    /* Whatever has failed: the sink is the caller's again only when its thread has ended all that it was given. No end
-     * of a walk waits for the copies that were issued here. */
+    /* Wait even after a failure: the caller may free the sink only after the saving thread has ended all tasks. The
+     * copies issued here belong to no walk, so they are awaited here as well. */
     for (int i = 0; i < 2; i++) {
         if (st != ZR_OK) ops->cancel(queue[i]);
         const zr_status synced = ops->sync(queue[i]);

@@ -1,6 +1,6 @@
 /*
- * States in and out, by elements of whole tensors, whatever the layout. Initialisation, loading and saving go
- * through host memory of constant size on the rank that keeps the state, and need no more than the plan has.
+ * States in and out, by elements of whole tensors, for every layout. Initialisation, loading and saving pass through
+ * host memory of constant size, which is in the plan, on the rank that keeps the state.
  */
 #include <math.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static const zr_state *state_of(const zr_plan *plan, int32_t unit, int state)
     return state == ZR_STATE_GRAD ? &u->sums : &u->slot[state - ZR_STATE_SLOT];
 }
 
-/* Address of an element of a unit that this rank keeps. */
+/* Return the address of an element of a unit that this rank keeps. */
 static char *element_at(const zr_engine *e, const zr_state *state, int64_t element)
 {
     int64_t at = element - zr__first(e, &state->range);
@@ -71,15 +71,15 @@ static zr_status check_state(const zr_engine *e, int state)
 
 /* ---- one part, on the device ------------------------------------------------------------------- */
 
-/* Elements [at, at + n) of a unit, on their way by the host's memory. */
+/* Elements [at, at + n) of a unit that pass through host memory. */
 typedef struct passing {
     const zr_engine *engine;
     const zr_param_info *param;
     const zr_state *state;
     int64_t at, n;
-    int64_t whole; /* the element of the whole parameter that stands at `at` */
-    float *host;   /* NULL: initial values, made where they live */
-    bool rounded;  /* the parameters in their own type as well */
+    int64_t whole; /* element of the whole parameter at `at` */
+    float *host;   /* NULL: initial values, made in place */
+    bool rounded;  /* also write the parameters in their own type */
 } passing;
 
 static zr_status set_part(void *arg, zr_device *device, int64_t index)
@@ -109,7 +109,7 @@ static zr_status get_part(void *arg, zr_device *device, int64_t index)
 
 /* ---- filling ----------------------------------------------------------------------------------- */
 
-/* The model's own initial values (zr_init): a function of seed and element of the whole model alone. */
+/* Make the model's initial values (zr_init), a function of the seed and the element of the whole model alone. */
 static zr_status initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const zr_engine *e = arg;
@@ -153,8 +153,7 @@ typedef struct filling {
     int state;
 } filling;
 
-/* The pages of a unit's state. A disk that is read and memory that is touched for the first time would otherwise wait
- * for each other. */
+/* Populate the pages of a unit's state on another thread, so that disk reads and page faults overlap. */
 static zr_status take_pages(void *arg, zr_device *device, int64_t unit)
 {
     const filling *f = arg;
@@ -176,7 +175,7 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     filling all = {e, state};
     zr_queue *beside = NULL;
     zr_status st = ZR_OK;
-    if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL; /* it goes on without */
+    if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL; /* filling works without it */
     for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
         st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});
     for (int32_t i = 0; i < zr_graph_params(g) && st == ZR_OK; i++)
@@ -194,7 +193,7 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
              "gradients are not filled, and states of the optimizer not without a function");
     zr_status st = fill_params(e, state, fn, arg);
-    ZR_TRY(zr_comm_agree(e->comm, st)); /* a rank that cannot read its part must not leave the others waiting */
+    ZR_TRY(zr_comm_agree(e->comm, st)); /* so that no rank waits for one that cannot read its part */
     if (state != ZR_STATE_PARAM) return ZR_OK;
     e->stale = true;
     const zr__moved before = e->moved; /* start-up is not a step's traffic */
@@ -212,7 +211,7 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
                  .param = param,
                  .state = state_of(e->plan, param->unit, state),
                  .host = zr__result(e, e->plan->passing)};
-    if (p.state->buffer == ZR_NONE) return ZR_OK; /* it does not train */
+    if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit does not train */
     const zr__span mine = zr__meet(e, param, &u->own);
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
     for (p.at = zr__passes_param(e, param) ? mine.begin : mine.end; p.at < mine.end; p.at += p.n) {

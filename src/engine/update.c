@@ -1,12 +1,12 @@
 /*
- * The end of a step: the global gradient norm, and the update of what a rank owns.
+ * The end of a training step: the global gradient norm, and the updates of this rank's shards.
  */
 #include "engine/internal.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* The first parameter with a gradient that is not finite, infinity: all are. */
+/* Return the first parameter of a unit with a gradient that is not finite; INFINITY if all are finite. */
 static double bad_param(const zr__running *r, int use)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -18,7 +18,7 @@ static double bad_param(const zr__running *r, int use)
     return p;
 }
 
-/* Elements [first, end) of the unit, which the step's range has from `begin` on. */
+/* Add the squares of elements [first, end) of the unit; the step's range begins at `begin`. */
 static zr_status square_range(const zr__running *r, int64_t begin, int64_t first, int64_t end)
 {
     const void *x = zr__at(r, 0) + zr_dtype_span(r->use->dtype, first - begin);
@@ -26,8 +26,8 @@ static zr_status square_range(const zr__running *r, int64_t begin, int64_t first
                                   (zr_square *)zr__at(r, 1));
 }
 
-/* With tensor parallelism the first rank of a layer counts parameters that all its ranks have; the others count only
- * their own parts. */
+/* Add the squares on a tensor-parallel rank other than the first: only its pieces of cut parameters, since the first
+ * rank counts the parameters that all have. */
 static zr_status square_cut(const zr__running *r, int64_t begin, int64_t stop)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -45,17 +45,17 @@ static zr_status square_cut(const zr__running *r, int64_t begin, int64_t stop)
 zr_status zr__square(const zr__running *r)
 {
     const int64_t begin = zr__first(r->engine, &r->step->range), stop = begin + r->step->range.count;
-    if (!r->step->adds || r->micro == 0) /* NORM or AGREE has read the last ones, behind the device */
+    if (!r->step->adds || r->micro == 0) /* NORM or AGREE has read the last squares, after the device had finished */
         *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
     return r->engine->runtime.place > 0 ? square_cut(r, begin, stop) : square_range(r, begin, begin, stop);
 }
 
-/* ---- what all ranks agree on ------------------------------------------------------------------- */
+/* ---- agreement of all ranks -------------------------------------------------------------------- */
 
 /* The uses of AGREE and NORM. */
 enum { LOSS, NUMBERS, VERDICT, SQUARES };
 
-/* "final, h.11, h.10 ..." of what the step has updated so far. */
+/* List the units that the step has updated so far: "final, h.11, h.10 ...". */
 static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
 {
     const zr_schedule *s = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -72,7 +72,8 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     return list;
 }
 
-/* Here an update follows at once and cannot be taken back: one bad number anywhere ends the run. */
+/* Agree on a unit's gradient before its update, which follows at once and cannot be undone: one number that is not
+ * finite ends the run, ZR_ERR_DIVERGED. */
 zr_status zr__agree(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -102,12 +103,12 @@ zr_status zr__agree(const zr__running *r)
 /* Results of NORM over all ranks. */
 typedef struct agreed {
     double squares, loss;
-    double bad;   /* first bad parameter; behind the last one: the loss; infinity: all is finite */
-    double micro; /* squares of all micro-gradients, 0: nobody asked */
+    double bad;   /* first parameter that is not finite; the number of parameters: the loss; infinity: all is finite */
+    double micro; /* sum of the squares of all micro-gradients, 0: not asked for */
 } agreed;
 
-/* Squares are summed shard by shard in double, then over the shards in their order: the same sum at every stage and
- * with every way to share them out. */
+/* Sum the ranks' numbers. Squares are summed within each shard in double, then over the shards in their order, so the
+ * sum is the same for every stage and assignment of shards to ranks. */
 static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
@@ -116,14 +117,14 @@ static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)n * i;
         sum.squares += all[(ptrdiff_t)n * zr_plan_rank_of(e->plan, i / M, i % M)];
-        if (i % M == 0) sum.loss += its[1]; /* the others have the same */
+        if (i % M == 0) sum.loss += its[1]; /* other tensor-parallel ranks have the same loss */
         sum.bad = fmin(sum.bad, its[2]);
         if (n > ZR_NORM_SCALARS) sum.micro += its[3];
     }
     return sum;
 }
 
-/* Shards end elsewhere with another number of ranks: these sums do not feel it. */
+/* Sum the ranks' numbers exactly, so the sums depend neither on where shards end nor on the number of ranks. */
 static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
@@ -159,7 +160,7 @@ static said add_squares(const zr__running *r)
         const bool own_micro = u >= SQUARES + units;
         *(own_micro ? &own.micro : &own.sum) += square->sum;
         zr_exact_merge(own_micro ? &own.exact_micro : &own.exact, &square->exact);
-        if (!own_micro) own.bad = fmin(own.bad, bad_param(r, u)); /* theirs is in the sums as well */
+        if (!own_micro) own.bad = fmin(own.bad, bad_param(r, u)); /* a bad micro-gradient makes the sums bad as well */
     }
     return own;
 }
@@ -195,12 +196,12 @@ zr_status zr__norm(const zr__running *r)
     ZR_TRY(exchange(r, numbers));
     agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
-    /* As torch.nn.utils.clip_grad_norm_, whose 1e-6 the reference losses contain. */
+    /* torch.nn.utils.clip_grad_norm_ adds the same 1e-6, and the reference losses depend on it. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);
     *(zr_verdict *)zr__at(r, VERDICT) =
         (zr_verdict){.grad_norm = norm,
                      .loss = all.loss * e->mean,
-                     /* Each is a share of the step's mean loss: of its own it is so many times that. */
+                     /* Micro-gradients are of 1 / rounds of their mean loss: mean = rounds^2 * sum / rounds. */
                      .micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds,
                      .grad_scale = (float)(ratio / e->scale),
                      .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,
@@ -210,15 +211,16 @@ zr_status zr__norm(const zr__running *r)
 
 /* ---- updates ----------------------------------------------------------------------------------- */
 
-/* Elements of a unit from `first` on, where the step's range begins at `begin`; NULL where the use is absent. */
+/* Return the address of element `first` of a unit, where the step's range begins at `begin`; NULL if the use is absent.
+ */
 static void *element(const zr__running *r, int use, int64_t begin, int64_t first)
 {
     if (r->use[use].buffer == ZR_NONE) return NULL;
     return zr__at(r, use) + zr_dtype_span(r->use[use].dtype, first - begin);
 }
 
-/* One stretch for each parameter that the range meets: weight decay differs between them. A parameter that the graph
- * makes no gradient for stays as it is, with every rule and decay, as torch.optim leaves one whose grad is None. */
+/* Update a range parameter by parameter, since weight decay differs between parameters. A parameter without a gradient
+ * in the graph keeps its value, with every rule and weight decay, as in torch.optim when grad is None. */
 zr_status zr__update(const zr__running *r)
 {
     zr_engine *e = r->engine;

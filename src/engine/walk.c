@@ -1,6 +1,6 @@
 /*
- * The walk: one thread goes through the list and issues each step to its stream's queue, behind the marks of the steps
- * that it waits for.
+ * The walk of a schedule: one thread issues each step to its stream's queue, after the marks of the steps that it waits
+ * for.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@ char *zr__at(const zr__running *r, int use)
 
 /* ---- what steps do ----------------------------------------------------------------------------- */
 
-/* A rank that stopped here would leave the others waiting. So it goes on, with zeros, and as one whose loss is not
- * finite: that all ranks hear before anything is updated. */
+/* Replace a batch that failed by zeros, and mark the loss as not finite. A rank that stopped here would leave the
+ * others waiting; NORM or AGREE tells all ranks before anything is updated. */
 static void replace_batch(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -96,13 +96,13 @@ static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
 
 /* ---- one step ---------------------------------------------------------------------------------- */
 
-/* A task's index tells step and micro-batch. */
+/* Return a task's index, which encodes step and micro-batch. */
 static int64_t index_of(const zr__bound *b, int64_t micro, int32_t step)
 {
     return micro * b->schedule->n_steps + step;
 }
 
-/* Debug builds: what begins its life holds no number, so that a plan which reads too early is seen. */
+/* Fill buffers whose life begins with NaNs (debug builds), so that reads before the first write are noticed. */
 static zr_status poison(const zr__running *r, int32_t step)
 {
 #ifdef ZR_DEBUG
@@ -117,7 +117,7 @@ static zr_status poison(const zr__running *r, int32_t step)
     return ZR_OK;
 }
 
-/* "in step 12, gather of h.3": what a failure is found in. */
+/* Add the step to a failure's message: "(step 12 of the schedule, gather of h.3)". */
 static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t index, zr_status status)
 {
     const zr_graph *g = e->plan->graph[e->kind];
@@ -130,7 +130,7 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
                    step->unit >= 0 && g ? zr_graph_unit_info(g, step->unit)->name : "");
 }
 
-/* A walk, 3 bits of its schedule, 28 of the micro-batch, 32 of the step. */
+/* Show a step on the board: 1 bit for a walk, 3 bits of its schedule, 28 of the micro-batch, 32 of the step. */
 static void show(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
@@ -147,7 +147,7 @@ zr_engine_at zr_engine_shown(uint64_t number)
                           .step = (int32_t)(number & INT32_MAX)};
 }
 
-/* Run a step, a move bucket by bucket. */
+/* Run a step; a move bucket by bucket. */
 static zr_status run_buckets(zr__running *r)
 {
     const int64_t all = r->step->range.count, each = r->step->bucket_elems > 0 ? r->step->bucket_elems : all;
@@ -175,7 +175,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
 static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
 {
     zr_engine *e = arg;
-    if (!e->watch) return; /* told late, behind a failure */
+    if (!e->watch) return; /* the watch is gone: a task may end late, after a failure */
     const zr_schedule *s = e->bound[e->kind].schedule;
     const int32_t i = (int32_t)(index % s->n_steps);
     zr_event event = {.schedule = e->kind,
@@ -197,7 +197,8 @@ static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool t
     }
 }
 
-/* The marks that a step waits for, on its queue. saves_alone: all but steps that save have ended. */
+/* Make a step's queue wait for the marks of the steps that it waits for. saves_alone: all steps but ZR_WHEN_SAVE steps
+ * have ended. */
 static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step, int64_t micro, bool saves_alone)
 {
     for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
@@ -212,7 +213,7 @@ static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step
     return ZR_OK;
 }
 
-/* The mark of a step that saves holds for all rounds. */
+/* Note the mark of a ZR_WHEN_SAVE step, for all rounds. */
 static void note_mark(const zr__bound *b, int32_t i, zr_mark mark)
 {
     if (b->awaited[i] >= 0) b->mark[0][b->awaited[i]] = b->mark[1][b->awaited[i]] = mark;
@@ -227,14 +228,14 @@ zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
     if (step->kind == ZR_STEP_SAVE)
         ZR_TRY(zr__issue_put(e, i));
     else
-        ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* one that failed is issued again */
+        ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* a failed step is issued again */
     e->saving.next = i + 1;
     note_mark(b, i, e->device->ops->mark(e->queue[step->stream]));
     return ZR_OK;
 }
 
-/* Issue a step that saves, in the first round, or skip it. Where it is skipped, nobody waits for what an earlier
- * training step has left on its stream. */
+/* Issue a ZR_WHEN_SAVE step in the first round, or skip it. A skipped step gets no mark, so that no step waits for an
+ * earlier training step's save on its stream. */
 static zr_status save_or_not(zr_engine *e, const zr__bound *b, int32_t i)
 {
     if (e->saving.now) return zr__issue_saving(e, i, false);
@@ -252,7 +253,8 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
     ZR_TRY(await_all(e, b, step, micro, false));
     const bool runs = zr_when_runs(step->when, micro, e->refresh, e->saving.now);
     if (runs) ZR_TRY(ops->issue(queue, &task));
-    /* In the first round what does not run stands behind what runs in its place; later there is nothing to wait for. */
+    /* In the first round a skipped step is marked after the step that runs in its place; in later rounds no step has to
+     * wait for it. */
     const zr_mark nothing = {NULL, 0};
     if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = runs || micro == 0 ? ops->mark(queue) : nothing;
     return ZR_OK;
@@ -283,22 +285,22 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
     return ZR_OK;
 }
 
-/* Wait for all queues but that of SAVE, the computing queue last. After a failure that is not the comm queue's own,
- * that queue and its call between ranks are cancelled. The message is the first failure's. */
+/* Wait for all queues except SAVE's, the compute queue last. A failure outside the comm queue cancels that queue and
+ * its collective. The message is the first failure's. */
 static zr_status join(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
-    zr_status first = walked == ZR_ERR_STOPPED ? ZR_OK : walked; /* an exchange may have failed before the stop */
+    zr_status first = walked == ZR_ERR_STOPPED ? ZR_OK : walked; /* a collective may have failed before the stop */
     char text[1024] = "";
     if (first != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);
-        zr_comm_cancel(e->comm); /* it may wait for a peer for ever */
+        zr_comm_cancel(e->comm); /* the collective may wait for a peer for ever */
     }
     for (int i = 1; i <= ZR_STREAMS; i++) {
         const int s = i % ZR_STREAMS;
         if (e->queues.of[s] != s || s == ZR_STREAM_SAVE) continue;
-        if (first != ZR_OK) ops->cancel(e->queue[s]); /* what comes of a failure is no news */
+        if (first != ZR_OK) ops->cancel(e->queue[s]); /* its tasks' failures would only follow from the first */
         if (first != ZR_OK && text[0] == '\0') snprintf(text, sizeof text, "%s", zr_error_message());
         const zr_status st = ops->sync(e->queue[s]);
         if (first == ZR_OK) first = st;
@@ -319,7 +321,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     e->walked = st == ZR_OK && e->batch_status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
     for (int i = 0; i <= !zr_engine_serial(e); i++) zr_comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
-    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* of a walk cut short */
+    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* a walk that failed leaves buffers alive */
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;
 }

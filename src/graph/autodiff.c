@@ -1,10 +1,10 @@
 /**
  * Reverse-mode differentiation: the adjoints of the forward ops, last op first.
  *
- * How many contributions a gradient will get is counted before any adjoint runs. That is what lets
- * the last contribution to a parameter be written, and rounded once, straight into the gradient that
- * goes on the wire. The count holds because an adjoint contributes exactly once for each use of an
- * operand that needs a gradient; check_contributions says so to who breaks it.
+ * How many contributions a gradient will get is counted before any adjoint runs. So the last contribution to a
+ * parameter is rounded once and written directly into the gradient that goes on the wire. The count holds because an
+ * adjoint contributes exactly once for each use of an operand that needs a gradient; check_contributions reports
+ * adjoints that break this rule.
  */
 #include "graph/internal.h"
 
@@ -30,19 +30,20 @@ static bool is_param(const zr__value *v)
     return v->info.kind == ZR_VALUE_PARAM;
 }
 
-/* Is the last contribution to its gradient what goes on the wire? */
+/* Return whether the final sum of contributions is the gradient that goes on the wire. */
 static bool is_whole(const zr__value *v)
 {
     return is_param(v) && !v->parts;
 }
 
-/* A partial sum of a parameter's gradient is F32; an activation's gradient is as the activation. */
+/* Return the dtype of a partial sum: F32 for a parameter's gradient, for an activation's gradient the activation's
+ * dtype. */
 static zr_dtype partial_dtype(const zr__value *v)
 {
     return is_param(v) ? ZR_F32 : v->info.type.dtype;
 }
 
-/* The value for a sum of contributions; the final sum of a parameter's is its gradient. */
+/* Add the value of a sum of contributions; a parameter's final sum is its gradient. */
 static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
 {
     const zr__value *v = &graph->value[value];
@@ -51,7 +52,7 @@ static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
     return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, is_param(v) ? v->info.param : -1);
 }
 
-/* Count a contribution in; does it belong here? */
+/* Count a contribution; return false with a latched error if it is not allowed. */
 static bool begin(zr_graph *graph, zr_value value)
 {
     if (zr__graph_closed(graph)) return false;
@@ -82,7 +83,7 @@ zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
     return sum_add(graph, value, final);
 }
 
-/* Of a parameter's gradient each rank has made a part: their sum goes on the wire. */
+/* Add the sum of all ranks' parts of a parameter's gradient, which goes on the wire. */
 static zr_value sum_parts(zr_graph *graph, zr_value value, zr_value part)
 {
     const zr_value_info info = graph->value[value].info;
@@ -134,7 +135,7 @@ void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
     const zr__value *v = &graph->value[value];
     bool final = v->begun == v->expected && v->grad == ZR_NONE;
     bool whole = final && is_whole(v);
-    /* A sole contribution can be shared, unless the gradient is a place of its own or of another type. */
+    /* A sole contribution can be shared, unless the gradient has a place of its own or another type. */
     bool copied = v->grad == ZR_NONE && (whole || zr_graph_value(graph, contribution)->type.dtype != partial_dtype(v));
     if (copied) {
         zr_value copy = sum_add(graph, value, final);
@@ -160,7 +161,7 @@ void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Through which values the losses depend on a parameter that trains. */
+/* Find the values that depend on a parameter that trains. */
 static void find_needed(zr_graph *graph)
 {
     for (int32_t p = 0; p < graph->n_params; p++) graph->value[graph->param[p].value].needed = !graph->param[p].frozen;
@@ -172,7 +173,7 @@ static void find_needed(zr_graph *graph)
     }
 }
 
-/* Which ops' adjoints will run, and so how often each value is contributed to. */
+/* Count the contributions to each value's gradient, by the ops whose adjoints will run. */
 static void count_uses(zr_graph *graph)
 {
     graph->value[graph->losses].expected = 1; /* the seed */
@@ -193,7 +194,7 @@ static void seed(zr_graph *graph)
     zr_grad_end(graph, graph->losses, grad);
 }
 
-/* Uses of `value` among the operands of op. */
+/* Count the uses of `value` among the operands of op. */
 static int uses(const zr_op *op, zr_value value)
 {
     int n = 0;

@@ -1,4 +1,4 @@
-/* What infer and cost functions ask of an op's operands. */
+/* Checks of an op's operands, and their bytes, for infer and cost functions. */
 #include "graph/internal.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ const zr_type *zr__out(const zr_graph *graph, const zr_op *op, int i)
     return &graph->value[op->out[i]].info.type;
 }
 
-/* "F32 (2, *, 64)" */
+/* Print a type: "F32 (2, *, 64)". */
 static void print_type(char text[TYPE_TEXT], zr_dtype dtype, const zr_shape *shape)
 {
     int used = snprintf(text, TYPE_TEXT, "%s (", zr_dtype_name(dtype));

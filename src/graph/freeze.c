@@ -1,6 +1,6 @@
 /*
- * Frozen parameters: which they are, by their names, and units of their own for them. So what ZeRO shares out of a unit
- * (gradients, optimizer states, buckets) is never of a part of it.
+ * Frozen parameters: selected by name patterns, and moved to units of their own, so that ZeRO shards (gradients,
+ * optimizer states, buckets) always concern whole units.
  */
 #include "graph/internal.h"
 
@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Files of Hugging Face name tensors with the first part of their names or without. */
+/* Return whether a pattern matches a name, with or without its first part, which Hugging Face's files may omit. */
 static bool matches(const char *pattern, const char *name)
 {
     const char *dot = strchr(name, '.');
     return fnmatch(pattern, name, 0) == 0 || (dot && fnmatch(pattern, dot + 1, 0) == 0);
 }
 
-/* Of the two that are easily written and match nothing. */
+/* Return a hint for two likely mistakes in a pattern that matches nothing. */
 static const char *hint(const char *pattern)
 {
     if (strchr(pattern, ',')) return "; several patterns are a JSON list";
@@ -66,7 +66,7 @@ static zr_status add_unit(zr_graph *graph, int32_t of)
     return ZR_OK;
 }
 
-/* The next parameter, in the last place of this unit. */
+/* Put the next parameter at the end of this unit. */
 static void put_param(zr_graph *graph, int32_t place, zr_param_info param, int32_t unit)
 {
     zr_unit_info *its = &graph->unit[unit];

@@ -1,4 +1,4 @@
-/* Building a graph: values, parameters, inputs and ops; the first error is kept until finish. */
+/* Building of a graph: values, parameters, inputs and ops; the first error is kept until zr_graph_finish. */
 #include "base/grow.h"
 #include "graph/internal.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Random streams are 24 bits of the generator's counter. */
+/* The most random streams: 24 bits of the generator's counter. */
 enum { STREAMS_MAX = 1 << 24 };
 
 /* ---- create, destroy ------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item
     return ZR_OK;
 }
 
-/* Sizes stay below 2^63 bytes in any dtype, so that no later arithmetic on one value can overflow. */
+/* Check that sizes stay below 2^63 bytes in any dtype, so that no later arithmetic on one value can overflow. */
 static zr_status check_type(const char *what, const zr_type *type)
 {
     ZR_CHECK((unsigned)type->dtype < ZR_DTYPES, ZR_ERR_DTYPE, "%s: dtype %d is none of zr_dtype", what,
@@ -174,7 +174,7 @@ void zr_graph_unit(zr_graph *graph, const char *format, ...)
     graph->unit[graph->current_unit] = info;
 }
 
-/* What one rank has of it. */
+/* Find the shape of one rank's piece of a parameter. */
 static zr_status cut_shape(const zr_graph *graph, zr_param_info *info)
 {
     const int64_t M = graph->spec.tensor, parts = info->cut.parts;
@@ -256,12 +256,12 @@ int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int6
     const zr_param_info *info = &graph->param[param];
     *run = n;
     if (info->cut.parts == 0) return first;
-    /* Elements of a rank: [outer, part, here, inner]; of the whole: [outer, part, there, inner]. */
+    /* A rank's piece has the shape [outer, part, here, inner], the whole [outer, part, there, inner]. */
     int64_t inner = 1, parts = info->cut.parts;
     for (int d = info->cut.dim + 1; d < info->whole.ndim; d++) inner *= info->whole.dim[d];
     const int64_t here = info->shape.dim[info->cut.dim] / parts, there = info->whole.dim[info->cut.dim] / parts;
     const int64_t block = first / (here * inner), past = first % (here * inner), own = there - place * here;
-    const int64_t valid = own < 0 ? 0 : own < here ? own * inner : here * inner; /* behind it: padding */
+    const int64_t valid = own < 0 ? 0 : own < here ? own * inner : here * inner; /* padding follows */
     const int64_t end = past < valid ? valid : here * inner;
     if (end - past < n) *run = end - past;
     return past < valid ? (block * there + place * here) * inner + past : -1;
@@ -310,7 +310,7 @@ static zr_status check_operands(const zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-/* Outputs that an adjoint prepared must be what the op gives. */
+/* Check that outputs prepared by an adjoint have the types that the op gives. */
 static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr_type *type)
 {
     for (int i = 0; i < op->n_out; i++) {
@@ -327,7 +327,8 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
     return ZR_OK;
 }
 
-/* Is any operand cut that is no parameter, or has this rank its tokens of one? Adjoints know what they have. */
+/* Find whether the op's output is cut, or holds only this rank's tokens, and refuse operands that the op cannot take
+ * so. Adjoints' ops are not checked. */
 static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut, bool *tokens)
 {
     if (op->backward) return ZR_OK;
@@ -361,7 +362,8 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut
     return ZR_OK;
 }
 
-/* Each rank makes a part of the gradient of what is read for its tokens alone. */
+/* Note the parameters that an op reads. If a parameter is read for a rank's own tokens only, each rank makes a part of
+ * its gradient. */
 static zr_status read_params(zr_graph *graph, const zr_op *op, bool tokens)
 {
     for (int i = 0; i < op->n_in && !op->backward; i++) {
@@ -470,7 +472,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*(const zr_param_info *const *)a)->name, (*(const zr_param_info *const *)b)->name);
 }
 
-/* Names key checkpoints, so two parameters of one name would silently load the same numbers. */
+/* Check that names are unique: checkpoints are keyed by name, so two parameters of one name would load the same
+ * numbers. */
 static zr_status check_names(const zr_graph *graph)
 {
     if (graph->n_params < 2) return ZR_OK;
@@ -489,7 +492,7 @@ static zr_status check_names(const zr_graph *graph)
 zr_status zr_graph_finish(zr_graph *graph)
 {
     ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished");
-    graph->current_unit = -1; /* what fails from here on is of no unit, until adjoints run */
+    graph->current_unit = -1; /* errors from here on belong to no unit, until adjoints run */
     if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__part_units(graph));
     if (graph->latched == ZR_OK && graph->spec.mode == ZR_MODE_TRAIN) zr__differentiate(graph);

@@ -1,5 +1,5 @@
 /**
- * graph, inside: what a graph holds, and what its files and the ops share.
+ * graph, internal: the contents of a graph, and helpers of its files and ops.
  */
 #ifndef ZR_GRAPH_INTERNAL_H
 #define ZR_GRAPH_INTERNAL_H
@@ -8,15 +8,15 @@
 
 #define ZR__GRAPH_TEXT 512
 
-/** A value with what differentiation keeps of it. A use is one operand of one op. */
+/** A value with the state of its differentiation. A use is one operand of one op. */
 typedef struct zr__value {
     zr_value_info info;
-    bool needed;      /* depends on a parameter that trains; known once adjoints run */
-    zr_value grad;    /* sum of the contributions so far, ZR_NONE: none */
-    int32_t expected; /* contributions that will come: uses by ops whose adjoints will run */
+    bool needed;      /* depends on a parameter that trains; set before adjoints run */
+    zr_value grad;    /* sum of the contributions so far; ZR_NONE: no contribution */
+    int32_t expected; /* number of contributions in all: uses by ops whose adjoints will run */
     int32_t begun, ended;
-    bool read, parts; /* of a parameter: an op reads it, and of its gradient each of the M ranks makes a part */
-    zr_value whole;   /* of a value of which each rank has its tokens: all of it, ZR_NONE: not gathered yet */
+    bool read, parts; /* a parameter that an op reads; whose gradient each of the M ranks makes only a part of */
+    zr_value whole;   /* the gather of a value whose tokens are split over the ranks; ZR_NONE: not gathered yet */
 } zr__value;
 
 struct zr_graph {
@@ -30,9 +30,9 @@ struct zr_graph {
     int64_t value_room, op_room, param_room, unit_room, input_room;
     int64_t param_elems;
     zr_value losses, output;
-    int32_t streams;      /* of random numbers, given out so far */
-    int32_t current_unit; /* of the ops being added; -1 before the first */
-    bool backward;        /* ops being added are adjoints' */
+    int32_t streams;      /* random streams given out so far */
+    int32_t current_unit; /* unit of the ops being added; -1 before the first unit */
+    bool backward;        /* adjoints are adding ops */
     bool finished;
     zr_status latched; /* the first error of building, ZR_OK: none */
     char message[ZR__GRAPH_TEXT];
@@ -40,16 +40,16 @@ struct zr_graph {
 
 /* ---- graph.c --------------------------------------------------------------------------------- */
 
-/** Is building over, by an error or by finish? */
+/** Return whether building is over, by an error or by zr_graph_finish. */
 bool zr__graph_closed(const zr_graph *graph);
 /** Keep the failure of a call that returned `status` (its message is this thread's). */
 void zr__graph_latch(zr_graph *graph, zr_status status);
-/** A value that nothing writes yet; ZR_NONE with a latched error. */
+/** Add a value that no op writes yet; ZR_NONE with a latched error. */
 zr_value zr__graph_value_add(zr_graph *graph, zr_value_kind kind, zr_type type, int32_t param);
-/** Room for one more item. Items move: no pointer to one survives an addition. */
+/** Make room for one more item. Items move: no pointer to one survives an addition. */
 zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item_bytes);
-/** The number of the next stream of random numbers. Taken also where the mode or the probability
- *  makes no use of it, so that neither moves the numbers of those that follow. */
+/** Return the number of the next stream of random numbers. Take one even if the mode or the probability makes it
+ * unused, so that the numbers of later streams do not depend on either. */
 int32_t zr__graph_stream(zr_graph *graph);
 
 /* ---- freeze.c --------------------------------------------------------------------------------- */
@@ -59,84 +59,85 @@ zr_status zr__part_units(zr_graph *graph);
 
 /* ---- autodiff.c ------------------------------------------------------------------------------ */
 
-/** Seed the losses' gradient, add the backward ops, give parameters their gradients. */
+/** Add the gradient of the losses and the backward ops, and find the parameters' gradients. */
 void zr__differentiate(zr_graph *graph);
 
 /* ---- ops, for autodiff ------------------------------------------------------------------------ */
 
-/** y = a + b as `dtype`; b ZR_NONE: y = a. Into `out`, or a new value when that is ZR_NONE. */
+/** Add the op y = a + b as `dtype`; b ZR_NONE: y = a. Into `out`, or a new value when that is ZR_NONE. */
 zr_value zr__add(zr_graph *graph, zr_value a, zr_value b, zr_dtype dtype, zr_value out);
-/** out = the run-time loss seed. */
+/** Add the op out = the run-time loss seed. */
 void zr__fill(zr_graph *graph, zr_value out);
 
-/* ---- check.c: what infer and cost functions need ---------------------------------------------- */
+/* ---- check.c: for infer and cost functions ---------------------------------------------------- */
 
-/** Matches any dimension in a wanted shape. */
+/** Any dimension, in a wanted shape. */
 #define ZR__ANY (-1)
 
-/** Shape from its dimensions: ZR__SHAPE(B, T, C). */
+/** A shape of these dimensions: ZR__SHAPE(B, T, C). */
 #define ZR__SHAPE(...) ((zr_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 
 bool zr__in_has(const zr_op *op, int i);
-/** Type of a present operand or output. */
+/** Return the type of a present operand or output. */
 const zr_type *zr__in(const zr_graph *graph, const zr_op *op, int i);
 const zr_type *zr__out(const zr_graph *graph, const zr_op *op, int i);
-/** Operand i, called `name` in messages, is there. */
+/** Check that operand i, called `name` in messages, is present. */
 zr_status zr__want_in(const zr_graph *graph, const zr_op *op, int i, const char *name);
-/** ... and is of this type; shape may hold ZR__ANY. */
+/** Check that operand i is present and of this type; shape may hold ZR__ANY. */
 zr_status zr__want(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype, zr_shape shape);
-/** ... and is of this dtype with at least `ndim` dimensions. */
+/** Check that operand i is present and of this dtype, with at least `ndim` dimensions. */
 zr_status zr__want_ndim(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype, int ndim);
-/** As zr__want when the operand is there. */
+/** Check operand i with zr__want if it is present. */
 zr_status zr__want_optional(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype,
                             zr_shape shape);
-/** The op has at most n operands. */
+/** Check that the op has at most n operands. */
 zr_status zr__want_at_most(const zr_op *op, int n);
-/** Is p a probability of dropout, checked in every mode? Latches an error; false as well when building is over. */
-bool zr__probability_ok(zr_graph *graph, const char *what, double p);
-/** Dtype of the value that waits for output `out` (a gradient that an adjoint prepared), `otherwise` where none does.
+/** Return whether p is a probability of dropout, in every mode; else latch an error. Also false when building is over.
  */
+bool zr__probability_ok(zr_graph *graph, const char *what, double p);
+/** Return the dtype of the value that an adjoint prepared for output `out` (a gradient), else `otherwise`. */
 zr_dtype zr__out_dtype(const zr_graph *graph, const zr_op *op, int out, zr_dtype otherwise);
-/** Dtype of a parameter's contribution: of the value that waits for it, else F32. */
+/** Return the dtype of a contribution to a parameter's gradient: of the value prepared for it, else F32. */
 zr_dtype zr__sum_dtype(const zr_graph *graph, const zr_op *op, int out);
-/** One number a row: (B, T, C) -> (B, T); a single vector has one row. */
+/** Return the shape of one number a row: (B, T, C) -> (B, T); a single vector has one row. */
 zr_shape zr__row_shape(zr_shape shape);
 
-/** Bytes of all operands and outputs. */
+/** Return the bytes of all operands and outputs. */
 double zr__bytes(const zr_graph *graph, const zr_op *op);
-/** Cost of an op whose time is its bytes. Only the products of matrices count as flops here, as in
- *  the figures that papers give. */
+/** Return the cost of an op whose time depends on its bytes alone. As in the papers' figures, only matrix products
+ * count as FLOPs. */
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
 
 /* ---- linear_cross_entropy.c: for tests and benchmarks -------------------------------------------- */
 
-/** Rows of each block that a head cuts so many into; the last may have fewer. */
+/** Return the rows of each block into which a head cuts `rows` rows; the last block may have fewer. */
 int64_t zr__head_block(int64_t rows);
 
 /* ---- ops/tensor_parallel.c: of graphs of degree M > 1 -------------------------------------------- */
 
-/** *sum (ZR_NONE: a new value; or one from zr_grad_begin) = the sum of all ranks' `part`. */
+/** Sum all ranks' `part` into *sum (ZR_NONE: a new value; or a value from zr_grad_begin). */
 void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum);
-/** The sum of all ranks' `part`, a value between layers: (B,T,C), or with sequence parallelism this rank's tokens of
- * it, (B T / M, C). */
+/** Return the sum of all ranks' `part`, a value between layers: (B,T,C), or with sequence parallelism this rank's
+ * tokens, (B T / M, C). */
 zr_value zr__between_layers(zr_graph *graph, zr_value part);
-/** The same value with all tokens, (B,T,C): gathered, once in a unit, where each rank has its own. */
+/** Return a value with all tokens, (B,T,C): gathered, once in a unit, if each rank has only its own tokens. */
 zr_value zr__all_tokens(zr_graph *graph, zr_value x);
-/** Was it gathered by zr__all_tokens? Then its gradient is to be this rank's part, whose sum goes back to the tokens.
- */
+/** Return whether zr__all_tokens gathered x. Then an adjoint gives this rank's part of the gradient, and the gather's
+ * adjoint sums the parts. */
 bool zr__is_gathered(const zr_graph *graph, zr_value x);
-/** (M, ...): all ranks' x. */
+/** Return all ranks' x, of shape (M, ...). */
 zr_value zr__tensor_gather(zr_graph *graph, zr_value x);
-/** In how many parts is the parameter cut along this dimension? 0: it is not. */
+/** Return in how many parts a parameter is cut along this dimension; 0: it is not cut. */
 int32_t zr__is_cut(const zr_graph *graph, zr_value param, int dim);
-/** A table whose rows the ranks share must be one part; latches an error. */
+/** Return whether a table is cut among the ranks; latch an error unless it is cut by rows in one part. */
 bool zr__is_cut_table(zr_graph *graph, const char *op, zr_value table);
 
 /* ---- share.c --------------------------------------------------------------------------------- */
 
-/** Shape rule of an op whose n operands, called `names`, are of the graph's dtype and of one shape, as its output. */
+/** Infer the output of an op whose n operands, called `names`, have the graph's dtype and one shape, which is the
+ * output's. */
 zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const char *const *names, zr_type *out);
-/** Add an op of one output. */
+/** Add an op with one output, and return that. */
 zr_value zr__apply(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n, const zr_value *in);
 /** Add the op whose output is an adjoint's contribution to the gradient of `value`, if that needs one. */
 zr_status zr__contribute(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,

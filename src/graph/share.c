@@ -1,4 +1,4 @@
-/* What the ops' builders and adjoints share. */
+/* Helpers of the ops' builders and adjoints. */
 #include "graph/internal.h"
 
 zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const char *const *names, zr_type *out)

@@ -1,4 +1,4 @@
-/* A chain of matrices: a model of exactly so many parameters. */
+/* A chain of matrices: a model with exactly units * rows * cols parameters. */
 #include "zr/models.h"
 
 #include <inttypes.h>
@@ -34,7 +34,8 @@ static void build(zr_graph *graph, const void *config)
     for (int64_t i = 0; i < c->units; i++) {
         zr_graph_unit(graph, "%" PRId64, i);
         zr_init init = {.kind = ZR_INIT_NORMAL, .std = 0.02};
-        /* As in Megatron's blocks: columns, then the rows that read them, so that a pair ends in one sum. */
+        /* Cut as Megatron's blocks: one matrix by columns, the next by rows, so that each pair needs one sum over
+         * ranks. */
         zr_cut cut = {.dim = i % 2 == 0 ? 1 : 0, .parts = 1};
         zr_value w = zr_param_cut(graph, init, (zr_shape){2, {from, to}}, cut, "%" PRId64 ".weight", i);
         x = zr_linear(graph, x, w, ZR_NONE, false);

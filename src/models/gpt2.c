@@ -22,7 +22,7 @@ static zr_status check_probability(const char *field, double value)
     return ZR_OK;
 }
 
-/* Parameters: layers (12 C^2 + 13 C) + (vocabulary + positions) C + 2 C. */
+/* Return whether the parameters, layers (12 C^2 + 13 C) + (vocabulary + positions) C + 2 C, overflow. */
 static bool params_overflow(const zr_gpt2_config *c)
 {
     int64_t C = c->n_embd, layer = 0, all = 0, table = 0;
@@ -81,8 +81,9 @@ static zr_value norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, const
     return zr_layernorm(graph, x, gain, bias, c->layer_norm_epsilon);
 }
 
-/* Hugging Face's Conv1D: a weight of (inputs, outputs). Megatron's cut (Shoeybi et al. 2019, section 3): columns, of
- * `parts` side by side, by heads or through the hidden layer; rows of what reads that. */
+/* Add a Conv1D as in Hugging Face, with a weight of (inputs, outputs), cut as in Megatron (Shoeybi et al. 2019, section
+ * 3): by columns, each of `parts` side by side, so by heads or hidden units. The product that reads its output is cut
+ * by rows. */
 static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
                                  int parts, double std)
 {
@@ -115,7 +116,7 @@ static zr_value block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, zr_va
 {
     int64_t C = c->n_embd;
     double std = c->initializer_range;
-    double residual_std = std / sqrt(2.0 * (double)c->n_layer); /* 2 n_layer branches add to the stream */
+    double residual_std = std / sqrt(2.0 * (double)c->n_layer); /* 2 n_layer branches add to the residual stream */
 
     zr_value h = norm(graph, c, x, part(i, "ln_1").text);
     h = dense_by_columns(graph, h, part(i, "attn.c_attn").text, C, 3 * C, 3, std);
@@ -132,7 +133,7 @@ static zr_value block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, zr_va
 
 /* ---- model ----------------------------------------------------------------------------------- */
 
-/* "1, 2, 4", as many as there is room for. */
+/* List the divisors of n, "1, 2, 4", up to the room of the text. */
 static const char *list_divisors(int64_t n, char *list, size_t bytes)
 {
     size_t used = 0;

@@ -1,5 +1,5 @@
-/* Costs of a plan: memory by category, bytes on the wire, FLOPs. All are read off the schedules; no formula of a ZeRO
- * stage stands here. */
+/* Costs of a plan: memory by category, bytes on the wire, FLOPs. All are read off the schedules, without formulas for
+ * ZeRO stages. */
 #include "plan/internal.h"
 
 #include <stdlib.h>
@@ -16,7 +16,8 @@ static int by_last_step(const void *x, const void *y)
     return (a->last_step > b->last_step) - (a->last_step < b->last_step);
 }
 
-/* High-water marks of one schedule: what begins its life in a step, and then what ends it there, as the engine does. */
+/* Raise the high-water marks to one schedule's. Buffers that begin in a step are added before buffers that end
+ * in it are removed, as in the engine. */
 static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
 {
     const int32_t n = s->n_buffers - plan->n_persistent;
@@ -64,7 +65,7 @@ void zr_memory_sum(zr_memory *memory)
     memory->total_bytes = device->total_bytes + staging->total_bytes;
 }
 
-/* Count `bytes` as often as a step runs. A quarter of the range is left, so that kinds can be added. */
+/* Count `bytes` once for each run of a step. The limit of a quarter of the range leaves room to add the kinds up. */
 static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t runs)
 {
     const bool wraps = __builtin_mul_overflow(bytes, runs, &bytes);
@@ -75,7 +76,7 @@ static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kin
     return ZR_OK;
 }
 
-/* Neighbouring ranks within a border, 0: there is none. */
+/* Return how many neighbouring ranks a border encloses; 0 if the layout does not have the border. */
 static int within(const zr_layout *l, zr_border border)
 {
     if (border == ZR_BORDER_HOST) return l->host_ranks;
@@ -90,7 +91,7 @@ static int count_in(int first, int step, int n, int begin, int end)
     return (below_end < n ? below_end : n) - (below_begin < n ? below_begin : n);
 }
 
-/* The others of the rank's group that are not among the `width` neighbours that it belongs to. */
+/* Count the ranks of a rank's group that are outside its `width` neighbouring ranks. */
 static int beyond(const zr_plan *plan, int32_t group, int width, int rank)
 {
     const zr_group *g = &plan->group[group];
@@ -106,8 +107,8 @@ int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int
     return width > 0 && size > 1 ? bytes / (size - 1) * beyond(plan, group, width, rank) : 0;
 }
 
-/* Find a rank with the most others beyond a border. The pattern repeats after the least number of ranks that whole
- * hosts and whole groups both make up. */
+/* Find a rank with the most group members beyond a border. The pattern repeats after a number of ranks that is a
+ * multiple of both hosts and groups. */
 static int most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;
@@ -140,14 +141,14 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
     return 0;
 }
 
-/* Does rank 0 receive? All ranks receive the same over a step: of one owner's steps they are on one side or the other.
- */
+/* Return whether rank 0 receives in a step. Over a training step all ranks receive the same: among the steps of all
+ * owners, each rank is the owner once. */
 static bool receives(const zr_step *step)
 {
     return step->owner < 0 || (step->owner == 0) == (zr_step_traits_of(step->kind).move == ZR_MOVE_COLLECT);
 }
 
-/* rank: by group and border, which is held against it. */
+/* Count a step's bytes, and its bytes beyond each border. rank: by group and border, the rank whose bytes count. */
 static zr_status charge_step(zr_plan *plan, const zr_step *step, int64_t bytes, int64_t runs,
                              int rank[ZR_GROUPS_MAX][ZR_BORDERS])
 {
@@ -170,14 +171,14 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
-        const int64_t runs = zr_when_rounds(step->when, times, false, false); /* flush charges what is stale */
+        const int64_t runs = zr_when_rounds(step->when, times, false, false); /* flush counts stale gathers */
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         if (bytes > 0 && receives(step)) ZR_TRY(charge_step(plan, step, bytes, runs, rank));
     }
     return ZR_OK;
 }
 
-/* The hardware's: ops as often as the schedule runs them. The model's: each of them once. */
+/* Count FLOPs: hardware FLOPs for each run of an op in the schedule, model FLOPs once for each op. */
 static zr_status account_flops(zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];

@@ -1,9 +1,9 @@
 /*
- * Recompute policy auto: the least work that fits. Units are taken to be alike, so that the best mix has at most two
- * policies (a linear programme with two constraints), the heavier one in the first units, whose
- * activations would be kept longest; the fewest units for it are found by bisection over whole plans. Where ranks share
- * layers, the same is looked for with checkpoints in pieces (P_a) and with pieces in the host's space (P_a+cpu): what
- * they save may be room for less to compute again, or for a larger batch.
+ * Recompute policy auto: the plan with the least work that fits. Units are assumed to be alike, so the best mix has at
+ * most two policies (a linear programme with two constraints), the heavier one in the first units, whose activations
+ * would be kept longest; bisection over whole plans finds the fewest units for it. With tensor parallelism the search
+ * also tries checkpoints in pieces (P_a) and pieces in the host's space (P_a+cpu): the memory that they save may allow
+ * less recompute.
  */
 #include "plan/internal.h"
 
@@ -11,13 +11,14 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    bool free;               /* how checkpoints are kept is to be chosen as well */
-    bool partition, offload; /* how they are kept in what is tried now */
-    int32_t units;           /* that may be computed again */
+    bool free;               /* the search also chooses how checkpoints are kept */
+    bool partition, offload; /* how the plans tried now keep checkpoints */
+    int32_t units;           /* units that may be recomputed */
     zr_plan *best;
 } search;
 
-/* Is `plan` to be had rather than the best so far? Where the choice is of work alone, of what fits the one of less. */
+/* Find whether `plan` is better than the best so far. If both fit and only the mix is chosen, the plan with fewer
+ * hardware FLOPs is better. */
 static zr_status better(const search *s, const zr_plan *plan, bool *is)
 {
     *is = true;
@@ -45,13 +46,13 @@ static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32
     return st;
 }
 
-/* The fewest first units with the heavier policy. */
+/* Find the fewest first units with the heavier policy that make the plan fit. */
 static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
 {
     int32_t low = 0, high = s->units;
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
-    while (bytes > limit && high > 0) { /* the last units can use the room in which the others are computed again */
+    while (bytes > limit && high > 0) { /* the last units can use the memory in which the others are recomputed */
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
         if (fewer > bytes) return ZR_OK;
         bytes = fewer;
@@ -68,14 +69,15 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     return ZR_OK;
 }
 
-/* With checkpoints kept in one way. */
+/* Search for the best mix with one way to keep checkpoints. */
 static zr_status find_mix(search *s)
 {
     int64_t bytes = INT64_MAX, before = INT64_MAX;
     ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
-    /* Fewer checkpoints, more to compute again at once: from where it grows it only grows. */
+    /* Longer groups have fewer checkpoints but recompute more at once: once memory grows with `every`, it keeps
+     * growing. */
     for (int64_t every = 2; !zr_plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
         ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
@@ -90,7 +92,7 @@ static zr_status find(search *s)
     if (zr_plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     ZR_TRY(find_mix(s));
-    for (int way = 0; s->free && way < 2; way++) { /* the simpler first: as good is not better */
+    for (int way = 0; s->free && way < 2; way++) { /* the simpler way first: a plan must be better to replace it */
         s->partition = true;
         s->offload = way > 0;
         ZR_TRY(find_mix(s));
@@ -98,7 +100,8 @@ static zr_status find(search *s)
     return ZR_OK;
 }
 
-/* Is it left open how checkpoints are kept? With tokens of its own a rank has no more than its piece of them. */
+/* Return whether the layout leaves open how checkpoints are kept. With sequence parallelism a rank holds only its
+ * tokens' piece anyway. */
 static bool keeps_any(const zr_layout *l)
 {
     return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&

@@ -1,11 +1,11 @@
 /*
- * The independent proof of a plan: what is proved, in turn. Order and places are in check_order.c, what reads find in
- * check_reads.c and check_values.c; here stands what no buffer shows. None of it shares code with the writer or the
- * packer.
+ * The independent proof of a plan: runs all checks, and checks the properties that no use of a buffer shows. Order and
+ * offsets are checked in check_order.c, reads in check_reads.c and check_values.c. The proof shares no code with the
+ * writer or the packer.
  */
 #include "plan/check.h"
 
-/* Did a step of this kind, of this unit or of none in particular, happen before `step`? */
+/* Return whether a step of this kind, of this unit (-1: of any), happens before `step`. */
 static bool happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
 {
     for (int32_t i = 0; i < step; i++)
@@ -14,7 +14,8 @@ static bool happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_
     return false;
 }
 
-/* Have all ranks agreed on the gradient that this step applies, knowing its squares and the loss? */
+/* Return whether all ranks have agreed on the gradient that this update applies, after its squares and the loss were
+ * known. */
 static bool is_agreed(const zr__proof *p, int32_t update)
 {
     int32_t unit = p->s->step[update].unit;
@@ -29,11 +30,11 @@ static bool is_agreed(const zr__proof *p, int32_t update)
     return false;
 }
 
-/* Elements of a unit that both a use and an update name, in a buffer that keeps a state: none, if they are other parts
- * of the same rank's. */
+/* Return whether a use and an update may name the same elements of a unit, in a buffer that keeps a state. Only
+ * disjoint parts of one rank's elements certainly do not meet. */
 static bool meets(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    zr_range part = *updated; /* that of the use, if it is such a part */
+    zr_range part = *updated; /* the use's elements, if they are a part of one rank's elements as the update's are */
     part.first = kept->first + use->range.first;
     part.count = use->range.count;
     return part.count == 0 || !zr__names(use, kept, &part) ||
@@ -47,7 +48,7 @@ static bool writes_to(const zr__proof *p, const zr_step *step, int32_t buffer)
     return false;
 }
 
-/* An update, or the copy that brings it home, is the last use of what it changes of a state. */
+/* Check that an update, or the copy that brings it home, is the last use of the elements of a state that it changes. */
 static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_state *kept)
 {
     const int32_t b = kept->buffer;
@@ -88,8 +89,8 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
-/* A unit's gradient is summed over all data-parallel ranks: level by level, by groups that make them up. Where that is
- * done once a step, it is behind the last micro-batch, whose gradients this rank has added up. */
+/* Check that a unit's gradient is summed over all data-parallel ranks: the sizes of the groups that reduce it multiply
+ * to their number. With reduce_once all reductions between ranks stand after the last micro-batch. */
 static zr_status check_sums(const zr__proof *p)
 {
     const int32_t n = p->plan->n_units;
@@ -116,8 +117,8 @@ static zr_status check_sums(const zr__proof *p)
     return st;
 }
 
-/* Squares of micro-gradients are of each unit's whole gradient, in every round, and before a reduction may change it:
- * where its sums take the place of a piece, no buffer shows which of the two is there. */
+/* Check that the square of each unit's whole micro-gradient is taken in every round, before a reduction may change it:
+ * where sums take the place of a piece, no use of a buffer shows which of the two it holds. */
 static zr_status check_micro_squares(const zr__proof *p)
 {
     const int32_t rest = p->end >= 0 ? p->end : p->s->n_steps;
@@ -144,7 +145,7 @@ static zr_status check_micro_squares(const zr__proof *p)
     return ZR_OK;
 }
 
-/* NCCL's sum takes the place of this rank's piece, and all pieces lie side by side, each of all that a rank has. */
+/* Check that NCCL's reduce-scatter is in place on whole pieces that lie side by side. */
 static zr_status check_nccl(const zr__proof *p, int32_t index)
 {
     const zr_step *step = &p->s->step[index];
@@ -159,8 +160,8 @@ static zr_status check_nccl(const zr__proof *p, int32_t index)
     return ZR_OK;
 }
 
-/* All calls between ranks are on one stream, since no two may be made at once; whatever moves goes through the staging
- * memory in chunks, and the smallest must have room there. */
+/* Check that all collectives are on the comm stream, since no two may run at once, and that moves use the staging
+ * memory, which has room for the smallest chunk. */
 static zr_status check_comm(const zr__proof *p)
 {
     if (p->plan->ranks == 1) return ZR_OK;
@@ -191,8 +192,8 @@ static zr_status check_comm(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Steps that are ZR_WHEN_STALE are skipped where a flush has run. So none of them waits or needs results of this
- * training step: each gathers parts of a unit that stays whole, and together they bring it up to date. */
+/* Check the ZR_WHEN_STALE steps, which are skipped after a flush: each gathers parts of a unit that stays whole and
+ * waits for no step of this training step, and together they bring the unit up to date. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -217,14 +218,14 @@ static zr_status check_once(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Where a state of a unit is kept in fp32; slot -1: its parameters. */
+/* Return where a state of a unit is kept in fp32; slot -1: its parameters. */
 static const zr_state *kept_in(const zr_plan_unit *u, int32_t slot)
 {
     if (slot >= 0) return &u->slot[slot];
     return u->master.buffer != ZR_NONE ? &u->master : &u->param;
 }
 
-/* Check that a step that saves writes out the own shard of a state, from where it is kept or from a copy (copied: by
+/* Check that a saving step writes out this rank's shard of a state, from the state's buffer or from a copy (copied: by
  * buffer, the buffer that it was copied from). */
 static zr_status check_save(const zr__proof *p, int32_t index, int32_t *copied, bool *saved)
 {
@@ -254,7 +255,7 @@ static zr_status check_save(const zr__proof *p, int32_t index, int32_t *copied, 
     return ZR_OK;
 }
 
-/* Where states are saved, each is. */
+/* Check that a schedule that saves states saves every state. */
 static zr_status check_saves(const zr__proof *p)
 {
     const int states = 1 + p->plan->optimizer.n_slots;
@@ -277,11 +278,11 @@ static zr_status check_saves(const zr__proof *p)
     return st;
 }
 
-/* Prove pairs of rounds that follow each other: a training step's first two, after a flush and without one; and two
- * later rounds where these differ. Where states are saved, prove each pair with and without saving. */
+/* Prove pairs of consecutive rounds: a training step's first two, with and without a flush before; and two later rounds
+ * if those differ. In a schedule that saves, prove the pairs of first rounds with and without saving. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* With two rounds the second is a later one, and what follows END comes behind it. */
+    /* With two rounds the second is a later one, and the steps after END follow it. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};
@@ -315,7 +316,7 @@ done:
     return st;
 }
 
-/* Each place of all ranks is one rank's. */
+/* Check that every place in the grid of ranks belongs to exactly one rank. */
 static zr_status check_grid(const zr_plan *plan)
 {
     const int n = plan->layout.ranks, all = plan->ranks, M = plan->layout.tensor;

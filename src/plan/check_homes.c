@@ -1,23 +1,23 @@
 /*
- * Of the proof of a plan: what computes with a state of a unit has the elements that it names, on the device, where the
- * state is kept or in a copy of them; what an update has written to a copy goes home; and nothing else writes a state.
- * Uses that conflict are in the order of the list, as check_order.c has shown.
+ * Part of the proof of a plan, the homes of model states: a step that computes with a state reads the elements that it
+ * names on the device, in the state's buffer or in a copy; an update written to a copy is copied home; and no other
+ * step writes a state. Conflicting uses are ordered as in the list (check_order.c).
  */
 #include "plan/check.h"
 
 /* Elements of a state that a transient buffer holds. */
 typedef struct copied {
-    int32_t state; /* buffer that keeps the state; -1: it holds none */
+    int32_t state; /* buffer that keeps the state; -1: this buffer holds no state */
     zr_range range;
     zr_when when; /* rounds in which they were copied */
-    bool changed; /* by an update, and not gone home yet */
+    bool changed; /* by an update that is not yet copied home */
 } copied;
 
-/* What is known, by buffer. */
+/* The state of this check, by buffer. */
 typedef struct homes {
     const zr__proof *p;
     copied *held;
-    int32_t *unit; /* of the state that a buffer keeps; -1: it keeps none */
+    int32_t *unit; /* unit of the state that a buffer keeps; -1: it keeps no state */
 } homes;
 
 static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
@@ -28,7 +28,7 @@ static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int si
 
 bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
 {
-    int64_t by[ZR_GROUPS_MAX] = {0}; /* by how much that differs, for each place in a group */
+    int64_t by[ZR_GROUPS_MAX] = {0}; /* difference of the strides, in elements for each place in a group */
     add_strides(by, wanted, 1);
     add_strides(by, kept, -1);
     add_strides(by, &use->range, -1);
@@ -37,14 +37,14 @@ bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
 }
 
-/* A unit's state by its number: the master, the optimizer's. */
+/* Return a unit's state by its number: 0 the master, 1 to 4 the optimizer's states. */
 enum { STATES = 5 };
 static const zr_state *state_of(const zr_plan_unit *u, int number)
 {
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* The state that a buffer keeps; NULL: none. */
+/* Return the state that a buffer keeps; NULL if it keeps no state. */
 static const zr_state *kept_by(const homes *h, int32_t buffer)
 {
     const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
@@ -59,7 +59,7 @@ static bool same_range(const zr_range *a, const zr_range *b)
     return zr__names(&use, &(zr_range){0}, b);
 }
 
-/* Does a use name the beginning of a copy, as much as the range has? */
+/* Return whether a use names the first range->count elements of a copy. */
 static bool is_copy_of(const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
@@ -68,7 +68,7 @@ static bool is_copy_of(const zr_use *use, const zr_range *range)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Check that an operand is the state's elements of the step's range, on the device. */
+/* Check that an operand holds the state's elements of the step's range, on the device. */
 static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool changes)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -87,7 +87,7 @@ static zr_status check_operand(const homes *h, int32_t index, const zr_use *use,
     return ZR_OK;
 }
 
-/* Check a copy home: it is of what an update has changed, all of it. */
+/* Check that a copy home moves all elements that an update has changed in a bucket. */
 static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -146,7 +146,7 @@ static zr_status check_update(const homes *h, int32_t index)
 static zr_status check_step(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
-    int first = 0; /* of the uses that are no operand */
+    int first = 0; /* first use that is not a state operand */
     if (step->kind == ZR_STEP_COPY) return check_copy(h, i);
     if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
     if (step->kind == ZR_STEP_CAST) {

@@ -1,6 +1,6 @@
 /*
- * Of the proof of a plan: its own opinion of the kinds of steps and of the rounds in which they run, beside that of
- * those who write plans (zr_step_traits_of, zr_when_runs).
+ * Part of the proof of a plan: the kinds of steps and the rounds in which they run, independent of the tables by which
+ * plans are written (zr_step_traits_of, zr_when_runs).
  */
 #include "plan/check.h"
 

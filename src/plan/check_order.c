@@ -1,6 +1,6 @@
-/* Part of the proof of a plan: the order of steps, found anew from streams and waits alone, and what it allows buffers.
- * Steps of one stream run in order, so the clock of a step, the last step of each stream that comes before it, says
- * enough. */
+/* Part of the proof of a plan: the order of steps, derived from streams and waits alone, and the sharing of bytes
+ * between buffers that this order allows. Steps of one stream run in order, so a vector clock (the last step of each
+ * stream that happens before a step) describes the order. */
 #include "base/grow.h"
 #include "base/sorted.h"
 #include "plan/check.h"
@@ -28,7 +28,7 @@ bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b)
     return (a >= p->s->n_steps && follows_end(p, b)) || (b >= p->s->n_steps && follows_end(p, a));
 }
 
-/* Times of a stream count on in the order in which it runs them. */
+/* The times of one stream increase in the order in which it runs its steps. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b)
 {
     return p->clock[b][p->s->step[zr__step_at(p, a)].stream] >= a && !zr__never_meet(p, a, b);
@@ -65,14 +65,14 @@ void zr__proof_end(zr__proof *p)
 
 /* ---- the order of steps ------------------------------------------------------------------------ */
 
-/* Is a time in the first round of a training step? */
+/* Return whether a time is in the first round of a training step. */
 static bool is_first(const zr__proof *p, int32_t time)
 {
     return time < p->s->n_steps && p->pair != ZR__PAIR_LATER;
 }
 
-/* Return whether nothing stands in a step's place. A step of later rounds keeps its place in the first round, behind
- * the step that it replaces, and does nothing there: one wait for it serves all rounds. */
+/* Return whether a step is skipped at a time. A step of later rounds is not: in the first round it keeps its place
+ * after the step that it replaces, and does nothing there, so that one wait for it serves all rounds. */
 static bool is_idle(const zr__proof *p, int32_t time)
 {
     const zr_step *step = &p->s->step[zr__step_at(p, time)];
@@ -90,7 +90,8 @@ static void after(const zr__proof *p, int32_t time, int32_t earlier)
     if (earlier > mine[stream]) mine[stream] = earlier;
 }
 
-/* The order of streams and waits; nothing waits for what does not run. last: of each stream. */
+/* Set the clock of a time from its stream's previous step and its waits; a wait for a step that does not run has no
+ * effect. last: each stream's last time so far. */
 static zr_status order_time(const zr__proof *p, int32_t time, int32_t last[ZR_STREAMS])
 {
     const int32_t at = zr__step_at(p, time);
@@ -128,8 +129,8 @@ static zr_status find_order(const zr__proof *p)
 
 /* ---- uses of buffers --------------------------------------------------------------------------- */
 
-/* Instances of buffers: one of a persistent buffer, one in each round of a transient one. Instances of the second round
- * follow all buffers. */
+/* Return the number of buffer instances: one of a persistent buffer, one in each round of a transient buffer. Instances
+ * of the second round follow all buffers. */
 static int32_t instances(const zr__proof *p)
 {
     return p->s->n_buffers + (p->times > p->s->n_steps ? p->s->n_buffers - p->plan->n_persistent : 0);
@@ -146,7 +147,7 @@ static const zr_buffer *buffer_of(const zr__proof *p, int32_t instance)
     return &p->s->buffer[instance < p->s->n_buffers ? instance : instance - p->s->n_buffers + p->plan->n_persistent];
 }
 
-/* The steps that use buffers at a time. */
+/* Return the step whose uses count at a time; a step without uses if it does not run then. */
 static const zr_step *using_step(const zr__proof *p, int32_t time)
 {
     static const zr_step none = {0};
@@ -185,8 +186,8 @@ static zr_status find_uses(zr__proof *p)
     return ZR_OK;
 }
 
-/* The uses of one buffer in the first round and what follows END, or in both rounds: no two that conflict without an
- * order. Of each stream the last that reads and the last that writes come after all others of theirs. */
+/* Check that no two conflicting uses of one buffer are unordered, in the first round with the steps after END, or in
+ * both rounds. A stream's last read and last write suffice, since they come after its earlier ones. */
 static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both)
 {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
@@ -210,15 +211,16 @@ static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both
 
 /* ---- bytes that buffers share ------------------------------------------------------------------ */
 
-/* A buffer's place, and its first and last use by each stream, -1: none. */
+/* A buffer's place in bytes, and the times of its first and last use by each stream, -1: none. */
 typedef struct placed {
     const zr_buffer *buffer;
     int64_t begin, end;
     int32_t first[ZR_STREAMS], last[ZR_STREAMS];
-    int32_t begins; /* its first use of all; -1: it stays */
+    int32_t begins; /* time of its first use by any stream; -1: persistent */
 } placed;
 
-/* false: it has no use, as check_conflicts counts them. */
+/* Find a buffer's place and uses; false if it has no bytes or, unless it is persistent, no use in the rounds of `both`
+ * (as in check_conflicts). */
 static bool find_placed(const zr__proof *p, int32_t instance, bool both, placed *x)
 {
     *x = (placed){.buffer = buffer_of(p, instance), .begins = -1};
@@ -253,20 +255,20 @@ static int by_time(const void *x, const void *y)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* Bytes of a space, and the last buffer that took them. */
+/* A range of bytes of a space, and the last buffer that took it. */
 typedef struct taken {
     int64_t begin, end;
     const placed *by;
 } taken;
 
 typedef struct space_taken {
-    taken *list; /* apart from each other, by place */
+    taken *list; /* disjoint ranges, by place */
     int32_t n;
     int64_t room;
 } space_taken;
 
-/* A buffer takes bytes that others have taken before. "Before" goes on from one to the next, so of all that had a byte
- * only the last is held against it. */
+/* Check a buffer against the last takers of its bytes, and record it as their taker. "Happens before" is transitive, so
+ * earlier takers of a byte need no comparison. */
 static zr_status take(const zr__proof *p, space_taken *t, const placed *x)
 {
     int32_t from = (int32_t)zr__sorted_below(t->list, t->n, sizeof(taken), offsetof(taken, end), x->begin + 1),
@@ -289,7 +291,8 @@ static zr_status take(const zr__proof *p, space_taken *t, const placed *x)
     return ZR_OK;
 }
 
-/* Buffers in the order of their first uses, in the first round and what follows END, or in both rounds. */
+/* Check shared bytes, taking buffers in the order of their first uses, in the first round with the steps after END, or
+ * in both rounds. */
 static zr_status check_sharing(const zr__proof *p, placed *list, bool both)
 {
     space_taken t = {0};

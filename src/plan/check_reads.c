@@ -1,10 +1,10 @@
 /*
- * Of the proof of a plan: whatever a step reads has been written before, byte by byte. Uses that conflict are in the
- * order of the list, as check_order.c has shown, so "before" is a place in the list.
+ * Part of the proof of a plan: every byte that a step reads has been written before. Conflicting uses are ordered as in
+ * the list (check_order.c), so "before" means earlier in the list.
  *
- * Ranks differ in where a range begins: so many bytes further for each place in a group. What is written is kept by
- * these strides, one set of stretches for each; a range that all places of a group write together, or that goes along
- * none, is a stretch without a stride. That is the same for all ranks, however many there are.
+ * A range begins at a different byte on each rank, by a stride for each place in a group. Written bytes are recorded
+ * per combination of strides, as one set of stretches each; a range that all places of a group write together, or that
+ * has no stride, is a stretch without a stride. This record is the same for all ranks, whatever their number.
  */
 #include "base/grow.h"
 #include "base/sorted.h"
@@ -12,17 +12,17 @@
 
 #include <string.h>
 
-/* Distance in bytes from one place in a group to the next; each: the places of all ranks together. */
+/* Distance in bytes from one place in a group to the next; each: the range of every place, not of this rank's alone. */
 typedef struct stride {
     int64_t bytes;
     int32_t group;
     bool each;
 } stride;
 
-/* Bytes of a buffer, moved by up to two strides, by group. */
+/* A range of bytes of a buffer, shifted by up to two strides, which are sorted by group. */
 typedef struct spot {
     int32_t buffer;
-    bool summed; /* sums of all ranks, not what this rank alone has made */
+    bool summed; /* sums over all ranks, not this rank's own values */
     int n_strides;
     stride by[2];
     int64_t begin, end;
@@ -32,20 +32,20 @@ typedef struct stretch {
     int64_t begin, end;
 } stretch;
 
-/* Written bytes of a buffer with the strides of `at`: stretches that do not touch, in order. */
+/* Written bytes of a buffer with the strides of `at`: stretches in order that do not touch. */
 typedef struct written {
-    spot at; /* but for begin and end */
+    spot at; /* begin and end unused */
     stretch *stretch;
     int32_t n, next; /* next: of the same buffer, -1: none */
     int64_t room;
-    stretch turn; /* bytes of which owners take their sums in turn; owners: how many have taken them */
+    stretch turn; /* bytes that the owners reduce in turn; owners: how many have done so */
     int32_t owners;
 } written;
 
 typedef struct state {
     const zr__proof *p;
     written *list;
-    int32_t n, *newest; /* newest: by buffer, -1: none */
+    int32_t n, *newest; /* newest: by buffer, index of its first `written`, -1: none */
     int64_t room;
 } state;
 
@@ -72,7 +72,7 @@ static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
     return at;
 }
 
-/* The same from the first to the last place of a stride's group. */
+/* Return the spot widened to all places of a stride's group, without that stride. */
 static spot along(const zr_plan *plan, spot at, int i)
 {
     at.end += (plan->group[at.by[i].group].size - 1) * at.by[i].bytes;
@@ -98,13 +98,13 @@ static written *find(const state *k, const spot *at)
 
 /* ---- what is written --------------------------------------------------------------------------- */
 
-/* The first stretch that ends at this byte or behind it. */
+/* Return the first stretch that ends at this byte or after it. */
 static int32_t first_behind(const written *w, int64_t byte)
 {
     return (int32_t)zr__sorted_below(w->stretch, w->n, sizeof(stretch), offsetof(stretch, end), byte);
 }
 
-/* Put a stretch in, joined with those that it meets: *joined. */
+/* Insert a stretch, merged with the stretches that it touches into *joined. */
 static zr_status put(written *w, int64_t begin, int64_t end, stretch *joined)
 {
     const int32_t at = first_behind(w, begin);
@@ -141,12 +141,12 @@ static zr_status note(state *k, spot at)
     ZR_TRY(put(w, at.begin, at.end, &joined));
     at.begin = joined.begin;
     at.end = joined.end;
-    for (int i = 0; i < at.n_strides; i++) /* where one place's bytes reach the next one's, all are one stretch */
+    for (int i = 0; i < at.n_strides; i++) /* if neighbouring places' bytes touch, all are one stretch */
         if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note(k, along(k->p->plan, at, i));
     return ZR_OK;
 }
 
-/* Note a reduction to one owner: sums are there on every rank once all owners have had their turn. */
+/* Note a reduction to one owner: every rank has its sums once all owners have had their turn. */
 static zr_status note_owner(state *k, const zr_step *step, spot at)
 {
     written *w;
@@ -157,7 +157,8 @@ static zr_status note_owner(state *k, const zr_step *step, spot at)
     return w->owners == k->p->plan->group[step->group].size ? note(k, at) : ZR_OK;
 }
 
-/* Is all of a spot written? What its own strides leave open may be there for all places of a group. */
+/* Return whether all of a spot is written. Gaps in the record of its own strides may be filled by a record that covers
+ * all places of a group. */
 static bool is_written(const state *k, const spot *at)
 {
     const written *w = find(k, at);
@@ -185,8 +186,8 @@ static zr_status note_all(state *k, int32_t buffer)
     return buffer == ZR_NONE ? ZR_OK : note(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
 }
 
-/* Note a unit's parameters as written; of a unit that stays whole and that other ranks have updated, only the part that
- * this rank has updated. */
+/* Note a unit's parameters as written; if other ranks have updated a unit that stays whole, only the part that this
+ * rank has updated. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
@@ -196,7 +197,7 @@ static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
     return u->update.count == 0 ? ZR_OK : note(k, spot_of(k->p, &own, false));
 }
 
-/* Note the gaps of a whole gradient, which no op writes: they are zero from the start. */
+/* Note as written the gaps of a persistent whole gradient, which no op writes: they are zero from the start. */
 static zr_status note_gaps(state *k, int32_t unit)
 {
     const zr_graph *g = k->p->graph;
@@ -242,8 +243,8 @@ static bool is_read(const zr_step *step, int i, const zr_use *use, bool later)
     return use->reads && !works && !moved;
 }
 
-/* Are these sums of all ranks, or of several micro-batches? One rank's gradient is its own sum; what a rank adds up for
- * a reduction that comes once a step is none yet. */
+/* Return whether a use holds sums over all ranks, or over several micro-batches. With reduce_once a rank's own
+ * accumulators do not count as sums yet. */
 static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
@@ -260,7 +261,7 @@ static zr_status check_step(state *k, int32_t index, bool later)
         if (use[i].buffer == ZR_NONE || !is_read(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
-        if (zr__reduces(step) && i == 0) { /* also sums of fewer ranks */
+        if (zr__reduces(step) && i == 0) { /* the input may be sums over fewer ranks */
             at.summed = true;
             there |= is_written(k, &at);
         }
@@ -302,7 +303,7 @@ static void forget(state *k, int32_t first_buffer)
     }
 }
 
-/* A step of two rounds: a third finds what the second does. */
+/* Check a training step of two rounds: a third round would find the same bytes written as the second. */
 static zr_status check_run(state *k, bool stale, bool asked)
 {
     const zr__proof *p = k->p;

@@ -1,10 +1,10 @@
 /*
- * Of the proof of a plan: what is read is the value that is meant. A use lies in its buffer on every rank, and a place
- * still holds the value that an op, the losses or the output are read from.
+ * Part of the proof of a plan: every read finds the intended value. A use lies within its buffer on every rank, and the
+ * place of an operand, of the losses or of the output still holds that value.
  */
 #include "plan/check.h"
 
-/* Where a range begins on the rank where it begins first (which < 0), or last. */
+/* Return the first element of a range on the rank where it is lowest (which < 0), or highest. */
 static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
     const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
@@ -12,7 +12,8 @@ static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
     return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
-/* On every rank a use lies in its buffer, and what moves or changes a part of a unit uses that much of each. */
+/* Check that every use lies within its buffer on every rank, and that the uses of a step on a part of a unit have that
+ * part's number of elements. */
 zr_status zr__check_ranges(const zr__proof *p)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {
@@ -38,15 +39,15 @@ zr_status zr__check_ranges(const zr__proof *p)
     return ZR_OK;
 }
 
-/* The bytes of a use. */
+/* Find the range of bytes of a use. */
 static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
 {
     *begin = zr_dtype_span(use->dtype, use->range.first);
     *end = *begin + zr_dtype_span(use->dtype, use->range.count);
 }
 
-/* Of a part of a parameter's gradient, which stands among others in their unit's: did no step before `end_step`
- * write there since? */
+/* Return whether a value that belongs to a parameter's gradient was the last that steps before `end_step` wrote to its
+ * bytes of the unit's gradient. */
 static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const zr_use *use)
 {
     int64_t first, end, at, stop;
@@ -63,7 +64,7 @@ static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const
     return false;
 }
 
-/* Is `value` still what its place holds, and the place the one that the step names? `made`: by this step. */
+/* Check that a use names the place of `value`, and that the place still holds it. `made`: this step has written it. */
 static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use,
                             bool made)
 {
@@ -89,7 +90,7 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
     return ZR_OK;
 }
 
-/* Pieces of a value, each some rank's, that are all of it. */
+/* Return the use of a whole value whose pieces the ranks hold; an empty range if the pieces do not tile it. */
 static zr_use all_of(const zr__proof *p, const zr_use *pieces)
 {
     const zr_range *r = &pieces->range;
@@ -99,14 +100,14 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
-/* What each buffer holds, all of a value or this rank's piece of one; what stands where each parameter's gradient is to
- * be. */
+/* The value that each buffer holds, whole or as this rank's piece, and the value in the place of each parameter's
+ * gradient. */
 typedef struct held {
     zr_value *all, *piece; /* by buffer */
     zr_value *grad;        /* by parameter */
 } held;
 
-/* This rank's among the pieces of a layer's ranks. */
+/* Return whether a use is this rank's piece among the tensor-parallel ranks' pieces. */
 static bool is_piece(const zr_use *use)
 {
     const zr_range *r = &use->range;
@@ -120,13 +121,14 @@ static bool is_whole(const zr_use *use, int64_t elems)
     return r->first == 0 && r->count == elems && r->by.elems == 0 && r->outer.elems == 0;
 }
 
-/* A value moves to another place, all of it or a piece, which may go back to its place among the others. */
+/* Check a copy of a value, whole or as this rank's piece, which may return to its place among the other ranks' pieces.
+ */
 static zr_status check_copy(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_use *from = &p->s->use[p->s->step[i].uses], *to = from + 1;
     const zr_value all = h->all[from->buffer], piece = h->piece[from->buffer], value = all != ZR_NONE ? all : piece;
     h->all[to->buffer] = h->piece[to->buffer] = ZR_NONE;
-    if (value == ZR_NONE) return ZR_OK; /* a state on its way out */
+    if (value == ZR_NONE) return ZR_OK; /* a copy of a state, not of a value */
     const zr_type *type = &zr_graph_value(p->graph, value)->type;
     const int64_t elems = zr_shape_elems(&type->shape), ranks = p->plan->group[ZR_GROUP_TENSOR].size;
     const bool cuts = all != ZR_NONE && is_piece(from), returns = piece != ZR_NONE && is_piece(to);
@@ -140,7 +142,7 @@ static zr_status check_copy(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* A checkpoint that ranks have kept in pieces is put together. */
+/* Check a gather of a checkpoint that tensor-parallel ranks have kept in pieces. */
 static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
@@ -167,7 +169,8 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* What ranks have parts of: they are summed into pieces, which are in no value's place yet, and pieces are gathered. */
+/* Check a join of tensor-parallel ranks: partial values are summed into pieces, which do not make up the output yet,
+ * and pieces are gathered. */
 static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
 {
     zr_value *holder = h->all;
@@ -199,7 +202,8 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
     return check_held(p, holder, i, op->out[0], &all, true);
 }
 
-/* A part of a parameter's gradient may be made where the gradient is to be, and the rest added there. */
+/* Note which value is in the place of a parameter's gradient. A part of the gradient may be made there, and the rest
+ * added in place. */
 static void note_gradient(const zr__proof *p, const held *h, zr_value value, const zr_use *use, bool finished)
 {
     const int32_t param = zr_graph_value(p->graph, value)->param;
@@ -210,7 +214,7 @@ static void note_gradient(const zr__proof *p, const held *h, zr_value value, con
     if (placed && use->range.first == info->unit_offset) h->grad[param] = finished ? value : ZR_NONE;
 }
 
-/* What goes to other ranks of a unit's gradient, or is applied, is finished. */
+/* Check that a unit's gradient is complete when a step squares, reduces or applies it. */
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
@@ -225,7 +229,7 @@ static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* What ranks that share layers do for an op. */
+/* Check a step in which tensor-parallel ranks exchange an op's values. */
 static zr_status check_shared(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
@@ -266,8 +270,8 @@ static zr_status check_step(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* A place may pass from an input to an output (in_place). Uses that conflict are in the order of the list, as
- * check_order.c has shown; so whoever reads a value must find it the last that was written to its place. */
+/* A place may pass from an input to an output (in_place). Conflicting uses are ordered as in the list (check_order.c),
+ * so a value that is read must be the last that was written to its place. */
 zr_status zr__check_values(const zr__proof *p)
 {
     const size_t buffers = (size_t)p->s->n_buffers + 1, all = 2 * buffers + (size_t)zr_graph_params(p->graph);

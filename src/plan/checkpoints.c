@@ -1,22 +1,23 @@
 /*
  * A rewrite of the program: how activation checkpoints are kept from the forward pass until their unit's backward pass
- * (ZeRO section 6.1). Of those that are the same on all ranks of a layer each may keep its piece alone (P_a), and what
- * is kept may be in the host's space (P_a+cpu). A checkpoint is copied away where it is made and fetched back at the
- * beginning of the segment that computes from it again. Lifetimes, places and waits of the copies follow from the
- * program as those of ops do.
+ * (ZeRO section 6.1). If a checkpoint is the same on all tensor-parallel ranks, each rank may keep only its piece
+ * (P_a), and checkpoints may be kept in the host's space (P_a+cpu). A checkpoint is copied away after the run that
+ * makes it and fetched back at the beginning of the segment that recomputes from it. Lifetimes, places and waits of the
+ * copies follow from the program, as for ops.
  */
 #include "plan/internal.h"
 
 #include <string.h>
 
-/* By value: the run of the forward pass that makes it, whether it is copied away, and whether in pieces. */
+/* Checkpoints, by value: the forward run that makes it, whether it is copied away, and whether in pieces. */
 typedef struct checkpoints {
     int32_t *made; /* value -> run of the forward pass that writes it, -1: none */
     bool *goes;
     bool *pieces;
 } checkpoints;
 
-/* Is the value the same on all ranks of a layer? Not where each has its own columns or tokens, nor parts of a sum. */
+/* Mark the values that are the same on all tensor-parallel ranks: not values cut by columns or tokens, nor partial
+ * sums. */
 static void find_same(const zr_graph *g, bool *same)
 {
     for (int32_t v = 0; v < zr_graph_values(g); v++)
@@ -46,7 +47,7 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
     }
 }
 
-/* The segment of run `at`: runs of one unit in a row. */
+/* Return the end of the segment that begins at run `at`. */
 static int32_t segment_end(const zr__program *p, int32_t at)
 {
     int32_t end = at + 1;
@@ -54,7 +55,7 @@ static int32_t segment_end(const zr__program *p, int32_t at)
     return end;
 }
 
-/* RESTORE, once each, for the checkpoints that the runs [begin, end) of a segment behind the forward pass read. */
+/* Emit a RESTORE, once for each checkpoint that the replay and backward runs among [begin, end) of a segment read. */
 static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
                   int32_t begin, int32_t end)
 {

@@ -1,9 +1,10 @@
 /*
- * The step at which most of a rank's memory is in use, and by what.
+ * The step at which a rank's memory use peaks, and the use by category there.
  */
 #include "plan/internal.h"
 
-/* A buffer lives from its first step to its last: what is added at the first is taken back behind the last. */
+/* Add each buffer's lifetime to the changes of memory: its bytes at its first step, and their negative after its last.
+ */
 static void add_lifetimes(const zr_schedule *schedule, int32_t n_persistent, int64_t *change)
 {
     for (int32_t i = n_persistent; i < schedule->n_buffers; i++) {

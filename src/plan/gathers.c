@@ -1,6 +1,6 @@
 /*
- * Stage 3: when units are gathered and how long they stay whole. DeepSpeed's thresholds, decided once
- * and for all: how far ahead (prefetch, live), and whether a unit is kept for its next use (reuse).
+ * The gathers of stage 3: when units are gathered and how long they stay whole. DeepSpeed's thresholds are applied when
+ * the plan is made: how far to prefetch (prefetch, live), and whether a unit is kept for its next use (reuse).
  */
 #include "plan/internal.h"
 
@@ -27,7 +27,7 @@ void zr__gathers_end(zr__gathers *g)
 static void append(zr__gathers *g, int32_t unit, int32_t segment, bool first)
 {
     if (!zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) return;
-    g->of[unit] = g->n; /* while they are added: the newest of the unit */
+    g->of[unit] = g->n; /* while fetches are added: the unit's newest fetch */
     g->fetch[g->n++] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = first, .buffer = ZR_NONE};
 }
 
@@ -38,7 +38,7 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     if (newest && newest->to == segment) return;
     while (g->segment < segment) g->used_elems[++g->segment] = g->total_elems;
     g->total_elems += plan->unit[unit].padded_elems;
-    /* Elements that other segments use in between; a unit used in the very next segment is kept in any case. */
+    /* Elements of the uses between the two; a unit used in the very next segment is kept in any case. */
     int64_t between = newest ? g->used_elems[segment] - g->used_elems[newest->to + 1] : 0;
     if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems))
         newest->to = segment;

@@ -7,17 +7,18 @@
 /* ---- what runs (program.c, recompute.c, auto.c) ------------------------------------------------ */
 
 typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__RESTORE } zr__role;
-/* An op that runs; or a value that is kept until the backward pass, or fetched back from there, which writes it anew.
- */
+/* A run: an op; or KEEP, which stores a value until the backward pass; or RESTORE, which fetches the value back into a
+ * new instance. */
 typedef struct zr__run_of {
     int32_t op; /* KEEP, RESTORE: -1 */
     zr__role role;
     zr_value value; /* KEEP, RESTORE */
-    int32_t unit;   /* whose segment it belongs to */
-    bool pieces;    /* KEEP, RESTORE: each rank of a layer keeps its piece */
+    int32_t unit;   /* unit of the segment that the run belongs to */
+    bool pieces;    /* KEEP, RESTORE: each tensor-parallel rank keeps only its piece */
 } zr__run_of;
 
-/* The program of one micro-batch, in order. The backward is one pass or, where lean needs the norm first, two. */
+/* The program of one micro-batch: its runs in order. The backward pass runs once or, where lean needs the norm first,
+ * twice. */
 typedef struct zr__program {
     zr__run_of *run;
     int32_t n;
@@ -30,13 +31,13 @@ typedef struct zr__program {
 zr_status zr__program_make(zr__program *program, const zr_plan *plan, zr_schedule_kind kind);
 void zr__program_free(zr__program *program);
 void zr__program_emit(zr__program *program, zr__run_of run);
-/* The op that runs, NULL: none does. */
+/* Return the op of a run; NULL for KEEP and RESTORE. */
 const zr_op *zr__program_op(const zr__program *program, const zr_graph *graph, int32_t run);
 
-/* Rewrite the program so that activation checkpoints are kept between forward and backward pass, in pieces or whole, on
- * the device or on the host (checkpoints.c). */
+/* Rewrite the program so that activation checkpoints are kept from the forward to the backward pass, in pieces or
+ * whole, on the device or on the host (checkpoints.c). */
 zr_status zr__keep_checkpoints(zr__program *program, const zr_plan *plan, const zr_graph *graph);
-/* Elements of one rank's piece of a value, of a layer's ranks; the last one's ends in padding. */
+/* Return the elements of one tensor-parallel rank's piece of a value; the last rank's piece ends in padding. */
 int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value);
 
 /* Recompute policies of the first n_first units and of the rest, and how their checkpoints are kept. */
@@ -47,19 +48,19 @@ typedef struct zr__mix {
     bool partition, offload; /* zr_plan's */
 } zr__mix;
 
-/* Units, from the first, that may be computed again. */
+/* Return how many units, counted from the first, may be recomputed. */
 int32_t zr__recompute_units(const zr_plan *plan, const zr_graph *graph);
 void zr__recompute_assign(zr_plan *plan, const zr_graph *graph, const zr__mix *mix);
 /* Find the values of the forward pass that are not kept for the backward pass: dropped[value]. */
 zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *graph, bool *dropped);
 
-/* One plan with these policies; plan.c. */
+/* Create one plan with these policies (plan.c). */
 zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                               const zr__mix *mix, zr_plan **plan);
 
 /* ---- a list of steps (list.c) ------------------------------------------------------------------ */
 
-/* Id of a step, which stays the same whatever is put in before or behind it. ZR_NONE: no step. */
+/* Id of a step, unchanged when other steps are inserted before or after it. ZR_NONE: no step. */
 typedef int32_t zr__id;
 
 typedef struct zr__link {
@@ -84,31 +85,32 @@ typedef struct zr__list {
     zr__pace *pace;
     int32_t n, n_uses, n_paces;
     int64_t step_room, link_room, use_room, pace_room, buffer_room;
-    bool edited;              /* ids are not positions */
+    bool edited;              /* a step was inserted before the end, so ids are not positions */
     zr__id first, end;        /* first step of the list, and the last */
-    zr__id before;            /* where steps are put in; ZR_NONE: at the end */
-    zr_when when;             /* the rounds in which they run */
-    zr__id newest;            /* step that was put in */
+    zr__id before;            /* the step before which new steps are inserted; ZR_NONE: at the end */
+    zr_when when;             /* the rounds in which new steps run */
+    zr__id newest;            /* the step that was inserted last */
     zr__id last[ZR_STREAMS];  /* step of each stream at the end of the list */
-    zr__id reduced[2];        /* the last step that reduces the newest reduced unit, and the one before */
-    int64_t bytes[ZR_SPACES]; /* sum of all buffers, as if none shared bytes: no offset can be larger */
+    zr__id reduced[2];        /* last step of the newest unit's reduction, and last step of the reduction before it */
+    int64_t bytes[ZR_SPACES]; /* sum of all buffers' bytes, without sharing: no offset can be larger */
     zr_step unused;           /* returned by zr__list_newest after a failure */
     zr_status status;
 } zr__list;
 
-/* A longer schedule is refused: some 300 bytes a step with its uses, and seconds to write it. */
+/* The most steps of a schedule: a step takes some 300 bytes with its uses, and a longer schedule takes seconds to
+ * write. */
 #define ZR__STEPS_MAX (1 << 20)
 
-/* Begin with the plan's persistent buffers. */
+/* Begin a list with the plan's persistent buffers. */
 zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
 void zr__list_end(zr__list *l);
-/* Put the following steps in before this one; ZR_NONE: at the end. */
+/* Insert the following steps before this one; ZR_NONE: at the end. */
 void zr__list_seek(zr__list *l, zr__id before);
-/* Put a step in, of this rank alone; zr__list_newest is it, to be completed. */
+/* Insert a step of this rank alone (group SELF); zr__list_newest returns it, so that the caller completes it. */
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit);
 zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id step, zr_use use);
-/* A wait that no use asks for; `earlier` ZR_NONE: nothing. */
+/* Add a wait for `earlier` that no use asks for; ZR_NONE adds nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
 /* Give a step all paces of another step. */
 void zr__list_pace_as(zr__list *l, zr__id step, zr__id other);
@@ -140,7 +142,7 @@ typedef struct zr__painted {
 
 zr_status zr__painted_begin(zr__painted *painted, const zr_schedule *schedule, zr_space space);
 void zr__painted_end(zr__painted *painted);
-/* The bytes of a buffer of the schedule were used at these times, -1: not. */
+/* Paint the times at which each stream last used the bytes of a buffer of the schedule; -1: never. */
 void zr__painted_add(zr__painted *painted, const zr_buffer *buffer, const int32_t time[ZR_STREAMS]);
 /* Raise `time` to the latest times painted on any byte of the buffer. */
 void zr__painted_latest(const zr__painted *painted, const zr_buffer *buffer, int32_t time[ZR_STREAMS]);
@@ -148,7 +150,7 @@ void zr__painted_latest(const zr__painted *painted, const zr_buffer *buffer, int
 /* Last time at which each stream has read a buffer, and written it; -1: never. */
 typedef struct zr__touched {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
-    bool again; /* in the second round */
+    bool again; /* used in the second round */
 } zr__touched;
 
 typedef struct zr__order {
@@ -170,62 +172,64 @@ typedef struct zr__order {
     zr_status status;
 } zr__order;
 
-/* The lifetimes of buffers, the waits within a round, and the clocks by which buffers may share bytes. */
+/* Find the lifetimes of buffers, the waits within a round, and the clocks by which buffers may share bytes. */
 zr_status zr__order_steps(zr__order *order);
-/* Once buffers have their places: the waits for the round before. Writes all waits into the schedule. */
+/* Find the waits for the previous round, which depend on the buffers' offsets, and write all waits into the schedule.
+ */
 zr_status zr__order_rounds(zr__order *order);
 void zr__order_end(zr__order *order);
 
-/* The bytes that a buffer takes in a space: every place begins at a multiple of the space's alignment. */
+/* Round a buffer's bytes up to the alignment of its space. */
 int64_t zr__round_bytes(zr_space space, int64_t bytes);
-/* *sum += bytes; ZR_ERR_CONFIG when that overflows. */
+/* Add bytes to *sum; ZR_ERR_CONFIG when the sum overflows. */
 zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 
 /* ---- model states (states.c) ------------------------------------------------------------------ */
 
-/* Units and the persistent buffers of the model states. */
+/* Plan the units and the persistent buffers of the model states. */
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
-/* Add a persistent buffer; it follows the last one of its space. */
+/* Add a persistent buffer at the end of its space. */
 zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
                               int64_t bytes, int32_t *index);
-/* The staging memory: the largest that any step moves. */
+/* Plan the staging memory of each group. */
 zr_status zr__plan_staging(zr_plan *plan);
-/* Results that steer later steps. */
+/* Plan the buffers of results that steer later steps. */
 zr_status zr__plan_results(zr_plan *plan);
 
-/* A use of a range of a unit in a buffer that keeps the whole or this rank's shard; absent where nothing is kept. */
+/* Return a use of a range of a unit in a buffer that keeps the whole unit or this rank's shard; an absent use where no
+ * buffer keeps the state. */
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes);
-/* A use of all of a buffer; ZR_NONE: absent. */
+/* Return a use of all of a buffer; for ZR_NONE an absent use. */
 zr_use zr__use_all(int32_t buffer, bool reads, bool writes);
 
 /* ---- what is decided (segments.c, places.c) ---------------------------------------------------- */
 
-/* Runs of one unit that follow each other. */
+/* Consecutive runs of one unit. */
 typedef struct zr__segment {
     int32_t first, end; /* runs of the program */
     int pass;
 } zr__segment;
 
-/* Decisions on a program before a step is written. A value that is written again has a place for each time: an
- * instance, numbered in the order of writing. */
+/* Decisions on a program before its steps are written. Each time that a value is written makes an instance of it, with
+ * a place of its own; instances are numbered in the order of writing. */
 typedef struct zr__decided {
     const zr_plan *plan;
     const zr_graph *graph;
     zr__program program;
     zr__segment *segment;
     int32_t n_segments, n_instances;
-    int32_t *last_use; /* instance -> last run that reads it; the program's end: needed after it; -1 */
+    int32_t *last_use; /* instance -> last run that reads it; the number of runs: used after all runs; -1: no run */
     bool *checkpoint;  /* instance -> written by the forward pass and read by a replay that the policy asks for */
-    int32_t *due;      /* (passes, units): segment at whose end the unit is reduced in that pass; -1: it is not */
-    int32_t
-        *consumed; /* likewise, at whose end its gradient dies in its update (zr_plan.consume_grad); -1: it does not */
+    int32_t *due;      /* (passes, units): segment at whose end the unit is reduced in that pass; -1: never */
+    int32_t *consumed; /* (passes, units): segment at whose end the unit's update consumes its gradient
+                          (zr_plan.consume_grad); -1: never */
 } zr__decided;
 
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);
 void zr__decided_free(zr__decided *d);
-/* Return the op that runs, NULL: none does. */
+/* Return the op of a run; NULL for KEEP and RESTORE. */
 const zr_op *zr__op_of(const zr__decided *d, int32_t run);
-/* The unit of a parameter; -1: the value is none. */
+/* Return the unit of a parameter; -1 for any other value. */
 int32_t zr__param_unit(const zr_graph *graph, zr_value value);
 
 /* ---- writing (schedule.c, gathers.c, movement.c, update.c) ------------------------------------ */
@@ -233,10 +237,10 @@ int32_t zr__param_unit(const zr_graph *graph, zr_value value);
 zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind);
 zr_status zr__write_flush(zr_plan *plan);
 
-/* Stage 3: a unit is whole from one segment of the program to another. */
+/* The segments of the program between which a unit is held gathered (stage 3). */
 typedef struct zr__fetch {
     int32_t unit, from, to;
-    bool first;     /* the unit's first in this schedule */
+    bool first;     /* the unit's first fetch in this schedule */
     int32_t buffer; /* ZR_NONE: not issued yet */
 } zr__fetch;
 
@@ -245,90 +249,93 @@ typedef struct zr__gathers {
     int32_t n, issued, begun;
     int64_t room;
     int32_t *of;         /* unit -> the fetch that holds it now, ZR_NONE */
-    int64_t *gone_elems; /* per segment: elements of the fetches that end there */
+    int64_t *gone_elems; /* per segment: elements of the fetches that end with it */
     int64_t *used_elems; /* per segment: elements that all segments before it use */
-    int32_t segment;     /* the last of them that was begun */
+    int32_t segment;     /* the last segment that was begun */
     int64_t total_elems, live_elems, ahead_elems;
     zr_status status;
 } zr__gathers;
 
 zr_status zr__gathers_begin(zr__gathers *gathers, const zr_plan *plan, int32_t n_segments);
 void zr__gathers_end(zr__gathers *gathers);
-/* Segment by segment, in order of use: this one reads a parameter of `unit`. */
+/* Note that a segment reads a parameter of `unit`. Called segment by segment, in order of use. */
 void zr__gathers_add(zr__gathers *gathers, const zr_plan *plan, int32_t segment, int32_t unit);
-/* At the start of a segment: gather what it needs, and ahead what the layout allows, once step `pace` has ended. */
+/* Write the gathers at the start of a segment: of the units that it reads, and the prefetches that the layout allows,
+ * which wait for step `pace`. */
 void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__id pace);
 
 /* Gather a unit whole into `buffer`. */
 void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace);
-/* Likewise for a zr__fetch. With hpZ all but the unit's first of a training step come from the second copy. */
+/* Gather a unit for a zr__fetch. With hpZ only the unit's first fetch of a training step gathers from all ranks; later
+ * fetches gather from the secondary partition. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace);
-/* Reduce a unit: pieces to their owners, and their sums. grad: the unit's gradient of this micro-batch; again: of a
- * second pass, whose squares the first has taken. */
+/* Reduce-scatter a unit's gradient to the owners of its shards. grad: buffer of this micro-batch's gradient; again:
+ * this is the second pass, and the first has taken the squares. */
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
-/* zr_plan.reduce_once: reduce the sums over all micro-batches, behind the last one. */
+/* Reduce the sums over all micro-batches after the last one (zr_plan.reduce_once). */
 void zr__write_reduce_once(zr__list *l, int32_t unit);
-/* Gather what other ranks have updated of a unit that stays whole, once a training step. */
+/* Gather the parts that other ranks have updated of a unit that stays whole, once a training step. */
 void zr__write_refresh(zr__list *l, int32_t unit);
 /* Return whether this rank keeps the whole unit while others update parts of it. */
 bool zr__refreshed(const zr_plan *plan, int32_t unit);
-/* Gather the sums that this rank updates by and others have made: of this micro-batch, or (`step`) of all. At stage 0
- * this makes the reduction an all-reduce. */
+/* Gather other ranks' sums that this rank's update reads, or with ZR_REDUCE_ALL_REDUCE all sums: of this micro-batch,
+ * or (`step`) of all micro-batches. At stage 0 this makes the reduction an all-reduce. */
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step);
 
-/* A schedule of a graph that is being written. */
+/* The state of writing one graph's schedule. */
 typedef struct zr__writing {
     zr__list list;
     zr_schedule_kind kind;
     zr__decided decided;
     zr__gathers gathers;
     int32_t *instance;    /* value -> its newest instance, -1: not written */
-    int32_t *kept;        /* value -> buffer that it is kept in */
+    int32_t *kept;        /* value -> buffer that keeps its checkpoint */
     int32_t *place;       /* instance -> buffer */
     int32_t *grad_buffer; /* unit -> whole gradient of this pass, ZR_NONE: not begun */
     int32_t n_instances;
-    zr__id ended[2]; /* the last computing step of the segment before, and of the one before that */
+    zr__id ended[2]; /* last computing step of the previous segment, and of the segment before it */
 } zr__writing;
 
 int64_t zr__value_bytes(const zr_value_info *value);
-/* A use of a value in this buffer: at its place in its unit, or at the beginning. */
+/* Return a use of a value in this buffer: at its offset in its unit, or at the beginning. */
 zr_use zr__use_value(const zr_graph *graph, zr_value value, int32_t buffer, bool reads, bool writes);
-/* Return the place of a run's operand; of the output that `step` writes. */
+/* Return the place of a run's operand; the place of the output that `step` writes. */
 zr_use zr__place_input(const zr__writing *w, zr_value value);
 zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out);
-/* The whole gradient of a unit in this pass. */
+/* Return the buffer of a unit's whole gradient in this pass. */
 int32_t zr__unit_gradient(zr__writing *w, int32_t unit);
 
-/* Is a unit's gradient a buffer of its own in each micro-batch? */
+/* Return whether a unit's whole gradient is a transient buffer of each micro-batch. */
 bool zr__grad_transient(const zr_plan *plan);
-/* Does every rank get the sums of a whole gradient? */
+/* Return whether every rank gets the sums of a whole gradient. */
 bool zr__all_get_sums(const zr_plan *plan);
-/* A unit's whole gradient in a buffer of the schedule; where its sums stand: there, or where they stay. */
+/* Return a unit's whole gradient in a buffer of the schedule; return where its sums are: in that buffer, or in the
+ * unit's persistent one. */
 zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer);
 zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
 
-/* Behind the reduction of a unit whose gradient dies in its update (consume_grad): its square, AGREE and update;
- * `norm`: the square alone, since this pass is for the norm. */
+/* Write SQUARE, AGREE and UPDATE after the reduction of a unit whose update consumes its gradient (consume_grad);
+ * `norm`: SQUARE alone, since this pass is for the norm. */
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
 void zr__write_norm(zr__list *l);
-/* After the last micro-batch: norm, and the updates that were not made along the way. */
+/* Write NORM and the updates after the last micro-batch, except the updates that consume_grad has made before. */
 void zr__write_update(zr__list *l);
 
 /* ---- policies (policies.c) --------------------------------------------------------------------- */
 
 /* A choice of the layout beside the ZeRO stage, in a file of its own. Hooks are called in the order in which a plan is
- * made; NULL: the policy has no part in that. */
+ * made; NULL: the policy does nothing there. */
 typedef struct zr__policy {
     /* Refuse an impossible layout: ZR_ERR_CONFIG, ZR_ERR_UNSUPPORTED. */
     zr_status (*check)(const zr_layout *layout);
-    /* Return whether the layout leaves a choice open, and make the best of the plans that it leaves. */
+    /* Return whether the layout leaves a choice open; create the best of the plans that the choice allows. */
     bool (*chooses)(const zr_layout *layout);
     zr_status (*create)(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan);
     /* Add persistent buffers. */
     zr_status (*add_buffers)(zr_plan *plan);
     /* Write steps at the beginning of a round of training. */
     void (*round)(zr__list *l);
-    /* Write steps for a unit's gradient of this micro-batch, which is finished and not yet reduced. */
+    /* Write steps for a unit's gradient of this micro-batch after it is complete and before it is reduced. */
     void (*gradient)(zr__list *l, int32_t unit, const zr_state *gradient);
     /* Add to NORM, the newest step of the list. */
     void (*norm)(zr__list *l, zr__id norm);
@@ -339,7 +346,7 @@ typedef struct zr__policy {
 extern const zr__policy zr__policy_noise, zr__policy_save, zr__policy_recompute, zr__policy_residency;
 
 zr_status zr__policies_check(const zr_layout *layout);
-/* Return the first policy that leaves a choice open; NULL: none does. */
+/* Return the first policy whose choice the layout leaves open; NULL if every choice is made. */
 const zr__policy *zr__policies_choose(const zr_layout *layout);
 zr_status zr__policies_add_buffers(zr_plan *plan);
 void zr__policies_round(zr__list *l);
@@ -351,13 +358,14 @@ void zr__policies_rewrite(zr__list *l);
 
 typedef struct zr__packed {
     int64_t bytes[ZR_SPACES]; /* end of the highest buffer */
-    int64_t looks;            /* how often a buffer was held against a placed one: what packing costs */
+    int64_t looks;            /* comparisons of a buffer with a placed buffer or a block: the cost of packing */
 } zr__packed;
 
-/* Give every transient buffer its offset. clock: per step, the last step of each stream that comes before. */
+/* Give every transient buffer its offset. */
 zr_status zr__pack(const zr__order *order, zr__packed *packed);
 
-/* Bytes that a step brings into one rank; of one owner's steps, into the owner (REDUCE) or everyone else. */
+/* Return the bytes that a step brings into one rank; for steps with an owner, into the owner (REDUCE) or into each
+ * other rank (BROADCAST). */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
 
 /* Fill plan->memory, traffic, flops. */

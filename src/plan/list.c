@@ -1,6 +1,6 @@
 /*
- * A list of steps that rewrites edit: steps keep their ids whatever is put in before and behind them. What follows from
- * the list as a whole (lifetimes, waits) is found when it is finished.
+ * A list of steps that rewrites edit: steps keep their ids when others are inserted. Lifetimes and waits follow from
+ * the whole list and are found when it is finished.
  */
 #include "base/grow.h"
 #include "plan/internal.h"
@@ -29,7 +29,7 @@ bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, siz
 
 int64_t zr__round_bytes(zr_space space, int64_t bytes)
 {
-    /* A cache line; of the disk a page, which direct transfers want. */
+    /* A cache line; on disk a page, as direct I/O requires. */
     const int64_t alignment = space == ZR_SPACE_DISK ? 4096 : 64;
     return (bytes + alignment - 1) / alignment * alignment;
 }
@@ -60,7 +60,7 @@ zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_s
     memcpy(schedule->buffer, plan->persistent, (size_t)n * sizeof *schedule->buffer);
     schedule->n_buffers = n;
     l->buffer_room = n + 256;
-    /* Enough for most: arrays that grow are touched twice. */
+    /* Enough for most schedules: growing would copy the arrays. */
     const int32_t ops = graph ? zr_graph_ops(graph) : 0;
     l->step_room = l->link_room = 2 * ops + 4 * plan->n_units + 64;
     l->use_room = 5 * ops + 12 * plan->n_units + 128;
@@ -133,7 +133,8 @@ zr_step *zr__list_newest(zr__list *l)
     return l->status == ZR_OK ? &l->step[l->newest] : &l->unused;
 }
 
-/* The uses of a step stand one after the other: those of an older step move to the end before one is added. */
+/* Make sure that a step's uses are the last of the array, so that a use can be added: the uses of a step are
+ * contiguous, so an older step's uses are first copied to the end. */
 static bool uses_at_end(zr__list *l, zr_step *step)
 {
     const int32_t from = step->uses;
@@ -185,7 +186,7 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
 
 /* ---- the finished schedule ------------------------------------------------------------------- */
 
-/* The schedule takes over what stands in the list's arrays; steps are put in order where the list was edited. */
+/* Move the list's uses and steps to the schedule; the steps are copied in order if the list was edited. */
 static zr_status take_steps(zr__list *l)
 {
     zr_schedule *s = l->schedule;
@@ -205,7 +206,8 @@ static zr_status take_steps(zr__list *l)
     return ZR_OK;
 }
 
-/* Steps in order, which position each id has, and back; where the body of REPEAT is, and how often it runs. */
+/* Put the steps in order, and find the position of each id and the id at each position; find the body of REPEAT and its
+ * rounds. */
 static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, zr__order *order)
 {
     ZR_TRY(take_steps(l));

@@ -1,14 +1,13 @@
 /*
- * The steps that move a unit between ranks: gathers of parameters, reduction of gradients. A bucket
- * is the same sub-range of all N shards of one unit, so that a reduced bucket lands in shards.
+ * The steps that move a unit between ranks: gathers of parameters, reduction of gradients. A bucket is the same
+ * sub-range of all N shards of one unit, so that a reduced bucket is a part of every shard.
  *
- * The papers' baselines stand beside ZeRO's own: reduction to one owner after the other, broadcasts
- * from one after the other, all-reduce, and one fused buffer for the whole model; and NCCL's own
- * reduce-scatter.
+ * The papers' baselines are built as well: reduction to one owner after the other, broadcasts from one owner after the
+ * other, all-reduce, and one fused buffer for the whole model; and NCCL's own reduce-scatter.
  */
 #include "plan/internal.h"
 
-/* A collective along one stride: each rank of the group has `elems` elements, one rank's after the other's. */
+/* A collective along one stride: each rank of the group has `elems` elements, in the order of the ranks. */
 typedef struct level {
     int64_t elems;
     zr_stride by, outer;
@@ -19,8 +18,8 @@ static bool has(const zr_range *range, zr_stride stride)
     return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
 }
 
-/* Find the strides along which a part of a unit is gathered, or in reverse summed, until it is as large as `known`:
- * those of the part that `known` does not have. */
+/* Find the levels along which a part of a unit is gathered up to the range `known`, or in reverse order reduced: the
+ * strides of the part that `known` does not have. */
 static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
     int n = 0;
@@ -31,7 +30,7 @@ static int levels_of(const zr_range *part, const zr_range *known, level found[2]
 
 static const zr_range whole = {0};
 
-/* Elements of one rank that a bucket of `bucket_elems` covers. */
+/* Return the elements of one rank that a bucket of `bucket_elems` covers. */
 static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
 {
     int ranks = plan->group[v->by.group].size;
@@ -40,19 +39,19 @@ static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const lev
     return range < v->elems ? range : v->elems;
 }
 
-/* The part of each rank. */
+/* Return each rank's part at a level. */
 static zr_range range_of(const level *v)
 {
     return (zr_range){.count = v->elems, .by = v->by, .outer = v->outer};
 }
 
-/* A whole unit, in a buffer of the schedule or in a persistent one. */
+/* Return the state of a whole unit in a buffer. */
 static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
 {
     return (zr_state){buffer, dtype, {.count = u->padded_elems}};
 }
 
-/* A step between ranks, in buckets; owner -1: all of them. */
+/* Add a step that moves a unit between ranks in buckets; owner -1: every rank owns its part. */
 static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
                         int64_t bucket_elems)
 {
@@ -65,7 +64,7 @@ static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t u
     return step;
 }
 
-/* The parts of all ranks, or where one owner gives or takes, that owner's. */
+/* Return a use of all ranks' parts, or with an owner of the owner's part. */
 static zr_use parts_use(const level *v, const zr_state *state, int32_t owner, bool reads, bool writes)
 {
     zr_range range = range_of(v);
@@ -86,7 +85,7 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
     return step;
 }
 
-/* Lean: my part in the 16-bit type, straight into its place. */
+/* Add a CAST of this rank's part of the fp32 master to the 16-bit type, into its place in the whole unit (lean). */
 static zr__id cast_step(zr__list *l, int32_t unit, const level *v, const zr_state *target)
 {
     zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
@@ -96,7 +95,7 @@ static zr__id cast_step(zr__list *l, int32_t unit, const level *v, const zr_stat
     return step;
 }
 
-/* Along one stride. */
+/* Gather along one stride. */
 static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
                          bool cast, zr__id pace)
 {
@@ -121,8 +120,8 @@ void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
         gather_level(l, unit, &v[i], i > 0 || cast ? &target : &u->param, &target, cast && i == 0, pace);
 }
 
-/* hpZ (Wang et al. 2023, ZeRO++ section 3.2): what a step gathers first comes from all ranks, and this rank keeps its
- * second part of it, from which the rest of the step gathers within the group. */
+/* hpZ (Wang et al. 2023, ZeRO++ section 3.2): a unit's first gather of a training step comes from all ranks, and this
+ * rank copies its shard of the secondary partition, from which later gathers of the step are made within the group. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
 {
     const zr_plan *plan = l->plan;
@@ -146,7 +145,7 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Gather the sums that ranks which update the same parts need of each other. */
+/* Gather the sums of a unit from this rank's own shard up to the range `known`. */
 static void gather_sums(zr__list *l, int32_t unit, const zr_state *sums, const zr_range *known)
 {
     level v[2];
@@ -154,7 +153,7 @@ static void gather_sums(zr__list *l, int32_t unit, const zr_state *sums, const z
     for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], sums, sums);
 }
 
-/* Clear the gaps of a transient unit gradient, which no op writes: padding, and parameters without a gradient. */
+/* Zero the gaps of a transient unit gradient that no op writes: padding, and parameters without a gradient. */
 static void zero_gaps(zr__list *l, int32_t unit, const zr_state *grad)
 {
     const zr_unit_info *info = zr_graph_unit_info(l->graph, unit);
@@ -189,21 +188,22 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
     return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
 }
 
-/* Return whether a level has one rank only: then the computing stream adds this rank's own gradient. */
+/* Return whether a level has only one rank: then the compute stream adds this rank's own gradient. */
 static bool is_alone(const zr_plan *plan, const level *v)
 {
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
-/* Elements of one rank in a bucket of a reduction. NCCL wants the pieces side by side, and cuts them up by itself. */
+/* Return the elements of one rank in a bucket of a reduction. NCCL needs whole pieces side by side, and splits them by
+ * itself. */
 static int64_t reduced_range(const zr_plan *plan, const level *v)
 {
     const zr_layout *l = &plan->layout;
     return l->reduce == ZR_REDUCE_NCCL ? v->elems : bucket_range(plan, l->reduce_bucket_elems, v);
 }
 
-/* Everyone's parts of a unit, each to its owner and into the sums. A rank alone adds its own. kept: these sums are of a
- * whole micro-batch here, and add up over micro-batches. */
+/* Add a step that reduces all ranks' parts of a unit to their owners and into the sums. A rank alone adds its own
+ * gradient. kept: the sums are a micro-batch's final ones, and accumulate over micro-batches. */
 static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
                         const zr_state *sums, bool kept)
 {
@@ -229,7 +229,7 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     }
 }
 
-/* Along one stride. */
+/* Reduce along one stride. */
 static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
                          bool kept)
 {
@@ -255,7 +255,7 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     gather_sums(l, unit, &sums, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &plan->unit[unit].update);
 }
 
-/* The sum of all ranks' `from`. kept: as for reduce_step. */
+/* Reduce all ranks' `from` into the sums, in one or two levels. kept: as for reduce_step. */
 static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
 {
     level v[2];
@@ -263,7 +263,7 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const 
         reduce_level(l, unit, &v[0], from, sums, kept);
         return;
     }
-    /* Partial sums are not rounded: then all is one tree. */
+    /* Partial sums stay in fp32, so both levels together are one summation tree. */
     const zr_state partial = {
         zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit, "partial sums (fp32)", 4 * v[1].elems),
         ZR_F32,

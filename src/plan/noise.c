@@ -1,6 +1,6 @@
 /*
  * The policy of the gradient noise scale (McCandlish et al. 2018): the square norm of each micro-batch's own gradient
- * is taken before a reduction may put sums in its place, and NORM sends the sum of them along with its own numbers.
+ * is taken before a reduction may put sums in its place, and NORM sends their sum along with its own scalars.
  */
 #include "plan/internal.h"
 

@@ -1,10 +1,10 @@
 /*
- * Waits that follow from what steps use: a step waits for whoever wrote what it reads, and for whoever wrote or read
- * what it writes, on other streams; from one round of REPEAT to the next also for whoever used the bytes that it is the
- * first to write. No wait is written that the order of a stream or another wait implies.
+ * The waits that follow from uses: a step waits for steps of other streams that wrote the buffers it reads, and that
+ * wrote or read the buffers it writes; from one round of REPEAT to the next also for steps that used the bytes of a
+ * buffer that it is the first to use. A wait that the order of a stream or another wait implies is not written.
  *
- * Times count steps: those of the first round, then those of a second one. The clock of a time has, for each stream,
- * the last time of that stream that comes before.
+ * A time numbers the steps of the first round, and then the steps of a second round. The clock of a time has, for each
+ * stream, the last time of that stream that comes before.
  */
 #include "plan/internal.h"
 
@@ -19,14 +19,14 @@ static int32_t later(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* The step that runs at a time. */
+/* Return the step that runs at a time. */
 static const zr_step *step_at(const zr__order *o, int32_t time)
 {
     const int32_t n = o->schedule->n_steps;
     return &o->schedule->step[time < n ? time : time - n];
 }
 
-/* May step `by` rest on the order of a step? */
+/* Return whether step `by` may rely on the order of a step: not if only the step runs on request (zr_when_asked). */
 static bool is_known(const zr_step *step, const zr_step *by)
 {
     return !zr_when_asked(step->when) || zr_when_asked(by->when);
@@ -37,7 +37,7 @@ static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
     for (int s = 0; s < ZR_STREAMS; s++) time[s] = later(time[s], by[s]);
 }
 
-/* Into the clock of step `by`: all that comes before `time`, and `time` itself. */
+/* Raise the clock of step `by` by the clock of `time`, and by `time` itself. */
 static void follow(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
 {
     const zr_step *step = step_at(o, time);
@@ -57,7 +57,8 @@ static void after_uses(const zr__order *o, const zr_step *step, earlier *e)
     }
 }
 
-/* In the second round: the last uses, in the first, of the bytes that this step is the first to write. */
+/* Add, in the second round, the last uses in the first round of the bytes of buffers that no step of the second round
+ * has used yet. */
 static void after_bytes(const zr__order *o, const zr_step *step, earlier *e)
 {
     const zr_schedule *s = o->schedule;
@@ -88,7 +89,7 @@ static void add_wait(zr__order *o, int32_t step, zr_wait wait)
     o->found[o->n_found++] = (zr__found){step, wait};
 }
 
-/* The waits of one step at its time, recorded if they are news, and the step's clock. */
+/* Record the waits of one step at its time that are not implied, and set the step's clock. */
 static void settle(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
 {
     const zr_step *its = &o->schedule->step[step];
@@ -98,7 +99,7 @@ static void settle(zr__order *o, int32_t step, int32_t time, const earlier *e, b
         for (int k = 0; k < ZR_STREAMS && !implied; k++)
             implied =
                 k != s && e->at[k] >= 0 && is_known(step_at(o, e->at[k]), its) && o->clock[e->at[k]][s] >= e->at[s];
-        /* Waits within a round are found in the first one in which the step runs. */
+        /* Waits within a round are recorded in the first round in which the step runs. */
         const int32_t first_round = its->when == ZR_WHEN_LATER ? 1 : 0;
         if (!implied && (before || time / n == first_round))
             add_wait(o, step, (zr_wait){.step = e->at[s] % n, .before = before, .pace = e->pace[s]});
@@ -124,7 +125,7 @@ static void touch(const zr__order *o, const zr_step *step, int32_t time)
 }
 
 /* Walk steps [begin, end) of a round. A step of the first round alone does nothing in the second. A step of later
- * rounds counts as having run in the first as well, behind the step that it replaces, so that one wait for it serves
+ * rounds counts as run in the first round as well, after the step that it replaces, so that one wait for it serves
  * both. */
 static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
@@ -142,7 +143,7 @@ static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool r
         after_uses(o, step, &e);
         if (round > 0) after_bytes(o, step, &e);
         after_paces(o, i, round, &e);
-        e.at[step->stream] = -1; /* in order by itself */
+        e.at[step->stream] = -1; /* steps of one stream run in order */
         settle(o, i, time, &e, record);
         touch(o, step, time);
         *last = time;
@@ -158,7 +159,7 @@ static void begin(zr__order *o)
     for (int s = 0; s < ZR_STREAMS; s++) o->last[s] = -1;
 }
 
-/* Each stream has room for all steps; what is not used is not touched. */
+/* List each stream's steps. Each list has room for all steps; unused memory is never touched. */
 static zr_status sort_streams(zr__order *o)
 {
     const int32_t n = o->schedule->n_steps;
@@ -172,8 +173,8 @@ static zr_status sort_streams(zr__order *o)
     return ZR_OK;
 }
 
-/* Keep the output of an evaluation to the end: the caller reads it behind all steps (zr_engine_value). Decoding copies
- * it. */
+/* Keep the output of an evaluation to the end: the caller reads it after all steps (zr_engine_value). Decoding copies
+ * the output instead. */
 static void keep_output(zr__order *o)
 {
     const zr_graph *g = o->list->graph;
@@ -215,7 +216,7 @@ static zr_status paint(zr__order *o)
 
 /* ---- the schedule's list --------------------------------------------------------------------- */
 
-/* Write the waits by step; those within a round before those for the round before. */
+/* Write the waits by step, waits within a round first, then waits for the previous round. */
 static zr_status write_waits(const zr__order *o)
 {
     zr_schedule *s = o->schedule;

@@ -1,11 +1,12 @@
 /*
- * The memory map: offsets for the transient buffers of a schedule, in each space. Largest first, each at the
- * lowest offset where it does not meet a buffer that may be alive at the same time. Two buffers may
+ * The memory map: offsets for the transient buffers of a schedule, in each space. Buffers are placed largest first,
+ * each at the lowest offset where it overlaps no placed buffer that may be alive at the same time. Two buffers may
  * share bytes only when every use of one happens before the first write of the other in the order of
  * streams and waits; the position in the list proves nothing.
  *
- * Most pairs are far apart in the schedule, so a buffer is held only against those that may live in the same slices of
- * time; and of these most are alive together, or never, which blocks of neighbours tell at once.
+ * Most pairs of buffers are far apart in the schedule, so a buffer is compared only with buffers that may live in the
+ * same slices of time. A buffer is mostly alive together with all buffers of a block of neighbours, or with none, which
+ * one comparison with the block decides.
  */
 #include "base/grow.h"
 #include "plan/internal.h"
@@ -13,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At level l time is cut into 4^l slices, and a buffer stands at the finest level where it lives in two at most. So
- * those that live long stand together, and a short-lived one meets few others. */
+/* At level l time is cut into 4^l slices, and a buffer belongs to the finest level where it lives in at most two. So
+ * long-lived buffers are together, and a short-lived buffer is compared with few others. */
 enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: buffers for each slice of the finest level, on average */
 
 typedef struct span {
     int64_t bytes, offset;
-    int32_t first[ZR_STREAMS]; /* the last step of each stream that comes before its first one, which writes it */
+    int32_t first[ZR_STREAMS]; /* the last step of each stream that comes before the buffer's first step */
     int32_t last[ZR_STREAMS];  /* last step of each stream that uses it, -1: none */
     int32_t buffer, from, to;  /* from, to: steps that it may be alive in */
     zr_space space;
@@ -40,7 +41,7 @@ typedef struct block {
     int32_t least_first[ZR_STREAMS], most_first[ZR_STREAMS], least_last[ZR_STREAMS], most_last[ZR_STREAMS];
 } block;
 
-/* What is placed and may be alive in one slice of a level, by offset. */
+/* The placed buffers of a level that may be alive in one of its slices, by offset. */
 typedef struct slice {
     block **block;
     int32_t n;
@@ -54,7 +55,8 @@ typedef struct packing {
     slice *slice;                      /* level by level */
 } packing;
 
-/* Without a branch a stream: the two are held against each other more often than anything else is done here. */
+/* Return whether a is ordered before b. This is the innermost operation of packing, so the loop over streams has no
+ * branch. */
 static bool before(const span *a, const span *b)
 {
     int32_t later = 0;
@@ -70,7 +72,7 @@ static int by_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* The first step of a stream behind `step`; all steps there are where none is. */
+/* Return the first step of a stream after `step`; the number of all steps if there is no such step. */
 static int32_t next_of(const zr__order *o, int stream, int32_t step)
 {
     int32_t begin = 0, end = o->n_of[stream];
@@ -84,8 +86,8 @@ static int32_t next_of(const zr__order *o, int stream, int32_t step)
     return begin < o->n_of[stream] ? o->of_all[stream][begin] : o->schedule->n_steps;
 }
 
-/* From the first step that does not happen before the span's first one, to its last: whoever ends earlier or begins
- * later is ordered with it. */
+/* Find the steps in which a span may be alive: from the first step that does not happen before the span's first step,
+ * to the span's last. Spans that end earlier or begin later are ordered with it. */
 static void find_life(const zr__order *o, span *x, int32_t first_step)
 {
     x->from = x->to = first_step;
@@ -109,7 +111,7 @@ static span find_span(const zr__order *o, int32_t buffer)
     return x;
 }
 
-/* Levels, for so many buffers. */
+/* Choose the number of levels for n buffers. */
 static zr_status cut(packing *k, int32_t n, int32_t n_steps)
 {
     k->n_steps = n_steps;
@@ -120,14 +122,15 @@ static zr_status cut(packing *k, int32_t n, int32_t n_steps)
     return ZR_OK;
 }
 
-/* The slice of a level that a step is in. */
+/* Return the slice of a level that a step is in. */
 static slice *slice_at(const packing *k, int level, int32_t step)
 {
     const int64_t slices = (int64_t)1 << 2 * level;
     return &k->slice[(slices - 1) / 3 + step * slices / k->n_steps];
 }
 
-/* Is an item alive at the same time as all spans of a block, or as none? false: some of both, or not known. */
+/* Return whether an item is certainly alive at the same time as all spans of a block (meets_all), or as no span of it
+ * (meets_none). */
 static bool meets_all(const block *b, const span *item)
 {
     bool none_before = false, none_behind = false;
@@ -148,21 +151,21 @@ static bool meets_none(const block *b, const span *item)
     return all_before || all_behind;
 }
 
-/* Lowest place for `item` at `offset` or above, as far as one block tells. */
+/* Return the lowest place for `item` at `offset` or above with respect to one block. */
 static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t offset)
 {
     if (meets_none(b, item)) return offset;
     if (b->hole < item->bytes && meets_all(b, item)) return b->reach;
     for (const placed *p = b->item; p < b->item + b->n; p++) {
         k->looks++;
-        if (p->offset >= offset + item->bytes) break; /* it fits before this one and all that follow */
+        if (p->offset >= offset + item->bytes) break; /* the item fits before this buffer and all that follow */
         if (p->end <= offset || before(p->span, item) || before(item, p->span)) continue;
         offset = p->end;
     }
     return offset;
 }
 
-/* The same in one slice. */
+/* Return the lowest place for `item` at `offset` or above with respect to one slice. */
 static int64_t lowest(packing *k, const slice *s, const span *item, int64_t offset)
 {
     if (s->reach <= offset) return offset;
@@ -196,7 +199,7 @@ static void widen(block *b, const span *item)
     }
 }
 
-/* Find what holds for all spans of a block. */
+/* Find a block's bounds over all of its spans. */
 static void sum_up(block *b)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {
@@ -207,7 +210,8 @@ static void sum_up(block *b)
     find_holes(b);
 }
 
-/* A new block behind block `at`, with the upper half of its items where it is full. */
+/* Insert a block after block `at`, and move the upper half of its items there; into an empty slice, insert the first
+ * block. */
 static zr_status split(slice *s, int32_t at)
 {
     ZR_GROW(s->block, s->room, s->n + 1, "blocks of buffers to place");
@@ -226,7 +230,7 @@ static zr_status split(slice *s, int32_t at)
     return ZR_OK;
 }
 
-/* The last block that begins at this offset or below; the first where none does. */
+/* Return the last block that begins at this offset or below; the first block if all begin above. */
 static int32_t block_at(const slice *s, int64_t offset)
 {
     int32_t begin = 0, end = s->n;

@@ -1,7 +1,7 @@
 /*
- * Who used these bytes last? Each byte keeps, for each stream, the latest time painted on it. Bytes are cut into cells
- * where buffers begin or end; a tree over the cells (leaves n .. 2n-1, node x above 2x and 2x+1) makes painting and
- * looking take the logarithm of their number, however many buffers share a place.
+ * The latest time of each stream's use of every byte of a space ("painted" on it). Bytes are cut into cells where
+ * buffers begin or end; with a tree over the n cells (leaves n .. 2n-1, node x above 2x and 2x+1) painting and look-up
+ * take O(log n), however many buffers share a place.
  */
 #include "base/sorted.h"
 #include "plan/internal.h"
@@ -52,13 +52,13 @@ void zr__painted_end(zr__painted *p)
     zr_free(p->cell);
 }
 
-/* The leaf that begins at this edge. */
+/* Return the leaf that begins at this edge. */
 static int32_t leaf_at(const zr__painted *p, int64_t offset)
 {
     return p->n_edges + (int32_t)zr__sorted_below(p->edge, p->n_edges, sizeof(*p->edge), 0, offset);
 }
 
-/* The nodes that make up a buffer, and those above its first and last leaf. */
+/* The nodes that make up a buffer, and the nodes above its first and last leaf. */
 typedef struct nodes {
     int32_t whole[64], above[64];
     int n_whole, n_above;

@@ -1,8 +1,8 @@
 /* Places of an op's operands and outputs: an output is a view of its unit's gradient, takes over the place of an input
- * that dies there, or has a place of its own. */
+ * whose last use is this op, or has a place of its own. */
 #include "plan/internal.h"
 
-/* The bytes of a value's place: one that may be kept in pieces has room for the last rank's padding. */
+/* Return the bytes of a value's place; a value that may be kept in pieces has room for the last rank's padding. */
 static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
 {
     const bool pieces = plan->partition_checkpoints && v->kind == ZR_VALUE_ACT && !v->cut && !v->tokens;
@@ -10,7 +10,7 @@ static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
                   : zr__value_bytes(v);
 }
 
-/* Parameters and caches have none. */
+/* Return a value's newest instance; -1 for parameters and caches, which have no instances. */
 static int32_t instance_of(const zr__writing *w, zr_value value)
 {
     return value == ZR_NONE ? -1 : w->instance[value];
@@ -42,8 +42,8 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
     return w->grad_buffer[unit];
 }
 
-/* The place of the input that output `out` may take over, ZR_NONE: there is none. The input must be of the output's
- * size, die here, be no other operand as well, and not have been given to an earlier output. */
+/* Return the place of the input that output `out` may take over; ZR_NONE if it may take none. The input must have the
+ * output's size and its last use here, be no other operand as well, and not have been given to an earlier output. */
 static int32_t donated(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -61,8 +61,8 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
     return d->kind == ZR_VALUE_ACT && fits ? w->place[given] : ZR_NONE;
 }
 
-/* Is this a part of a parameter's gradient to which its only reader adds the rest in place? Then it is made in the
- * gradient's place. `run` writes it. */
+/* Return whether an output of `run` is a part of a parameter's gradient to which its only reader adds the rest in
+ * place: then it is made in the gradient's place. */
 static bool grows_in_place(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -96,7 +96,7 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
     if (v->kind == ZR_VALUE_GRAD || grows_in_place(w, run, out)) {
         const zr_param_info *param = zr_graph_param(l->graph, v->param);
         use.range.first = param->unit_offset;
-        /* Else nothing would keep the gradients of all units from being on their way at once. */
+        /* Wait for an earlier reduction: otherwise the gradients of all units could be in memory at once. */
         if (w->grad_buffer[param->unit] == ZR_NONE && zr__grad_transient(l->plan))
             zr__list_pace(l, step, l->reduced[l->plan->layout.overlap]);
         use.buffer = zr__unit_gradient(w, param->unit);

@@ -1,5 +1,5 @@
 /*
- * From a model and a layout to a plan: graphs, states, schedules, map, accounts. Pure arithmetic.
+ * Creation of a plan from a model and a layout: graphs, states, schedules, memory map, accounts. Pure arithmetic.
  */
 #include "base/names.h"
 #include "plan/internal.h"
@@ -35,7 +35,8 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
 
-/* What excludes what among the ways to keep and move model states. */
+/* Refuse combinations of ways to keep and move model states that exclude each other: ZR_ERR_CONFIG, ZR_ERR_UNSUPPORTED.
+ */
 static zr_status check_choices(const zr_layout *l)
 {
     bool lean = l->states == ZR_STATES_LEAN;
@@ -66,17 +67,17 @@ static zr_status check_choices(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Data-parallel ranks of a host; 0: it is not known, or layers reach beyond hosts. */
+/* Return the data-parallel ranks of a host; 0: unknown, or tensor-parallel groups span hosts. */
 static int host_data_ranks(const zr_layout *l)
 {
     return l->host_ranks % l->tensor == 0 ? l->host_ranks / l->tensor : 0;
 }
 
-/* Consecutive data-parallel ranks that do something of their own, 0: the data axis is one. */
+/* Return how many consecutive data-parallel ranks form the group LOCAL; 0: the data axis is not split. */
 static int split_of(const zr_layout *l)
 {
     int host = host_data_ranks(l);
-    if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0; /* of one rank: no level within hosts */
+    if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0; /* one rank: no level within hosts */
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
     return split < l->ranks ? split : 0;
 }
@@ -95,7 +96,7 @@ int zr_plan_rank_of(const zr_plan *plan, int shard, int place)
     return data * plan->group[ZR_GROUP_TENSOR].size + place;
 }
 
-/* Groups of ranks within the data axis. */
+/* Check the groups of ranks within the data axis. */
 static zr_status check_groups(const zr_layout *l)
 {
     const int host = host_data_ranks(l);
@@ -188,7 +189,8 @@ static zr_status check_layout(const zr_layout *l)
     return zr__policies_check(l);
 }
 
-/* What the engine takes for granted of a graph: evaluation sums losses, decoding gives a token and reads the output. */
+/* Check the engine's assumptions on a graph: evaluation needs losses; decoding needs one token as input, and an output.
+ */
 static zr_status check_graph(const zr_graph *g, zr_schedule_kind kind, const char *model)
 {
     ZR_CHECK(kind != ZR_SCHEDULE_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
@@ -227,7 +229,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
     return check_graph(plan->graph[kind], kind, model->name);
 }
 
-/* The three modes must agree on the parameters: one arena serves all. */
+/* Check that the modes agree on the parameters, since they share one set of buffers. */
 static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *model)
 {
     bool same = zr_graph_params(a) == zr_graph_params(b) && zr_graph_units(a) == zr_graph_units(b);
@@ -271,7 +273,7 @@ static zr_status plan_states(zr_plan *plan)
     return ZR_OK;
 }
 
-/* A rank's place in a group. */
+/* Return a rank's place in a group. */
 int zr_plan_place(const zr_plan *plan, int32_t group, int rank)
 {
     int place = 0;
@@ -283,7 +285,7 @@ int zr_plan_place(const zr_plan *plan, int32_t group, int rank)
     return place;
 }
 
-/* The axes of the grid, the slowest first, and the groups that they make. */
+/* Make the axes of the grid, the slowest first, and the groups of ranks along them. */
 static void make_groups(zr_plan *plan)
 {
     const int ranks = plan->layout.ranks, split = split_of(&plan->layout), M = plan->layout.tensor;
@@ -309,8 +311,8 @@ static void make_groups(zr_plan *plan)
     plan->n_axes = n;
 }
 
-/* The stage, as where things are kept. With one rank a shard is the whole and nothing is gathered or
- * copied: only fp32 sums make a whole gradient unnecessary, only lean's cast whole parameters. */
+/* Translate the ZeRO stage into groups that shard each state. With one rank a shard is the whole and nothing is
+ * gathered: a whole gradient is unnecessary only with fp32 sums, whole parameters only with lean's cast. */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;

@@ -1,24 +1,24 @@
 /*
- * The time of one training step: the schedule is walked with one clock for each stream, and a pricer says how long each
- * step takes. That of a profile knows its FLOPs and its bytes, so it takes as long as the slower of the two.
+ * The time of one training step: the schedule is walked with one clock for each stream, and a pricer gives the seconds
+ * of each step. The pricer of a profile takes the larger of a step's time for FLOPs and its time for bytes.
  */
 #include "plan/internal.h"
 
 typedef struct pricing {
     const zr_plan *plan;
     const zr_pricer *pricer;
-    bool in_turn;             /* all streams but SAVE share a queue */
-    bool saves;               /* behind this training step */
+    bool in_turn;             /* all streams but SAVE share one queue */
+    bool saves;               /* this training step runs the ZR_WHEN_SAVE steps */
     double clock[ZR_STREAMS]; /* when the stream is free */
     double busy[ZR_STREAMS];
-    struct ran *ran; /* steps in the order in which they ran; NULL: nobody asks for waits */
+    struct ran *ran; /* steps in the order in which they ran; NULL: waits are not asked for */
     int32_t n_ran;
     int32_t last[ZR_STREAMS]; /* index in `ran` of the stream's last step; -1 */
     double rounds;            /* rounds that a walk stands for */
     zr_step_time *time;       /* begin and end of each step of one round; NULL: not asked for */
 } pricing;
 
-/* An unknown rate costs no time. */
+/* Return the seconds of an amount at a rate; an unknown rate costs no time. */
 static double seconds(double amount, double rate)
 {
     return rate > 0 ? amount / rate : 0;
@@ -29,7 +29,8 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Bytes of memory that a step without an op reads and writes: of a device with memory of its own, of that alone. */
+/* Return the bytes of memory that a step without an op reads and writes; on a device with memory of its own, only bytes
+ * of that memory. */
 static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     double bytes = 0;
@@ -60,7 +61,7 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
         cost.memory_bytes = of_op.bytes;
         return cost;
     }
-    const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS; /* they have latency, no size */
+    const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS; /* scalars cost latency, no bandwidth */
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
     if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(plan, s, step);
     return cost;
@@ -121,7 +122,7 @@ static double all_streams_free(const pricing *p)
     return free_at;
 }
 
-/* When each step ends, in this round of REPEAT and in the one before. */
+/* Seconds at which each step ends, in this round of REPEAT and in the previous one. */
 typedef struct ends {
     double *now, *before; /* before: NULL in the first round */
 } ends;
@@ -133,9 +134,9 @@ static bool runs(const pricing *p, const zr_step *step, bool again)
 
 /* ---- waits -------------------------------------------------------------------------------------- */
 
-/* A step that ran, and when. */
+/* A step that ran, with its begin and end in seconds. */
 typedef struct ran {
-    int32_t step, before; /* before: of ran, on the same stream; -1 */
+    int32_t step, before; /* before: index of the stream's previous step in `ran`; -1 */
     double begin, end;
 } ran;
 
@@ -151,9 +152,9 @@ static void tell(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32
     if (sec > 0 && awaited >= 0) p->pricer->waited(p->pricer, p->plan, kind, waiting, awaited, p->rounds * sec);
 }
 
-/* Book a wait of the computing stream, from `from` to `until`, for what `stream` has done by then. A step of that
- * stream may stand in line behind others: each of them is booked for the time that the stream was busy with it. Time in
- * which the stream itself waited is booked to the step that it began next. */
+/* Book a wait of the compute stream, from `from` to `until`, for steps of `stream`. The awaited step may have queued
+ * after other steps of its stream: each of those is booked for the time that the stream was busy with it. Time in which
+ * the stream itself waited is booked to the step that it began next. */
 static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, zr_stream stream,
                       double from, double until)
 {
@@ -171,8 +172,8 @@ static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, 
     tell(p, kind, waiting, awaited, until - from);
 }
 
-/* Make all streams of a queue as late as the latest of them. Where all but SAVE share one, the thread that issues runs
- * them: saving begins no earlier. */
+/* Advance all streams of a queue to the latest clock among them. If all streams but SAVE share one queue, the issuing
+ * thread runs them, so saving cannot begin before it issues. */
 static void hold(pricing *p, zr_schedule_kind kind, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;
@@ -187,7 +188,7 @@ static void hold(pricing *p, zr_schedule_kind kind, int32_t index)
     if (p->in_turn) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], p->clock[ZR_STREAM_COMPUTE]);
 }
 
-/* A step of this stream may begin: its stream is free, and all that it waits for has ended. */
+/* Return when a step may begin: its stream is free, and the steps that it waits for have ended. */
 static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, const ends *end)
 {
     const zr_schedule *s = &p->plan->schedule[kind];
@@ -206,14 +207,14 @@ static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, c
     return start;
 }
 
-/* Steps first to last of a schedule, in one round. */
+/* Walk steps first to last of a schedule, in one round. */
 static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t last, const ends *end)
 {
     const zr_schedule *s = &p->plan->schedule[kind];
     for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &s->step[i];
         hold(p, kind, i);
-        if (!runs(p, step, end->before)) { /* steps that wait for it wait for the steps before it */
+        if (!runs(p, step, end->before)) { /* skipped: waits for a later-round step wait for the steps before it */
             const double now = p->clock[step->stream];
             bool goes_on = step->when == ZR_WHEN_SAVE && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
@@ -229,7 +230,7 @@ static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t
     }
 }
 
-/* All rounds but the first take the same time. */
+/* Walk the second round, and scale it to all later rounds, which take the same time. */
 static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_t stop, ends *end)
 {
     const double more = (double)(p->plan->schedule[kind].step[repeat].rounds - 1);
@@ -240,7 +241,7 @@ static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_
     p->rounds = more;
     walk_steps(p, kind, repeat, stop, end);
     p->rounds = 1;
-    for (int32_t i = repeat; i <= stop; i++) { /* when the last of them ends */
+    for (int32_t i = repeat; i <= stop; i++) { /* end of each step in the last round */
         const int stream = (int)p->plan->schedule[kind].step[i].stream;
         if (p->plan->schedule[kind].step[i].when == ZR_WHEN_SAVE) continue;
         end->now[i] += (more - 1) * (p->clock[stream] - before.clock[stream]);
@@ -280,7 +281,7 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
         walk_again(p, kind, repeat, stop, &end);
     }
     walk_steps(p, kind, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
-    for (int i = 0; i < ZR_STREAMS; i++) { /* transfers still on their way when nothing is left to compute */
+    for (int i = 0; i < ZR_STREAMS; i++) { /* transfers still in flight after the last computation */
         if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
             tell_wait(p, kind, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
             break;
@@ -302,7 +303,7 @@ static pricing pricing_by(const zr_plan *plan, const zr_pricer *pricer)
     return p;
 }
 
-/* In the middle of a run: what flush would gather is part of the next step. */
+/* Price a step in the middle of a run: the gathers that a flush would make are part of the next step. */
 zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_price *price)
 {
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
@@ -337,7 +338,7 @@ static double all_traffic(const zr_plan *plan)
     return bytes;
 }
 
-/* Sums that were added in another order differ in their last bits. */
+/* Return whether a is less than b beyond rounding: sums added in another order differ in their last bits. */
 static bool clearly_less(double a, double b)
 {
     return a < (1 - 1e-9) * b;

@@ -21,8 +21,8 @@
  * zen3       two cores of an AMD Zen 3 server, measured: 200 GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share
  *            its memory, so bytes come from a peer as they come from memory.
  */
-/* name, is it a GPU, fp32 FLOP/s, 16-bit FLOP/s (0: no such product), memory bytes/s, the link's level and bytes/s,
- * memory bytes (0: not known) */
+/* name, whether it is a GPU, fp32 FLOP/s, 16-bit FLOP/s (0: no 16-bit products), memory bytes/s, the link's level and
+ * bytes/s, memory bytes (0: not known) */
 #define PROFILE_LIST(X)                                                                                                \
     X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOST, 150e9, 32000000000)                                             \
     X("a100-40gb", true, 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000)                                            \

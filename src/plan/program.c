@@ -1,6 +1,6 @@
-/* The program of one micro-batch: the ops that run, forward and backward, in order; ops whose outputs nobody needs are
- * left out. Recompute makes forward ops run again before the backward ops that read their outputs; lean's two passes
- * run the whole backward a second time. Lifetimes, gathers and reductions all follow from this list. */
+/* The program of one micro-batch: the ops that run, forward and backward, in order; ops whose outputs are unused are
+ * left out. Recompute runs forward ops again before the backward ops that read their outputs; lean's two passes run the
+ * whole backward pass twice. Lifetimes, gathers and reductions all follow from this list. */
 #include "plan/internal.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static void emit(zr__program *p, const zr_graph *g, int32_t op, zr__role role)
     zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit, false});
 }
 
-/* The forward op whose output `value` has to be computed again and is not there yet, or -1. */
+/* Return the forward op that makes `value` if the value was dropped and is not recomputed yet; else -1. */
 static int32_t missing(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
 {
     if (value == ZR_NONE || !dropped[value]) return -1;
@@ -28,8 +28,8 @@ static int32_t missing(const zr_graph *g, const bool *dropped, const bool *prese
     return present[producer] ? -1 : producer;
 }
 
-/* Run again what backward op `index` needs and what that needs in turn, in the order of the forward pass; or with it
- * all of its unit. */
+/* Emit replays of the dropped values that backward op `index` needs, directly or through other replays, in the order of
+ * the forward pass; with ZR_RECOMPUTE_PAPER, replays of its whole unit. */
 static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, const bool *live,
                          bool *present, bool *wanted, int32_t index)
 {
@@ -86,8 +86,8 @@ static void mark(const zr_graph *g, bool *live, zr_value value)
     if (producer >= 0) live[producer] = true;
 }
 
-/* The forward ops that something comes of: losses, output, an operand of the backward. A backward op may make the
- * losses itself, and then nothing reads what the forward pass would make of them. */
+/* Emit the forward ops whose results are used: by the losses, the output, or a backward op. A backward op may make the
+ * losses itself, and then no forward op that would only serve them runs. */
 static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
 {
     int32_t n = zr_graph_ops(g);

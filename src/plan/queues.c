@@ -1,5 +1,5 @@
 /*
- * The queues of streams: engine, prices and simulator ask here which of them run in turn.
+ * The queues of streams: which streams share a queue, for the engine, the prices and the simulator.
  */
 #include "plan/internal.h"
 
@@ -14,7 +14,7 @@ zr_queues zr_queues_of(bool comm, bool copy, bool save)
 
 zr_queues zr_plan_queues(const zr_plan *plan, bool concurrent, int process_ranks)
 {
-    const bool apart = plan->profile.facts.apart; /* a core that computes cannot also copy */
+    const bool apart = plan->profile.facts.apart; /* on a processor, a core that computes cannot also copy */
     const bool beside = concurrent || (apart && process_ranks > 1);
     return zr_queues_of(plan->side_by_side && beside, plan->has_stream[ZR_STREAM_COPY] && apart,
                         plan->has_stream[ZR_STREAM_SAVE]);

@@ -1,15 +1,16 @@
 /*
- * Activation checkpointing: which values of the forward pass are not kept for the backward but computed
- * again. The policy says what may go; what is needed again, and only that, program.c runs again. Whatever the policy,
- * cheap ops go whose operands are there anyway.
+ * Activation checkpointing: which values of the forward pass are dropped and recomputed in the backward pass. The
+ * policy says which values may be dropped; program.c replays only the ops that are needed again. With every policy,
+ * outputs of cheap ops are dropped if their operands are available anyway.
  *
- * Units are replayed in groups: with `every` k, k units in a row. What another group reads (its
- * input, above all) is kept, so that a replay never reaches beyond its own group.
- * Source: Chen et al. 2016; Korthikanti et al. 2022 (selective).
+ * Units are replayed in groups: with `every` k, k units in a row. A value that another group reads (its input, above
+ * all) is kept, so that a replay never reaches beyond its own group. Source: Chen et al. 2016; Korthikanti et al. 2022
+ * (selective).
  */
 #include "plan/internal.h"
 
-/* The unit whose backward follows its forward at once: nothing is gained by running it again. */
+/* Return the last unit of the forward pass, or -1: its backward pass follows at once, so recompute saves nothing there.
+ */
 static int32_t last_unit(const zr_graph *g)
 {
     int32_t unit = -1;
@@ -33,7 +34,7 @@ void zr__recompute_assign(zr_plan *plan, const zr_graph *g, const zr__mix *mix)
     }
 }
 
-/* Numbers of the groups, by unit. */
+/* Number the groups of units that are replayed together. */
 static void find_groups(const zr_plan *plan, int32_t *group)
 {
     int32_t number = -1;
@@ -49,26 +50,26 @@ static void find_groups(const zr_plan *plan, int32_t *group)
     }
 }
 
-/* Did the forward pass write it? */
+/* Return whether the forward pass writes a value. */
 static bool is_forward(const zr_graph *g, const zr_value_info *v)
 {
     return v->kind == ZR_VALUE_ACT && !zr_graph_get_op(g, v->producer)->backward;
 }
 
-/* Bytes over all tensor-parallel ranks, so that the same is recomputed at every degree. */
+/* Return a value's bytes over all tensor-parallel ranks, so that recompute is the same at every degree. */
 static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
 {
     return zr__value_bytes(v) * (v->cut || v->tokens ? plan->layout.tensor : 1);
 }
 
-/* Was it put in to gather the tokens of all ranks of the layer? */
+/* Return whether a value is a gather of all tensor-parallel ranks' tokens. */
 static bool gathers_tokens(const zr_graph *g, const zr_value_info *v)
 {
     return v->producer >= 0 && zr_graph_get_op(g, v->producer)->def->join == ZR_JOIN_GATHER &&
            zr_graph_value(g, zr_graph_get_op(g, v->producer)->in[0])->tokens;
 }
 
-/* The widest value that each unit's forward pass takes from another. */
+/* Find the bytes of the largest value that each unit's forward pass reads from another unit. */
 static void find_inputs(const zr_plan *plan, const zr_graph *g, int64_t *input_bytes)
 {
     for (int32_t i = 0; i < zr_graph_ops(g); i++) {
@@ -114,9 +115,9 @@ static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t
 
 /* ---- cheap ops ------------------------------------------------------------------------------- */
 
-/* Who reads what in the backward. */
+/* The backward ops that read each value. */
 typedef struct readers {
-    int32_t *first, *last; /* value -> backward op, -1: none */
+    int32_t *first, *last; /* value -> first and last backward op that reads it, -1: none */
     bool *elsewhere;       /* value -> an op of another unit reads it */
     bool *whole;           /* unit -> its backward reads its parameters, so that at stage 3 it is gathered then */
 } readers;
@@ -132,7 +133,7 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
             const zr_value_info *v = zr_graph_value(g, in);
             if (v->unit != op->unit) r->elsewhere[in] = true;
             if (op->backward && dropped[in] &&
-                gathers_tokens(g, v)) { /* what it is gathered from is read in its place */
+                gathers_tokens(g, v)) { /* the gather is replayed, so its operand is read */
                 in = zr_graph_get_op(g, v->producer)->in[0];
                 v = zr_graph_value(g, in);
             }
@@ -145,8 +146,8 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
 }
 
 /* Find the backward op before which `op` would be recomputed; -1: recompute does not pay, or another unit needs the
- * output kept. Most of what `op` writes must be read: a norm whose output nobody reads would run for its two numbers a
- * row. */
+ * output kept. More than half of the bytes that `op` writes must be read: otherwise a norm would run for its two
+ * numbers a row. */
 static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
 {
     double written = 0, read = 0; /* sizes that no machine holds are refused later */
@@ -163,8 +164,8 @@ static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
     return 2 * read > written ? at : -1;
 }
 
-/* Return whether all operands of `op` are there at backward op `at` even if it is not recomputed. Recomputed operands
- * do not count, so that replays do not chain and one value's bytes are not exchanged for another's. */
+/* Return whether all operands of `op` are available at backward op `at` even if `op` is not recomputed. Recomputed
+ * operands do not count, so that replays do not chain and one value's bytes are not exchanged for another's. */
 static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
 {
     for (int j = 0; j < op->n_in; j++) {

@@ -1,8 +1,9 @@
 /*
  * The policy of homes: model states that stay in another space than the device's (zr_layout.home). All other files
- * write steps that use a state where it is kept. Here a step that computes with a state whose home is elsewhere is cut
- * into buckets; before each the states' part is copied to the device, and behind it what was written goes home
- * (ZeRO-Offload, Ren et al. 2021). Two buckets at most are on the device: one computes while the next one comes.
+ * write steps as if they used a state where it is kept. This file cuts a step that computes with a state whose home is
+ * elsewhere into buckets; a bucket of the states is copied to the device before its computation, and written states are
+ * copied home after it (ZeRO-Offload, Ren et al. 2021). At most two buckets are on the device: one computes while the
+ * next is prefetched.
  */
 #include "plan/internal.h"
 
@@ -19,7 +20,7 @@ static zr_status check(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Is a buffer of the schedule a state that is kept in another space? */
+/* Return whether a buffer keeps an optimizer state in another space than the device's. */
 static bool is_away(const zr__list *l, int32_t buffer)
 {
     const zr_plan *plan = l->plan;
@@ -29,7 +30,8 @@ static bool is_away(const zr__list *l, int32_t buffer)
     return state && b->space != ZR_SPACE_DEVICE;
 }
 
-/* Does a step compute with such a state? Copies, and what is saved, take it from where it is. */
+/* Return whether a step computes with a state that is kept in another space. COPY and SAVE read a state where it is
+ * kept. */
 static bool computes_away(const zr__list *l, const zr_step *step)
 {
     bool away = false;
@@ -41,13 +43,13 @@ static bool computes_away(const zr__list *l, const zr_step *step)
 /* A step that is cut into buckets of `elems` elements of its range. */
 typedef struct cut {
     zr__list *l;
-    zr__id id; /* it becomes the last bucket */
+    zr__id id; /* the step becomes the last bucket */
     zr_step step;
     zr_use use[USES_MAX];
     bool away[USES_MAX];
     int64_t elems;
-    zr__id pace;                /* the last computing step before it: no place on the device is taken earlier */
-    int32_t place[2][USES_MAX]; /* of even and odd buckets: buffer on the device */
+    zr__id pace;                /* the last compute step before it: the first two buckets are copied no earlier */
+    int32_t place[2][USES_MAX]; /* buffers on the device of even and odd buckets, by use */
 } cut;
 
 static int64_t count_of(const cut *c, int64_t bucket)
@@ -56,7 +58,7 @@ static int64_t count_of(const cut *c, int64_t bucket)
     return left < c->elems ? left : c->elems;
 }
 
-/* A use of a bucket: where the state is kept. */
+/* Return the use of a bucket where the state is kept. */
 static zr_use at_home(const cut *c, int64_t bucket, int i)
 {
     zr_use use = c->use[i];
@@ -66,7 +68,7 @@ static zr_use at_home(const cut *c, int64_t bucket, int i)
     return use;
 }
 
-/* A use of a bucket: on the device. */
+/* Return the use of a bucket on the device. */
 static zr_use on_device(const cut *c, int64_t bucket, int i)
 {
     zr_use use = at_home(c, bucket, i);
@@ -84,7 +86,7 @@ static zr_range range_of(const cut *c, int64_t bucket)
     return range;
 }
 
-/* Copy a bucket of a state to the device, or home. */
+/* Write a copy of a bucket of a state, to the device or home. */
 static zr__id write_copy(const cut *c, int64_t bucket, zr_use from, zr_use to)
 {
     from.reads = to.writes = true;
@@ -96,7 +98,8 @@ static zr__id write_copy(const cut *c, int64_t bucket, zr_use from, zr_use to)
     return copy;
 }
 
-/* Even buckets share a place on the device, and odd ones: that they follow each other there is in what they use. */
+/* Write the copies of a bucket to the device. Even buckets share one buffer there, and odd buckets another; their order
+ * follows from the uses of these buffers. */
 static void fetch(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {
@@ -117,7 +120,7 @@ static void store(const cut *c, int64_t bucket)
         if (c->away[i] && c->use[i].writes) (void)write_copy(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
 }
 
-/* The step itself, for one bucket; the last stands in its place. */
+/* Write the computation of one bucket; the original step computes the last bucket. */
 static void compute(const cut *c, int64_t bucket, bool last)
 {
     zr__list *l = c->l;
@@ -137,7 +140,7 @@ static void compute(const cut *c, int64_t bucket, bool last)
     zr__list_pace_as(l, id, c->id);
 }
 
-/* The last computing step before this one, ZR_NONE: it is the first. */
+/* Return the last compute step before this step, or ZR_NONE. */
 static zr__id computed_before(const zr__list *l, zr__id id)
 {
     for (id = l->link[id].prev; id != ZR_NONE; id = l->link[id].prev) {
@@ -148,7 +151,7 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Return the elements of a bucket: as a reduction's, of one of the parts of a unit. */
+/* Return the elements of a bucket, which are one part's elements of a bucket of the reduction. */
 static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
 {
     const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;

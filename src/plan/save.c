@@ -1,22 +1,24 @@
 /*
- * The policy of saving behind a step: each state that a rank writes of a unit goes out on a stream of its own, from
- * where it stands or from a copy. That an update waits for either follows from what the steps use, as all waits do.
+ * The policy of asynchronous saves during a training step: a rank's shards of states are written out on the stream
+ * SAVE, from its own buffer or from a copy. An update waits for the write or the copy because of their uses, as with
+ * all waits.
  */
 #include "plan/internal.h"
 
-/* What does not train has no states of the optimizer. */
+/* Return how many states of a unit are saved; a unit that does not train has no optimizer states. */
 static int n_states(const zr_plan *plan, const zr_plan_unit *u)
 {
     return u->elems == 0 ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
 }
 
-/* From a copy? What does not train no update has to wait for. */
+/* Return whether a unit's states are saved from a copy. A unit that does not train needs no copy, since no update would
+ * wait. */
 static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
 {
     return plan->save == ZR_SAVE_COPY && u->trains;
 }
 
-/* Where the unit's state stands in F32; 0: its parameters. */
+/* Return where a unit's state is kept in fp32; state 0: its parameters. */
 static const zr_state *state_of(const zr_plan_unit *u, int state)
 {
     if (state > 0) return &u->slot[state - 1];
@@ -30,7 +32,7 @@ static zr_status check(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Add the buffers of the host's space that saving behind a step takes. */
+/* Add the buffers in the host's space that asynchronous saves need. */
 static zr_status add_buffers(zr_plan *plan)
 {
     plan->save = plan->layout.save;
@@ -79,7 +81,8 @@ static void write_save(zr__list *l, int32_t unit, int state)
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
-/* States go out state by state, as they stand in files: once what others have updated of them is there. */
+/* Write the saving steps at the beginning of a round, state by state as in the files, after the gathers of parameters
+ * that other ranks have updated. */
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
@@ -94,14 +97,15 @@ static void write_saves(zr__list *l)
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Does the plan keep checkpoints as simply as the other? Policy auto may choose how. */
+/* Return whether a plan keeps activation checkpoints at least as simply as the other; policy auto may choose how. */
 static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 {
     return plan->partition_checkpoints <= other->partition_checkpoints &&
            plan->offload_checkpoints <= other->offload_checkpoints;
 }
 
-/* What is copied must not make anything be computed again that was not, nor be kept in pieces. */
+/* Choose between saving from copies and in place: copies must fit without more recompute, and without activation
+ * checkpoints in pieces or on the host that saving in place does not need. */
 static zr_status create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;
@@ -109,7 +113,7 @@ static zr_status create(const zr_model *model, const zr_layout *layout, const zr
     zr_status st = ZR_OK;
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
-    /* Also where the copy is in other memory than the device's: of that nobody said how much there is. */
+    /* zr_memory_taken counts the copy even where it is in other memory than the device's, whose size is not known. */
     bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;

@@ -1,5 +1,5 @@
 /*
- * The schedules, step by step, from what was decided.
+ * The schedules: writes their steps from the decisions of segments.c.
  */
 #include "plan/internal.h"
 
@@ -7,20 +7,20 @@
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Of this segment's pass: what is decided of a unit. */
+/* Return a unit's entry of `decided` in the pass of a segment. */
 static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t unit, int32_t segment)
 {
     return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
 }
 
-/* Is this pass for the norm alone? */
+/* Return whether the pass of a segment computes only the norm. */
 static bool for_norm(const zr__writing *w, int32_t segment)
 {
     return w->decided.segment[segment].pass + 1 < w->decided.program.passes;
 }
 
-/* Lean: update the units whose gradients die at the end of this segment; of those that were reduced at its end
- * (reduced_now), or before. */
+/* Lean: update the units whose gradients are consumed at the end of this segment: the units reduced at its end
+ * (reduced_now), or the units reduced before. */
 static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 {
     const zr__decided *d = &w->decided;
@@ -32,20 +32,21 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 
 static void reduce_units(zr__writing *w, int32_t segment)
 {
-    /* Before the reductions of this segment: on the comm stream AGREE of the units before would wait behind them. */
+    /* Before the reductions of this segment: after them, AGREE of earlier units would wait for them on the comm stream.
+     */
     consume_units(w, segment, false);
     for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
         if (!for_norm(w, segment))
-            zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false); /* a norm is of shards */
+            zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false); /* a norm needs only shards */
     }
     consume_units(w, segment, true);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Once a micro-batch: by the first run of the op that makes them, forward or backward. */
+/* Write LOSS once a micro-batch, after the first run of the op that makes the losses, forward or backward. */
 static void write_losses(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -62,7 +63,7 @@ static void write_losses(zr__writing *w, int32_t run)
     zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
 }
 
-/* The value has a new instance, in this place. */
+/* Note a new instance of a value, in this place. */
 static void now_at(zr__writing *w, zr_value value, zr_use place)
 {
     w->list.schedule->value[value] = place;
@@ -92,9 +93,9 @@ static void write_run(zr__writing *w, int32_t run)
     write_losses(w, run);
 }
 
-/* ---- what ranks of a layer have of each other ------------------------------------------------- */
+/* ---- joins of tensor-parallel ranks ----------------------------------------------------------- */
 
-/* Between the ranks of a layer, for an op: a piece of each. */
+/* Add a step in which tensor-parallel ranks exchange pieces of an op's value. */
 static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind kind, int64_t piece)
 {
     zr__list *l = &w->list;
@@ -107,7 +108,7 @@ static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind k
     return step;
 }
 
-/* A use of the pieces of all ranks, or of mine among them. */
+/* Return a use of the pieces of all ranks (each), or of this rank's piece among them. */
 static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool writes)
 {
     use.range.count = piece;
@@ -118,7 +119,7 @@ static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool wr
     return use;
 }
 
-/* All ranks' pieces come to `out`: this rank's are there already, or at `mine`. */
+/* Write a gather of all ranks' pieces into `out`; this rank's piece is there already, or at `mine`. */
 static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, const zr_use *mine, zr_use out,
                                   int64_t piece)
 {
@@ -130,8 +131,8 @@ static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, cons
     return step;
 }
 
-/* The sum of all ranks' `in`, piece by piece, one of each rank: this rank's goes to its place in `out`, or is all of
- * that. */
+/* Write a reduce-scatter of all ranks' `in`: this rank's piece of the sum goes to its place in the output, or is the
+ * whole output (ZR_JOIN_SCATTER). Return the output. */
 static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t piece)
 {
     zr__list *l = &w->list;
@@ -147,7 +148,8 @@ static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t p
     return out;
 }
 
-/* Sums are made in pieces; of a whole sum these are then gathered. */
+/* Write the steps of an op that joins tensor-parallel ranks: ZR_JOIN_SUM is a reduce-scatter and a gather of the
+ * pieces. */
 static void write_join(zr__writing *w, int32_t run)
 {
     const zr_op *op = zr__op_of(&w->decided, run);
@@ -176,7 +178,7 @@ int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
     return (zr_shape_elems(&value->type.shape) + ranks - 1) / ranks;
 }
 
-/* A value of the forward pass, or this rank's piece of it, goes to where it is kept. */
+/* Write the copy of a forward value, or of this rank's piece, to the buffer that keeps it as a checkpoint. */
 static void write_keep(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -229,14 +231,15 @@ static void write_restore(zr__writing *w, int32_t run)
         zr__list_newest(l)->restores = true;
         if (!host) step = gather;
     }
-    /* Fetched while the segment before computes and no earlier: else all checkpoints might be there at once. */
+    /* Fetched no earlier than while the previous segment computes: otherwise all checkpoints might be on the device at
+     * once. */
     zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
     now_at(w, of->value, to);
 }
 
 /* ---- beginning and end of a micro-batch ------------------------------------------------------- */
 
-/* The caller writes memory of the host, from where inputs are copied to their places. */
+/* Write BATCH: the caller fills inputs in host memory, from where they are copied to their places. */
 static void write_batch(zr__writing *w)
 {
     zr__list *l = &w->list;
@@ -257,7 +260,8 @@ static void write_batch(zr__writing *w)
     if (w->kind != ZR_SCHEDULE_DECODE) zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
 }
 
-/* Stages 1 and 2: parameters that the step before has updated arrive unit by unit, ahead of their first use. */
+/* Write the gathers of stages 1 and 2 for parameters that the previous training step has updated, unit by unit in order
+ * of first use. */
 static void refresh_units(zr__writing *w, bool *done)
 {
     zr__list *l = &w->list;
@@ -274,7 +278,7 @@ static void refresh_units(zr__writing *w, bool *done)
         if (!done[u] && zr__refreshed(l->plan, u)) zr__write_refresh(l, u);
 }
 
-/* Runs from `run` to `end`, or the RESTOREs at their beginning. Returns the first that is not written. */
+/* Write runs from `run` to `end`, or only the RESTOREs at their beginning. Return the first run that is not written. */
 static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restores)
 {
     for (; run < end; run++) {
@@ -303,7 +307,7 @@ static void write_segments(zr__writing *w)
         }
         pass = segment[i].pass;
         zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
-        if (i == 0) write_batch(w); /* the first units are on their way meanwhile */
+        if (i == 0) write_batch(w); /* the first gathers overlap with it */
         next = write_runs(w, next, segment[i].end, false);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
@@ -354,7 +358,7 @@ static zr_status take_tables(zr__writing *w)
     return ZR_OK;
 }
 
-/* The caches of decoding, which were planned in the graph's order. */
+/* Give the caches of decoding their places; they were planned in the graph's order. */
 static void place_caches(zr__writing *w)
 {
     const zr_plan *plan = w->list.plan;
@@ -416,7 +420,8 @@ done:
     return st;
 }
 
-/* Parameters that others updated and that this rank keeps whole, unit by unit in order of use. */
+/* Write the flush schedule: gathers of parameters that other ranks have updated, for units that stay whole, unit by
+ * unit. */
 zr_status zr__write_flush(zr_plan *plan)
 {
     zr__list l;

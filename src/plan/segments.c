@@ -1,8 +1,8 @@
 /*
- * What is decided before a step is written. Runs of one unit that follow each other in the program are a segment; a
- * segment gathers the units it reads (stage 3) and, when it holds the last contribution to a unit's gradient, reduces
- * that unit. So GPT-2's blocks are gathered twice (forward, backward), the embedding twice (look-up; head forward and
- * backward, which are one segment) and the final norm once. And how long each value is needed.
+ * Decisions before steps are written: segments, lifetimes of values, and when units are reduced. Consecutive runs of
+ * one unit in the program are a segment; a segment gathers the units that it reads (stage 3) and reduces a unit if it
+ * holds the last contribution to the unit's gradient. So GPT-2's blocks are gathered twice (forward, backward), the
+ * embedding twice (look-up; head forward and backward, which are one segment) and the final norm once.
  */
 #include "plan/internal.h"
 
@@ -36,7 +36,8 @@ static void find_segments(zr__decided *d)
 
 /* ---- lifetimes ------------------------------------------------------------------------------- */
 
-/* Values' newest instances, the inputs' first. */
+/* Find the last use of each instance of a value, inputs first, and the instances that are checkpoints. newest: by
+ * value. */
 static void find_lifetimes(zr__decided *d, int32_t *newest)
 {
     const zr_graph *g = d->graph;
@@ -46,7 +47,7 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
         newest[zr_graph_input(g, i)] = d->n_instances++;
     }
     const int32_t inputs = d->n_instances;
-    int32_t forward = inputs; /* instances below it, but the inputs, are the forward pass's */
+    int32_t forward = inputs; /* end of the forward pass's instances, which follow the inputs */
     for (int32_t i = 0; i < d->program.n; i++) {
         const zr__run_of *run = &d->program.run[i];
         const zr_op *op = zr__op_of(d, i);
@@ -76,7 +77,8 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* A unit is reduced when its gradient is whole; where it is updated then, no later segment may still read it. */
+/* Find the segment at whose end each unit is reduced: its gradient is complete and, if its update consumes the
+ * gradient, no later segment reads its parameters. */
 static void find_due(const zr__decided *d, int pass)
 {
     const zr_plan *plan = d->plan;
@@ -103,7 +105,7 @@ static void find_due(const zr__decided *d, int pass)
             due[u] = -1;
         else if (due[u] < 0 || plan->layout.fused_buffer)
             due[u] = last;
-        /* Where it may travel meanwhile, at the end of the next segment. */
+        /* With overlap, at the end of the next segment, which computes during the reduction. */
         const bool later = plan->layout.overlap && plan->moves && due[u] < last;
         consumed[u] = plan->consume_grad && due[u] >= 0 ? due[u] + later : -1;
     }

@@ -1,6 +1,6 @@
 /*
- * Model states: the units' flat buffers and what of them a rank keeps. This is all that a ZeRO stage
- * is in terms of bytes (ZeRO section 5): a whole unit, or one shard of it.
+ * Model states: the units' flat buffers. A rank keeps a whole buffer or one shard. In terms of bytes, this is all
+ * that a ZeRO stage changes (ZeRO section 5).
  */
 #include "plan/internal.h"
 
@@ -25,8 +25,8 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */
 
-/* A rank's part of a unit that is shared out among the ranks of a group; of SELF, the whole. Where sums are made in two
- * levels, the shards of one host stand side by side, so that each level moves whole stretches. */
+/* Return a rank's part of a unit that is sharded over a group; for SELF, the whole unit. With sums in two levels the
+ * shards of one host are side by side, so that each level moves contiguous ranges. */
 static zr_range part_of(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
@@ -60,7 +60,7 @@ zr_use zr__use_all(int32_t buffer, bool reads, bool writes)
 
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes)
 {
-    /* Along these strides the buffer itself moves. */
+    /* The buffer's own range moves along these strides, so the use does not. */
     const zr_stride moved[] = {state->range.by, state->range.outer};
     for (int i = 0; i < 2; i++) {
         if (moved[i].elems == range.by.elems && moved[i].group == range.by.group) range.by = (zr_stride){0};
@@ -86,7 +86,7 @@ static int32_t accumulators(int64_t micro_batches)
     return n;
 }
 
-/* Gradients, and with accumulation the owner's fp32 sums. */
+/* Add the buffers of gradients and, with accumulation, of the owner's fp32 sums. */
 static zr_status grad_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
@@ -156,7 +156,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = ZR_NONE;
         const bool shared = plan->group[plan->param_group].size > 1;
-        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared); /* a rank casts its own */
+        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared); /* one rank casts its own */
         u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
@@ -171,7 +171,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         if (plan->unit[i].gathered)
             ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL,
                         &plan->unit[i].hpz_shard));
-    /* Kind by kind: a memory map then shows each as one band. */
+    /* All gradients before all optimizer states: a memory map then shows each kind as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
     return ZR_OK;
@@ -182,7 +182,8 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The type of what is gathered: of parameters, of sums where all ranks get them, or the larger one. */
+/* Return the larger of the types that gathers move: the type of parameters, and the type of sums if all ranks get them.
+ */
 static zr_dtype gathered_dtype(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -192,7 +193,7 @@ static zr_dtype gathered_dtype(const zr_plan *plan)
     return sums && (!params || larger) ? sum : param;
 }
 
-/* The bytes of the largest bucket that any step moves, of the gradients of the whole model. */
+/* Find the bytes of the largest bucket that any step moves, and the bytes of the whole model's gradients. */
 static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
 {
     const zr_layout *l = &plan->layout;
@@ -211,7 +212,7 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     }
 }
 
-/* The bytes of the largest value that the ranks of a layer have parts of, or may keep in pieces. */
+/* Return the bytes of the largest value that tensor-parallel ranks join, or may keep in pieces. */
 static int64_t largest_joined(const zr_plan *plan)
 {
     int64_t largest = 0;
@@ -233,9 +234,9 @@ static int64_t largest_joined(const zr_plan *plan)
     return largest;
 }
 
-/* Size of the staging memory. Pieces go through it in chunks, so that it is constant (ZeRO section 6.2, C_B): one half
- * is filled while the other is read. On processors a larger one is no faster; between devices a chunk must be long for
- * its link, beside what it takes to ask for it. */
+/* Bytes of the staging memory. Pieces pass through it in chunks, so its size is constant (ZeRO section 6.2, C_B): one
+ * half is filled while the other is read. On processors a larger size is no faster; between devices a chunk must be
+ * long enough to hide the latency of a request. */
 #define STAGING_BYTES ((int64_t)4 << 20)
 #define STAGING_APART_BYTES ((int64_t)64 << 20)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* for each rank in both halves, however many there are */
@@ -246,7 +247,7 @@ static int64_t staging_bytes(const zr_plan *plan, int64_t ranks)
     return ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
 }
 
-/* Fused, it holds the gradients of the whole model: what constant-size buffers are measured against. */
+/* Fused buffer: the staging memory holds the whole model's gradients, as a baseline for constant-size buffers. */
 zr_status zr__plan_staging(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -256,7 +257,7 @@ zr_status zr__plan_staging(zr_plan *plan)
     const int64_t joined = largest_joined(plan);
     plan->moves = l->ranks > 1 && largest > 0; /* whole parameters and no training: nothing is moved */
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
-    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* also what is saved passes there */
+    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saved states pass through it as well */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
                                       [ZR_GROUP_ACROSS] = plan->two_levels,
                                       [ZR_GROUP_ALL] = l->ranks > 1}; /* likewise */

@@ -1,6 +1,6 @@
 /*
- * The end of a step: norm, health and updates. They stand after the last micro-batch, or, where lean
- * lets a unit's gradient die in its update, at the end of each unit's backward.
+ * The end of a training step: norm, health and updates. They come after the last micro-batch or, if lean's updates
+ * consume the gradients, at the end of each unit's backward pass.
  */
 #include "plan/internal.h"
 
@@ -28,7 +28,8 @@ static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
     zr__list_use(l, step, zr__use_all(u->verdict, true, false));
 }
 
-/* All ranks take part, so it stands among what else they do together: on the comm stream. */
+/* Write the common part of NORM and AGREE. All ranks take part, so the step is on the comm stream like every
+ * collective. */
 static zr__id verdict(zr__list *l, zr_step_kind kind, int32_t unit)
 {
     zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);

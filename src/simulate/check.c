@@ -1,6 +1,6 @@
 /*
- * Whether a plan can be priced on a cluster. One that was read from a file has no number out of bounds; one that a
- * program made may.
+ * Checks that a plan can be priced on a cluster. A cluster read from a file has all numbers within bounds; a cluster
+ * made by a program may not.
  */
 #include "simulate/simulate.h"
 

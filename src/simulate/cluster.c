@@ -1,6 +1,6 @@
 /*
- * Clusters from files. A file may include another, whose values come first. All files of such a chain stay in memory
- * until the cluster is checked, so that every message names the place that gave the value.
+ * Clusters from files. A file may include another, whose values come first. All included files stay in memory until the
+ * cluster is checked, so that every message names the place that gave the value.
  */
 #include "simulate/simulate.h"
 
@@ -38,7 +38,7 @@ typedef struct field {
     bool must;
 } field;
 
-/* Bounds beyond anything that there is, within which no sum or product of the model leaves a double's range. */
+/* Bounds of each kind, beyond any real machine; within them no sum or product of the model leaves a double's range. */
 static const struct {
     double min, max;
     const char *wanted;
@@ -91,14 +91,14 @@ static const char *const algorithms[] = {[ZR_ALGORITHM_AUTO] = "auto",
 typedef struct source {
     char path[PATH_MAX];
     char *text;
-    const char *body; /* of text, behind a byte order mark */
+    const char *body; /* the text after a byte order mark */
     size_t bytes;     /* of body */
     json_t *root;
-    dev_t device; /* these two: which file it is, whatever it is called */
+    dev_t device; /* device, inode: identify the file under any name */
     ino_t inode;
 } source;
 
-/** A file and what it includes; the last includes none. */
+/** A file and the files that it includes in turn; the last one includes no file. */
 typedef struct chain {
     int n;
     const zr__generation
@@ -170,7 +170,7 @@ static bool take_number(kind of, const json_t *json, void *out)
     return true;
 }
 
-/** The fields of one object, into the struct at `base`. */
+/** Read the fields of one object into the struct at `base`. */
 static zr_status take_fields(const source *s, const zr__json_place *parent, json_t *object, const field *fields, int n,
                              void *base)
 {
@@ -194,7 +194,8 @@ static zr_status take_fields(const source *s, const zr__json_place *parent, json
     return ZR_OK;
 }
 
-/** The first field that must be there and is not. No such field may be 0, so 0 is what was not given. */
+/** Return the first required field that was not given; NULL if all were. No required field may be 0, so 0 means not
+ * given. */
 static const field *missing(const field *fields, int n, const void *base)
 {
     static const char zero[sizeof(double)];
@@ -276,7 +277,8 @@ static zr_status take_algorithm(const source *s, const json_t *json, zr_cluster 
                   near ? "? " : "");
 }
 
-/** What a file is called where it gives no name: a cluster that was changed is not the one that it includes. */
+/** Name a cluster by its file if the file gives no name, since a changed cluster must not have the name of the included
+ * one. */
 static void name_by_path(const source *s, zr_cluster *cluster)
 {
     const char *slash = strrchr(s->path, '/'), *name = slash ? slash + 1 : s->path;
@@ -314,7 +316,7 @@ static zr_status parse(source *s)
     return ZR_OK;
 }
 
-/** `a -> b -> a`, for a file that was read before as source `first`. */
+/** Refuse an include cycle, `a -> b -> a`, of a file that was read before as source `first`. */
 static zr_status refuse_cycle(const chain *c, int first, const zr__json_place *place)
 {
     char trail[MESSAGE_BYTES - 64] = "", name[256];
@@ -335,7 +337,7 @@ static zr_status check_cycle(const chain *c, const zr__json_place *place)
     return ZR_OK;
 }
 
-/** Which file it is; one that is not there fails when it is read. */
+/** Identify a source's file by device and inode; a missing file fails when it is read. */
 static void identify(source *s)
 {
     struct stat info = {0};
@@ -344,7 +346,7 @@ static void identify(source *s)
     s->inode = info.st_ino;
 }
 
-/** The path of an included file: relative to the file that includes it. */
+/** Write the path of an included file, which is relative to the file that includes it. */
 static zr_status include_path(const source *s, const zr__json_place *place, const char *include, char *path)
 {
     const char *slash = strrchr(s->path, '/');
@@ -368,7 +370,7 @@ static zr_status read_included(chain *c, const zr__json_place *place, const char
     return ZR_OK;
 }
 
-/** Read what the last file of the chain includes, and what that includes; a cluster that zr knows ends it. */
+/** Read the included files in turn, from the last file of the chain; the name of a built-in cluster ends the chain. */
 static zr_status read_includes(chain *c, zr_cluster *cluster)
 {
     const zr__json_place place = {&top, "include", 0};
@@ -407,7 +409,7 @@ static zr_status read_chain(const char *path, chain *c, zr_cluster *cluster)
     return ZR_OK;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- checks of the whole ---------------------------------------------------------------------- */
 
 static bool stands_in(const source *s, const zr__json_place *place)
 {
@@ -415,7 +417,7 @@ static bool stands_in(const source *s, const zr__json_place *place)
     return zr__json_find(s->body, s->bytes, place, &line, &column);
 }
 
-/** The file that had the last word on a value; the first one where none gave it. */
+/** Return the file whose value counts; the first file if no file gives the value. */
 static const source *source_of(const chain *c, const zr__json_place *place)
 {
     for (int i = 0; i < c->n; i++)
@@ -423,8 +425,8 @@ static const source *source_of(const chain *c, const zr__json_place *place)
     return &c->source[0];
 }
 
-/** A level may connect more devices than there are, as that of an included file: then levels end where all are
- *  connected. */
+/** Check the levels of links, and drop levels above the first one that connects all devices: an included cluster may
+ * have more. */
 static zr_status settle_links(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0}, devices = {&top, "devices", 0};
@@ -434,7 +436,7 @@ static zr_status settle_links(const chain *c, zr_cluster *cluster)
     zr_cluster_link *link = cluster->link;
     int n = cluster->n_links;
     if (cluster->any_hosts && n && !stands_in(source_of(c, &links), &links) && link[n - 1].devices < all)
-        link[n - 1].devices = all; /* of the cluster that is included, as many hosts as are asked for */
+        link[n - 1].devices = all; /* the included cluster may have any number of hosts */
     if (all > 1 && n == 0) return refuse(source_of(c, &links), &links, "is missing; %d devices need links", all);
     if (n && link[n - 1].devices < all)
         return refuse(s, place, "the last level, %s, connects %d of the %d devices; it must connect all",
@@ -460,7 +462,7 @@ static zr_status settle_hosts(const chain *c, zr_cluster *cluster)
                   cluster->devices);
 }
 
-/** Fill in the shares that a named device reaches, where no file gives them. */
+/** Fill in a named device's shares of its rates that no file gives. */
 static void settle_device(const chain *c, zr_cluster *cluster)
 {
     const struct {
@@ -478,19 +480,19 @@ static void settle_device(const chain *c, zr_cluster *cluster)
     }
 }
 
-/** Fill in the links' share where no file gives it: the generation's of a named device, else 1. */
+/** Fill in the links' share if no file gives it: of the named device's generation, else 1. */
 static void settle_reach(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0};
     const source *s = source_of(c, &links);
     const zr__generation *generation = c->generation;
-    const bool shares = cluster->link_share == 0; /* nobody gave one */
+    const bool shares = cluster->link_share == 0; /* no file gave a share */
     if (shares) cluster->link_share = generation ? generation->value[ZR__LINK_SHARE] : 1;
     if (!generation || !stands_in(s, &links)) return;
     for (int i = 0; i < cluster->n_links; i++) {
         zr_cluster_link *link = &cluster->link[i];
         const zr__json_place level = {&links, NULL, (size_t)i}, latency = {&level, "latency_sec", 0};
-        /* the level that devices of a host talk over is one of theirs, though it reach further */
+        /* the first level is within hosts even if it also connects hosts */
         const bool within = link->devices <= cluster->host_devices || (i == 0 && cluster->host_devices > 1);
         if (within && shares && link->share == 0 && !zr__through_pcie(cluster))
             link->share = generation->value[ZR__NVLINK_SHARE];
@@ -528,7 +530,7 @@ zr_status zr_cluster_read(const char *name, zr_cluster *cluster)
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to read a cluster's file");
     zr_status st = read_chain(name, c, &read);
     if (st == ZR_OK) st = settle(c, &read);
-    read.any_hosts = false; /* a file says how many devices there are */
+    read.any_hosts = false; /* a file fixes the number of devices */
     close_chain(c);
     ZR_TRY(st);
     *cluster = read;

@@ -1,6 +1,6 @@
 /*
- * Clusters by name. Their rates are those of data sheets; what of them is reached stands apart, in one list of
- * generations of devices.
+ * Clusters by name, with the rates of data sheets; a separate list has the shares of peak rates that runs reach, by
+ * generation of devices.
  */
 #include "simulate/simulate.h"
 
@@ -11,15 +11,18 @@
 #include <string.h>
 
 /*
- * What devices reach, by their generation.
+ * The shares of data sheets' rates that devices reach, by generation.
  *
- * volta      Fitted on four rows of the ZeRO paper's tables 5 to 7, one of each kind of run: 8B by ZeRO-OS and by
- *            Megatron within nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure
- * (src/cli/papers/papers_runs.c marks them). The least squares of the logarithms lie at the ends of what kernels and
- * NVLink can reach, 0.8 of peaks and rates; what goes through a host, PCI Express and the network, has a share of its
- * own. Attention is as products are. ampere, hopper Products and attention are fitted on every second row of
- * tests/published.csv (bench/published.py --fit). Memory and NVLink are volta's. The network's numbers were chosen by
- * hand, once for both, with all rows in view: those runs wait so little for it that they bound it and no more.
+ * volta      Fitted on four rows of the ZeRO paper's tables 6 and 7, one of each kind of run:
+ *            8B by ZeRO-OS and by Megatron within nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure
+ *            (marked in src/cli/papers/papers_runs.c). The least-squares fit of the logarithms reaches the upper
+ *            bound for kernels and NVLink, 0.8 of the peaks and rates; PCI Express and the network have a share of
+ *            their own. Attention reaches the share of products.
+ * ampere, hopper
+ *            Products and attention are fitted on every second row of tests/published.csv (bench/published.py
+ *            --fit). The shares of memory and NVLink are volta's. The network's numbers were chosen by hand, once
+ *            for both generations, with all rows in view: those runs wait so little for the network that they only
+ *            bound its numbers.
  */
 #define FITTED(reached) (1u << ZR__##reached)
 static const zr__generation generations[] = {
@@ -54,7 +57,7 @@ static const zr__generation generations[] = {
       [ZR__NETWORK_SEC] = 1e-5},
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)}};
 
-/* The generation of each device; for those behind the line nothing was fitted, they take the nearest. */
+/* The generation of each device. Devices below the line have no fit of their own and take the nearest generation's. */
 static const struct {
     const char *device, *generation;
 } generation_of[] = {{"v100-dgx2", "volta"},
@@ -79,7 +82,7 @@ const zr__generation *zr__generation_of(const char *device)
     return NULL;
 }
 
-/* A lane's rate by its coding (130 bits for 128, 66 for 64), times lanes, one way. */
+/* Bytes a second one way: a lane's rate after coding (128 bits in 130, 64 in 66), times lanes. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
 #define PCIE4_X16 (16e9 * 128 / 130 * 16 / 8)
 #define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)
@@ -90,7 +93,7 @@ const zr__generation *zr__generation_of(const char *device)
 
 #define GIB (INT64_C(1) << 30)
 
-/* Devices that are no profiles, by their data sheets; 16-bit products dense, of GeForce those that sum in fp32. */
+/* Devices without a profile, by their data sheets: dense 16-bit products, on GeForce with fp32 accumulation. */
 static const struct {
     const char *name;
     zr_machine machine;
@@ -103,8 +106,8 @@ static const struct {
     {"4090", {.flops_f32 = 82.6e12, .flops_bf16 = 165.2e12, .memory_bytes_sec = 1008e9, .memory_bytes = 24000000000}}};
 
 /*
- * Links are one way, where data sheets count both ways together. A network's rate is that of one adapter into one
- * device, and of all adapters into the host.
+ * Links' rates are one way, while data sheets count both ways together. A network has two rates: of one adapter, into
+ * one device, and of all adapters, into the host.
  *
  * dgx2x25    25 DGX-2H, the ZeRO paper's cluster: 16 V100 of 32 GB each. NVSwitch gives any two GPUs all six links of
  *            25 GB/s. Eight EDR adapters a host. Two GPUs share an x16 of PCI Express 3.0 to the host. 1.5 TB.
@@ -128,12 +131,12 @@ static const struct {
  * 4x4090     One host of 4 RTX 4090, which have PCI Express 4.0 alone. The host's memory is unknown.
  * h200x1     One H200. Its host is unknown.
  *
- * A disk's rate is on none of these data sheets.
+ * These data sheets give no rate of a disk.
  */
-/* name, device (of zr_profile_named, or one of the others above), hosts (negative: so many, and more where asked),
- * devices of a host, link in the host: name and rate, network: name, rate of one adapter and of all of a host, memory
- * of a host, rate between it and a device, collectives: rings, as NCCL ran them on the papers' clusters, or what is
- * shorter */
+/* name, device (of zr_profile_named, or one of the others above), hosts (negative: the default number, which may be
+ * exceeded), devices of a host, link in the host: name and rate, network: name, rate of one adapter and of all of a
+ * host, memory of a host, rate between host memory and a device, collectives: RING, as NCCL ran them on the papers'
+ * clusters, or AUTO, the faster algorithm */
 #define CLUSTER_LIST(X)                                                                                                \
     X("dgx2x25", "v100-dgx2", 25, 16, "NVSwitch", 150e9, "InfiniBand", INFINIBAND_EDR, 8 * INFINIBAND_EDR,             \
       1500000000000, PCIE3_X16 / 2, RING)                                                                              \

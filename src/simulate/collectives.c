@@ -1,7 +1,7 @@
 /*
- * Exchanges between the ranks of a group: which links they cross, how many groups cross them at the same time, and how
- * long each algorithm takes. Formulas of ring and tree: Thakur, Rabenseifner, Gropp (2005), with the bytes that cross
- * each level of a cluster; docs/simulate.md derives them.
+ * Collectives of a group: the links that they cross, how many groups share these links, and the time of each algorithm.
+ * Formulas of ring and tree: Thakur, Rabenseifner, Gropp (2005), with the bytes that cross each level of a cluster;
+ * docs/simulate.md derives them.
  */
 #include "simulate/simulate.h"
 
@@ -18,13 +18,15 @@ typedef struct placing {
     const zr_group *group;
 } placing;
 
-/* Devices of one unit of a level; level 0 is a device, level l the links[l - 1]. */
+/* Return the devices of one unit of a level; a unit of level 0 is a device, of level l the devices that link[l - 1]
+ * connects. */
 static int32_t unit_devices(const zr_cluster *cluster, int level)
 {
     return level == 0 ? 1 : cluster->link[level - 1].devices;
 }
 
-/* From a group's first rank to that at a place: the first axis of the group counts slowest. */
+/* Return the difference in rank from a group's first member to the member at a place; the group's first axis counts
+ * slowest. */
 static int64_t rank_at(const placing *p, int32_t place)
 {
     int64_t rank = 0;
@@ -41,7 +43,7 @@ static int64_t unit_of(const placing *p, int64_t rank, int32_t devices)
     return zr__device_of(p->cluster, p->ranks_per_host, rank) / devices;
 }
 
-/* The first place behind `place` that is in another unit. */
+/* Return the first place after `place` that is in another unit. */
 static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t devices)
 {
     const int64_t unit = unit_of(p, first + rank_at(p, place), devices);
@@ -49,7 +51,7 @@ static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t 
     return place;
 }
 
-/* The first rank on this device or behind it. */
+/* Return the first rank on this device or after it. */
 static int64_t rank_from(const placing *p, int64_t device)
 {
     const int32_t host = p->cluster->host_devices, rest = (int32_t)(device % host);
@@ -57,7 +59,7 @@ static int64_t rank_from(const placing *p, int64_t device)
     return rank < p->plan->ranks ? rank : p->plan->ranks;
 }
 
-/* Groups of the kind that have members in a unit and others beyond it: they share the links into it. */
+/* Count the groups of the kind with members both inside and outside a unit: they share the links into it. */
 static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
 {
     const int64_t first = rank_from(p, unit * devices), end = rank_from(p, (unit + 1) * devices);
@@ -71,7 +73,8 @@ static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
     return n;
 }
 
-/* Bytes a second into a device over a level. Where PCI Express is all that a device has, it passes that too. */
+/* Return the bytes a second into a device over a level. If devices of a host are linked by PCI Express, traffic of
+ * outer levels passes it as well. */
 static double level_rate(const zr_cluster *cluster, int level)
 {
     const zr_cluster_link *link = &cluster->link[level];
@@ -79,8 +82,8 @@ static double level_rate(const zr_cluster *cluster, int level)
     return level > 0 && zr__through_pcie(cluster) ? fmin(rate, level_rate(cluster, 0)) : rate;
 }
 
-/* What the links of a level make of the group whose first rank is `first`. A ring enters each unit once, and there are
- * as many rings as the unit with the fewest members has. */
+/* Raise a spot's times by the links of a level, for the group whose first rank is `first`. A ring enters each unit
+ * once, and the number of rings is the smallest number of members in a unit. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
@@ -117,7 +120,7 @@ zr__spot zr__spot_of(const zr_plan *plan, int32_t index, const zr_cluster *clust
     return spot;
 }
 
-/* ---- what they take ----------------------------------------------------------------------------- */
+/* ---- their times -------------------------------------------------------------------------------- */
 
 static double ring_sec(const zr__spot *spot, double bytes)
 {
@@ -150,7 +153,7 @@ double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double 
     return sec + cluster->step_sec;
 }
 
-/* Along the ring, in pieces that follow one another. */
+/* A broadcast is pipelined along the ring. */
 double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
 {
     return spot->size < 2 ? 0 : ring_sec(spot, bytes) + cluster->step_sec;

@@ -1,6 +1,6 @@
 /*
- * What steps take beyond what they take alone, where training steps were measured: ranks that wait for each other, and
- * streams that share the cores.
+ * The extra time of steps in a measured launch over their time alone: ranks wait for each other, and streams share the
+ * cores.
  */
 #include "simulate/simulate.h"
 
@@ -8,8 +8,9 @@
 
 /* ---- ranks that wait for each other -------------------------------------------------------------- */
 
-/* By what was measured of models that compute about as long between exchanges, in octaves. Beyond the longest a wait
- * grows no more: a rank is late by no more than what the system gives others of its core at a time. */
+/* Return the wait for an exchange as a share of the computation before it, interpolated (in octaves) between measured
+ * models by their computation between exchanges. A wait does not grow beyond the longest measured computation: a rank
+ * is late by at most the time slice that the system gives others of its core. */
 static double wait_share(const zr_launch *launch, double computed_sec)
 {
     double weights = 0, sum = 0, longest = 0;
@@ -28,8 +29,8 @@ static bool meets(const zr_plan *plan, int32_t index)
     return zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks > 1;
 }
 
-/* Each exchange waits in proportion to what was computed since the one before; the first, since the last of the
- * training step before. */
+/* Find how long each exchange waits: in proportion to the computation since the previous exchange, for the first one
+ * since the last exchange of the previous training step. */
 static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -57,14 +58,15 @@ static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr_pr
 
 /* ---- streams that run at once -------------------------------------------------------------------- */
 
-/* The first step of a stream, from `from` on, that has not ended by `sec`. */
+/* Return the first step of a stream, from `from` on, that has not ended by `sec`. */
 static int32_t next_of(const zr_schedule *s, const zr_step_time *time, zr_stream stream, int32_t from, double sec)
 {
     while (from < s->n_steps && (s->step[from].stream != stream || time[from].end_sec <= sec)) from++;
     return from;
 }
 
-/* Of each step of a stream, how long steps of the other run at the same time. Those of a stream run in order. */
+/* Find for each step of a stream the seconds in which steps of the other stream run at the same time. Steps of one
+ * stream run in order. */
 static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream stream, zr_stream other,
                       double *both_sec)
 {
@@ -81,9 +83,9 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
     }
 }
 
-/* Computing and exchanges lose shares of the time in which they run side by side. Which time that is depends on how
- * long they take: repeated, beginning with steps that lose nothing, until what is lost in all changes by less
- * than a thousandth. An error shrinks with the larger share each time. */
+/* Find the slowdown of computation and exchanges that overlap: each loses a share of the time of overlap. The overlap
+ * depends on the slowdown, so this is a fixed-point iteration from no slowdown until the total loss changes by less
+ * than a thousandth; the larger share is its rate of convergence. */
 static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
 {
     enum { ROUNDS = 64 };

@@ -1,6 +1,6 @@
 /*
- * What a step takes where training steps were measured: seconds for each unit of work, between the measured steps of
- * its kind, the nearer ones weighing more (inverse distance weighting; Shepard, 1968).
+ * The time of a step in a measured launch: seconds per unit of work, interpolated between the measured steps of its
+ * kind by inverse distance weighting (Shepard, 1968).
  */
 #include "simulate/simulate.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In powers of two of each size. Steps as near as NEAR count alike; weights fall with the fourth power. */
+/* The distance, in octaves of size, below which measured steps weigh alike; weights fall with its fourth power. */
 #define NEAR 0.05
 
 zr_step_sample zr_step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
@@ -26,7 +26,8 @@ zr_step_sample zr_step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int
     return sample;
 }
 
-/* By what a step's time grows: FLOPs, or else bytes from other ranks, or of memory. 0: it has no size. */
+/* Return the work by which a step's time grows: FLOPs, else bytes from other ranks, else bytes of memory. 0: it has no
+ * size. */
 static double work_of(const zr_step_cost *cost)
 {
     if (cost->flops > 0) return cost->flops;
@@ -38,7 +39,7 @@ static double octaves(double a, double b)
     return a > 0 && b > 0 ? log2(a / b) : 0;
 }
 
-/* How unlike two steps of a kind are, squared. */
+/* Return the squared distance of two steps of a kind, in octaves. */
 static double distance(const zr_step_cost *a, const zr_step_cost *b)
 {
     double sum = 0;
@@ -53,7 +54,7 @@ static double distance(const zr_step_cost *a, const zr_step_cost *b)
     return work * work + head * head;
 }
 
-/* Of groups of other sizes, those whose ranks are nearest in number. */
+/* Return how far a sample's group size is from `ranks`, in octaves; only samples with the nearest size count. */
 static double group_distance(const zr_step_sample *sample, int32_t ranks)
 {
     return fabs(octaves((double)sample->ranks, (double)ranks));

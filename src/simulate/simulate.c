@@ -1,6 +1,6 @@
 /*
- * A plan's training step on a cluster. One rank stands for all: they have the same schedule, and all of them are in
- * every exchange.
+ * Simulation of a plan's training step on a cluster. One rank represents all ranks, which have the same schedule and
+ * the same exchanges.
  */
 #include "simulate/simulate.h"
 
@@ -13,7 +13,7 @@ const char *zr_cause_name(zr_cause cause)
     return cause < ZR_CAUSES ? names[cause] : "?";
 }
 
-/* What a kernel spends its time on. */
+/* Seconds of a kernel by their cause. */
 enum { BY_PRODUCTS, BY_MEMORY, BY_LAUNCHES, PARTS };
 typedef struct parts {
     double sec[PARTS];
@@ -26,15 +26,15 @@ typedef struct pricer {
     int32_t ranks_per_host;
     double slowest; /* zr_simulation's */
     zr__spot spot[ZR_GROUPS_MAX];
-    double crowded;      /* so many more ranks for each core than measured */
-    double fewer;        /* so many fewer threads */
-    double *alone_sec;   /* of each step of training, by what was measured; NULL: nothing was */
-    double *longer_sec;  /* of each step of training, by zr__find_longer; NULL: nothing */
-    int64_t draw;        /* of the exchanges' times, which vary; 0: none, they take their mean */
+    double crowded;      /* load of a core relative to the measured launch */
+    double fewer;        /* measured threads of a rank over the plan's threads */
+    double *alone_sec;   /* seconds of each step of training alone, from measured steps; NULL: none measured */
+    double *longer_sec;  /* extra seconds of each step (zr__find_longer); NULL: none measured */
+    int64_t draw;        /* number of the draw of the exchanges' random times; 0: each exchange takes its mean */
     double *exposed_sec; /* by cause */
 } pricer;
 
-/* ---- what a kernel takes ------------------------------------------------------------------------ */
+/* ---- kernels ------------------------------------------------------------------------------------ */
 
 double zr__peak_of(const zr_plan *plan, const zr_machine *device)
 {
@@ -46,7 +46,8 @@ static double product_share(const zr_cluster *cluster, double smallest)
     return cluster->product_share * smallest / (smallest + cluster->product_half);
 }
 
-/* Are all sizes of an op's products such that a device's fast 16-bit units take them? */
+/* Return whether a device's fast 16-bit units can take an op's products, whose sizes must be multiples of
+ * product_multiple. */
 static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
 {
     const int64_t multiple = me->options.product_multiple > 0 ? me->options.product_multiple : 1;
@@ -56,8 +57,8 @@ static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
     return true;
 }
 
-/* FLOP/s of an op: of a device whose products were measured by these, and otherwise its products' by their sizes,
- * attention's by its own share, or where none is known by the width of its heads. */
+/* Return the FLOP/s of an op: from the device's measured products if it has any; otherwise for products from their
+ * sizes, and for attention from its own share or, if that is not known, from the width of its heads. */
 static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_def *def, const zr_step_cost *cost)
 {
     const zr_machine *device = &me->cluster->device;
@@ -70,8 +71,8 @@ static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_de
     return peak * product_share(me->cluster, (double)smallest);
 }
 
-/* Scores that go through memory, by kernels between the products: a forward op makes them once; the backward op reads
- * what the forward op left and makes their gradient, twice the work. */
+/* Return the bytes of attention scores that kernels between the products move through memory: a forward op makes the
+ * scores once; the backward op reads them and makes their gradient, twice the bytes. */
 static double scores_bytes(const pricer *me, const zr_op_def *def, const zr_step_cost *cost)
 {
     return me->options.scores_bytes * cost->pairs * (def->adjoint ? 1 : 2);
@@ -99,7 +100,7 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     return sum_of(p);
 }
 
-/* ---- what a step takes -------------------------------------------------------------------------- */
+/* ---- steps -------------------------------------------------------------------------------------- */
 
 static bool uses_space(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step, zr_space space)
 {
@@ -114,15 +115,15 @@ bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step 
     return step->kind == ZR_STEP_COPY && uses_space(plan, kind, step, ZR_SPACE_HOST);
 }
 
-/* By the steps that were measured there; false: none of its kind were. The slowest rank computes slower, and moves as
- * fast as others do. */
+/* Find a step's seconds from the steps measured in the launch; return false if no step of its kind was measured. The
+ * slowest rank is slower in computation, not in moves. */
 static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, double *sec,
                          parts *p)
 {
     if (!me->cluster->measured) return false;
     const zr_step_sample step = zr_step_sample_of(plan, kind, index);
     if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
-    if (step.across) { /* a single exchange may find the links idle; many in a row do not */
+    if (step.across) { /* a single measured exchange may have found the links idle, unlike many in a row */
         const zr__spot *spot = &me->spot[plan->schedule[kind].step[index].group];
         *sec = step.cost.calls * fmax(*sec, zr__exchange_sec(me->cluster, spot, step.cost.wire_bytes));
         return true;
@@ -136,13 +137,13 @@ static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     return true;
 }
 
-/* Ranks of a full host: they share its disk. */
+/* Return the ranks of a full host, which share its disk. */
 static int32_t host_ranks(const pricer *me, const zr_plan *plan)
 {
     return plan->ranks < me->ranks_per_host ? plan->ranks : me->ranks_per_host;
 }
 
-/* The parts of a kernel; of exchanges and copies there are none. */
+/* Return a step's seconds, and find the parts of a kernel's; exchanges and copies have no parts. */
 static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, parts *p)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
@@ -158,7 +159,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:
         if (spot->size > 1) return cost.calls * zr__exchange_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
-        break; /* of one rank: a copy */
+        break; /* a group of one rank: a copy */
     case ZR_MOVE_BROADCAST:
     case ZR_MOVE_COLLECT:
         if (spot->size > 1) return cost.calls * zr__broadcast_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
@@ -172,7 +173,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     return kernel_sec(me, plan, kind, step, &cost, p);
 }
 
-/* How many times its mean an exchange takes in this draw: lognormal, with a mean of 1. */
+/* Return the ratio of a step's time in this draw to its mean: lognormal with mean 1 for an exchange, else 1. */
 static double varied(const pricer *me, const zr_plan *plan, int32_t index)
 {
     const double spread = me->cluster->measured->spread;
@@ -180,7 +181,7 @@ static double varied(const pricer *me, const zr_plan *plan, int32_t index)
     float n;
     if (me->draw == 0 || zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks < 2) return 1;
     zr_rng_normal(&rng, (uint64_t)index, 1, &n);
-    const double calls = zr_plan_step_cost(plan, ZR_SCHEDULE_TRAIN, index).calls; /* each varies by itself */
+    const double calls = zr_plan_step_cost(plan, ZR_SCHEDULE_TRAIN, index).calls; /* each call varies independently */
     const double variance = log(1 + spread * spread / calls);
     return exp(sqrt(variance) * (double)n - variance / 2);
 }
@@ -193,7 +194,7 @@ static double step_sec(const zr_pricer *base, const zr_plan *plan, zr_schedule_k
     return me->alone_sec[index] * varied(me, plan, index) + me->longer_sec[index];
 }
 
-/* ---- for what computing waits -------------------------------------------------------------------- */
+/* ---- waits of the compute stream ----------------------------------------------------------------- */
 
 static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
@@ -210,10 +211,10 @@ static void waited(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind 
     ((const pricer *)base)->exposed_sec[cause_of(plan, kind, awaited)] += sec;
 }
 
-/* ---- what it makes of it ------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------- */
 
-/* The computing stream's busy time, by what takes it. A copy to the host, or an exchange, on that stream computes
- * nothing: what waits for it is exposed. */
+/* Split the compute stream's busy time by cause. A copy to the host or an exchange on that stream is exposed
+ * communication. */
 static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *made)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -263,7 +264,7 @@ static void finish(const pricer *me, const zr_plan *plan, zr_simulation *made)
     made->bound_by = bound_of(made);
 }
 
-/* What a save costs, where all rates that it needs are known. */
+/* Price a save; its times are NAN unless all rates that it needs are known. */
 static zr_status price_save(const pricer *me, const zr_plan *plan, zr_save_price *price)
 {
     const bool known =
@@ -276,8 +277,9 @@ static zr_status price_save(const pricer *me, const zr_plan *plan, zr_save_price
 
 /* ---- all ranks ------------------------------------------------------------------------------------ */
 
-/* All have the same steps, and none begins earlier where a kernel or another rank takes longer. So the rank whose
- * kernels take longest is the last at every step: the others wait for it, and it waits for none. */
+/* Return the factor of the slowest rank's kernels. All ranks have the same steps, and no step begins earlier if a
+ * kernel or another rank is slower. So the rank with the slowest kernels is the last at every step: the others wait for
+ * it, and it waits for no rank. */
 static double slowest_of(const zr_simulate_options *options, int32_t ranks)
 {
     const zr_rng rng = {.seed = options->seed, .purpose = ZR_RNG_JITTER};
@@ -291,7 +293,7 @@ static double slowest_of(const zr_simulate_options *options, int32_t ranks)
     return slowest;
 }
 
-/* Threads of all ranks of a host for each of its cores, at least one. */
+/* Return the threads per core of a host's ranks, at least 1. */
 static double load(double ranks, double threads, double cores)
 {
     return fmax(ranks * threads / cores, 1);
@@ -306,7 +308,7 @@ static void set_load(pricer *me, const zr_plan *plan)
     me->fewer = measured->threads / threads;
 }
 
-/* Each step of training by what was measured, and what it takes longer than alone. */
+/* Price each step of training from measured steps, and find its extra time over its time alone. */
 static zr_status price_measured(pricer *me, const zr_plan *plan)
 {
     const int32_t n = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
@@ -341,8 +343,8 @@ static zr_status check_options(const zr_simulate_options *o)
     return ZR_OK;
 }
 
-/* An exchange that takes longer than its mean is waited for more than one that takes less is not: where they vary, the
- * mean over draws. */
+/* Price a training step as the mean over draws of the exchanges' random times: a slow exchange adds more wait than a
+ * fast one saves. */
 static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
 {
     enum { DRAWS = 16 };

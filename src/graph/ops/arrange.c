@@ -1,4 +1,4 @@
-/* slice, concat, transpose, split_heads and merge_heads: elements as they are, at other places. */
+/* slice, concat, transpose, split_heads and merge_heads: ops that move elements without changing them. */
 #include "graph/internal.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static zr_status slice_infer(const zr_graph *graph, const zr_op *op, zr_type *ou
     return ZR_OK;
 }
 
-/* Of the operand only these columns are read. */
+/* Count the bytes of the slice's columns only. */
 static zr_cost slice_cost(const zr_graph *graph, const zr_op *op)
 {
     const zr_type *y = zr__out(graph, op, 0), *x = zr__in(graph, op, 0);
@@ -157,7 +157,7 @@ static zr_status merge_adjoint(zr_graph *graph, const zr_op *op);
 static const zr_op_def transpose = SWAP("transpose", transpose), split = SWAP("split_heads", split),
                        merge = SWAP("merge_heads", merge);
 
-/* The op that puts the gradient back where its elements were. */
+/* Contribute the gradient through the inverse op. */
 static zr_status back(zr_graph *graph, const zr_op *op, const zr_op_def *inverse, int64_t n_head)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]);

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* C of qkv (.., .., 3C) after checking that the heads divide it. */
+/* Find C of qkv (.., .., 3C), and check that the heads divide it. */
 static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand, int64_t *C)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -49,7 +49,7 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-/* dp, and dq, dk, dv. */
+/* Count four products: dp, dq, dk and dv. */
 static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
 {
     return pairs_cost(graph, op, 4, &zr__in(graph, op, 0)->shape);
@@ -163,7 +163,7 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
                            n_head, ranks);
     }
     const int64_t all_heads = n_head;
-    if (info && info->cut) n_head /= zr_graph_get_spec(graph)->tensor; /* this rank's */
+    if (info && info->cut) n_head /= zr_graph_get_spec(graph)->tensor; /* this rank's heads */
     int64_t width = info ? zr_shape_cols(&info->type.shape) / 3 : 0;
     if (n_head < 1 || width < n_head) {
         zr_graph_error(graph, ZR_ERR_SHAPE, "attention: %" PRId64 " heads do not divide the width %" PRId64, n_head,
@@ -175,7 +175,7 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
         .f = {1.0 / sqrt((double)(width / n_head)), mode == ZR_MODE_TRAIN ? dropout : 0},
     };
     if (mode == ZR_MODE_DECODE) return attention_decode(graph, qkv, width, &attr);
-    const bool cut = info && info->cut; /* its own heads of each part give a rank its own columns */
+    const bool cut = info && info->cut; /* a rank's own heads give its own columns */
     zr_value out[2] = {ZR_NONE, ZR_NONE};
     zr_graph_op(graph, &attention, &attr, 1, &qkv, out);
     for (int i = 0; i < 2 && cut; i++)

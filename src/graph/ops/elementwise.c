@@ -39,7 +39,7 @@ typedef struct unary {
 enum { GELU, RELU, SILU };
 static const unary unaries[] = {[GELU] = UNARY("gelu"), [RELU] = UNARY("relu"), [SILU] = UNARY("silu")};
 
-/* By its name: a copy of the definition has the same gradient. */
+/* The function is found by its name, so that a copy of the definition has the same gradient. */
 static zr_status unary_adjoint(zr_graph *graph, const zr_op *op)
 {
     const unary *function = unaries, *end = unaries + sizeof unaries / sizeof *unaries;
@@ -66,7 +66,7 @@ zr_value zr_silu(zr_graph *graph, zr_value x)
 
 /* ---- scale ----------------------------------------------------------------------------------- */
 
-/* Of an op that multiplies each element by what does not depend on it: the same op on the gradient. */
+/* Contribute the gradient of an op that multiplies each element by a factor independent of x: the same op on dy. */
 static zr_status factor_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]);

@@ -25,7 +25,7 @@ static zr_status embedding_infer(const zr_graph *graph, const zr_op *op, zr_type
     return ZR_OK;
 }
 
-/* Of the table only the rows that are looked up are read. */
+/* Count only the table's rows that are looked up. */
 static zr_cost embedding_cost(const zr_graph *graph, const zr_op *op)
 {
     double rows = (double)zr_shape_elems(&zr__in(graph, op, 0)->shape);
@@ -72,7 +72,8 @@ static const zr_op_def embedding = {
     .takes_pieces = true,
 };
 
-/* Of a table that is cut each rank looks up its own rows, and has zeros for the others': their sum is exact. */
+/* With a cut table each rank looks up its own rows and has zeros for other ranks' rows, so the sum over ranks is exact.
+ */
 zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 {
     const zr_value_info *info = zr_graph_value(graph, table);

@@ -5,13 +5,14 @@
 
 /* ---- adjoint's ops ---------------------------------------------------------------------------- */
 
-/* Does the norm centre its rows? */
+/* Return whether the norm centres its rows. */
 static bool centres(const zr_op *op)
 {
     return strncmp(op->def->name, "layernorm", 9) == 0;
 }
 
-/* The operands that both kinds of adjoint op begin with, [gain], and the numbers that the norm kept of each row. */
+/* Check the operands that both kinds of adjoint op begin with: dy, x, [gain], and the norm's kept numbers of each row.
+ */
 static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool gain, int *n)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -42,7 +43,7 @@ static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-/* In place of dy, which is always there; earlier is not. */
+/* In place of dy, which is always present, unlike `earlier`. */
 #define NORM_DX(text)                                                                                                  \
     {                                                                                                                  \
         .name = text, .n_out = 1, .infer = dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                         \
@@ -56,7 +57,7 @@ static const zr_op_def layernorm_dw = NORM_DW("layernorm_dw", 2), rmsnorm_dw = N
 
 /* ---- the norms -------------------------------------------------------------------------------- */
 
-/* Gains and biases are operands from 1 on, means and rstds outputs from 1 on; rmsnorm has the one of each. */
+/* Gain and bias are operands from 1 on, mean and rstd outputs from 1 on; rmsnorm has only gain and rstd. */
 static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -72,7 +73,7 @@ static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* dw first: then dy dies at dx, which can take its place. */
+/* dw comes first, so that dx is the last use of dy and can take its place. */
 static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
 {
     const bool centred = centres(op);

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-/* Rows, inputs and outputs of a product whose weight is operand or output `weight`. */
+/* Rows, inputs and outputs of a product. */
 typedef struct sizes {
     int64_t rows, K, N;
 } sizes;
@@ -119,15 +119,14 @@ static void bias_gradient(zr_graph *graph, zr_value b, zr_value dy)
     zr_grad_end(graph, b, db);
 }
 
-/* Of w, that of y's columns. */
+/* Return the dimension of w that holds y's columns. */
 static int output_dim(const zr_op_attr *attr)
 {
     return attr->i[0] ? 0 : 1;
 }
 
-/* dw and db come first, dx last: x dies at dw, before the gradient that replaces it is made, and
- * the parameters' gradients are ready to travel while dx is computed. dy lives to the last op in any
- * order. */
+/* dw and db come first, dx last: dw is the last use of x, before its gradient takes memory, and the parameters'
+ * gradients can be reduced while dx is computed. dy is needed until the last op in any order. */
 static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], b = op->in[2], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
@@ -139,7 +138,8 @@ static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
     bias_gradient(graph, b, dy);
     if (zr_grad_needed(graph, x)) {
         zr_value dx = zr_grad_begin(graph, x, NULL), part = ZR_NONE;
-        /* This rank's columns are a part of the sum, which is made where tokens were gathered. */
+        /* This rank's columns give a part of dx. The parts are summed here, unless the gather of x's tokens sums them.
+         */
         const bool cut = zr__is_cut(graph, w, output_dim(&op->attr)) && !zr__is_gathered(graph, x);
         zr_graph_op(graph, &linear_dx, &op->attr, 2, (zr_value[]){dy, w}, cut ? &part : &dx);
         if (cut) zr__tensor_sum(graph, part, &dx);
@@ -196,7 +196,7 @@ static const zr_op_def bias = {
 
 /* ---- builder --------------------------------------------------------------------------------- */
 
-/* Of a weight cut by rows each rank makes a part of the sum, to which b is added once. */
+/* Build a product with a weight cut by rows: each rank makes a part of the sum, to which b is added once. */
 static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value b, const zr_op_attr *attr)
 {
     const zr_value_info *info = zr_graph_value(graph, x);

@@ -1,16 +1,16 @@
 /*
- * linear_cross_entropy: a head and its losses, block by block of rows, so that the logits of all of them never exist.
+ * linear_cross_entropy: a head and its losses, computed block by block of rows, so that the logits of all rows never
+ * exist.
  *
- * Its adjoint makes a block's logits, losses and gradients while that block is there. The backward op therefore gives
- * the losses as well, and where nothing else reads those of the forward op, that one is not run: no product is made
- * twice.
+ * Its adjoint makes the logits, losses and gradients of one block at a time. The backward op thus gives the losses as
+ * well, and the forward op runs only if something else reads its losses: otherwise no product is made twice.
  */
 #include "graph/internal.h"
 
-/* Rows of a block. A longer one makes better products, a shorter one takes less memory: 512 rows of GPT-2's vocabulary
- * are 103 MB in fp32, and its products are as fast as those of all rows. */
+/* Rows of a block. A longer block makes faster products, a shorter block takes less memory: 512 rows of GPT-2's logits
+ * are 103 MB in fp32, and products of 512 rows are as fast as products of all rows. */
 #define BLOCK_ROWS 512
-#define BLOCK_GRAIN 16 /* blocks of about equal length, in what products like */
+#define BLOCK_GRAIN 16 /* rows; blocks are of about equal length, a multiple that suits products */
 
 typedef struct sizes {
     int64_t rows, V, C;
@@ -39,7 +39,7 @@ static int64_t blocks_of(const zr_op *op, sizes s)
     return ceil_div(s.rows, op->attr.i[0]);
 }
 
-/* x, w and targets, which begin at operand `x`. */
+/* Check x, w and targets, which begin at operand `x`. */
 static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -49,8 +49,8 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
     return zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1]));
 }
 
-/* Beside operands and outputs: the times that a block's logits pass between memory and processor, and those that w is
- * read, for every block but the first. */
+/* Return the cost of `products` products. Its bytes are operands and outputs, `logits` passes of the logits between
+ * memory and processor, and `reads` reads of w for every block but the first. */
 static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
     double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
@@ -74,9 +74,10 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-/* The logits, dw, dx. Logits are written, read, written as their gradient and read by two products; w is read by two.
- * What dw adds up to is read and written for every block but the first; where dw cannot hold it (16 bits hold the
- * product of one block, rounded once, and no sum), it is also written for the first, and read to be rounded. */
+/* Return the cost of the products for logits, dw and dx. Logits are written, read, written as their gradient and read
+ * by two products; w is read by two products. The sum of dw is read and written for every block but the first; if dw
+ * cannot hold it (16 bits hold one block's product, rounded once, but no sum), it is also written for the first block,
+ * and read to be rounded. */
 static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, bool with_dw)
 {
     sizes s = sizes_of(graph, op, x);
@@ -95,8 +96,8 @@ static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
     return gradients_cost(graph, op, 1, op->n_out > 2);
 }
 
-/* n outputs: dx, [dw], losses; a kernel makes dw where there are three. In place: a block of x is done with when its dx
- * is made. */
+/* n outputs: dx, [dw], losses; a kernel makes dw if there are three. In place: a block of x is no longer needed when
+ * its dx is written. */
 #define DX(n)                                                                                                          \
     {                                                                                                                  \
         .name = "linear_cross_entropy_dx", .n_out = n, .infer = dx_infer, .cost = dx_cost, .in_place = { 2 }           \
@@ -114,8 +115,8 @@ static zr_status infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-/* One op for both gradients, since both want the logits' while it is there. It makes dx also where only dw is needed.
- */
+/* One op makes both gradients, since both need the logits' gradient of the block. It makes dx even if only dw is
+ * needed. */
 static zr_status adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], targets = op->in[2];
@@ -146,9 +147,9 @@ static const zr_op_def linear_cross_entropy = {
 /* ---- with a vocabulary that is cut ----------------------------------------------------------- */
 
 /*
- * Each of M ranks has the logits of its own part of the vocabulary. A first pass over them gives the logarithm of the
- * sum of their exponentials, and the target's logit where it is among them; from everyone's follow the losses. The
- * gradient needs the whole sum, so the backward makes the logits once more.
+ * Each of M ranks has the logits of its own part of the vocabulary. A first pass over them gives their log-sum-exp, and
+ * the target's logit if it is among them; the losses follow from all ranks' numbers. The gradient needs the whole sum,
+ * so the backward pass recomputes the logits.
  */
 
 /* attr.i: rows of a block, the whole vocabulary. */
@@ -161,7 +162,7 @@ static zr_status part_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* In training the logits are made once more, with their gradient. */
+/* In training the backward pass recomputes the logits, so these FLOPs count as `again`. */
 static zr_cost part_cost(const zr_graph *graph, const zr_op *op)
 {
     zr_cost c = cost(graph, op);
@@ -204,7 +205,7 @@ static zr_cost part_dx_cost(const zr_graph *graph, const zr_op *op)
     }
 static const zr_op_def part_dx_and_dw = PART_DX(2), part_dx_alone = PART_DX(1);
 
-/* all (M,B,T,2); x, w and targets are there for the adjoint. */
+/* Check `all` (M,B,T,2); x, w and targets are operands for the adjoint's sake. */
 static zr_status join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 4));
@@ -220,7 +221,7 @@ static zr_status join_adjoint(zr_graph *graph, const zr_op *op)
     zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
     zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
-    const bool sums = !zr__is_gathered(graph, x); /* else that is done where tokens were gathered */
+    const bool sums = !zr__is_gathered(graph, x); /* otherwise the gather of x's tokens sums the parts */
     zr_value out[2] = {sums ? ZR_NONE : dx, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
     zr_graph_op(graph, need_w ? &part_dx_and_dw : &part_dx_alone, &op->attr, 5,
                 (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], x, w, targets}, out);
@@ -232,7 +233,7 @@ static zr_status join_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-/* Only the numbers of all ranks are read. */
+/* Count only the numbers of all ranks, not x, w and targets. */
 static zr_cost join_cost(const zr_graph *graph, const zr_op *op)
 {
     return (zr_cost){.bytes = 4.0 * (double)(zr_shape_elems(&zr__in(graph, op, 0)->shape) +

@@ -1,6 +1,6 @@
 /*
- * What the ranks that share a layer have of each other: sums of parts, and everyone's numbers. The planner writes moves
- * for these ops (zr_op_def.join).
+ * Ops in which tensor-parallel ranks exchange values: sums of parts, and gathers. The planner writes collectives for
+ * these ops (zr_op_def.join).
  */
 #include "graph/internal.h"
 
@@ -21,7 +21,7 @@ static zr_status sum_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-/* Each rank's part adds to the sum as it is. */
+/* The sum's gradient is each part's gradient. */
 static zr_status sum_adjoint(zr_graph *graph, const zr_op *op)
 {
     if (zr_grad_needed(graph, op->in[0])) zr_grad_pass(graph, op->in[0], zr_grad_of(graph, op->out[0]));
@@ -77,7 +77,8 @@ static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return ZR_OK;
 }
 
-/* Each is the other's adjoint: what all ranks have a part of is summed, what one has the tokens of goes to all. */
+/* The two ops are each other's adjoint: tensor_scatter reduce-scatters partial sums over tokens, tensor_tokens
+ * all-gathers tokens. */
 static zr_status scatter_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op);
 
@@ -131,7 +132,8 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_value_info *info = zr_graph_value(graph, x);
     if (!info || !info->tokens) return x;
-    /* Of another unit it would be kept whole for that one's backward pass. */
+    /* Gathers are reused within their unit only: a value shared between units would be kept whole for the backward
+     * pass. */
     const zr_value before = graph->value[x].whole;
     if (before != ZR_NONE && graph->value[before].info.unit == graph->current_unit) return before;
     zr_value whole = zr__apply(graph, &tensor_tokens, &(zr_op_attr){.i = {spec->batch, spec->seq}}, 1, &x);
@@ -145,7 +147,7 @@ bool zr__is_gathered(const zr_graph *graph, zr_value x)
     return info && info->producer >= 0 && zr_graph_get_op(graph, info->producer)->def == &tensor_tokens;
 }
 
-/* ---- everyone's ------------------------------------------------------------------------------ */
+/* ---- gathers --------------------------------------------------------------------------------- */
 
 static zr_status gather_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
