@@ -4,7 +4,7 @@
 
 #define LEGEND_MOST 40
 
-/* Told apart by the colour-blind as well (Okabe and Ito's set, without its yellow). */
+/* Colours that the colour-blind can tell apart: Okabe and Ito's set without its yellow. */
 static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
 enum { COLORS = sizeof(colors) / sizeof(colors[0]) };
 static const char *const dashes[] = {NULL, "7 4", "2 3"};
@@ -20,7 +20,6 @@ const char *cli_axes_dash(int run)
     return dashes[run / COLORS % DASHES];
 }
 
-/** Room around what is there; a scale of powers where a linear one would show a single bend. */
 void cli_axes_range(cli_axes *p, double low, double high, bool may_log)
 {
     if (!(high >= low)) low = 0, high = 1;

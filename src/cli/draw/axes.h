@@ -7,39 +7,40 @@
 #define AXES_DARK "#1f2933"
 #define AXES_GREY "#52606d"
 #define AXES_GRID "#e4e8ed"
-#define AXES_ROW 19.0 /* of the legend */
+#define AXES_ROW 19.0 /* height of a legend row, pixels */
 
-/** A part of the page: where it is, and which values its edges are. */
+/** A plot area: its place on the page, and the values at its edges. */
 typedef struct cli_axes {
     svg_box box;
     double x0, x1, y0, y1;
-    bool log, log_x; /* scales of powers */
+    bool log, log_x; /* logarithmic scales */
 } cli_axes;
 
-/** Which values the lower and the upper edge are: room around what is there, and a scale of powers where a linear one
- *  would show a single bend. */
+/** Set the y range: some room beyond the lowest and the highest value, and with `may_log` a logarithmic scale for a
+ * wide range. */
 void cli_axes_range(cli_axes *axes, double low, double high, bool may_log);
 double cli_axes_x(const cli_axes *axes, double x);
 double cli_axes_y(const cli_axes *axes, double y);
-/** Grid lines and numbers of the values. */
+/** Draw the grid lines and numbers of the y axis. */
 void cli_axes_values(FILE *out, const cli_axes *axes);
-/** A grid line at a place of the x axis, and a word below it (NULL: none). */
+/** Draw a grid line at a place of the x axis, and a word below it (NULL: none). */
 void cli_axes_place(FILE *out, const cli_axes *axes, double x, const char *word);
-/** The two axes and the name of the values (NULL: none). */
+/** Draw the two axes and the name of the y axis (NULL: none). */
 void cli_axes_frame(FILE *out, const cli_axes *axes, const char *name);
 
-/** Of line i: told apart by the colour-blind as well, the dash (NULL: whole) once the colours are used up. */
+/** Return the colour and the dash of a line: colours that the colour-blind can tell apart, and dashes (NULL: solid)
+ * once the colours are used up. */
 const char *cli_axes_color(int line);
 const char *cli_axes_dash(int line);
 
-/** Columns of names, as wide as the longest needs. */
+/** Layout of a legend: columns of names, as wide as the longest name. */
 typedef struct cli_legend {
     double name_width, width;
     int columns, rows, shown;
 } cli_legend;
-/** `behind`: room behind each name. */
+/** Lay out a legend. `behind`: room after each name, pixels. */
 cli_legend cli_legend_of(const char *const *name, int n, double width, double behind);
-/** A line as it looks, and in its middle a dot. */
+/** Draw a sample of a line, with `dot` also a dot in its middle. */
 void cli_axes_swatch(FILE *out, double x, double y, const char *color, const char *dash, bool dot);
 
 #endif

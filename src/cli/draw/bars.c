@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* So many of 80 columns; names are longer where ranks share layers. */
+/* Columns of an 80-column line. With tensor parallelism a name takes PA_COLUMNS from its bar. */
 #define BAR_CELLS 31
 #define NAME_COLUMNS 11
 #define PA_COLUMNS 3
@@ -17,7 +17,7 @@ static int bar_cells(const cli_choices *choices)
     return BAR_CELLS - wider(choices);
 }
 
-/* Readable without colour; the background only helps. */
+/* Categories, readable without colour; the background only helps. */
 static const struct {
     char letter;
     const char *color;
@@ -28,8 +28,7 @@ static const struct {
     [ZR_CATEGORY_WORK] = {'W', "\033[30;46m"},
 };
 
-/** What the bars are as long as: the largest total, and at most twice the limit, beyond which nothing is of interest.
- */
+/** Return the bytes of a full bar: the largest total, but at most twice the limit. */
 static double scale_bytes(const cli_choices *choices)
 {
     double most = 1;
@@ -41,7 +40,7 @@ static double scale_bytes(const cli_choices *choices)
     return choices->target->limit_bytes && most > twice ? twice : most;
 }
 
-/** The first cell whose bytes no longer fit; -1: all do. */
+/** Return the first cell whose bytes no longer fit, -1 if all fit. */
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
     for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {
@@ -52,7 +51,7 @@ static int limit_cell(const cli_choices *choices, double cell_bytes)
     return -1;
 }
 
-/** What stands in the middle of a cell: a category, ZR_CATEGORIES where nothing is in use, -1 beyond the arena. */
+/** Return the category in the middle of a cell, ZR_CATEGORIES where no buffer is in use, -1 beyond the arena. */
 static int what_at(const cli_choice *c, double bytes)
 {
     double end = 0;

@@ -23,7 +23,7 @@ void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
     into->bad += b->bad;
 }
 
-/** Two steps where there was one. */
+/** Halve the resolution: each bucket then covers twice the steps. */
 static void halve(curve_series *s)
 {
     static const curve_bucket empty;
@@ -38,7 +38,7 @@ static void halve(curve_series *s)
     s->per *= 2;
 }
 
-/** A file that goes back was continued from an earlier step: what comes later counts. */
+/** Drop the values from `step` on: the run was continued from an earlier step, and its new lines replace the old. */
 static void forget_from(curve_series *s, int64_t step)
 {
     int keep = (int)((step - 1) / s->per);
@@ -84,7 +84,7 @@ static const char *const keys[NUMBERS] = {
     "\"step\"",           "\"loss\"",    "\"val_loss\"",           "\"lr\"",    "\"grad_norm\"", "\"step_ms\"",
     "\"tokens_per_sec\"", "\"skipped\"", "\"noise_scale_tokens\"", "\"sample\""};
 
-/** What a line says. A key that is there without a number (null: it was not finite) is NaN. */
+/** Numbers of a line. A key without a number (null: the value was not finite) is NaN. */
 typedef struct line_numbers {
     double x[NUMBERS];
     bool there[NUMBERS];
@@ -105,7 +105,7 @@ static void take_number(line_numbers *out, const char *text, zr__json_token key,
     }
 }
 
-/** A flat JSON object, as a run writes it. */
+/** Parse a flat JSON object, as a run writes it. */
 static bool read_numbers(const char *text, size_t bytes, line_numbers *out)
 {
     zr__json_token t = zr__json_next(text, bytes, 0);
@@ -128,10 +128,10 @@ static bool take_line(cli_curve *c, const char *text, size_t bytes)
     double step_number = line.x[STEP];
     if (!(step_number >= 1 && step_number <= (double)MOST_STEPS)) return false;
     int64_t step = (int64_t)step_number;
-    if (line.there[SAMPLE]) return true; /* a text, which is no number */
+    if (line.there[SAMPLE]) return true; /* a line with a text has no values */
     if (!line.there[LOSS] && !line.there[VAL_LOSS]) return false;
     if (line.there[LOSS]) {
-        /* The count of a continued run may begin again. */
+        /* The count of skipped steps may begin again when a run is continued. */
         int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
         add(&c->loss, step, line.x[LOSS], skipped > c->skipped);
         c->skipped = skipped;
@@ -159,7 +159,7 @@ static void count_line(cli_curve *c, const char *text, size_t bytes)
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 
-/** The whole lines of a block; returns the bytes that they take. */
+/** Count the whole lines of a block; return the bytes that they take. */
 static size_t take_block(cli_curve *c, const char *text, size_t bytes)
 {
     size_t done = 0;
@@ -186,7 +186,7 @@ static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool
             if (to_end && (whole || block[0] != '{')) count_line(c, block, (size_t)n);
             return ZR_OK;
         }
-        /* No line of a run is as long as a block: what this is part of is counted where it ends. */
+        /* A line longer than a block is not a run's: skip this part of it, and count the line at its end. */
         c->offset += done ? (int64_t)done : n;
     }
     return ZR_OK;

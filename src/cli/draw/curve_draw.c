@@ -10,8 +10,8 @@
 #define LOSS_HEIGHT 360.0
 #define LR_HEIGHT 110.0
 #define GAP 26.0           /* between the panels */
-#define VALUES_WIDTH 138.0 /* of what stands behind a name in the legend */
-#define BANDS 3            /* runs up to which each step shows behind the mean */
+#define VALUES_WIDTH 138.0 /* width of the values after a name in the legend */
+#define BANDS 3            /* most runs whose single steps are drawn behind the mean */
 
 typedef struct page {
     FILE *out;
@@ -55,7 +55,7 @@ static void draw_run(page *g, int run)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/** What the marks of a single run mean. */
+/** Explain the lines and dots of a single run. */
 static void draw_kinds(page *g, double y)
 {
     static const svg_font font = {.size = 13, .color = AXES_DARK};

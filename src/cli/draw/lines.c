@@ -9,7 +9,7 @@
 #define LEFT 88.0
 #define PLOT_WIDTH 690.0
 #define PLOT_HEIGHT 380.0
-#define LOG_FROM 8.0 /* times the smallest, from which a scale of powers is clearer */
+#define LOG_FROM 8.0 /* ratio of the largest to the smallest x from which a logarithmic scale is clearer */
 
 typedef struct page {
     FILE *out;
@@ -19,7 +19,7 @@ typedef struct page {
     cli_axes axes;
 } page;
 
-/* ---- where things are --------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------------- */
 
 static bool is_number(const char *word, double *x)
 {
@@ -28,13 +28,13 @@ static bool is_number(const char *word, double *x)
     return end != word && !*end && isfinite(*x);
 }
 
-/** The places of the axis; are they numbers? */
+/** Find the places on the x axis; return whether they are numbers. */
 static bool find_places(page *g)
 {
     bool numbers = true;
     for (int i = 0; i < g->lines->n_x; i++) numbers &= is_number(g->lines->x[i], &g->x[i]);
     for (int i = 0; !numbers && i < g->lines->n_x; i++) g->x[i] = i;
-    for (int i = 0; i < g->lines->n_x; i++) { /* into those before it */
+    for (int i = 0; i < g->lines->n_x; i++) { /* insertion sort */
         int at = i;
         for (; at > 0 && g->x[g->sorted[at - 1]] > g->x[i]; at--) g->sorted[at] = g->sorted[at - 1];
         g->sorted[at] = i;
@@ -42,7 +42,7 @@ static bool find_places(page *g)
     return numbers;
 }
 
-/** Room beside the outermost, so that no dot lies on an axis. */
+/** Set the x range, with room beside the outermost places, so that no dot lies on an axis. */
 static void set_x(page *g, bool numbers)
 {
     const int n = g->lines->n_x;
@@ -67,14 +67,14 @@ static void set_y(page *g)
         low = fmin(low, g->lines->y[i]);
         high = fmax(high, g->lines->y[i]);
     }
-    /* From nothing on: heights are then compared as they are. */
+    /* From zero on, heights compare as lengths. */
     const bool from_zero = g->lines->from_zero || high / low <= 12;
     cli_axes_range(&g->axes, low > 0 && from_zero ? 0 : low, high, !g->lines->from_zero);
 }
 
-/* ---- what is drawn ------------------------------------------------------------------------------ */
+/* ---- drawing ------------------------------------------------------------------------------------ */
 
-/** Words that do not reach into the one before. */
+/** Draw the words below the x axis, without words that would overlap the word before them. */
 static void draw_places(const page *g)
 {
     double free_x = 0;
@@ -101,7 +101,7 @@ static bool is_covered(const page *g, int line, int by)
     return any;
 }
 
-/** How much wider a line is drawn so that those over it, where they coincide, leave its edges to be seen. */
+/** Return the extra width of a line, whose edges then show beside later lines that cover it. */
 static double wider(const page *g, int line)
 {
     int n = 0;
@@ -109,7 +109,7 @@ static double wider(const page *g, int line)
     return 3.0 * (n < 5 ? n : 5);
 }
 
-/** Broken where nothing is. */
+/** Draw a line, broken where it has no value. */
 static void draw_line(const page *g, int line)
 {
     const double *y = &g->lines->y[line * g->lines->n_x];
@@ -132,7 +132,7 @@ static void draw_dot(FILE *out, double x, double y, double radius, const char *c
     if (hollow) svg_dot(out, x, y, radius - 0.8, "#ffffff");
 }
 
-/** Is one of the dots hollow? */
+/** Draw the dots of a line; return whether any is hollow. */
 static bool draw_dots(const page *g, int line)
 {
     const double radius = 3.4 + 0.5 * wider(g, line);

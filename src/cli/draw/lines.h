@@ -4,17 +4,17 @@
 
 #include "zr/base.h"
 
-/** The axis has a scale where all its words are numbers, and places side by side where one is not. */
+/** Lines and their axes. The x axis is a scale if all its words are numbers, otherwise evenly spaced places. */
 typedef struct cli_lines {
     const char *title, *x_name, *y_name;
     const char *const *x; /* (n_x) words below the axis */
     int n_x;
-    bool log_x;              /* a scale of powers, also for a narrow range */
-    bool from_zero;          /* values are drawn from nothing on, also for a wide range */
-    const char *const *name; /* (n) of each line; one line needs none */
+    bool log_x;              /* a logarithmic scale, also for a narrow range */
+    bool from_zero;          /* values are drawn from zero on, also for a wide range */
+    const char *const *name; /* (n) names of the lines; a single line needs no name */
     int n;
-    const double *y;    /* (n, n_x), NaN: nothing is there */
-    const bool *hollow; /* (n, n_x) its dot is */
+    const double *y;    /* (n, n_x), NaN: no value */
+    const bool *hollow; /* (n, n_x), whether a value's dot is hollow */
     const char *hollow_words;
 } cli_lines;
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #define BAD "#b3261e"
-#define MANY_POINTS 200 /* from which a mean is drawn */
+#define MANY_POINTS 200 /* number of points from which a mean is drawn */
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
@@ -58,13 +58,13 @@ void cli_panel_frame(const cli_panel *p, const char *name, bool steps)
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-/** Buckets that make a point. */
+/** Return the number of buckets that are merged into a point. */
 static int every_of(const cli_axes *axes, const curve_series *s)
 {
     return 1 + s->n / (int)axes->box.w;
 }
 
-/** Those of a series that have values or are bad, merged to at most one a pixel. */
+/** Gather the buckets of a series that have values or bad steps, merged to at most one point a pixel. */
 static void gather(const cli_axes *axes, const curve_series *s, cli_points *to)
 {
     int every = every_of(axes, s);
@@ -76,20 +76,20 @@ static void gather(const cli_axes *axes, const curve_series *s, cli_points *to)
     }
 }
 
-/** Points to either side that make the mean of a long run. */
+/** Return the number of points on either side that are averaged, 0 for a short run. */
 static int reach_of(const cli_points *p)
 {
     return p->n < MANY_POINTS ? 0 : p->n / 100;
 }
 
-/** Mean over the points around one, as many to the left as to the right: the ends stay where they are. */
+/** Average the points around point i, equally many to its left and right so that the ends stay in place. */
 static double mean_at(const cli_points *p, int i, int reach)
 {
     double sum = 0, n = 0;
     if (reach > i) reach = i;
     if (reach > p->n - 1 - i) reach = p->n - 1 - i;
     for (int j = i - reach; j <= i + reach; j++) {
-        /* Point by point: a plain sum of what is as large as a double overflows. */
+        /* Average point by point: a sum over all steps could overflow for very large values. */
         sum += p->at[j].n ? p->at[j].sum / (double)p->at[j].n : 0;
         n += p->at[j].n ? 1 : 0;
     }
@@ -101,8 +101,8 @@ static double x_at(const cli_axes *axes, const cli_points *p, int i)
     return cli_axes_x(axes, p->at[i].step_sum / (double)p->at[i].n);
 }
 
-/** Through the points: their means or, with BAND for `reach`, each one from its lowest to its highest value. The line
- * is broken where nothing finite is. */
+/** Draw through the points: their means or, with BAND for `reach`, each point from its lowest to its highest value. The
+ * line is broken where there is no finite value. */
 enum { BAND = -1 };
 static void draw_through(FILE *out, const cli_axes *axes, const cli_points *p, int reach)
 {
@@ -145,7 +145,7 @@ static void draw_cross(FILE *out, double x, double y)
     svg_shape_line(out, x - 4, y + 4, x + 4, y - 4);
 }
 
-/** Crosses at the foot, where steps updated nothing or were not finite. */
+/** Draw crosses at the foot for steps that updated nothing or were not finite. */
 static void draw_bad(cli_panel *panel, const curve_series *s)
 {
     double free_x = 0;

@@ -7,7 +7,7 @@
 
 #define PAGE_WIDTH 1400.0
 #define PAGE_HEIGHT 1006.0
-#define RIGHT 1184.0 /* what is said beside the map begins here */
+#define RIGHT 1184.0 /* left edge of the texts beside the map */
 
 typedef enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } phase;
 
@@ -87,7 +87,7 @@ static void draw_title(const cli_picture *p, const char *model)
         cli_bytes((double)plan->memory.states_bytes, states));
 }
 
-/** Do stages 1 and 2 gather what the step before updated within this one? */
+/** Return whether stages 1 and 2 gather the previous step's updates within this step. */
 static bool gathers_once(const cli_picture *p)
 {
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
@@ -115,7 +115,7 @@ static const char *states_sentence(const cli_picture *p)
     return sentence[p->plan->layout.stage];
 }
 
-/** How stages 1 and 2 come by the parameters that others have updated; NULL: another stage. */
+/** Explain how stages 1 and 2 get the parameters that other ranks have updated; NULL: nothing to explain. */
 static const char *parameters_sentence(const cli_picture *p)
 {
     const zr_layout *layout = &p->plan->layout;
@@ -128,7 +128,7 @@ static const char *parameters_sentence(const cli_picture *p)
 
 static const char *activations_sentence(const cli_picture *p, char room[160])
 {
-    bool again = false; /* by the policy */
+    bool again = false; /* ops are recomputed, by the policy */
     const zr_layout *layout = &p->plan->layout;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         const zr_step *step = &p->schedule->step[i];
@@ -153,7 +153,7 @@ static const char *activations_sentence(const cli_picture *p, char room[160])
     return room;
 }
 
-/** Model states here and without ZeRO. */
+/** Compare the bytes of model states here and without ZeRO. */
 static void states_text(const zr_plan *plan, int64_t whole_states_bytes, char text[256])
 {
     char whole[32], here[32], other[128] = "";
@@ -165,7 +165,7 @@ static void states_text(const zr_plan *plan, int64_t whole_states_bytes, char te
     snprintf(text, 256, "Model states: %s%s.%s", here, other, consumed);
 }
 
-/** What the time axis is worth. */
+/** Say how the time axis was priced, or why it has no times. */
 static void time_text(const cli_picture *p, char text[256])
 {
     char step[32], comm[32], exposed[32];
@@ -206,7 +206,7 @@ static phase phase_of(const cli_picture *p, int32_t step)
     return p->loss_step >= 0 && step > p->loss_step ? PHASE_BACKWARD : PHASE_FORWARD;
 }
 
-/** When computation comes to a phase; `span` when it never does. */
+/** Return the moment at which computation enters a phase, `span` if it never does. */
 static double phase_begin(const cli_picture *p, phase which)
 {
     if (which == PHASE_FORWARD) return 0;
@@ -238,7 +238,7 @@ static void draw_phases(const cli_picture *p, double y)
                                : phases[i].name;
         svg_rect(p->out, (svg_box){x, y, w, height}, phases[i].color, NULL, name);
         if (i > 0) svg_line(p->out, x, y, x, p->map.y + p->map.h, PICTURE_PALE, 0.8);
-        /* A phase of few steps names itself beside the page's edge. */
+        /* The name of a short phase stands to the right of it. */
         bool fits = svg_text_width(name, 12) < w;
         svg_text(p->out, fits ? x + w / 2 : x + w + 4, y + 14,
                  (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = fits ? SVG_MIDDLE : SVG_START, .bold = true},
@@ -247,7 +247,7 @@ static void draw_phases(const cli_picture *p, double y)
     draw_turns(p, y, height);
 }
 
-/** Which unit computes; a name where there is room for one. */
+/** Draw the unit that computes at each moment, with its name where there is room. */
 static void draw_units(const cli_picture *p, double y)
 {
     const zr_step *step = p->schedule->step;
@@ -256,7 +256,7 @@ static void draw_units(const cli_picture *p, double y)
     for (int32_t i = 0, end = 0; i < p->schedule->n_steps; i = end) {
         end = i + 1;
         if (step[i].kind != ZR_STEP_RUN || step[i].unit < 0) continue;
-        /* What other streams do between its ops does not end a unit's turn. */
+        /* Steps of other streams between a unit's ops do not end the unit's turn. */
         for (int32_t j = end; j < p->schedule->n_steps; j++) {
             if (step[j].stream == ZR_STREAM_COMPUTE && step[j].unit != step[i].unit) break;
             if (step[j].kind == ZR_STEP_RUN) end = j + 1;
@@ -266,7 +266,7 @@ static void draw_units(const cli_picture *p, double y)
         svg_rect(p->out, (svg_box){x, y, w < PICTURE_LEAST ? PICTURE_LEAST : w, 5}, odd ? "#5f6c7b" : "#9aa7b4", NULL,
                  name);
         odd = !odd;
-        /* Only over its own turn: a name that hangs over the next unit's would be read as that one's. */
+        /* A name that reaches over the next unit's turn would be read as that unit's. */
         double wide = svg_text_width(name, 10);
         if (x < free_x || wide > w + 6 || x + wide > p->map.x + p->map.w) continue;
         svg_text(p->out, x, y - 3, (svg_font){.size = 10, .color = PICTURE_GREY}, "%s", name);
@@ -299,7 +299,7 @@ static void draw_axis(const cli_picture *p)
                 (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, text);
 }
 
-/** Below the map. */
+/** Draw the time axis below the map. */
 static void draw_moments(const cli_picture *p)
 {
     static const struct {
@@ -332,7 +332,7 @@ static void draw_bracket(const cli_picture *p, double top, double bottom, double
              cli_bytes((double)bytes, size), fate);
 }
 
-/** What stays, what comes and goes, what others may read. */
+/** Mark the parts of the map: model states, working memory, staging memory. */
 static void draw_parts(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
@@ -390,7 +390,7 @@ static void find_marks(cli_picture *p)
     p->loss_step = p->repeat_step = p->end_step = p->norm_step = -1;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         zr_step_kind kind = p->schedule->step[i].kind;
-        /* A head that makes the losses on its way back begins the backward pass. */
+        /* A head that computes the losses in its backward op begins the backward pass. */
         bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
         if ((kind == ZR_STEP_LOSS || back) && p->loss_step < 0) p->loss_step = back ? i - 1 : i;
         if (kind == ZR_STEP_REPEAT && p->repeat_step < 0) p->repeat_step = i;
@@ -405,7 +405,7 @@ static zr_status draw_page(cli_picture *p, const char *model, int64_t whole_stat
     double total = (double)(p->plan->space_bytes[ZR_SPACE_DEVICE] + p->plan->space_bytes[ZR_SPACE_STAGING]);
     p->map = (svg_box){92, 242, 1070, 530};
     if (p->plan->space_bytes[ZR_SPACE_STAGING] > 0) {
-        /* Too small to be seen at its scale, it is still shown. */
+        /* Staging memory that is too small for the scale is still shown. */
         double height = p->map.h * (double)p->plan->space_bytes[ZR_SPACE_STAGING] / total;
         p->stage_top = p->map.y;
         p->stage_height = height < 5 ? 5 : height;
@@ -430,7 +430,7 @@ static zr_status draw_page(cli_picture *p, const char *model, int64_t whole_stat
     return ZR_OK;
 }
 
-/** Of each step as priced; where that is not known, its place in the schedule. */
+/** Set each step's time as priced or, where the rates are not known, to its place in the schedule. */
 static void set_times(cli_picture *p)
 {
     p->timed = p->times->time != NULL;
@@ -440,7 +440,8 @@ static void set_times(cli_picture *p)
     }
 }
 
-/** A buffer is alive from its first use to its last, whatever the order of streams in the list. */
+/** Set each buffer's lifetime, from its first use to its last in time: streams overlap, whatever the order of the list.
+ */
 static void set_lives(cli_picture *p)
 {
     for (int32_t b = 0; b < p->schedule->n_buffers; b++) p->alive[b] = (zr_step_time){p->span, 0};
@@ -468,7 +469,7 @@ static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_by
     return ZR_OK;
 }
 
-/* ---- what is drawn --------------------------------------------------------------------------- */
+/* ---- times and writing ----------------------------------------------------------------------- */
 
 zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times)
 {
@@ -492,7 +493,7 @@ void cli_times_clear(cli_times *times)
     times->time = NULL;
 }
 
-/** States do not depend on what is computed again. */
+/** Plan without recomputation, which does not change the states. */
 int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
 {
     zr_plan *whole = NULL;
@@ -526,6 +527,6 @@ zr_status cli_picture_write(const char *path, const char *const *inputs, const z
     failed |= fclose(out) != 0;
     if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_MEMORY, "--svg: no memory to draw");
     if (st == ZR_OK) st = zr__output_write(path, &cli_svg_kind, inputs, page, bytes);
-    free(page); /* the stream's own, not zr_alloc's */
+    free(page); /* allocated by open_memstream, not by zr_alloc */
     return st;
 }

@@ -2,10 +2,10 @@
 
 #define LANE_HEIGHT 26.0
 #define LANE_GAP 30.0      /* where the waits are drawn */
-#define MOST_WAITS 120     /* more of them are a grey veil */
-#define MOST_OWN_STEPS 600 /* with a text of their own under the mouse */
+#define MOST_WAITS 120     /* more lines would be a grey veil */
+#define MOST_OWN_STEPS 600 /* most steps that each have a text under the mouse */
 
-/* What a newcomer tells apart in a lane. */
+/* Kinds of work that differ in colour. */
 typedef enum work {
     WORK_OTHER, /* not drawn */
     WORK_FORWARD,
@@ -32,13 +32,13 @@ static const struct {
     [WORK_COPY] = {"#f0e442", "copy to or from the host"},
 };
 
-/** Of kinds that move nothing between ranks; of RUN it is its op's. */
+/** Work of the kinds that move nothing between ranks; the work of RUN depends on its op. */
 static const work work_of_kind[ZR_STEP_KINDS] = {
     [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,     [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
     [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE,
 };
 
-/** A step as it mostly is, behind which nothing is saved. */
+/** Return whether a step is drawn: the picture shows a training step after which nothing is saved. */
 static bool is_drawn(const cli_picture *p, int32_t index)
 {
     return p->schedule->step[index].when != ZR_WHEN_SAVE;
@@ -65,7 +65,7 @@ static work work_of(const cli_picture *p, int32_t index)
     return step->replay ? WORK_AGAIN : WORK_FORWARD;
 }
 
-/** Steps of one lane, one unit and one kind of work that follow each other without a pause are one cell. */
+/** Return the end of a cell: steps of one stream, unit and kind of work that follow each other without a pause. */
 static int32_t cell_end(const cli_picture *p, int32_t first)
 {
     const zr_step *step = p->schedule->step;
@@ -111,7 +111,7 @@ static void draw_own_cell(const cli_picture *p, svg_box box, work kind, int32_t 
     svg_rect(p->out, box, works[kind].color, NULL, tip);
 }
 
-/** Cells of one kind of work. In a long schedule those that are less than a pixel apart are one. */
+/** Draw the cells of one kind of work. In a long schedule cells less than a pixel apart are merged. */
 static void draw_cells(const cli_picture *p, double top, work kind)
 {
     bool own = p->schedule->n_steps <= MOST_OWN_STEPS, begun = false;
@@ -138,7 +138,7 @@ static void draw_cells(const cli_picture *p, double top, work kind)
     if (begun) svg_shape_fill(p->out, works[kind].color);
 }
 
-/** From the end of a step to the begin of one in the other lane that waits for it. */
+/** Draw a line from the end of a step to the begin of the step in another lane that waits for it. */
 static void draw_wait(const cli_picture *p, double top, int32_t from, int32_t to)
 {
     const zr_step *step = p->schedule->step;

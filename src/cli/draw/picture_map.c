@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWN_AREA 48.0 /* what is smaller has neither a text nor an element of its own */
+#define OWN_AREA 48.0 /* square pixels; a smaller buffer has neither a text nor an element of its own */
 #define LABEL_SIZE 9.5
 
 const char *cli_category_color(zr_category category)
@@ -17,7 +17,7 @@ const char *cli_category_color(zr_category category)
     return color[category];
 }
 
-/** White, but on what is light. */
+/** Return white, or a dark colour for light categories. */
 static const char *label_color(zr_category category)
 {
     return category == ZR_CATEGORY_PARAM || category == ZR_CATEGORY_OPTIM || category == ZR_CATEGORY_BUFFER
@@ -47,7 +47,8 @@ static svg_box visible(svg_box box)
     return box;
 }
 
-/** The middle of a box, or beside the mark of the fullest moment where that would cross the text. */
+/** Return the x of a label: the middle of its box, or beside the mark of the fullest moment if that would cross the
+ * text. */
 static double label_x(const cli_picture *p, svg_box box, double width)
 {
     double x = box.x + box.w / 2, away = width / 2 + 5;
@@ -57,12 +58,13 @@ static double label_x(const cli_picture *p, svg_box box, double width)
     return x;
 }
 
-/** What is written in a box: its unit, and what it is where there is room; what belongs to none says what it is. */
+/** Write a box's label: its unit and contents, or the unit alone where there is less room; a buffer without a unit is
+ * labelled with its contents. */
 static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
 {
     char both[128];
     const char *unit = b->unit >= 0 ? cli_picture_unit(p, b->unit) : "", *what = b->what ? b->what : "";
-    /* What an op leaves of a gradient bears the op's name alone. */
+    /* The name of a part of a gradient is only the op that makes it. */
     bool part = b->category == ZR_CATEGORY_GRAD && !strstr(what, "gradient");
     snprintf(both, sizeof(both), part ? "gradient, made by %s: %s" : "%s %s", unit, cli_picture_words(what));
     const char *label[] = {unit[0] ? both : what, unit, part ? "gradient" : ""};
@@ -84,14 +86,14 @@ static void draw_own(const cli_picture *p, const zr_buffer *b)
     snprintf(tip, sizeof(tip), "%s %s: %s of %s, %s", b->unit >= 0 ? cli_picture_unit(p, b->unit) : "",
              b->what ? cli_picture_words(b->what) : "", cli_bytes((double)b->bytes, size),
              cli_category_words(b->category), when);
-    /* An outline would bleach what is thin. */
+    /* An outline would hide the colour of a thin box. */
     bool outlined = box.w > 4 && box.h > 4;
     svg_rect(p->out, box, cli_category_color(b->category), outlined ? "#ffffff" : NULL, tip);
     draw_label(p, b, box);
 }
 
-/** How far to the right flat buffers of one category that begin at a pixel have coloured it already: more of them there
- *  would only be bytes. */
+/** For each pixel, the right end of the flat buffers of one category that begin there and are drawn already: another
+ * buffer within it would only add bytes to the page. */
 typedef struct pixels {
     int w, h;
     int *reach;
@@ -108,7 +110,7 @@ static bool is_new(const pixels *grid, const cli_picture *p, svg_box box)
     return true;
 }
 
-/** The small ones of a category as one shape. */
+/** Draw the small buffers of a category as one shape. */
 static void draw_small(const cli_picture *p, zr_category category, const pixels *grid)
 {
     bool begun = false;
@@ -132,7 +134,7 @@ static int by_offset(const void *x, const void *y)
     return a->first_step - b->first_step;
 }
 
-/** Model states of one kind that lie next to each other are one band. */
+/** Draw adjacent model states of one kind as one band. */
 static zr_status draw_states(const cli_picture *p)
 {
     int32_t n = 0;

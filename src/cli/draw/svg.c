@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define MEAN_LETTER 0.56 /* width of a letter over its size, of sans-serif fonts */
+#define MEAN_LETTER 0.56 /* mean width of a letter over its size, of sans-serif fonts */
 
 void svg_escaped(FILE *out, const char *text)
 {
@@ -25,7 +25,7 @@ void svg_escaped(FILE *out, const char *text)
     }
 }
 
-/** Two decimals, without the zeros at their end: a page has thousands of numbers. */
+/** Write a number with at most two decimals and no trailing zeros: a page has thousands of numbers. */
 static void put_number(FILE *out, double x)
 {
     char text[40];
@@ -201,7 +201,7 @@ void svg_dot(FILE *out, double x, double y, double radius, const char *color)
     fprintf(out, " fill=\"%s\"/>\n", color);
 }
 
-/** Does a character begin here? */
+/** Return whether a character begins with this byte (UTF-8). */
 static bool begins(char c)
 {
     return ((unsigned char)c & 0xc0) != 0x80;

@@ -1,5 +1,5 @@
-/** A small writer of SVG: shapes and text on a page, escaped and closed. A page that cannot be written shows at the
- * end, as with any stream. */
+/** A small writer of SVG: shapes and text on a page, escaped and closed. A failed write shows when the stream is
+ * closed, as with any stream. */
 #ifndef ZR_CLI_SVG_H
 #define ZR_CLI_SVG_H
 
@@ -14,7 +14,7 @@ typedef struct svg_box {
 
 typedef enum svg_anchor { SVG_START, SVG_MIDDLE, SVG_END } svg_anchor;
 
-/** How a text stands. */
+/** Style of a text. */
 typedef struct svg_font {
     double size;
     const char *color;
@@ -22,44 +22,45 @@ typedef struct svg_font {
     bool bold;
 } svg_font;
 
-/** Text as XML and HTML want it: their own marks as entities, bytes that are no UTF-8 and control bytes as a question
- *  mark. */
+/** Write text as XML and HTML need it: markup characters as entities, bytes that are no UTF-8 and control bytes as a
+ * question mark. */
 void svg_escaped(FILE *out, const char *text);
 
 /** Begin a page with a white ground; `title` is what a browser shows for it. */
 void svg_begin(FILE *out, double width, double height, const char *title);
 void svg_end(FILE *out);
 
-/** stroke NULL: no outline. `tip` (NULL: none) is shown under the mouse. */
+/** Draw a rectangle. stroke NULL: no outline. `tip` (NULL: none) is shown under the mouse. */
 void svg_rect(FILE *out, svg_box box, const char *fill, const char *stroke, const char *tip);
 void svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width);
-/** A line that hints: broken. */
+/** Draw a dashed line. */
 void svg_dashed(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width);
 void svg_text(FILE *out, double x, double y, svg_font font, const char *format, ...) ZR_PRINTF(5, 6);
-/** Text that reads upwards. */
+/** Write text that reads upwards. */
 void svg_text_up(FILE *out, double x, double y, svg_font font, const char *text);
 
-/** Many small shapes of one colour in one element: begin, boxes and strokes, end. */
+/** Draw many small shapes of one colour as one element: begin, boxes and strokes, end. */
 void svg_shape_begin(FILE *out);
 void svg_shape_box(FILE *out, svg_box box);
 void svg_shape_line(FILE *out, double x1, double y1, double x2, double y2);
 void svg_shape_fill(FILE *out, const char *color);
 void svg_shape_stroke(FILE *out, const char *color, double width);
 
-/** One broken or whole line through many points: begin, move and draw to points, end. `dash`: "5 4", NULL: whole. */
+/** Draw one dashed or solid line through many points: begin, move and draw to points, end. `dash`: "5 4", NULL: solid.
+ */
 void svg_shape_move(FILE *out, double x, double y);
 void svg_shape_to(FILE *out, double x, double y);
 void svg_shape_line_end(FILE *out, const char *color, double width, const char *dash, double opacity, const char *tip);
 void svg_dot(FILE *out, double x, double y, double radius, const char *color);
 
-/** A text cut in its middle, "..." for what is left out, so that it is about `width` wide. Returns `fitted`. */
+/** Shorten a text to about `width` by replacing its middle with "...". Returns `fitted`. */
 #define SVG_TEXT_BYTES 256
 const char *svg_text_fit(const char *text, double size, double width, char fitted[SVG_TEXT_BYTES]);
 
-/** 1, 2 or 5 times a power of ten, so that some six of it make `range`. */
+/** Return 1, 2 or 5 times a power of ten, about a sixth of `range`. */
 double svg_nice_step(double range);
 
-/** About how wide a text is, so that it is left out where it has no room. */
+/** Estimate the width of a text, which is left out where it has no room. */
 double svg_text_width(const char *text, double size);
 
 #endif

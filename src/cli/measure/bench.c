@@ -21,7 +21,7 @@ static zr_status measure(cli_bench *b, zr_device *device)
     tell(b, "arithmetic, memory, and copies between ranks");
     ZR_TRY(device->ops->bench(device, &b->rates));
     bool native = device->profile.facts.bf16_products;
-    /* They say how many rows of a large product are enough. */
+    /* The rates tell how many rows of a large product are enough to time it. */
     zr_rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, 1, &device->profile);
     snprintf(what, sizeof(what), "the products of %s in fp32", b->preset);
     tell(b, what);
@@ -37,7 +37,7 @@ static zr_status measure(cli_bench *b, zr_device *device)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/** A rate as a JSON number, null where there is none. */
+/** Return a rate as a JSON number, null if it is not known. */
 static const char *rate_json(double rate, char text[ZR_NUMBER_BYTES])
 {
     return rate > 0.0 ? cli_json_number(rate, text) : "null";
@@ -75,13 +75,13 @@ static double rest_share(const zr_products *products)
     return all > 0.0 ? products->rest_flops / all : 0.0;
 }
 
-/** The library that multiplies. */
+/** Return the name of the library that multiplies matrices. */
 static const char *matmul_of(const zr_rates *rates)
 {
     return strcmp(rates->peak.level, ZR_CUDA_LEVEL) == 0 ? "cuBLASLt" : zr_device_cpu_matmul();
 }
 
-/** What shares are shares of, and where it was reached. */
+/** Print the peaks that shares refer to, and where each peak was reached. */
 static void peaks_json(const zr_rates *rates)
 {
     static const struct {
@@ -126,7 +126,7 @@ static void print_json(const cli_bench *b)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/** In units of 10^9, "-" where there is none. */
+/** Write a rate in units of 10^9, "-" if it is not known. */
 static const char *giga(double rate, char text[32])
 {
     if (rate > 0.0)
@@ -160,14 +160,14 @@ static double peak_of(const zr_rates *rates, zr_dtype dtype)
     return zr_rates_peak(rates, dtype, NULL).all;
 }
 
-/** Against what bf16 products stand: fp32's peak where they are made in fp32. */
+/** Return the peak for bf16 products: fp32's peak where they run in fp32. */
 static double narrow_peak(const zr_rates *rates)
 {
     double narrow = peak_of(rates, ZR_BF16);
     return narrow > 0.0 ? narrow : peak_of(rates, ZR_F32);
 }
 
-/** Where a library's product is faster than registers, what shares are of is said. */
+/** Say that shares refer to a library's rate, where its product ran faster than the register loop. */
 static void say_library(const zr_rates *rates, zr_dtype dtype, const char *type)
 {
     char n[32];
@@ -179,7 +179,7 @@ static void say_library(const zr_rates *rates, zr_dtype dtype, const char *type)
            type, giga(peak.all, n));
 }
 
-/** Its rate; "~" says that it was timed on a part of its rows. */
+/** Write a product's rate; "~" marks a product that was timed on a part of its rows. */
 static const char *rate_text(const zr_product *p, char text[40])
 {
     char rate[32];
@@ -243,9 +243,9 @@ const char *cli_rates_line(const zr_rates *rates, char text[192])
     return text;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- run ------------------------------------------------------------------------------------- */
 
-/** What was measured is kept before more is: that it cannot be is a note, and so is a number of ranks that fails. */
+/** Remember the rates before training steps are measured. A failure to remember or to measure is a note. */
 static void keep(cli_bench *b, const zr_device *device)
 {
     const zr_device_facts *facts = &device->profile.facts;

@@ -1,4 +1,4 @@
-/** `zr info --bench`: what this machine reaches. */
+/** `zr info --bench`: the measurement of this machine's rates. */
 #ifndef ZR_CLI_BENCH_H
 #define ZR_CLI_BENCH_H
 
@@ -7,8 +7,8 @@
 typedef struct cli_bench {
     const char *preset;
     int64_t batch, seq;   /* seq 0: 1,024, at most the positions that the model has */
-    cli_launches_how how; /* training steps are measured; quiet is the whole benchmark's */
-    bool bf16;            /* also where bf16 is widened to fp32 for its products */
+    cli_launches_how how; /* for training steps; `quiet` holds for the whole benchmark */
+    bool bf16;            /* measure bf16 also where it is widened to fp32 for its products */
     bool json;
     const char *processor;
     zr_rates rates;
@@ -16,10 +16,10 @@ typedef struct cli_bench {
     cli_launches launches;
 } cli_bench;
 
-/** Measure, print, remember. That the numbers cannot be remembered is a note. */
+/** Measure, print and remember the rates. A failure to remember them is a note. */
 ZR_NODISCARD zr_status cli_bench_run(cli_bench *bench, zr_device *device);
 
-/** FLOP/s and bytes/s of a machine as one line of text; `text` is returned. */
+/** Write a machine's FLOP/s and bytes/s as one line of text; return `text`. */
 const char *cli_rates_line(const zr_rates *rates, char text[192]);
 
 #endif

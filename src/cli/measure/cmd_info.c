@@ -31,7 +31,7 @@ static zr_status collect(info *i)
     return ZR_OK;
 }
 
-/** What is remembered, of all threads. */
+/** Print the remembered rates of all threads. */
 static void print_rates_json(const info *i)
 {
     char n[4][ZR_NUMBER_BYTES];
@@ -45,10 +45,10 @@ static void print_rates_json(const info *i)
            cli_json_number(i->rates.triad.all, n[2]), cli_json_number(i->rates.link.all / i->rates.threads, n[3]));
 }
 
-/** Until a GPU has run it, everybody is told so. */
+/** State of the CUDA device, until a GPU has run it. */
 #define CUDA_STATE "compiled, not yet run on a GPU"
 
-/** The library of products on GPUs; without a GPU it is not looked for. Returns `text`. */
+/** Write the name of the matmul library on GPUs; it is not loaded without a GPU. Returns `text`. */
 static const char *gpu_matmul(char text[64])
 {
     text[0] = '\0';
@@ -56,7 +56,7 @@ static const char *gpu_matmul(char text[64])
     return text;
 }
 
-/** GPUs of this machine, and whether zr could use any. */
+/** Print the GPUs of this machine, and whether this build of zr can use them. */
 static void print_gpus_json(void)
 {
     const char *why = "", *built = zr_device_cuda_built();
@@ -136,7 +136,7 @@ static void print_text(const info *i)
            __VERSION__);
 }
 
-/** What libraries may take in a benchmark beside its own operands. */
+/** Bytes that libraries may take in a benchmark besides its operands. */
 #define BENCH_BYTES ((int64_t)64 << 20)
 
 static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b)
@@ -158,8 +158,8 @@ static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b
     return st;
 }
 
-/** A launcher's ranks measure what they do together. What one machine reaches alone they do not: those that wait would
- *  take the cores that are measured. */
+/** Measure training steps of a launcher's ranks together. The rates of one machine alone are not measured: ranks that
+ * wait would take the measured cores. */
 static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 {
     cli_launches launches;
@@ -180,7 +180,7 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
     return ZR_OK;
 }
 
-/** A failure of this rank alone leaves the others waiting: end them all. */
+/** End all ranks: a failure of this rank alone would leave the others waiting. */
 static void end_world(zr_comm *comm, zr_status st)
 {
     (void)zr_comm_first(comm); /* no other rank need say that this one is gone */
@@ -213,7 +213,7 @@ static zr_status device_kind(const char *name, zr_config_device *kind)
 typedef struct info_options {
     cli_bench bench;
     const char *device;
-    zr_config_device kind; /* that it names */
+    zr_config_device kind; /* kind that `device` names */
     bool wanted;           /* --bench */
 } info_options;
 
@@ -254,7 +254,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {0}};
     cli_args args = {.command = command->name, .options = options};
     zr_status st = parse(&args, &o, comm && comm->size > 1, argc, argv);
-    /* A launcher may give each rank its own words. */
+    /* A launcher may give each rank other arguments. */
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr_comm_same(comm, "--bench", o.wanted + 2 * args.help);
     ZR_TRY(st);

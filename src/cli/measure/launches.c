@@ -7,10 +7,10 @@
 
 typedef struct measuring {
     const cli_launches_how *how;
-    zr_launch *launch; /* which the first rank leaves */
+    zr_launch *launch; /* written by the first rank */
 } measuring;
 
-/** Of one of so many ranks of a host. */
+/** Return the threads of a rank on a host with `local_size` ranks. */
 static int threads_of(const measuring *m, int local_size)
 {
     const int share = m->how->threads > 0 ? (int)m->how->threads : zr_host_cores() / local_size;
@@ -32,7 +32,7 @@ static zr_status measure_rank(zr_comm *comm, void *arg)
     return st;
 }
 
-/** Where `zr train` has them: one rank on this thread, whose helpers are those that have worked so far. */
+/** Run the ranks as `zr train` does: a single rank runs on this thread, with the worker threads that exist already. */
 static zr_status measure_ranks(int ranks, measuring *m)
 {
     zr_comm *comm = NULL;
@@ -91,7 +91,7 @@ void cli_launches_remember(const cli_launches *launches, const zr_device_facts *
 
 /* ---- print ----------------------------------------------------------------------------------- */
 
-/** Bytes/s that the largest gathers within a host bring into a rank; NaN: there are none. */
+/** Return the bytes/s into a rank of the largest gathers within a host; NaN: no gather was measured. */
 static double gather_bytes_sec(const zr_launch *launch)
 {
     double bytes = 0, rate = NAN;
@@ -105,7 +105,7 @@ static double gather_bytes_sec(const zr_launch *launch)
     return rate;
 }
 
-/** Bytes/s that the links between hosts bring into a rank in the long run; NaN: there is one host. */
+/** Return the long-run bytes/s into a rank over the links between hosts; NaN: one host. */
 static double across_bytes_sec(const zr_launch *launch)
 {
     return launch->hosts > 1 ? launch->across_bytes_sec : NAN;
@@ -153,7 +153,7 @@ void cli_launches_print_json(const cli_launches *launches)
 
 /* ---- recall ---------------------------------------------------------------------------------- */
 
-/** What measures it. */
+/** Return the command that measures a transport. */
 static const char *command_of(const char *transport)
 {
     if (strcmp(transport, "threads") != 0) return "`zr info --bench` under the launcher that starts them";

@@ -1,11 +1,11 @@
-/** Training steps of this machine as they were measured: by `zr info --bench`, for `zr simulate --cluster this`. */
+/** Measured training steps of this machine, from `zr info --bench` for `zr simulate --cluster this`. */
 #ifndef ZR_CLI_LAUNCHES_H
 #define ZR_CLI_LAUNCHES_H
 
 #include "cli/shell/cli.h"
 #include "zr/train.h"
 
-/** Numbers of thread ranks that are measured: powers of two, to twice the cores and no more than 16. */
+/** Numbers of thread ranks that are measured: powers of two up to twice the cores, at most 16. */
 enum { CLI_LAUNCH_RANKS = 16, CLI_LAUNCHES = 5 };
 
 typedef struct cli_launches {
@@ -16,7 +16,7 @@ typedef struct cli_launches {
 /** Options of a measurement. */
 typedef struct cli_launches_how {
     int64_t threads; /* threads of each rank; 0: its share of the cores */
-    bool quick;      /* zr_launch_measure's; and no more ranks than cores, but two */
+    bool quick;      /* passed to zr_launch_measure; also no more ranks than cores, but at least 2 */
     bool quiet;      /* print no line for each measurement */
 } cli_launches_how;
 
@@ -26,17 +26,18 @@ ZR_NODISCARD zr_status cli_launches_threads(const cli_launches_how *how, cli_lau
 ZR_NODISCARD zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches);
 void cli_launches_clear(cli_launches *launches);
 
-/** Keep them. That they cannot be is a note. */
+/** Remember the launches. A failure is a note. */
 void cli_launches_remember(const cli_launches *launches, const zr_device_facts *facts);
 void cli_launches_print(const cli_launches *launches);
-/** A list of JSON objects. */
+/** Print the launches as a list of JSON objects. */
 void cli_launches_print_json(const cli_launches *launches);
 
-/** What is remembered of so many ranks on so many hosts; of thread ranks otherwise the largest power of two below. To
- * be cleared. ZR_ERR_NOT_FOUND, ZR_ERR_DATA with the command that measures it. */
+/** Recall the launch with `ranks` ranks on `hosts` hosts; for thread ranks, otherwise, the largest power of two below.
+ * Free it with zr_launch_clear. ZR_ERR_NOT_FOUND, ZR_ERR_DATA with the command that measures it. */
 ZR_NODISCARD zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);
-/** The processor's own rates; likewise. */
+/** Recall the processor's own rates. ZR_ERR_NOT_FOUND with the command that measures them; other errors of
+ * zr_rates_recall. */
 ZR_NODISCARD zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
 #endif

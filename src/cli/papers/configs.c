@@ -1,9 +1,7 @@
-/*
- * What the SC20 paper ran (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models),
- * beside what zr plans for it: all 48 runs of the appendix of its artifact, and ZeRO-R's configurations C1 to C5 at
- * the largest models that the paper gives for them. Tensor parallelism is in both: the paper's formulas divide all
- * states by M, and a graph of degree M shows what the ranks have besides.
- */
+/* The SC20 paper's runs (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models)
+ * beside zr's plans: all 48 runs of the appendix of its artifact, and ZeRO-R's configurations C1 to C5 at the largest
+ * models that the paper gives for them. Both use tensor parallelism: the paper's formulas divide all states by M, and
+ * zr plans a graph of degree M, in which some tensors are whole on each of the M ranks. */
 #include "cli/shell/cli.h"
 #include "cli/papers/papers.h"
 
@@ -12,15 +10,15 @@
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
 
-/* Model states of a rank by the paper: mixed precision, Adam (K = 12); M ranks share each layer. */
+/* Return the bytes of a rank's model states by the paper: mixed precision, Adam (K = 12), M tensor-parallel ranks. */
 static double formula_bytes(double params, int stage, int tensor, int ranks)
 {
     const double n = ranks, each[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n};
     return params * each[stage] / tensor;
 }
 
-/* What a rank's states would be smaller by if each tensor were once in a tensor-parallel group: norms, biases of rows
- * and positions are on all of its M ranks. Every element of a unit takes the same bytes. */
+/* Return the bytes by which a rank's states exceed one copy of each tensor per tensor-parallel group: norms, biases of
+ * rows and positions are on all M ranks. Every element of a unit takes the same bytes. */
 static double copies_bytes(const zr_plan *plan)
 {
     const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -39,7 +37,7 @@ static double percent(double part, double whole)
     return 100 * part / whole;
 }
 
-/* For two decimals: what rounds to nothing has no sign. */
+/* Return a share for two decimals: a share that rounds to zero has no sign. */
 static double shown(double share)
 {
     return fabs(share) < 0.005 ? 0 : share;
@@ -176,14 +174,15 @@ static double paper_states(const cli_papers_preset *c)
     return formula_bytes(1e9 * c->largest_billion, c->stage, CLI_PAPERS_TENSOR, GPUS / CLI_PAPERS_TENSOR);
 }
 
-/* The input of each block, 16 bits; on the device or, with P_a+cpu, on the host. */
+/* Return the bytes of a rank's checkpoints by the paper: the input of each block in 16 bits, with P_a divided by M;
+ * with P_a+cpu they are on the host. */
 static double paper_checkpoints(const cli_papers_preset *c, const planned_preset *p)
 {
     const double all = 2.0 * BATCH * CLI_PAPERS_TOKENS * (double)p->sizes.n_embd * (double)p->sizes.n_layer;
     return in_pieces(c) ? all / CLI_PAPERS_TENSOR : all;
 }
 
-/* Why the planned states are more than the paper's. */
+/* Explain why the planned states exceed the paper's. */
 static const char *states_reason(const cli_papers_preset *c, const planned_preset *p, char text[128])
 {
     const double paper = 1e9 * c->largest_billion;
@@ -193,7 +192,7 @@ static const char *states_reason(const cli_papers_preset *c, const planned_prese
     return text;
 }
 
-/* Why the planned checkpoints are more; "": they are not. */
+/* Explain why the planned checkpoints exceed the paper's; "": they do not. */
 static const char *checkpoints_reason(const cli_papers_preset *c, const planned_preset *p)
 {
     const bool whole = in_pieces(c) && (double)(p->checkpoint + p->host) > 2 * paper_checkpoints(c, p);
@@ -262,7 +261,7 @@ zr_status cli_papers_configs(FILE *out, bool json)
 {
     planned_run planned[CLI_PAPERS_APPENDIX];
     planned_preset made[CLI_PAPERS_PRESETS];
-    zr_profile profile; /* of what the paper ran on: scratch is counted by its facts */
+    zr_profile profile; /* the paper's device: its facts decide the planned scratch memory */
     ZR_TRY(cli_profile("v100-dgx2", &profile));
     for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) ZR_TRY(plan_run(&cli_papers_appendix[i], &profile, &planned[i]));
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) ZR_TRY(plan_preset(&cli_papers_presets[i], &profile, &made[i]));

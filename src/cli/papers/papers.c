@@ -1,7 +1,6 @@
-/*
- * The ZeRO paper's tables (Rajbhandari et al., arXiv 1910.02054 v1) beside what zr plans. The paper's numbers are data
- * as it prints them, some rounded and some cut off; zr's come from planning a chain of so many parameters.
- */
+/* Tables 1 and 2 of the ZeRO paper (Rajbhandari et al., arXiv 1910.02054 v1) beside zr's plans. The paper's numbers are
+ * data as it prints them, some rounded and some cut off; zr's numbers come from planning a chain with the same number
+ * of parameters. */
 #include "cli/shell/cli.h"
 
 #include <math.h>
@@ -13,13 +12,14 @@ static double deviation_percent(double ours, double printed)
     return 100 * (ours / printed - 1);
 }
 
-/* For two decimals: what rounds to nothing has no sign. */
+/* Return a percentage for two decimals: a share that rounds to zero has no sign. */
 static double shown(double percent)
 {
     return fabs(percent) < 0.005 ? 0 : percent;
 }
 
-/* Bytes of the model states of one rank: mixed precision, Adam. Buckets as large as a unit keep the schedule short. */
+/* Find the bytes of a rank's model states: mixed precision, Adam. Buckets as large as a unit keep the schedule short.
+ */
 static zr_status states_bytes(const zr_chain_config *chain, int stage, int tensor, int ranks, int64_t *bytes)
 {
     zr_model model = zr_chain(chain);
@@ -137,7 +137,7 @@ static const struct {
     {8, 64, {16, 60.8, 115.2, 1000}}, {16, 64, {32, 121.6, 230.4, 2000}},
 };
 
-/* The largest chain whose states fit; it grows in steps of 16,000 parameters for each of the M parts. */
+/* Find the largest chain whose states fit; it grows in steps of 16,000 parameters for each of the M parts. */
 static zr_status largest_billion(int stage, int tensor, int ranks, double *billion)
 {
     zr_chain_config chain = {.units = 20, .rows = 800}; /* the sums of 800 elements have 16 parts */
@@ -155,7 +155,7 @@ static zr_status largest_billion(int stage, int tensor, int ranks, double *billi
     return ZR_OK;
 }
 
-/* Stages down, two tensor-parallel degrees side by side: lines of at most 80 columns. */
+/* Print stages down, two tensor-parallel degrees side by side: lines of at most 80 columns. */
 static void print_table2(FILE *out, double billion[ROWS][4])
 {
     enum { ABREAST = 2 };

@@ -1,4 +1,4 @@
-/** What the ZeRO papers ran and print: data that `zr plan --configs` and `zr simulate --paper` share. */
+/** The ZeRO papers' runs and printed numbers: data that `zr plan --configs` and `zr simulate --paper` share. */
 #ifndef ZR_CLI_PAPERS_H
 #define ZR_CLI_PAPERS_H
 
@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 
-/** How a run was made. Nothing overlapped but the fetches of stage 2. */
+/** System that trained a run. Nothing overlapped but the fetches of stage 2. */
 typedef enum cli_papers_system {
-    CLI_PAPERS_MEGATRON, /* stage 0: data parallelism (DDP), and tensor parallelism where ranks share layers */
+    CLI_PAPERS_MEGATRON, /* stage 0: data parallelism (DDP), with M above 1 also tensor parallelism */
     CLI_PAPERS_ZERO_OS,  /* stage 1 as first built: all-reduce, one fused buffer */
     CLI_PAPERS_ZERO_1,   /* stage 1, C_B, M_D; SC20 */
     CLI_PAPERS_ZERO_2,
@@ -19,16 +19,16 @@ typedef enum cli_papers_system {
 /** Checkpoints of activations: whole on each rank, in pieces (P_a), in pieces on the host (P_a+cpu). */
 typedef enum cli_papers_kept { CLI_PAPERS_WHOLE, CLI_PAPERS_PIECES, CLI_PAPERS_HOST } cli_papers_kept;
 
-/** What a printed number is worth. Only those of COUNTS count in the median. */
+/** Meaning of a printed number. Only COUNTS is in the median; constants were fitted on FITTED. */
 typedef enum cli_papers_mark {
     CLI_PAPERS_COUNTS,
     CLI_PAPERS_FITTED,
-    CLI_PAPERS_SAME_RUN,  /* of a row that counts, in other units */
-    CLI_PAPERS_NO_SHAPE,  /* its configuration is not printed whole: one of the choices, or that of the appendix */
-    CLI_PAPERS_NO_NUMBER, /* its throughput is not printed */
-    CLI_PAPERS_AT_LEAST,  /* a bound is printed, no number */
-    CLI_PAPERS_TOO_LARGE, /* it ran out of memory */
-    CLI_PAPERS_NO_SPEED   /* devices, memory: nothing is timed */
+    CLI_PAPERS_SAME_RUN,  /* the run of a row that counts, in other units */
+    CLI_PAPERS_NO_SHAPE,  /* the configuration is not printed whole: the shape is a choice, or the appendix's */
+    CLI_PAPERS_NO_NUMBER, /* the throughput is not printed */
+    CLI_PAPERS_AT_LEAST,  /* the paper prints a bound, no number */
+    CLI_PAPERS_TOO_LARGE, /* the run was out of memory */
+    CLI_PAPERS_NO_SPEED   /* devices or memory: no speed */
 } cli_papers_mark;
 
 typedef enum cli_papers_unit { CLI_PAPERS_SAMPLES, CLI_PAPERS_TFLOPS } cli_papers_unit;
@@ -50,17 +50,17 @@ extern const int cli_papers_v1_n;
 #define CLI_PAPERS_APPENDIX 48
 extern const cli_papers_run cli_papers_appendix[CLI_PAPERS_APPENDIX];
 
-/** Which runs of v1 were on its small cluster. */
+/** Return whether a run of v1 was on the papers' small cluster (Azure). */
 bool cli_papers_on_azure(const cli_papers_run *run);
 int cli_papers_stage(const cli_papers_run *run);
-/** Plan a run as its system made it; scratch and rates are those of `device`. zr_plan_destroy. */
+/** Plan a run as its system trained it, with the scratch memory and rates of `device`. Free with zr_plan_destroy. */
 ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_machine *device,
                                        zr_plan **plan);
-/** The vocabulary as Megatron-LM padded it: to a multiple of 128 on each rank of a layer. */
+/** Return the vocabulary as Megatron-LM padded it: to a multiple of 128 on each tensor-parallel rank. */
 int cli_papers_padded(const cli_papers_run *run);
 
-/** Quotients of two runs of a table, ZeRO-OS over Megatron: of their samples a second or, where the paper compares
- *  GPUs, of the GPUs at equal throughput. */
+/** Ratio of two runs of a table, ZeRO-OS over Megatron: of their samples a second or, with `gpus`, of the GPUs at equal
+ * throughput. */
 typedef struct cli_papers_ratio {
     const char *table, *label;
     bool gpus;
@@ -69,19 +69,19 @@ typedef struct cli_papers_ratio {
 #define CLI_PAPERS_RATIOS 6
 extern const cli_papers_ratio cli_papers_ratios[CLI_PAPERS_RATIOS];
 
-/** ZeRO-R's C1 to C5. C_B is zr's own, M_D the memory map; what differs is the stage and where checkpoints are. */
+/** ZeRO-R's C1 to C5. C_B is zr's own, M_D the memory map; the presets differ in stage and place of checkpoints. */
 typedef struct cli_papers_preset {
     const char *name;
     int stage;
     cli_papers_kept kept;
     double largest_billion; /* parameters, as the paper rounds them: figure 6 */
-    int batch;              /* of 60B on 128 GPUs: figure 8 */
+    int batch;              /* samples of a micro-batch of 60B on 128 GPUs: figure 8 */
 } cli_papers_preset;
 #define CLI_PAPERS_PRESETS 5
 extern const cli_papers_preset cli_papers_presets[CLI_PAPERS_PRESETS];
 enum { CLI_PAPERS_TENSOR = 16, CLI_PAPERS_TOKENS = 1024, CLI_PAPERS_VOCABULARY = 50257 };
 
-/** A preset's settled configuration for a model that zr knows by name, as the command line would make it. */
+/** Make a preset's settled configuration for a model that zr knows by name, as the command line would make it. */
 ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
                                                 zr_config **config);
 
@@ -91,11 +91,11 @@ ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset,
 typedef struct cli_papers_row {
     const char *source, *table, *unit;
     char label[40], system[24];
-    int gpus, tensor, batch; /* 0: has none */
+    int gpus, tensor, batch; /* 0: not applicable */
     double paper, zr;        /* paper 0: not printed */
     cli_papers_mark mark;
-    int64_t memory_bytes, limit_bytes; /* of a device: what the plan takes, what is there; 0: nothing was planned */
-    const cli_papers_run *run;         /* NULL: nothing was simulated; else: */
+    int64_t memory_bytes, limit_bytes; /* bytes of a device: planned, available; 0: not planned */
+    const cli_papers_run *run;         /* NULL: no run was simulated; otherwise `made` is its simulation */
     zr_simulation made;
 } cli_papers_row;
 #define CLI_PAPERS_ROWS 128
@@ -103,16 +103,16 @@ typedef struct cli_papers_row {
 typedef struct cli_papers_rows {
     cli_papers_row row[CLI_PAPERS_ROWS];
     int n;
-    bool elsewhere; /* than on the papers' clusters: deviations say nothing */
+    bool elsewhere; /* on another cluster than the papers': deviations say nothing */
 } cli_papers_rows;
 
-/** The run of that name; NULL: there is none. */
+/** Return the row of a simulated run, NULL if there is no match; gpus 0: any number. */
 const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *table, const char *label,
                                       cli_papers_system system, int gpus);
 double cli_papers_percent(double ours, double printed);
 void cli_papers_print(FILE *out, const cli_papers_rows *rows);
 ZR_NODISCARD zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows);
-/** One of the papers' pictures by its name into a file; ZR_ERR_ARG with the names. */
+/** Draw one of the papers' pictures into a file. ZR_ERR_ARG with the names of the pictures. */
 ZR_NODISCARD zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the ZeRO papers draw, by what is simulated: 60B on 64 to 400 GPUs, and throughput over the size of a model. */
+/* The ZeRO papers' pictures, from simulated numbers: 60B on 64 to 400 GPUs, and throughput over the size of a model. */
 #include "cli/shell/cli.h"
 #include "cli/draw/lines.h"
 #include "cli/papers/papers.h"
@@ -26,7 +26,7 @@ static void set(picture *p, int line, int at, const cli_papers_row *row, double 
 static const char *const gpus[] = {"64", "128", "256", "400"};
 enum { DEGREES = sizeof(gpus) / sizeof(*gpus) };
 
-/* FLOP/s of all or of each, beside what is linear from the fewest on. */
+/* Draw FLOP/s of all GPUs or of each, beside linear scaling from the smallest number of GPUs. */
 static void scaling(picture *p, const cli_papers_rows *rows, bool all)
 {
     static const char *const names[] = {"zr, Pos+g with Pa", "perfect linear from 64"};
@@ -107,6 +107,6 @@ zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_r
     pictures[at].draw(&p, rows);
     ZR_TRY(cli_lines_draw(&p.lines, &svg, &bytes));
     zr_status st = zr__output_write(path, &cli_svg_kind, inputs, svg, bytes);
-    free(svg); /* the stream's own, not zr_alloc's */
+    free(svg); /* allocated by open_memstream, not by zr_alloc */
     return st;
 }

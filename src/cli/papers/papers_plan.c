@@ -1,4 +1,4 @@
-/* How the ZeRO papers' systems trained, as layouts and configurations of zr. */
+/* The ZeRO papers' systems as layouts and configurations of zr. */
 #include "cli/papers/papers.h"
 
 /* DeepSpeed's default: reduce_bucket_size, allgather_bucket_size. */

@@ -54,7 +54,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of the rows that count, and with `fitted` also of those that constants were fitted on. */
+/* Collect the deviations of the rows that count, and with `fitted` also of the rows that constants were fitted on,
+ * sorted. */
 static int deviations(const cli_papers_rows *rows, bool fitted, double all[CLI_PAPERS_ROWS])
 {
     int n = 0;
@@ -75,7 +76,7 @@ static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, co
             n % 2 ? all[n / 2] : (all[n / 2 - 1] + all[n / 2]) / 2, all[n - 1]);
 }
 
-/* A run beyond a quarter: what its waits would have to be. */
+/* Explain a run that deviates by more than a quarter: the exposed communication that would give the paper's number. */
 static void print_speed_reason(FILE *out, const cli_papers_row *r)
 {
     const zr_price *price = &r->made.price;
@@ -88,7 +89,7 @@ static void print_speed_reason(FILE *out, const cli_papers_row *r)
         fprintf(out, "the kernels alone would have to be %.2f times as fast\n", busy / step);
 }
 
-/* The same for memory: what the paper's program must have held besides. */
+/* Explain a deviation in memory: the bytes that the paper's program must have held beyond zr's plan. */
 static void print_memory_reason(FILE *out, const cli_papers_row *r)
 {
     const double taken = (double)r->memory_bytes / 1e9, there = (double)r->limit_bytes / 1e9;
@@ -139,7 +140,7 @@ static void set_int(json_t *object, const char *key, int64_t value)
     (void)json_object_set_new(object, key, json_integer(value));
 }
 
-/* Of what a step's time is made. */
+/* Add the parts of a step's time. */
 static void set_times(json_t *object, const zr_simulation *made)
 {
     json_t *exposed = json_object();

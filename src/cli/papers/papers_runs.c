@@ -1,8 +1,6 @@
-/*
- * What the ZeRO papers ran: tables 4 to 8 of arXiv 1910.02054 v1 (Rajbhandari et al., ZeRO: Memory Optimization Towards
- * Training A Trillion Parameter Models), and the 48 runs of the appendix of the SC20 paper's artifact, with what is
- * printed of them. All had 1,024 tokens a sample.
- */
+/* The ZeRO papers' runs with their printed numbers: tables 4 to 8 of arXiv 1910.02054 v1 (Rajbhandari et al., ZeRO:
+ * Memory Optimization Towards Training A Trillion Parameter Models), and the 48 runs of the appendix of the SC20
+ * paper's artifact. All runs had 1,024 tokens a sample. */
 #include "cli/papers/papers.h"
 
 #include <string.h>
@@ -65,8 +63,8 @@ const cli_papers_run cli_papers_v1[] = {
 };
 const int cli_papers_v1_n = sizeof(cli_papers_v1) / sizeof(*cli_papers_v1);
 
-/* N is GPUs / M. Its baseline is stage 0; C1 and C2 are P_os, all others P_os+g. With M above 1 checkpoints are in
- * pieces where the row's configuration does not say otherwise, and at 170B on the host. */
+/* N is GPUs / M. The appendix's baseline is stage 0; C1 and C2 are P_os, all others P_os+g. With M above 1 checkpoints
+ * are in pieces where the row's configuration does not say otherwise, and at 170B on the host. */
 const cli_papers_run cli_papers_appendix[CLI_PAPERS_APPENDIX] = {
     {"Fig2", "1.5B", ZERO_2, WHOLE, 400, 1, 48, 1600, 16, 24, TFLOPS, 0, NO_NUMBER},
     {"Fig2", "1.5B", MEGATRON, WHOLE, 400, 2, 48, 1600, 16, 16, TFLOPS, 0, NO_NUMBER},

@@ -1,8 +1,6 @@
-/*
- * What the ZeRO papers print beside what zr makes of it: clusters, runs, quotients, and what C1 to C5 allow. One set of
- * constants prices all runs (src/simulate/clusters.c); the four rows that they were fitted on are marked. Nothing is
- * tuned for a row.
- */
+/* The ZeRO papers' numbers beside zr's: clusters, runs, ratios, and the largest model and batch of C1 to C5. One set of
+ * constants prices all runs (src/simulate/clusters.c); the four rows that the constants were fitted on are marked.
+ * Nothing is tuned for a row. */
 #include "cli/plan/max.h"
 #include "cli/papers/papers.h"
 #include "cli/simulate/simulate.h"
@@ -20,7 +18,7 @@
  * (NVIDIA, mixed precision training guide); others, summed in fp32 as PyTorch asks for, run at the rate of fp32. */
 #define PRODUCT_MULTIPLE 8
 
-/* The papers' two. */
+/* The papers' two clusters. */
 typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;
@@ -128,7 +126,7 @@ double cli_papers_percent(double ours, double printed)
     return 100 * (ours / printed - 1);
 }
 
-/* ---- of several runs ----------------------------------------------------------------------------- */
+/* ---- ratios and means ---------------------------------------------------------------------------- */
 
 /* SC20 has one number, 15 PFLOP/s or 38 TFLOP/s a GPU, for its models of 8B to 100B together. */
 static void add_mean(cli_papers_rows *rows)
@@ -146,7 +144,8 @@ static void add_mean(cli_papers_rows *rows)
     next(rows, &row, "mean of 8B to 100B");
 }
 
-/* Of GPUs: as many as ZeRO would need for the other's throughput. */
+/* Add the ratios of ZeRO-OS to Megatron. With `gpus`: how many times fewer GPUs ZeRO would need for Megatron's
+ * throughput. */
 static void add_ratios(cli_papers_rows *rows)
 {
     for (int i = 0; i < CLI_PAPERS_RATIOS; i++) {
@@ -166,7 +165,7 @@ static void add_ratios(cli_papers_rows *rows)
 
 /* ---- C1 to C5: the largest model, the largest batch ------------------------------------------------ */
 
-/* What the paper's own size takes, and the largest that fits. */
+/* Find the bytes at the paper's own size, and the largest size that fits. */
 static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
 {
     const cli_target target = {.ranks = row->gpus, .profile = *profile, .limit_bytes = profile->machine.memory_bytes};

@@ -8,7 +8,7 @@
 #define LINE_COLUMNS 78
 #define TEXT_BYTES 2048
 
-/* A paragraph under construction. */
+/* Paragraph under construction. */
 typedef struct paragraph {
     char text[TEXT_BYTES];
     size_t length;
@@ -39,7 +39,7 @@ static void print_wrapped(FILE *out, const char *text)
     }
 }
 
-/** Model FLOPs of a rank for each byte that it moves; 0: nothing moves. */
+/** Return the model FLOPs of a rank for each byte that it moves; 0: nothing moves. */
 static double intensity(const cli_choice *c)
 {
     double traffic = cli_traffic_bytes(&c->made.report);
@@ -120,7 +120,7 @@ static void say_ranks(paragraph *p, const cli_choices *choices)
     }
 }
 
-/** Would less to compute at a time help? */
+/** Say whether a smaller batch or shorter sequences would help. */
 static zr_status say_batch(paragraph *p, const cli_choices *choices, const zr_config *config)
 {
     int64_t batch = config->micro_batch_size, seq = config->data.seq_length, needs = 0;
@@ -148,7 +148,7 @@ static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_con
         cli_bytes((double)choices->target->limit_bytes, limit), least->stage, cli_choice_name(choices, least, name),
         cli_kept_words(choices, least, kept), cli_light_words(choices, least->light, light),
         cli_bytes((double)least->made.needs_bytes, bytes));
-    if (least->made.needs_bytes <= choices->target->limit_bytes) { /* a device has room, the host has not */
+    if (least->made.needs_bytes <= choices->target->limit_bytes) { /* the device has room, the host has not */
         say(p,
             " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a smaller batch.",
             cli_bytes((double)least->made.host_bytes, host),
@@ -171,7 +171,7 @@ static const char *unknown_rates(const cli_choices *choices, char room[192])
         return "Times are not known: nobody has measured the rates of this machine. Run `zr info --bench` once, or "
                "take those of others with --profile or --cluster.";
     }
-    /* Where memory was measured the link was as well, within this host. */
+    /* Where memory bandwidth was measured, so was the link within this host. */
     if (!choices->link_known && target->profile.machine.memory_bytes_sec > 0) {
         return "Times are without communication: the rate of the link between hosts is not known. --cluster NAME "
                "has one.";
@@ -226,7 +226,7 @@ static const char *known(bool is_known, double x, char text[ZR_NUMBER_BYTES])
     return is_known ? cli_json_number(x, text) : "null";
 }
 
-/** Bytes that only a limit gives a meaning. */
+/** Print bytes that have a meaning only with a limit. */
 static void print_limited(FILE *out, const cli_choices *choices, int64_t bytes)
 {
     if (choices->target->limit_bytes) {
@@ -249,7 +249,7 @@ static void print_time(FILE *out, const cli_choices *choices, const cli_choice *
     fputc('}', out);
 }
 
-/** How checkpoints are kept, where ranks share layers. */
+/** Print how checkpoints are kept, with tensor parallelism only. */
 static void print_kept(FILE *out, const cli_choices *choices, const cli_choice *c)
 {
     if (!choices->shares_layers) return;
@@ -257,7 +257,7 @@ static void print_kept(FILE *out, const cli_choices *choices, const cli_choice *
             c->kept.host ? "true" : "false");
 }
 
-/** The keys that make a choice lighter than what is configured. */
+/** Print the keys that make a choice lighter than the configuration. */
 static void print_light(FILE *out, const cli_choices *choices, cli_light light)
 {
     fprintf(out, ", \"keys\": {");

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/** Does a key of the command line ask for fp16? */
+/** Return whether a key of the command line asks for fp16. */
 static bool wants_fp16(const cli_args *args)
 {
     bool wanted = false;

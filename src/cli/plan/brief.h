@@ -7,7 +7,7 @@
 typedef struct cli_brief {
     const char *preset, *memory;
     int64_t stage, batch, seq, tensor;
-    bool chooses; /* --memory leaves open what is not given (zr_config_leave_open); else it is a limit alone */
+    bool chooses; /* --memory leaves keys that are not given open; else it is only a limit */
 } cli_brief;
 #define CLI_BRIEF_INIT                                                                                                 \
     {                                                                                                                  \
@@ -31,9 +31,9 @@ typedef struct cli_brief {
     {"memory", CLI_TEXT, &(brief).memory, 0, "SIZE", memory_help}
 /* clang-format on */
 
-/** ZR_ERR_ARG naming the option, or what is missing. */
+/** Check the options. ZR_ERR_ARG names the wrong or missing option. */
 ZR_NODISCARD zr_status cli_brief_check(const cli_brief *brief, const cli_args *args);
-/** Put what they mean before the keys of the command line, which win; the texts live in `room`. */
+/** Put the keys that the options stand for before the keys of the command line, which win; the texts live in `room`. */
 #define CLI_BRIEF_KEYS 8
 ZR_NODISCARD zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256]);
 

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/** The stages are planned with these, in pieces where ranks share layers alone; what is configured besides is added. */
+/** Recompute policies with which each stage is planned, those with pieces only with tensor parallelism; the configured
+ * policy is added. */
 static const struct {
     zr_recompute recompute;
     cli_kept kept;
@@ -37,7 +38,7 @@ static zr_status try_choice(const cli_choices *choices, const zr_config *config,
     return st;
 }
 
-/** Add a choice; one that is refused (a baseline that a stage does not know) is left out. */
+/** Plan a choice and add it; a refused one (an all-reduce baseline at a stage that has none) is left out. */
 static void add_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                       bool configured)
 {
@@ -65,7 +66,7 @@ static bool has_common(const cli_choices *choices, int index)
     return choices->shares_layers || !common[index].kept.pieces;
 }
 
-/** Where no layer is shared, checkpoints are kept as configured. */
+/** Make the layout of a common policy. Without tensor parallelism checkpoints are kept as configured. */
 static zr_layout common_layout(const cli_choices *choices, const zr_layout *base, int index)
 {
     zr_layout layout = *base;
@@ -75,7 +76,8 @@ static zr_layout common_layout(const cli_choices *choices, const zr_layout *base
     return layout;
 }
 
-/** Which of the common ones it is, -1: none. Without recomputation there are no checkpoints to keep in any way. */
+/** Return the index of the common policy that a layout has, -1 if it has another. Without recomputation there are no
+ * checkpoints, so that their place does not matter. */
 static int common_index(const cli_choices *choices, const zr_layout *layout)
 {
     for (int i = 0; i < COMMON; i++) {
@@ -87,7 +89,7 @@ static int common_index(const cli_choices *choices, const zr_layout *layout)
     return -1;
 }
 
-/** Where a limit is between keeping all and computing all again, policy auto finds the mix in between. */
+/** Return whether policy auto may find a mix: keeping all activations does not fit, and recomputing more does. */
 static bool may_mix(const cli_choices *choices, int first)
 {
     bool any = false;
@@ -151,7 +153,8 @@ const char *cli_light_words(const cli_choices *choices, cli_light light, char ro
     return room;
 }
 
-/** So small that staging hardly counts, and no more of them than some thousands: each is a step of the schedule. */
+/** Return the elements of a light bucket: small enough that staging memory hardly counts, but at most some thousand
+ * buckets, as each is a step of the schedule. */
 static int64_t light_elems(const zr_config *config)
 {
     const zr_config_sizes *m = &config->model.sizes;
@@ -170,7 +173,7 @@ static void lighten(zr_layout *layout, cli_light light, int64_t elems)
     if (layout->gather_bucket_elems > elems) layout->gather_bucket_elems = elems;
 }
 
-/** Add it if it fits, or anyhow. Does it? */
+/** Add a lighter choice if it fits, or with `anyhow` in any case. Return whether it fits. */
 static bool try_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                       bool anyhow)
 {
@@ -183,8 +186,8 @@ static bool try_light(cli_choices *choices, const zr_config *config, const zr_la
     return fits;
 }
 
-/** Of each policy that does not fit, from `first` on, the least that has to go for it. What does not fit without any of
- *  it is as good as hopeless with the policies that keep more. */
+/** Add, for each policy from `first` on that does not fit, the least reduction that makes it fit. If recompute unit
+ * does not fit with all reductions, policies that keep more have no hope. */
 static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout layout, int first)
 {
     if (choices->target->limit_bytes == 0) return;
@@ -193,12 +196,12 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
         unit_fits |= choices->choice[i].recompute == ZR_RECOMPUTE_UNIT && choices->choice[i].made.fits;
     layout.recompute_every = 1;
     layout.recompute = ZR_RECOMPUTE_UNIT;
-    if (choices->shares_layers) layout.partition_checkpoints = true; /* the least there is */
+    if (choices->shares_layers) layout.partition_checkpoints = true; /* the least memory */
     bool hope = unit_fits, at_last = layout.stage == 3;
     int end = choices->n;
     if (!unit_fits) {
         hope = try_light(choices, config, &layout, CLI_LIGHT_BUCKETS, at_last);
-        if (hope) choices->n = end; /* less may do */
+        if (hope) choices->n = end; /* a smaller reduction may do */
     }
     for (int i = first; i < end && hope; i++) {
         const cli_choice c = choices->choice[i];
@@ -232,7 +235,7 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
     add(choices, config, &layout, stage == base->stage);
 }
 
-/** The stage of the configuration with the inputs of every 2nd, 3rd ... unit kept. */
+/** Add the configured stage with the inputs of every 2nd, 3rd ... unit kept. */
 static void add_spacings(cli_choices *choices, const zr_config *config, const zr_layout *base)
 {
     zr_layout layout = *base;
@@ -312,8 +315,8 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     layout.stage = 3;
     layout.recompute = ZR_RECOMPUTE_UNIT;
     layout.recompute_every = 1;
-    if (layout.tensor > 1) layout.partition_checkpoints = true;                     /* the least there is */
-    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has none */
+    if (layout.tensor > 1) layout.partition_checkpoints = true;                     /* the least memory */
+    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has no all-reduce */
     layout.batch = batch;
     layout.seq = seq;
     lighten(&layout, CLI_LIGHT_BUCKETS, light_elems(config));
@@ -333,11 +336,11 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 {
     int low = choices->target->ranks;
     const int host = (int)config->parallel.ranks_per_host, tensor = (int)config->parallel.tensor,
-              step = host > 0 && host % tensor == 0 ? host : tensor; /* which divides `low` */
+              step = host > 0 && host % tensor == 0 ? host : tensor; /* divides `low` */
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
     ZR_TRY(needs_with(choices, config, low, &more->needs_bytes));
-    /* Until it fits, or what is not shared is nearly all, or padding makes it more. */
+    /* Double the ranks until the plan fits, hardly shrinks any more, or grows by padding. */
     while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
            more->ranks + step <= choices->most_ranks) {
         low = more->ranks;
@@ -347,7 +350,7 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     }
     more->fits = more->needs_bytes <= limit;
     more->all = more->ranks + step > choices->most_ranks;
-    while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) { /* they want a power of two */
+    while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) { /* needs a power of two */
         int middle = low + (more->ranks - low) / 2 / step * step;
         ZR_TRY(needs_with(choices, config, middle, &needs));
         if (needs <= limit) {
@@ -360,7 +363,7 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     return ZR_OK;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole search ------------------------------------------------------------------------ */
 
 zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings)
 {
@@ -382,7 +385,7 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     if (choices->many_layers) add(choices, config, &base, true);
     for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
     if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
-    ZR_TRY(choices->failed); /* with its message */
+    ZR_TRY(choices->failed); /* keep its message */
     choices->advised = advise(choices);
     const cli_target *t = choices->target;
     choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;

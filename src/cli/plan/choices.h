@@ -1,18 +1,18 @@
-/** Stages and recompute policies of one configuration, planned and priced side by side; which one to take and why. */
+/** Stages and recompute policies of one configuration, planned and priced side by side, and the advice on them. */
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H
 
 #include "cli/plan/target.h"
 
-#define CLI_MANY_LAYERS 512 /* planning time grows with their square: of more only what is configured is planned */
+#define CLI_MANY_LAYERS 512 /* more are planned as configured only: planning time grows with the square */
 #define CLI_SPACINGS 64     /* most units between kept inputs that are tried */
 #define CLI_CHOICES (64 + CLI_SPACINGS)
-#define CLI_MOST_RANKS (1 << 20) /* from which more are looked for */
+#define CLI_MOST_RANKS (1 << 20) /* ranks up to which the advice looks for more ranks */
 
-/** What takes less memory and hides less: each has what those before it have. */
+/** Reductions of memory that cost overlap; each includes those before it. */
 typedef enum cli_light {
     CLI_LIGHT_NONE,     /* as configured */
-    CLI_LIGHT_PREFETCH, /* stage 3 gathers nothing ahead: stage3_prefetch_bucket_size 0 */
+    CLI_LIGHT_PREFETCH, /* no prefetch at stage 3: stage3_prefetch_bucket_size 0 */
     CLI_LIGHT_OVERLAP,  /* overlap_comm false: one unit and one gradient at a time */
     CLI_LIGHT_BUCKETS,  /* buckets of light_elems elements at most */
     CLI_LIGHTS
@@ -20,7 +20,7 @@ typedef enum cli_light {
 #define CLI_LIGHT_ELEMS (1 << 20)
 #define CLI_LIGHT_STEPS 16384
 
-/** How activation checkpoints are kept. */
+/** Place of activation checkpoints. */
 typedef struct cli_kept {
     bool pieces, host; /* zr_layout's partition_checkpoints, offload_checkpoints */
 } cli_kept;
@@ -30,17 +30,17 @@ typedef struct cli_choice {
     cli_light light;
     zr_recompute recompute;
     int64_t every;
-    cli_kept asked, kept; /* of the layout; of its plan, where policy auto has chosen */
+    cli_kept asked, kept; /* asked: by the layout; kept: in the plan, where policy auto has chosen */
     cli_trial made;
     zr_fullest fullest;
 } cli_choice;
 
-/** Where nothing fits: stage 3 with recompute unit on more ranks, the fewest that fit, or so many that more of them
- *  hardly help. */
+/** Search for more ranks where nothing fits: stage 3 with recompute unit on the fewest ranks that fit, or on the number
+ * from which more ranks hardly help. */
 typedef struct cli_more_ranks {
     int ranks; /* 0: not known */
     int64_t needs_bytes;
-    bool fits, all; /* `all`: a cluster has no devices for more */
+    bool fits, all; /* `all`: the cluster has no devices for more ranks */
 } cli_more_ranks;
 
 typedef struct cli_choices {
@@ -53,7 +53,7 @@ typedef struct cli_choices {
     bool shares_layers;
     cli_kept base; /* as configured */
     bool many_layers;
-    bool compute_known, link_known; /* rates, without which a time is not one */
+    bool compute_known, link_known; /* the rates are known, without which there are no times */
     cli_choice choice[CLI_CHOICES];
     int n;
     int configured, advised; /* -1: nothing fits */
@@ -62,40 +62,41 @@ typedef struct cli_choices {
     cli_more_ranks more;
 } cli_choices;
 
-/** Plan stages 0 to 3 with recompute none, selective, unit (where ranks share layers also with checkpoints in pieces,
- * Pa, and of unit with these on the host, Pa+cpu), what is configured, and auto where the limit leaves it something to
- * decide; spacings: unit with every k as well. A model of more than CLI_MANY_LAYERS layers is planned as configured
- * only. Errors: those of the configured plan; any other plan's, unless it is merely refused. */
+/** Plan stages 0 to 3 with recompute none, selective and unit (with tensor parallelism also with partitioned
+ * checkpoints, Pa, and for unit with these on the host, Pa+cpu), the configured policy, and auto where the limit leaves
+ * it a choice; spacings: unit with every k as well. A model of more than CLI_MANY_LAYERS layers is planned as
+ * configured only. Errors of the configured plan, and of any other plan that is not merely refused. */
 ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings);
-/** The stages with the recompute policy that is configured, which could be planned. */
+/** Fill a table with the stages that could be planned with the configured recompute policy. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);
-/** "unit/2 Pa": how it computes again, and keeps checkpoints where ranks share layers. Returns `text`. */
+/** Write a choice's recompute policy and, with tensor parallelism, place of checkpoints: "unit/2 Pa". Returns `text`.
+ */
 #define CLI_CHOICE_BYTES 48
 const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES]);
-/** ", activation_checkpointing.partition_activations true": what asks for its checkpoints to be kept so, "" where that
- *  is configured or chosen by policy auto. Returns `text`. */
+/** Write the keys that ask for a choice's place of checkpoints, ", activation_checkpointing.partition_activations
+ * true"; "" where it is configured or chosen by policy auto. Returns `text`. */
 #define CLI_KEPT_BYTES 128
 const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char text[CLI_KEPT_BYTES]);
-/** ", stage3_prefetch_bucket_size 0 and overlap_comm false", "" for none; returns room or a constant. */
+/** Return the keys of a reduction, ", stage3_prefetch_bucket_size 0 and overlap_comm false", "" for none; in room or a
+ * constant. */
 const char *cli_light_words(const cli_choices *choices, cli_light light, char room[128]);
-/** What a process needs at stage 3 with recompute unit and the lightest of cli_light, and so many ranks, rows and
- *  tokens. */
+/** Find the bytes that a process needs at stage 3 with recompute unit and the lightest of cli_light. */
 ZR_NODISCARD zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t batch,
                                          int64_t seq, int64_t *bytes);
 
-/** The choices as lines of at most 80 columns, with bars of what fills the memory. */
+/** Print the choices as lines of at most 80 columns, with bars of the memory by category. */
 void cli_bars_print(FILE *out, const cli_choices *choices, bool color);
 
-/** Tokens a second, the share of the peak (MFU) and, for so many tokens, days: of what is configured and of what is
- *  advised, where times are known. */
+/** Print tokens a second, the share of the peak (MFU) and, with `tokens`, days, of the configured and the advised
+ * choice, where times are known. */
 void cli_speed_print(FILE *out, const cli_choices *choices);
-/** The same as members behind a comma, null where it is not known. */
+/** Print these figures of a choice as members after a comma, null where not known. */
 void cli_speed_json(FILE *out, const cli_choices *choices, const cli_choice *c);
 
-/** What to take and why, or what would help, as a paragraph. */
+/** Print the advised choice and its reasons, or ways to make it fit, as a paragraph. */
 ZR_NODISCARD zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config);
-/** Members "profile", "limit", "time", "choices", "advice" and, where nothing fits, "more_ranks" of a JSON object, each
- *  behind a comma. */
+/** Print members "profile", "limit", "time", "choices", "advice" and, where nothing fits, "more_ranks" of a JSON
+ * object, each after a comma. */
 void cli_advice_json(FILE *out, const cli_choices *choices);
 
 #endif

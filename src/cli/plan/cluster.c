@@ -1,4 +1,4 @@
-/* The cluster that a target is: a named one, a file, or this machine as it was measured. */
+/* The cluster of a target: a named one, a file, or this machine as it was measured. */
 #include "cli/measure/launches.h"
 #include "cli/plan/target.h"
 
@@ -28,7 +28,7 @@ static void add_link(zr_cluster *cluster, const char *name, int32_t devices, dou
 }
 
 /** Make a cluster of hosts that are all like this one. Kinds of steps that were not measured are priced by the rates of
- *  `zr info`. */
+ * `zr info`. */
 static void cluster_of(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster)
 {
     const zr_machine *machine = &profile->machine;
@@ -96,7 +96,7 @@ void cli_target_clear(cli_target *target)
 {
     zr_cluster *cluster = &target->cluster;
     if (!cluster->measured) return;
-    zr_launch_clear((zr_launch *)cluster->measured); /* which this_cluster made */
+    zr_launch_clear((zr_launch *)cluster->measured); /* allocated by this_cluster */
     zr_free((zr_launch *)cluster->measured);
     cluster->measured = NULL;
 }

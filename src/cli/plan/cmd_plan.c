@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_LAYERS 4096 /* a plan of so many takes seconds */
+#define MOST_LAYERS 4096 /* a plan of 4096 layers takes seconds */
 
 typedef struct plan_options {
     cli_brief brief;
@@ -23,11 +23,11 @@ typedef struct planning {
     const plan_options *o;
     zr_config *config;
     cli_target target;
-    bool chosen; /* keys were left to the memory */
+    bool chosen; /* open keys were chosen for the memory */
     cli_max max;
 } planning;
 
-/* ---- what is printed ------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static const char *layout_name(const zr_config *config)
 {
@@ -63,7 +63,7 @@ static void print_head(const planning *p, const zr_report *report)
 
 static zr_status make_plan(const planning *p, zr_plan **made)
 {
-    cli_trial trial; /* priced as well: a cluster that has no room for the ranks is refused in any case */
+    cli_trial trial; /* priced as well, so that a cluster without room for the ranks is refused in any case */
     ZR_TRY(cli_try(&p->target, p->config, NULL, &trial, made));
     return ZR_OK;
 }
@@ -73,7 +73,7 @@ static cli_choices choices_of(const planning *p)
     return (cli_choices){.target = &p->target, .chosen = p->chosen, .tokens = p->o->tokens};
 }
 
-/** What the ranks of a layer move. */
+/** Print the traffic between tensor-parallel ranks. */
 static zr_status print_within(const planning *p)
 {
     zr_plan *plan = NULL;
@@ -84,7 +84,7 @@ static zr_status print_within(const planning *p)
     return st;
 }
 
-/** Price a save behind a step; seconds are NAN where a cluster does not say how fast they pass. */
+/** Price an asynchronous save; seconds are NAN where the cluster's disk rate or copy rate is not known. */
 static zr_status price_save(const planning *p, const zr_plan *plan, zr_save_price *price)
 {
     zr_simulation simulation;
@@ -96,7 +96,7 @@ static zr_status price_save(const planning *p, const zr_plan *plan, zr_save_pric
     return ZR_OK;
 }
 
-/** Print what goes out behind a step, and what that costs. */
+/** Print the bytes of an asynchronous checkpoint, and its cost. */
 static zr_status print_saving(const planning *p)
 {
     char size[32], write[32], stall[32], unknown[CLI_SAVE_UNKNOWN_BYTES];
@@ -140,8 +140,8 @@ static zr_status print_text(const planning *p)
     return ZR_OK;
 }
 
-/** Print the report, as a run writes it too; what was asked for besides goes before its last brace. What may fail comes
- *  first, so that no half of a document is printed. */
+/** Print the report, as a run writes it too, with the requested members before its last brace. Calls that may fail come
+ * first, so that no half of a document is printed. */
 static zr_status print_json(const planning *p, const zr_plan *plan)
 {
     const bool saves = plan->save != ZR_SAVE_NONE;
@@ -177,7 +177,7 @@ static zr_status draw(const planning *p, const zr_plan *plan)
     return st;
 }
 
-/** What needs the plan itself, in the order in which it is shown. */
+/** Show the parts of the output that need the plan itself. */
 static zr_status show_plan(const planning *p)
 {
     zr_plan *plan = NULL;
@@ -196,7 +196,8 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** Rates of this machine: what `zr info --bench` remembers, or else (measured) its products alone, measured now. */
+/** Find the rates of this machine: the remembered rates of `zr info --bench`, or else, with `measured`, only its
+ * products, measured now. */
 static void know_rates(planning *p, zr_device *device, bool measured)
 {
     zr_rates rates;
@@ -208,13 +209,13 @@ static void know_rates(planning *p, zr_device *device, bool measured)
     if (measured && !known) device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
 }
 
-/** The profile of this machine's processor, for a rank's share of it, with rates where they are shown. */
+/** Make the profile of this machine for a rank's share of it, with rates where times are shown. */
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
     ZR_TRY(zr_train_device(p->config->device, zr_train_threads(p->config, p->target.local_ranks), 0, &device));
     bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
-    know_rates(p, device, timed); /* also where none are shown: policy auto chooses by them, as `zr train` does */
+    know_rates(p, device, timed); /* in any case: policy auto chooses by the remembered rates, as `zr train` does */
     p->target.profile = device->profile;
     zr_device_destroy(&device);
     return ZR_OK;
@@ -275,7 +276,7 @@ static zr_status show(const planning *p)
     return ZR_OK;
 }
 
-/** Nobody waits for hours: the time of a plan grows with the square of its layers. */
+/** Refuse models whose plan would take too long: planning time grows with the square of the layers. */
 static zr_status check_layers(const planning *p)
 {
     int64_t layers = p->config->model.sizes.n_layer;
@@ -286,7 +287,7 @@ static zr_status check_layers(const planning *p)
     return ZR_OK;
 }
 
-/** Before anything is planned: no output may be what the plan, or the run that it is for, reads. */
+/** Refuse an output that the plan, or the run that it is for, reads, before anything is planned. */
 static zr_status check_outputs(const planning *p)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
@@ -301,7 +302,7 @@ static zr_status plan(cli_args *args, planning *p)
     char room[CLI_BRIEF_KEYS][256];
     zr_status st = ZR_OK;
     cli_brief brief = p->o->brief;
-    brief.chooses = !p->o->max; /* else another question is asked of the memory */
+    brief.chooses = !p->o->max; /* with --max the memory is a limit, and no key is left open */
     ZR_TRY(cli_brief_overrides(&brief, args, room));
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
     ZR_TRY_GOTO(st, check_layers(p), done);
@@ -329,7 +330,7 @@ static zr_status check(const cli_args *args, const plan_options *o, const zr_com
     return ZR_OK;
 }
 
-/** What needs no configuration, and otherwise the plan. */
+/** Print the lists that need no configuration, or else the plan. */
 static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
     ZR_CHECK(o->shapes + o->table1 + o->table2 + o->configs <= 1, ZR_ERR_ARG,
@@ -380,7 +381,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         cli_help(command, options, cli_help_asked(&args));
         return ZR_OK;
     }
-    if (comm) cli_leave_binding(); /* as `zr train` does, whose rates are of all cores */
+    if (comm) cli_leave_binding(); /* rates are of all cores, as in `zr train` */
     return dispatch(&args, &o, comm);
 }
 

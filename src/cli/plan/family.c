@@ -15,7 +15,7 @@ static const cli_shape shapes[] = {
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
 
-/** At a width: the most layers that fit, from a half to twice what the family has; 0: not even a half of them does. */
+/** Find the most layers that fit at a width, from half to twice the family's; fits->n 0: not even half fits. */
 static zr_status layers_at(cli_max_search *s, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
@@ -35,8 +35,8 @@ static zr_status layers_at(cli_max_search *s, const cli_shape *shape, cli_point 
     return ZR_OK;
 }
 
-/** Of the widths at which the limit is met within the family's spread of layers, the one that is nearest to its
- *  proportions. Where one width is too narrow and the next too wide, the narrow one goes deeper. */
+/** Choose, among the widths at which the limit is met within the family's spread of layers, the width nearest to the
+ * family's proportions. Where one width is too narrow and the next too wide, the narrow one goes deeper. */
 zr_status cli_family_find(cli_max_search *s, cli_shape *best, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;

@@ -9,11 +9,11 @@ typedef struct cli_point {
     int64_t n, needs;
 } cli_point;
 
-/** Say how many bytes n needs. */
+/** Find the bytes that n needs. */
 typedef zr_status cli_needs_of(void *arg, int64_t n, int64_t *bytes);
 
-/** Close in from a number that fits and one that does not (needs 0: not tried, a bound) until they are neighbours.
- *  `guess` and the next after it are tried first; 0: no guess. Errors: of `needs_of`. */
+/** Close in from a number that fits and a number that does not (needs 0: an untried bound) until they are neighbours.
+ * `guess` and the number after it are tried first; 0: no guess. Errors: of `needs_of`. */
 ZR_NODISCARD zr_status cli_largest(cli_needs_of *needs_of, void *arg, int64_t limit_bytes, int64_t guess,
                                    cli_point *fits, cli_point *fails);
 

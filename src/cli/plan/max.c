@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/** What is looked through: more layers take long to plan, more rows are of no use. */
+/** Limits of the search: more layers take long to plan, more rows are of no use. */
 #define TRIED_LAYERS 2048
 #define TRIED_ROWS (1 << 24)
 #define MB 1e6
@@ -45,7 +45,7 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
     return ZR_OK;
 }
 
-/** Rows whose product with micro-batches and ranks is still a number. */
+/** Return the largest number to try: for rows, one whose product with micro-batches and ranks does not overflow. */
 static int64_t most_of(const cli_max_search *s)
 {
     if (s->what != CLI_MAX_BATCH) return TRIED_LAYERS;
@@ -58,7 +58,8 @@ zr_status cli_max_between(cli_max_search *s, int64_t guess, cli_point *fits, cli
     return cli_largest(cli_max_needs, s, s->target->limit_bytes, guess, fits, fails);
 }
 
-/** Policy auto fits what policy unit does, and hardly more: it plans many times for each of its own, so begin there. */
+/** Guess the largest number for policy auto from policy unit, which fits hardly less: auto plans many times for each
+ * try. */
 static zr_status guess_for_auto(cli_max_search *s, cli_point fits, cli_point fails, int64_t *guess)
 {
     zr_config unit = *s->config;
@@ -77,8 +78,8 @@ void cli_max_set_shape(zr_config *config, const cli_shape *shape)
     config->model.sizes.n_head = shape->n_head;
 }
 
-/** More layers have the parameters that fewer have, and others. The configured number comes first, so that a pattern
- * that is wrong is refused at once. */
+/** Find the fewest layers with which all patterns of model.frozen match: more layers have all parameters of fewer. The
+ * configured number is tried first, so that a wrong pattern is refused at once. */
 static zr_status find_fewest(cli_max_search *s)
 {
     const int64_t configured = s->config->model.sizes.n_layer;
@@ -90,7 +91,7 @@ static zr_status find_fewest(cli_max_search *s)
     return ZR_OK;
 }
 
-/** From the fewest layers or one row on. */
+/** Search from the fewest layers, or one row, on. */
 static zr_status from_one(cli_max_search *s, cli_point *fits, cli_point *fails)
 {
     int64_t guess = 0;
@@ -109,8 +110,8 @@ static zr_status from_one(cli_max_search *s, cli_point *fits, cli_point *fails)
     return ZR_OK;
 }
 
-/** Stage 3 takes the least, so nothing larger fits another. Of the stages at which the same model fits, and no more,
- *  the lowest moves the least. */
+/** Choose the lowest stage at which the same model fits and a larger one does not: it moves the least. Stage 3 takes
+ * the least memory, so that no larger model fits at another stage. */
 static zr_status lowest_stage(cli_max_search *s, cli_point *fits, cli_point *fails)
 {
     for (int64_t stage = 0; stage < 3; stage++) {
@@ -163,7 +164,7 @@ zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max
     return ZR_OK;
 }
 
-/** In MB throughout: two neighbours are told apart. */
+/** Print MB throughout, so that two neighbours are told apart. */
 void cli_max_print(FILE *out, const cli_max *max, const cli_target *target)
 {
     char params[32];

@@ -18,45 +18,45 @@ typedef struct cli_shape {
 
 typedef struct cli_max {
     cli_max_what what;
-    bool keep_stage;           /* of MODEL: the configured one is asked for; otherwise the best is found */
-    int stage;                 /* at which it fits */
-    cli_shape shape;           /* of MODEL, with n layers */
-    double params;             /* likewise */
+    bool keep_stage;           /* for MODEL: the stage is given; otherwise the best is found */
+    int stage;                 /* stage at which it fits */
+    cli_shape shape;           /* for MODEL, with n layers */
+    double params;             /* parameters of the model */
     int64_t n;                 /* layers, or rows of a rank's micro-batch */
-    int64_t train_batch_size;  /* with so many rows */
-    int64_t needs, next_needs; /* bytes of a process with n and n + 1; next_needs 0: more were not tried */
+    int64_t train_batch_size;  /* with n rows */
+    int64_t needs, next_needs; /* bytes of a process with n and n + 1; next_needs 0: n + 1 was not tried */
 } cli_max;
 
-/** "model", "layers" or "batch". ZR_ERR_ARG. */
+/** Parse "model", "layers" or "batch". ZR_ERR_ARG. */
 ZR_NODISCARD zr_status cli_max_parse(const char *text, cli_max_what *what);
-/** The key that varies. */
+/** Return the key that varies. */
 const char *cli_max_key(cli_max_what what);
-/** Set max->what; fills the rest and leaves the configuration with what was found. n fits and n + 1 does not, by the
- *  rule by which `zr train` starts or refuses. ZR_ERR_MEMORY when 1 does not fit. */
+/** Find the largest that fits for max->what; fill the rest of max and leave the configuration at the result. n fits and
+ * n + 1 does not, by the rule by which `zr train` starts or refuses. ZR_ERR_MEMORY when the smallest does not fit. */
 ZR_NODISCARD zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max);
-/** Two lines. */
+/** Print the result. */
 void cli_max_print(FILE *out, const cli_max *max, const cli_target *target);
-/** Member "max" of a JSON object, behind a comma. */
+/** Print member "max" of a JSON object, after a comma. */
 void cli_max_json(FILE *out, const cli_max *max);
 
-/* ---- what the search's files share ----------------------------------------------------------- */
+/* ---- shared by the search's files ------------------------------------------------------------ */
 
 typedef struct cli_max_search {
     zr_config *config;
     const cli_target *target;
     cli_max_what what;
-    int64_t fewest; /* layers: with less a pattern of model.frozen matches nothing */
+    int64_t fewest; /* fewest layers with which each pattern of model.frozen matches a parameter */
 } cli_max_search;
 
-/** Plan so many layers or rows, and say what a rank needs: more than the limit also where a host's memory is too small.
- *  arg: a cli_max_search, which keeps them. A cli_needs_of. */
+/** Plan n layers or rows, and find the bytes of a rank: more than the limit also where a host's memory is too small.
+ * arg: a cli_max_search, whose configuration keeps n. A cli_needs_of. */
 ZR_NODISCARD zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes);
-/** Width and heads; layers vary. */
+/** Set width and heads; layers vary. */
 void cli_max_set_shape(zr_config *config, const cli_shape *shape);
 /** Find the most layers or rows that fit: cli_largest. */
 ZR_NODISCARD zr_status cli_max_between(cli_max_search *s, int64_t guess, cli_point *fits, cli_point *fails);
-/** The family's width, and the most layers that fit at it: fits->n 0 when none does; fails->n 0 when twice the family's
- *  layers fit. Sets the width. */
+/** Find the family's width, and the most layers that fit at it: fits->n 0 when not even the fewest fit; fails->n 0 when
+ * twice the family's layers fit. Sets the width. */
 ZR_NODISCARD zr_status cli_family_find(cli_max_search *s, cli_shape *best, cli_point *fits, cli_point *fails);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rates of a machine from a file: one's own, or what `zr info --bench --json` printed. */
+/* Rates of a machine from a file: the user's own, or the output of `zr info --bench --json`. */
 #include "cli/plan/choices.h"
 
 #include "base/json.h"
@@ -34,7 +34,7 @@ static zr_status take_rate(const json_t *root, const char *file, const rate_key 
     return ZR_OK;
 }
 
-/** "memory_bytes": a number, or a size in words. */
+/** Read "memory_bytes": a number, or a size in words. */
 static zr_status take_memory(const json_t *root, const char *file, zr_machine *machine)
 {
     const json_t *json = json_object_get(root, "memory_bytes");
@@ -61,7 +61,7 @@ static zr_status check_keys(json_t *root, const char *file)
     return ZR_OK;
 }
 
-/** Its one link is that of every level: it does not say where ranks are. */
+/** Read a file of the user's own rates. Its one link holds for every level: the file does not say where ranks are. */
 static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
 {
     zr_machine *machine = &profile->machine;
@@ -81,7 +81,7 @@ static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
     return ZR_OK;
 }
 
-/** The rates of a level that is used, whichever of its names they have. */
+/** Return a rate of the level in use, by the level's name. */
 static double peak_of(const json_t *root, const char *key)
 {
     const json_t *level = json_object_get(root, "level");
@@ -96,7 +96,8 @@ static double peak_of(const json_t *root, const char *key)
     return 0;
 }
 
-/** The rates of its products in a type, of equal sizes the mean: as they would be remembered of this machine. */
+/** Read the rates of the products of a type, as this machine's would be remembered: products of equal sizes are
+ * averaged. */
 static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rates)
 {
     static const char *const name[] = {"m", "n", "k", "count"};
@@ -128,7 +129,8 @@ static zr_rate same(double rate)
     return (zr_rate){rate, rate};
 }
 
-/** Of all its cores, by the rules for the rates that are remembered. bf16 that is widened has no rates of its own. */
+/** Read the rates of a whole machine from a benchmark, by the rules for remembered rates. bf16 that is widened has no
+ * rates of its own. */
 static zr_status take_bench(const json_t *root, const char *file, zr_profile *profile)
 {
     for (int k = 0; k < BENCH; k++) ZR_TRY(take_rate(root, file, &bench_keys[k], &profile->machine));
@@ -140,7 +142,7 @@ static zr_status take_bench(const json_t *root, const char *file, zr_profile *pr
                       .triad = same(profile->machine.memory_bytes_sec),
                       .link = same(profile->machine.link[ZR_LINK_PROCESS].bytes_sec)};
     ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
-    /* The one level of its own that a GPU's rates have. */
+    /* A GPU's rates have a level of their own. */
     const char *level = json_string_value(json_object_get(root, "level"));
     profile->facts.apart = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
     profile->facts.narrow_attention = profile->facts.apart;

@@ -1,6 +1,6 @@
 #include "cli/shell/cli.h"
 
-/** Parameters as the model itself declares them. */
+/** Count the parameters that the model itself declares. */
 static zr_status params_of(const zr_family_model *shape, int64_t *params)
 {
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};

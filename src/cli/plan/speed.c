@@ -1,4 +1,4 @@
-/* What a priced step comes to: tokens a second, model FLOPs as a share of the peak, days. */
+/* Figures of a priced step: tokens a second, model FLOPs as a share of the peak, days. */
 #include "cli/plan/choices.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static double tokens_per_sec(const cli_choices *choices, const cli_choice *c)
     return (double)choices->step_tokens / c->made.simulation.price.step_sec;
 }
 
-/** The papers' MFU: recomputation is not in it. NaN: the peak is not known. */
+/** Return the papers' MFU, without recomputation. NaN: the peak is not known. */
 static double mfu_of(const cli_choices *choices, const cli_choice *c)
 {
     if (choices->peak_flops <= 0) return NAN;

@@ -111,7 +111,7 @@ static void print_fits(FILE *out, const cli_table *table)
     for (int stage = 0; stage < 4; stage++) {
         int64_t limited = zr_memory_limited(&table->report[stage].memory, table->facts);
         int64_t bytes = zr_train_rank_bytes(limited, table->facts);
-        bool fits = bytes <= table->memory_bytes; /* as memory.limit counts */
+        bool fits = bytes <= table->memory_bytes; /* by the rule of memory.limit */
         fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
     }
     fputc('\n', out);
@@ -174,7 +174,7 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
     }
 }
 
-/* Which ranks, which rounds. */
+/* Print the ranks and rounds in which a step runs. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
     static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdarg.h>
 
-/* ---- what it is ---------------------------------------------------------------------------------- */
+/* ---- device and rates ---------------------------------------------------------------------------- */
 
 zr_status cli_target_profile(const char *name, cli_target *target)
 {
@@ -18,7 +18,7 @@ zr_status cli_target_profile(const char *name, cli_target *target)
     return ZR_OK;
 }
 
-/** No product reaches the peak of a data sheet. */
+/** Scale the FLOP/s: no product reaches the peak of a data sheet. */
 static void take_part(zr_machine *machine, double part)
 {
     machine->flops_f32 *= part;
@@ -33,7 +33,7 @@ void cli_target_efficiency(cli_target *target, double part)
     take_part(&target->chooser.machine, part);
 }
 
-/* ---- what is settled ------------------------------------------------------------------------------ */
+/* ---- limit and open keys -------------------------------------------------------------------------- */
 
 static zr_status note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 
@@ -47,8 +47,9 @@ static zr_status note(zr_config *config, const char *format, ...)
     return zr_config_add_note(config, text);
 }
 
-/** A given limit, and the memory of a cluster's device; where neither is, that of the profile. Policy auto, which needs
- *  one, takes on this machine what `zr train` would: what the host has left, or of its GPU what other ranks leave. */
+/** Settle the limit: the smaller of a given limit and the memory of a cluster's device; without both, the profile's
+ * memory. Policy auto, which needs a limit, takes on this machine the limit of `zr train`: the host's free memory, or
+ * its share of the GPU. */
 static zr_status settle_limit(zr_config *config, cli_target *t)
 {
     char given[32], has[32];
@@ -68,7 +69,7 @@ static zr_status settle_limit(zr_config *config, cli_target *t)
     return ZR_OK;
 }
 
-/** Say that training steps of other ranks than were asked for stand in. */
+/** Note that measured training steps of another number of ranks are used. */
 static zr_status note_ranks(zr_config *config, const cli_target *t)
 {
     const zr_launch *measured = t->simulated ? t->cluster.measured : NULL;
@@ -122,7 +123,7 @@ int32_t cli_host_ranks(const cli_target *target)
     return given > 0 ? given : target->simulated ? target->cluster.host_devices : target->local_ranks;
 }
 
-/** Bytes that the ranks of a host take of its memory together. */
+/** Return the bytes that the ranks of a host take of its memory together. */
 static int64_t host_bytes_of(const cli_target *t, const zr_plan *plan)
 {
     const int32_t host = cli_host_ranks(t);

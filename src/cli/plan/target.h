@@ -1,5 +1,5 @@
 /** The machine that a configuration is for. `zr plan`, `zr simulate`, its sweep and its search settle, plan and price a
- *  configuration by these functions alone, so that one question has one answer. */
+ * configuration by these functions alone, so that one question has one answer. */
 #ifndef ZR_CLI_TARGET_H
 #define ZR_CLI_TARGET_H
 
@@ -23,19 +23,19 @@ typedef struct cli_target {
 /** A configuration that was planned and priced. */
 typedef struct cli_trial {
     zr_report report;
-    zr_simulation simulation; /* without a cluster its price alone */
+    zr_simulation simulation; /* without a cluster only `price` is set */
     int64_t params;
     int64_t needs_bytes; /* bytes that a rank needs: zr_train_rank_bytes */
     int64_t host_bytes;  /* bytes that all ranks of a host take of its memory */
-    bool fits;           /* limit_bytes, and the memory of the cluster's hosts */
+    bool fits;           /* within limit_bytes and the memory of the cluster's hosts */
 } cli_trial;
 
 /** Name of the cluster that is this machine, as `zr info --bench` measured it. */
 #define CLI_CLUSTER_THIS "this"
 
-/** Make the target of --cluster NAME|FILE for target->ranks ranks. "this" depends on the configuration, by which its
- *  ranks are threads or processes; with config NULL it is not made. `transport`: of "this", "threads", "mpi", or NULL.
- *  Clear with cli_target_clear, also after a failure. Errors: of zr_cluster_read. */
+/** Make the target of --cluster NAME|FILE for target->ranks ranks. "this" depends on the configuration, which says how
+ * many ranks a host has; with config NULL it is not made. `transport`: of "this", "threads", "mpi", or NULL. Clear with
+ * cli_target_clear, also after a failure. Errors: of zr_cluster_read. */
 ZR_NODISCARD zr_status cli_target_cluster(const char *name, const char *transport, const zr_config *config,
                                           cli_target *target);
 void cli_target_clear(cli_target *target);
@@ -45,26 +45,26 @@ ZR_NODISCARD zr_status cli_target_profile(const char *name, cli_target *target);
 /** Price products at a part of the profile's FLOP/s. */
 void cli_target_efficiency(cli_target *target, double part);
 
-/** Settle what a target says about an open configuration: how many ranks a host has, and the limit. Notes go to the
- *  configuration. */
+/** Settle the ranks of a host and the limit from the target. Notes go to the configuration. */
 ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
-/** The same, and the keys that are left to the memory (zr_train_choose), with a note on them. */
+/** Settle also the keys that are left to the memory (zr_train_choose), with a note on them. */
 ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
 
-/** Plan a settled configuration and price it. `layout` NULL: its zr_train_layout. `plan` may be NULL; else the plan is
- *  kept there, to be destroyed. Errors: of zr_train_plan_layout and zr_simulate. */
+/** Plan a settled configuration and price it. `layout` NULL: its zr_train_layout. `plan` may be NULL; otherwise it gets
+ * the plan, to be destroyed. Errors: of zr_train_plan_layout and zr_simulate. */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout,
                                cli_trial *made, zr_plan **plan);
-/** Tell whether a status is the planner's or the simulator's refusal of a combination. Other failures end a command. */
+/** Return whether a status is the planner's or the simulator's refusal of a combination. Other failures end a command.
+ */
 bool cli_refused(zr_status st);
 /** Return how many ranks a full host has. */
 int32_t cli_host_ranks(const cli_target *target);
 /** Return the days that `tokens` take, in whole steps of `step_tokens` tokens of all ranks. */
 double cli_days(double tokens, double step_tokens, double step_sec);
-/** Say why the seconds of a save on a cluster are not known; returns `text`. */
+/** Explain why the seconds of a save on a cluster are not known; returns `text`. */
 #define CLI_SAVE_UNKNOWN_BYTES 128
 const char *cli_save_unknown(const cli_target *target, char text[CLI_SAVE_UNKNOWN_BYTES]);
-/** Find when the steps of a plan run; cli_times_clear. */
+/** Find when each step of a plan runs. Free with cli_times_clear. */
 ZR_NODISCARD zr_status cli_target_times(const cli_target *target, const zr_plan *plan, cli_times *times);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the ranks of a layer move and have alike: tensor parallelism's bytes, by what they are for, and against what
- * ZeRO would move for the same training on the same ranks. */
+/* Tensor parallelism's bytes by purpose, their ratio to ZeRO's traffic at stage 3 for the same training on the same
+ * ranks, and the parameters that every tensor-parallel rank has whole. */
 #include "cli/shell/cli.h"
 
 #include <ctype.h>
@@ -11,7 +11,7 @@ static double bytes_of(const zr_traffic *traffic)
     return (double)traffic->bytes[ZR_TRAFFIC_REDUCE_SCATTER] + (double)traffic->bytes[ZR_TRAFFIC_ALL_GATHER];
 }
 
-/* The configured training with every layer on each of the ranks, sharded at stage 3. */
+/* Make the layout of the configured training without tensor parallelism, sharded at stage 3 over all ranks. */
 static zr_layout stage3_alone(const zr_config *config, int ranks)
 {
     zr_layout layout = zr_train_layout(config, ranks);
@@ -20,8 +20,8 @@ static zr_layout stage3_alone(const zr_config *config, int ranks)
     layout.stage = 3;
     layout.eval = false;
     layout.save = ZR_SAVE_NONE;
-    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS;  /* stage 3 has none */
-    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* it gathers what others gather */
+    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS;  /* stage 3 has no all-reduce */
+    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* all policies gather the same */
     return layout;
 }
 
@@ -36,11 +36,11 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
     return ZR_OK;
 }
 
-/* ---- by what it is for ------------------------------------------------------------------------ */
+/* ---- by purpose ------------------------------------------------------------------------------- */
 
 typedef enum purpose { FOR_LAYERS, FOR_LOSSES, FOR_GRADIENTS, FOR_CHECKPOINTS, PURPOSES } purpose;
 
-/* Bytes that come to a rank in one training step. */
+/* Bytes into a rank in one training step. */
 typedef struct within {
     int64_t *unit; /* for layers, by unit */
     int64_t bytes[PURPOSES];
@@ -75,7 +75,8 @@ static zr_status find_within(const zr_plan *plan, within *w)
     return ZR_OK;
 }
 
-/* Units from `first` on that move as much, and whose names differ in their number. */
+/* Return the end of the units from `first` on that move equally many bytes and whose names differ only in their number.
+ */
 static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -88,9 +89,9 @@ static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
     return end;
 }
 
-/* ---- what every rank of a layer has ----------------------------------------------------------- */
+/* ---- replicated parameters -------------------------------------------------------------------- */
 
-/* A name with '*' for its numbers, so that those of all blocks are one. */
+/* Write a name with '*' for its numbers, so that the parameters of all blocks share one pattern. */
 static void pattern_of(const char *name, char out[ZR_NAME_MAX])
 {
     size_t n = 0;
@@ -102,7 +103,7 @@ static void pattern_of(const char *name, char out[ZR_NAME_MAX])
     out[n] = '\0';
 }
 
-/* Is the parameter the first of its pattern that is not cut? */
+/* Return whether a parameter is the first uncut one of its pattern. */
 static bool is_first(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
 {
     char before[ZR_NAME_MAX];
@@ -125,10 +126,10 @@ static int64_t replicated_elems(const zr_graph *g)
 
 /* ---- as text ----------------------------------------------------------------------------------- */
 
-/* A list whose lines end before column 80. */
+/* List whose lines end before column 80. */
 typedef struct list {
     FILE *out;
-    size_t column; /* 0: nothing is printed */
+    size_t column; /* 0: nothing is printed yet */
 } list;
 
 static void begin_list(list *l, const char *begin)

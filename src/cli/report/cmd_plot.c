@@ -8,7 +8,7 @@
 
 #define DEFAULT_OUT "loss.svg"
 
-/** The metrics of an operand: a run's directory, or the file itself. */
+/** Write the path of a run's metrics: the operand is a run's directory, or the file itself. */
 static zr_status metrics_of(const char *run, char path[PATH_MAX])
 {
     struct stat info;
@@ -89,7 +89,7 @@ static zr_status plot(const cli_args *args, const char *out)
 done:
     for (int i = 0; i < n; i++) zr_free(curve[i]);
     zr_free(room);
-    free(svg); /* the stream's own, not zr_alloc's */
+    free(svg); /* allocated by open_memstream, not by zr_alloc */
     return st;
 }
 

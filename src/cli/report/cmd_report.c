@@ -7,7 +7,7 @@
 
 static const zr__output_kind html_kind = {"report", REPORT_HEAD, true};
 
-/** A run's report stands in its directory; that of several runs here. */
+/** Choose the output: one run's report goes into its directory, a report of several runs into this one. */
 static zr_status default_out(const cli_args *args, char room[PATH_MAX], const char **out)
 {
     if (*out) return ZR_OK;
@@ -25,7 +25,7 @@ static zr_status write_all(const cli_args *args, const cli_report *report, const
     size_t bytes = 0;
     zr_status st = cli_report_html(report, &html, &bytes);
     if (st == ZR_OK) st = zr__output_write(out, &html_kind, inputs, html, bytes);
-    free(html); /* the stream's own, not zr_alloc's */
+    free(html); /* allocated by open_memstream, not by zr_alloc */
     if (st == ZR_OK && args->json) st = cli_report_json(stdout, report, out);
     if (st == ZR_OK && !args->json && !args->quiet) cli_report_text(stdout, report);
     if (st == ZR_OK && !args->quiet) cli_say("written into %s", out);

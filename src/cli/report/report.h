@@ -1,5 +1,5 @@
-/** The report of runs: what its files share. Every figure is one of metrics.jsonl, run.json or config.json; what is
- *  missing there, or damaged, is a note. */
+/** The report of runs: the types and functions that its files share. Every figure comes from metrics.jsonl, run.json or
+ * config.json; a missing or damaged figure is a note. */
 #ifndef ZR_CLI_REPORT_H
 #define ZR_CLI_REPORT_H
 
@@ -7,14 +7,14 @@
 
 #include <jansson.h>
 
-/** What every report begins with. */
+/** Beginning of every report. */
 #define REPORT_HEAD "<!doctype html>\n<!-- zr report -->\n"
 
 /** A figure of a run, with its words. */
 typedef struct cli_fact {
-    const char *key, *label; /* of JSON; for people */
+    const char *key, *label; /* key in JSON; label for people */
     char text[160];          /* "" : not known */
-    double value;            /* NAN: it is text, or not known */
+    double value;            /* NAN: the figure is text, or not known */
 } cli_fact;
 #define REPORT_FACTS 24
 #define REPORT_NOTES 12
@@ -23,55 +23,55 @@ typedef struct cli_fact {
 typedef struct cli_report_run {
     const char *dir, *name;
     cli_curve *curve;
-    json_t *config, *facts; /* config.json, run.json; NULL: not there, or damaged */
-    json_t *samples;        /* the last lines of metrics.jsonl with a text, at most REPORT_SAMPLES of them */
+    json_t *config, *facts; /* config.json, run.json; NULL: missing or damaged */
+    json_t *samples;        /* the last lines of metrics.jsonl with a text, at most REPORT_SAMPLES */
     cli_fact fact[REPORT_FACTS];
     int n_facts;
-    char note[REPORT_NOTES][512]; /* what is not as one would expect */
+    char note[REPORT_NOTES][512]; /* unexpected facts, for the reader */
     int n_notes;
 } cli_report_run;
 
 typedef struct cli_report {
     cli_report_run *run;
     int n;
-    cli_curve **curve; /* (n) those of the runs */
-    json_t *different; /* of several runs: key to an array of values, null where a run has none */
+    cli_curve **curve; /* (n) the runs' curves */
+    json_t *different; /* with several runs: key to an array of values, null where a run has no value */
 } cli_report;
 
-/** What is drawn over steps. */
+/** A quantity drawn over steps. */
 typedef struct cli_quantity {
     const char *key, *title, *unit; /* the key of metrics.jsonl */
-    size_t offset;                  /* of its series in cli_curve */
+    size_t offset;                  /* offset of its series in cli_curve */
     bool may_log, from_zero;
-    bool noisy; /* of many steps the mean is drawn */
+    bool noisy; /* the mean is drawn if there are many steps */
 } cli_quantity;
 extern const cli_quantity cli_quantities[];
 extern const int cli_n_quantities;
 const curve_series *cli_series_of(const cli_curve *curve, const cli_quantity *quantity);
 
-/** A part of a plan or of what was measured: memory or traffic, as run.json has it. */
+/** A row of the memory or traffic of run.json, planned and measured, bytes. */
 typedef struct cli_bytes_row {
     char path[96], words[96]; /* "memory.param", "parameters" */
     json_int_t planned, measured;
     bool total;
 } cli_bytes_row;
 #define REPORT_ROWS 64
-/** Rows of `part` ("memory", "traffic"), largest place first as run.json has them; how many. */
+/** Fill the rows of `part` ("memory", "traffic"), largest place first as run.json has them; return their number. */
 int cli_report_rows(const cli_report_run *run, const char *part, cli_bytes_row row[REPORT_ROWS]);
 
-/** Read the runs in directories (metrics.jsonl alone will do). ZR_ERR_NOT_FOUND: nothing of a run is there;
- *  ZR_ERR_MEMORY. cli_report_clear in any case. */
+/** Read the runs in directories (metrics.jsonl alone is enough). ZR_ERR_NOT_FOUND: a directory has no file of a run;
+ * ZR_ERR_MEMORY. Free with cli_report_clear in any case. */
 ZR_NODISCARD zr_status cli_report_read(cli_report *report, const char *const *dir, const char *const *name, int n);
 void cli_report_clear(cli_report *report);
 
-/** Where a path of an object ("measured.memory.total") leads; NULL. */
+/** Return the value at a path of an object ("measured.memory.total"), NULL if it is missing. */
 const json_t *cli_json_at(const json_t *object, const char *path);
 
-/** The page: HTML with pictures and style in it, which the caller frees (free). ZR_ERR_MEMORY. */
+/** Write the page: HTML with pictures and style in it, which the caller frees (free). ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status cli_report_html(const cli_report *report, char **html, size_t *bytes);
-/** The same figures as one JSON document. ZR_ERR_MEMORY. */
+/** Write the figures as one JSON document. ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status cli_report_json(FILE *out, const cli_report *report, const char *file);
-/** A short account, with the losses as a small picture of letters. */
+/** Write a short summary, with the losses as a small picture of characters. */
 void cli_report_text(FILE *out, const cli_report *report);
 
 #endif

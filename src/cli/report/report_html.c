@@ -7,25 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Panels are as wide as a telephone shows without making their letters small. */
+/* Panels are as wide as a phone shows without small letters. */
 #define PANEL_WIDTH 440.0
 #define PANEL_HEIGHT 250.0
 #define LEFT 66.0
 #define TOP 12.0
 #define RIGHT 14.0
 #define BOTTOM 44.0
-#define BANDS 3       /* runs up to which each step shows behind the mean */
-#define MOST_KINDS 16 /* of ops in a table */
+#define BANDS 3       /* most runs whose single steps are drawn behind the mean */
+#define MOST_KINDS 16 /* most kinds of ops in a table */
 
 typedef struct page {
     FILE *out;
     const cli_report *report;
-    cli_points *points; /* room */
+    cli_points *points; /* scratch memory */
 } page;
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/** Escaped, so that nothing of a file is taken for a mark. */
+/** Write text escaped, so that nothing in a file is taken for markup. */
 static void put_lines(FILE *out, char *text)
 {
     for (char *end; (end = strchr(text, '\n')); text = end + 1) {
@@ -36,7 +36,7 @@ static void put_lines(FILE *out, char *text)
     svg_escaped(out, text);
 }
 
-/** Words for people, the number itself for programs. */
+/** Write a figure: words for people, the number itself for programs. */
 static void put_data(FILE *out, const char *key, double value, const char *words)
 {
     char number[ZR_NUMBER_BYTES];
@@ -45,7 +45,7 @@ static void put_data(FILE *out, const char *key, double value, const char *words
     fputs("</data>", out);
 }
 
-/* Dark surroundings change what the pictures are drawn in, by the colours that they were drawn with. */
+/* In dark mode the style replaces the pictures' colours, which it selects by their light-mode values. */
 static const char style[] =
     ":root{--ground:#fff;--text:#1f2933;--soft:#52606d;--line:#e4e8ed;--card:#f7f9fb;--bar:#0072b2;--mark:#d55e00}\n"
     "*{box-sizing:border-box}body{margin:0 auto;padding:16px 12px 40px;max-width:1400px;background:var(--ground);"
@@ -103,13 +103,13 @@ static bool any_val(const cli_report *report)
     return any;
 }
 
-/** Then validation losses stand beside. */
+/** Return whether a quantity is the training loss, which is drawn with the validation loss. */
 static bool is_loss(const cli_quantity *q)
 {
     return q->offset == offsetof(cli_curve, loss);
 }
 
-/** The axes of a quantity; false: no run has it. */
+/** Set the axes of a quantity; return whether any run has it. */
 static bool set_axes(const page *p, const cli_quantity *q, cli_axes *axes)
 {
     double low = NAN, high = NAN;
@@ -138,7 +138,7 @@ static void draw_run(const page *p, const cli_quantity *q, cli_panel *panel, int
     if (loss) cli_panel_draw(panel, &r->curve->val, &val);
 }
 
-/** What the lines of the losses are. */
+/** Explain the lines of the training and validation losses. */
 static void put_kinds(const page *p)
 {
     if (!any_val(p->report)) return;
@@ -152,7 +152,7 @@ static void put_kinds(const page *p)
     put_key(p->out, cli_axes_color(1), NULL, true, "validation");
 }
 
-/** `data-`: from places in the picture back to values. */
+/** Write a panel's `data-` attributes, which map places in the picture back to values. */
 static void put_place(FILE *out, const cli_quantity *q, const cli_axes *a)
 {
     static const char *const name[] = {"x0", "x1", "y0", "y1"};
@@ -288,7 +288,7 @@ static void put_bytes(FILE *out, const char *of, const cli_bytes_row *row, bool 
     fputs("</td>", out);
 }
 
-/** Planned and measured bytes of memory or traffic; the bar is what was measured, its mark the plan. */
+/** Write planned and measured bytes of memory or traffic; a bar is the measured value, its mark the plan. */
 static void put_table(FILE *out, const cli_report_run *run, const char *part, const char *title, const char *planned)
 {
     cli_bytes_row row[REPORT_ROWS];
@@ -335,7 +335,7 @@ static void put_kind(FILE *out, const char *name, const char *calls, double ms, 
             step_ms > 0 ? fmin(100, 100 * ms / step_ms) : 0);
 }
 
-/** Where the time of a step went, of a run with --timings. */
+/** Write where the time of a step went, for a run with --timings. */
 static void put_timings(FILE *out, const cli_report_run *run)
 {
     const json_t *timings = cli_json_at(run->facts, "timings"), *kinds = json_object_get(timings, "kinds");
@@ -378,7 +378,7 @@ static void put_sample(FILE *out, const json_t *sample)
     free(lines);
 }
 
-/** The newest text in sight, those before it behind it. */
+/** Show the newest text; fold the earlier ones. */
 static void put_samples(FILE *out, const cli_report_run *run)
 {
     const size_t n = json_array_size(run->samples);

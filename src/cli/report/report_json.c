@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** JSON has no number for what is not finite. */
+/** Make a JSON number, null if it is not finite. */
 static json_t *number(double x)
 {
     if (!isfinite(x)) return json_null();
@@ -73,6 +73,6 @@ zr_status cli_report_json(FILE *out, const cli_report *report, const char *file)
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the figures of %d runs", report->n);
     cli_json_put_text(out, text);
     fputc('\n', out);
-    free(text); /* jansson's own */
+    free(text); /* allocated by jansson */
     return ZR_OK;
 }

@@ -158,7 +158,7 @@ static void find_facts(cli_report_run *run)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/** What a part of run.json is called. */
+/** Write the words for a part of run.json. */
 static void words_of(const char *path, char words[96])
 {
     static const char *const names[][2] = {{"reduce_scatter", "gradients, reduced"},
@@ -179,7 +179,7 @@ static void words_of(const char *path, char words[96])
         snprintf(words, 96, "%s", word);
 }
 
-/** Those of an object and of the objects in it, but for the device's space, which the top level is. */
+/** Add the rows of an object and of the objects in it, without the device's space, which is the top level itself. */
 static int add_rows(const json_t *planned, const json_t *measured, const char *path, cli_bytes_row *row, int n)
 {
     const char *key;
@@ -225,7 +225,7 @@ static bool is_there(const cli_report_run *run, const char *file)
     return path_of(run, file, path) && stat(path, &info) == 0;
 }
 
-/** An object of a file that may be missing, or damaged. */
+/** Read a JSON object from a file; NULL if the file is missing or, with a note, damaged. */
 static json_t *read_object(cli_report_run *run, const char *file)
 {
     char path[PATH_MAX], *text = NULL;
@@ -265,7 +265,7 @@ static json_int_t step_of(const json_t *line)
     return json_integer_value(json_object_get(line, "step"));
 }
 
-/** A file that goes back was continued from an earlier step: what comes later counts. */
+/** Keep a text, and drop the texts of its and later steps: the run was continued from an earlier step. */
 static void keep_sample(json_t *samples, json_t *line)
 {
     size_t n = json_array_size(samples);
@@ -281,7 +281,7 @@ static void read_samples(cli_report_run *run)
     size_t room = 0;
     run->samples = json_array();
     FILE *file = path_of(run, "metrics.jsonl", path) ? fopen(path, "re") : NULL;
-    if (!file) return; /* read_metrics says so */
+    if (!file) return; /* read_metrics has noted it */
     for (ssize_t n; (n = getline(&line, &room, file)) > 0;) {
         json_t *root = NULL;
         if (!strstr(line, "\"sample\"") || zr__json_parse(line, (size_t)n, path, &root) != ZR_OK) continue;
@@ -292,7 +292,7 @@ static void read_samples(cli_report_run *run)
     fclose(file);
 }
 
-/** What a reader should know before the figures. */
+/** Note facts that a reader should know before the figures. */
 static void look_over(cli_report_run *run)
 {
     const cli_curve *c = run->curve;
@@ -327,9 +327,9 @@ static zr_status read_run(cli_report_run *run)
     return ZR_OK;
 }
 
-/* ---- what differs ---------------------------------------------------------------------------- */
+/* ---- differences ----------------------------------------------------------------------------- */
 
-/** Every value of a configuration under its whole path, put into an array of each run's. */
+/** Put every value of a configuration, under its whole path, into an array with one value for each run. */
 static int spread(json_t *all, const json_t *object, const char *path, int run, int n)
 {
     const char *key;
@@ -340,7 +340,7 @@ static int spread(json_t *all, const json_t *object, const char *path, int run, 
         char inner[256];
         if (snprintf(inner, sizeof(inner), "%s%s%s", path, *path ? "." : "", key) >= (int)sizeof(inner)) continue;
         if (json_is_object(value)) {
-            failed |= spread(all, value, inner, run, n); /* as deep as the reader of JSON allows */
+            failed |= spread(all, value, inner, run, n); /* the JSON reader limits the depth */
             continue;
         }
         json_t *values = json_object_get(all, inner);
@@ -354,7 +354,7 @@ static int spread(json_t *all, const json_t *object, const char *path, int run, 
     return failed;
 }
 
-/** Among the runs that have a configuration. */
+/** Return whether all runs that have a configuration have the same value. */
 static bool are_equal(const cli_report *report, const json_t *values)
 {
     const json_t *first = NULL;

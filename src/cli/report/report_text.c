@@ -8,10 +8,10 @@
 #define COLUMNS 64
 #define ROWS 10
 
-/** A picture of letters. */
+/** Picture of characters. */
 typedef struct canvas {
     char at[ROWS][COLUMNS];
-    cli_axes axes; /* of places in it */
+    cli_axes axes; /* axes, in characters */
 } canvas;
 
 static void mark(canvas *c, double step, double value, char letter)
@@ -22,7 +22,7 @@ static void mark(canvas *c, double step, double value, char letter)
     c->at[y][x] = letter;
 }
 
-/** The mean of what falls into a column. */
+/** Draw the mean of the points in each column. */
 static void draw(canvas *c, const curve_series *s, char letter)
 {
     double sum[COLUMNS] = {0}, n[COLUMNS] = {0}, at[COLUMNS] = {0};
@@ -64,7 +64,7 @@ static void print_losses(FILE *out, const cli_curve *curve)
             curve->val.n ? ", o validation loss" : "", c.axes.log ? "; log scale" : "");
 }
 
-/** The newest text, on lines of its own. */
+/** Print the newest text, on lines of its own. */
 static void print_sample(FILE *out, const cli_report_run *run)
 {
     char shown[1024];

@@ -5,20 +5,20 @@
 
 enum { SAMPLES_MOST = 1000000 };
 
-/** A sample that is made. */
+/** A generated sample. */
 typedef struct one {
     zr_generated did;
-    int64_t end; /* of its text, in the text of all */
+    int64_t end; /* end of its text in the text of all samples, bytes */
 } one;
 
-/** Where the texts go: to stdout behind the prompt, or collected for --json. */
+/** Destination of the texts: stdout after the prompt, or memory for --json. */
 typedef struct sink {
     const zr_generate_args *args;
     bool collect;
-    bool shown; /* on a terminal */
-    bool begun; /* a sample's prompt is printed; nothing is before the weights have been read */
+    bool shown; /* stdout is a terminal */
+    bool begun; /* the sample's prompt is printed; nothing is printed before the weights have been read */
     int64_t sample;
-    zr__text text; /* collected, of all samples; of a terminal, a character that is not whole yet */
+    zr__text text; /* text of all samples for --json; on a terminal, a character that is not complete yet */
     one *made;     /* (samples) of --json */
 } sink;
 
@@ -29,14 +29,14 @@ static zr_status collect(sink *s, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-/** Return how many bytes a character has that begins with `lead`. */
+/** Return the bytes of a character that begins with `lead`. */
 static int64_t character_bytes(unsigned char lead)
 {
     return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
 }
 
-/** Print for a terminal: what it would obey, but for newlines and tabs, is written as \xNN. A character that is not
- *  whole is left unless the text `ends`. Returns the bytes that were printed. */
+/** Print for a terminal: characters that it would obey, except newlines and tabs, are written as \xNN. An incomplete
+ * character is kept back unless the text `ends`. Return the bytes that were printed. */
 static int64_t print_shown(const char *text, int64_t bytes, bool ends)
 {
     int64_t at = 0;

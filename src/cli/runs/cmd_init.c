@@ -6,7 +6,7 @@
 
 #define DEFAULT_OUT "config.json"
 
-/** What is there already is somebody's. */
+/** Write a new file; an existing one may be the user's and is not replaced. */
 static zr_status write_new(const char *path, const char *text)
 {
     zr__file file;

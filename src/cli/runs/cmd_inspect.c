@@ -6,14 +6,14 @@
 #include <math.h>
 #include <string.h>
 
-/** A tensor that is shown. */
+/** A tensor to be shown. */
 typedef struct row {
     const cli_file *file;
     const zr_safetensors_tensor *tensor;
     cli_numbers numbers;
 } row;
 
-/** What a run's directory has. */
+/** A checkpoint in a run's directory. */
 typedef struct saved {
     int64_t step;
     bool whole;
@@ -28,7 +28,7 @@ typedef struct inspection {
     saved *saved; /* newest first */
     int64_t n_saved;
     bool norms;
-    zr_status damage; /* of the first tensor that has any */
+    zr_status damage; /* status of the first damaged tensor */
     char why[512];
 } inspection;
 
@@ -100,7 +100,7 @@ static long long whole_of(const json_t *object, const char *key)
     return (long long)json_integer_value(json_object_get(object, key));
 }
 
-/** Who wrote a checkpoint, and how far it was. */
+/** Print who wrote a checkpoint, and how far the run was. */
 static void print_state(const zr_manifest *manifest)
 {
     json_t *run = zr__json_loads(manifest->run, 0);
@@ -152,7 +152,7 @@ static void print_row(const row *r, bool norms, int width)
     putchar('\n');
 }
 
-/** Of a file's tensors together. */
+/** Return the norm of all tensors of a file together. */
 static double norm_of(const inspection *in, const cli_file *file)
 {
     double squares = 0;

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* Of the command line; zr_tokenize's arguments, and what they are made of. */
+/* Options of the command line, from which the arguments of the library's functions are made. */
 typedef struct wanted {
     const char *tokenizer, *out, *format, *text_key, *bad_lines;
     int64_t threads, train;
@@ -21,7 +21,7 @@ static zr_status read_format(const char *name, zr_tokens_format *format)
     return ZR_OK;
 }
 
-/* What reading texts asks for. */
+/* Read --bad-lines, for damaged lines of .jsonl texts. */
 static zr_status read_bad_lines(const char *name, bool *skip)
 {
     *skip = name && strcmp(name, "skip") == 0;
@@ -30,7 +30,7 @@ static zr_status read_bad_lines(const char *name, bool *skip)
     return ZR_OK;
 }
 
-/* What was read, as members of a JSON object. */
+/* Print the figures of the texts that were read, as members of a JSON object. */
 static void print_read(int texts, const zr_tokenized *did)
 {
     printf("\"hash\":\"%016llx\", \"vocab\":%lld, \"texts\":%d, \"documents\":%lld, \"skipped_lines\":%lld, "
@@ -52,7 +52,7 @@ static void print_json(const zr_tokenize_args *args, const zr_tokenized *did)
            did->token_bytes);
 }
 
-/* How far it is, on a terminal. */
+/* Return the progress callback, NULL without a terminal. */
 static zr_progress_fn progress_of(const cli_args *args)
 {
     return !args->quiet && cli_live() ? cli_show_done : NULL;

@@ -9,13 +9,13 @@
 
 #define DATA_BYTES (PATH_MAX + 16)
 
-/** What a run is asked beside its configuration. */
+/** Options of a run beside its configuration. */
 typedef struct watch_options {
     cli_brief brief;
     const char *data;
     bool resume;
     const char *max_time; /* as given */
-    double end_sec;       /* of the run, by zr_clock_sec; 0: no limit */
+    double end_sec;       /* end of the run by zr_clock_sec; 0: no limit */
     bool timings;
     zr_trace trace;
     const char *trace_steps; /* FIRST:LAST, as given */
@@ -26,7 +26,7 @@ typedef struct job {
     bool resume;
     zr_observer observer;
     zr_train_result result; /* rank 0's, or this process's */
-    char message[2048];     /* how rank 0 puts a failure that all agreed on */
+    char message[2048];     /* rank 0's message of a failure that all ranks agreed on */
 } job;
 
 static zr_status train_rank(zr_comm *comm, void *arg)
@@ -39,9 +39,10 @@ static zr_status train_rank(zr_comm *comm, void *arg)
     return st;
 }
 
-/** Matrix products pack operands in memory that they take within the call, of which malloc keeps some 8 MiB for each
- * thread. Where many ranks of a small model are more than they may have beyond their plan (half of 48 MiB, and 3 %),
- * what is large goes back to the system instead; that takes a tenth of a step, so not always. */
+/** Keep the ranks within the memory that was promised. Matrix products allocate packing buffers within the call, and
+ * malloc keeps some 8 MiB for each thread. Where many ranks of a small model would exceed their plan by more than is
+ * allowed (half of 48 MiB, and 3 %), malloc returns large blocks to the system instead; that takes a tenth of a step,
+ * so not always. */
 static void keep_promise(const zr_plan *plan)
 {
 #ifdef M_MMAP_THRESHOLD
@@ -82,7 +83,7 @@ static zr_status train_self(job *j)
     return st;
 }
 
-/** A failure of this rank alone leaves the others waiting: end them all. */
+/** Train under a launcher. A failure of this rank alone would leave the others waiting: end them all. */
 static zr_status train_mpi(zr_comm *comm, job *j)
 {
     zr_status st = train_rank(comm, j);
@@ -93,7 +94,7 @@ static zr_status train_mpi(zr_comm *comm, job *j)
     return st;
 }
 
-/** Rank 0's clock, so that every rank derives the same directory name from it. */
+/** Find the start time by rank 0's clock, so that every rank derives the same directory name from it. */
 static zr_status start_time(zr_comm *comm, int64_t *unix_sec)
 {
     double now = (double)time(NULL);
@@ -102,7 +103,7 @@ static zr_status start_time(zr_comm *comm, int64_t *unix_sec)
     return ZR_OK;
 }
 
-/** Rather said now than found out when the run has ended. */
+/** Check the traced steps before the run rather than after it. */
 static zr_status check_steps(const watch_options *watch, const zr_config *config)
 {
     ZR_CHECK(!watch->trace_steps || watch->trace.first_step <= config->train.steps, ZR_ERR_ARG,
@@ -119,7 +120,7 @@ static zr_status check_stdout(const zr_config *config)
     return ZR_OK;
 }
 
-/** That of a run may be read in the run's own directory, wherever it is now. */
+/** Load the configuration of a run to resume. The run's own config.json stands for the directory that it is in now. */
 static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
 {
     ZR_TRY(cli_config_load(args, config));
@@ -144,7 +145,7 @@ static zr_status load(const cli_args *args, const watch_options *watch, zr_comm 
     if (st == ZR_OK) st = check_stdout(*config);
     if (comm) st = zr_comm_agree(comm, st);
     if (st == ZR_OK && *own_dir) st = cli_own_dir_make(*config, comm);
-    if (st != ZR_OK) zr_config_destroy(config); /* it may be another rank's that failed */
+    if (st != ZR_OK) zr_config_destroy(config); /* the failure may be another rank's */
     return st;
 }
 
@@ -180,7 +181,7 @@ static void print_summary(const zr_train_result *result)
             zr__text_escape(result->model_dir, dir, sizeof(dir)));
 }
 
-/** Rank 0's observers end. What they fail at is not why the run ended. */
+/** End rank 0's observers. A failure of theirs does not replace the reason why the run ended. */
 static zr_status end_watch(const cli_progress *progress, cli_loss *loss, zr_status st)
 {
     char why[2048];
@@ -220,7 +221,7 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     return st;
 }
 
-/** "FIRST:LAST", from 1. */
+/** Read "FIRST:LAST", from 1. */
 static zr_status read_steps(const char *text, zr_trace *trace)
 {
     int used = 0;
@@ -254,7 +255,7 @@ static zr_status parse(cli_args *args, watch_options *watch, const int64_t *rank
     return ZR_OK;
 }
 
-/** Options that stand for keys. */
+/** Add the keys that options stand for. */
 static zr_status add_keys(cli_args *args, const watch_options *watch, char room[CLI_BRIEF_KEYS][256],
                           char data[DATA_BYTES])
 {
@@ -288,7 +289,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     zr_status st = parse(&args, &watch, &ranks, comm, argc, argv);
     if (st == ZR_OK && !args.help) st = add_keys(&args, &watch, room, data);
-    /* A launcher may give each rank its own words. */
+    /* A launcher may give each rank other arguments. */
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr_comm_same(comm, "--help", args.help);
     ZR_TRY(st);

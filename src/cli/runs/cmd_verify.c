@@ -7,12 +7,12 @@
 
 enum { REPORT_BYTES = 32768 };
 
-/** One directory or file, and what was found. */
+/** One directory or file, and its findings. */
 typedef struct part {
     zr_stored stored;
     zr_status status; /* ZR_OK: whole */
-    zr__text lines;   /* what is wrong, and what is worth knowing, a line each */
-    char first[1024]; /* of what is wrong */
+    zr__text lines;   /* damage and notes, a line each */
+    char first[1024]; /* the first damage */
 } part;
 
 typedef struct verification {
@@ -44,7 +44,7 @@ static zr_status verify_checkpoint(part *p, bool show)
     return p->status == ZR_ERR_MEMORY ? p->status : ZR_OK;
 }
 
-/* ---- without ---------------------------------------------------------------------------------- */
+/* ---- without checksums ------------------------------------------------------------------------ */
 
 static zr_status verify_tensor(part *p, const cli_file *file, const zr_safetensors_tensor *tensor, int64_t *done,
                                int64_t of, cli_amount_done *shown)
@@ -75,7 +75,7 @@ static zr_status verify_numbers(part *p, const cli_files *files, bool show)
     return st;
 }
 
-/** Structure: of the files, and of the directory as a model. */
+/** Verify a part without checksums: the structure of its files and, for a directory, of its model. */
 static zr_status verify_plain(part *p, bool show)
 {
     char note[512] = "", line[640];
@@ -93,7 +93,7 @@ static zr_status verify_plain(part *p, bool show)
     return ZR_OK;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- the whole command ------------------------------------------------------------------------ */
 
 static zr_status add(verification *v, const zr_stored *stored)
 {
@@ -102,7 +102,7 @@ static zr_status add(verification *v, const zr_stored *stored)
     return ZR_OK;
 }
 
-/** Every checkpoint of the run, whole or not, and its model/. */
+/** Add every checkpoint of the run, whole or not, and its model/. */
 static zr_status add_run(verification *v, const char *run)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -128,7 +128,7 @@ static zr_status find_parts(verification *v, const char *path)
     zr_status st = zr_stored_find(path, false, &stored);
     if (stored.from_run && st != ZR_ERR_MEMORY) {
         ZR_TRY(add_run(v, stored.run));
-        if (v->n > 0) return ZR_OK; /* what is wrong with each is found below */
+        if (v->n > 0) return ZR_OK; /* the damage of each is found below */
     }
     ZR_TRY(st);
     return add(v, &stored);
@@ -199,7 +199,7 @@ static zr_status verify(verification *v, const char *path, bool json)
         print_json(v, !bad);
     else
         print_text(v);
-    /* A checkpoint without its manifest, or a part of a file, is damage as a changed byte is. */
+    /* A checkpoint without its manifest, or a part of a file, is damage just as a changed byte is. */
     if (bad && v->n > 0 && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
     if (bad) return ZR_FAIL(bad->status, "%s", bad->first);
     return ZR_OK;

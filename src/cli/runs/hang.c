@@ -1,10 +1,10 @@
-/* What the command does about ranks that hang or are gone: it says so, once, and ends the job. */
+/* The command's response to ranks that hang or are gone: it says so, once, and ends the job. */
 #include "cli/shell/cli.h"
 
 #include <signal.h>
 #include <unistd.h>
 
-/* The launcher's own way to end a job asks MPI, which may hang as well. */
+/* Seconds for the launcher's own way to end a job: it asks MPI, which may hang as well. */
 enum { ABORT_SEC = 10 };
 
 static int ends_with;
@@ -15,7 +15,7 @@ static void on_alarm(int number)
     _exit(ends_with);
 }
 
-/* From a thread beside those that hang: they cannot be joined. */
+/* End the job from a thread beside the hanging ones, which cannot be joined. */
 static void end_job(zr_comm *comm, int code)
 {
     ends_with = code;

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#define STEP_SEC 60.0  /* between drawings */
-#define EVAL_SEC 10.0  /* the same, at an evaluation */
-#define LEAST_PART 100 /* times what a drawing takes passes before the next */
+#define STEP_SEC 60.0  /* seconds between drawings */
+#define EVAL_SEC 10.0  /* seconds between drawings, at an evaluation */
+#define LEAST_PART 100 /* least pause after a drawing, in multiples of its time */
 
 static zr_status draw(cli_loss *loss)
 {
@@ -16,7 +16,7 @@ static zr_status draw(cli_loss *loss)
     ZR_TRY(cli_curve_read(loss->curve, loss->metrics, false));
     zr_status st = cli_curve_draw(&loss->curve, &name, 1, &svg, &bytes);
     if (st == ZR_OK) st = zr_file_write(loss->svg, svg, (int64_t)bytes);
-    free(svg); /* the stream's own, not zr_alloc's */
+    free(svg); /* allocated by open_memstream, not by zr_alloc */
     return st;
 }
 

@@ -1,4 +1,5 @@
-/* A run whose directory nobody named gets one that no other run has: runs/<model>-<time>, or that with -2, -3 ... */
+/* The directory of a run that was given none: the first of runs/<model>-<time>, or with -2, -3 ..., that no other run
+ * has. */
 #include "cli/shell/cli.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@ static void numbered(const char *dir, int number, char path[256])
         snprintf(path, 256, "%s", dir);
 }
 
-/** Make the first of dir, dir-2, dir-3 ... that is not there: of two processes only one makes it. */
+/** Make the first of dir, dir-2, dir-3 ... that does not exist; mkdir is atomic, so only one of two processes makes it.
+ */
 static zr_status make_free(const char *dir, int *number)
 {
     char path[256];
@@ -54,7 +56,7 @@ void cli_own_dir_drop(const zr_config *config)
 {
     char parent[256];
     const char *dir = config->train.output_dir;
-    if (rmdir(dir) != 0) return; /* the run has begun: what is in it stays */
+    if (rmdir(dir) != 0) return; /* the run has begun: its files stay */
     snprintf(parent, sizeof(parent), "%.*s", (int)strcspn(dir, "/"), dir);
-    rmdir(parent); /* when no other run is in it */
+    rmdir(parent); /* fails when another run is in it */
 }

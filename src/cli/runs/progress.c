@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define LINE_BYTES 512
-#define REFRESH_SEC 0.1 /* no eye follows more */
+#define REFRESH_SEC 0.1 /* seconds; no eye follows faster */
 
 static void put(const char *text, size_t length)
 {
@@ -51,9 +51,9 @@ static const char *share_of_peak(double mfu, char text[32])
     return text;
 }
 
-/* One part of a line about a step. Where a terminal is too narrow for all, the highest `rank` goes first. */
+/* One part of a step's line. On a narrow terminal the field with the highest `rank` is dropped first. */
 typedef struct field {
-    int rank; /* 0: stays */
+    int rank; /* 0: never dropped */
     char text[64];
 } field;
 
@@ -75,7 +75,7 @@ static void add(step_line *line, int rank, const char *format, ...)
     va_end(list);
 }
 
-/** The fields of rank up to `rank`, with what stands between them; how many bytes. */
+/** Join the fields of rank up to `rank`, with `between` between them; return the bytes. */
 static int join(const step_line *line, int rank, const char *between, char out[LINE_BYTES])
 {
     int n = 0;
@@ -87,7 +87,7 @@ static int join(const step_line *line, int rank, const char *between, char out[L
     return n;
 }
 
-/** As much of a line as fits so many columns; what stays is cut. */
+/** Fit a line into `wide` columns: drop fields of the highest ranks, then cut. Return its bytes. */
 static int fit(const step_line *line, int wide, const char *between, char out[LINE_BYTES])
 {
     int n = 0;
@@ -99,7 +99,7 @@ static int fit(const step_line *line, int wide, const char *between, char out[LI
     return wide;
 }
 
-/** Write a line over the one that is there. */
+/** Write a line over the previous one. */
 static void rewrite(const step_line *l)
 {
     char line[LINE_BYTES], out[LINE_BYTES + 16];
@@ -137,11 +137,11 @@ void cli_show_done(void *arg, int64_t done, int64_t of)
     if (d->first > 0) add(&l, 1, "left %s", time_left(d->begin, done - d->first, of - d->first, text));
     rewrite(&l);
     if (d->first > 0) return;
-    d->begin = now; /* the first took what later ones do not; from the second on a rate is known */
+    d->begin = now; /* the time before the first call includes setup: the rate is measured from here */
     d->first = done;
 }
 
-/** A line that stays: whole in a file, as wide as the terminal on one. */
+/** Leave a line in place: whole in a file, as wide as the terminal on a terminal. */
 static void leave(const cli_progress *progress, const step_line *l)
 {
     char line[LINE_BYTES], out[LINE_BYTES + 16];

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Numbers that are looked at in one go. */
+/* Numbers that are read at a time. */
 #define PIECE ((int64_t)1 << 18)
 
 const char *cli_stored_name(zr_stored_kind kind)

@@ -15,7 +15,7 @@ static columns needed(const zr_timings *t)
     return c;
 }
 
-/* At most four digits: 0.123, 12.3, 1234. */
+/* Write milliseconds with at most four digits: 0.123, 12.3, 1234. */
 static const char *milliseconds(double sec, char text[32])
 {
     double ms = 1e3 * sec;
@@ -71,7 +71,7 @@ static bool is_attention(const zr_timing *kind)
     return strncmp(kind->name, "attention", 9) == 0;
 }
 
-/* Down to a thousandth of the step; the rest in one line. */
+/* Add the kinds down to a thousandth of the step, and the rest as one line. */
 static void add_kinds(zr__text *out, const zr_timings *t, columns c)
 {
     int small = 0;
@@ -92,7 +92,7 @@ static void add_kinds(zr__text *out, const zr_timings *t, columns c)
         zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
 }
 
-/* The products beside attention's, as one, against their peak. */
+/* Add the matrix products, without attention's, as one line against their peak. */
 static void add_products(zr__text *out, const zr_timings *t)
 {
     zr_timing all = {0};

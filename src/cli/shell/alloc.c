@@ -1,7 +1,7 @@
-/* Memory of the libraries that the command calls. None may end the process, or go on with less than it asked for: what
- * C called must not throw, and oneDNN (2.6) takes it that its own allocations do not fail. So some memory is put by for
- * the first that does. The library then comes to its end, and whoever called it learns of the shortage from
- * base/shortage.h. */
+/* Memory of the libraries that the command calls. No library may end the process, or go on with less memory than it
+ * asked for: functions called from C must not throw, and oneDNN (2.6) assumes that its own allocations succeed. So a
+ * reserve is freed for the first allocation that fails. The library then returns, and its caller learns of the shortage
+ * from base/shortage.h. */
 #include "cli/shell/cli.h"
 
 #include "base/json.h"
@@ -13,13 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The memory that oneDNN takes to make a product. It is never touched, so it occupies no pages. */
+/* Bytes that oneDNN takes to make a product. The reserve is never touched, so it occupies no pages. */
 enum { RESERVE_BYTES = 2 << 20 };
 
 static void *_Atomic reserve;
-static atomic_bool lacked; /* by any library, in any thread */
+static atomic_bool lacked; /* an allocation of any library, in any thread, has failed */
 
-/** Allocate for jansson, whose reading ends where there is no memory. */
+/** Allocate for jansson, which stops reading where there is no memory. */
 static void *allocate_json(size_t bytes)
 {
     void *memory = cli_fault_allocation() ? NULL : malloc(bytes);
@@ -41,13 +41,13 @@ void cli_alloc_begin(void)
     json_set_alloc_funcs(allocate_json, free);
 }
 
-/** Get memory of the kind that C++ and oneDNN ask for. Without any, even put by, the process ends: its caller is not
- *  made for that. */
+/** Allocate for C++ and oneDNN. If even the reserve is not enough, the process ends: the caller cannot handle a
+ * failure. */
 static void *allocate(size_t align, size_t wanted)
 {
     static const char last[] = "zr: no memory is left for a library that zr uses, nor for an end in good order\n";
     const size_t bytes =
-        wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* C11 asks for it */
+        wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* a multiple, as C11 wants */
     void *memory = cli_fault_allocation() ? NULL : aligned_alloc(align, bytes);
     if (memory) return memory;
     atomic_store(&lacked, true);
@@ -59,7 +59,7 @@ static void *allocate(size_t align, size_t wanted)
     _exit(cli_exit_code(ZR_ERR_MEMORY));
 }
 
-/* C++'s new and delete, and what oneDNN allocates by: the libraries' calls come here, since the command has them. */
+/* C++'s new and delete, and oneDNN's allocator: the libraries call these definitions, since the command has them. */
 ZR_API void *_Znwm(size_t bytes);
 ZR_API void *_Znwm(size_t bytes)
 {

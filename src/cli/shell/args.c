@@ -70,7 +70,7 @@ static zr_status read_value(cli_args *args, const cli_option *option, const char
     return ZR_FAIL(ZR_ERR_INTERNAL, "option --%s takes no value", option->name);
 }
 
-/** The key of the configuration that is called so, whole or by its last part; NULL. */
+/** Return the configuration key with a name, whole or by its last part; NULL: not found. */
 static const zr_key *key_called(const char *name)
 {
     int n = 0;
@@ -98,7 +98,7 @@ static zr_status unknown(const cli_args *args, const char *name, const char *nex
                    args->keys ? " (configuration keys are written --key.path=value)" : "");
 }
 
-/** --name, --name value, --name=value. *used: how many words it took. */
+/** Read --name, --name value or --name=value. *used: words that were taken. */
 static zr_status read_long(cli_args *args, const char *word, const char *next, int *used)
 {
     char name[64];
@@ -194,7 +194,7 @@ zr_status cli_override(cli_args *args, char room[256], const char *format, ...)
     return ZR_OK;
 }
 
-/* Numbers and units, each at most once and the largest first. */
+/* Read numbers and units, each unit at most once and the largest first. */
 zr_status cli_duration(const char *option, const char *text, double *sec)
 {
     static const struct {

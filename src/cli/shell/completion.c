@@ -73,7 +73,7 @@ static zr_status print_bash(const cli_command *const *commands, int n)
 
 /* ---- zsh ------------------------------------------------------------------------------------- */
 
-/** Within single quotes, and within the brackets of _arguments. */
+/** Print text escaped for single quotes and for the brackets of _arguments. */
 static void print_zsh(const char *text)
 {
     for (; *text; text++) {

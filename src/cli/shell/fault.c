@@ -1,5 +1,5 @@
-/* ZR_FAULT: what a test lets go wrong. In every build, so that what is tested is what is used: where nothing is asked
- * for an allocation and a write cost a look at a number each, and a step nothing. */
+/* ZR_FAULT: failures that tests inject. The code is in every build, so that tests run the same program as users:
+ * without a fault an allocation and a write cost one look at a number each, and a step nothing. */
 #include "cli/shell/cli.h"
 
 #include <errno.h>
@@ -14,15 +14,15 @@ static const char *const ways[] = {"kill", "stop", "hang"};
 static const char *const phases[] = {"start",  "forward", "backward", "exchange", "update",
                                      "gather", "save",    "evaluate", "end"};
 
-/* At a place of a run. */
+/* Fault at a place of a run. */
 static struct {
     int way, rank, phase;
     int64_t step; /* 0: any */
 } fault = {.way = -1};
 
-/* So many until one fails; 0: none does. The library's own calls come here too (--wrap, Makefile). */
+/* Calls left until one fails; 0: no fault. The library's own calls come here too (--wrap, Makefile). */
 static atomic_llong allocations, writes;
-static long long slow_ms; /* each write of a file's range takes so much longer */
+static long long slow_ms; /* milliseconds added to each write of a file's range */
 
 static bool is_due(atomic_llong *left)
 {
@@ -51,7 +51,7 @@ ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset)
     return -1;
 }
 
-/* What is said is no file. */
+/* Fail writes to files only, not messages on stdout and stderr. */
 ssize_t __real_write(int fd, const void *in, size_t bytes);
 ssize_t __wrap_write(int fd, const void *in, size_t bytes);
 ssize_t __wrap_write(int fd, const void *in, size_t bytes)

@@ -14,7 +14,7 @@ static const char *standard_of(const zr_key *key)
     return key->standard && key->standard[0] ? key->standard : "-";
 }
 
-/** The words of a help text, between two columns. */
+/** Print a key with its help text wrapped between two columns. */
 static void print_key(const zr_key *key)
 {
     enum { FIRST = 47, LAST = 100 };

@@ -80,8 +80,8 @@ static zr_status find(const char *name, const cli_command **command)
     return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; `zr --help` lists them", name);
 }
 
-/** Is this the first process, as the launcher says? For when MPI cannot tell; asked before MPI starts, since a
- *  process that another MPI launched becomes a rank 0 of its own. */
+/** Return whether the launcher calls this process the first, for when MPI cannot tell. Ask before MPI starts: a process
+ * that another MPI launched becomes a rank 0 of its own. */
 static bool launched_first(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
@@ -97,7 +97,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     zr_status st = ZR_OK;
     bool works = !comm || comm->rank == 0 || command->all_ranks;
     if (works) st = command->run(command, comm, argc, argv);
-    /* Whatever came of it: something may be missing, or misread. */
+    /* After a shortage of memory any result may be incomplete or misread. */
     if (works && st != ZR_ERR_MEMORY && cli_alloc_check() != ZR_OK) st = ZR_ERR_MEMORY;
     if (st == ZR_OK && works) st = cli_flush();
     if (st == ZR_ERR_IO && cli_reader_left()) st = ZR_OK;
@@ -106,7 +106,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     return st;
 }
 
-/** A launcher may give each rank its own words; two commands would wait for each other. */
+/** Check that all ranks run the same command: a launcher may give each rank other arguments, and two commands would
+ * wait for each other. */
 static zr_status same_command(zr_comm *comm, const cli_command *command)
 {
     uint64_t number = 0;
@@ -116,7 +117,7 @@ static zr_status same_command(zr_comm *comm, const cli_command *command)
     return st;
 }
 
-/** Under a launcher all its processes are one command: one message, one exit code. */
+/** Run a command. Under a launcher all processes are one command: one message, one exit code. */
 static zr_status start(int argc, char **argv)
 {
     const cli_command *command = NULL;
@@ -124,7 +125,7 @@ static zr_status start(int argc, char **argv)
     bool first = launched_first();
     zr_status st = find(argv[1], &command);
     if (st == ZR_OK && command->computes) cli_set_process();
-    if (st == ZR_OK) st = cli_fault_read(); /* the program may have begun anew just there */
+    if (st == ZR_OK) st = cli_fault_read(); /* cli_set_process may have started the program again */
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {
         if (first) cli_say_error();
@@ -139,8 +140,8 @@ static zr_status start(int argc, char **argv)
     return st;
 }
 
-/** A standard stream that is closed would lend its number to the next file or socket that is opened, and what is
- *  printed would land in it. Opened the wrong way round, writing still fails and says so. */
+/** Open the standard streams that are closed: otherwise the next file or socket gets the number of a closed stream, and
+ * printed text lands in it. They are opened the wrong way round, so that writing still fails and says so. */
 static void occupy_streams(void)
 {
     for (int fd = 0; fd <= 2; fd++) {
@@ -153,7 +154,7 @@ int main(int argc, char **argv)
     occupy_streams();
     cli_alloc_begin();
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit is then an error of write, as a full disk */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is then a write error, as a full disk is */
     const char *word = argc > 1 ? argv[1] : "";
     if (argc < 2) {
         cli_say("no command was given; `zr --help` lists them");

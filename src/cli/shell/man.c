@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/** As roff wants it: a minus that stays one, no requests at the beginning of a line. */
+/** Print text escaped for roff: minus signs stay minus signs, and no line begins with a request. */
 static void print_roff(const char *text)
 {
     bool begins = true;
@@ -52,7 +52,7 @@ static void print_lines(const char *lines)
     printf(".fi\n");
 }
 
-/** Where else to look. */
+/** Print the section SEE ALSO. */
 static void print_see(const cli_command *const *commands, int n)
 {
     printf(".SH SEE ALSO\n\\fBzr\\fR(1), \\fBzr\\-config\\fR(5)");

@@ -2,15 +2,15 @@
 
 #include <pthread.h>
 
-#define MOST_THREADS 4 /* each holds a plan, and large ones take 100 MB */
+#define MOST_THREADS 4 /* each holds a plan, and large plans take 100 MB */
 
 typedef struct work {
     cli_piece *piece;
     void *arg;
-    cli_amount_done *shown; /* NULL: nobody looks */
-    pthread_mutex_t lock;   /* of what follows */
+    cli_amount_done *shown; /* NULL: no progress is shown */
+    pthread_mutex_t lock;   /* protects the members below */
     int64_t n, next, done;
-    int64_t failed; /* the first piece that did, -1: none */
+    int64_t failed; /* the first piece that failed, -1: none */
     zr_status status;
     char message[1024];
 } work;
@@ -23,8 +23,8 @@ static int64_t take(work *w)
     return i;
 }
 
-/* Which piece fails first depends on the threads; which of those that fail counts does not, as all before it have
- * been begun. */
+/* Note the end of a piece. The piece that fails first depends on the threads; the reported failure, of the lowest
+ * piece, does not, as all pieces before it have been begun. */
 static void finish(work *w, int64_t i, zr_status st)
 {
     pthread_mutex_lock(&w->lock);

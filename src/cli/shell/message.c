@@ -10,12 +10,12 @@
 #define MAX_LINES 12
 #define MESSAGE_BYTES 8192
 
-/** Write what a terminal would obey as \xNN; the library has already escaped what came out of files, so backslashes
- *  stay. */
+/** Write characters that a terminal would obey as \xNN. The library has already escaped text from files, so backslashes
+ * stay. */
 static void printable(const char *text, size_t bytes, char *out, size_t size)
 {
     size_t n = 0;
-    int64_t hidden = 0, left = 0; /* left: of the character, which is hidden or not */
+    int64_t hidden = 0, left = 0; /* left: bytes of the character, which is hidden or not */
     for (size_t i = 0; i < bytes && n + 5 < size; i++) {
         if (left == 0) {
             hidden = zr__text_hidden(text + i, (int64_t)(bytes - i));
@@ -27,7 +27,7 @@ static void printable(const char *text, size_t bytes, char *out, size_t size)
     out[n] = '\0';
 }
 
-/** One whole write, so that lines of several ranks do not mix. */
+/** Write a message in one call, so that lines of several ranks do not mix. */
 static void write_lines(const char *message)
 {
     char out[2 * MESSAGE_BYTES], shown[MESSAGE_BYTES];
@@ -60,7 +60,7 @@ void cli_say_error(void)
 
 static bool reader_left;
 
-/** Is stdout a pipe that nobody reads any more? */
+/** Return whether stdout is a pipe without a reader. */
 static bool stdout_hung_up(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -71,7 +71,7 @@ zr_status cli_flush(void)
 {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return ZR_OK;
-    /* A full buffer may have met the closed pipe earlier, when nobody looked: ask again. */
+    /* The pipe may have been found closed earlier, when a full buffer was written: ask again. */
     reader_left = errno == EPIPE || stdout_hung_up();
     return ZR_FAIL(ZR_ERR_IO, "cannot write to standard output: %s", strerror(errno ? errno : EIO));
 }

@@ -1,4 +1,4 @@
-/** What the command sets in its own process before it computes; a program that uses the library decides for itself. */
+/** Settings of the command's own process before it computes; a program that uses the library decides for itself. */
 #include "cli/shell/cli.h"
 
 #include <errno.h>
@@ -10,11 +10,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* More than that no system hands to a program. */
+/* Bytes of a command line at most: no system hands more to a program. */
 #define WORDS_BYTES ((size_t)8 << 20)
 
-/** All words of this process's command line, each with its end, into room for WORDS_BYTES; their bytes, 0 when they
- *  are not known. Not main's: a loader that was given the program as its word has taken its own words away. */
+/** Read all words of this process's command line, each with its end, into room for WORDS_BYTES; return their bytes, 0
+ * when they are not known. main's words do not do: a loader that was given the program as an argument has removed its
+ * own. */
 static size_t read_words(char *words)
 {
     size_t bytes = 0;
@@ -29,7 +30,7 @@ static size_t read_words(char *words)
     return n == 0 && bytes > 0 && words[bytes - 1] == '\0' ? bytes : 0;
 }
 
-/** The words as execv wants them; NULL without memory. */
+/** List the words as execv wants them; NULL without memory. */
 static char **list_words(char *words, size_t bytes)
 {
     size_t n = 0;
@@ -41,10 +42,10 @@ static char **list_words(char *words, size_t bytes)
     return list;
 }
 
-/** libgomp's threads spin at the end of every loop for milliseconds before they sleep; where other work shares the
- *  cores, most of the time is lost to that (measured: steps of a small model 4 to 10 times as long). It reads its
- *  settings when it is loaded, before main: so set a short spin and start again, once. A user's own setting stands;
- *  where the program cannot be started again it goes on as it is. */
+/** Shorten libgomp's spin. Its threads spin at the end of every loop for milliseconds before they sleep; where other
+ * work shares the cores, most of the time is lost to that (measured: steps of a small model 4 to 10 times as long).
+ * libgomp reads its settings when it is loaded, before main: so set a short spin and start again, once. A user's own
+ * setting stands; where the program cannot be started again it goes on as it is. */
 static void shorten_spins(void)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
@@ -59,8 +60,8 @@ static void shorten_spins(void)
     zr_free(words);
 }
 
-/** malloc sets 64 MiB of addresses aside for each thread, so that threads do not wait for each other. Where addresses
- *  are limited (ulimit -v) they are not there to set aside: all threads then share one heap. */
+/** Let all threads share one heap where addresses are limited (ulimit -v): malloc sets 64 MiB of addresses aside for
+ * each thread, so that threads do not wait for each other, and a limit leaves none to set aside. */
 static void share_heap(void)
 {
 #ifdef M_ARENA_MAX

@@ -1,5 +1,5 @@
-/* Signals that ask a run to stop, or to save. A handler does what a handler may: it notes that, and when, and writes
- * one line. */
+/* Signals that ask a run to stop, or to save. A handler does only what a handler may: it notes the signal and its time,
+ * and writes one line. */
 #include "cli/shell/cli.h"
 
 #include <errno.h>
@@ -9,14 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static atomic_llong first_sec; /* when the first SIGINT or SIGTERM came, on the monotonic clock; 0: none has */
+static atomic_llong first_sec; /* second of the first SIGINT or SIGTERM (monotonic clock) plus 1; 0: none */
 static atomic_bool stop_wanted, save_wanted;
 static bool speaks, live;
 static _Atomic enum { STARTING, TRAINING, ENDED } phase;
 static zr_comm *_Atomic peers;
 static int gone_code;
 
-/* One line, over one that is redrawn. */
+/* Write one line, over a line that is redrawn. */
 static void say(const char *what, const char *more)
 {
     char line[160];
@@ -27,7 +27,8 @@ static void say(const char *what, const char *more)
     if (write(STDERR_FILENO, line, n) < 0) return; /* nobody reads */
 }
 
-/* One of those that are left says so, unless it has been told why the job ends. */
+/* End this process if a peer is gone. One of the remaining processes says so, unless it has been told why the job ends.
+ */
 static void end_without_peer(void)
 {
     static const char what[] = "zr: the process of another rank is gone, and the launcher ends the run; nothing more "
@@ -38,15 +39,16 @@ static void end_without_peer(void)
     _exit(gone_code);
 }
 
-/* Launchers send SIGTERM to a process and to its group: twice at once is once. Schedulers warn by SIGUSR1 or SIGHUP,
- * and send SIGTERM when the time is nearly over: that one is the first of its kind. */
+/* Return whether a signal asks a second time. Launchers send SIGTERM to a process and to its group: two at the same
+ * time count as one. Schedulers warn by SIGUSR1 or SIGHUP, and send SIGTERM when the time is nearly over: that is then
+ * the first SIGTERM. */
 static bool is_repeated(int number, long long sec)
 {
     return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
-/* Say what a first signal does. Where there are peers, a SIGTERM before training is a launcher's, which ends the other
- * ranks of a run that failed, and failures are told once. */
+/* Say what a first signal does. With peers, a SIGTERM before training is a launcher's, which ends the other ranks of a
+ * failed run, and failures are told once. */
 static void answer(int number, bool urges)
 {
     const int now = atomic_load(&phase);
@@ -57,12 +59,13 @@ static void answer(int number, bool urges)
         say("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
 }
 
-/* Two threads may be in it at once: who counts as the first to urge, and when that was, is one number. */
+/* Handle a request to stop. Two threads may run it at once: one atomic number holds both whether a first SIGINT or
+ * SIGTERM has come, and when. */
 static void on_signal(int number)
 {
     struct timespec now;
     long long first = 0;
-    int error = errno; /* of the code that is interrupted */
+    int error = errno; /* errno of the interrupted code */
     if (number == SIGTERM) end_without_peer();
     clock_gettime(CLOCK_MONOTONIC, &now);
     bool urges = number == SIGINT || number == SIGTERM, news = !atomic_exchange(&stop_wanted, true);
@@ -98,7 +101,7 @@ void cli_signals_catch(bool speak, bool on_live_line)
     sigaction(SIGUSR1, &action, NULL);
     sigemptyset(&save.sa_mask);
     sigaction(SIGUSR2, &save, NULL);
-    /* Under nohup it is ignored, and stays so. */
+    /* Under nohup SIGHUP is ignored, and stays ignored. */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
 }
 

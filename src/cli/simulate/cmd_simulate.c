@@ -17,7 +17,7 @@ typedef struct simulating {
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
-/** Print how much of a memory is taken (there 0: its size is not known). */
+/** Print the bytes taken of a memory (there 0: its size is not known). */
 static void print_of(const char *whose, int64_t bytes, int64_t there)
 {
     char needs[32], has[32];
@@ -25,7 +25,7 @@ static void print_of(const char *whose, int64_t bytes, int64_t there)
            there > 0 ? cli_bytes((double)there, has) : "memory");
 }
 
-/** Print a device's memory, and a host's where ranks keep something there on purpose, or where it is too little. */
+/** Print a device's memory, and a host's where it holds checkpoints or is too small. */
 static void print_memory(const simulating *c, const cli_trial *made)
 {
     const zr_memory *m = &made->report.memory;
@@ -111,7 +111,7 @@ static json_t *exposed_by_cause(const zr_simulation *s)
     return by;
 }
 
-/** What is not known is null. */
+/** Make the JSON of a save's price; unknown times are null. */
 static json_t *save_json(const zr_save_price *save)
 {
     const bool known = !isnan(save->write_sec);
@@ -122,7 +122,7 @@ static json_t *save_json(const zr_save_price *save)
     return json;
 }
 
-/** "memory" and "traffic" as in a run's report. */
+/** Set "memory" and "traffic" as in a run's report. */
 static zr_status set_report(json_t *root, const zr_report *report)
 {
     static const char *const keys[] = {"memory", "traffic"};
@@ -168,7 +168,7 @@ zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *co
     return ZR_OK;
 }
 
-/** The picture of `zr plan`, over the cluster's time. */
+/** Draw the picture of `zr plan`, over the cluster's time. */
 static zr_status draw(const simulating *c, const zr_plan *plan, const cli_times *times)
 {
     const char *model = c->config->model.preset ? c->config->model.preset : c->config->model.type;
@@ -253,7 +253,7 @@ static zr_status check_together(const cli_simulate_options *o)
 static zr_status check(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
 {
     ZR_CHECK(!comm, ZR_ERR_ARG, "zr simulate runs in one process: start it without a launcher, and give --ranks N");
-    const bool preset = sweeps(o, "model.preset"); /* then the sweep brings it */
+    const bool preset = sweeps(o, "model.preset"); /* then the sweep gives the preset */
     if (!preset) ZR_TRY(cli_brief_check(&o->brief, args));
     ZR_CHECK(o->cluster, ZR_ERR_ARG,
              "zr simulate needs --cluster NAME, or a FILE.json; `zr simulate --help` has examples");
@@ -271,7 +271,7 @@ static zr_status check(const cli_args *args, const cli_simulate_options *o, cons
     return ZR_OK;
 }
 
-/** Was it given? What is not has less than the least. */
+/** Return whether an option was given. A number that was not given is below its least value. */
 static bool is_given(const cli_option *option)
 {
     switch (option->kind) {
@@ -289,7 +289,8 @@ static bool is_given(const cli_option *option)
     return false;
 }
 
-/** The papers' runs are what they are: of all options those to show them have a meaning, and another cluster. */
+/** Refuse options that the papers' runs, which have their own configurations, do not take: only another cluster and the
+ * picture can be chosen. */
 static zr_status check_paper(const cli_args *args, const cli_simulate_options *o)
 {
     static const char *const taken[] = {"paper", "cluster", "svg", "plot"};

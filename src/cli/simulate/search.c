@@ -1,16 +1,14 @@
-/*
- * `zr simulate --search`: the fastest way to train that fits. A way is a stage, a tensor degree, what is computed
- * again, where checkpoints are, how states are grouped, and how large buckets are. Each is taken at its best
- * micro-batch.
+/* `zr simulate --search`: the fastest way to train that fits. A way is a stage, a tensor degree, a recompute policy, a
+ * place of checkpoints, a grouping of states, and a size of buckets. Each way is taken at its best micro-batch.
  *
- * Within one schedule no step takes longer for each sample when there are more of them: products get larger, and what
- * moves for ZeRO is shared by more. Nor does then the longest path through the schedule. So the largest micro-batch
+ * Within one schedule no step takes longer for each sample when there are more samples: products get larger, and ZeRO's
+ * traffic is shared by more samples. Nor does then the longest path through the schedule. So the largest micro-batch
  * that fits is the best one, and it is found in a few plans, as memory grows with it. Where steps follow measured
  * rates, or a policy changes with the batch, or the samples of a step are given, every micro-batch that fits is tried
  * instead.
  *
  * Buckets, overlap, the levels of collectives and gradients reduced once a step change few ways much, and most not at
- * all: they are varied last, of the fastest way of each kind of states and of what came nearest to fitting.
+ * all: they are varied last, for the fastest way of each kind of states and for the ways that came nearest to fitting.
  */
 #include "cli/simulate/search.h"
 
@@ -32,12 +30,12 @@
 #define SMALL_BUCKET (1 << 22)          /* elements: the least staging memory at a few hundred buckets of a unit */
 #define LARGE_BUCKET (INT64_C(1) << 30) /* whole units */
 
-/** Keys that the command line gives; the search keeps their values. */
+/** Keys that the command line gives; the search keeps their values. `kept`: place of checkpoints; `global`: samples of
+ * a step. */
 typedef struct space {
-    bool stage, tensor, policy, every, kept, groups, batch, accum, global; /* given; `kept`: how checkpoints are;
-                                                                       `global`: the samples of a step */
+    bool stage, tensor, policy, every, kept, groups, batch, accum, global;
     bool buckets, prefetch, overlap, levels, once;
-    bool every_batch; /* must be tried */
+    bool every_batch; /* every micro-batch that fits must be tried */
 } space;
 
 typedef struct search {
@@ -51,7 +49,7 @@ typedef struct search {
 
 /* ---- one plan ----------------------------------------------------------------------------------- */
 
-/** Set a configuration to a way with some batch. */
+/** Set a configuration to a way with a batch. */
 static void set_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
 {
     if (w->bucket_elems > 0) {
@@ -76,7 +74,7 @@ static void set_way(zr_config *config, const cli_way *w, int64_t batch, int64_t 
     config->train_batch_size = batch * accum * (ranks / w->tensor);
 }
 
-/** *planned false: such a plan is refused. */
+/** Plan and simulate a way with a batch. *planned false: the plan was refused. */
 static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t accum, cli_trial *made, bool *planned)
 {
     zr_config config = *s->config;
@@ -90,7 +88,8 @@ static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t acc
     return ZR_OK;
 }
 
-/** Sums that were added in another order differ in their last bits. */
+/** Return whether a trial is faster than another by more than rounding: sums in another order differ in their last
+ * bits. */
 static bool faster(const cli_trial *a, const cli_trial *b)
 {
     return a->simulation.samples_sec > (1 + 1e-9) * b->simulation.samples_sec;
@@ -99,7 +98,7 @@ static bool faster(const cli_trial *a, const cli_trial *b)
 static void keep(cli_way *w, int64_t batch, int64_t accum, const cli_trial *made)
 {
     if (w->fits && !(made->fits && faster(made, &w->made))) return;
-    if (w->planned && !made->fits) return; /* of what does not fit the first, which is the smallest */
+    if (w->planned && !made->fits) return; /* keep the first trial that does not fit: it is the smallest */
     w->planned = true;
     w->fits = made->fits;
     w->batch = batch;
@@ -120,7 +119,8 @@ static int64_t data_ranks(const search *s, const cli_way *w)
     return s->base.target.ranks / w->tensor;
 }
 
-/** Powers of two and what lies between them; where a step's samples are given, divisors of a rank's share. */
+/** List micro-batches: powers of two and numbers between them; where a step's samples are given, divisors of a rank's
+ * share. */
 static batches batches_of(const search *s, const cli_way *w)
 {
     batches b = {.n = 0};
@@ -141,13 +141,14 @@ static batches batches_of(const search *s, const cli_way *w)
     return b;
 }
 
-/** Does a step have no more samples than train? One sample on each rank is the least there is. */
+/** Return whether a step has no more samples than the limit. One sample on each rank is always allowed. */
 static bool is_usual(const search *s, int64_t batch, int64_t samples)
 {
     return s->given.batch || batch == 1 || samples <= s->most_samples;
 }
 
-/** Micro-batches of a step that take the same memory; 0: such a micro-batch does not make a step. */
+/** List the numbers of micro-batches a step that take the same memory; return their count, 0: this micro-batch does not
+ * make a step. */
 static int accums_of(const search *s, const cli_way *w, int64_t batch, bool several, int64_t accum[MOST_ACCUMS])
 {
     static const int64_t some[] = {2, 4, 8};
@@ -194,7 +195,7 @@ static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool sev
     return ZR_OK;
 }
 
-/** Try each in turn, up to the first that does not fit. */
+/** Try each micro-batch in turn, up to the first that does not fit. */
 static zr_status try_every(const search *s, cli_way *w, const batches *b, bool several)
 {
     int64_t accum[MOST_ACCUMS];
@@ -231,7 +232,8 @@ static zr_status needs_of(void *arg, int64_t batch, int64_t *bytes)
     return ZR_OK;
 }
 
-/** Find the largest micro-batch that fits. *guess: the one that fitted with another number of micro-batches a step. */
+/** Find the largest micro-batch that fits. *guess: the largest that fitted with another number of micro-batches a step.
+ */
 static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t *guess)
 {
     const int64_t limit = s->base.target.limit_bytes;
@@ -285,7 +287,7 @@ static cli_way as_configured(const zr_config *config)
                      .once = config->reduce_once};
 }
 
-/** Checkpoints whole, in pieces where ranks share layers, and on the host, where it can be reached. */
+/** Add a way with whole checkpoints, in pieces with tensor parallelism, and on the host, where it can be reached. */
 static zr_status add_kept(search *s, cli_way way)
 {
     const bool host = s->base.target.cluster.host_bytes_sec > 0;
@@ -303,13 +305,13 @@ static zr_status add_kept(search *s, cli_way way)
     return ZR_OK;
 }
 
-/** Add a policy in all its ways. Policy unit is spaced up to twice the root of the layers: beyond it, recompute takes
- *  more memory than it saves. */
+/** Add a policy with all its variants. Policy unit is spaced up to twice the root of the layers: beyond it, recompute
+ * takes more memory than it saves. */
 static zr_status add_policy(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
     const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
-    if (!free) return add_way(s, &way); /* no checkpoints, or they are the policy's to choose */
+    if (!free) return add_way(s, &way); /* no checkpoints, or the policy chooses their place */
     way.pieces = way.host = false;
     if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept(s, way);
     for (way.every = 1; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)
@@ -378,15 +380,15 @@ static zr_status add_ways(search *s)
     return ZR_OK;
 }
 
-/* ---- those whose states alone do not fit --------------------------------------------------------- */
+/* ---- ways whose states alone do not fit ---------------------------------------------------------- */
 
 static bool same_states(const cli_way *a, const cli_way *b)
 {
     return a->stage == b->stage && a->tensor == b->tensor && a->mics == b->mics && a->hpz == b->hpz;
 }
 
-/** The first way of each kind of states is planned at one sample; what is computed again changes no state, and one
- *  micro-batch a step keeps the fewest. */
+/** Plan the first way of each kind of states at one sample, with one micro-batch a step, which keeps the fewest states;
+ * recomputation changes no state. */
 static zr_status try_states(void *arg, int64_t index)
 {
     const search *s = arg;
@@ -398,12 +400,12 @@ static zr_status try_states(void *arg, int64_t index)
     if (index > 0 && same_states(w, w - 1)) return ZR_OK;
     ZR_TRY(try_one(s, w, batch, 1, &made, &planned));
     if (!planned || made.report.memory.states_bytes <= s->base.target.limit_bytes) return ZR_OK;
-    keep(w, batch, 1, &made); /* what it would need */
+    keep(w, batch, 1, &made); /* for its needs */
     w->states_fit = false;
     return ZR_OK;
 }
 
-/** Where the states of the first way of a kind do not fit, leave out the others of that kind: they have the same. */
+/** Drop the other ways of a kind whose first way's states do not fit: they have the same states. */
 static void drop_states(search *s)
 {
     cli_searched *b = &s->base;
@@ -426,11 +428,11 @@ static int by_speed(const void *a, const void *b)
     const double sx = x->made.simulation.samples_sec, sy = y->made.simulation.samples_sec;
     const int64_t mx = x->made.report.memory.total_bytes, my = y->made.report.memory.total_bytes;
     if (sx != sy) return sx > sy ? -1 : 1;
-    if (mx != my) return mx < my ? -1 : 1; /* of the same speed, what takes less */
+    if (mx != my) return mx < my ? -1 : 1; /* at the same speed, the way that takes less memory */
     return x < y ? -1 : x > y;
 }
 
-/** The same plan under two names: checkpoints may be none, and then it does not matter how they are kept. */
+/** Return whether two ways are one plan: without checkpoints their place does not matter. */
 static bool same_plan(const cli_way *a, const cli_way *b)
 {
     const cli_trial *x = &a->made, *y = &b->made;
@@ -456,7 +458,7 @@ static int by_need(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/** Of each kind of states of which no way fits, what needs least. */
+/** Keep, for each kind of states with which no way fits, the way that needs least. */
 static void keep_kinds(cli_searched *b)
 {
     int64_t n = 0;
@@ -535,7 +537,7 @@ static zr_status check_found(const cli_searched *b)
 
 /* ---- buckets, overlap, levels, reduction once a step ---------------------------------------------- */
 
-/** Tell whether a variant differs only in keys that the command line leaves open. */
+/** Return whether a variant differs only in keys that the command line leaves open. */
 static bool is_open(const search *s, const cli_way *w, const cli_way *from)
 {
     const space *given = &s->given;
@@ -561,7 +563,7 @@ static cli_way untried(const cli_way *from)
 static zr_status add_variants(search *s, const cli_way *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->levels,
-                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto: flat where ranks share layers */
+                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto: flat with tensor parallelism */
         other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
     const bool had = from->once;
@@ -587,7 +589,7 @@ static zr_status add_variants(search *s, const cli_way *from)
     return ZR_OK;
 }
 
-/** Find the fastest way of each kind of states, then the first that do not fit; return how many. */
+/** Find the fastest way of each kind of states, then the first that do not fit; return their number. */
 static int to_refine(const cli_searched *b, int64_t index[REFINED])
 {
     int n = 0;
@@ -606,7 +608,7 @@ static zr_status try_variant(void *arg, int64_t index)
     return try_way(s, s->refined_from + index);
 }
 
-/** Let the fastest of a way's variants take its place; more keys are worth a gain that can be seen. */
+/** Let the fastest of a way's variants take its place, if the gain is worth more keys. */
 static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
 {
     const cli_way *best = NULL;
@@ -627,7 +629,7 @@ static zr_status refine(search *s, const char *shown)
     const int n = to_refine(b, index);
     s->refined_from = b->n;
     for (int i = 0; i < n; i++) {
-        const cli_way from = b->way[index[i]]; /* its place may move */
+        const cli_way from = b->way[index[i]]; /* a copy: adding ways may move it */
         first[i] = b->n;
         ZR_TRY(add_variants(s, &from));
     }

@@ -1,19 +1,19 @@
-/* What `zr simulate --search` found, and why others are slower. */
+/* The results of `zr simulate --search`, and why other ways are slower. */
 #include "base/json.h"
 #include "cli/simulate/search.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define NEXT 10  /* ways behind the fastest */
-#define MISSED 3 /* ways that do not fit */
+#define NEXT 10  /* ways shown after the fastest */
+#define MISSED 3 /* ways shown that do not fit */
 #define LEAST_PART 0.005
 
 /* ---- why a way is slower ------------------------------------------------------------------------ */
 
 enum { AGAIN, PRODUCTS, MEMORY, LAUNCHES, WAITS, PARTS = WAITS + ZR_CAUSES };
 
-/** Where the time of a step goes. What is computed again is the products' share of it. */
+/** Split the time of a step into parts. Recomputation is taken to have its share of FLOPs in the products' time. */
 static void parts_of(const cli_trial *made, double sec[PARTS])
 {
     const zr_simulation *s = &made->simulation;
@@ -38,7 +38,8 @@ static const char *part_words(int part, char text[48])
     return text;
 }
 
-/** How much more of each a way takes for as many samples as a step of the fastest has, over that step's time. */
+/** Find how much more of each part a way takes than the fastest, for the samples of the fastest's step, over that
+ * step's time. */
 static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS])
 {
     double its[PARTS];
@@ -50,7 +51,7 @@ static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS
     for (int i = 0; i < PARTS; i++) part[i] = (its[i] * scale - part[i]) / step;
 }
 
-/** The largest one or two. */
+/** Name the largest loss, or the two largest. */
 static const char *why(const cli_way *best, const cli_way *way, char text[128])
 {
     double part[PARTS];
@@ -83,7 +84,7 @@ static const char *policy_name(const cli_way *w)
     return names[w->policy];
 }
 
-/** "unit/4 Pa+cpu" */
+/** Name a recompute policy and place of checkpoints: "unit/4 Pa+cpu". */
 static const char *again_name(const cli_way *w, char text[48])
 {
     char every[24] = "";
@@ -103,7 +104,8 @@ static const char *group_name(const cli_way *w, char text[48])
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-/** Those that make a configuration this way, by their paths; one that it has already only where it may differ. */
+/** List the keys that turn the configuration into this way, by their paths; keys with their configured value only where
+ * ways may differ. */
 static json_t *keys_of(const cli_searched *s, const cli_way *w)
 {
     const zr_config *c = s->config;
@@ -144,7 +146,7 @@ static json_t *keys_of(const cli_searched *s, const cli_way *w)
     return keys;
 }
 
-/** The same as sections of a CONFIG.json. */
+/** Group the keys into the sections of a CONFIG.json. */
 static json_t *sections_of(json_t *keys)
 {
     json_t *root = json_object(), *value;

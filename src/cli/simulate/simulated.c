@@ -58,7 +58,7 @@ void cli_simulated_json(json_t *object, const cli_trial *made, double tokens)
     if (tokens > 0) (void)json_object_set_new(object, "days", json_real(cli_simulated_days(made, tokens)));
 }
 
-/* Of a rank where nothing else is said. */
+/* Return whether a number is of "all" ranks, a "host" or, by default, a "rank". */
 static const char *whose(const char *name)
 {
     static const char *const all[] = {"step_sec", "samples_per_sec", "tokens_per_sec", "pflops_all", "days"};

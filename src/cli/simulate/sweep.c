@@ -1,7 +1,5 @@
-/*
- * `zr simulate --sweep`: every combination of some keys' values, one row each. What cannot be planned is a row with its
- * reason.
- */
+/* `zr simulate --sweep`: every combination of some keys' values, one row each. A combination that cannot be planned is
+ * a row with its reason. */
 #include "base/json.h"
 #include "cli/draw/lines.h"
 #include "cli/shell/many.h"
@@ -13,22 +11,22 @@
 #include <time.h>
 
 #define MOST_ROWS 10000
-#define MOST_LINES 40 /* that a picture can show */
+#define MOST_LINES 40 /* lines that a picture can show */
 #define RANKS "ranks"
 
 /** A swept key and its values. */
 typedef struct axis {
-    char name[96];   /* as it was given: "batch" */
-    const char *key; /* of the configuration, or RANKS */
-    char *room;      /* what is pointed into */
+    char name[96];   /* as given: "batch" */
+    const char *key; /* key of the configuration, or RANKS */
+    char *room;      /* memory of the values */
     const char **value;
-    char (*override)[256]; /* "key=value" of each */
+    char (*override)[256]; /* "key=value" of each value */
     int n;
 } axis;
 
 typedef struct row {
     cli_trial made;
-    char *error; /* NULL: planned */
+    char *error; /* NULL: it was planned */
 } row;
 
 typedef struct sweep {
@@ -36,12 +34,12 @@ typedef struct sweep {
     const cli_simulate_options *o;
     axis axis[CLI_LIST_MOST];
     int n_axes;
-    int ranks_axis; /* -1: --ranks for all */
+    int ranks_axis; /* -1: --ranks holds for all rows */
     cli_target target;
     row *row;
     int64_t n_rows;
     int64_t unix_sec;
-    int plotted; /* the value that is drawn */
+    int plotted; /* index of the value that is drawn */
 } sweep;
 
 /* ---- what is swept ------------------------------------------------------------------------------ */
@@ -77,7 +75,7 @@ static zr_status find_key(const char *name, const char **found)
                    name, near ? "; did you mean " : "", near ? near : "", "zero_optimization.stage");
 }
 
-/** The comma that ends a value; one within brackets does not. */
+/** Return the end of a value: a comma outside brackets, or the end of the text. */
 static char *value_end(char *text)
 {
     int depth = 0;
@@ -162,7 +160,7 @@ static zr_status ranks_of(const char *value, int *ranks)
     return ZR_OK;
 }
 
-/** Before anything is planned: a wrong name is no row. */
+/** Check names and ranks before anything is planned: a wrong one is an error, no row. */
 static zr_status check_axes(sweep *s)
 {
     ZR_TRY(cli_simulate_target(s->o, NULL, (int)s->o->ranks, &s->target));
@@ -177,14 +175,15 @@ static zr_status check_axes(sweep *s)
 
 /* ---- one combination ---------------------------------------------------------------------------- */
 
-/** Which value of axis `index` a row has: the last axis counts fastest. */
+/** Return the index of the value that a row has on an axis: the last axis counts fastest. */
 static int value_of(const sweep *s, int64_t number, int index)
 {
     for (int i = s->n_axes - 1; i > index; i--) number /= s->axis[i].n;
     return (int)(number % s->axis[index].n);
 }
 
-/** This machine's is another one for each row; ranks that were not measured are a row that does not exist. */
+/** Make this row's target for --cluster this, which depends on the ranks. If they were not measured, the row is refused
+ * as unsupported. */
 static zr_status this_target(const sweep *s, const zr_config *config, cli_target *target)
 {
     char why[512];
@@ -220,7 +219,7 @@ done:
     return st;
 }
 
-/** One line, without control characters. */
+/** Copy a text's first line, without control characters. */
 static char *own_text(const char *text)
 {
     char shown[1024];
@@ -244,7 +243,7 @@ static zr_status make_row(void *arg, int64_t index)
 
 /* ---- CSV and JSON ------------------------------------------------------------------------------- */
 
-/** A field of CSV, in quotes where it needs them. */
+/** Print a field of CSV, quoted where needed. */
 static void print_field(const char *text, bool quotes)
 {
     if (!quotes && !strpbrk(text, ",\"\n\r ")) {
@@ -262,7 +261,7 @@ static void print_field(const char *text, bool quotes)
 static void print_number(const row *r, double x)
 {
     char text[ZR_NUMBER_BYTES];
-    const bool whole = x == floor(x); /* bytes: all digits count */
+    const bool whole = x == floor(x); /* all digits of bytes count */
     printf("%s,", r->error ? "" : whole ? zr__text_shortest(x, text) : zr__text_g9(x, text));
 }
 
@@ -290,7 +289,7 @@ static void print_csv(const sweep *s)
     }
 }
 
-/** As a value of the configuration: a number where it is one. */
+/** Make a JSON value of a configuration value: a number where it is one, otherwise a string. */
 static json_t *json_of(const char *value)
 {
     json_t *json = zr__json_loads(value, JSON_DECODE_ANY);
@@ -337,7 +336,7 @@ static zr_status find_plotted(sweep *s)
     return ZR_OK;
 }
 
-/** "stage 2, tensor 4": the values of all keys but the first. */
+/** Name a line by the values of all keys but the first: "stage 2, tensor 4". */
 static void name_line(const sweep *s, int64_t line, char name[256])
 {
     size_t length = 0;
@@ -371,7 +370,7 @@ static zr_status draw_lines(const sweep *s, cli_lines *lines, double *y, bool *h
     }
     ZR_TRY(cli_lines_draw(lines, &svg, &bytes));
     zr_status st = zr__output_write(s->o->svg, &cli_svg_kind, inputs, svg, bytes);
-    free(svg); /* the stream's own, not zr_alloc's */
+    free(svg); /* allocated by open_memstream, not by zr_alloc */
     return st;
 }
 
@@ -408,7 +407,7 @@ done:
 
 /* ---- all ---------------------------------------------------------------------------------------- */
 
-/** Where nothing could be planned, the rows are no answer. */
+/** Check that some combination could be planned: otherwise the rows are no answer. */
 static zr_status check_any(const sweep *s)
 {
     for (int64_t k = 0; k < s->n_rows; k++)
