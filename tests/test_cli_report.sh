@@ -108,6 +108,9 @@ check "... and may go on" prints 'goes on' "$ZR" report stopped
 check "... of that, without an evaluation" sh -c "grep -v val_loss runs/a/metrics.jsonl >stopped/metrics.jsonl; $ZR report stopped >text && ! grep -q validation text"
 (head -5 runs/a/metrics.jsonl; echo 'what is this'; printf '{"step":6, "lo') >stopped/metrics.jsonl
 check "a line cut in the middle" prints 'last line is not whole' "$ZR" report stopped
+check "... whole but for its newline" sh -c "head -3 runs/a/metrics.jsonl | head -c -1 >stopped/metrics.jsonl &&
+    $ZR report stopped >text && ! grep -q 'not whole' text"
+(head -5 runs/a/metrics.jsonl; echo 'what is this'; printf '{"step":6, "lo') >stopped/metrics.jsonl
 check "... one that is none" prints '1 line left out' "$ZR" report stopped
 part none
 check "no step" prints 'no step has ended' "$ZR" report none

@@ -183,7 +183,9 @@ static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool
         if (done == 0 && n < BLOCK_BYTES) {
             line_numbers unused = {0};
             bool whole = read_numbers(block, (size_t)n, &unused);
-            if (to_end && (whole || block[0] != '{')) count_line(c, block, (size_t)n);
+            if (!to_end || (!whole && block[0] == '{')) return ZR_OK; /* the rest of the line is still to come */
+            count_line(c, block, (size_t)n);
+            c->offset += n;
             return ZR_OK;
         }
         /* A line longer than a block is not a run's: skip this part of it, and count the line at its end. */
