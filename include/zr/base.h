@@ -1,10 +1,9 @@
 /**
- * base: what every layer stands on - status codes, error text, the counter-based random numbers,
- * the memory and traffic ledgers, and the plain description of a machine: what its kernels take and what it reaches
- * (zr_profile).
+ * base: the foundation of every layer: status codes, error text, counter-based random numbers, memory and traffic
+ * ledgers, and the plain description of a machine (zr_profile): what its kernels need and the rates that it reaches.
  *
- * Errors: every fallible function returns a must-use zr_status. The message of the last failure of
- * this thread, with the trace of calls it passed, is kept thread-locally (zr_error_message).
+ * Errors: every fallible function returns a must-use zr_status. The message of the last failure of this thread, with
+ * the trace of calls it passed, is kept thread-locally (zr_error_message).
  */
 #ifndef ZR_BASE_H
 #define ZR_BASE_H
@@ -36,7 +35,7 @@ extern "C" {
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
-/** The one list of status codes: name, text. */
+/** All status codes: name, text. */
 #define ZR_STATUS_LIST(X)                                                                                              \
     X(OK, "success")                                                                                                   \
     X(ERR_ARG, "bad argument")                                                                                         \
@@ -64,32 +63,33 @@ typedef enum zr_status {
         ZR_STATUS_COUNT
 } zr_status;
 
-/** Constant text of a code, "success" ... ; never NULL. */
+/** Return the constant text of a code, "success" ... ; never NULL. */
 ZR_API const char *zr_status_text(zr_status status);
 
-/** Message of this thread's last failure ("" when none), valid until its next failure. */
+/** Return the message of this thread's last failure ("" without one), valid until its next failure. */
 ZR_API const char *zr_error_message(void);
 
-/** The calls that the last failure passed, innermost first, one "function (file:line)" a line. */
+/** Return the calls that the last failure passed, innermost first, one "function (file:line)" a line. */
 ZR_API const char *zr_error_trace(void);
 
-/** Record a failure: sets this thread's message, starts its trace, returns `status`. */
+/** Record a failure: set this thread's message, start its trace, return `status`. */
 ZR_API zr_status zr_error_set(zr_status status, const char *function, const char *file, int line, const char *format,
                               ...) ZR_PRINTF(5, 6);
 
-/** Add a frame to the trace of the failure in progress; returns `status`. */
+/** Add a frame to the trace of the failure in progress; return `status`. */
 ZR_API zr_status zr_error_frame(zr_status status, const char *function, const char *file, int line);
 
 /** Fail with a message: `return ZR_FAIL(ZR_ERR_SHAPE, "width %d ...", w);` */
 #define ZR_FAIL(status, ...) zr_error_set((status), __func__, __FILE__, __LINE__, __VA_ARGS__)
 
-/** The user's mistake, always checked: say what was given, what was wanted, what to do. */
+/** Check for a mistake of the user's, in every build. The message says which value was given, which was wanted and how
+ *  to correct it. */
 #define ZR_CHECK(cond, status, ...)                                                                                    \
     do {                                                                                                               \
         if (!(cond)) return ZR_FAIL((status), __VA_ARGS__);                                                            \
     } while (0)
 
-/** Our own bug: returns ZR_ERR_INTERNAL, never aborts. */
+/** Check for a bug of zr's own: return ZR_ERR_INTERNAL, never abort. */
 #define ZR_ASSERT(cond) ZR_CHECK(cond, ZR_ERR_INTERNAL, "assertion failed: %s", #cond)
 
 /** Pass a failure on, adding a frame to its trace. */
@@ -99,7 +99,7 @@ ZR_API zr_status zr_error_frame(zr_status status, const char *function, const ch
         if (zr_try_status_ != ZR_OK) return zr_error_frame(zr_try_status_, __func__, __FILE__, __LINE__);              \
     } while (0)
 
-/** As ZR_TRY, to one cleanup label: `zr_status st = ZR_OK; ZR_TRY_GOTO(st, call, done);` */
+/** ZR_TRY with a jump to a cleanup label: `zr_status st = ZR_OK; ZR_TRY_GOTO(st, call, done);` */
 #define ZR_TRY_GOTO(st, call, label)                                                                                   \
     do {                                                                                                               \
         (st) = (call);                                                                                                 \
@@ -114,7 +114,7 @@ ZR_API const char *zr_version(void);
 
 /* ---- memory and traffic ---------------------------------------------------------------------- */
 
-/** What bytes of a rank's memory are for (docs/memory.md). */
+/** Uses of a rank's memory (docs/memory.md). */
 #define ZR_CATEGORY_LIST(X)                                                                                            \
     X(PARAM, "param")           /* parameter shards, and whole units while gathered */                                 \
     X(GRAD, "grad")             /* gradients: shards, accumulators, a unit before reduction */                         \
@@ -142,7 +142,7 @@ typedef struct zr_ledger {
 ZR_API void zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
 ZR_API void zr_ledger_give(zr_ledger *ledger, zr_category category, int64_t bytes);
 
-/** Bytes that crossed this rank's border, counted once, where they are moved. */
+/** Bytes received by this rank from others, counted once, where they are moved. */
 typedef enum zr_traffic_kind {
     ZR_TRAFFIC_REDUCE_SCATTER,
     ZR_TRAFFIC_ALL_GATHER,
@@ -156,15 +156,15 @@ typedef struct zr_traffic {
 /** Charge `bytes` to `kind`: the only place where traffic is counted. Transports call it where bytes move. */
 ZR_API void zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
 
-/** Zeroed host memory, or NULL; 64-byte aligned. All of zr's own allocations pass here. */
+/** Return zeroed host memory, 64-byte aligned, or NULL. All of zr's own allocations are made here. */
 ZR_API void *zr_alloc(size_t bytes);
 ZR_API void zr_free(void *memory);
-/** All bytes that zr_alloc has given to this thread so far; what was freed stays in it. The difference around a call is
- *  what that call took. */
+/** Return the bytes that zr_alloc has given to this thread so far, freed memory included. The difference around a call
+ *  is the memory that the call allocated. */
 ZR_API int64_t zr_alloc_taken(void);
 
-/** Take the pages of memory that is only addresses so far, and change no byte of it: whoever uses it first need not.
- * Other threads may use it meanwhile. Where the system cannot, nothing happens. */
+/** Back memory with pages before its first use, without changing a byte of it, so that its first user takes no page
+ *  faults. Other threads may use the memory meanwhile. Where the system cannot do this, nothing happens. */
 ZR_API void zr_alloc_populate(void *memory, int64_t bytes);
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -172,29 +172,30 @@ ZR_API void zr_alloc_populate(void *memory, int64_t bytes);
 /** Seconds of a monotonic clock. */
 ZR_API double zr_clock_sec(void);
 
-/** How far a long call has come: `done` of `all` bytes. Called about once a megabyte. */
+/** Callback for the progress of a long call: `done` of `all` bytes. Called about once a megabyte. */
 typedef void (*zr_progress_fn)(void *arg, int64_t done, int64_t all);
 
 /* ---- exact sums ------------------------------------------------------------------------------ */
 
-/** A sum of F32 values, or of squares of F32 values, without any rounding: it is the same in whatever order
- *  and over however many ranks its terms are added. A fixed-point number of 20 x 32 bits: the sum is
- *  limb[0] 2^-298 + limb[1] 2^-266 + ...; carried, all limbs but the last lie in [0, 2^32). Zero-initialise.
- *  (Kulisch's accumulator.) */
+/** A sum of F32 values, or of squares of F32 values, without any rounding, so it does not depend on the order in which
+ *  its terms are added or on the number of ranks that add them. A fixed-point number of 20 x 32 bits: the sum is
+ *  limb[0] 2^-298 + limb[1] 2^-266 + ...; carried, all limbs but the last lie in [0, 2^32). Zero-initialise. (Kulisch's
+ *  accumulator.) */
 #define ZR_EXACT_LIMBS 20
 typedef struct zr_exact {
     int64_t limb[ZR_EXACT_LIMBS];
-    bool not_finite; /* a term was not */
+    bool not_finite; /* a term was not finite */
 } zr_exact;
 
 /** Add n F32 values. */
 ZR_API void zr_exact_add(zr_exact *sum, const float *x, int64_t n);
 /** Add another sum. */
 ZR_API void zr_exact_merge(zr_exact *sum, const zr_exact *other);
-/** The nearest double; not finite when a term was not. */
+/** Return the nearest double; not finite when a term was not. */
 ZR_API double zr_exact_value(const zr_exact *sum);
-/** As doubles that travel between ranks, and back: unpack adds one rank's numbers to *sum, or those of up to 2^20
- *  ranks added element by element: they are integers that small. A term that was not finite makes one NaN. */
+/** Convert a sum to doubles that ranks can exchange, and back. unpack adds to *sum the doubles of one rank, or the
+ *  element-wise sum of the doubles of up to 2^20 ranks, which is exact since they are small integers. A term that is
+ *  not finite makes one double NaN. */
 ZR_API void zr_exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS]);
 ZR_API void zr_exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS]);
 
@@ -208,7 +209,7 @@ typedef enum zr_rng_purpose {
     ZR_RNG_SHUFFLE, /* data order */
     ZR_RNG_SAMPLE,  /* generation */
     ZR_RNG_JITTER,  /* simulated devices: element = rank */
-    ZR_RNG_MIX      /* which source a sample is of */
+    ZR_RNG_MIX      /* element = sample: the source that it is drawn from */
 } zr_rng_purpose;
 
 typedef struct zr_rng {
@@ -218,26 +219,26 @@ typedef struct zr_rng {
     uint32_t step;
 } zr_rng;
 
-/** Elements 4*block .. 4*block+3 of the sequence, uniform 32-bit. */
+/** Write elements 4*block .. 4*block+3 of the sequence, uniform 32-bit. */
 ZR_API void zr_rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4]);
-/** Element `index`, uniform 32-bit. */
+/** Return element `index`, uniform 32-bit. */
 ZR_API uint32_t zr_rng_u32(const zr_rng *rng, uint64_t index);
-/** Element `index`, uniform in [0, 1). */
+/** Return element `index`, uniform in [0, 1). */
 ZR_API double zr_rng_uniform(const zr_rng *rng, uint64_t index);
-/** out[i] = element first+i of the standard normal sequence (Box-Muller in fp32, within 3e-6 of the exact value, at
- * most 6.7 from 0); same values however the range is cut. (n) F32. */
+/** Write elements first .. first+n-1 of the standard normal sequence into out, (n) F32 (Box-Muller in fp32, within 3e-6
+ *  of the exact value, at most 6.7 from 0). The values do not depend on how a range is cut into calls. */
 ZR_API void zr_rng_normal(const zr_rng *rng, uint64_t first, int64_t n, float *out);
 
 /* ---- machine --------------------------------------------------------------------------------- */
 
-/** The three sizes of matrix products, m, n and k, ascending: those of a weight, forward and backward, are of the same
- *  three. */
+/** Sizes m, n and k of a matrix product, ascending. A weight's forward product and its two backward products have the
+ *  same three sizes. */
 typedef struct zr_product_sizes {
     int64_t size[3]; /* 0: no product */
 } zr_product_sizes;
 ZR_API zr_product_sizes zr_product_sizes_of(int64_t m, int64_t n, int64_t k);
 
-/** What products of some sizes reach, measured. */
+/** Measured rate of matrix products of given sizes. */
 typedef struct zr_product_rate {
     bool bf16; /* multiplied in bf16; otherwise in fp32 */
     zr_product_sizes sizes;
@@ -250,9 +251,8 @@ struct zr_graph;
 struct zr_op;
 struct zr_kernel;
 
-/** What kernels need of the device that they run on, and so all that a plan must know of it: how much scratch its
- *  kernels take, and in which type they multiply. Filled by the device. A plan prints the name of what it was made
- *  for. */
+/** Facts about a device that a plan depends on: the scratch memory of its kernels and the types in which they multiply.
+ *  Filled by the device. A plan prints the name of the device that it was made for. */
 typedef struct zr_device_facts {
     char name[48];                   /* "this machine (v4)" */
     int threads;                     /* compute threads of a rank */
@@ -261,18 +261,18 @@ typedef struct zr_device_facts {
     bool narrow_attention;           /* attention multiplies 16-bit operands as such; otherwise it widens them */
     int64_t panel_bytes;             /* most room for an operand of a matrix product, packed; 0: none is packed */
     const struct zr_kernel *kernels; /* the user's own, which go before the device's (zr_device_config); or NULL */
-    /** Bytes that one run of an op's kernel takes; 0 also where there is no such kernel; more than any plan has room
-     * for where an operand has more elements than kernels count with. NULL: no op takes any. */
+    /** Return the scratch bytes of one run of an op's kernel: 0 also without a kernel; more than any plan has room for
+     *  where an operand has more elements than kernels can count. NULL: no op needs scratch. */
     int64_t (*scratch_bytes)(const struct zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op);
 } zr_device_facts;
 
-/** Scratch of one run of an op, by these facts. */
+/** Return the scratch bytes of one run of an op on a device with these facts. */
 ZR_API int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph,
                                        const struct zr_op *op);
-/** Does every op take the same scratch by both? Their names do not matter. */
+/** Return whether every op needs the same scratch with both facts. Names are not compared. */
 ZR_API bool zr_device_facts_same(const zr_device_facts *a, const zr_device_facts *b);
 
-/** How far it is from one rank to another; the wider level comes later. */
+/** Levels of links between ranks, narrowest first. */
 typedef enum zr_link_level {
     ZR_LINK_PROCESS, /* threads of one process, which read each other's memory: what `zr info --bench` measures */
     ZR_LINK_HOST,    /* within a host: memory that processes share, or the link between accelerators (NVLink) */
@@ -280,29 +280,30 @@ typedef enum zr_link_level {
     ZR_LINK_LEVELS
 } zr_link_level;
 
-/** 0: not known. */
+/** Rates of a link; 0: not known. */
 typedef struct zr_link {
     double bytes_sec;   /* into one rank from the others, while all ranks of the level exchange */
     double latency_sec; /* before the first byte of an exchange arrives; nothing is priced by it yet */
 } zr_link;
 
-/** What one rank reaches; 0: not measured, not known. */
+/** Rates of one rank's hardware; 0: not measured or not known. */
 typedef struct zr_machine {
     double flops_f32, flops_bf16; /* peaks, per second */
     double memory_bytes_sec;
-    int64_t memory_bytes; /* how much there is */
+    int64_t memory_bytes; /* capacity */
     zr_link link[ZR_LINK_LEVELS];
     bool link_copies; /* exchanges are copies in memory: a rank computes nothing meanwhile */
-    /** What products reach of these peaks; others run at the rate of the nearest in size. None: at the peak. */
+    /** Measured rates of matrix products. Other products are taken to run at the rate of the nearest sizes; without any
+     *  entry, at the peak. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
 } zr_machine;
 
-/** FLOP/s at which products of these sizes are priced: of the nearest that the machine has in that type, measured by
- *  the ratios of their sizes; where it has none, or `sizes` are zeros, the type's peak. */
+/** Return the FLOP/s at which products of these sizes are priced: the rate of the nearest sizes that the machine has in
+ *  that type, by the ratios of sizes; the type's peak where the machine has none or `sizes` are zeros. */
 ZR_API double zr_machine_flops(const zr_machine *machine, bool bf16, zr_product_sizes sizes);
-/** The one link at which all exchanges are priced, since a plan does not know on which hosts its ranks are: that of the
- *  widest level whose rate is known, which no exchange of all ranks outruns. Zeros: none is known. */
+/** Return the link at which all exchanges are priced: the widest level with a known rate, since a plan does not know on
+ *  which hosts its ranks are and no exchange of all ranks is faster. Zeros: no rate is known. */
 ZR_API zr_link zr_machine_link(const zr_machine *machine);
 
 /** A device for the planner: plans are made by its facts and priced by its rates. */

@@ -54,8 +54,7 @@ typedef struct zr_config_sizes {
     int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
 } zr_config_sizes;
 
-/** Everything of CONFIG.json. Strings are borrowed from the struct; NULL: not given. */
-/** What ranks compute on. */
+/** Device that ranks compute on. */
 typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } zr_config_device;
 
 typedef struct zr_config {
@@ -66,19 +65,20 @@ typedef struct zr_config {
         const char *init;      /* directory with config.json and model.safetensors; sizes come from it */
         const char *frozen;    /* patterns of names of parameters that do not train, one a line; NULL: all train */
         zr_config_sizes sizes; /* open (0) after loading with preset or init, or where not given */
-        double dropout;        /* what the file says for all three, or 0 */
+        double dropout;        /* value of the key `dropout` for all three probabilities, or 0 */
         double embd_pdrop, resid_pdrop, attn_pdrop;
         double layer_norm_epsilon;
         double initializer_range;
     } model;
     struct {
-        const char *train;     /* as zr_data_args.path; NULL is the reader's to refuse: a plan needs none */
-        const char *val;       /* without weights */
-        const char *tokenizer; /* as zr_tokenizer_open; NULL: bytes for text, none for token files */
+        const char
+            *train; /* path as in zr_data_args.path; NULL is allowed here, as for a plan: the data reader refuses it */
+        const char *val;       /* evaluation data; its sources have no weights */
+        const char *tokenizer; /* name as in zr_tokenizer_open; NULL: bytes for text, no tokenizer for token files */
         int64_t seq_length;    /* T; 0 until resolved: n_positions */
         zr_config_order order;
-        const char *text_key;  /* of a line of a .jsonl file */
-        bool skip_bad_lines;   /* of such a file; else they are an error */
+        const char *text_key;  /* key of the text in a line of a .jsonl file */
+        bool skip_bad_lines;   /* skip bad lines of a .jsonl file; else they are an error */
         const char *cache_dir; /* where a text's tokens are kept; NULL: the user's cache */
     } data;
     struct {
@@ -88,7 +88,7 @@ typedef struct zr_config {
     } parallel;
     struct {
         zr_config_layout layout;
-        zr_config_norm norm; /* of lean with one micro-batch a step */
+        zr_config_norm norm; /* way to the whole gradient's norm, in layout lean with one micro-batch a step */
         int64_t limit_bytes; /* per rank; 0: none */
     } memory;
     struct {
@@ -96,10 +96,11 @@ typedef struct zr_config {
         int64_t seed;
         int64_t eval_interval;     /* 0: never */
         int64_t eval_batches;      /* 0: all of val */
-        int64_t sample_tokens;     /* of a text that the model writes; 0: none */
+        int64_t sample_tokens;     /* tokens of the sample text that the model writes; 0: no sample */
         const char *sample_prompt; /* NULL: none */
         const char *output_dir;    /* NULL: runs/<model>-<time> */
-        const char *started_in;    /* of a run's own config.json: relative paths are from there; NULL: from here */
+        const char *started_in;    /* directory from which relative paths of a run's own config.json count; NULL: the
+                                      current directory */
         int64_t threads;           /* 0: auto */
         int64_t hang_timeout;      /* seconds; 0: auto */
         int64_t save_interval;     /* 0: none */
@@ -147,30 +148,30 @@ typedef struct zr_config {
         int64_t persistence_elems, model_persistence_elems; /* second: 0: any */
         int64_t max_live_elems;                             /* 0: two units */
         int64_t max_reuse_elems;
-        int64_t mics_shard_ranks;    /* states are sharded over so many; -1: all */
-        int64_t hpz_partition_ranks; /* a second copy of the parameters over so many; 1: none */
+        int64_t mics_shard_ranks;    /* ranks that states are sharded over (MiCS); -1: all */
+        int64_t hpz_partition_ranks; /* ranks that a second copy of the parameters is sharded over (hpZ); 1: no copy */
     } zero;
     struct {
         zr_config_policy policy;
         int64_t every;
-        bool partition; /* checkpoints are kept in pieces, one of each rank that shares a layer */
-        bool cpu;       /* they are kept in the host's memory, as with offload HOST */
+        bool partition; /* each tensor-parallel rank keeps one piece of each checkpoint */
+        bool cpu;       /* checkpoints are kept in the host's memory, as with offload HOST */
         zr_config_offload offload;
     } recompute; /* section activation_checkpointing */
     struct {
         zr_config_reduce reduce;
         zr_config_gather gather;
-        bool fused; /* "buffer": one of the whole model */
+        bool fused; /* one buffer of the whole model in place of buckets */
         zr_config_switch hierarchical;
     } collectives;
     struct {
-        zr_config_switch async; /* written behind the next steps */
-        int64_t every;          /* checkpoints of its multiples are kept for good; 0: none */
+        zr_config_switch async; /* asynchronous writes, during the next steps */
+        int64_t every;          /* checkpoints of multiples of this number of steps are kept for good; 0: none */
     } checkpoint;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* 0 until resolved */
 
-    struct zr_config_state *state; /* strings, notes, what was given; the config layer's own */
+    struct zr_config_state *state; /* strings, notes and the set of keys given; private to the config layer */
 } zr_config;
 
 /** Read a file (NULL: none, defaults only) of JSON, in which `//` begins a comment, then overrides "key.path=value"
@@ -179,35 +180,36 @@ typedef struct zr_config {
 ZR_API ZR_NODISCARD zr_status zr_config_load(const char *path, const char *const *overrides, int n_overrides,
                                              zr_config **config);
 
-/** As zr_config_load, from memory; `name` stands for the file in messages. */
+/** Load a configuration from memory, otherwise as zr_config_load; `name` stands for the file in messages. */
 ZR_API ZR_NODISCARD zr_status zr_config_parse(const char *text, size_t bytes, const char *name,
                                               const char *const *overrides, int n_overrides, zr_config **config);
 
 ZR_API void zr_config_destroy(zr_config **config);
 
-/** Was it read from a file? Then that is the first of zr_config_inputs. */
+/** Return whether it was read from a file. Then the file is the first of zr_config_inputs. */
 ZR_API bool zr_config_from_file(const zr_config *config);
 
 #define ZR_CONFIG_INPUTS 5
-/** The paths that a run with this configuration reads, up to a NULL: its own file, data.train, data.val, model.init (a
- *  directory). Borrowed. */
+/** List the paths that a run with this configuration reads, up to a NULL: its own file, data.train, data.val,
+ *  model.init (a directory). Borrowed. */
 ZR_API void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1]);
 
-/** Whether the file or an override gave this key ("train.output_dir"), "auto" not counted. */
+/** Return whether the file or an override gave this key ("train.output_dir"), "auto" not counted. */
 ZR_API bool zr_config_given(const zr_config *config, const char *key);
 
-/** Whether an override gave it, and no file. */
+/** Return whether an override, and not the file, gave this key. */
 ZR_API bool zr_config_overridden(const zr_config *config, const char *key);
 
-/** What is left to memory.limit, until somebody chooses (zr_train_choose). */
+/** Choices that are left open, to be made so that memory.limit holds (zr_train_choose). */
 typedef struct zr_config_open {
     bool stage;  /* zero_optimization.stage; until then 0 */
     bool policy; /* activation_checkpointing.policy; until then none */
-    bool split;  /* how the samples of a given train_batch_size are split; until then into one micro-batch */
+    bool split;  /* split of a given train_batch_size into micro-batches; until then one micro-batch */
     bool batch;  /* train_micro_batch_size_per_gpu, and with it train_batch_size; until then one sample */
 } zr_config_open;
 
-/** What of these is not given is left to memory.limit, as `--memory` asks for. Between loading and resolving. */
+/** Leave open all choices of zr_config_open that are not given, as `--memory` asks. Called between loading and
+ *  resolving. */
 ZR_API void zr_config_leave_open(zr_config *config);
 
 /** Have a model.preset train by a recipe for its size, where neither the file nor an override gives a key of optimizer
@@ -217,15 +219,17 @@ ZR_API void zr_config_leave_open(zr_config *config);
  *  and resolving. */
 ZR_API void zr_config_take_recipe(zr_config *config);
 
-/** Keep train_batch_size, where the file of a run that goes on has all of the batch triple and they do not hold on the
- *  ranks that there are now. What an override gives of the other two stays as well; else the micro-batch stays, or the
- *  largest part of it that divides the samples of a rank, and the rest follows. Between loading and resolving. */
+/** Keep train_batch_size when a run is resumed: for a run's file that has all of the batch triple where the triple does
+ *  not fit the present ranks. The other two stay where an override gives them; else the micro-batch stays, or the
+ *  largest divisor of it that divides the samples of a rank, and the rest follows. Called between loading and
+ *  resolving. */
 ZR_API void zr_config_go_on(zr_config *config);
 
-/** Nothing without a memory.limit that is given. Also without zr_config_leave_open `split`: where train_batch_size is
- *  given, the two others of the three are the literal "auto", and so is activation_checkpointing.policy. */
+/** Return the open choices: none without a given memory.limit. `split` is open also without zr_config_leave_open where
+ *  train_batch_size is given and the two others of the batch triple are the literal "auto", as is
+ *  activation_checkpointing.policy. */
 ZR_API zr_config_open zr_config_get_open(const zr_config *config);
-/** Is anything left to memory.limit? */
+/** Return whether any choice is open. */
 ZR_API bool zr_config_is_open(const zr_config *config);
 
 /** Set one key by its path after loading, value as in an override: zr_config_set(c, "train.output_dir", dir). */
@@ -235,23 +239,24 @@ ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, 
  *  differs is an error (CONFIG). */
 ZR_API ZR_NODISCARD zr_status zr_config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin);
 
-/** Settle everything for so many ranks, parallel.tensor of which share each layer: the batch triple
+/** Settle all open fields for `ranks` ranks, of which each parallel.tensor share a layer: the batch triple
  *  (train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks), sizes still
- *  open (vocab_size: 256 for tokenizer "bytes", else 50257; the others GPT-2's smallest), sequence length,
- *  types, schedule. With preset or init the sizes must have been set. May be called again with the same ranks.
- *  Errors: CONFIG. */
+ *  open (vocab_size: 256 for tokenizer "bytes", else 50257; the others GPT-2's smallest), sequence length, types,
+ *  schedule. With preset or init the sizes must have been set. May be called again with the same ranks. Errors: CONFIG.
+ */
 ZR_API ZR_NODISCARD zr_status zr_config_resolve(zr_config *config, int ranks);
 
-/** The configuration as JSON with every default written out; zr_free it. Loading it again gives the same. */
+/** Write the configuration as JSON with every default; zr_free it. Loading it again gives the same. */
 ZR_API ZR_NODISCARD zr_status zr_config_to_json(const zr_config *config, char **json);
 
-/** XXH3-64 of that JSON and the library's version: equal on ranks that were told the same. */
+/** Hash that JSON and the library's version (XXH3-64): equal on ranks with equal configurations. */
 ZR_API ZR_NODISCARD zr_status zr_config_hash(const zr_config *config, uint64_t *hash);
 
-/** One-line notices for the user: keys without meaning here, what "auto" became, sizes rounded. */
+/** Return the number of notices for the user, one line each: keys without meaning here, values of "auto", rounded
+ *  sizes. */
 ZR_API int zr_config_notes(const zr_config *config);
 ZR_API const char *zr_config_note(const zr_config *config, int index);
-/** Add one, once. */
+/** Add a notice, unless it is there already. */
 ZR_API ZR_NODISCARD zr_status zr_config_add_note(zr_config *config, const char *text);
 
 /* ---- the table of keys ----------------------------------------------------------------------- */
@@ -262,7 +267,7 @@ typedef enum zr_key_type {
     ZR_KEY_INT,
     ZR_KEY_NUMBER,
     ZR_KEY_STRING,
-    ZR_KEY_NAMES,  /* a pattern of names or a list of them, kept one a line */
+    ZR_KEY_NAMES,  /* a pattern of names or a list of them; a list is kept with one pattern a line */
     ZR_KEY_PATHS,  /* a path, a list of paths, or sources with weights; lists are kept as their JSON text */
     ZR_KEY_CHOICE, /* one of `choices`, kept as its number */
     ZR_KEY_EITHER, /* one of two words in `choices`, kept as whether it is the second */
@@ -286,22 +291,22 @@ typedef struct zr_key {
     const char *built;    /* LIMITED: the values that work, "0" or "a|b" */
     const char *standard; /* the default as JSON */
     const char *help;     /* one line */
-    const char *instead;  /* LIMITED: what to do without, one line; NULL */
-    size_t offset;        /* of its field in zr_config; SIZE_MAX: none */
+    const char *instead;  /* LIMITED: advice for users of the refused values, one line; NULL */
+    size_t offset;        /* offset of its field in zr_config; SIZE_MAX: no field */
     unsigned only;        /* 1 << type of the optimizers or schedulers that have it; 0: all */
 } zr_key;
 
-/** The table. */
+/** Return the table of keys. */
 ZR_API const zr_key *zr_config_keys(int *n);
 
-/** The reference of all keys as Markdown (docs/config.md); zr_free it. */
+/** Write the reference of all keys as Markdown (docs/config.md); zr_free it. */
 ZR_API ZR_NODISCARD zr_status zr_config_reference(char **markdown);
 
-/** A configuration to begin with, which explains its keys: the text of a file; zr_free it. */
+/** Write the text of an example configuration file that explains its keys; zr_free it. */
 ZR_API ZR_NODISCARD zr_status zr_config_example(char **text);
 
-/** "2GiB", "32 GB", "80G", "1048576": bytes (KiB MiB GiB TiB, or Ki ... Ti, are powers of 1024; kB MB GB TB, or K ...
- * T, of 1000). ERR_CONFIG when it is none of these. */
+/** Parse a number of bytes: "2GiB", "32 GB", "80G", "1048576" (KiB MiB GiB TiB, or Ki ... Ti, are powers of 1024; kB MB
+ *  GB TB, or K ... T, of 1000). ERR_CONFIG for any other text. */
 ZR_API ZR_NODISCARD zr_status zr_config_bytes(const char *text, int64_t *bytes);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /**
- * models: builders over graph. A model is a function that writes its forward pass; it never hears of
- * ZeRO, ranks or devices. The same builder is called for training, evaluation and decoding and must
- * declare the same parameters in the same order each time.
+ * models: builders over graph. A model is a function that writes its forward pass, without regard to ZeRO, ranks or
+ * devices. The same builder is called for training, evaluation and decoding and must declare the same parameters in
+ * the same order each time.
  */
 #ifndef ZR_MODELS_H
 #define ZR_MODELS_H
@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct zr_model {
     const char *name;
-    /** Write the forward pass into `graph`; spec: zr_graph_get_spec. Errors are latched there. */
+    /** Write the forward pass into `graph`; spec: zr_graph_get_spec. Errors are latched in the graph. */
     void (*build)(zr_graph *graph, const void *config);
     const void *config; /* borrowed; passed to build */
     const char *frozen; /* parameters that do not train, for zr_graph_freeze; borrowed; NULL: all train */
@@ -29,26 +29,26 @@ typedef struct zr_gpt2_config {
 } zr_gpt2_config;
 
 /**
- * Sizes of a known shape, dropout 0; ZR_ERR_NOT_FOUND naming the nearest ones.
+ * Find the sizes of a known shape, dropout 0; ZR_ERR_NOT_FOUND naming the nearest ones.
  *
  *     gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b    the GPT-2 family
  *     gpt3-175b megatron-8.3b turing-nlg-17b
  *     gpt-neox-20b bloom-176b                    their layers, width, heads, positions and vocabulary
  *     gpt-1t                                     10^12 parameters within 0.02 %
- *     zero-<size>b                               what the ZeRO papers ran, by the size they give; where one size has
- *     zero-<size>b-<layers>x<width>x<heads>      several shapes, each of them so
+ *     zero-<size>b                               models of the ZeRO papers, by the size that they give; where one size
+ *     zero-<size>b-<layers>x<width>x<heads>      has several shapes, each of them by this longer name
  *     zero-c1 ... zero-c5                        the largest models of the SC20 paper's configurations C1 to C5
  *
  * All are GPT-2's blocks here; positions are 1,024 and the vocabulary 50,257 where the source says nothing. In reality
  * GPT-3 alternates dense and sparse attention, GPT-NeoX has rotary positions, parallel branches and a head of its own,
- * BLOOM has ALiBi in place of a position table and a norm behind the embedding, Megatron pads the vocabulary to 51,200.
+ * BLOOM has ALiBi in place of a position table and a norm after the embedding, Megatron pads the vocabulary to 51,200.
  */
 ZR_API ZR_NODISCARD zr_status zr_gpt2_preset(const char *name, zr_gpt2_config *config);
-/** The names of the presets, NULL at the end. */
+/** Return the names of the presets, NULL at the end. */
 ZR_API const char *const *zr_gpt2_presets(void);
-/** ZR_ERR_CONFIG with the field when sizes are impossible or the parameters overflow int64. */
+/** Check sizes. ZR_ERR_CONFIG with the field when they are impossible or the parameters overflow int64. */
 ZR_API ZR_NODISCARD zr_status zr_gpt2_check(const zr_gpt2_config *config);
-/** A pre-LN GPT-2 with tied head. Units: "embedding" (wte, wpe), "h.0" ..., "final" (ln_f, head).
+/** Return the builder of a pre-LN GPT-2 with tied head. Units: "embedding" (wte, wpe), "h.0" ..., "final" (ln_f, head).
  *  `config` is borrowed. Parameters are named as in Hugging Face's GPT2LMHeadModel
  *  ("transformer.h.0.attn.c_attn.weight", ...). */
 ZR_API zr_model zr_gpt2(const zr_gpt2_config *config);
@@ -58,11 +58,11 @@ typedef struct zr_chain_config {
     int64_t units, rows, cols;
 } zr_chain_config;
 
-/** x (B,T,rows) in the graph's dtype, through matrices of (rows,cols), (cols,rows), (rows,cols) ... in turn, to the
- *  losses (B,T) of targets (B,T) I32: what the last matrix gives are its logits. Units: "0", "1" ..., a matrix each,
- *  named "<unit>.weight". M tensor-parallel ranks have an M-th of each: of (rows,cols) columns, of (cols,rows) rows.
- *  It does not decode. ZR_ERR_CONFIG when a number is not positive or units above 65,536; with M > 1 when units are odd
- *  or M does not divide cols or B*T*rows. `config` is borrowed. */
+/** Return the builder of a chain: x (B,T,rows) in the graph's dtype, through matrices of (rows,cols), (cols,rows),
+ *  (rows,cols) ... in turn, to the losses (B,T) of targets (B,T) I32; the last matrix gives the logits. Units: "0", "1"
+ *  ..., a matrix each, named "<unit>.weight". M tensor-parallel ranks have an M-th of each: of the columns of
+ *  (rows,cols), of the rows of (cols,rows). It does not decode. ZR_ERR_CONFIG when a number is not positive or units
+ *  above 65,536; with M > 1 when units are odd or M does not divide cols or B*T*rows. `config` is borrowed. */
 ZR_API zr_model zr_chain(const zr_chain_config *config);
 
 #ifdef __cplusplus

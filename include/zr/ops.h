@@ -135,9 +135,9 @@ ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
  *                    may be in place of logits: no second copy of the logits exists */
 ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets);
 
-/** zr_cross_entropy of the logits x w^T, w (V,C), without ever holding them: they are made for some 512 rows at a time,
- *  in the kernel's scratch. In TRAIN mode the backward op makes the losses too and the forward op does not run, unless
- *  another op reads its losses.
+/** zr_cross_entropy of the logits x w^T, w (V,C), without holding all logits: they are made for some 512 rows at a
+ *  time, in the kernel's scratch. In TRAIN mode the backward op makes the losses too and the forward op does not run,
+ *  unless another op reads its losses.
  *  i[0] = rows of a block; the last may have fewer
  *  linear_cross_entropy:    x (B,T,C) g, w (V,C) g, targets (B,T) I32 -> losses (B,T) F32
  *  linear_cross_entropy_dx: dlosses (B,T) F32, x, w, targets -> dx (B,T,C) g, dw (V,C) w, losses (B,T) F32;

@@ -147,7 +147,7 @@ typedef struct zr_layout {
     bool train;                  /* the schedules train and flush, gradients and optimizer states */
     bool eval;                   /* the schedule eval */
     int64_t decode_len;          /* tokens of the key-value cache of the schedule decode; 0: without decode */
-    zr_homes home;               /* of a state that stays elsewhere, two buckets at most are on the device at a time */
+    zr_homes home; /* homes of states; of a state that is not on the device, at most two buckets are there at a time */
     zr_optimizer optimizer;
 } zr_layout;
 
@@ -244,13 +244,13 @@ typedef enum zr_stream {
 ZR_API const char *zr_stream_name(zr_stream stream);
 
 /** Queue of each stream. Streams with the same number share a queue: their steps run in turn, in the order of the list.
- * The number is that of the queue's first stream; where it is 0, the stream runs in turn with what computes. */
+ *  A queue has the number of its first stream; 0: the stream shares the queue of COMPUTE. */
 typedef struct zr_queues {
     int8_t of[ZR_STREAMS];
 } zr_queues;
 
-/** Return the table in which COMM, COPY and SAVE have a queue of their own where it is true; all other streams share
- * that of COMPUTE. */
+/** Return the table in which COMM, COPY and SAVE each have a queue of their own where the argument is true; all other
+ *  streams share the queue of COMPUTE. */
 ZR_API zr_queues zr_queues_of(bool comm, bool copy, bool save);
 
 /** Return whether a stream has another queue than COMPUTE. */
@@ -259,7 +259,7 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     return queues->of[stream] != queues->of[ZR_STREAM_COMPUTE];
 }
 
-/** What a step does with its uses, in their order. "Mine": this rank's range. "Each": a range for every rank
+/** Kinds of steps: the action, and the uses in their order. "Mine": this rank's range. "Each": a range for every rank
  *  of the step's group. */
 #define ZR_STEP_LIST(X)                                                                                                \
     X(BATCH, "batch")                   /* the caller fills a micro-batch: for each input of the graph its place, and  \
@@ -278,7 +278,7 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                            nccl: first NCCL sums it into my piece of "each" */                         \
     X(REDUCE, "reduce")                 /* the same to one owner; elsewhere nothing is summed */                       \
     X(LOSS, "loss")                     /* losses of this micro-batch; adds to the loss of this rank */                \
-    X(REPEAT, "repeat")                 /* what follows, to END, runs `rounds` times */                                \
+    X(REPEAT, "repeat")                 /* the following steps, to END, run `rounds` times */                          \
     X(END, "end")                                                                                                      \
     X(SQUARE_MICRO, "square_micro") /* the gradient of this rank's micro-batch, whole, before it is reduced; its       \
                                        squares: a sum that begins in the first round */                                \
@@ -354,21 +354,21 @@ typedef enum zr_when {
     ZR_WHEN_SAVE   /* the first, in a training step behind which states are saved */
 } zr_when;
 
-/** Does a step run in a round of REPEAT, the first being 0? stale: no flush has gathered what the training step before
- *  has updated. saves: states are saved behind this training step. */
+/** Return whether a step runs in a round of REPEAT, the first being 0. stale: no flush has gathered the parameters that
+ *  the training step before has updated. saves: states are saved during this training step. */
 static inline bool zr_when_runs(zr_when when, int64_t round, bool stale, bool saves)
 {
     if (when == ZR_WHEN_ALWAYS) return true;
     if (when == ZR_WHEN_LATER) return round > 0;
     return round == 0 && (when == ZR_WHEN_FIRST || (when == ZR_WHEN_STALE ? stale : saves));
 }
-/** Does a step run in those training steps alone for which the caller asks for it? In the others nothing may rest on
- * its order. */
+/** Return whether a step runs only in training steps for which the caller asks for it. In other training steps nothing
+ *  may depend on its order. */
 static inline bool zr_when_asked(zr_when when)
 {
     return when == ZR_WHEN_SAVE;
 }
-/** In how many of a training step's rounds? */
+/** Return in how many of a training step's rounds a step runs. */
 static inline int64_t zr_when_rounds(zr_when when, int64_t rounds, bool stale, bool saves)
 {
     return zr_when_runs(when, 0, stale, saves) + (rounds - 1) * zr_when_runs(when, 1, stale, saves);
@@ -406,14 +406,14 @@ static inline int64_t zr_step_buckets(const zr_step *step)
     return step->bucket_elems > 0 ? (step->range.count + step->bucket_elems - 1) / step->bucket_elems : 1;
 }
 
-/** A step of another stream that must have ended, in this round of REPEAT or in the one before. */
+/** A wait for a step of another stream, which must have ended in this round of REPEAT or in the one before. */
 typedef struct zr_wait {
     int32_t step;
     bool before; /* the step of the round before; in the first round nothing is awaited */
     bool pace;   /* no use asks for the wait: it keeps memory from being taken too early */
 } zr_wait;
 
-/** A list of steps with what they use and wait for. Steps of one stream run in order. */
+/** A list of steps with their uses and waits. Steps of one stream run in order. */
 typedef struct zr_schedule {
     zr_step *step;
     int32_t n_steps;
@@ -487,7 +487,7 @@ typedef struct zr_memory {
     zr_space_memory space[ZR_SPACES];
     int64_t category_bytes[ZR_CATEGORIES]; /* high-water marks of device and staging memory together */
     int64_t states_bytes;                  /* parameters, gradients, optimizer that stay; padding included */
-    int64_t total_bytes;                   /* of the device and the staging memory */
+    int64_t total_bytes;                   /* device and staging memory together */
 } zr_memory;
 
 /** Return the bytes of a rank that grow with model and batch where the device's memory is the host's: the total, and
@@ -566,17 +566,17 @@ static inline bool zr_plan_shares_layers(const zr_plan *plan)
     return plan->layout.tensor > 1;
 }
 
-/** Return the queues by which an engine runs a plan's streams. COMM has one of its own where exchanges wait for a link
- * (concurrent: zr_comm's), or are copies between the GPUs of one process's ranks (process_ranks of them), which go on
- * beside kernels, and only with zr_layout.overlap; COPY where the device has memory of its own (facts.apart); SAVE
- * everywhere. A stream without steps has none, but COMM. */
+/** Return the queues by which an engine runs a plan's streams. COMM has its own queue only with zr_layout.overlap,
+ *  where exchanges wait for a link (concurrent: zr_comm's) or are copies between the GPUs of one process's ranks
+ *  (process_ranks is their number), which overlap with kernels; COPY where the device has memory of its own
+ *  (facts.apart); SAVE always. A stream without steps has no queue of its own, except COMM. */
 ZR_API zr_queues zr_plan_queues(const zr_plan *plan, bool concurrent, int process_ranks);
 
 /** Return the index of a rank's own shard among a unit's N. */
 ZR_API int zr_plan_shard(const zr_plan *plan, int rank);
 
-/** Return the rank that owns a shard. With tensor parallelism M ranks own one, each of its own part of the layers: the
- * one at `place` in ZR_GROUP_TENSOR. */
+/** Return the rank that owns a shard. With tensor parallelism M ranks own it, each for its own part of the layers; the
+ *  rank at `place` in ZR_GROUP_TENSOR is returned. */
 ZR_API int zr_plan_rank_of(const zr_plan *plan, int shard, int place);
 
 /** Return how many of the bytes that a rank receives in equal parts from the others of a group come from beyond a
@@ -589,14 +589,14 @@ ZR_API ZR_NODISCARD zr_status zr_plan_create(const zr_model *model, const zr_lay
                                              zr_plan **plan);
 ZR_API void zr_plan_destroy(zr_plan **plan);
 
-/** An independent proof of a plan: no two buffers share bytes unless every use of one happens before
- *  the first write of the other in the graph of stream order and waits; every byte that is read on any rank has been
+/** Prove a plan independently of the planner: no two buffers share bytes unless every use of one happens before the
+ *  first write of the other in the graph of stream order and waits; every byte that is read on any rank has been
  *  written before, in a step that follows a flush and in one that does not, and every value is still in its place when
- *  it is read; every buffer lies in its space and what moves between ranks goes through staging memory; every unit is
- *  updated, not before all ranks have agreed on its gradient, and not read afterwards from where it stays; squares of
- *  micro-gradients are taken of whole gradients that no reduction has changed; of what is saved all of each state is,
- *  before it is updated.
- *  Takes about as long as planning: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and buffers. */
+ *  it is read; every buffer lies in its space and all bytes between ranks go through staging memory; every unit is
+ *  updated, only after all ranks have agreed on its gradient, and afterwards not read from its home; squares of
+ *  micro-gradients are taken of whole gradients that no reduction has changed; a save writes all of each state, before
+ *  it is updated. Takes about as long as planning: for tests and debug builds. ZR_ERR_INTERNAL naming the steps and
+ *  buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
 /** Fullest moment: the step of training at which most bytes of a rank are in use. */
@@ -621,10 +621,10 @@ typedef struct zr_step_cost {
 } zr_step_cost;
 ZR_API zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 
-/** Time of one step by a profile's rates: each step takes as long as the slower of its FLOPs and its bytes,
- *  streams run side by side, waits hold. FLOPs of matrix products run at the rates of zr_machine_flops, in the type
- *  that the op multiplies in, bytes between ranks at that of zr_machine_link. A rate of 0 is not known, and costs no
- *  time. */
+/** Time of one training step by a profile's rates: each step of the schedule takes as long as the slower of its FLOPs
+ *  and its bytes, streams run side by side, waits hold. FLOPs of matrix products run at the rates of zr_machine_flops,
+ *  in the type that the op multiplies in, bytes between ranks at the rate of zr_machine_link. A rate of 0 is not known,
+ *  and costs no time. */
 typedef struct zr_price {
     double step_sec;
     double compute_sec; /* busy time of the compute stream */
@@ -642,12 +642,12 @@ ZR_API int64_t zr_plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 /** Another source of step times, for the same walk over the same streams and waits. */
 typedef struct zr_pricer {
     double (*step_sec)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
-    /** The stream that computes waits so long, over all rounds, before the step `waiting` (ZR_NONE: at the end), while
-     *  another stream is busy with the step `awaited`: that which it waits for, or one that stands in line before it;
-     *  each is told of by itself. NULL: nobody asks. */
+    /** Called for each wait of the compute stream: it waits `sec`, over all rounds, before the step `waiting` (ZR_NONE:
+     *  at the end), while another stream is busy with the step `awaited`, which is the step waited for, or one queued
+     *  before it; each has a call of its own. NULL: waits are not reported. */
     void (*waited)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                    int32_t awaited, double sec);
-    zr_queues queues; /* a step holds all streams of its queue; zeros: all of them run in turn */
+    zr_queues queues; /* a step occupies all streams of its queue; zeros: all streams run in turn */
 } zr_pricer;
 /** ZR_ERR_STATE without a training step; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_price *price);
@@ -658,35 +658,37 @@ static inline bool zr_plan_fits(const zr_plan *plan)
     return zr_memory_limited(&plan->memory, &plan->profile.facts) <= plan->layout.limit_bytes;
 }
 
-/** Is `plan` to be had rather than `other`, with the same limit and as many samples a step? What fits is; of what fits,
- * what takes less time by the rates of its profile, or, where a rate that counts is not known (products, memory,
- * between several ranks the link), computes less, or as much and moves less; of what does not fit, what takes less
- * memory. As good is not better. ZR_ERR_STATE without a training step. */
+/** Find whether `plan` is better than `other`, with the same limit and the same number of samples a step: a plan that
+ *  fits is better than one that does not; of two that fit, the one that takes less time by the rates of its profile,
+ *  or, where a rate that counts is not known (products, memory, between several ranks the link), the one that computes
+ *  less, or the same and moves less; of two that do not fit, the one that takes less memory. Equal is not better.
+ *  ZR_ERR_STATE without a training step. */
 ZR_API ZR_NODISCARD zr_status zr_plan_better(const zr_plan *plan, const zr_plan *other, bool *better);
 
-/** Cost of a save behind a training step, on one rank. */
+/** Cost of an asynchronous save during a training step, on one rank. */
 typedef struct zr_save_price {
     int64_t bytes;    /* bytes that are written out */
     double write_sec; /* time to write them */
-    double stall_sec; /* by how much the training step behind which it begins is longer */
+    double stall_sec; /* by how much the training step in which it begins is longer */
 } zr_save_price;
-/** By those rates, where a rank's states go out at disk_bytes_sec. ZR_ERR_STATE where the plan saves nothing. */
+/** Price a save by the same rates, with a rank's states written at disk_bytes_sec. ZR_ERR_STATE where the plan saves
+ *  nothing. */
 ZR_API ZR_NODISCARD zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
                                                  zr_save_price *price);
 ZR_API ZR_NODISCARD zr_status zr_plan_price_save_by(const zr_plan *plan, const zr_pricer *pricer, zr_save_price *price);
 
-/** When a step of the schedule runs, by those rates. */
+/** Time at which a step of the schedule runs, by those rates. */
 typedef struct zr_step_time {
     double begin_sec, end_sec;
 } zr_step_time;
-/** Of each step of training, `time` has room for all; of several micro-batches the first, and what follows them as if
- * it were the only one. ZR_ERR_STATE when the plan has no training step. */
+/** Find when each step of training runs; `time` has room for all. Of several micro-batches the first is timed, and the
+ *  steps after it as if it were the only one. ZR_ERR_STATE when the plan has no training step. */
 ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
 ZR_API ZR_NODISCARD zr_status zr_plan_times_by(const zr_plan *plan, const zr_pricer *pricer, zr_step_time *time);
 
-/** A machine by name, as "h100": rates of data sheets, 16-bit products dense; ZR_ERR_NOT_FOUND with the list. A GPU has
- *  facts.apart. Of kernels nothing is known: one thread, no panels; facts.scratch_bytes is NULL, to be set to that of
- *  the device (zr_device_cuda_scratch, zr_device_cpu_scratch). */
+/** Find a machine by name, as "h100": rates of data sheets, 16-bit products dense; ZR_ERR_NOT_FOUND with the list. A
+ *  GPU has facts.apart. Facts about kernels are not known: one thread, no panels; facts.scratch_bytes is NULL, to be
+ *  set to the device's function (zr_device_cuda_scratch, zr_device_cpu_scratch). */
 ZR_API ZR_NODISCARD zr_status zr_profile_named(const char *name, zr_profile *profile);
 /** Return the names of machines, NULL at the end. */
 ZR_API const char *const *zr_profile_names(void);

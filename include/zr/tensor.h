@@ -1,6 +1,5 @@
 /**
- * tensor: dtype, shape and the view. A tensor owns nothing: it is a pointer with a type, row-major
- * and contiguous.
+ * tensor: dtype, shape and the view. A tensor owns nothing: it is a pointer with a type, row-major and contiguous.
  */
 #ifndef ZR_TENSOR_H
 #define ZR_TENSOR_H
@@ -25,15 +24,15 @@ typedef enum zr_dtype {
         ZR_DTYPES
 } zr_dtype;
 
-/** "F32" ..., as safetensors spells it. */
+/** Return the name as safetensors spells it, "F32" ... */
 ZR_API const char *zr_dtype_name(zr_dtype dtype);
-/** Bytes of a record, which in most types is one element. */
+/** Return the bytes of a record, which in most types is one element. */
 ZR_API int64_t zr_dtype_bytes(zr_dtype dtype);
-/** Elements of a record. */
+/** Return the elements of a record. */
 ZR_API int64_t zr_dtype_grain(zr_dtype dtype);
-/** Bytes of n elements, in whole records. */
+/** Return the bytes of n elements, in whole records. */
 ZR_API int64_t zr_dtype_span(zr_dtype dtype, int64_t n);
-/** F32, BF16 or F16: what parameters, activations and gradients may be stored in. */
+/** Return whether it is F32, BF16 or F16, the types in which parameters, activations and gradients may be stored. */
 ZR_API bool zr_dtype_is_float(zr_dtype dtype);
 
 #define ZR_MAX_DIMS 4
@@ -42,14 +41,14 @@ typedef struct zr_shape {
     int64_t dim[ZR_MAX_DIMS];
 } zr_shape;
 
-/** Product of the dimensions; 1 for ndim 0. */
+/** Return the product of the dimensions; 1 for ndim 0. */
 ZR_API int64_t zr_shape_elems(const zr_shape *shape);
-/** Product of all dimensions but the last; 1 for ndim < 2. */
+/** Return the product of all dimensions but the last; 1 for ndim < 2. */
 ZR_API int64_t zr_shape_rows(const zr_shape *shape);
-/** The last dimension; 1 for ndim 0. */
+/** Return the last dimension; 1 for ndim 0. */
 ZR_API int64_t zr_shape_cols(const zr_shape *shape);
 ZR_API bool zr_shape_equal(const zr_shape *a, const zr_shape *b);
-/** "(4, 32, 64)" into text, cut to size. */
+/** Write "(4, 32, 64)" into text, cut to size. */
 ZR_API void zr_shape_print(const zr_shape *shape, char *text, size_t size);
 
 typedef struct zr_tensor {
@@ -58,7 +57,7 @@ typedef struct zr_tensor {
     zr_shape shape;
 } zr_tensor;
 
-/** fp32 to bf16, round to nearest even; NaN stays NaN. Without a branch, so that loops over it vectorise. */
+/** Round fp32 to bf16, to nearest even; NaN stays NaN. Without a branch, so that loops over it vectorise. */
 ZR_INLINE uint16_t zr_bf16_from_f32(float x)
 {
     union {
@@ -78,7 +77,7 @@ ZR_INLINE float zr_f32_from_bf16(uint16_t x)
     return v.f;
 }
 
-/** fp32 to fp16 (IEEE 754 binary16), round to nearest even: from 65520 on infinity, below 2^-14 subnormal; NaN stays
+/** Round fp32 to fp16 (IEEE 754 binary16), to nearest even: from 65520 on infinity, below 2^-14 subnormal; NaN stays
  *  NaN. The bits are those of x86's VCVTPS2PH. Masks where a branch would keep loops from vectorising. */
 ZR_INLINE uint16_t zr_f16_from_f32(float x)
 {
@@ -95,7 +94,7 @@ ZR_INLINE uint16_t zr_f16_from_f32(float x)
     return (uint16_t)(sign | (tiny & (v.u - 0x3f000000u)) | (~tiny & normal));
 }
 
-/** Exact; a signalling NaN becomes a quiet one, as in x86's VCVTPH2PS. */
+/** Widen fp16 to fp32, exactly; a signalling NaN becomes a quiet one, as in x86's VCVTPH2PS. */
 ZR_INLINE float zr_f32_from_f16(uint16_t x)
 {
     union {

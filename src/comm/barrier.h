@@ -1,8 +1,8 @@
 /**
- * A barrier in memory that all its ranks can see, be they threads or processes: waiters spin
- * briefly, then sleep in the kernel, so ranks may outnumber cores.
+ * A barrier in memory that all its ranks, threads or processes, can access: waiters spin briefly, then sleep in the
+ * kernel, so ranks may outnumber cores.
  *
- * Passing it orders memory: what any rank wrote before, every rank reads after.
+ * Passing it orders memory: writes of any rank before it are visible to every rank after it.
  */
 #ifndef ZR_COMM_BARRIER_H
 #define ZR_COMM_BARRIER_H

@@ -228,11 +228,11 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
 
 /* ---- scalars --------------------------------------------------------------------------------- */
 
-/* For agree and same too, whose bytes are not traffic. */
+/* Exchange numbers without counting traffic, for agree and same too. */
 static zr_status scalars(zr_comm *comm, const double *mine, int n)
 {
     if (comm->size > 1) return comm->ops->scalars(comm, mine, n);
-    memmove(comm->alone, mine, (size_t)n * sizeof *mine); /* which may be the last table */
+    memmove(comm->alone, mine, (size_t)n * sizeof *mine); /* `mine` may lie in the last table */
     comm->table = comm->alone;
     return ZR_OK;
 }
@@ -318,7 +318,7 @@ static int usual_rank(const zr_comm *comm)
     return usual;
 }
 
-/* The first rank that has another number; size: there is none. */
+/* Return the first rank whose number differs; size: all are equal. */
 static int odd_rank(const zr_comm *comm, uint64_t number)
 {
     int r = 0;
@@ -374,7 +374,7 @@ static bool has_color(const zr_comm *comm, int r, int color)
     return comm->table[2 * r] == color;
 }
 
-/* Ranks of a group are in order of their keys, those of one key in their own. */
+/* Order ranks of a group by key, ranks of equal keys by their rank. */
 static bool is_before(const zr_comm *comm, int a, int b)
 {
     const double first = comm->table[2 * a + 1], second = comm->table[2 * b + 1];
@@ -423,7 +423,7 @@ void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boa
     comm->board = mine;
     comm->boards = boards;
     comm->n_boards = n;
-    if (mine->process == 0) mine->process = getpid(); /* else others may be looking */
+    if (mine->process == 0) mine->process = getpid(); /* once it is set, other ranks may be reading it */
 }
 
 void zr_comm_show(zr_comm *comm, int i, uint64_t number)

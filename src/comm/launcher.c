@@ -1,4 +1,4 @@
-/* Which launcher started this process, by its environment alone: no MPI is needed to ask. */
+/* Detection of the launcher that started this process, by its environment alone, without MPI. */
 #include "zr/comm.h"
 
 #include <stdlib.h>

@@ -1,19 +1,18 @@
 /**
- * Ranks as processes under MPI-3.1: how bytes move. mpi_window.c has the shared memory, mpi_create.c
- * makes and ends communicators; only these three know mpi.h.
+ * Ranks as processes under MPI-3.1: moves the bytes. mpi_window.c has the shared memory, mpi_create.c creates and
+ * destroys communicators; only these three files include mpi.h.
  *
- * Ranks of a node read each other's staging through a shared window; all others ("remote") are
- * sent to, point to point. Pieces go in chunks, each through one half of the staging, by turns
- * over all calls:
+ * Ranks of a node read each other's staging through a shared window; to all other ranks ("remote") bytes are sent
+ * point to point. Pieces go in chunks, through the two halves of the staging in turn, across calls:
  *
- *     chunk c+1    sent and received for, and filled in for the node, while
+ *     chunk c+1    messages are in flight, and the node's part is filled in, while
  *     chunk c      is read by its receivers
  *
- * with one meeting of the node for each chunk. Whoever has met the node for chunk c knows that
- * all have read chunk c-1, whose half c+1 takes.
+ * with one barrier of the node for each chunk. A rank that has passed the barrier for chunk c knows that all have read
+ * chunk c-1, whose half chunk c+1 takes.
  *
- * MPI's own waits burn a core each. Ranks may outnumber cores, so waits here poll and yield, and
- * where a node holds the whole world its barrier, and those of all groups, sleep.
+ * MPI's own waits burn a core each. Ranks may outnumber cores, so waits here poll and yield, and where a node holds
+ * the whole world its barrier, and the barriers of all groups, sleep.
  */
 #include "comm/mpi_comm.h"
 
@@ -110,9 +109,9 @@ zr_status zr__mpi_poll(zr_comm *comm)
     return ZR_OK;
 }
 
-/* Every rank of my node has come, and sees what the others have written into the windows. Where the world
- * has remote ranks, MPI must be polled meanwhile: one of them may wait for what MPI has yet to send, be it
- * for a call of another communicator. */
+/* Wait until every rank of this node has arrived, and see what the others have written into the windows. Where the
+ * world has remote ranks, MPI must be polled meanwhile: a remote rank may wait for a message that MPI has yet to send,
+ * perhaps for a call of another communicator. */
 static zr_status meet_node(zr__comm_mpi *me)
 {
     if (me->node_size == 1) return ZR_OK;
@@ -133,11 +132,12 @@ static zr_status meet_node(zr__comm_mpi *me)
 
 /* ---- moving bytes ---------------------------------------------------------------------------- */
 
-/* Pieces on their way, in chunks. Each half of the staging has a slot for every rank: an exchange has there what is
- * for node peer r, or came from remote rank r. A gather receives straight into `out`, and has in its own slot what the
- * node peers copy: as no message ever comes into that, nothing of the next call can come over it while they read. */
+/* Pieces in flight, in chunks. Each half of the staging has a slot for every rank: an exchange has in slot r the bytes
+ * for node peer r, or received from remote rank r. A gather receives straight into `out`, and keeps in its own slot
+ * the bytes that node peers copy: no message is ever received into that slot, so the next call cannot overwrite it
+ * while they read. */
 typedef struct move {
-    int from, to; /* the one rank that sends, that receives; or ZR__ALL */
+    int from, to; /* sending and receiving rank, or ZR__ALL */
     const unsigned char *send;
     int64_t send_stride;
     unsigned char *out;
@@ -147,10 +147,10 @@ typedef struct move {
     void *arg;
 } move;
 
-/* One chunk: which bytes, through which half of the staging, with what on its way. */
+/* One chunk: its bytes, its half of the staging and its messages in flight. */
 typedef struct chunk {
     int64_t at, bytes;
-    int64_t half; /* where that begins, in bytes */
+    int64_t half; /* offset of the half, in bytes */
     zr__flight *flight;
 } chunk;
 
@@ -174,15 +174,16 @@ static bool is_node_peer(const zr__comm_mpi *me, int r)
     return r != me->comm.rank && me->node_rank[r] >= 0;
 }
 
-/* Bytes of a peer's piece come to this rank. */
+/* Count bytes of a peer's piece that this rank receives. */
 static void count(zr__comm_mpi *me, const move *m, int64_t bytes)
 {
     zr_traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
 }
 
-/* All sends of a chunk or all its receives, sends first. Long messages wait for the receiver's leave, and over TCP that
- * leave goes the way of its data: a peer that was here earlier, if it had our leave to send before it saw what we want
- * to, would give its own behind all that it sends, and the link would carry one direction after the other. */
+/* Start all sends or all receives of a chunk, sends first. Long messages wait until the receiver permits them, and
+ * over TCP this permission travels in the same stream as its data: a peer that arrived earlier and got our permission
+ * to send before it saw our sends would give its own permission after all its data, and the link would carry one
+ * direction after the other. */
 static zr_status start(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     zr__flight *f = c->flight;
@@ -235,7 +236,9 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
                                                  : me->staging + c->half + r * m->slot_stride;
-        if (is_node_peer(me, r)) count(me, m, c->bytes); /* read from there; what was sent for is counted */
+        if (is_node_peer(me, r))
+            count(me, m,
+                  c->bytes); /* read from the peer's staging; bytes received in messages are counted by `start` */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
     (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* never fails, see transport.h */
@@ -260,7 +263,7 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
     ZR_TRY(start(me, m, &now, true));
     fill_node(me, m, &now);
     for (chunk next; now.bytes > 0; now = next) {
-        next = next_chunk(me, m, now.at + now.bytes); /* on its way before the wait: the link shall not stand idle */
+        next = next_chunk(me, m, now.at + now.bytes); /* sent before the wait, so that the link is not idle */
         if (next.bytes > 0) ZR_TRY(start(me, m, &next, true));
         if (now.at == 0) ZR_TRY(start(me, m, &now, false));
         if (next.bytes > 0) ZR_TRY(start(me, m, &next, false));
@@ -296,8 +299,8 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
                                    .arg = arg});
 }
 
-/* Node peers read a copy of `mine`, since it may change once we return. With no messages to mind it takes the whole
- * half. */
+/* Gather: node peers read a copy of `mine`, since it may change after the call. Without remote ranks the copy takes
+ * the whole half. */
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                          int64_t piece_bytes)
 {
@@ -325,7 +328,7 @@ zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int6
     return ZR_OK;
 }
 
-/* As bytes: agree sends text this way, which must not be taken for numbers. */
+/* Send numbers as bytes: agree sends text this way, which MPI must not treat as numbers. */
 zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
@@ -334,7 +337,7 @@ zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
     MPI_Request request;
     ZR_TRY(check_cancelled(me));
     memcpy(sent, mine, (size_t)bytes);
-    me->unfinished = true; /* if the wait fails: such a call cannot be cancelled */
+    me->unfinished = true; /* stays true if the wait fails: a collective cannot be cancelled */
     ZR__TRY_MPI(MPI_Iallgather(sent, bytes, MPI_BYTE, received, bytes, MPI_BYTE, me->all, &request));
     ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
     me->unfinished = false;

@@ -1,4 +1,4 @@
-/** What the files of the MPI transport share: its communicator, errors and waits. */
+/** Internals that the files of the MPI transport share: its communicator, errors and waits. */
 #ifndef ZR_COMM_MPI_COMM_H
 #define ZR_COMM_MPI_COMM_H
 
@@ -9,10 +9,10 @@
 #include <mpi.h>
 #include <pthread.h>
 
-/* What is on its way for one chunk. */
+/* Messages in flight for one chunk. */
 typedef struct zr__flight {
     MPI_Request *request; /* (2 * size) */
-    int *peer;            /* (2 * size): the rank that each is to or from */
+    int *peer;            /* (2 * size): source or destination of each message */
     int n;
 } zr__flight;
 
@@ -25,37 +25,37 @@ typedef struct zr__comm_mpi {
     zr__flight flight[2];
     MPI_Status *statuses;   /* (2 * size) */
     double *scalars;        /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's, which is comm.table */
-    bool unfinished;        /* a collective of MPI's that was stopped may still come into `scalars` */
+    bool unfinished;        /* longest message, in bytes */
     int64_t chunk_bytes;    /* the longest message */
-    MPI_Win shared_window;  /* of the barrier and, the world's, of boards */
+    MPI_Win shared_window;  /* window of the barrier and, in the world's communicator, of the boards */
     zr__barrier *barrier;   /* NULL when the world has remote ranks */
-    zr_comm_board **boards; /* the world's, and its own where no other rank shares its memory: */
+    zr_comm_board **boards; /* the world's boards; `own_board` where no other rank shares this rank's memory */
     zr_comm_board own_board;
     MPI_Win staging_window; /* MPI_WIN_NULL when the node is this rank alone */
     unsigned char *staging; /* (staging_bytes): comm.staging, or for the host's memory alone */
     int64_t staging_bytes;
     unsigned char **stagings; /* (size): node peers' staging as this process sees it */
-    int half;                 /* of the staging, which the next chunk takes; equal on all ranks */
+    int half;                 /* half of the staging for the next chunk; equal on all ranks */
     _Atomic bool cancelled;
-    zr__nccl *nccl;               /* for pieces in memory of GPUs; NULL: there are none */
-    int node_number;              /* of the nodes of its host; a group's ranks have the world's */
-    struct zr__comm_mpi *parent;  /* what this was split off; NULL: it is the world */
-    struct zr__comm_mpi *parts;   /* split off this */
+    zr__nccl *nccl;               /* NCCL for pieces in memory of GPUs; NULL: without GPUs */
+    int node_number;              /* number of this node among its host's nodes; a group's ranks have the world's */
+    struct zr__comm_mpi *parent;  /* communicator that this one was split off; NULL: this is the world */
+    struct zr__comm_mpi *parts;   /* first of the communicators split off this one */
     struct zr__comm_mpi *sibling; /* the next of the parent's parts */
-    struct zr__comm_mpi *world;   /* what this and its parent come of; itself */
-    pthread_mutex_t lock;         /* the world's: of everyone's `parts` */
+    struct zr__comm_mpi *world;   /* the world from which this one descends, or this one itself */
+    pthread_mutex_t lock;         /* the world's: guards all `parts` */
 } zr__comm_mpi;
 
-/** All ranks or none: a node that is not all of them has remote ranks. */
+/** Return whether some ranks are outside this rank's node. The same on all ranks. */
 static inline bool zr__mpi_has_remote(const zr__comm_mpi *me)
 {
     return me->node_size < me->comm.size;
 }
 
-/** A failure of MPI's, with its text. */
+/** Fail with the text of an MPI error. */
 zr_status zr__mpi_fail(int code, const char *call, zr_status status);
 
-/** A call of MPI's that waits for other ranks. */
+/** Make an MPI call that waits for other ranks. */
 #define ZR__MPI_WAIT(me, code, call)                                                                                   \
     do {                                                                                                               \
         zr__comm_wait(&(me)->comm);                                                                                    \
@@ -69,15 +69,16 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status);
         if (code_ != MPI_SUCCESS) ZR_TRY(zr__mpi_fail(code_, #call, ZR_ERR_COMM));                                     \
     } while (0)
 
-/** Wait for n requests, or until this rank is cancelled. peer[i]: whom request i waits for; NULL: no single rank. */
+/** Wait for n requests, or until this rank is cancelled. peer[i]: rank that request i waits for; NULL: no single rank.
+ */
 zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer);
 
-/** What a node's ranks share from the start: the boards of a world, and the barrier that sleeps, where a node is all
- *  ranks and its world has no remote ones. Collective. */
+/** Open the memory that a node's ranks share from the start: the boards of a world, and the sleeping barrier, where a
+ *  node has all ranks and its world has no remote ranks. Collective. */
 zr_status zr__mpi_open_shared(zr__comm_mpi *me);
 void zr__mpi_close_shared(zr__comm_mpi *me);
 
-/** For waits that are not MPI's: go on with what MPI has on its way. ZR_ERR_PEER when this rank is cancelled. */
+/** Let MPI make progress during other waits. ZR_ERR_PEER when this rank is cancelled. */
 zr_status zr__mpi_poll(zr_comm *comm);
 
 /** Free the staging; collective over the node. */

@@ -1,4 +1,4 @@
-/** Communicators of MPI processes: how they begin, and how they end. */
+/** Communicators of MPI processes: creation, splitting, cancelling and destruction. */
 #include "comm/mpi_create.h"
 #include "comm/mpi_comm.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* This and what was split off it. */
+/* Stop a communicator and all communicators split off it. */
 static void stop(zr__comm_mpi *me)
 {
     atomic_store(&me->cancelled, true);
@@ -32,7 +32,7 @@ static void abort_mpi(zr_comm *comm, int code)
     MPI_Abort(((zr__comm_mpi *)comm)->world->all, code);
 }
 
-/* From here on it is stopped with its parent, or is already. */
+/* Link a part to its parent, so that it is stopped with the parent; stop it if the parent is stopped already. */
 static void attach(zr__comm_mpi *part)
 {
     zr__comm_mpi *parent = part->parent;
@@ -60,7 +60,8 @@ static bool mpi_runs(void)
     return started && !finished;
 }
 
-/* What a cancelled call has left: nothing may come into memory that is about to be freed. */
+/* Cancel the requests that a cancelled call has left, so that no message arrives in memory that is about to be freed.
+ */
 static void withdraw(zr__flight *f)
 {
     for (int i = 0; i < f->n; i++) {
@@ -71,8 +72,8 @@ static void withdraw(zr__flight *f)
     f->n = 0;
 }
 
-/* What a stopped call has sent nobody may ever take. It would come into the next communicator to which MPI gives the
- * same number, so MPI keeps this one. */
+/* Free MPI's communicators. After a stop they are kept: messages that were sent and never received could otherwise
+ * arrive in the next communicator to which MPI gives the same number. */
 static void free_ranks(zr__comm_mpi *me)
 {
     if (atomic_load(&me->cancelled)) return;
@@ -275,7 +276,8 @@ static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__
     return connect(me, 0);
 }
 
-/* What may fail on one rank alone comes before any call of MPI's in which its peers would wait for it. */
+/* Split a communicator. Steps that may fail on one rank alone come before any MPI call in which its peers would wait
+ * for it. */
 static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub)
 {
     zr__comm_mpi *parent = (zr__comm_mpi *)comm, *part = NULL;

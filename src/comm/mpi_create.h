@@ -5,7 +5,7 @@
 #include "zr/comm.h"
 
 typedef struct zr__mpi_options {
-    int ranks_per_node;  /* so many ranks of a host share a window, 1: none do; 0: all of them */
+    int ranks_per_node;  /* ranks of a host that share a window; 1: none do; 0: all of them */
     int64_t chunk_bytes; /* the longest message; longer pieces are sent in several */
 } zr__mpi_options;
 

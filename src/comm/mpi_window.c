@@ -1,4 +1,4 @@
-/** Memory that the ranks of a node share: the staging's windows, and the barrier that sleeps. */
+/** Memory that the ranks of a node share: the staging's windows, and the sleeping barrier. */
 #include "comm/mpi_comm.h"
 
 #include <errno.h>
@@ -34,12 +34,12 @@ static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
         return zr__mpi_fail(code, "MPI_Win_allocate_shared", ZR_ERR_MEMORY);
     }
     ZR__TRY_MPI(MPI_Win_set_errhandler(*window, MPI_ERRORS_RETURN));
-    /* MPI_Win_sync is allowed within such an epoch only. */
+    /* MPI_Win_sync is allowed only between a lock and an unlock. */
     ZR__TRY_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, *window));
     return ZR_OK;
 }
 
-/* What rank r's part of `wanted` bytes has taken, without the room for its alignment and the rest of its last page,
+/* Find the bytes allocated for rank r's part of `wanted` bytes, without its alignment and the rest of its last page,
  * which some MPIs count. */
 static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
 {
@@ -59,16 +59,16 @@ void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window)
     if (*window == MPI_WIN_NULL) return;
     MPI_Win_unlock_all(*window);
     ZR__MPI_WAIT(me, code, MPI_Win_free(window));
-    (void)code; /* nothing is left to do about it */
+    (void)code; /* a failure leaves nothing to do */
 }
 
-/* A rank's part of what a node shares from the start. */
+/* A rank's part of the memory that a node shares from the start. */
 typedef struct shared_part {
     zr__barrier barrier; /* the first rank's is everyone's */
     _Alignas(ZR__COMM_ALIGN_BYTES) zr_comm_board board;
 } shared_part;
 
-/* What all have filled in, all see. */
+/* Wait for the node, so that all ranks see each other's writes to the shared memory. */
 static zr_status meet_window(zr__comm_mpi *me)
 {
     int code;
@@ -79,7 +79,7 @@ static zr_status meet_window(zr__comm_mpi *me)
     return ZR_OK;
 }
 
-/* The world's ranks that share memory show their boards there. A group's have theirs already. */
+/* Move the boards of the world's ranks that share memory into it. A group's boards are there already. */
 static zr_status move_board(zr__comm_mpi *me)
 {
     for (int r = 0; r < me->comm.size; r++) {
@@ -189,7 +189,7 @@ static zr_status take_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
     return ZR_OK;
 }
 
-/* Where pieces in memory of GPUs have theirs, those of the host are few and small. */
+/* With NCCL, pieces in the host's memory are few and small, so this part of the staging is limited. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
 {
     const int64_t enough = ZR_COMM_STAGING_HOST(comm->size);

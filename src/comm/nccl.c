@@ -23,7 +23,7 @@
 
 #include "base/library.h"
 
-/* Of NCCL's end, which needs no peer: longer than it ever takes. */
+/* Time limit of NCCL's finalization, seconds: it needs no peer and never takes as long. */
 static const double END_SEC = 5;
 
 #define FUNCTIONS(X)                                                                                                   \
@@ -138,7 +138,7 @@ static ncclResult_t state_of(const zr__nccl *me)
     return asked == ncclSuccess ? state : asked;
 }
 
-/* Until NCCL has issued, or made, what it was called for: only then may anything else be asked of it. */
+/* Wait until NCCL has completed a non-blocking call: only then may another call be made on the communicator. */
 static zr_status settle(zr__nccl *me, ncclResult_t result, const char *call)
 {
     for (int polls = 0; result == ncclInProgress; polls++) {
@@ -149,7 +149,7 @@ static zr_status settle(zr__nccl *me, ncclResult_t result, const char *call)
     return result == ncclSuccess ? ZR_OK : failed(me, result, call);
 }
 
-/* Until the stream has done all that was issued to it. */
+/* Wait until the stream has completed all that was issued to it. */
 static zr_status drain(zr__nccl *me, const char *call)
 {
     enum { STATE_POLLS = 16 }; /* NCCL's state takes a lock */
@@ -173,7 +173,7 @@ static zr_status finish(zr__nccl *me, ncclResult_t result, const char *call)
     return st;
 }
 
-/* Before each call. */
+/* Check before each call that neither this rank was stopped nor NCCL has failed. */
 static zr_status check(zr__nccl *me)
 {
     ZR_TRY(poll_transport(me));
@@ -183,12 +183,12 @@ static zr_status check(zr__nccl *me)
 
 /* ---- begin ------------------------------------------------------------------------------------- */
 
-/* What a rank tells the others of itself. Hosts are told apart as NCCL does that. */
+/* Identity of a rank, sent to the others. Hosts are told apart in the same way as by NCCL. */
 typedef struct introduction {
     ncclUniqueId id; /* rank 0's is everyone's */
     char host[64];   /* its name, or NCCL_HOSTID */
-    char boot[40];   /* unless that is set: of two hosts of one name */
-    char bus[24];    /* which GPU of the host, "0000:3b:00.0" */
+    char boot[40];   /* boot id, which tells apart two hosts of one name; empty with NCCL_HOSTID */
+    char bus[24];    /* PCI bus id of the GPU, "0000:3b:00.0" */
 } introduction;
 
 enum { INTRODUCTION = sizeof(introduction) / sizeof(double) };
@@ -302,7 +302,7 @@ static void drop_staging(zr__nccl *me)
     me->staging_bytes = 0;
 }
 
-/* What is still on its way to peers goes there first. */
+/* Finalize NCCL: bytes in flight to peers are delivered first. */
 static void end(zr__nccl *me)
 {
     const double late_sec = zr_clock_sec() + END_SEC;
@@ -360,13 +360,14 @@ zr_status zr__nccl_staging(zr__nccl *me, int64_t bytes, unsigned char **staging)
     return ZR_OK;
 }
 
-/* Of the calls of a group: the first that has failed, or what is still in progress. */
+/* Combine the results of the calls of a group: the first failure, else "in progress" if any call is. */
 static void note(ncclResult_t *all, ncclResult_t one)
 {
     if (*all == ncclSuccess || (*all == ncclInProgress && one != ncclSuccess)) *all = one;
 }
 
-/* Bytes from send + r * stride to each rank r that receives, and into comm->pieces[r] from each that sends. */
+/* Send bytes from send + r * stride to each rank r that receives, and receive into comm->pieces[r] from each that
+ * sends. */
 static ncclResult_t swap_pieces(zr__nccl *me, int to, const unsigned char *send, int64_t stride_bytes, int64_t bytes)
 {
     const zr_comm *comm = me->comm;

@@ -15,7 +15,7 @@ void zr__nccl_destroy(zr__nccl **nccl)
     *nccl = NULL;
 }
 
-/* None of these is called: there never is one. */
+/* The functions below are never called, since create always fails. */
 
 void zr__nccl_copy_with(zr__nccl *nccl, const zr_comm_copier *copier)
 {

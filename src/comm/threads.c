@@ -1,9 +1,9 @@
 /**
- * Ranks as threads of one process. Peers read each other's memory, and write to it, straight where
- * it lies, so staging is asked for but never used; all order comes from the one barrier of each group.
+ * Ranks as threads of one process. Peers read and write each other's memory directly, so staging is allocated on
+ * request but never used; all ordering comes from the one barrier of each group.
  *
- * Between the two barriers of a call a rank's memory is lent to its peers. One that hears there of
- * a failure may free its memory as soon as it returns, so it first waits for those who still use it.
+ * Between the two barriers of a call a rank's memory is lent to its peers. A rank that learns of a failure there may
+ * free its memory as soon as it returns, so it first waits for the peers that still use it.
  */
 #include "comm/barrier.h"
 #include "comm/transport.h"
@@ -17,7 +17,7 @@
 #define STACK_BYTES ((size_t)8 << 20)
 #define TEXT_BYTES 512
 
-/* Of a piece that goes to every rank: read from memory once, it is still in the nearest cache for all but the first. */
+/* Part of a gathered piece that all ranks copy in turn: read from memory once, it then stays in the nearest cache. */
 #define PART_BYTES ((int64_t)16 << 10)
 
 typedef struct group group;
@@ -27,43 +27,43 @@ typedef struct team team;
 typedef struct comm_threads {
     zr_comm comm;
     group *group;
-    unsigned turn; /* which of the two tables of scalars is next; equal on all ranks */
-    bool failed;   /* a call did */
-    void *lent;    /* what peers use between the two barriers of a call; only `out` is written */
+    unsigned turn; /* the parity selects the next of the two tables of scalars; equal on all ranks */
+    bool failed;   /* a call has failed */
+    void *lent;    /* memory that peers use between the two barriers of a call; only `out` is written */
 } comm_threads;
 
-/* The ranks of one communicator: all of the team, or what was split off another. */
+/* Ranks of one communicator: the whole team, or a group split off another. */
 struct group {
     team *team;
-    group *next; /* of the team's */
+    group *next; /* next of the team's groups */
     zr__barrier barrier;
     _Atomic int borrowers; /* ranks that use their peers' memory, or are about to */
     int size;
     int *names;           /* (size): the ranks' numbers in the world */
-    double *table[2];     /* (size, ZR_COMM_SCALARS), by turns */
+    double *table[2];     /* (size, ZR_COMM_SCALARS), used alternately */
     comm_threads ranks[]; /* (size) */
 };
 
 typedef struct member {
     pthread_t thread;
-    zr_status status; /* of fn, once it has returned */
+    zr_status status; /* status of fn, once it has returned */
     char text[TEXT_BYTES];
 } member;
 
-/* What one zr_comm_threads_run has: its ranks are the world's. */
+/* State of one zr_comm_threads_run; its ranks are the world's. */
 struct team {
     zr_rank_fn fn;
     void *arg;
-    _Atomic int first_failed; /* in time; -1 while none has */
-    pthread_mutex_t lock;     /* of `groups`, which are freed when all have returned */
+    _Atomic int first_failed; /* rank that failed first; -1: none so far */
+    pthread_mutex_t lock;     /* guards `groups`, which are freed when all ranks have returned */
     group *groups;
     int size;
     member *ranks;          /* (size) */
     zr_comm_board *board;   /* (size) */
-    zr_comm_board **boards; /* (size): where each is */
+    zr_comm_board **boards; /* (size): address of each rank's board */
 };
 
-/* This rank's number in the world. */
+/* Return this rank's number in the world. */
 static int name_of(const comm_threads *me)
 {
     return me->comm.world_ranks[me->comm.rank];
@@ -176,8 +176,9 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     return take_back(me);
 }
 
-/* Two tables by turns, which all ranks share: a rank that writes into one has passed the barrier of the call between,
- * which no rank enters before it has done with the table. After a failure the barrier holds nobody back. */
+/* Exchange numbers through two alternating tables that all ranks share: a rank that writes into one has passed the
+ * barrier of the call between, which a rank enters only when it has read the table. After a failure the barrier does
+ * not block. */
 static zr_status scalars_threads(zr_comm *comm, const double *mine, int n)
 {
     comm_threads *me = (comm_threads *)comm;
@@ -200,7 +201,7 @@ static void leave_group(group *g, int rank)
         if (g->names[r] == rank) zr__barrier_leave(&g->barrier, r);
 }
 
-/* Nobody may wait for this rank of the world any more, in any group. */
+/* Leave all groups, so that no rank waits for this rank of the world any more. */
 static void leave(team *t, int rank)
 {
     pthread_mutex_lock(&t->lock);
@@ -290,8 +291,8 @@ static void show_on_board(comm_threads *me)
     zr__comm_set_boards(&me->comm, t->boards[name_of(me)], t->boards, t->size);
 }
 
-/* Who leaves from here on leaves it too. Who has left before has left what it is split off, and there all must still
- * agree before any rank is given it. */
+/* Add a group to the team. A rank that leaves later leaves the group too; a rank that has left before has left the
+ * parent group, where all ranks must still agree before any of them gets the new group. */
 static void enlist(team *t, group *g)
 {
     pthread_mutex_lock(&t->lock);
@@ -300,7 +301,7 @@ static void enlist(team *t, group *g)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* A group's first rank makes it for all of them. */
+/* Create a group, on its first rank, for all its ranks. */
 static zr_status make_group(comm_threads *me, const zr__group *of, group **made)
 {
     ZR_TRY(create_group(me->group->team, of->size, made));
@@ -334,7 +335,7 @@ static void *run_rank(void *arg)
     member *rank = &t->ranks[me->comm.rank];
     rank->status = t->fn(&me->comm, t->arg);
     if (rank->status == ZR_OK) {
-        /* Calls are collective, so nobody needs this rank any more; who waits nevertheless must not hang. */
+        /* Calls are collective, so no rank needs this one any more; a rank that waits nevertheless must not hang. */
         leave(t, me->comm.rank);
         return NULL;
     }
@@ -343,7 +344,8 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-/* How many ranks have started: all, or those before the one whose thread could not be made. */
+/* Start the ranks' threads. Return how many have started: all, or those before the first thread that could not be
+ * created. */
 static int start_ranks(team *t, group *world, pthread_attr_t *attr)
 {
     for (int r = 0; r < t->size; r++) {

@@ -1,14 +1,14 @@
-/* What kinds of devices share. */
+/* Look-up of kernels, and a check of an op's size, for devices of all kinds. */
 #ifndef ZR_DEVICE_DEVICE_H
 #define ZR_DEVICE_DEVICE_H
 
 #include "zr/device.h"
 
-/** The kernel of this op in a list that op NULL ends; NULL: it has none, or there is no list. */
+/** Return the kernel of this op in a list ended by op NULL; NULL: the list, or the kernel in it, does not exist. */
 const zr_kernel *zr__kernel_find(const zr_kernel *list, const char *op);
-/** In the user's list, then in the families (NULL last). */
+/** Search the user's list, then the families (NULL last). */
 const zr_kernel *zr__kernel_first(const zr_kernel *user, const zr_kernel *const *family, const char *op);
-/** Have the op's operands so few elements that kernels can count with them? */
+/** Return whether the op's operands have few enough elements for the kernels' counters. */
 bool zr__op_is_counted(const zr_graph *graph, const zr_op *op);
 
 #endif

@@ -1,11 +1,9 @@
-/*
- * Queues whose tasks run on threads of the processor: a task of a device that does later what it is asked for (a GPU)
- * only asks. A queue runs what it is given at once, on the thread that issues, or has a thread, whose tasks end when
- * all that they asked for has happened: what it is given stands in a ring whose room is taken when it is made.
+/* Queues whose tasks run on threads of the processor; a task of an asynchronous device (a GPU) only launches work. A
+ * queue runs its tasks at once, on the thread that issues, or has a thread of its own, where a task ends when all work
+ * that it launched has completed; its entries stand in a ring that is allocated with the queue.
  *
- * Tickets count what was issued to a queue. Whoever waits for a ticket is woken for it and for no earlier one: on a
- * busy host each waking takes the processor from what computes.
- */
+ * Tickets count the entries issued to a queue. A thread that waits for a ticket is woken for that ticket and no
+ * earlier one: on a busy host each waking takes the processor from computation. */
 #include "device/queue.h"
 
 #include <pthread.h>
@@ -31,12 +29,13 @@ typedef struct host_queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t issued, ended; /* tickets */
-    int64_t reached;       /* as `ended`, without tasks that failed or stood behind one that did */
-    int64_t awaited;       /* the least ticket that someone sleeps for; one that has ended: nobody does */
-    double free_sec;       /* when the last task since sync ended, 0: there was none */
+    int64_t reached;       /* `ended`, but without tasks that failed or were issued after one that did */
+    int64_t awaited;       /* the least ticket that a thread sleeps for; a ticket that has ended: no thread sleeps */
+    double free_sec;       /* when the last task since sync ended; 0: no task has */
     bool quit;
-    bool dropping, cancelled; /* nothing begins any more until sync; which then tells of no failure */
-    zr_status status;         /* the first failure since sync */
+    bool dropping,
+        cancelled;    /* dropping: nothing begins until the next sync; cancelled: that sync reports no failure */
+    zr_status status; /* the first failure since sync */
     char text[TEXT_BYTES];
 } host_queue;
 
@@ -173,11 +172,11 @@ zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
 {
     host_queue *q = of(queue), *other = mark.queue ? of(mark.queue) : q;
     if (other == q) return ZR_OK;
-    /* One that runs at once has got there already, if it does at once what it is asked for. */
+    /* A queue that runs at once on a synchronous device has reached every mark already. */
     const bool there = !other->threaded && !other->kind->reach;
     if (q->threaded && !there) put_entry(q, &(entry){.mark = mark});
     if (q->threaded) return ZR_OK;
-    /* The caller waits for the other's thread, whose tasks have done all that they asked for when they end. */
+    /* The caller waits for the other queue's thread, where all work of a task has completed when the task ends. */
     if (!await_ticket(other, mark.ticket)) return failure_of(other);
     return other->threaded || there ? ZR_OK : q->kind->follow(q->base.device, other->base.device, mark.ticket);
 }

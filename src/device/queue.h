@@ -4,18 +4,19 @@
 
 #include "zr/device.h"
 
-/* What kinds of devices differ in. Where a device does what it is asked for at once, all but `side` are NULL. */
+/* Functions of a kind of device that its queues need. On a synchronous device all but `side` are NULL. */
 typedef struct zr__queue_kind {
-    /* A device for the tasks of a queue that is not ZR_QUEUE_AT_ONCE; destroyed as any. */
+    /* Create a device for the tasks of a queue that is not ZR_QUEUE_AT_ONCE; destroyed as any. */
     zr_status (*side)(zr_device *device, zr_queue_runs runs, zr_device **side);
-    /* The thread of a queue begins. */
+    /* Prepare the thread of a queue; called on it first. */
     zr_status (*enter)(zr_device *side);
-    /* Of a queue without a thread, in place of a plain call: run a task, and tell its times when they are known. */
+    /* Run a task of a queue without a thread, in place of a plain call, and report its times when they are known. */
     zr_status (*run)(zr_device *device, const zr_task *task);
-    /* What it was asked for so far has this ticket. On any thread: wait until it has happened. */
+    /* Give this ticket to all work launched on the device so far; reach: wait, on any thread, until it has completed.
+     */
     void (*mark)(zr_device *device, int64_t ticket);
     zr_status (*reach)(zr_device *device, int64_t ticket);
-    /* What `device` is asked for from now on happens when `other` has reached the ticket. The caller does not wait. */
+    /* Have all later work of `device` start after `other` has reached the ticket. The caller does not wait. */
     zr_status (*follow)(zr_device *device, zr_device *other, int64_t ticket);
 } zr__queue_kind;
 

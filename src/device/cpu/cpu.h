@@ -1,7 +1,5 @@
-/*
- * What the files of the processor's device share: the tables that each level exports, and creation
- * at a level of choice (tests run every level that the machine has).
- */
+/* Internals that the files of the processor's device share: the tables that each level exports, and creation at a
+ * level of choice (tests run every level that the machine has). */
 #ifndef ZR_DEVICE_CPU_CPU_H
 #define ZR_DEVICE_CPU_CPU_H
 
@@ -33,12 +31,12 @@ typedef struct zr__rule {
 
 /* The levels of this build, lowest first; name NULL last. */
 const char *const *zr__cpu_levels(void);
-/* Does this processor have it, and may it be used here? */
+/* Return whether this processor has the level, and may use it here. */
 bool zr__cpu_has(const char *level);
-/* How a level of this build multiplies, and what reaches its limits. */
+/* Return the functions of a level of this build for matrix products, and for measuring its peaks. */
 const zr__panel_ops *zr__cpu_panels(const char *level);
 const zr__peak_ops *zr__cpu_peaks(const char *level);
-/* As zr_device_create_cpu, at a level that the processor has, whatever ZR_KERNELS says. */
+/* Create a device as zr_device_create_cpu does, at a level that the processor has, whatever ZR_KERNELS says. */
 ZR_NODISCARD zr_status zr__device_create_cpu_level(const zr_device_config *config, const char *level,
                                                    zr_device **device);
 

@@ -1,16 +1,14 @@
-/*
- * What every file of src/device/cpu/kernels/ starts with. Such a file is compiled once per processor
- * level: ZR_LEVEL is the level's name, and the compiler's target flags are the level's. Levels that
- * only add instructions for matrix products share the files without products (Makefile, VECTOR_*).
+/* Common beginning of every file of src/device/cpu/kernels/. These files are compiled once per processor level:
+ * ZR_LEVEL is the level's name, and the compiler's target flags are the level's. Levels that only add instructions for
+ * matrix products share the files without products (Makefile, VECTOR_*).
  *
- * Two rules keep results free of where a range is cut (ranks, threads, shards):
+ * Two rules make results independent of where a range is cut (ranks, threads, shards):
  *   - element-wise loops use the same operations for every element. Plain loops do: contraction is
  *     off, and the compiler's epilogue does what its body does. Write ZR_FMA where a fused
  *     operation is wanted.
  *   - sums run over zr__sum, zr__dot ...: fixed lanes, combined in fixed order, so that the result
  *     is a function of the values and n alone, not of addresses.
- * Everything here is static: two levels never share code.
- */
+ * Everything here is static: two levels never share code. */
 #ifndef ZR_DEVICE_CPU_LEVEL_H
 #define ZR_DEVICE_CPU_LEVEL_H
 

@@ -1,7 +1,5 @@
-/*
- * Matrix products of kernels: those of bf16 through oneDNN where the processor multiplies bf16, all others by this
- * level's own, in fp32 (kernels/product.c): 16-bit operands are widened as they are packed.
- */
+/* Matrix products of kernels: bf16 products through oneDNN where the processor multiplies bf16, all others by this
+ * level's own code, in fp32 (kernels/product.c): 16-bit operands are widened as they are packed. */
 #ifndef ZR_DEVICE_CPU_MATMUL_H
 #define ZR_DEVICE_CPU_MATMUL_H
 
@@ -15,7 +13,7 @@ typedef struct zr__matmul_operands {
     void *panels; /* zr__matmul_scratch of the kernel's scratch */
 } zr__matmul_operands;
 
-/* What a level brings to a product. */
+/* A level's matrix product. */
 typedef struct zr__panel_ops {
     bool bf16_products; /* the level multiplies bf16 itself */
     void (*multiply)(const zr__product_spec *spec, const zr__matmul_operands *operands);

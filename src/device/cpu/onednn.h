@@ -1,13 +1,10 @@
-/*
- * Matrix products of oneDNN. onednn.c is the one file that includes its headers and knows the
- * differences between versions 2 and 3.
- */
+/* Matrix products of oneDNN. Only onednn.c includes its headers and knows the differences between versions 2 and 3. */
 #ifndef ZR_DEVICE_CPU_ONEDNN_H
 #define ZR_DEVICE_CPU_ONEDNN_H
 
 #include "zr/tensor.h"
 
-/* A matrix as it lies in memory: element (i, j) at i * row + j * col, one of them 1. */
+/* Layout of a matrix in memory: element (i, j) at i * row + j * col; row or col is 1. */
 typedef struct zr__strides {
     int64_t row, col;
 } zr__strides;
@@ -34,13 +31,14 @@ ZR_NODISCARD zr_status zr__product_run(const zr__product *product, const void *a
                                        const void *earlier, void *c);
 /* Most that the library may take for itself in a product; where it wants more, fewer threads are used. */
 #define ZR__PRODUCT_SCRATCH ((int64_t)16 << 20)
-/* What the library takes beside the operands while it runs, and the implementation it chose. */
+/* Return the bytes that the library allocates for a run beside the operands, and the implementation that it chose. */
 int64_t zr__product_scratch_bytes(const zr__product *product);
 const char *zr__product_implementation(const zr__product *product);
 
 /* Keep the library to the instructions of a level. Works until its first use in the process. */
 ZR_NODISCARD zr_status zr__onednn_cap(const char *level);
-/* Does it multiply bf16 by the processor's instructions? Not under a cap, this one's or the environment's. */
+/* Return whether it multiplies bf16 by the processor's instructions, which a cap, this one's or the environment's,
+ * forbids. */
 bool zr__onednn_has_bf16(void);
 /* "oneDNN 2.6.3" */
 const char *zr__onednn_version(void);

@@ -1,7 +1,5 @@
-/*
- * Operands of a matrix product as its inner loop reads them: panels of so many rows of A (columns of B), in each the
- * elements of one k behind each other, then those of the next. 16-bit values are widened on the way.
- */
+/* Operands of a matrix product as its inner loop reads them: panels of a fixed number of rows of A (columns of B),
+ * stored k by k. 16-bit values are widened on the way. */
 #ifndef ZR_DEVICE_CPU_PACK_H
 #define ZR_DEVICE_CPU_PACK_H
 
@@ -19,7 +17,7 @@
 #endif
 #define ZR_PRODUCT_COLS (ZR_PRODUCT_VECS * ZR_VEC)
 
-/* One operand: element (p, k) at p * along + k * depth, one of them 1; p is a row of A, a column of B. */
+/* One operand: element (p, k) at p * along + k * depth, one of these two being 1; p is a row of A, a column of B. */
 typedef struct zr__side {
     const void *data;
     zr_dtype dtype;
@@ -27,7 +25,7 @@ typedef struct zr__side {
     int64_t along, depth;
     int64_t n;     /* values of p */
     int64_t width; /* of a panel */
-    int64_t unit;  /* what is packed begins at a multiple of it: whole vectors, whole panels */
+    int64_t unit;  /* packed stretches begin at a multiple of it: whole vectors, whole panels */
 } zr__side;
 
 /* Where the panels of p from `first` on go, for `depth` values of k. */
@@ -81,7 +79,8 @@ __attribute__((always_inline)) static inline void zr__pack_put(zr__panels_at to,
 #endif
 }
 
-/* An operand whose p lie behind each other: some vectors of every k, as many as keep few streams of writes apart. */
+/* Pack an operand that is contiguous in p: a few vectors of every k at a time, so that there are few streams of
+ * writes. */
 __attribute__((always_inline)) static inline void zr__pack_copy(const zr__side *s, zr_dtype dtype, bool is_a,
                                                                 zr__panels_at to, int64_t n, int64_t k0)
 {
@@ -100,8 +99,8 @@ __attribute__((always_inline)) static inline void zr__pack_copy(const zr__side *
     }
 }
 
-/* An operand whose k lie behind each other: by squares, transposed in registers. Beyond the last p its values are taken
- * again; no one reads them. */
+/* Pack an operand that is contiguous in k: by squares, transposed in registers. Beyond the last p its values are
+ * repeated; no code reads them. */
 __attribute__((always_inline)) static inline void zr__pack_turn(const zr__side *s, zr_dtype dtype, bool is_a,
                                                                 zr__panels_at to, int64_t n, int64_t k0)
 {

@@ -1,7 +1,5 @@
-/*
- * Which levels a processor has. What it is and what it may do is a struct, and the choice a function of that alone, so
- * that tests can make up processors that nobody has.
- */
+/* Levels of a processor. Its features and permissions are a struct, and the choice of a level depends on that struct
+ * alone, so that tests can make up processors. */
 #ifndef ZR_DEVICE_CPU_PROCESSOR_H
 #define ZR_DEVICE_CPU_PROCESSOR_H
 
@@ -18,17 +16,19 @@ typedef struct zr__processor {
     const char *most_of_library; /* ONEDNN_MAX_CPU_ISA: the most that the library of products may use; NULL: anything */
 } zr__processor;
 
-/* The one that this runs on, in this environment. Asks the kernel for its permission to use tiles. */
+/* Describe the processor and environment of this process. Asks the kernel for permission to use tiles. */
 zr__processor zr__processor_here(void);
 
-/* Instructions for tiles of bf16, kept by the system; the kernel's permission is another matter. */
+/* Return whether the processor has instructions for tiles of bf16 and the system keeps tiles; the kernel's permission
+ * is checked elsewhere. */
 bool zr__processor_has_tiles(const zr__processor *processor);
-/* Does it have the level, for zr's kernels and for the library's? What holds the library back holds the level back, so
- * that both use the same instructions, and what is measured of one is true of the other. */
+/* Return whether zr's kernels and the library may both use the level. A limit on the library is one on the level, so
+ * that both use the same instructions, and measurements of one hold for the other. */
 bool zr__processor_has(const zr__processor *processor, const char *level);
-/* Is it better than those below? Not one whose bf16 products lose to widening to fp32. */
+/* Return whether the level is better than the lower ones: false where its bf16 products are slower than widening to
+ * fp32. */
 bool zr__processor_wants(const zr__processor *processor, const char *level);
-/* Why not, as the end of a sentence; it has the level: NULL. */
+/* Return why the level cannot be used, as the end of a sentence; NULL: it can. */
 const char *zr__processor_lacks(const zr__processor *processor, const char *level);
 
 #endif

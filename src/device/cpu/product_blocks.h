@@ -1,10 +1,10 @@
 /**
  * product_blocks: the scratch of a matrix product C (m,n) = A (m,k) B (k,n) that the device makes by itself, from
- * packed operands. What a kernel's scratch_bytes asks for and what the product carves is this one layout.
+ * packed operands. A kernel's scratch_bytes and the product itself use this one layout.
  *
- * Of the operands, the one on the shorter side of C is packed for all threads, the other by each thread for itself, a
- * block at a time; both in stretches of k. Where the sums of several stretches are to be rounded to 16 bits at the end,
- * a part of C waits in fp32.
+ * The operand on the shorter side of C is packed for all threads, the other by each thread for itself, a block at a
+ * time; both in stretches of k. Where the sums of several stretches are to be rounded to 16 bits at the end, a part of
+ * C is kept in fp32 until then.
  */
 #ifndef ZR_DEVICE_CPU_PRODUCT_BLOCKS_H
 #define ZR_DEVICE_CPU_PRODUCT_BLOCKS_H
@@ -19,12 +19,12 @@
 
 /** Bytes, and offsets in bytes from the start of the scratch; each a multiple of 64. */
 typedef struct zr__product_layout {
-    int64_t shared_bytes, own_bytes; /* of the operand that is shared; of one thread's block of the other */
-    int64_t own, sums;               /* the threads' blocks, behind each other; the part of C */
-    int64_t bytes;                   /* all of it */
+    int64_t shared_bytes, own_bytes; /* bytes of the shared operand, and of one thread's block of the other */
+    int64_t own, sums; /* offsets of the threads' blocks, one after the other, and of the part of C in fp32 */
+    int64_t bytes;     /* all of it */
 } zr__product_layout;
 
-/** bytes of so many rows or columns, no more than `most`, but of one unit at least. */
+/** Return the bytes for `length` rows or columns: at most `most`, but at least those of one unit. */
 static inline int64_t zr__product_room(int64_t length, int64_t depth, int64_t most)
 {
     const int64_t each = depth * zr_dtype_bytes(ZR_F32), whole = (length + ZR__PRODUCT_UNIT) * each,
@@ -35,7 +35,7 @@ static inline int64_t zr__product_room(int64_t length, int64_t depth, int64_t mo
     return (room + 63) / 64 * 64;
 }
 
-/** c: C's dtype. panel_bytes: the device's, of what threads share. */
+/** Compute the layout. c: C's dtype. panel_bytes: the device's limit for the shared operand. */
 static inline zr__product_layout zr__product_layout_make(int64_t m, int64_t n, int64_t k, zr_dtype c, int threads,
                                                          int64_t panel_bytes)
 {

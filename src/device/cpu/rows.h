@@ -1,8 +1,7 @@
-/*
- * What kernels over rows share. They walk a row in pieces of ZR_CHUNK: operands are read through zr__view, results are
- * made where zr__target says and finished by zr__settle. An output may lie in place of an operand, element by element:
- * loops that write to a target say so (ZR_STREAM_LOOP), and the compiler need not suspect more.
- */
+/* Helpers of kernels over rows, which work on a row in pieces of ZR_CHUNK: operands are read through zr__view, results
+ * are made where zr__target says and finished by zr__settle. An output may lie in place of an operand, element by
+ * element: loops that write to a target declare it (ZR_STREAM_LOOP), so that the compiler need not assume any other
+ * overlap. */
 #ifndef ZR_DEVICE_CPU_ROWS_H
 #define ZR_DEVICE_CPU_ROWS_H
 
@@ -22,13 +21,13 @@ static inline float *zr__target(float *buffer, void *out, zr_dtype dtype, int64_
     return dtype == ZR_F32 ? (float *)out + first : buffer;
 }
 
-/* Rounds what was made in a buffer into the array. */
+/* Round the results in a buffer into the array. */
 static inline void zr__settle(void *out, zr_dtype dtype, int64_t first, const float *made, int64_t n)
 {
     if (dtype != ZR_F32) zr__round((uint16_t *)out + first, dtype, made, n);
 }
 
-/* Threads worth waking for so many elements. */
+/* Return the number of threads that are worth waking for `elems` elements. */
 static inline int zr__team(const zr_kernel_args *args, int64_t elems)
 {
     const int64_t share = 8192;

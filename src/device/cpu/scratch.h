@@ -1,4 +1,4 @@
-/** What the scratch functions of kernels ask of an op: the types of its operands and outputs. */
+/** Types of an op's operands and outputs, for the scratch functions of kernels. */
 #ifndef ZR_DEVICE_CPU_SCRATCH_H
 #define ZR_DEVICE_CPU_SCRATCH_H
 
