@@ -1,8 +1,8 @@
-/** What a run is asked from outside while it trains: to stop, to save, to end by a time. */
+/** Requests to a run while it trains: to stop, to save, to end by a given time. */
 #include "train/run/save.h"
 
-/** Would what takes so long, and the checkpoint then, end after the time that the run has? Before the first checkpoint
- *  the disk counts as a slow one. */
+/** Return whether `sec` more seconds and a checkpoint would end after observer->end_sec. Before the first checkpoint
+ * its time is estimated for a slow disk. */
 static bool too_late(const zr__run *r, double sec)
 {
     double bytes = 4.0 * (double)r->plan->params * (1 + r->plan->optimizer.n_slots);

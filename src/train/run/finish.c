@@ -1,4 +1,4 @@
-/** What every part of a training run uses, and its end: what is saved, and what was measured. */
+/** Helpers for all parts of a training run, and the run's end: saved weights and the report of its measurements. */
 #include "train/run/save.h"
 
 #include "base/text.h"
@@ -33,7 +33,6 @@ void zr__run_warn(const zr__run *r, const char *text)
         zr__run_note(r, text);
 }
 
-/** `st` comes out of a call that agreed on it: every rank has it, unless it says that ranks cannot agree. */
 zr_status zr__run_agreed(zr__run *r, zr_status st)
 {
     r->result->agreed = st != ZR_ERR_PEER && st != ZR_ERR_COMM && st != ZR_ERR_HANG && st != ZR_ERR_INTERNAL;
@@ -45,7 +44,6 @@ zr_status zr__run_agree(zr__run *r, zr_status mine)
     return zr__run_agreed(r, zr_comm_agree(r->comm, mine));
 }
 
-/** Each of n numbers becomes its highest over the ranks. */
 zr_status zr__run_highest(zr__run *r, double *number, int n)
 {
     ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, number, n, NULL)));
@@ -64,8 +62,6 @@ zr_config zr__run_given(const zr__run *r)
     return given;
 }
 
-/** The type whose peak this rank's matrix products stand against: processors widen fp16, GPUs multiply it as fast as
- *  bf16. */
 zr_dtype zr__run_dtype(const zr__run *r)
 {
     const zr_device_facts *facts = &r->device->profile.facts;
@@ -74,7 +70,6 @@ zr_dtype zr__run_dtype(const zr__run *r)
     return dtype == ZR_BF16 && facts->bf16_products ? ZR_BF16 : ZR_F32;
 }
 
-/** 0: not measured. */
 double zr__run_peak_flops(const zr__run *r)
 {
     const zr_machine *machine = &r->device->profile.machine;
@@ -83,7 +78,8 @@ double zr__run_peak_flops(const zr__run *r)
 
 /* ---- end -------------------------------------------------------------------------------------- */
 
-/** Highest over the processes: own anonymous memory, and own window bytes where ranks are processes. */
+/** Set the peak memory of a process, the maximum over all processes, and the promised one. The peak is anonymous memory
+ * and, where ranks are processes, the process's own windows. */
 static zr_status measure_peak(zr__run *r)
 {
     const int in_process = zr_comm_process_ranks(r->comm);
@@ -95,7 +91,7 @@ static zr_status measure_peak(zr__run *r)
     return ZR_OK;
 }
 
-/** A peak that the process had before the run was not the run's. */
+/** Report a peak above the promise, unless the process had reached it before the run. */
 static void hold_to_promise(zr__run *r)
 {
     char text[256], took[ZR_SIZE_BYTES], may[ZR_SIZE_BYTES];
@@ -109,7 +105,7 @@ static void hold_to_promise(zr__run *r)
     zr__run_note(r, text);
 }
 
-/** Each of n whole numbers becomes its highest over the ranks. */
+/** Replace each of n whole numbers by its maximum over the ranks. */
 static zr_status highest_bytes(zr__run *r, int64_t *bytes, int n)
 {
     double number[ZR_COMM_SCALARS];
@@ -133,7 +129,7 @@ zr_status zr__run_highest_report(zr__run *r, zr_report *report)
     return ZR_OK;
 }
 
-/** What was taken and moved: each rank has counted its own. */
+/** Measure memory and traffic as maxima over the ranks. */
 static zr_status measure_ranks(zr__run *r)
 {
     zr_measured measured;
@@ -146,7 +142,7 @@ static zr_status measure_ranks(zr__run *r)
 static void compare_with_plan(zr__run *r)
 {
     const zr_report *planned = &r->result->planned, *measured = &r->result->measured;
-    if (r->result->steps == r->from_step) return; /* a step is what was planned */
+    if (r->result->steps == r->from_step) return; /* only steps are planned, and this run made none */
     if (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
         memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
         memcmp(planned->across, measured->across, sizeof(planned->across)) != 0) {
@@ -233,7 +229,8 @@ void zr__run_release(zr__run *r)
     r->reserved = false;
 }
 
-/** One bad loss may be the batch's, or the weights are of no use: another batch tells. */
+/** Compute the loss of another batch if the last loss was not finite, to tell a bad batch from bad weights.
+ * ZR_ERR_DIVERGED: the weights are bad. */
 static zr_status probe(zr__run *r)
 {
     zr_step_result found = {0};
@@ -243,14 +240,14 @@ static zr_status probe(zr__run *r)
     r->batch_failed = ZR_OK;
     r->result->agreed = false;
     zr_status st = zr_engine_probe(r->engine, &args, &found);
-    if (st != r->batch_failed) return st; /* broken off: the others may still be in it */
+    if (st != r->batch_failed) return st; /* aborted on this rank: other ranks may still be in the probe */
     ZR_TRY(zr__run_agree(r, st));
     ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with them the loss of step %lld's batch is %g too",
              (long long)step + 1, found.loss);
     return ZR_OK;
 }
 
-/** Is what was trained worth keeping? ZR_ERR_DIVERGED, with why not. */
+/** Check that the weights are worth keeping. ZR_ERR_DIVERGED, with the reason. */
 static zr_status judge(zr__run *r)
 {
     r->result->agreed = false;
@@ -260,7 +257,7 @@ static zr_status judge(zr__run *r)
     return ZR_OK;
 }
 
-/** What rank 0 knows, for the message that all give. */
+/** Broadcast rank 0's `place`, for the message that all ranks give. Returns `st` with its message unchanged. */
 static zr_status share_place(zr__run *r, zr_status st, char place[PATH_MAX])
 {
     char why[WHY_BYTES];
@@ -277,8 +274,8 @@ static void note_rest(const zr__run *r, const char *name, const char *rest)
     zr__run_note(r, text);
 }
 
-/** Write the weights into the directory `name`; `path`: where it is to be, `place`: where the complete weights are. An
- * evaluation gave them `val_loss`; infinity: none did. */
+/** Write the weights into the directory `name`. path: set to where it is to be; place: to where the complete weights
+ * are. val_loss: the weights' validation loss, infinity if not evaluated. */
 static zr_status export_as(zr__run *r, const char *name, bool replace, double val_loss, char path[PATH_MAX],
                            char place[PATH_MAX])
 {
@@ -370,7 +367,7 @@ zr_status zr__run_know_best(zr__run *r)
 
 /* ---- how it ended ----------------------------------------------------------------------------- */
 
-/** What became of good weights: ZR_OK, they are saved; the text says where, or why not. */
+/** Save good weights; `text` says where they are, or why they are not saved. */
 static zr_status keep_weights(zr__run *r, char text[WHY_BYTES])
 {
     char place[PATH_MAX] = "", why[WHY_BYTES];
@@ -388,7 +385,7 @@ static zr_status keep_weights(zr__run *r, char text[WHY_BYTES])
     return st;
 }
 
-/** The same where the run may go on from it. The room that was taken for the weights is there for them at least. */
+/** Save a checkpoint, or the weights alone if that fails: the disk space reserved for them is still there. */
 static zr_status keep_checkpoint(zr__run *r, char text[WHY_BYTES])
 {
     char place[PATH_MAX] = "", why[WHY_BYTES], weights[WHY_BYTES];
@@ -408,7 +405,7 @@ static zr_status keep_checkpoint(zr__run *r, char text[WHY_BYTES])
     return failed;
 }
 
-/** What is worth keeping of a run that was asked to stop, or ends otherwise. */
+/** Save good weights, as a checkpoint if the run was asked to stop (`stopped`). */
 static zr_status keep(zr__run *r, bool stopped, char text[WHY_BYTES])
 {
     char why[WHY_BYTES];
@@ -419,7 +416,7 @@ static zr_status keep(zr__run *r, bool stopped, char text[WHY_BYTES])
     return st;
 }
 
-/** A run that came to its end, or was asked to: `kept` and `saved` are what keep gave. */
+/** Return the status of a run that made all steps or was asked to stop; `kept` and `saved` come from keep. */
 static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const char *saved)
 {
     long long steps = r->result->steps, all = r->config->train.steps;
@@ -433,13 +430,13 @@ static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const
     return ZR_OK;
 }
 
-/** The end without metrics.jsonl; `saved`: what became of the weights. */
+/** End the run, except for metrics.jsonl. saved: set to where the weights are, or why they are not saved. */
 static zr_status end(zr__run *r, zr_status st, double begin, char saved[WHY_BYTES])
 {
     char why[WHY_BYTES] = "";
     bool stopped = st == ZR_ERR_STOPPED, asked = st == ZR_OK || stopped;
     if (st != ZR_OK) error_text(why);
-    /* Ranks that could not agree may not meet again. */
+    /* Ranks that could not agree may never meet in a collective again. */
     if (st != ZR_OK && !r->result->agreed) return st;
     ZR_TRY(zr__run_save_end(r));
     if (r->mixed) return ZR_FAIL(st, "%s. The weights are a mixture of two steps and are not saved", why);

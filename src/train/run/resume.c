@@ -15,7 +15,7 @@ enum { WHY_BYTES = 1024, HOST_BYTES = 80, SHOWN_BYTES = 512 };
 
 /* ---- the directory ---------------------------------------------------------------------------- */
 
-/** What rank 0 tells of the directory that it holds. Travels as the bytes of scalars. */
+/** A directory's lock key and host. Travels as the bytes of scalars. */
 typedef union door {
     struct {
         uint64_t key;
@@ -24,7 +24,8 @@ typedef union door {
     double number[12];
 } door;
 
-/** Another host may know the folder as it was a moment ago: opening it makes it ask. */
+/** Return whether the lock in `path` has this key. A shared file system may show this host an outdated folder, which
+ * opening it refreshes. */
 static bool sees_key(const char *path, uint64_t key)
 {
     enum { TRIES = 10 };
@@ -60,13 +61,13 @@ zr_status zr__run_same_dir(zr__run *r)
 
 /* ---- is it this run's? ------------------------------------------------------------------------ */
 
-/** Which checkpoint a configuration is compared with. */
+/** The checkpoint that a configuration is compared with. */
 typedef struct compared {
     const char *name;
     bool begun; /* false: zr_convert made it, and nothing has trained yet */
 } compared;
 
-/** Keys of the model that do not change what its weights are. */
+/** Return whether a key may change in a resumed run: the model's weights do not depend on it. */
 static bool is_free(const char *key)
 {
     static const char *const names[] = {"model.preset",           "model.init",        "model.dropout",
@@ -101,7 +102,8 @@ static zr_status same_file(const char *key, const char *name, const zr__file_pri
     return ZR_OK;
 }
 
-/** A directory may have moved: which tokens it made of the texts is in the hashes of data. */
+/** Return whether two tokenizers may be the same. Directories are not compared, since one may have moved; the hashes of
+ * the data cover the tokens that it made. */
 static bool same_tokenizer(const char *was, const char *is)
 {
     const bool names = !was[0] || !is[0] || strcmp(was, "bytes") == 0 || strcmp(is, "bytes") == 0;
@@ -128,7 +130,7 @@ static zr_status check_run(const zr__run *r, const char *name, int64_t step, con
     return ZR_OK;
 }
 
-/* ---- which one -------------------------------------------------------------------------------- */
+/* ---- which checkpoint ------------------------------------------------------------------------- */
 
 static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
 {
@@ -137,13 +139,14 @@ static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
     return zr__path_join(path, r->config->train.output_dir, name);
 }
 
-/** One that only cannot be read now (ZR_ERR_IO) is not damaged: to go on without it would lose its steps. */
+/** Return whether a failure means damage. ZR_ERR_IO does not: the checkpoint cannot be read now, and passing it over
+ * would lose its steps. */
 static bool is_damage(zr_status st)
 {
     return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;
 }
 
-/** Rank 0: what a checkpoint says. */
+/** Read a checkpoint's record of its run. Rank 0. */
 static zr_status read_run(zr__run *r, int64_t step)
 {
     char path[PATH_MAX];
@@ -166,7 +169,7 @@ static void skip(zr__run *r)
     r->resume.next++;
 }
 
-/** Refuse to go on from a checkpoint where the run has left weights of a later step: they would be replaced, and the
+/** Refuse to resume from a checkpoint if the run has left weights of a later step: they would be replaced, and the
  * metrics of the steps between would be cut. */
 static zr_status check_later(const zr__run *r, const char *name, int64_t step)
 {
@@ -186,7 +189,7 @@ static zr_status check_later(const zr__run *r, const char *name, int64_t step)
     return ZR_OK;
 }
 
-/** Rank 0: from the next one on, the first that can be read. step -1: there is none at all. */
+/** Choose the first checkpoint from `next` on that can be read; step -1: the directory has no checkpoint. Rank 0. */
 static zr_status choose(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES], shown[SHOWN_BYTES];
@@ -213,7 +216,7 @@ static zr_status choose(zr__run *r)
     return ZR_OK;
 }
 
-/** What rank 0 has chosen, as all ranks must know it. */
+/** Numbers of the chosen checkpoint, which rank 0 sends to all ranks. */
 enum {
     STEP,
     SAMPLES,
@@ -319,7 +322,7 @@ static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first,
     return ZR_OK;
 }
 
-/** The file holds every parameter, or every one that trains, in its shape. */
+/** Check that the file holds every parameter (`trained`: every trainable one) in its shape. */
 static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safetensors *file)
 {
     char wanted[96];
@@ -336,7 +339,7 @@ static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safe
     return ZR_OK;
 }
 
-/** NULL: the checkpoint has no such file. */
+/** Open the file of a state. *reader NULL: the checkpoint lacks this file. */
 static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int state, zr_chunk_reader **reader)
 {
     char path[PATH_MAX], name[64];
@@ -377,7 +380,7 @@ static zr_status fill_all(zr__run *r)
     return st;
 }
 
-/** The counts that go with the state. */
+/** Take over the counts that belong to the checkpoint's states. */
 static void take_over(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;
@@ -446,9 +449,9 @@ void zr__resume_clean(const zr__run *r)
     if (dir) closedir(dir);
 }
 
-/* ---- what the user is told -------------------------------------------------------------------- */
+/* ---- messages --------------------------------------------------------------------------------- */
 
-/** Where files are, and what a run settles by itself, may be different and the run the same. */
+/** Return whether a key is a place, which may differ in the same run. */
 static bool is_place(const char *key)
 {
     static const char *const names[] = {"data.train",     "data.val",         "data.tokenizer",
@@ -497,7 +500,7 @@ static void tell_changes(zr__run *r)
     zr_free(now);
 }
 
-/** Say which lines of metrics.jsonl are missing: those that a full disk had not taken when the run ended. */
+/** Report which lines of metrics.jsonl are missing because the disk was full when the earlier run ended. */
 static void tell_lost(const zr__run *r)
 {
     char text[160];

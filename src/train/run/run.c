@@ -1,5 +1,5 @@
-/** A training run, from checked inputs to saved weights. The order is the promise: look at everything on all
- *  ranks, then create, then compute. */
+/** A training run, from checked inputs to saved weights: all ranks first check everything, then create the outputs,
+ * then train. */
 #include "train/host/host.h"
 #include "train/run/resume.h"
 #include "train/run/save.h"
@@ -47,7 +47,7 @@ static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, i
     log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), r->result->steps, group, scalar, n, record));
 }
 
-/** Begin the event file. A run that goes on tells the reader from which step on it repeats what earlier files hold. */
+/** Begin the event file. A resumed run also writes its first step, from which on it repeats what earlier files hold. */
 static void begin_events(zr__run *r)
 {
     char record[ZR_EVENT_BYTES];
@@ -59,11 +59,11 @@ static void begin_events(zr__run *r)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/** The configuration as the run's directory keeps it. */
+/** Print the configuration as the run's directory keeps it. */
 static zr_status written_config(const zr__run *r, char **json)
 {
     char here[PATH_MAX];
-    zr_config written = *r->config; /* its paths are from here, wherever it is read */
+    zr_config written = *r->config; /* its paths are relative to the current directory, wherever it is read */
     if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
     written.train.started_in = getcwd(here, sizeof(here));
     ZR_TRY(zr_config_to_json(&written, json));
@@ -77,10 +77,10 @@ static zr_status open_rest(zr__run *r)
     return r->config->train.tensorboard ? zr__run_dir_add_events(&r->dir) : ZR_OK;
 }
 
-/** In a directory of its own: what was made goes again where it cannot begin. */
+/** Create the outputs in a new directory; after a failure, remove all of it again. */
 static zr_status open_new(zr__run *r, const char *json)
 {
-    ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir, json)); /* the rest may lie in that directory */
+    ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir, json)); /* first, since other outputs may lie in it */
     zr_status st = open_rest(r);
     if (st == ZR_OK) return ZR_OK;
     zr__run_release(r);
@@ -88,10 +88,11 @@ static zr_status open_new(zr__run *r, const char *json)
     return st;
 }
 
-/** In that of the run that goes on: nothing of it is touched before all else is there. */
+/** Open the outputs in the directory of a resumed run. Its metrics.jsonl and config.json are changed only after all
+ * other outputs are open. */
 static zr_status open_again(zr__run *r, const char *json)
 {
-    zr__resume_clean(r); /* what is written next wants its room */
+    zr__resume_clean(r); /* frees disk space for the next writes */
     ZR_TRY(zr__run_complete_weights(r));
     ZR_TRY(open_rest(r));
     zr_status st = zr__run_dir_continue(&r->dir, r->from_step, json, &r->made);
@@ -110,7 +111,7 @@ static zr_status open_outputs(zr__run *r)
     return st;
 }
 
-/** All ranks have them, and rank 0 has found what they hold already. */
+/** Check a new directory on all ranks, or share what rank 0 found in the directory of a resumed run. */
 static zr_status share_outputs(zr__run *r)
 {
     double made[3] = {r->made.evaluation, r->made.sample, r->comm->rank == 0 ? -r->made.best_loss : -INFINITY};
@@ -127,7 +128,7 @@ static zr_status share_outputs(zr__run *r)
     return ZR_OK;
 }
 
-/** Say what limit was settled, if one was. */
+/** Report the memory limit that policy auto works with, if the run settled it. */
 static void note_limit(const zr__run *r)
 {
     char text[256], limit[ZR_SIZE_BYTES];
@@ -142,7 +143,7 @@ static void note_limit(const zr__run *r)
                        "is computed again; give memory.limit");
 }
 
-/** Say what policy auto has chosen beside what is computed again. */
+/** Report the choices for open keys, and how policy auto keeps checkpoints. */
 static void note_choices(const zr__run *r)
 {
     if (r->chosen_note[0]) zr__run_note(r, r->chosen_note);
@@ -155,7 +156,7 @@ static void note_choices(const zr__run *r)
                               "partition_activations");
 }
 
-/** Say how checkpoints are saved, where not between steps. */
+/** Report how checkpoints are saved, if asynchronously. */
 static void note_saving(const zr__run *r)
 {
     char text[256], size[ZR_SIZE_BYTES];
@@ -174,7 +175,7 @@ static void note_saving(const zr__run *r)
     zr__run_note(r, text);
 }
 
-/** Lines that were left out are told; what is odd about a text was, when the configuration was settled. */
+/** Report skipped lines of a text. Its other oddities were noted when the configuration was settled. */
 static void note_lines(const zr__run *r, const zr_data *data)
 {
     zr_data_info info = {0};
@@ -212,7 +213,7 @@ static void announce(zr__run *r)
     }
 }
 
-/** What mfu is a share of: as `zr info --bench` remembers it, or measured now, in a few milliseconds. */
+/** Set the peak FLOP/s for mfu, as recorded by `zr info --bench` or measured now, in a few milliseconds. */
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
@@ -229,11 +230,12 @@ static zr_status fill(zr__run *r)
     return zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, fn, r->inputs.weights));
 }
 
-/** Memory is taken before the directory is made: it is the last thing that may not be there. */
+/** Allocate memory, fill the states and create the outputs. Memory comes before the directory: it is the last resource
+ * that may be missing. */
 static zr_status start(zr__run *r)
 {
     uint64_t seed = (uint64_t)r->config->train.seed;
-    /* While the others wait for it, so that it is alone. */
+    /* The other ranks wait meanwhile, so that the measurement is undisturbed. */
     if (r->comm->rank == 0) know_peak(r);
     ZR_TRY(zr__run_agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
     ZR_TRY(fill(r));
@@ -262,7 +264,7 @@ static zr_status read_rows(const zr__run *r, const zr_batch *batch, void *const 
     return ZR_OK;
 }
 
-/** A micro-batch's samples follow the ones before by as many as all ranks take. */
+/** Prefetch this rank's samples of the next micro-batch, which come after those that all ranks take in this one. */
 static zr_status want_next(const zr__run *r, const zr_batch *batch)
 {
     const int64_t next = r->config->train_batch_size / r->plan->layout.accum;
@@ -278,11 +280,11 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     zr_status st = read_rows(r, batch, input);
     if (st == ZR_OK) st = want_next(r, batch);
     r->data_wait_sec += zr_clock_sec() - begin;
-    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* the first, as the engine's */
+    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* the first failure, which the engine reports too */
     return st;
 }
 
-/** Between the micro-batches of a long step all ranks may leave it together. */
+/** Read a micro-batch. All ranks may stop together between the micro-batches of a long step. */
 static zr_status train_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
@@ -323,7 +325,7 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
     if (r->observer->step) r->observer->step(r->observer->arg, &line);
 }
 
-/** What the loss scale does after a step without an update, "" without fp16. */
+/** Describe the loss scale after a step without an update; "" without fp16. */
 static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
 {
     char was[ZR_NUMBER_BYTES], is[ZR_NUMBER_BYTES];
@@ -366,7 +368,7 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
     return ZR_OK;
 }
 
-/** What a user can do about it: the engine knows no keys. */
+/** Add the remedy to the engine's message, since the engine knows no configuration keys. */
 static zr_status cannot_skip(const char *what)
 {
     return ZR_FAIL(ZR_ERR_DIVERGED,
@@ -375,7 +377,7 @@ static zr_status cannot_skip(const char *what)
                    what);
 }
 
-/** What a step that updated says of the gradient's noise. The same on every rank. */
+/** Add the squared gradient norms of a step that updated to the noise scale. The same on every rank. */
 static void add_noise(zr__run *r, const zr_step_result *did)
 {
     const zr_layout *l = &r->plan->layout;
@@ -403,13 +405,13 @@ zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
                           .arg = r};
 }
 
-/** What all ranks make of a step that ended with `st` on this one. */
+/** Agree with all ranks on a step that ended with `st` on this rank. */
 static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *did)
 {
     char what[1024];
     bool diverged = st == ZR_ERR_DIVERGED;
     snprintf(what, sizeof(what), "%s", st == ZR_OK ? "" : zr_error_message());
-    /* That a gradient is bad, or that all stop, every rank knows from within the step. */
+    /* Every rank learns of a bad gradient or of a stop within the step. */
     if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
     if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
     ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", what)));
@@ -432,7 +434,7 @@ static zr_status one_step(zr__run *r)
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
     zr__hang_took(r->hang, sec);
-    r->step_sec = fmax(sec, 0.9 * r->step_sec); /* a slow one is remembered for some steps */
+    r->step_sec = fmax(sec, 0.9 * r->step_sec); /* a slow step counts for some steps */
     st = agree_on_step(r, st, &did);
     if (st != ZR_OK) zr__watch_drop(&r->watch);
     ZR_TRY(st);
@@ -500,7 +502,7 @@ static zr_status sample(zr__run *r)
     return ZR_OK;
 }
 
-/** At the end too: the run may be lengthened. */
+/** Return whether a checkpoint is due. It is at the end too, since the run may be lengthened. */
 static bool save_is_due(const zr__run *r)
 {
     const int64_t step = r->result->steps, interval = r->config->train.save_interval;
@@ -508,8 +510,8 @@ static bool save_is_due(const zr__run *r)
     return interval > 0 && step % interval == 0;
 }
 
-/** What is due at the same step: the checkpoint is written, then all are asked, then the step is evaluated. So a run
- *  that goes on may have to begin with an evaluation. */
+/** Make all steps. A step's checkpoint is written, then requests are handled, then the step is evaluated; so a resumed
+ * run may have to begin with an evaluation. */
 static zr_status loop(zr__run *r)
 {
     if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(evaluate(r));

@@ -1,5 +1,5 @@
-/** Before a run creates anything: its inputs, what of its configuration only a run can settle, its plan, and that all
- *  ranks have the same. */
+/** Checks before a run creates anything: inputs, keys that only a run can settle, the plan, and that they are the same
+ * on all ranks. */
 #include "train/host/device.h"
 #include "train/host/host.h"
 #include "train/run/resume.h"
@@ -26,7 +26,8 @@ static zr_status open_inputs(zr__run *r, bool first)
     return ZR_OK;
 }
 
-/** A run that goes on may well read the configuration that it writes. */
+/** Check the output directory on rank 0: the run may not write over its inputs, except that a resumed run may read the
+ * configuration that it writes. */
 static zr_status check_dir(const zr__run *r)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
@@ -38,8 +39,8 @@ static zr_status check_dir(const zr__run *r)
     return ZR_OK;
 }
 
-/** One rank of each host tokenizes texts, looks at the tokens that the cache has, and says once what is wrong with
- * them; the others then find the tokens. */
+/** Open the inputs, first on one rank of each host, which tokenizes texts, checks cached tokens and reports their
+ * faults; the other ranks then find the tokens in the cache. */
 static zr_status check_inputs(zr__run *r, zr_status st)
 {
     const bool first = r->comm->local_rank == 0;
@@ -49,7 +50,7 @@ static zr_status check_inputs(zr__run *r, zr_status st)
     return zr__run_agree(r, first ? ZR_OK : open_inputs(r, false));
 }
 
-/** The configuration, as it can be settled only here. */
+/** Return the run's own copy of the configuration, to settle keys in; the first call makes it. */
 static zr_config *settle(zr__run *r)
 {
     if (!r->given) {
@@ -60,7 +61,8 @@ static zr_config *settle(zr__run *r)
     return &r->settled;
 }
 
-/** What is computed again under policy auto depends on the memory there is, and all ranks must plan alike. */
+/** Settle memory.limit as the least over the ranks: recompute under policy auto depends on it, and all ranks must plan
+ * alike. */
 static zr_status settle_limit(zr__run *r)
 {
     if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
@@ -70,7 +72,7 @@ static zr_status settle_limit(zr__run *r)
     return ZR_OK;
 }
 
-/** Have all hosts the same number of ranks, and each its own next to each other? */
+/** Set *alike to whether all hosts have the same number of ranks, consecutive on each host. */
 static zr_status hosts_alike(zr__run *r, bool *alike)
 {
     const zr_comm *c = r->comm;
@@ -81,7 +83,7 @@ static zr_status hosts_alike(zr__run *r, bool *alike)
     return ZR_OK;
 }
 
-/** What crosses hosts is in the report, and collectives in two levels need to know the hosts. */
+/** Settle the ranks of a host, which the report of traffic across hosts and two-level collectives need. */
 static zr_status settle_hosts(zr__run *r)
 {
     const zr_config_switch wanted = r->config->collectives.hierarchical;
@@ -99,19 +101,19 @@ static zr_status settle_hosts(zr__run *r)
     return ZR_OK;
 }
 
-/** The ranks of this process, together: what they take, the threads beside theirs, and a stack's worth for each rank.
- */
+/** Check that the system has memory and helper threads for all ranks of this process. The memory includes a stack for
+ * each rank. */
 static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr__train_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
     const zr_queues queues = zr_plan_queues(r->plan, r->comm->concurrent, ranks);
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->reads_ahead;
-    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's that saves, and its file's */
+    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and its file's */
     return zr_host_room(bytes, ranks * more);
 }
 
-/** Samples that are read ahead take memory; long ones are read when they are needed. */
+/** Settle the memory of the prefetch; samples that are too long for it are read when they are needed. */
 static void settle_ahead(zr__run *r)
 {
     if (!r->reads_ahead) return;
@@ -129,7 +131,7 @@ static zr_status make_device(zr__run *r)
     return ZR_OK;
 }
 
-/** Have the ranks what collectives.reduce asks for? */
+/** Refuse collectives.reduce nccl if ranks are threads of one process. ZR_ERR_UNSUPPORTED. */
 static zr_status check_reduce(const zr__run *r)
 {
     const int ranks = zr_comm_process_ranks(r->comm);
@@ -140,15 +142,15 @@ static zr_status check_reduce(const zr__run *r)
     return ZR_OK;
 }
 
-/** Does a plan depend on how fast things are? */
+/** Return whether the plan depends on the machine's rates. */
 static bool rates_decide(const zr_config *config)
 {
     const bool mixes = config->recompute.policy == ZR_POLICY_AUTO && config->parallel.tensor > 1;
     return mixes || zr_config_is_open(config);
 }
 
-/** The rates that `zr info --bench` has left on each host, where they are the same on all ranks: else plans are chosen
- *  by what they compute and move, since all ranks must plan alike. */
+/** Use the rates that `zr info --bench` recorded on each host if they are the same on all ranks, since all ranks must
+ * plan alike; otherwise plans are chosen without measured rates. */
 static zr_status settle_rates(zr__run *r)
 {
     enum { NUMBERS = 5 };
@@ -169,8 +171,8 @@ static zr_status settle_rates(zr__run *r)
     return ZR_OK;
 }
 
-/** Rank 0 chooses for all: one search, and the same plan everywhere. A run that goes on keeps its micro-batches, since
- * sums of other parts have other bits. */
+/** Settle open keys by a search on rank 0, so that all ranks have the same plan. A resumed run keeps its micro-batches,
+ * since other partial sums have other bits. */
 static zr_status settle_open(zr__run *r)
 {
     enum { STAGE, POLICY, ROWS, ACCUM, BATCH, NUMBERS };
@@ -199,7 +201,7 @@ static zr_status settle_open(zr__run *r)
 
 static zr_status check_plan(zr__run *r)
 {
-    /* A limit that nobody gave is not what a message should speak of: then the host's memory is. */
+    /* Messages speak of a limit only if it was given, otherwise of the host's memory. */
     int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
     const int in_process = zr_comm_process_ranks(r->comm);
     ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
@@ -219,8 +221,8 @@ static zr_status check_plan(zr__run *r)
     return ZR_OK;
 }
 
-/** What fits depends on the scratch of this machine's processor. Ranks that compute other things again gather at other
- *  times, and would wait for each other for ever. */
+/** Check that policy auto chose the same on all ranks. Its choice depends on the processor's scratch, and ranks that
+ * recompute other activations gather at other times and would deadlock. */
 static zr_status same_auto(zr__run *r)
 {
     uint64_t work;
@@ -240,7 +242,7 @@ static zr_status same_auto(zr__run *r)
 
 static zr_status same_choices(zr__run *r)
 {
-    ZR_TRY(same_auto(r)); /* how is saved follows from it */
+    ZR_TRY(same_auto(r)); /* the way of saving follows from it */
     return zr__run_agreed(r, zr_comm_same(r->comm,
                                           "how checkpoints are saved behind steps (these processors are not alike: "
                                           "give another memory.limit, or write checkpoint.async false)",

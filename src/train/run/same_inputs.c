@@ -1,6 +1,6 @@
-/** All ranks train on the same bytes: each input is looked at once for every place where ranks have it, and what was
- *  found there is compared. Ranks that open one file on one host share one look; another host's, or another file's, of
- *  the same name is another place. */
+/** The check that all ranks train on the same bytes: one rank reads each distinct copy of an input, and the hashes are
+ * compared. Ranks that open one file on one host share a copy; a file of the same name on another host, or another
+ * file, is another copy. */
 #include "train/run/run.h"
 
 #include "base/file.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Looks that take longer say how far they are, and then again every so often. */
+/* Seconds before a long read reports its progress, and between later reports. */
 #define QUIET_SEC 3.0
 #define NEWS_SEC 15.0
 
@@ -23,10 +23,11 @@ typedef struct input {
     const char *key, *path;
     const zr_data *data; /* or */
     const zr_weights *weights;
-    zr__file_print *print; /* of data: what a checkpoint says of it */
+    zr__file_print *print; /* size and hash of data, as a checkpoint records them; NULL: weights */
 } input;
 
-/** Of the running kernel: inodes of different hosts may have the same numbers. */
+/** Return a number of the running kernel (boot id, else host name), since inodes of different hosts may have the same
+ * numbers. */
 static uint64_t host_identity(void)
 {
     char text[128] = "";
@@ -47,7 +48,7 @@ static zr_status add_identity(const char *path, uint64_t *identity)
     return ZR_OK;
 }
 
-/** What was opened: a pattern may match other files a moment later, on each rank. */
+/** Add the size of the opened data to an identity, since a pattern may match other files on a rank that opens later. */
 static uint64_t add_opened(const zr_data *data, uint64_t identity)
 {
     const zr_data_info info = zr_data_get_info(data);
@@ -55,7 +56,7 @@ static uint64_t add_opened(const zr_data *data, uint64_t identity)
     return zr__hash_join(identity, XXH3_64bits(number, sizeof(number)));
 }
 
-/** The same number on ranks that have the same files or directory. */
+/** Compute a number that is the same on ranks with the same files or directory. */
 static zr_status identify(const input *in, uint64_t *identity)
 {
     zr__shards shards;
@@ -72,14 +73,14 @@ static uint64_t gathered(const zr_comm *comm, int rank)
     return (uint64_t)comm->table[2 * rank] << 32 | (uint64_t)comm->table[2 * rank + 1];
 }
 
-/** Everyone's number into comm->table; read with gathered. */
+/** Gather every rank's number in comm->table, to be read with gathered. */
 static zr_status gather(zr__run *r, uint64_t mine)
 {
     double halves[2] = {(double)(mine >> 32), (double)(mine & 0xffffffffu)};
     return zr__run_agreed(r, zr_comm_scalars(r->comm, halves, 2, NULL));
 }
 
-/** The first rank that has my file; *places: more than one file of this name is in use. */
+/** Find the lowest rank that has this rank's file. *places: ranks have different files of this name. */
 static zr_status find_looker(zr__run *r, uint64_t identity, int *looker, bool *places)
 {
     ZR_TRY(gather(r, identity));
@@ -117,7 +118,7 @@ static zr_status look(const input *in, uint64_t *hash)
     return hash ? zr_weights_hash(in->weights, hash, zr__run_progress, &p) : ZR_OK;
 }
 
-/** zr_comm_same is about configurations; these are data. */
+/** Compare a number over the ranks: zr_comm_same, with ZR_ERR_DATA in place of ZR_ERR_CONFIG. */
 static zr_status same(const input *in, const char *what, uint64_t mine)
 {
     char text[1024], shown[ZR_FILE_NAME_BYTES];

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* As `zr generate` draws where nothing else is said. */
+/* The default temperature of `zr generate`. */
 #define TEMPERATURE 0.8
 
 bool zr__sample_is_due(const zr__run *r)
@@ -19,10 +19,10 @@ bool zr__sample_is_due(const zr__run *r)
 
 /* ---- all ranks decode ------------------------------------------------------------------------ */
 
-/* What rank 0 says before each token that all decode, and behind the last one. */
+/* Numbers that rank 0 sends before each token that all ranks decode, and after the last one. */
 enum { TOKEN, POSITION, GOES_ON, WORDS };
 
-/* The run may be asked to end between two tokens. */
+/* Exchange rank 0's numbers. The run may be asked to end between two tokens. */
 static zr_status meet(zr__run *r, double words[WORDS])
 {
     ZR_TRY(zr__run_stop_asked(r));
@@ -31,11 +31,11 @@ static zr_status meet(zr__run *r, double words[WORDS])
     return ZR_OK;
 }
 
-/* Rank 0's text. */
+/* The text that rank 0 writes. */
 typedef struct writing {
     zr__run *run;
     zr__text kept;
-    bool over; /* a token could not be decoded: the others know */
+    bool over; /* a token could not be decoded, which the other ranks know */
 } writing;
 
 static zr_status decode_all(zr__run *r, int32_t token, int64_t position, zr_tensor *output)
@@ -106,7 +106,7 @@ zr_status zr__sample_open(zr__run *r)
     return zr__run_agree(r, open_writer(r));
 }
 
-/* Up to the last whole character that has room. */
+/* Append text up to the last whole character that fits. */
 static void keep(zr__text *kept, const char *text, int64_t bytes)
 {
     int64_t room = ZR__SAMPLE_BYTES - (int64_t)kept->length;
@@ -122,7 +122,7 @@ static zr_status emit(void *arg, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-/* Weights that are of no use make no text; what becomes of them training says. */
+/* Print a text's line of metrics.jsonl. Diverged weights make a note and no line; the training loop handles them. */
 static zr_status line_of(const writing *w, zr_status wrote, const char *why, char **line)
 {
     char note[640];

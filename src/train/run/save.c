@@ -1,5 +1,5 @@
-/** When checkpoints are written, and what becomes of them: at once while training waits, or behind the next steps;
- * named when all of one is there. */
+/** Saving checkpoints: synchronously while training waits, or asynchronously during the next steps; a checkpoint gets
+ * its name once it is complete. */
 #include "train/run/save.h"
 
 #include "base/text.h"
@@ -14,9 +14,9 @@
 
 enum { WHY_BYTES = 1024 };
 
-/* ---- its place, by rank 0 --------------------------------------------------------------------- */
+/* ---- the directory, by rank 0 ----------------------------------------------------------------- */
 
-/** Is there anything of the name of this step's checkpoint? `path` is where. */
+/** Return whether anything has the name of this step's checkpoint. path: set to its path. */
 static bool has_name(const zr__save *s, char path[PATH_MAX])
 {
     struct stat st;
@@ -25,8 +25,8 @@ static bool has_name(const zr__save *s, char path[PATH_MAX])
     return zr__path_join(path, s->run_dir, name) == ZR_OK && (lstat(path, &st) == 0 || errno != ENOENT);
 }
 
-/** One of this step that is there already could not be used here, or the run would have begun with it; but another
- * version of zr, or someone who mends it, may have use for it. */
+/** Rename an existing checkpoint of this step. It could not be used, or the run would have resumed from it; but another
+ * version of zr, or someone who repairs it, may be able to use it. */
 static zr_status move_aside(const zr__save *s)
 {
     enum { SUFFIX_BYTES = 16 };
@@ -53,9 +53,9 @@ static zr_status make_place(zr__save *s)
     return zr__save_make_files(s);
 }
 
-/* ---- older ones ------------------------------------------------------------------------------- */
+/* ---- older checkpoints ------------------------------------------------------------------------ */
 
-/** As far as can be told without reading all of it. */
+/** Return whether a checkpoint is complete, as far as its manifest tells. */
 static bool is_whole(const zr__save *s, int64_t step)
 {
     char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
@@ -67,8 +67,8 @@ static bool is_whole(const zr__save *s, int64_t step)
     return whole;
 }
 
-/** Those of later steps are none of this run's, but of one that it did not go on from: they stay. So do those that are
- * not whole, which must not count as kept either. */
+/** Remove old checkpoints of this run. Checkpoints of later steps are left from an earlier run and stay; incomplete
+ * ones stay too, and do not count as kept. */
 static zr_status remove_old(const zr__save *s)
 {
     const zr_config *c = s->run->config;
@@ -95,8 +95,8 @@ static void remove_old_or_tell(const zr__save *s)
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-/** What is left of an attempt goes: its space is wanted by what comes later. What has the checkpoint's name may be
- * whole, with only that it stays unknown, or is another's that could not be moved: it stays. */
+/** Remove the rest of a failed attempt, since later files need its space. A directory with the checkpoint's name stays:
+ * it may be complete, with only its sync unconfirmed, or an earlier one that could not be renamed. */
 static void give_up(const zr__save *s)
 {
     char why[WHY_BYTES], path[PATH_MAX];
@@ -106,8 +106,8 @@ static void give_up(const zr__save *s)
     (void)ZR_FAIL(ZR_ERR_IO, "%s", why);
 }
 
-/** The steps up to it are in metrics.jsonl, also after a power cut. Without `latest` it is as good: zr does not read
- * that. */
+/** Commit the checkpoint, after a sync of metrics.jsonl, which thus has its steps even after a power cut. A failure to
+ * write `latest` is only noted, since zr does not read it. */
 static zr_status commit(const zr__save *s)
 {
     char text[WHY_BYTES + 128];
@@ -136,7 +136,7 @@ static zr_status name_place(zr__save *s)
     return zr__path_join(s->tmp, s->run_dir, tmp);
 }
 
-/** The files are there, for all ranks to write. */
+/** Create the files for all ranks to write. */
 static zr_status begin_files(zr__save *s)
 {
     zr__run *r = s->run;
@@ -146,7 +146,7 @@ static zr_status begin_files(zr__save *s)
     return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
 }
 
-/** All is written (`written`: on this rank): from now on there is a checkpoint. */
+/** Complete the checkpoint once all ranks have written their elements. written: this rank's status. */
 static zr_status finish_files(zr__save *s, zr_status written)
 {
     zr__run *r = s->run;
@@ -167,7 +167,7 @@ static void destroy(zr__save **s)
     *s = NULL;
 }
 
-/** A checkpoint that all ranks begin; in either case end_save comes after. */
+/** Begin a checkpoint on all ranks. *save is set after a failure too, for end_save or destroy to free. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
@@ -181,7 +181,7 @@ static zr_status begin_save(zr__run *r, zr__save **save)
     return begin_files(s);
 }
 
-/** It came to be, or not (`st`). */
+/** Report a completed checkpoint, or clean up after a failed one (`st`). */
 static zr_status tell_end(const zr__save *s, zr_status st)
 {
     zr__run *r = s->run;
@@ -201,8 +201,8 @@ static zr_status end_save(zr__save **s, zr_status st)
     return st;
 }
 
-/** Training goes on without one that could not be written, where all know of it. One that only the default of
- * train.save_end wanted is no reason for the run to fail: its weights are written in any case. */
+/** Report a failed save; training goes on without it if all ranks know of the failure. A checkpoint that only the
+ * default of train.save_end asked for does not fail the run: its weights are written in any case. */
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char why[WHY_BYTES], text[WHY_BYTES + 160];
@@ -227,7 +227,7 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
     return ZR_OK;
 }
 
-/* ---- while training waits --------------------------------------------------------------------- */
+/* ---- synchronous ------------------------------------------------------------------------------ */
 
 static zr_status write_now(zr__run *r)
 {
@@ -244,7 +244,7 @@ zr_status zr__run_checkpoint(zr__run *r)
     return r->saved_step == r->result->steps ? ZR_OK : write_now(r);
 }
 
-/* ---- behind the next steps -------------------------------------------------------------------- */
+/* ---- asynchronous ----------------------------------------------------------------------------- */
 
 static void keep_event(void *arg, const zr_event *event)
 {
@@ -252,7 +252,8 @@ static void keep_event(void *arg, const zr_event *event)
     if (s->n_events < s->event_room) s->event[s->n_events++] = *event;
 }
 
-/** From a copy: nothing waits for it, so it keeps out of the way of what computes. */
+/** Write elements of an asynchronous save. If they come from a copy, no step waits for them, so this thread leaves the
+ * processor to computation. */
 static zr_status put_behind(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
@@ -270,7 +271,8 @@ static zr_status make_room_for_events(zr__save *s)
     return ZR_OK;
 }
 
-/** Once the engine has it no rank may fail alone: it writes while the others may have given up. */
+/** Begin an asynchronous checkpoint. Once the engine has it, no rank may fail alone: it would write while other ranks
+ * have given up. */
 static zr_status write_behind(zr__run *r)
 {
     zr__save *s = NULL;
@@ -285,7 +287,7 @@ static zr_status write_behind(zr__run *r)
     return ZR_OK;
 }
 
-/** The events that the engine's thread has kept: the trace itself is this thread's. */
+/** Add the events that the engine's thread kept to the trace, which only this thread may use. */
 static zr_status trace(zr__run *r, const zr__save *s)
 {
     if (!s->event) return ZR_OK;
@@ -313,7 +315,7 @@ void zr__run_save_drop(zr__run *r)
     destroy(&r->behind);
 }
 
-/** Another that is on its way comes first. */
+/** Finish an asynchronous checkpoint of an earlier step first. */
 static zr_status await_other(zr__run *r)
 {
     char text[WHY_BYTES];
@@ -339,7 +341,7 @@ zr_status zr__run_save(zr__run *r)
     }
     zr__run_enter(r, ZR__PHASE_SAVE);
     ZR_TRY(await_other(r));
-    if (r->saved_step == step || r->behind) return ZR_OK; /* it is there, or on its way */
+    if (r->saved_step == step || r->behind) return ZR_OK; /* the step has a checkpoint, written or in progress */
     return tell_failure(r, step, behind ? write_behind(r) : write_now(r));
 }
 

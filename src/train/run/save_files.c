@@ -1,5 +1,5 @@
-/** What is in a checkpoint: all ranks write what they own, in ranges of files of whole tensors; rank 0 makes the files
- *  and says in the manifest what is in them. */
+/** The content of a checkpoint: all ranks write the elements that they own into files of whole tensors; rank 0 creates
+ * the files and writes the manifest. */
 #include "train/run/save_files.h"
 
 #include "base/finite.h"
@@ -48,9 +48,9 @@ zr_status zr__save_make_files(const zr__save *s)
     return st;
 }
 
-/* ---- tensors, by all -------------------------------------------------------------------------- */
+/* ---- tensors, by all ranks -------------------------------------------------------------------- */
 
-/** A copy of n things; NULL also where there are none. */
+/** Return a copy of n items; NULL also if n is 0. */
 static void *copy_of(const void *from, int64_t n, size_t size)
 {
     void *copy = n > 0 ? zr_alloc(size * (size_t)n) : NULL;
@@ -69,7 +69,7 @@ static zr_status keep_chunks(const zr_chunk_writer *writer, zr__save_part *p)
     return ZR_OK;
 }
 
-/** The file that is being written, if one is, was left unfinished. */
+/** Close the file that is being written, if any, without finishing it. */
 static void drop_file(zr__save *s)
 {
     if (s->file < 0) return;
@@ -88,7 +88,7 @@ static zr_status open_file(zr__save *s, int file)
     return zr_chunk_writer_open(path, zr_comm_process_ranks(s->run->comm), &s->writer);
 }
 
-/** States come one after the other: a file other than `file` is done. */
+/** Finish the open file unless it is `file`: states come one after the other, so a new one ends the last. */
 static zr_status close_other(zr__save *s, int file)
 {
     zr_status st = ZR_OK;
@@ -99,9 +99,9 @@ static zr_status close_other(zr__save *s, int file)
     return st;
 }
 
-/** Of a matrix whose columns ranks share, the whole rows of which this rank and its neighbours each write a slice: what
- * they have of it begins and ends at the same places. What is left of a row before and behind them, and what is cut
- * into rows, is written as ranges. */
+/** Return the whole rows that this rank and its tensor-parallel neighbours write by slices, in a matrix whose columns
+ * they share: their parts of it begin and end at the same rows. Parts of a row before and after these, and matrices cut
+ * into rows, are written as ranges. */
 static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;
@@ -117,7 +117,7 @@ static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, 
     return (zr_slices){offset + begin * there, offset + end * there, there, here};
 }
 
-/** A weight that is not finite is refused: a checkpoint of it is of no use. */
+/** Write elements into a state's file. ZR_ERR_DIVERGED: a weight is not finite, a checkpoint would be useless. */
 static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     if (s->begin_sec == 0) s->begin_sec = zr_clock_sec();
@@ -149,7 +149,7 @@ zr_status zr__save_put_end(void *arg)
     return ZR_OK;
 }
 
-/** One state, as zr_engine_read gives it. */
+/** The argument of put_read: the state that zr_engine_read reads. */
 typedef struct reading {
     zr__save *save;
     int state;
@@ -172,7 +172,7 @@ zr_status zr__save_put_all(zr__save *s)
 
 /* ---- checksums, to rank 0 --------------------------------------------------------------------- */
 
-/** Everyone's part of a list, the same number of bytes of each. */
+/** The destination of a collected list, with the same number of bytes from each rank. */
 typedef struct arrival {
     unsigned char *to; /* rank after rank */
     int64_t piece;
@@ -186,7 +186,7 @@ static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const voi
     return ZR_OK;
 }
 
-/** What of a list this rank has, and the list, which rank 0 gets; things of `size` bytes. */
+/** A list of items of `size` bytes: this rank's part, and on rank 0 the whole. */
 typedef struct gathering {
     const void *mine;
     int64_t n_mine, size;
@@ -194,7 +194,7 @@ typedef struct gathering {
     int64_t n_all;
 } gathering;
 
-/** `count`: of each rank, on rank 0. `send`: this rank's, `most` of them. */
+/** Collect the list on rank 0. count: items of each rank, on rank 0; send: this rank's items, padded to `most`. */
 static zr_status collect(zr__save *s, gathering *g, const int64_t *count, int64_t most, const void *send)
 {
     zr__run *r = s->run;
@@ -247,7 +247,7 @@ zr_status zr__save_gather(zr__save *s)
 
 /* ---- the manifest, by rank 0 ------------------------------------------------------------------ */
 
-/** Bytes [0, end) of a file, which rank 0 wrote; end -1: all of it. */
+/** Add the checksums of bytes [0, end) of a file, which rank 0 wrote; end -1: of the whole file. */
 static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
 {
     char path[PATH_MAX];
@@ -266,7 +266,7 @@ static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
     return ZR_OK;
 }
 
-/** Where the header of a file of tensors ends. */
+/** Add the checksums of the header of a tensor file. */
 static zr_status add_header(zr__save *s, zr__save_part *p)
 {
     char path[PATH_MAX];

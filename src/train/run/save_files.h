@@ -1,69 +1,69 @@
-/** A checkpoint on its way: its files, which all ranks write, and what is said of them. save.c decides when. */
+/** A checkpoint in progress: its files, which all ranks write, and its manifest; save.c decides when it is written. */
 #ifndef ZR_TRAIN_SAVE_FILES_H
 #define ZR_TRAIN_SAVE_FILES_H
 
 #include "train/run/run.h"
 #include "zr/checkpoint.h"
 
-/** The states that are saved: parameters, and as many of the optimizer as there may be. */
+/** Most states of a checkpoint: parameters, and four of the optimizer. */
 #define ZR_CHECKPOINT_STATES 5
-/** A file for each, and config.json. */
+/** Most files of a checkpoint: one for each state, and config.json. */
 #define ZR__SAVE_FILES (ZR_CHECKPOINT_STATES + 1)
 
-/** A file of the checkpoint. */
+/** One file of the checkpoint. */
 typedef struct zr__save_part {
-    char name[64];  /* "": there is none */
-    zr_chunk *mine; /* what this rank wrote */
+    char name[64];  /* "": not a file of this checkpoint */
+    zr_chunk *mine; /* chunks that this rank wrote */
     int64_t n_mine;
-    zr_slices *my_slices; /* where it wrote columns */
+    zr_slices *my_slices; /* regions in which this rank wrote slices of columns */
     int64_t n_my_slices;
-    zr_chunk *all; /* rank 0: of all ranks, and the header */
+    zr_chunk *all; /* rank 0: chunks of all ranks, and of the header */
     int64_t n_all;
-    zr_slices *slices; /* rank 0: of all ranks */
+    zr_slices *slices; /* rank 0: regions of all ranks */
     int64_t n_slices;
 } zr__save_part;
 
 typedef struct zr__save {
     zr__run *run;
-    int64_t step;                          /* of the checkpoint */
-    char run_dir[PATH_MAX], tmp[PATH_MAX]; /* where it is written meanwhile */
+    int64_t step;                          /* step of the checkpoint */
+    char run_dir[PATH_MAX], tmp[PATH_MAX]; /* tmp: where it is written until it is complete */
     int n_states;                          /* parameters and states of the optimizer, a file each */
-    zr__save_part part[ZR__SAVE_FILES];    /* by state; config.json */
-    zr__checkpoint_run about;              /* rank 0 */
+    zr__save_part part[ZR__SAVE_FILES];    /* by state, and config.json at ZR_CHECKPOINT_STATES */
+    zr__checkpoint_run about;              /* rank 0: the run at this step */
     int64_t bytes;
-    double waited_sec, behind_sec; /* training waited so long for it; so long it was written behind steps */
-    /* What writes: this rank's thread, or the engine's behind a step. */
-    double begin_sec, put_sec; /* of the first element; from there to the last sync, 0: this rank has none */
-    int file;                  /* of the state that is written, -1: none */
+    double waited_sec, behind_sec; /* seconds that training waited for it; seconds of asynchronous writing */
+    /* Fields of the writing thread, which is this rank's or, in an asynchronous save, the engine's. */
+    double begin_sec, put_sec; /* clock at the first element; seconds from it to the last sync, 0: no element */
+    int file;                  /* index in `part` of the file being written, -1: no file */
     zr_safetensors *layout;
     zr_chunk_writer *writer;
-    const zr_param_info *param; /* that was put last to this file, NULL: none */
-    zr_slices slices;           /* of which this rank writes one; row_bytes 0: all of its bytes follow each other */
-    zr_event *event;            /* of what the engine's thread did, where a trace wants it */
+    const zr_param_info *param; /* the last parameter written to this file, or NULL */
+    zr_slices slices; /* region of `param` that this rank writes by slices of rows; row_bytes 0: ranges only */
+    zr_event *event;  /* events of the engine's thread; NULL: not traced */
     int32_t n_events, event_room;
 } zr__save;
 
-/** The file of the state number `state`: 0 parameters, from 1 on the optimizer's. */
+/** Write the file name of a state into `name`; state 0: parameters, from 1 on the optimizer's. */
 ZR_NODISCARD zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size);
 
-/** The names of all files. */
+/** Set the names of all files. */
 ZR_NODISCARD zr_status zr__save_names(zr__save *save);
-/** Rank 0: how the run stands. */
+/** Fill save->about, the record of the run at this step. Rank 0. */
 ZR_NODISCARD zr_status zr__save_note_run(zr__save *save);
-/** Rank 0: the files, of whole tensors. */
+/** Create the files, which hold whole tensors. Rank 0. */
 ZR_NODISCARD zr_status zr__save_make_files(const zr__save *save);
 
-/** Elements of a state that this rank writes (zr_sink), state by state; ZR_ERR_DIVERGED: a weight is not finite. And
- *  the end of all states. */
+/** Write elements of a state that this rank owns (zr_sink), state by state; ZR_ERR_DIVERGED: a weight is not finite.
+ * zr__save_put_end follows the last state. */
 ZR_NODISCARD zr_status zr__save_put(void *save, int state, const zr_param_info *param, int64_t first, int64_t n,
                                     const float *in);
 ZR_NODISCARD zr_status zr__save_put_end(void *save);
-/** All that this rank writes, now. */
+/** Write all states that this rank owns, synchronously. */
 ZR_NODISCARD zr_status zr__save_put_all(zr__save *save);
 
-/** Checksums of all ranks, to rank 0. Collective. */
+/** Gather the checksums of all ranks on rank 0. Collective. */
 ZR_NODISCARD zr_status zr__save_gather(zr__save *save);
-/** Rank 0: the manifest. */
+/** Write the manifest. Rank 0. */
 ZR_NODISCARD zr_status zr__save_describe(zr__save *save);
 
 void zr__save_clear(zr__save *save);

@@ -1,6 +1,6 @@
-/** What a configuration leaves to the memory (zr_config_open), chosen: ZeRO stage, recompute policy, micro-batches.
- * Each way is a whole plan, priced; policy auto, which makes many plans of its own, is tried only where it may be
- * fastest. */
+/** Choice of the keys that a configuration leaves open (zr_config_open): ZeRO stage, recompute policy, micro-batches.
+ * Each candidate is planned in full and priced; policy auto, which makes many plans itself, is tried only where it may
+ * be fastest. */
 #include "zr/train.h"
 
 #include "base/text.h"
@@ -13,15 +13,15 @@
 #define TRIED_MOST 4096
 #define SPLITS_MOST 65536 /* micro-batches of a step */
 #define BATCH_MOST 65536  /* samples of a micro-batch */
-#define ALIKE 1.01        /* a token may take so much longer for a lower stage, or fewer samples */
-#define LEAST_GAIN 0.006  /* of a token's time: larger micro-batches are tried as long as they may save so much */
-#define SLACK 0.02        /* by which what is reckoned of a mix may miss */
+#define ALIKE 1.01        /* factor in a token's time that a lower stage or fewer samples may cost */
+#define LEAST_GAIN 0.006  /* share of a token's time that larger micro-batches must be able to save */
+#define SLACK 0.02        /* relative error allowed for estimates of mixed policies */
 
-/* What a machine is taken for whose rates are not known: of these only the proportions count. */
+/* Rates assumed for a machine whose rates are not known; only their proportions count. */
 #define USUAL_FLOPS_SEC 1e11
-#define USUAL_FLOPS_BYTE 10        /* of memory, on a processor */
-#define USUAL_FLOPS_BYTE_APART 300 /* on a GPU */
-#define USUAL_LINK_PART 0.25       /* of the memory's rate, between ranks */
+#define USUAL_FLOPS_BYTE 10        /* FLOPs per byte of memory traffic on a processor */
+#define USUAL_FLOPS_BYTE_APART 300 /* the same on a GPU */
+#define USUAL_LINK_PART 0.25       /* bytes/s between ranks as a share of the memory's */
 
 typedef struct way {
     int stage;
@@ -29,11 +29,11 @@ typedef struct way {
     int64_t rows, accum; /* samples of a micro-batch, micro-batches of a step */
 } way;
 
-/** A way that was planned. */
+/** A planned candidate. */
 typedef struct tried {
     way way;
-    bool fits, again;     /* something is computed again */
-    double sec, traffic;  /* of a token; without rates FLOPs, and bytes */
+    bool fits, again;     /* again: some activations are recomputed */
+    double sec, traffic;  /* seconds (FLOPs where not `timed`) and bytes moved for a token */
     int64_t bytes, needs; /* zr_memory_limited; zr_train_rank_bytes of it */
 } tried;
 
@@ -43,21 +43,21 @@ typedef struct search {
     int ranks;
     zr_profile profile;
     const zr_train_target *target;
-    bool usual, timed; /* rates are what is usual; sec is a time */
-    int stages[2];     /* the first and the last that are tried */
+    bool usual, timed; /* rates are assumed ones; tried.sec is a time, not FLOPs */
+    int stages[2];     /* the first and the last stage to try */
     zr_train_kept kept;
-    bool keeps; /* what is kept fits */
+    bool keeps; /* `kept` fits */
     tried *way;
     int n;
-    way *mixed; /* to be tried with policy auto, where `bound` says that it may be the fastest */
+    way *mixed; /* candidates for policy auto, tried where `bound`, the estimated time, may be the least */
     double *bound;
     int n_mixed;
-    tried least; /* that takes the least memory; needs 0: none was planned */
+    tried least; /* the candidate with the least memory; needs 0: nothing was planned */
     char refused[512];
     zr_status refusal;
 } search;
 
-/* ---- one way ------------------------------------------------------------------------------------ */
+/* ---- one candidate ------------------------------------------------------------------------------ */
 
 static int64_t data_ranks(const zr_config *config, int ranks)
 {
@@ -97,8 +97,8 @@ static zr_status weigh(const search *s, const zr_plan *plan, const way *w, tried
     return ZR_OK;
 }
 
-/** planned false: some ways exclude each other (an all-reduce and stage 3; one micro-batch on one rank and a noise,
- * which is what these differ by), some are beyond counting. */
+/** Plan a candidate. *planned false: its settings exclude each other (an all-reduce and stage 3; a single micro-batch
+ * and the noise scale, which needs several), or its sizes overflow. */
 static zr_status try_way(search *s, const way *w, tried *t, bool *planned)
 {
     zr_config config = *s->config;
@@ -127,9 +127,9 @@ static void keep(search *s, const tried *t)
     if (t->fits && s->n < TRIED_MOST) s->way[s->n++] = *t;
 }
 
-/* ---- the policies of a way ---------------------------------------------------------------------- */
+/* ---- the policies of a candidate ---------------------------------------------------------------- */
 
-/** What a token would take if units were mixed of two policies so that the limit is just met. */
+/** Return the estimated time of a token if units use a mix of two policies that just meets the limit. */
 static double mixed_sec(const search *s, const tried *heavy, const tried *light)
 {
     if (!heavy->fits || light->fits || light->needs <= heavy->needs) return heavy->sec;
@@ -149,11 +149,11 @@ static void note_mixed(search *s, const way *w, const tried *none, const tried *
     s->bound[s->n_mixed++] = bound;
 }
 
-/** What the policies make of a stage and a micro-batch. */
+/** Outcome of the policies for a stage and a micro-batch. */
 typedef struct reached {
     bool planned, fits;
-    bool all;   /* with nothing computed again */
-    double sec; /* of a token: no policy can take less */
+    bool all;   /* a plan without recompute fits */
+    double sec; /* time of a token under the first policy: no policy can take less */
 } reached;
 
 static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t, reached *r)
@@ -168,7 +168,8 @@ static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t
     return ZR_OK;
 }
 
-/** Least work first. How the ranks of a layer keep checkpoints is policy auto's to choose too. */
+/** Try the policies, least recompute first. With tensor-parallel ranks policy auto comes second, since it also chooses
+ * how they keep checkpoints. */
 static zr_status try_policies(search *s, way w, reached *r)
 {
     const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
@@ -191,7 +192,8 @@ static way way_of(const search *s, int stage, int64_t rows, int64_t accum)
     return (way){stage, s->config->recompute.policy, rows, accum};
 }
 
-/** As many samples in more micro-batches, until nothing is computed again: from there smaller ones only move more. */
+/** Try more and smaller micro-batches for the same samples, until nothing is recomputed: still smaller ones only move
+ * more. */
 static zr_status try_splits(search *s, int stage, int64_t rows)
 {
     reached r = {.all = false};
@@ -200,14 +202,14 @@ static zr_status try_splits(search *s, int stage, int64_t rows)
     return ZR_OK;
 }
 
-/** 1, 2, 3 ... 8, 12, 16, 24, 32 ... */
+/** Return the next size to try: 1, 2, 3 ... 8, 12, 16, 24, 32 ... */
 static int64_t next_batch(int64_t rows)
 {
     return rows < 8 ? rows + 1 : (rows & (rows - 1)) == 0 ? rows / 2 * 3 : rows / 3 * 4;
 }
 
-/** While they fit and help. What more samples save is what is done once for all of them, so each step tells how much
- * there is left to save. */
+/** Try larger micro-batches while they fit and help. They save a share of the work that does not grow with the samples,
+ * so the last saving tells how much is left to save. */
 static zr_status try_batches(search *s, int stage)
 {
     reached r = {.fits = true};
@@ -230,7 +232,7 @@ static zr_status try_stage(search *s, int stage)
     return try_policies(s, way_of(s, stage, rows, accum), &r);
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------- */
+/* ---- the search --------------------------------------------------------------------------------- */
 
 static bool as_fast(const search *s, double sec)
 {
@@ -239,7 +241,7 @@ static bool as_fast(const search *s, double sec)
     return false;
 }
 
-/** With policy auto, the most promising first, until none can be faster than what is there. */
+/** Try policy auto on the most promising candidates first, until no candidate can be faster than the fastest found. */
 static zr_status try_mixed(search *s)
 {
     for (int first = 0; first >= 0;) {
@@ -255,7 +257,7 @@ static zr_status try_mixed(search *s)
     return ZR_OK;
 }
 
-/** Where nothing fits, policy auto may still find something: units that share a checkpoint. */
+/** Try policy auto if nothing fits: it may still find a plan in which units share a checkpoint. */
 static zr_status try_least(search *s)
 {
     const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
@@ -269,7 +271,7 @@ static zr_status try_least(search *s)
     return ZR_OK;
 }
 
-/** The splits of the checkpoint, while they fit. */
+/** Try the checkpoint's split into micro-batches, which is kept if it fits. */
 static zr_status try_kept(search *s)
 {
     const int64_t rows = s->config->micro_batch_size * s->config->accumulation_steps;
@@ -316,8 +318,9 @@ static double rows_of(const tried *t)
     return (double)t->way.rows;
 }
 
-/** Of the fastest, and of what is nearly as fast, the lowest stage; then the fewest micro-batches (of a number of
- *  samples that is given), and the fewest samples (where it is not). NULL: nothing fits. */
+/** Pick among the fastest candidates within ALIKE (without times, also within ALIKE of the least traffic) the lowest
+ * stage, then the fewest micro-batches (if the number of samples is given), then the fewest samples (if it is not).
+ * NULL: nothing fits. */
 static const tried *pick(const search *s, bool *left)
 {
     const struct {

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/** Warm-up from 0 to 1 at iteration i < W. */
+/** Return the warm-up factor, from 0 to 1, at iteration i < W. */
 static double gamma_of(zr_config_warmup type, int64_t i, int64_t warmup)
 {
     return type == ZR_WARMUP_LOG ? log((double)i + 1.0) / log((double)warmup) : (double)i / (double)warmup;

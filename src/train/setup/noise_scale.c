@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdio.h>
 
-/* What a step counts in the averages: about the last hundred have a say. */
+/* Weight of a step in the moving averages, in which about the last hundred steps count. */
 #define WEIGHT 0.01
-/* How far apart two batches may be and still be about the same. */
+/* Ratio up to which two batch sizes are about the same. */
 #define ABOUT 2.0
 
 void zr_noise_scale_add(zr_noise_scale *noise, double small_square, double small, double big_square, double big)
@@ -14,7 +14,7 @@ void zr_noise_scale_add(zr_noise_scale *noise, double small_square, double small
     const double gradient = (big * big_square - small * small_square) / (big - small);
     const double trace = (small_square - big_square) / (1 / small - 1 / big);
     if (!isfinite(gradient) || !isfinite(trace)) return;
-    /* Both begin at zero: by how much that makes them too small drops out of their quotient. */
+    /* Both averages begin at zero, which makes both too small by the same factor; it cancels in their quotient. */
     noise->gradient += WEIGHT * (gradient - noise->gradient);
     noise->trace += WEIGHT * (trace - noise->trace);
     noise->steps++;

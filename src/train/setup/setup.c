@@ -11,8 +11,9 @@
 #include <string.h>
 #include <time.h>
 
-/* The run report's promise: a process takes 1.03 of its arenas and this much more, with each further rank's stack and
- * what the allocator and libraries keep for its thread (measured: 240 to 310 KiB with 400 and 1,000 ranks). */
+/* The memory that the run report promises for a process: PROCESS_SHARE of its arenas, PROCESS_EXTRA_BYTES, and
+ * RANK_EXTRA_BYTES for each further rank's stack and what the allocator and libraries keep for its thread (measured:
+ * 240 to 310 KiB with 400 and 1,000 ranks). */
 #define PROCESS_EXTRA_BYTES (48LL << 20)
 #define RANK_EXTRA_BYTES (384 << 10)
 #define PROCESS_SHARE 1.03
@@ -20,7 +21,7 @@
 
 enum { REMEDIES_BYTES = 256 };
 
-/** Sizes, and what else changes the result of the weights, from the directory of model.init. */
+/** Set sizes, and what else changes the result of the weights, from the directory of model.init. */
 static zr_status sizes_from_init(zr_config *config, const zr_family *family)
 {
     zr_family_model model;
@@ -44,11 +45,11 @@ static zr_status sizes_from_preset(zr_config *config, const zr_family *family)
     return ZR_OK;
 }
 
-/** What a path of data leads to. */
+/** Kind of data at a path. */
 typedef enum data_kind { DATA_UNKNOWN, DATA_TOKENS, DATA_TEXT } data_kind;
 
-/** Look whether a path is text. What is odd about it goes to the notes. What cannot be opened is left to the reader,
- * which has the better message; a plan needs none. */
+/** Find whether a path holds text or tokens. Oddities of a text are noted. A path that cannot be opened is left to the
+ * reader, which has the better message; a plan needs no data. */
 static zr_status look_at_data(zr_config *config, const char *path, data_kind *kind)
 {
     char note[512] = "";
@@ -62,8 +63,8 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
     return text && note[0] ? zr_config_add_note(config, note) : ZR_OK;
 }
 
-/** Read a text without a named tokenizer as bytes, before the vocabulary is settled. The bytes of a text are other
- * tokens than those of a token file. */
+/** Read a text without a named tokenizer as bytes, before the vocabulary is settled. A text and a token file together
+ * are refused then, since bytes are other tokens than the file's. */
 static zr_status default_tokenizer(zr_config *config, bool *bytes)
 {
     static const char *const name[] = {[DATA_TOKENS] = "tokens", [DATA_TEXT] = "text"};
@@ -82,8 +83,8 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
     return ZR_OK;
 }
 
-/** Say that most tokens of the model never come up in a text that is read as bytes, as nobody has named a tokenizer.
- * A vocabulary may be rounded up to some more than it needs. */
+/** Note that most of the model's vocabulary is unused by a text that is read as bytes for lack of a named tokenizer. A
+ * vocabulary up to twice the bytes counts as rounded up. */
 static zr_status note_bytes(zr_config *config)
 {
     char note[320];
@@ -98,7 +99,7 @@ static zr_status note_bytes(zr_config *config)
     return zr_config_add_note(config, note);
 }
 
-/** Where nothing says how large the vocabulary is, its tokenizer does. */
+/** Set the vocabulary size to the tokenizer's if nothing else gives it. */
 static zr_status fit_tokenizer(zr_config *config)
 {
     zr_tokenizer *tokenizer = NULL;
@@ -179,7 +180,7 @@ static zr_dtype wire_dtype_of(zr_config_dtype dtype)
     return ZR_F32;
 }
 
-/** The largest arena with which a rank stays within `limit_bytes` (zr_train_rank_bytes); 0: no limit. */
+/** Return the largest arena with which a rank stays within `limit_bytes` (zr_train_rank_bytes); 0: no limit. */
 static int64_t arena_limit(int64_t limit_bytes, bool apart)
 {
     if (limit_bytes == 0) return 0;
@@ -193,7 +194,7 @@ bool zr_train_saves_behind(const zr_config *config)
     return config->train.save_interval > 0 && config->checkpoint.async != ZR_SWITCH_OFF;
 }
 
-/** What is kept, what is computed again, what is saved. */
+/** Set how the layout keeps states, recomputes and saves. */
 static void set_states(const zr_config *config, zr_layout *layout)
 {
     static const zr_recompute recompute[] = {[ZR_POLICY_NONE] = ZR_RECOMPUTE_NONE,
@@ -208,26 +209,26 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->reduce_once = config->reduce_once;
     /* A plan for fewer ranks than the configuration was settled for may have but one micro-batch. */
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
-    bool summed = config->accumulation_steps > 1 || layout->rank_free_sums; /* into sums that are kept */
+    bool summed = config->accumulation_steps > 1 || layout->rank_free_sums; /* gradients are added to persistent sums */
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = recompute[config->recompute.policy];
     layout->recompute_every = config->recompute.every;
     layout->partition_checkpoints = config->recompute.partition;
     layout->offload_checkpoints = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
-    /* A copy is more than a process promises to take, so somebody must have said that there is room. */
+    /* A copy takes more memory than a process promises, so a given memory.limit must allow it. */
     if (zr_train_saves_behind(config))
         layout->save = zr_config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
     if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->save == ZR_SAVE_AUTO)
         layout->limit_bytes = arena_limit(config->memory.limit_bytes, false);
 }
 
-/** A number of ranks that no layout has stays one. */
+/** Return a number of ranks as an int; a number too large for any layout stays too large. */
 static int at_most_ranks(int64_t ranks)
 {
     return ranks < INT32_MAX ? (int)ranks : INT32_MAX;
 }
 
-/** Can collectives be made in two levels, by hosts of so many ranks? */
+/** Return whether collectives can run in two levels, with host_ranks ranks on each host. */
 static bool has_levels(const zr_layout *l, int64_t host_ranks)
 {
     bool cut = l->tensor == 1 && host_ranks > 1 && host_ranks < l->ranks && l->ranks % host_ranks == 0;
@@ -238,7 +239,7 @@ static bool has_levels(const zr_layout *l, int64_t host_ranks)
     return cut && (host_ranks & (host_ranks - 1)) == 0 && plain && alike;
 }
 
-/** Groups within the data-parallel ranks. */
+/** Set the groups within the data-parallel ranks. */
 static void set_groups(const zr_config *config, zr_layout *layout)
 {
     const int64_t shard = config->zero.mics_shard_ranks, hpz = config->zero.hpz_partition_ranks,
@@ -246,13 +247,13 @@ static void set_groups(const zr_config *config, zr_layout *layout)
     layout->shard_ranks = shard > 0 ? at_most_ranks(shard) : 0;
     layout->hpz_ranks = hpz > 1 ? at_most_ranks(hpz) : 0;
     const int64_t all = (int64_t)layout->ranks * layout->tensor;
-    const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* which are refused on uneven hosts */
+    const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* refused later on uneven hosts */
     const bool hosts = host > 0 && host < all && (layout->tensor == 1 || levels || all % host == 0);
     layout->host_ranks = hosts ? (int)host : 0;
     layout->hierarchical = levels || (config->collectives.hierarchical == ZR_SWITCH_AUTO && has_levels(layout, host));
 }
 
-/** What moves, how and when. */
+/** Set the layout's communication: dtype, buckets, collectives, overlap and prefetch. */
 static void set_movement(const zr_config *config, zr_layout *layout)
 {
     static const zr_reduce reduce[] = {[ZR_COLLECTIVE_SCATTER] = ZR_REDUCE_TO_SHARDS,
@@ -275,7 +276,8 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->persist_model_elems = config->zero.model_persistence_elems;
 }
 
-/** Tokens of a sample and its prompt: a byte is a token at most, and one stands before an empty prompt. */
+/** Return the most tokens of a sample and its prompt: a byte is one token at most, and one token stands before an empty
+ * prompt. */
 static int64_t sample_room(const zr_config *config)
 {
     const char *prompt = config->train.sample_prompt;
@@ -312,7 +314,7 @@ int zr_train_threads(const zr_config *config, int local_ranks)
     return share > 1 ? share : 1;
 }
 
-/** Every key is in its range, and only together they are beyond counting. */
+/** Report sizes that are each in range, but whose product overflows. ZR_ERR_CONFIG. */
 static zr_status too_large(const zr_layout *l, const zr_config_sizes *sizes)
 {
     char why[512];
@@ -361,7 +363,7 @@ int64_t zr_train_host_limit(int local_ranks)
     return left > 0 ? (int64_t)(HOST_SHARE * (double)left / local_ranks) : 0;
 }
 
-/** What would make a plan smaller and is not done yet, for a message that goes on with one thing more. */
+/** List the settings not yet used that would make a plan smaller, for a message that adds one more. */
 static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;

@@ -10,18 +10,18 @@
 #include <string.h>
 #include <time.h>
 
-/* "auto": so many times the slowest of the last steps, at least so many seconds. */
+/* Limit with "auto": AUTO_TIMES the slowest of the last LAST_STEPS steps, at least AUTO_SEC seconds. */
 enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
 #define STACK_BYTES ((size_t)256 << 10)
-#define GONE_SEC 0.5   /* a launcher that ends the job itself does so in that time */
-#define ANOTHER_SEC 10 /* who was to tell, and end the job, has not */
+#define GONE_SEC 0.5   /* a launcher that ends the job itself does so within this time */
+#define ANOTHER_SEC 10 /* time given to another process that was to end the job */
 #define PLACE_BYTES 512
 
-/* Limits beside a training step's, also one that waits for the disk. At the start files are read whole, and all of the
- * memory is touched for the first time; at the end a disk may have to take gigabytes at once. */
+/* Limits of the phases. At the start files are read whole and all memory is touched for the first time; saving, a step
+ * that waits for it, and the end may have to write gigabytes to a disk at once. */
 static const struct {
     const char *name;
-    int times; /* train.hang_timeout */
+    int times; /* multiple of a training step's limit, train.hang_timeout */
 } phases[ZR__PHASES] = {{"start", 5}, {"train", 1}, {"train", 5}, {"evaluate", 2}, {"save", 5}, {"end", 5}};
 
 const char *zr__phase_name(zr__phase phase)
@@ -29,7 +29,7 @@ const char *zr__phase_name(zr__phase phase)
     return phases[phase].name;
 }
 
-/* Not 0, which a rank shows that has not begun. */
+/* Pack phase and steps into a number that is never 0, the board's value before a rank begins. */
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps)
 {
     return (uint64_t)(phase + 1) << 56 | ((uint64_t)steps & (((uint64_t)1 << 56) - 1));
@@ -41,11 +41,11 @@ static zr__phase phase_of(const zr_comm_board *b)
     return phase >= 1 && phase <= ZR__PHASES ? (zr__phase)(phase - 1) : ZR__PHASE_START;
 }
 
-/* A rank as it was last seen. */
+/* The last seen state of a rank. */
 typedef struct row {
     bool seen; /* it is of this host */
     zr_comm_board board;
-    double age_sec; /* so long it has not moved */
+    double age_sec; /* seconds since it last moved */
 } row;
 
 struct zr__hang {
@@ -60,17 +60,17 @@ struct zr__hang {
     int64_t n_steps;
     _Atomic(const zr_plan *) plan;
 
-    /* the watching thread's */
+    /* fields of the watching thread */
     row *rows; /* (n) */
     int n;
     bool warned;
-    double gone_sec;    /* so long a process has been seen to be gone */
-    double another_sec; /* so much longer than the limit this process waits, since another was to tell */
+    double gone_sec;    /* seconds since a process was first seen to be gone */
+    double another_sec; /* seconds beyond the limit that this process waits for another one to end the job */
 };
 
 /* ---- limits ------------------------------------------------------------------------------------ */
 
-/* Between two moves of a rank in a training step. */
+/* Return the limit between two moves of a rank in a training step, in seconds. *first: no step has ended yet. */
 static double step_limit(zr__hang *h, bool *first)
 {
     double slowest = 0;
@@ -81,7 +81,8 @@ static double step_limit(zr__hang *h, bool *first)
     return h->given_sec > 0 ? (double)h->given_sec : fmax(AUTO_SEC, AUTO_TIMES * slowest);
 }
 
-/* With "auto" the first step has the start's: how long one takes is not known yet. */
+/* Return the limit of a phase in seconds. With "auto" the first step has the start's limit, since the duration of a
+ * step is not known yet. */
 static double limit_of(zr__hang *h, zr__phase phase)
 {
     bool first;
@@ -101,7 +102,7 @@ const char *zr__hang_limits(zr__hang *h, char text[ZR__LIMITS_BYTES])
 
 /* ---- where a rank is --------------------------------------------------------------------------- */
 
-/* The first parameter that an op reads or makes the gradient of; else its unit; "". */
+/* Return the first parameter's name that an op reads or makes the gradient of, else the step's unit's, else "". */
 static const char *tensor_of(const zr_graph *g, const zr_step *step)
 {
     const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(g, step->op) : NULL;
@@ -112,14 +113,14 @@ static const char *tensor_of(const zr_graph *g, const zr_step *step)
     return step->unit >= 0 ? zr_graph_unit_info(g, step->unit)->name : "";
 }
 
-/* ", step 34 of the schedule train (gather of h.3, micro-batch 1)" */
+/* Write the step, for example ", step 34 of the schedule train (gather of h.3, micro-batch 1)". */
 static void add_step(const zr__hang *h, const zr_comm_board *b, char *text, size_t size)
 {
     static const char *const names[ZR_SCHEDULES] = {[ZR_SCHEDULE_TRAIN] = "train",
                                                     [ZR_SCHEDULE_EVAL] = "eval",
                                                     [ZR_SCHEDULE_DECODE] = "decode",
                                                     [ZR_SCHEDULE_FLUSH] = "flush"};
-    /* Calls that run beside what computes are what a rank waits in. */
+    /* If communication runs beside computation, a waiting rank waits there. */
     const zr_plan *plan = h->plan;
     zr_engine_at at = zr_engine_shown(b->shown[ZR_ENGINE_SHOWN + 1]);
     if (!at.walks || !(b->waits & 1)) at = zr_engine_shown(b->shown[ZR_ENGINE_SHOWN]);
@@ -176,7 +177,7 @@ static void look(zr__hang *h, double sec)
     }
 }
 
-/* Who has begun the fewest waits, and of several the one that has not moved for longest. */
+/* Return the rank that has begun the fewest waits, and among equals has not moved for longest; -1: no rank is seen. */
 static int find_behind(const zr__hang *h)
 {
     int behind = -1;
@@ -189,7 +190,7 @@ static int find_behind(const zr__hang *h)
     return behind;
 }
 
-/* All of this host wait in the same call: who is behind is elsewhere. */
+/* Return whether all ranks of this host wait in the same call, so that a rank of another host is behind. */
 static bool is_elsewhere(const zr__hang *h, int behind)
 {
     bool unseen = false;
@@ -201,7 +202,8 @@ static bool is_elsewhere(const zr__hang *h, int behind)
     return unseen && (waits & 1);
 }
 
-/* Ranks of one host look at the same boards: a warning is for the first that is not behind itself. */
+/* Return whether this process is to warn: all processes of a host see the same boards, and the first rank that is not
+ * behind itself warns. */
 static bool is_mine_to_warn(const zr__hang *h, int behind)
 {
     int first = -1;
@@ -210,7 +212,7 @@ static bool is_mine_to_warn(const zr__hang *h, int behind)
     return first < 0 || first == h->comm->rank || h->rows[first].board.process == h->comm->board->process;
 }
 
-/* ---- what is told ------------------------------------------------------------------------------ */
+/* ---- messages ---------------------------------------------------------------------------------- */
 
 static void tell_of_ranks(const zr__hang *h)
 {
@@ -224,7 +226,7 @@ static void tell_of_ranks(const zr__hang *h)
     }
 }
 
-/* Ranks of other hosts, of which one may wait for another. */
+/* Count the ranks of other hosts. If there are several, one may wait for another. */
 static int count_unseen(const zr__hang *h)
 {
     int n = 0;
@@ -256,7 +258,7 @@ static void tell(const zr__hang *h, zr_hang_event event, int behind, bool elsewh
     h->observer->hang(h->observer->arg, event, line);
 }
 
-/* Has a process of this host ended, while its rank still has work? */
+/* Report a process of this host that has ended while its rank still had work. */
 static void check_gone(zr__hang *h, double sec)
 {
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
@@ -284,7 +286,7 @@ static void check(zr__hang *h, double sec)
         h->warned = true;
         if (is_mine_to_warn(h, behind)) tell(h, ZR_HANG_WARNING, behind, elsewhere, limit);
     }
-    /* The host where the rank is behind knows more, and is given the time to tell. */
+    /* The host of the rank that is behind knows more, and gets time to report first. */
     double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
     if (at->age_sec < limit + later + h->another_sec) return;
     if (h->another_sec > 0 || zr_comm_first(h->comm)) tell(h, ZR_HANG_OVER, behind, elsewhere, limit);
@@ -293,7 +295,7 @@ static void check(zr__hang *h, double sec)
 
 /* ---- the thread -------------------------------------------------------------------------------- */
 
-/* False: it is over. */
+/* Sleep for `sec` seconds; false: the watch is to stop. */
 static bool doze(zr__hang *h, double sec)
 {
     struct timespec until;
@@ -308,8 +310,8 @@ static bool doze(zr__hang *h, double sec)
     return goes_on;
 }
 
-/* What counts is the time that this thread was there to see: a job that was stopped whole (^Z, a scheduler) and goes on
- * later, and a busy host, are no hangs. */
+/* Check the ranks from time to time. Only time in which this thread runs counts: a job that is suspended (^Z, a
+ * scheduler) and continued, or a busy host, is not a hang. */
 static void *watch(void *arg)
 {
     zr__hang *h = arg;

@@ -1,11 +1,11 @@
-/** Where the ranks of a training run are, and a watch over them: one thread of a process looks at their boards
- *  (zr_comm_look) from time to time, and nothing is asked of who works but to show where it is. */
+/** Detection of hung ranks in a training run: one thread of a process reads the ranks' boards (zr_comm_look) from time
+ * to time, and working ranks only have to show where they are. */
 #ifndef ZR_TRAIN_HANG_H
 #define ZR_TRAIN_HANG_H
 
 #include "zr/train.h"
 
-/** Parts of a run, each with a limit of its own. */
+/** Phases of a run, each with a time limit of its own. */
 typedef enum zr__phase {
     ZR__PHASE_START,
     ZR__PHASE_TRAIN,
@@ -16,27 +16,27 @@ typedef enum zr__phase {
     ZR__PHASES
 } zr__phase;
 
-/** "start" ... as zr_observer.reached has it. */
+/** Return the name of a phase, "start" ..., as zr_observer.reached gets it. */
 const char *zr__phase_name(zr__phase phase);
 
-/** What the board of a rank shows of its run: the phase, and steps done. */
+/** Place on a rank's board of a number with its phase and steps done, which zr__phase_shown makes. */
 enum { ZR__PHASE_SHOWN = ZR_ENGINE_SHOWN + 2 };
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps);
 
 typedef struct zr__hang zr__hang;
 
-/** Begin to watch. *hang stays NULL where the observer has no `hang`, and on thread ranks that rank 0 watches. */
+/** Begin to watch. *hang becomes NULL if the observer has no `hang`, and on thread ranks that rank 0 watches. */
 ZR_NODISCARD zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                        zr__hang **hang);
-/** All is at its end. The other functions take a NULL too. */
+/** Stop the watch. This function and those below accept a NULL hang. */
 void zr__hang_destroy(zr__hang **hang);
 
-/** The names of its steps are known from here on; it must outlive the watch. */
+/** Set the plan, whose steps messages name from now on; it must outlive the watch. */
 void zr__hang_plan(zr__hang *hang, const zr_plan *plan);
-/** A training step took so long; the limit follows with "auto". */
+/** Record the seconds of a training step, which determine the limit with "auto". */
 void zr__hang_took(zr__hang *hang, double sec);
 
-/** The limits, for people; "" where nobody watches, or where they are those of "auto". */
+/** Describe the limits, for people to read; "" if this rank does not watch, or with "auto". */
 #define ZR__LIMITS_BYTES 160
 const char *zr__hang_limits(zr__hang *hang, char text[ZR__LIMITS_BYTES]);
 

@@ -30,19 +30,19 @@ typedef struct record {
 struct zr__trace {
     const zr_plan *plan;
     zr_trace wanted;
-    record *record[ZR_STREAMS]; /* a stream's thread writes its own */
+    record *record[ZR_STREAMS]; /* each written by its stream's thread */
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    bool lost[ZR_STREAMS]; /* an event for which there was no room */
-    bool cut;              /* that was said */
+    bool lost[ZR_STREAMS]; /* events were dropped for lack of room */
+    bool cut;              /* the user was told of dropped events */
     /* rank 0 */
     zr__file file;
-    int64_t end_bytes; /* of the file, without TAIL */
-    zr__text text;     /* to be written there */
-    double *start_sec; /* per rank: its clock when the trace began */
+    int64_t end_bytes; /* length of the file without TAIL */
+    zr__text text;     /* pending text, to be written at end_bytes */
+    double *start_sec; /* (ranks): each rank's clock when the trace began */
     bool failed;
-    bool torn; /* what is in the file may be no JSON */
+    bool torn; /* the file may be invalid JSON */
     char note[512];
-    bool news; /* in it */
+    bool news; /* `note` has a new message */
 };
 
 /* ---- events of one rank ----------------------------------------------------------------------- */
@@ -107,12 +107,12 @@ void zr__trace_drop(zr__trace *t)
 
 /* ---- clocks ----------------------------------------------------------------------------------- */
 
-/* The clocks of two hosts have nothing to do with each other. No rank leaves an exchange before all have entered it,
- * which bounds the difference of two clocks from both sides; ranks of one host read the same clock, and where no
- * difference at all is possible it is none. */
+/* Find each rank's clock at the trace's time zero; clocks of different hosts are unrelated. No rank leaves an exchange
+ * before all ranks have entered it, so an exchange bounds the difference to rank 0's clock from both sides. Ranks of
+ * one host read the same clock, so the difference is taken as 0 if the bounds allow it. */
 zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
 {
-    double bound[2] = {-HUGE_VAL, HUGE_VAL}; /* of this rank's clock minus rank 0's */
+    double bound[2] = {-HUGE_VAL, HUGE_VAL}; /* bounds of this rank's clock minus rank 0's, in seconds */
     double begin = 0.0;
     for (int round = 0; round < CLOCK_ROUNDS; round++) {
         double mine[2] = {zr_clock_sec(), 0.0};
@@ -133,7 +133,7 @@ zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/* Replace the file's tail by what is there to write and a new tail. What does not fit goes whole. */
+/* Write the pending text and a new tail over the file's tail. If not all of it can be written, all of it is dropped. */
 static zr_status write_text(zr__trace *t)
 {
     char *text = NULL;
@@ -146,13 +146,13 @@ static zr_status write_text(zr__trace *t)
         t->end_bytes += events;
         return ZR_OK;
     }
-    /* Where the tail was there is still room for it; of a file that has no beginning nothing stays. */
+    /* Restore the old tail, for which there is still room; a file without a beginning is left empty. */
     t->torn = ftruncate(t->file.fd, t->end_bytes) != 0 || t->end_bytes == 0 ||
               pwrite(t->file.fd, TAIL, strlen(TAIL), t->end_bytes) != (ssize_t)strlen(TAIL);
     return st;
 }
 
-/* A trace that cannot be written does not end the training. */
+/* Write the pending text. A failure ends the trace, not the training. */
 static void put_text(zr__trace *t)
 {
     if (t->failed || write_text(t) == ZR_OK) return;
@@ -196,7 +196,7 @@ zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *
 
 /* ---- events of all ranks ---------------------------------------------------------------------- */
 
-/* JSON has a decimal point in every locale: whole nanoseconds are printed as microseconds. */
+/* Append a time in microseconds, printed from whole nanoseconds since JSON has a decimal point in every locale. */
 static void add_microseconds(zr__text *text, const char *key, double sec)
 {
     long long ns = llround(fmax(sec, 0.0) * 1e9);
@@ -222,7 +222,7 @@ static void add_title(zr__trace *t, const record *r)
                                 : "forward");
 }
 
-/* What the step did, to be read beside it. */
+/* Append the arguments of an event: its step, FLOPs or bytes, and wait. */
 static void add_args(zr__trace *t, const record *r, int64_t step, double wait_sec)
 {
     zr_step_cost cost = zr_plan_step_cost(t->plan, ZR_SCHEDULE_TRAIN, r->step);
@@ -248,7 +248,7 @@ static void add_event(zr__trace *t, int rank, zr_stream stream, const record *r,
     if (t->text.length >= TEXT_BYTES) put_text(t);
 }
 
-/* The events of one stream, so many at a time as travel in one call. */
+/* Collect the events of one stream from all ranks, at most EVENTS_A_CALL in one exchange. */
 static zr_status collect_stream(zr__trace *t, zr_comm *comm, zr_stream stream, int64_t step)
 {
     double mine[ZR_COMM_SCALARS];

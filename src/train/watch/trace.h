@@ -1,5 +1,5 @@
 /** A trace of training steps in Chrome's trace event format, for Perfetto or chrome://tracing: rank 0 writes one file
- * of all ranks, whole after each step. Every rank walks the same list of steps, so only their times travel. */
+ * for all ranks, valid after each step. All ranks run the same schedule, so only event times travel. */
 #ifndef ZR_TRAIN_TRACE_H
 #define ZR_TRAIN_TRACE_H
 
@@ -8,28 +8,29 @@
 
 typedef struct zr__trace zr__trace;
 
-/** Room for the events of one optimizer step, some MiB at most. Plan and wanted->path are borrowed. ZR_ERR_MEMORY. */
+/** Allocate room for the events of one training step, a few MiB at most. Plan and wanted->path are borrowed.
+ * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace);
 void zr__trace_destroy(zr__trace **trace);
 
-/** Rank 0: make the file. What it may replace is an older trace or an empty file that is not the run's data nor, open
- *  in `dir`, the run's own; anything else is ZR_ERR_CREATE and stays as it is. ZR_ERR_IO. */
+/** Create the file. It may replace only an older trace or an empty file, and neither the run's data nor a file that the
+ * run writes in the open `dir`: ZR_ERR_CREATE, and the file stays as it is. ZR_ERR_IO. Rank 0. */
 ZR_NODISCARD zr_status zr__trace_open(zr__trace *trace, const zr__run_dir *dir, const zr_config *config);
 
-/** Time begins here, on all ranks' clocks. Collective; comm->table is overwritten. */
+/** Set the trace's time zero on the clocks of all ranks. Collective; comm->table is overwritten. */
 ZR_NODISCARD zr_status zr__trace_align(zr__trace *trace, zr_comm *comm);
 
-/** Is this step, from 0, traced? */
+/** Return whether this training step (from 0) is traced. */
 bool zr__trace_wants(const zr__trace *trace, int64_t step);
-/** One of its steps has run, on either stream's thread. */
+/** Record an event of a traced step. Called on the thread of the event's stream. */
 void zr__trace_event(zr__trace *trace, const zr_event *event);
-/** Events of a step that was broken off are no one's. */
+/** Discard the events of an aborted step. */
 void zr__trace_drop(zr__trace *trace);
-/** It has ended: write what all ranks did. Collective; comm->table is overwritten. What rank 0 cannot write is no
- *  failure: zr__trace_note. */
+/** Write the events of all ranks after a traced step. Collective; comm->table is overwritten. A failed write on rank 0
+ * is no error, but in zr__trace_note. */
 ZR_NODISCARD zr_status zr__trace_collect(zr__trace *trace, zr_comm *comm, int64_t step);
 
-/** What the user should know of this trace, NULL: nothing new. */
+/** Return a message about the trace for the user; NULL: no new message. */
 const char *zr__trace_note(zr__trace *trace);
 
 #endif

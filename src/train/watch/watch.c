@@ -25,7 +25,7 @@ void zr__watch_destroy(zr__watch *w)
     zr__trace_destroy(&w->trace);
 }
 
-/* What a step of the schedule belongs to; NULL: nothing that has a name. */
+/* Return the phase name of a step of the schedule; NULL: it belongs to no named phase. */
 static const char *phase_of(const zr_plan *plan, const zr_event *event)
 {
     const zr_step *step = &plan->schedule[event->schedule].step[event->step];
