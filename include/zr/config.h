@@ -57,6 +57,7 @@ typedef struct zr_config_sizes {
 /** Device that ranks compute on. */
 typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } zr_config_device;
 
+/** All values of CONFIG.json. Strings are borrowed from the struct; NULL: not given. */
 typedef struct zr_config {
     zr_config_device device;
     struct {
