@@ -90,8 +90,7 @@ struct zr_comm {
     double alone[ZR_COMM_SCALARS]; /* the table at size 1 */
     const void **pieces;           /* (size): scratch for the argument `pieces` of zr_comm_arrived_fn */
     zr_comm_board *board;          /* this rank's board; a group's ranks use their boards of the world */
-    zr_comm_board *
-        *boards; /* boards of the world's `n_boards` ranks; NULL: the rank is on another host and cannot be seen */
+    zr_comm_board **boards;        /* boards of the world's `n_boards` ranks; NULL: not seen, on another host */
     int n_boards;
     bool processes_seen; /* process numbers are valid across the host's ranks: these are not in separate containers */
 };

@@ -57,6 +57,7 @@ typedef struct zr_config_sizes {
 /** Device that ranks compute on. */
 typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } zr_config_device;
 
+/** All values of CONFIG.json. Strings are borrowed from the struct; NULL: not given. */
 typedef struct zr_config {
     zr_config_device device;
     struct {
@@ -71,8 +72,7 @@ typedef struct zr_config {
         double initializer_range;
     } model;
     struct {
-        const char
-            *train; /* path as in zr_data_args.path; NULL is allowed here, as for a plan: the data reader refuses it */
+        const char *train;     /* path as in zr_data_args.path; NULL: refused by the data reader, not by a plan */
         const char *val;       /* evaluation data; its sources have no weights */
         const char *tokenizer; /* name as in zr_tokenizer_open; NULL: bytes for text, no tokenizer for token files */
         int64_t seq_length;    /* T; 0 until resolved: n_positions */
@@ -267,7 +267,7 @@ typedef enum zr_key_type {
     ZR_KEY_INT,
     ZR_KEY_NUMBER,
     ZR_KEY_STRING,
-    ZR_KEY_NAMES,  /* a pattern of names or a list of them; a list is kept with one pattern a line */
+    ZR_KEY_NAMES,  /* a pattern of names or a list of patterns, kept one a line */
     ZR_KEY_PATHS,  /* a path, a list of paths, or sources with weights; lists are kept as their JSON text */
     ZR_KEY_CHOICE, /* one of `choices`, kept as its number */
     ZR_KEY_EITHER, /* one of two words in `choices`, kept as whether it is the second */

@@ -48,7 +48,7 @@ typedef struct zr_step_result {
     double loss;         /* mean over the global batch, before the update */
     double grad_norm;    /* before clipping */
     bool skipped;        /* nothing was updated, on any rank: a gradient or the loss was not finite */
-    int32_t bad_param;   /* first parameter with such a gradient, -1 */
+    int32_t bad_param;   /* first parameter with a gradient that is not finite; -1: none */
     double micro_square; /* with zr_layout.micro_squares: the mean of |g|^2 over the gradients g of the step's N * k
                             micro-batches, each of the mean loss of its own rows; before clipping and without the loss
                             scale, as grad_norm. 0 without */
@@ -175,8 +175,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_value(zr_engine *engine, zr_schedule_kin
 typedef struct zr_measured {
     zr_memory memory;
     zr_traffic traffic;
-    zr_traffic
-        across[ZR_BORDERS]; /* part of the traffic from beyond each border, as zr_plan.across, but of this rank */
+    zr_traffic across[ZR_BORDERS]; /* traffic from beyond each border, of this rank (zr_plan.across) */
     int64_t steps;
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);

@@ -68,9 +68,8 @@ typedef struct zr_value_info {
     int32_t unit;     /* unit of the op that writes it, or that a parameter was declared in; -1 for inputs */
     int32_t param;    /* parameter of a PARAM or GRAD, or of an ACT that is a part of its gradient; otherwise -1 */
     int32_t producer; /* op that writes it; -1 for parameters, inputs and caches */
-    int32_t
-        cut; /* number of parts of the columns, of each of which a rank has its own piece; 0: a rank has all columns */
-    bool tokens; /* each rank has its own rows, an M-th of the micro-batch's tokens: (B T / M, ...) */
+    int32_t cut;      /* parts of the columns, of each of which a rank has its own piece; 0: a rank has all columns */
+    bool tokens;      /* each rank has its own rows, an M-th of the micro-batch's tokens: (B T / M, ...) */
 } zr_value_info;
 
 typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } zr_init_kind;

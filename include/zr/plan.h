@@ -75,9 +75,9 @@ typedef enum zr_save {
 
 /** Memory spaces. Each has a map and a total of its own. */
 #define ZR_SPACE_LIST(X)                                                                                               \
-    X(DEVICE, "device") /* the arena: what ops read and write */                                                       \
-    X(HOST, "host")     /* memory of the host: batches, results that steer later steps, what is kept off the device */ \
-    X(STAGING, "staging") /* what other ranks see: pieces pass through it */                                           \
+    X(DEVICE, "device")   /* the arena: what ops read and write */                                                     \
+    X(HOST, "host")       /* memory of the host: batches, results that steer later steps, states off the device */     \
+    X(STAGING, "staging") /* memory visible to other ranks: pieces pass through it */                                  \
     X(DISK, "disk")
 
 typedef enum zr_space {
@@ -232,7 +232,7 @@ typedef struct zr_buffer {
     X(COMPUTE, "compute")                                                                                              \
     X(COMM, "comm") /* calls between ranks, and what prepares them */                                                  \
     X(COPY, "copy") /* between spaces */                                                                               \
-    X(SAVE, "save") /* out to files; what it has is not awaited at the end of a schedule */
+    X(SAVE, "save") /* out to files; a schedule's end does not wait for it */
 
 typedef enum zr_stream {
 #define ZR_STREAM_ENUM(name, text) ZR_STREAM_##name,

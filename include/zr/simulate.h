@@ -25,13 +25,13 @@ typedef struct zr_cluster_link {
     double shared_bytes_sec; /* into all devices of one unit of the level below together (a node), and the same rate out
                                 of them; 0: no less than its devices' own */
     double latency_sec;      /* latency of one message */
-    double share;            /* share of these rates that exchanges reach; 0: the cluster's link_share */
+    double share;            /* share of the level's rates that exchanges reach; 0: the cluster's link_share */
 } zr_cluster_link;
 
 /** Algorithms of collectives. */
 typedef enum zr_algorithm {
-    ZR_ALGORITHM_AUTO,    /* as NCCL: of ring and tree what takes less for so many bytes */
-    ZR_ALGORITHM_RING,    /* each passes on what it has to its neighbour */
+    ZR_ALGORITHM_AUTO,    /* as NCCL: the faster of ring and tree for a message's size */
+    ZR_ALGORITHM_RING,    /* each rank passes the pieces that it has on to its neighbour */
     ZR_ALGORITHM_TREE,    /* halving and doubling */
     ZR_ALGORITHM_EXCHANGE /* zr's own: each rank reads its pieces from every other rank directly (src/comm) */
 } zr_algorithm;
@@ -140,7 +140,7 @@ typedef struct zr_simulation {
     double exposed_sec[ZR_CAUSES];
     /** Busy time of the compute stream: matrix products, memory, kernel launches. */
     double product_sec, memory_sec, launch_sec;
-    const char *bound_by; /* the largest of these and of exposed_sec: "products", "memory", "launches", or a cause */
+    const char *bound_by; /* largest of these times and exposed_sec: "products", "memory", "launches", or a cause */
     double samples_sec, tokens_sec;
     double flops_sec; /* FLOP/s of a device, recomputation included */
     double mfu;       /* share of its peak, without recomputation */
@@ -153,7 +153,7 @@ typedef struct zr_simulation {
 } zr_simulation;
 
 typedef struct zr_simulate_options {
-    int32_t ranks_per_host; /* 0: as many as the host has devices */
+    int32_t ranks_per_host; /* 0: one for each device of the host */
     double straggler;       /* factor by which rank 0 computes slower, at least 1; 0: as the others */
     double jitter; /* rank r computes 1 + jitter * |n| times slower, n its number of the standard normal sequence of
                       ZR_RNG_JITTER by `seed` */

@@ -80,8 +80,7 @@ typedef struct zr_product {
     int64_t m, n, k;
     int64_t count; /* runs in a micro-batch */
     double flops_per_sec;
-    double
-        part; /* share of its rows that was timed; below 1 the rate is an estimate: all rows are taken to run at it */
+    double part; /* share of its rows that was timed; below 1 the rate is an estimate for all rows */
 } zr_product;
 
 /** Matrix products of one micro-batch, forward and backward; a head that does not store its logits has its products for
@@ -363,7 +362,7 @@ typedef struct zr_train_step {
     double tflops;        /* per rank, hardware FLOPs */
     double mfu;           /* NaN: the peak is unknown */
     int64_t skipped;      /* steps without an update so far */
-    double loss_scale;    /* of this step; 0 without fp16 */
+    double loss_scale;    /* loss scale of this step; 0 without fp16 */
     bool noise;           /* train.gradient_noise_scale */
     double noise_scale;   /* then: in tokens; NaN: not known yet */
 } zr_train_step;
@@ -457,8 +456,7 @@ typedef struct zr_observer {
     /* Return true to write a checkpoint now and go on; one rank is enough. Called on every rank after each step; each
      * true asks for one checkpoint. */
     bool (*save)(void *arg);
-    double
-        end_sec; /* deadline by zr_clock_sec: the run ends as by `stop`, early enough for the checkpoint; 0: no limit */
+    double end_sec; /* deadline by zr_clock_sec: ends as `stop` does, in time for the checkpoint; 0: no limit */
     void (*timings)(void *arg, const zr_timings *timings); /* at the end; NULL: no step is timed */
     zr_trace trace;
     /* Tell about a rank that hangs, from a thread beside the working ones. The library cannot end a process, and
@@ -577,8 +575,7 @@ typedef struct zr_convert_args {
     zr_dtype dtype;          /* type of the weights of a Hugging Face directory: rounded to nearest */
     zr_progress_fn progress; /* of numbers; may be NULL */
     void *arg;
-    int64_t
-        file_bytes; /* most bytes of weights in a file of a Hugging Face directory (zr_weights_create); 0: one file */
+    int64_t file_bytes; /* most bytes of weights in a Hugging Face file (zr_weights_create); 0: one file */
 } zr_convert_args;
 
 /** Result of zr_convert. */
@@ -679,16 +676,16 @@ typedef struct zr_eval_result {
 typedef struct zr_eval_args {
     const char *data; /* a file; NULL: the run's own data.val */
     int threads;      /* 0: all processors */
-    int64_t
-        batches; /* number of batches, from the first on, of train_batch_size samples each as in the run's own
-                    evaluations (for a Hugging Face directory, which has no batch, of one sample); 0: all of the file */
+    /** Number of batches, from the first on, of train_batch_size samples each as in the run's own evaluations (for a
+     * Hugging Face directory, which has no batch, of one sample); 0: all of the file. */
+    int64_t batches;
     void (*progress)(void *arg, int64_t tokens, int64_t of_tokens); /* after each batch; may be NULL */
     void *arg;
-    int64_t
-        stride; /* S, 1 .. T: distance between the beginnings of the windows of T tokens (the run's data.seq_length,
-                   else n_positions). In the first window all T losses count, in the others those of the last S, so that
-                   each token counts once, after at least T-S others; the last window is shorter where the text ends in
-                   it. Takes T/S times as long. 0: T, and the end of the text that fills no window is left out */
+    /** S, 1 .. T: distance between the beginnings of the windows of T tokens (the run's data.seq_length, else
+     * n_positions). In the first window all T losses count, in the others the last S, so that each token counts once,
+     * after at least T-S others; the last window is shorter where the text ends in it. Takes T/S times as long. 0: T,
+     * and the end of the text that fills no window is left out. */
+    int64_t stride;
 } zr_eval_args;
 
 /** Compute the loss of the weights in `dir`, a run's directory, a checkpoint or a Hugging Face directory, on a text or

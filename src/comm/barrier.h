@@ -18,13 +18,13 @@ typedef struct zr__barrier {
     uint32_t spins; /* looks before sleeping; 0 when the host's ranks outnumber its cores */
 } zr__barrier;
 
-/** For `size` of the `host_ranks` ranks that share the host's cores. */
+/** Initialise a barrier for `size` of the `host_ranks` ranks that share the host's cores. */
 void zr__barrier_init(zr__barrier *barrier, int size, int host_ranks);
 
-/** 0 when all have come; 1 + the leaver's rank when one never will. */
+/** Wait for all ranks. Return 0 when all have arrived; 1 + the leaver's rank when a rank has left for good. */
 int zr__barrier_wait(zr__barrier *barrier);
 
-/** `rank` will not come again: everyone who waits, or comes later, is told so. */
+/** Leave for good: all present and later waiters learn that `rank` will not arrive again. */
 void zr__barrier_leave(zr__barrier *barrier, int rank);
 
 #endif

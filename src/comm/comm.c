@@ -27,7 +27,7 @@ void zr__comm_finish(zr_comm *comm)
     comm->pieces = NULL;
 }
 
-/* As messages name it. */
+/* Return this rank's number in messages, its number in the world. */
 static int my_name(const zr_comm *comm)
 {
     return comm->world_ranks[comm->rank];

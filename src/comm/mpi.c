@@ -236,9 +236,7 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
                                                  : me->staging + c->half + r * m->slot_stride;
-        if (is_node_peer(me, r))
-            count(me, m,
-                  c->bytes); /* read from the peer's staging; bytes received in messages are counted by `start` */
+        if (is_node_peer(me, r)) count(me, m, c->bytes); /* `start` counts received messages */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
     (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* never fails, see transport.h */

@@ -23,12 +23,12 @@ typedef struct zr__comm_mpi {
     int *node_rank; /* (size): a rank's number in my node, -1 when remote */
     int *names;     /* (size): comm.world_ranks */
     zr__flight flight[2];
-    MPI_Status *statuses;   /* (2 * size) */
-    double *scalars;        /* (1 + size, ZR_COMM_SCALARS): this rank's, then everyone's, which is comm.table */
-    bool unfinished;        /* longest message, in bytes */
-    int64_t chunk_bytes;    /* the longest message */
-    MPI_Win shared_window;  /* window of the barrier and, in the world's communicator, of the boards */
-    zr__barrier *barrier;   /* NULL when the world has remote ranks */
+    MPI_Status *statuses;  /* (2 * size) */
+    double *scalars;       /* (1 + size, ZR_COMM_SCALARS): this rank's numbers, then all ranks', which are comm.table */
+    bool unfinished;       /* longest message, in bytes */
+    int64_t chunk_bytes;   /* the longest message */
+    MPI_Win shared_window; /* window of the barrier and, in the world's communicator, of the boards */
+    zr__barrier *barrier;  /* NULL when the world has remote ranks */
     zr_comm_board **boards; /* the world's boards; `own_board` where no other rank shares this rank's memory */
     zr_comm_board own_board;
     MPI_Win staging_window; /* MPI_WIN_NULL when the node is this rank alone */

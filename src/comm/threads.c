@@ -17,7 +17,8 @@
 #define STACK_BYTES ((size_t)8 << 20)
 #define TEXT_BYTES 512
 
-/* Part of a gathered piece that all ranks copy in turn: read from memory once, it then stays in the nearest cache. */
+/* Bytes of a piece that a rank copies to every rank before the next: read from memory once, then from the nearest
+ * cache. */
 #define PART_BYTES ((int64_t)16 << 10)
 
 typedef struct group group;

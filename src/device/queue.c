@@ -33,9 +33,8 @@ typedef struct host_queue {
     int64_t awaited;       /* the least ticket that a thread sleeps for; a ticket that has ended: no thread sleeps */
     double free_sec;       /* when the last task since sync ended; 0: no task has */
     bool quit;
-    bool dropping,
-        cancelled;    /* dropping: nothing begins until the next sync; cancelled: that sync reports no failure */
-    zr_status status; /* the first failure since sync */
+    bool dropping, cancelled; /* nothing begins until the next sync; which, if cancelled, reports no failure */
+    zr_status status;         /* the first failure since sync */
     char text[TEXT_BYTES];
 } host_queue;
 

@@ -1,14 +1,12 @@
-/*
- * Bytes per second: of memory, by the triad of McCalpin's STREAM, and between ranks, which read each other's memory as
- * thread ranks do when they gather. Threads share what is measured here, so a pass counts as a whole, and the best of
- * some passes.
- */
+/* Measurement of bandwidths: of memory, by the triad of McCalpin's STREAM, and between ranks, which read each other's
+ * memory as thread ranks do when they gather. Threads share the measured resource, so a pass counts as a whole, and
+ * the best of some passes is taken. */
 #include <string.h>
 #include <unistd.h>
 
 #include "device/cpu/peak.h"
 
-/* One array. Every pass goes over whole arrays, whoever makes it: shares of them may fit caches. */
+/* Bytes of one array. Every pass goes over whole arrays, for any number of threads: shares of arrays may fit caches. */
 #define LEAST_BYTES ((int64_t)64 << 20)
 #define MOST_BYTES ((int64_t)256 << 20)
 #define MEASURE_SEC 0.08
@@ -19,7 +17,7 @@ typedef struct arrays {
     int64_t n; /* elements of each */
 } arrays;
 
-/* What is done with elements [at, at + n) in a pass. */
+/* Function that a pass applies to elements [at, at + n). */
 typedef void (*pass)(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n);
 
 static void touch(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n)
@@ -64,7 +62,7 @@ static double best_rate(pass run, const arrays *m, const zr__peak_ops *ops, int 
     return best > 0.0 ? (double)(elem_bytes * m->n) / best : 0.0;
 }
 
-/* What one thread reaches, and all. */
+/* Measure the rate of one thread, and of all threads. */
 static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int threads, int64_t elem_bytes)
 {
     zr_rate rate = {.one = best_rate(run, m, ops, 1, elem_bytes)};

@@ -173,7 +173,8 @@ static void cpu_free(zr_device *device, void *memory)
     zr_free(memory);
 }
 
-/* What is larger than the caches is copied by all threads: one alone does not use all that the memory gives. */
+/* Copy bytes; all threads share a copy that is larger than the caches, since one alone cannot use the full memory
+ * bandwidth. */
 static zr_status cpu_copy(zr_device *device, void *to, const void *from, int64_t bytes)
 {
     enum { ALONE_BYTES = 4 << 20 };
@@ -189,7 +190,8 @@ static const zr_kernel *cpu_kernel(zr_device *device, const char *op)
     return zr__kernel_first(device->profile.facts.kernels, level_of(device)->families, op);
 }
 
-/* Kernels are one source for all levels, so those of the lowest, which every processor runs, take what all take. */
+/* Return an op's scratch bytes. Kernels have one source for all levels, so the kernels of the lowest level, which
+ * every processor runs, need the same scratch as all others. */
 int64_t zr_device_cpu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const zr_kernel *kernel = zr__kernel_first(facts->kernels, levels[0].families, op->def->name);
@@ -327,7 +329,7 @@ static void cpu_measure(zr_device *device, zr_dtype dtype)
     zr_machine *machine = &device->profile.machine;
     const zr__peak_ops *peaks = level_of(device)->peaks;
     bool bf16 = dtype == ZR_BF16;        /* fp16 is multiplied as fp32 */
-    if (bf16 && !facts->bf16_products) { /* it is widened, and has no rate of its own */
+    if (bf16 && !facts->bf16_products) { /* bf16 is widened, and has no rate of its own */
         machine->flops_bf16 = 0.0;
         return;
     }

@@ -122,7 +122,8 @@ static dnnl_data_type_t type_of(zr_dtype dtype)
     return dtype == ZR_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* The stride of a dimension of one element means nothing; the library wants that of a dense matrix. */
+/* Describe a matrix to the library. The stride of a dimension of one element has no meaning; the library expects a
+ * dense matrix's. */
 static dnnl_status_t matrix_layout(layout *l, int64_t rows, int64_t cols, zr_dtype dtype, zr__strides strides)
 {
     if (rows == 1 || (cols == 1 && strides.row == 1))
@@ -141,8 +142,8 @@ static zr_status make_layouts(const zr__product_spec *s, layout l[OPERANDS])
     return ZR_OK;
 }
 
-/* What is added to the product. The library may keep partial sums in C while it walks k, so C itself is added to by
- * the operation that is made for it and never as another operand. */
+/* Add the terms beside the product. The library may keep partial sums in C during its loop over k, so adding to C
+ * itself uses the operation made for that, never C as another operand. */
 static zr_status add_terms(dnnl_primitive_attr_t attr, const zr__product_spec *s, const layout *earlier)
 {
     if (!s->earlier && !s->accumulate) return ZR_OK;

@@ -17,7 +17,7 @@
 #endif
 #define ZR_PRODUCT_COLS (ZR_PRODUCT_VECS * ZR_VEC)
 
-/* One operand: element (p, k) at p * along + k * depth, one of these two being 1; p is a row of A, a column of B. */
+/* One operand: element (p, k) at p * along + k * depth, where along or depth is 1; p is a row of A, a column of B. */
 typedef struct zr__side {
     const void *data;
     zr_dtype dtype;

@@ -14,8 +14,8 @@
 
 /* No power of two, whose rows fall on each other in the cache. */
 enum { SIDE = 240, LEAST_RUNS = 16 };
-/* A stretch is a tenth of a millisecond. So many, rather than so long: a thread that waits for its core measures
- * nothing. */
+/* A stretch takes a tenth of a millisecond. Their number is fixed, not their time: a thread that waits for its core
+ * measures nothing. */
 enum { STRETCH_ROUNDS = 1 << 14, STRETCHES = 300 };
 #define MEASURE_SEC 0.02
 #define FLOPS (2.0 * SIDE * SIDE * SIDE)

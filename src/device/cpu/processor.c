@@ -70,8 +70,8 @@ bool zr__processor_has_tiles(const zr__processor *p)
 
 /* ---- what the library may use ------------------------------------------------------------------ */
 
-/* The highest level whose instructions it may use all. Names that are not here hold nothing back: "ALL", those of
- * instructions beyond tiles, and what the library does not know and ignores. */
+/* Return the highest level of which the library may use all instructions. Names that are not in the table do not limit
+ * it: "ALL", names of instructions beyond tiles, and names that the library does not know and ignores. */
 static int most_of(const char *isa)
 {
     static const struct {

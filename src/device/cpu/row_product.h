@@ -46,8 +46,8 @@ __attribute__((always_inline)) static inline void zr__row_along(const zr__side *
     for (; k < depth; k++) zr__row_add(1, b, dtype, a + k, col + (k0 + k) * b->depth, cols, sum);
 }
 
-/* The same of a B whose k lie behind each other: squares of it are transposed in registers. What comes next is fetched
- * meanwhile: so many streams are more than processors foresee. */
+/* Multiply a row by a B that is contiguous in k: squares of B are transposed in registers. The next squares are
+ * prefetched, since hardware prefetchers do not follow this many streams. */
 __attribute__((always_inline)) static inline void zr__row_turned(const zr__side *b, zr_dtype dtype, const float *a,
                                                                  int64_t k0, int64_t depth, int64_t col, int64_t cols,
                                                                  float *sum)

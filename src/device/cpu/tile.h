@@ -10,7 +10,7 @@
 
 #include "device/cpu/level.h"
 
-/* As many accumulators as leave registers for b and a broadcast: of 32, 16 and 16 registers. */
+/* Accumulators of a tile: the most that leave registers for b and a broadcast, of 32, 16 and 16 registers. */
 #if defined(__AVX512F__)
 #define ZR_TILE_ROWS 8
 #elif defined(__AVX2__)
@@ -73,7 +73,7 @@ __attribute__((always_inline)) static inline void zr__tile_rows(int rows, int ve
     zr__tile(rows, vecs, end - begin, part, b + begin * ldb, ldb, c + i * ldc, ldc, add);
 }
 
-/* Rows from .. m: whole tiles, then what is left by 4, 2 and 1. */
+/* Multiply rows from .. m: whole tiles, then the remaining rows by 4, 2 and 1. */
 __attribute__((always_inline)) static inline void zr__tile_column(int vecs, int64_t from, int64_t m, int64_t depth,
                                                                   zr__tile_a a, zr__tile_band band, const float *b,
                                                                   int64_t ldb, float *c, int64_t ldc, bool add)

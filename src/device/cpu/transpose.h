@@ -27,7 +27,7 @@
 #define ZR_SHUFFLE(a, b, f, w) __builtin_shuffle(a, b, (zr__mask){ZR_LANES(f, w)})
 #endif
 
-/* Of all pairs of rows w apart. A macro, since lanes are to be constants. */
+/* Exchange lanes of all pairs of rows w apart. A macro, since the lanes must be constants. */
 #define ZR_TRANSPOSE_STEP(v, w)                                                                                        \
     _Pragma("GCC unroll 16") for (int i_ = 0; i_ < ZR_VEC; i_++) if (!(i_ & (w)))                                      \
     {                                                                                                                  \
@@ -71,7 +71,7 @@ static inline zr__vec zr__vec_maxima(zr__vec v[ZR_VEC])
     return v[0];
 }
 
-/* out (ZR_VEC rows, the first n of them written) = the transpose of in (ZR_VEC, ZR_VEC). */
+/* Transpose in (ZR_VEC, ZR_VEC) into out (ZR_VEC rows, of which the first n are written). */
 static inline void zr__transpose(float *restrict out, int64_t ldout, const float *restrict in, int64_t ldin, int64_t n)
 {
     zr__vec v[ZR_VEC];

@@ -1,9 +1,6 @@
-/*
- * What the kernels of attention share: heads and where their tokens lie, the factors of dropout.
- *
- * A block of threads works on one head of one row of the batch. Scores exist for a tile of queries x keys at a time
- * (Dao et al. 2022), never for T x T.
- */
+/* Definitions that the kernels of attention share: heads and the places of their tokens, the factors of dropout. A
+ * block of threads works on one head of one row of the batch. Scores exist for a tile of queries x keys at a time (Dao
+ * et al. 2022), never for T x T. */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_H
 #define ZR_DEVICE_CUDA_ATTENTION_H
 
@@ -22,7 +19,7 @@ template <typename T> struct zr__tokens {
     int64_t stride;
     int n, width; /* tokens, elements of one */
     bool wide;    /* 16 bytes at a time lie on 16 bytes, and so do the ends of tokens */
-    bool f16;     /* of zr__narrow: which it is */
+    bool f16;     /* zr__narrow: fp16, else bf16 */
 };
 
 /* An element of bf16 or fp16, for kernels that are used too rarely to be there for both. */
@@ -62,9 +59,9 @@ struct zr__attention {
     bool drops;
     bool fours; /* the element of a score whose key is a multiple of 4 is one as well */
     zr__dropout dropout;
-    int64_t first_head, all_heads; /* elements of dropout: those of row b and head h begin behind those of */
-                                   /* first_head + b * all_heads + h others */
-    bool f16;                      /* which 16 bits: for zr__narrow */
+    int64_t first_head, all_heads; /* elements of dropout: row b and head h have the elements after those of */
+                                   /* first_head + b * all_heads + h other heads */
+    bool f16;                      /* zr__narrow: fp16, else bf16 */
 };
 
 static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr_tensor *qkv)

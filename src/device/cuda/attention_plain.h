@@ -103,7 +103,7 @@ __device__ __forceinline__ void zr__plain_put(float *weights, const zr__plain_sc
     }
 }
 
-/* What a thread sums: its rows, elements 4 tx + 64 p + c of the part of the width. */
+/* Sums of a thread: its rows, elements 4 tx + 64 p + c of the part of the width. */
 template <int PART> using zr__plain_sums = zr__four[ZR__PLAIN_ROWS][PART / 64];
 
 /* sum += weights (64, 64) times elements (64, PART) of the columns' tokens, both in shared memory. */
@@ -129,8 +129,8 @@ __device__ __forceinline__ void zr__plain_add(zr__plain_sums<PART> &sum, const f
     }
 }
 
-/* weights and elements d0 .. d0 + PART of columns first .. first + 64, then their product. The block meets before they
- * are written, and what was in the scores' place is lost. */
+/* Load weights and elements d0 .. d0 + PART of columns first .. first + 64, and add their product. The block
+ * synchronizes before they are written; they overwrite the scores. */
 template <int PART, typename T>
 __device__ __forceinline__ void zr__plain_weighted(zr__plain_sums<PART> &sum, float *shared,
                                                    const zr__plain_scores &weight, const zr__tokens<const T> &columns,

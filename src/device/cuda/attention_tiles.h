@@ -26,7 +26,7 @@ template <typename F> zr_status zr__with_width(int D, F f)
     return f(std::integral_constant<int, ZR__ATTENTION_WIDEST>());
 }
 
-/* Maxima are those of scores before they are scaled. */
+/* Maxima are taken of scores before they are scaled. */
 static inline bool zr__suits_tiles(const zr__attention *a)
 {
     return a->D <= ZR__ATTENTION_WIDEST && a->scale > 0.0f;
@@ -112,7 +112,7 @@ __device__ __forceinline__ void zr__store_rows(const zr__tokens<T> &x, int first
 
 /* ---- products ------------------------------------------------------------------------------------ */
 
-/* The 16 M rows of a warp as what is multiplied from the left: kept in registers, or read again each time. */
+/* The 16 M rows of a warp as the left operand of products: kept in registers, or read again each time. */
 template <typename T, int M, int W, bool KEPT> struct zr__left {
     uint32_t kept[KEPT ? M : 1][KEPT ? W / 16 : 1][4];
     const T *rows;
@@ -178,7 +178,7 @@ __device__ __forceinline__ void zr__score(float (&score)[M][N][4], const zr__lef
     }
 }
 
-/* word = score rounded to T, as what is multiplied from the left. */
+/* Round scores to T, into words that are a left operand. */
 template <typename T, int M, int N>
 __device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const float (&score)[M][N][4])
 {
@@ -192,8 +192,8 @@ __device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const f
                     zr__neighbours<T>(score[m][2 * k + i / 2][i % 2 * 2], score[m][2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
-/* sum (16 M rows, 8 N wide) += weight (16 M rows, 16 K columns) times the first 16 K tokens of a tile, of which `begin`
- * is the first element that is wanted. */
+/* Add to sum (16 M rows, 8 N wide) the product of weight (16 M rows, 16 K columns) and the first 16 K tokens of a
+ * tile, from element `begin` on. */
 template <typename T, int W, int M, int N, int K>
 __device__ __forceinline__ void zr__add_weighted(float (&sum)[M][N][4], const uint32_t (&weight)[M][K][4],
                                                  const T *begin)
@@ -223,8 +223,9 @@ __device__ __forceinline__ void zr__put_factor(float (&factor)[4], int i, float 
     for (int j = 0; j < 4; j++) factor[j] = i == j ? x : factor[j];
 }
 
-/* The factors of a lane's four scores of a tile of 16 queries x 8 keys; `first` is the element of its first score. One
- * block of random numbers is that of four keys: two lanes have these, and each makes the block of another query. */
+/* Compute the factors of a lane's four scores of a tile of 16 queries x 8 keys; `first` is the element of its first
+ * score. One block of random numbers covers four keys, which two lanes share: each of them makes the block of another
+ * query. */
 __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const zr__attention &a, uint64_t first)
 {
     const zr__lane at = zr__lane_here();
@@ -249,8 +250,8 @@ __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const z
     factor[3] = zr__factor(a.dropout, odd ? own[3] : other1);
 }
 
-/* The same of a tile of 16 keys x 8 queries. Four lanes, one below the other, have the keys of a block: each makes the
- * block of one of the four scores, and they exchange its numbers. */
+/* Compute the factors for a tile of 16 keys x 8 queries. Four lanes, one below the other, have the keys of a block of
+ * random numbers: each makes the block of one of the four scores, and they exchange its numbers. */
 __device__ __forceinline__ void zr__factors_by_key(float (&factor)[4], const zr__attention &a, uint64_t first)
 {
     const zr__lane at = zr__lane_here();

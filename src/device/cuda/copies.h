@@ -13,9 +13,9 @@ __device__ __forceinline__ uint32_t zr__shared_address(const void *x)
     return (uint32_t)__cvta_generic_to_shared(x);
 }
 
-/* Copies of 16 bytes, or of 4, from global to shared memory that go on while the thread does something else. They
- * belong to the group that the next `close` ends; after `wait<N>` those of all groups but the last N have been done,
- * for this thread: a barrier tells the others. */
+/* Asynchronous copies of 16 bytes, or of 4, from global to shared memory. They belong to the group that the next
+ * `close` ends; after `wait<N>` the copies of all groups but the last N have been done, for this thread: a barrier
+ * makes them visible to the others. */
 struct zr__copies {
     /* Where nothing is `there`, nothing is read, and zeros are written. */
     template <int BYTES> __device__ __forceinline__ void add(void *to, const void *from, bool there)
@@ -44,8 +44,8 @@ struct zr__copies {
 
 #else /* the stand-in */
 
-/* In every other block of threads a copy is done as late as it may be, when it is waited for, in the rest at once: a
- * wait or a barrier that is missing shows in one of them. */
+/* Copies of the stand-in. In every other block of threads a copy is delayed until it is waited for, in the rest it is
+ * done at once: a missing wait or barrier shows in one of the two. */
 struct zr__copies {
     struct copy {
         void *to;

@@ -9,19 +9,19 @@
 
 #include "device/cuda/launch.h"
 
-/* What is made of rows of logits; pointers that are absent are null. */
+/* Losses or gradients of rows of logits; absent pointers are null. */
 struct zr__loss_rows {
     const void *logits;
     void *dlogits;         /* may be the logits */
     int64_t ld, V;         /* elements from a row to the next; columns */
-    int64_t width;         /* of dlogits: columns from V on become 0 */
+    int64_t width;         /* columns of dlogits: from V on they become 0 */
     int64_t first;         /* the token of the first column */
     const int32_t *target; /* negative: no loss and no gradient; of another column than these: none of its own share */
     const float *dlosses;
-    const float *lse; /* of the gradient, where it is not made of the same logits */
+    const float *lse; /* log-sum-exp for the gradient, where it is not computed from the same logits */
     float *losses, *lses;
-    float *part; /* in their place (rows,2): of these columns the logarithm of the sum of exponentials, and the target's
-                    logit, 0 where it is not among them */
+    float *part; /* in place of losses and lses, (rows,2): log-sum-exp of these columns, and the target's logit, 0 where
+                    the target is in another column */
 };
 
 namespace

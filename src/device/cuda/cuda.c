@@ -1,7 +1,5 @@
-/*
- * GPUs of NVIDIA. A device is a stream of one GPU: what it is asked for goes there, and in a task the caller goes on at
- * once. Kernels and the steps that compute are in kernels/, one family a file.
- */
+/* NVIDIA GPUs. A device is a stream of one GPU, to which its operations are issued; in a task they return at once.
+ * Kernels and the computing steps are in kernels/, one family a file. */
 #include "device/cuda/cuda.h"
 #include "device/cuda/products.h"
 
@@ -33,7 +31,7 @@ static zr_status no_memory(const char *what)
 
 zr_status zr__cuda_failed(cudaError_t error, const char *what)
 {
-    (void)cudaGetLastError(); /* it would be taken for the failure of a later launch */
+    (void)cudaGetLastError(); /* clear it: it would be taken for the failure of a later launch */
     if (error == cudaErrorMemoryAllocation) return no_memory(what);
     bool here = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver || error == cudaErrorInvalidDevice;
     return ZR_FAIL(here ? ZR_ERR_UNSUPPORTED : ZR_ERR_IO, "the GPU: %s (in %.40s)", cudaGetErrorString(error), what);
@@ -120,7 +118,7 @@ zr_status zr__cuda_enter(zr_device *device)
     return ZR_OK;
 }
 
-/* What is asked for outside a task begins with this; a task has begun with it. */
+/* Begin an operation: make the GPU current outside a task; a task has done so already. */
 static zr_status enter(zr_device *device)
 {
     return zr__cuda(device)->in_task ? ZR_OK : zr__cuda_enter(device);
@@ -128,7 +126,7 @@ static zr_status enter(zr_device *device)
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-/* Outside a task what was asked for has happened when a function returns. */
+/* End an operation: outside a task, wait until it has completed. */
 static zr_status asked(zr_device *device, zr_status status)
 {
     zr__cuda_device *cuda = zr__cuda(device);

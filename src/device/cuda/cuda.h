@@ -23,7 +23,7 @@ extern "C" {
 typedef struct zr__cuda_room {
     double part[ZR__CUDA_PARTS];                    /* sums of a block */
     int64_t bad[ZR__CUDA_PARTS];                    /* the first element of a block that is not finite, -1: none */
-    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* exact sums by exponent: what is below 2^32 of terms, and above */
+    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* exact sums by exponent: low 32 bits of runs' sums, rest */
 } zr__cuda_room;
 
 /** The first index of a table, in an operand, that lies outside it. A kernel finds it; `finish` fails with it. */
@@ -38,7 +38,7 @@ typedef struct zr__cuda_times zr__cuda_times;
 typedef struct zr__cuda_marks zr__cuda_marks;
 typedef struct zr__cuda_products zr__cuda_products;
 
-/** The first failure of what returns none: the next `finish` does. */
+/** First failure of functions that return no status; the next `finish` returns it. */
 typedef struct zr__cuda_lost {
     pthread_mutex_t lock; /* one thread fails, another waits for a mark */
     zr_status status;
@@ -57,7 +57,7 @@ typedef struct zr__cuda_device {
     cudaEvent_t ended;           /* ... by this; else NULL */
     zr__cuda_times *times;
     zr__cuda_lost lost;
-    bool in_task; /* what is asked for happens later; else it has happened when a function returns */
+    bool in_task; /* operations are asynchronous; otherwise they complete before they return */
 } zr__cuda_device;
 
 static inline zr__cuda_device *zr__cuda(zr_device *device)
@@ -68,9 +68,9 @@ static inline zr__cuda_device *zr__cuda(zr_device *device)
 /** A failure of the runtime as a status: ZR_ERR_MEMORY where memory is out, ZR_ERR_UNSUPPORTED where the driver or the
  *  GPU does not do, else ZR_ERR_IO: a device of this machine failed. `what` was being done. */
 zr_status zr__cuda_failed(cudaError_t error, const char *what);
-/** Keep a failure, and its message, that nobody can be told now. */
+/** Keep a failure, and its message, that cannot be returned now. */
 void zr__cuda_lose(zr__cuda_device *cuda, zr_status status);
-/** That of the first that was kept, ZR_OK: none; forget: no more from now on. */
+/** Return the first failure that was kept; ZR_OK: none. forget: clear it. */
 ZR_NODISCARD zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget);
 #define ZR_CUDA(call)                                                                                                  \
     do {                                                                                                               \
@@ -79,8 +79,8 @@ ZR_NODISCARD zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget)
             return zr_error_frame(zr__cuda_failed(zr__error, #call), __func__, __FILE__, __LINE__);                    \
     } while (0)
 
-/** Make the device's GPU the one that the calling thread launches to, and makes things on. Every task begins with it,
- *  and so does whatever asks for work outside tasks: a thread may have several devices. */
+/** Make the device's GPU current on the calling thread. Every task begins with it, and so does every operation outside
+ *  tasks: a thread may have several devices. */
 ZR_NODISCARD zr_status zr__cuda_enter(zr_device *device);
 
 /* ---- queues (queue.c) -------------------------------------------------------------------------- */
@@ -88,9 +88,9 @@ ZR_NODISCARD zr_status zr__cuda_enter(zr_device *device);
 zr_status zr__cuda_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue);
 zr_status zr__cuda_marks_create(zr__cuda_device *cuda);
 void zr__cuda_marks_destroy(zr__cuda_device *cuda);
-/** All that was asked for has happened: tell the times of tasks that have ended. */
+/** Report the times of tasks that have ended; all work launched so far must have completed. */
 zr_status zr__cuda_tell_times(zr__cuda_device *cuda);
-/* After a failure: tell of none of them. */
+/* Discard all times that were not reported, after a failure. */
 void zr__cuda_forget_times(zr__cuda_device *cuda);
 
 /** Make the same GPU with a stream and a room of its own; destroyed as a device. */

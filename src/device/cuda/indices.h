@@ -17,7 +17,7 @@ struct zr__least {
 namespace
 {
 
-/* One block. What was found before stays. */
+/* Find the first index outside its range, in one block. An earlier finding is kept. */
 __global__ void zr__find_outside(const int32_t *index, int64_t n, int32_t low, zr__cuda_outside found,
                                  zr__cuda_outside *first)
 {

@@ -1,8 +1,8 @@
 /*
- * What every file of src/device/cuda/kernels/ starts with: launching, elements of the three types, sums over a warp
+ * Common beginning of every file of src/device/cuda/kernels/: launching, elements of the three types, sums over a warp
  * and a block.
  *
- * Such a file is compiled twice: by nvcc, and for the tests as C++ against tests/cuda/cuda_runtime.h, which runs blocks
+ * Each file is compiled twice: by nvcc, and for the tests as C++ against tests/cuda/cuda_runtime.h, which runs blocks
  * on the processor. Two rules keep that possible, and results free of where a range is cut:
  *   - a kernel is launched by ZR_LAUNCH, takes its dynamic shared memory by ZR_SHARED, and uses of CUDA what the
  *     stand-in has;
@@ -25,7 +25,7 @@
     extern __shared__ __align__(16) unsigned char zr__shared[];                                                        \
     type *name = (type *)zr__shared
 #else
-/* Bytes of parameters that a kernel has room for: so many everywhere, unless one of them says that it needs more. */
+/* Return the bytes of parameters that a kernel may have: 4,096, unless one of its parameter types asks for more. */
 template <typename T> constexpr size_t zr__parameter_room()
 {
     if constexpr (requires { T::parameter_room; })
@@ -159,7 +159,7 @@ template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T 
 
 /* ---- several elements at a time ---------------------------------------------------------------- */
 
-/* What one thread reads and writes at once. */
+/* Elements that one thread reads and writes at once. */
 struct alignas(16) [[gnu::may_alias]] zr__chunk {
     uint32_t word[4];
 };
@@ -266,7 +266,7 @@ static inline cudaStream_t zr__stream_of(const zr_kernel_args *args)
     return zr__cuda(args->device)->stream;
 }
 
-/* Of what was launched: could it be? */
+/* Return whether the last launch succeeded. */
 static inline zr_status zr__launched(void)
 {
     ZR_CUDA(cudaGetLastError());

@@ -10,7 +10,7 @@
 #include "base/library.h"
 #include "device/cuda/scratch.h"
 
-/* What matters to the library's kernels of how an array lies: they load no more at a time. */
+/* Alignment in bytes on which the library's choice of kernels depends: they load no more at a time. */
 enum { ALIGNED = 16 };
 
 /* ---- the library ------------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ typedef struct functions {
     FUNCTIONS(FIELD)
 } functions;
 
-/* First that of the CUDA that zr was built with, whose header this is; then others that may be there instead. */
+/* Open the library: first the version of the CUDA that zr was built with, whose header this is, then other versions. */
 static zr_status open_library(functions *lt)
 {
 #define NAME(function) #function,
@@ -72,7 +72,7 @@ void zr_device_cuda_matmul(char *text, int64_t bytes)
     snprintf(text, (size_t)bytes, "cuBLASLt %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
-/* What the products of a device share. */
+/* State that the products of a device share. */
 struct zr__cuda_products {
     functions lt;
     cublasLtHandle_t handle;
@@ -140,7 +140,7 @@ static zr_status check_types(const zr__cuda_product_spec *s)
     return ZR_OK;
 }
 
-/* Of memory with rows (rows, cols) behind each other. */
+/* Describe row-major memory (rows, cols) to the library. */
 static zr_status create_layout(const functions *lt, zr_dtype dtype, int64_t rows, int64_t cols, int64_t ld,
                                cublasLtMatrixLayout_t *layout)
 {

@@ -23,21 +23,23 @@ typedef struct zr__cuda_product_spec {
     zr_dtype dtype;          /* of A and B */
     zr_dtype out_dtype;      /* of C */
     bool bias;               /* (n) of C's type, added to each row before it is rounded */
-    int64_t workspace_bytes; /* what zr__cuda_workspace says, or more */
+    int64_t workspace_bytes; /* result of zr__cuda_workspace, or more */
 } zr__cuda_product_spec;
 
-/** Addresses. Of those that a product was made with it keeps how they lie on 16 bytes: later ones lie no worse. */
+/** Addresses. A product is chosen for the 16-byte alignment of the addresses at its creation: later ones may not be
+ *  less aligned. */
 typedef struct zr__cuda_product_operands {
     const void *a, *b;
     const void *bias;    /* where the spec has one */
-    const void *earlier; /* as C, added before the rounding; may be C itself; NULL: none */
+    const void *earlier; /* layout and type of C, added before the rounding; may be C itself; NULL: none */
     void *c;
     void *workspace;
 } zr__cuda_product_operands;
 
 typedef struct zr__cuda_product zr__cuda_product;
 
-/** May a bias that lies here be added by the product? Otherwise it is written to C, as what is there earlier. */
+/** Return whether a bias at this address can be added by the product. Otherwise it is written to C first, as `earlier`.
+ */
 bool zr__cuda_product_takes_bias(const void *bias);
 /** ZR_ERR_DTYPE, ZR_ERR_UNSUPPORTED: types, or sizes, that have no product. `used` has the operands of a run, those
  *  with which it is made. */

@@ -1,14 +1,12 @@
-/*
- * What queues of a GPU add to those of src/device/queue.c: tasks only ask, so marks are events in the stream, and the
- * times of tasks are those at which the stream passed their begin and end.
- */
+/* Queues of a GPU, as an extension of src/device/queue.c: tasks only launch work, so marks are events in the stream,
+ * and the times of tasks are those at which the stream passed their begin and end. */
 #include "device/queue.h"
 
 #include <pthread.h>
 
 #include "device/cuda/cuda.h"
 
-/* Marks whose events are told apart; an older one's event has become that of a later mark, which is behind it. */
+/* Number of marks with an event of their own; an older mark shares the event of a later one, which comes after it. */
 enum { MARKS = 1024 };
 /* Tasks that may await the telling of their times. */
 enum { TASKS = 1024 };
@@ -40,8 +38,8 @@ zr_status zr__cuda_marks_create(zr__cuda_device *cuda)
     cuda->marks = zr_alloc(sizeof *cuda->marks);
     ZR_CHECK(cuda->marks, ZR_ERR_MEMORY, "no memory for a device's marks");
     pthread_mutex_init(&cuda->marks->lock, NULL);
-    /* Who waits for one is a queue's thread, mostly for computing: it sleeps, as it does for its own stream's end
-     * (cuda_finish). */
+    /* A mark is waited for by a queue's thread, mostly during computation: it sleeps, as it does for the end of its
+     * own stream (cuda_finish). */
     const unsigned flags = cudaEventDisableTiming | cudaEventBlockingSync;
     for (int i = 0; i < MARKS; i++) ZR_CUDA(cudaEventCreateWithFlags(&cuda->marks->event[i], flags));
     return ZR_OK;

@@ -1,14 +1,12 @@
-/*
- * What a GPU reaches, measured: memory by a copy of it, arithmetic by its product of two large matrices.
- */
+/* Measurement of a GPU's rates: memory by a copy of it, arithmetic by its product of two large matrices. */
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
 
 enum { RUNS = 8 };
 #define COPY_BYTES ((int64_t)256 << 20)
-/* Edges of the products that are timed: the first, and the last that may follow, each twice the one before, while they
- * take less than this. */
+/* Edges of the products that are timed: the first, then twice the edge each time up to the last, while a product takes
+ * less than LONG_SEC. */
 enum { FIRST_EDGE = 128, LAST_EDGE = 8192 };
 #define LONG_SEC 1e-3
 #define SCRATCH_BYTES ((int64_t)64 << 20) /* more than a product wants */

@@ -28,7 +28,7 @@ struct zr__row_grid {
     bool packed;
 };
 
-/* Of rows whose arrays lie on 16 bytes or not. */
+/* Return the grid for rows; aligned: their arrays lie on 16 bytes. */
 template <typename T> zr__row_grid zr__row_grid_of(int64_t rows, int64_t C, bool aligned)
 {
     const int64_t wanted = ZR__WARP * zr__ceil_div(C, ZR__WARP * ZR__ROW_KEPT);
@@ -108,7 +108,7 @@ template <int V, typename T> __device__ __forceinline__ void zr__chunk_get(float
     for (int v = 0; v < V; v++) out[v] = zr__get(raw, v);
 }
 
-/* What a thread keeps of a row. */
+/* Elements of a row that a thread keeps. */
 template <typename T, bool PACKED> struct zr__row_kept {
     static constexpr int V = zr__chunk_elems<T>;
     const T *row;
@@ -138,7 +138,7 @@ __device__ __forceinline__ int64_t zr__divide(int64_t n, int64_t by)
 
 constexpr int ZR__PIECE_THREADS = 256;
 
-/* How pieces are given to threads: 2^log threads stand side by side in a row. */
+/* Assignment of pieces to threads: 2^log threads stand side by side in a row. */
 struct zr__piece_grid {
     dim3 blocks;
     int log;
@@ -152,8 +152,8 @@ static inline zr__piece_grid zr__piece_grid_of(int64_t rows, int64_t pieces)
     return {dim3(zr__blocks(rows, ZR__PIECE_THREADS >> log), (unsigned)(across < 1024 ? across : 1024)), log};
 }
 
-/* As block `block` of `blocks` side by side: at = f.row(row), what all pieces of a row share, then f.piece(at, i) for
- * each i below `pieces`. */
+/* Work as block `block` of `blocks` side by side: at = f.row(row), the values that all pieces of a row share, then
+ * f.piece(at, i) for each i below `pieces`. */
 template <typename F>
 __device__ __forceinline__ void zr__pieces_of(int64_t block, int64_t blocks, int64_t rows, int64_t pieces, int log,
                                               const F &f)
@@ -184,7 +184,7 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
-constexpr int ZR__MOVE_ROWS = 4; /* rows of which a thread reads a piece each before it writes them */
+constexpr int ZR__MOVE_ROWS = 4; /* rows of which a thread reads one piece each before it writes them */
 
 /* f.put(at, i, f.get(at, i)), at = f.row(row), for each piece i of each row. */
 template <typename F>

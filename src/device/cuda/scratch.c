@@ -75,14 +75,15 @@ static int64_t embedding_dw(const zr_graph *graph, const zr_op *op)
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-/* Of each query of each head, the sum of dy y: (B, n_head, T) F32. */
+/* Return the scratch bytes of attention_dx: for each query of each head the sum of dy y, (B, n_head, T) F32. */
 static int64_t attention_dx(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *dy = &in_type(graph, op, 0)->shape;
     return dy->dim[0] * op->attr.i[0] * dy->dim[1] * (int64_t)sizeof(float);
 }
 
-/* Of each stretch of keys of each head: values summed, maximum and sum of weights, F32. */
+/* Return the scratch bytes of attention_cached: for each stretch of keys of each head the values summed, maximum and
+ * sum of weights, F32. */
 static int64_t attention_cached(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *cache = &in_type(graph, op, 1)->shape;

@@ -24,8 +24,8 @@ static inline int64_t zr__cuda_round_up(int64_t n, int64_t to)
     return zr__cuda_ceil_div(n, to) * to;
 }
 
-/** Sums over rows (of gradients of biases and gains) are made in runs of rows, one behind the other, which are added in
- *  their order: in at most so many runs, whatever the GPU. */
+/** Most runs of rows into which sums over rows (gradients of biases and gains) are cut; their sums are added in order.
+ *  The same on every GPU. */
 #define ZR__CUDA_ROW_RUNS 128
 
 /** Rows of one run; the last may have fewer. */
@@ -37,9 +37,9 @@ static inline int64_t zr__cuda_row_run(int64_t rows)
 
 /* ---- products ---------------------------------------------------------------------------------- */
 
-/** Scratch lies on 64 bytes; the library's workspace begins up to so many behind. */
+/** Most bytes between the 64-byte aligned scratch and the beginning of the library's workspace in it. */
 #define ZR__CUDA_WORKSPACE_SHIFT 192
-/** What the library's maker advises for its largest products. */
+/** NVIDIA's recommendation for the library's largest products. */
 #define ZR__CUDA_WORKSPACE_MOST ((int64_t)32 << 20)
 #define ZR__CUDA_WORKSPACE_LEAST ((int64_t)1 << 20)
 
@@ -52,10 +52,11 @@ static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
     return (most > ZR__CUDA_WORKSPACE_LEAST ? most : ZR__CUDA_WORKSPACE_LEAST) + ZR__CUDA_WORKSPACE_SHIFT;
 }
 
-/** Of linear_dw, whose sum with an earlier one in fp32 is rounded to 16 bits: made for some rows of w at a time. */
+/** Scratch of a linear_dw whose sum with `earlier`, in fp32, is rounded to 16 bits: made for a block of rows of w at a
+ *  time. */
 typedef struct zr__cuda_rounded {
-    int64_t rows;             /* of a block; the last may have fewer */
-    int64_t workspace, bytes; /* behind the rows in fp32; all */
+    int64_t rows;             /* rows of a block; the last may have fewer */
+    int64_t workspace, bytes; /* offset of the workspace, after the rows in fp32; bytes of all */
 } zr__cuda_rounded;
 
 static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
@@ -70,21 +71,21 @@ static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
 
 /* ---- a head and its losses --------------------------------------------------------------------- */
 
-/** linear_cross_entropy and its kin make logits for so many rows at a time, if they fit so many bytes, but for no fewer
- *  than the op says: what dw adds up to is read and written for each block of rows. */
+/** Most rows and bytes of a block of logits of linear_cross_entropy and its kin; a block has at least the op's rows.
+ *  Large blocks pay since the sum of dw is read and written for each. */
 #define ZR__CUDA_HEAD_ROWS 2048
 #define ZR__CUDA_HEAD_BYTES ((int64_t)256 << 20)
 
-/** What lies in its scratch; offsets in bytes. */
+/** Scratch of linear_cross_entropy; offsets in bytes. */
 typedef struct zr__cuda_head {
-    int64_t rows, blocks;     /* of a block; the last may have fewer */
+    int64_t rows, blocks;     /* rows of a block, of which the last may have fewer; number of blocks */
     int64_t ld;               /* elements from a row of logits to the next, whole lines of 128 bytes */
-    bool sum_in_dw;           /* dw itself holds what the blocks add up to */
-    int64_t sum;              /* behind the logits: else (V,C) F32 for it */
-    int64_t workspace, bytes; /* of the products; all */
+    bool sum_in_dw;           /* dw itself holds the sum over the blocks */
+    int64_t sum;              /* after the logits: (V,C) F32 for this sum otherwise */
+    int64_t workspace, bytes; /* offset of the products' workspace; bytes of all */
 } zr__cuda_head;
 
-/** rows of x in blocks of `block` or more; dw in dtype w, ZR_F32 where there is none. */
+/** Compute the layout for rows of x in blocks of `block` or more; dw in dtype w, ZR_F32 without a dw. */
 static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int64_t V, int64_t C, zr_dtype g,
                                                zr_dtype w, bool backward)
 {
@@ -112,13 +113,13 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
 #define ZR__CUDA_SORT_DIGITS 256
 #define ZR__CUDA_MANY_TOKENS 64
 
-/** What lies in scratch; offsets in words of 4 bytes. */
+/** Scratch of the sort of tokens; offsets in words of 4 bytes. */
 typedef struct zr__cuda_token_places {
     int64_t tiles;
     int64_t order[2]; /* the tokens, from one round of the sort to the next */
     int64_t counts;   /* tokens of each digit and tile */
     int64_t first;    /* a row's first token, and the end of the last row's */
-    int64_t many;     /* how many rows have many tokens, and which */
+    int64_t many;     /* number of rows with many tokens, then these rows */
     int64_t words;    /* all */
 } zr__cuda_token_places;
 

@@ -47,7 +47,7 @@ static void add_elems(const zr_tensor *out, int64_t to, const zr_tensor *a, int6
     }
 }
 
-/* Elements to .. to + n: what was there earlier, or 0. */
+/* Write elements to .. to + n of `out`: the same elements of `earlier`, or 0. */
 static void keep_elems(const zr_tensor *out, int64_t to, const zr_tensor *earlier, int64_t n)
 {
     const int64_t width = zr_dtype_bytes(out->dtype);

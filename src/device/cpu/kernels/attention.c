@@ -18,7 +18,7 @@
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
-    int64_t first_head, all_heads; /* where other ranks have some of them: this one's first, all */
+    int64_t first_head, all_heads; /* tensor parallelism: this rank's first head, heads of all ranks */
     int64_t width;
     float scale;
     bool drops;
@@ -102,7 +102,8 @@ static void pack_transposed(float *restrict out, float *restrict rows, const zr_
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Keys of a block at j0 that query block i0 .. i0+nq may see: all, or as many as there are queries on the diagonal. */
+/* Return how many keys of a block at j0 query block i0 .. i0+nq may see: all, or on the diagonal as many as it has
+ * queries. */
 static int64_t keys_seen(int64_t i0, int64_t nq, int64_t j0)
 {
     return zr__min64(NB, i0 + nq - j0);
@@ -261,7 +262,7 @@ static int64_t attention_scratch(const zr_device_facts *facts, const zr_graph *g
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Of one query and n keys from j0 on: p = P and ds = dP become p = kept P and ds = P (kept dP - delta). */
+/* Turn p = P and ds = dP into p = kept P and ds = P (kept dP - delta), for one query and n keys from j0 on. */
 static void row_backward(const head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
                          int64_t j0, int64_t n, float lse, float delta)
 {
@@ -277,8 +278,9 @@ static void row_backward(const head *s, float *restrict p, float *restrict ds, f
     for (int64_t j = seen; j < lanes; j++) p[j] = ds[j] = 0.0f;
 }
 
-/* What a block of queries gives to a block of keys, and takes: dv += p^T dy, dk += ds^T q, dq += ds k. The block on
- * the diagonal is the first of its keys and sets dv and dk; the first block of keys sets dq. */
+/* Add the contributions of a block of queries and a block of keys to each other's gradients: dv += p^T dy, dk += ds^T
+ * q, dq += ds k. The block on the diagonal is the first of its keys and sets dv and dk; the first block of keys sets
+ * dq. */
 static void block_backward(const head *s, const zr__attention_layout *at, float *work, const float *lse, int64_t i0,
                            int64_t j0)
 {

@@ -157,7 +157,7 @@ BINARY(relu_dx)
 BINARY(silu_dx)
 BINARY(mul)
 
-/* Elements widened, multiplied by those of (n) `factor`, rounded. */
+/* Widen elements, multiply them by the elements of (n) `factor`, round them. */
 static void store_scaled(const zr_tensor *out, const zr_tensor *x, int64_t first, const float *factor, int64_t n)
 {
     float xbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, first);
@@ -198,7 +198,7 @@ static zr_status dropout(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0];
     const int64_t elems = zr_shape_elems(&x->shape);
-    const int64_t part_of = args->op->attr.i[1]; /* elements of a row, of which this rank has some tokens */
+    const int64_t part_of = args->op->attr.i[1]; /* elements of a row, where this rank has only some tokens of it */
     const uint64_t first = (uint64_t)(part_of ? args->runtime->first_row * part_of + args->runtime->place * elems
                                               : args->runtime->first_row * (elems / x->shape.dim[0]));
     const zr__dropout rule = zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]);

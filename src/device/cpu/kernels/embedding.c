@@ -16,7 +16,7 @@ static zr_status check_ids(const int32_t *ids, int64_t n, int64_t T, int64_t V)
     return ZR_OK;
 }
 
-/* Of a table whose rows ranks share: the whole one's rows, and this rank's first. */
+/* Part of a table whose rows are split over ranks: rows of the whole table, and this rank's first row. */
 typedef struct table_part {
     int64_t all, first;
 } table_part;
@@ -59,7 +59,7 @@ static void row_add(float *restrict acc, const zr_tensor *x, int64_t row, int64_
     }
 }
 
-/* acc = row of earlier, or 0 when there is none */
+/* Set acc to a row of `earlier`, or to 0 without `earlier`. */
 static void row_begin(float *restrict acc, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     if (earlier->data)
@@ -112,14 +112,14 @@ static int64_t token_at(const sorted_tokens *t, int64_t i)
     return (int64_t)(uint32_t)t->key[i];
 }
 
-/* Does the gradient take the place of what was there earlier? Then rows without tokens stay as they are. */
+/* Return whether the gradient is made in the memory of `earlier`. Then rows without tokens stay unchanged. */
 static bool is_in_place(const zr_kernel_args *args)
 {
     return args->in[2].data && args->in[2].data == args->out[0].data;
 }
 
-/* First row of the table that belongs to share s of `shares`: a row that is written costs as much as a token, and
- * tokens are not spread evenly over a vocabulary. */
+/* Return the first row of the table that belongs to share s of `shares`. Shares have equal cost, not equal rows:
+ * writing a row costs the same as adding a token, and tokens are not spread evenly over a vocabulary. */
 static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int s, int shares)
 {
     const int64_t each = in_place ? 0 : 1, before = (each * V + t->n) * s / shares;
@@ -142,8 +142,8 @@ static void row_fetch(const zr_tensor *x, int64_t row, int64_t C)
     for (int64_t b = 0; b < bytes; b += ZR_LINE_BYTES) __builtin_prefetch((const char *)x->data + row * bytes + b);
 }
 
-/* Row v of the gradient: the sum of the tokens from *i on that are v, and of what was there earlier. In acc, or,
- * without tokens, in `earlier` itself. */
+/* Return row v of the gradient: the sum of the tokens v, from *i on, and of the row of `earlier`. It is made in acc; a
+ * row without tokens is the one in `earlier` itself. */
 static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t, int64_t *i, int64_t v, float *acc)
 {
     const zr_tensor *dy = &args->in[1], *earlier = &args->in[2];

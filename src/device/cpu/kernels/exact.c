@@ -17,7 +17,8 @@
 
 typedef uint64_t bins[SETS][EXPONENTS];
 
-/* No branch: what is not finite lands in the last exponent, where it leaves something, its leading bit at least. */
+/* Count a term, without a branch: values that are not finite land in the last exponent, where at least their leading
+ * bit makes the bin nonzero. */
 static inline void count(uint64_t bin[EXPONENTS], float x)
 {
     uint32_t u = zr__bits(x), exponent = u >> 23 & 0xff;

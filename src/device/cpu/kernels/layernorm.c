@@ -180,7 +180,7 @@ static void part_add(float *dx, const float *earlier, int64_t n)
     for (int64_t c = 0; c < n; c++) dx[c] = earlier[c] + dx[c];
 }
 
-/* a is the average of dxhat, by which the mean moves, b that of dxhat xhat. */
+/* Compute dx of a row. a is the mean of dxhat, from the gradient of the mean; b is the mean of dxhat xhat. */
 static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     const zr_tensor *out = &args->out[0];

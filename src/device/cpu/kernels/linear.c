@@ -120,7 +120,7 @@ static int64_t product_bytes(const zr_device_facts *facts, const zr_graph *graph
                               zr__in_type(graph, op, 0)->dtype, c->dtype);
 }
 
-/* Of y and dx, which are summed over the columns of the first operand. */
+/* Return the scratch bytes of y and dx, which are summed over the columns of the first operand. */
 static int64_t product_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     return product_bytes(facts, graph, op, zr_shape_cols(&zr__in_type(graph, op, 0)->shape));
@@ -163,7 +163,7 @@ static void add_group(float *restrict total, const zr_tensor *dy, int64_t row, i
     for (int64_t i = 0; i < n; i++) total[i] += sum[i];
 }
 
-/* Columns of a thread's piece: with few columns, as many pieces as threads, of whole cache lines. */
+/* Return the columns of a thread's piece, whole cache lines; with few columns there is one piece for each thread. */
 static int64_t db_piece(int64_t cols, int threads)
 {
     const int64_t line = 16, lines = (cols + line * threads - 1) / (line * threads);

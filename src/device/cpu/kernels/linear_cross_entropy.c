@@ -9,10 +9,11 @@
 #include "device/cpu/matmul.h"
 #include "device/cpu/scratch.h"
 
-/* Of all ops; in the forward dlosses, dx and dw are NULL, in a backward without dw that. */
+/* Operands of all ops of this family; in the forward pass dlosses, dx and dw are NULL, in a backward pass without dw
+ * only dw is. */
 typedef struct operands {
     const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
-    const zr_tensor *lse, *part; /* of a part of the vocabulary: of all of it, in the backward; the forward's output */
+    const zr_tensor *lse, *part; /* parts of the vocabulary: backward, lse of all of it; forward, the output */
     int64_t rows, V, C;
     int64_t first, valid, all; /* its first token, how many of V are no padding; the whole vocabulary */
     zr__head_layout layout;
@@ -67,7 +68,7 @@ typedef struct products {
 } products;
 
 typedef struct head {
-    products whole, last;  /* of a whole block, and of a last one with fewer rows; dw is added to */
+    products whole, last;  /* products of a whole block, and of a last block with fewer rows; they add to dw */
     zr__matmul *dw_begins; /* the first block's dw */
 } head;
 

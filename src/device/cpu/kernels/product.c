@@ -43,7 +43,7 @@ __attribute__((always_inline)) static inline void run_tile(int rows, int vecs, c
 {
     zr__vec acc[ROWS][ZR_PRODUCT_VECS];
     const float *a = t->a, *b = t->b;
-    /* What is written is on its way into the cache while k is walked. */
+    /* Prefetch the rows of C that are written, while the loop over k runs. */
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 3
@@ -98,8 +98,8 @@ typedef struct job {
     const zr__product_spec *spec;
     const zr__matmul_operands *at;
     zr__side a, b;
-    const zr__side *shared, *own;  /* the one of them that all threads read, the other */
-    int shared_ways, own_ways;     /* threads: so many share out the one side of C, so many the other */
+    const zr__side *shared, *own;  /* the operand that all threads read, and the other one */
+    int shared_ways, own_ways;     /* number of threads along each side of C: the shared operand's, the other's */
     int64_t shared_most, own_most; /* rows or columns that have room */
     float *shared_at, *own_at, *sums;
     int64_t own_elems; /* from one thread's block to the next's */
@@ -124,7 +124,7 @@ static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int
     return wide ? (float *)j->at->c + row * j->spec->n + col : j->sums + (row - p->row) * p->cols + col - p->col;
 }
 
-/* What the product of this stretch is added to. */
+/* Set the values to which the product of this stretch is added. */
 static void set_base(const job *j, const part *p, tile *t, int64_t row, int64_t col, int64_t cols, float bias[COLS])
 {
     const zr__product_spec *s = j->spec;

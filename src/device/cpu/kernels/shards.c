@@ -1,6 +1,4 @@
-/*
- * The steps of ZeRO that compute: sum of pieces, square norm, search for what is not finite, cast.
- */
+/* Computing steps of ZeRO: sum of pieces, square norm, search for elements that are not finite, cast. */
 #include "base/finite.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/rows.h"

@@ -31,7 +31,7 @@ template <typename M> struct move_columns {
     }
 };
 
-/* n columns of `in`, from from_first on, into those of `out` from to_first on. */
+/* Copy n columns of `in`, from from_first on, to columns of `out` from to_first on. */
 zr_status columns(const zr_kernel_args *args, const zr_tensor *out, int64_t to_first, const zr_tensor *in,
                   int64_t from_first, int64_t n)
 {
@@ -57,7 +57,7 @@ zr_status run_concat(const zr_kernel_args *args)
     return columns(args, out, M, b, 0, N);
 }
 
-/* dx = what was there earlier, or 0, plus dy in columns [first, first + n). Lengths are in pieces of V elements. */
+/* dx = earlier, or 0, plus dy in columns [first, first + n). Lengths are in pieces of V elements. */
 template <int V> struct slice_dx {
     zr__array dx, dy, earlier;
     int64_t C, n, first;
@@ -106,7 +106,7 @@ zr_status run_slice_dx(const zr_kernel_args *args)
 
 /* ---- swapped dimensions ------------------------------------------------------------------------ */
 
-/* (outer, a, b, inner) -> (outer, b, a, inner), of which a row of the result is the inner elements; in pieces. */
+/* (outer, a, b, inner) -> (outer, b, a, inner), where a row of the result is the inner elements; in pieces. */
 template <typename M> struct swap_rows {
     M mover;
     int64_t a, b, inner;

@@ -20,7 +20,8 @@ template <int W, bool DROPS> struct tiles {
     static_assert(shared <= ZR__SHARED_MOST, "the tiles fit");
 };
 
-/* Of a lane's queries: the maximum of the scores so far, not scaled yet, and this lane's part of the sum. */
+/* Running softmax of a lane's queries: the maximum of the scores so far, not scaled yet, and this lane's part of the
+ * sum. */
 template <int M> struct online {
     float max[M][2], sum[M][2];
 };
@@ -180,7 +181,7 @@ struct plain_online {
     float max[ZR__PLAIN_ROWS], sum[ZR__PLAIN_ROWS];
 };
 
-/* As on tensor cores, but scores are scaled first: scale may be anything. */
+/* Update the running softmax as on tensor cores, but with scores scaled first: scale may be anything. */
 template <int PART>
 __device__ __forceinline__ void plain_weigh(zr__plain_scores &score, zr__plain_sums<PART> &y, plain_online &so_far,
                                             float to_log2, int i0, int j0)

@@ -1,8 +1,6 @@
-/*
- * attention_cached: one token against a cache of keys and values. Blocks of threads have a stretch of the keys of a
- * head each, as many for all GPUs; what they find, relative to the maximum of their scores, a second kernel puts
- * together.
- */
+/* attention_cached: one token against a cache of keys and values. Each block of threads has a stretch of the keys of a
+ * head, the same stretches on all GPUs; a second kernel combines the blocks' results, which are relative to the
+ * maximum of their scores. */
 #include "device/cuda/attention.h"
 #include "device/cuda/scratch.h"
 
@@ -15,14 +13,14 @@ template <typename T> struct cached {
     const T *qkv; /* (3, C) */
     T *cache;     /* (2, length, C) */
     T *y;         /* (C) */
-    /* Of each head and stretch: values summed, maximum and sum of the weights. */
+    /* Partial results of each head and stretch: values summed, maximum and sum of the weights. */
     float *values, *max, *sum;
     int64_t length, C, D, position;
     int stretches;
     float to_log2;
 };
 
-/* The key and the value of the token go into the cache, those of a head by the block that reads them. */
+/* Store the key and the value of the token in the cache, a head's by the block that reads them. */
 template <typename T> __device__ __forceinline__ void keep_token(const cached<T> &c, int64_t head)
 {
     for (int64_t d = head * c.D + threadIdx.x; d < (head + 1) * c.D; d += THREADS) {

@@ -10,7 +10,7 @@
 namespace
 {
 
-/* Of a query: lse, for powers of 2, and delta. */
+/* Statistics of a query: lse, for powers of 2, and delta. */
 struct stat {
     float lse, delta;
 };
@@ -169,7 +169,7 @@ template <int W, bool DROPS> struct dk_tiles {
     static constexpr int keys = 16 * M * ZR__ATTENTION_WARPS, pair = 2 * queries * zr__tile_stride<W>; /* q and dy */
     static constexpr bool kept = W <= (M == 1 ? 96 : 32); /* k and v, in registers */
     static constexpr int part = W <= 128 ? W : 128;       /* elements of dk and dv that a block makes */
-    static constexpr int turns = W <= 128 ? 2 : 1;        /* how often tiles of columns are there */
+    static constexpr int turns = W <= 128 ? 2 : 1;        /* buffers for tiles of columns */
     static constexpr int stats = 2 * queries;             /* lse and delta */
     static constexpr int shared = turns * stats * 4 + (2 * keys * zr__tile_stride<W> + turns * pair) * 2;
     static_assert(shared <= ZR__SHARED_MOST && stats % 4 == 0, "the tiles fit");
@@ -215,13 +215,13 @@ __device__ __forceinline__ void backward_by_key(float (&score)[M][N][4], float (
     }
 }
 
-/* What a block of keys needs of its head's queries. */
+/* Data of a head's queries that a block of keys needs. */
 template <typename T> struct queries_of_head {
     zr__tokens<const T> q, dy;
     const float *lse, *delta;
 };
 
-/* columns, stats: q, dy, lse and delta of a tile of queries from i0 on; those of none are 0. */
+/* Load columns and stats: q, dy, lse and delta of a tile of queries from i0 on; 0 beyond the last query. */
 template <typename tile, int W, typename T>
 __device__ __forceinline__ void load_queries(zr__copies &copies, T *columns, float *stats,
                                              const queries_of_head<T> &head, int i0)
@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
     zr__plain_store<PART>(zr__part(a, head, o.dqkv, 0), i0, d0, sum, scale);
 }
 
-/* Of one query and four keys below one another, rows r .. r + 3 of a thread. */
+/* Compute weights and gradients of one query and four keys below one another, rows r .. r + 3 of a thread. */
 __device__ __forceinline__ void plain_by_key(zr__plain_scores &score, zr__plain_scores &gradient, int r, int c, stat of,
                                              const zr__attention &a, uint64_t element, int query, int key)
 {

@@ -177,7 +177,7 @@ zr_status run_dropout(const zr_kernel_args *args)
     const zr_tensor *x = &args->in[0];
     const zr_runtime *now = args->runtime;
     const int64_t elems = zr_shape_elems(&x->shape);
-    const int64_t part_of = args->op->attr.i[1]; /* elements of a row, of which this rank has some tokens */
+    const int64_t part_of = args->op->attr.i[1]; /* elements of a row, where this rank has only some tokens of it */
     const int64_t first =
         part_of ? now->first_row * part_of + now->place * elems : now->first_row * (elems / x->shape.dim[0]);
     const dropout_each each = {zr__array_of(&args->out[0]), zr__array_of(x),

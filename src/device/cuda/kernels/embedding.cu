@@ -25,7 +25,7 @@ struct token_ids {
 zr_status tokens_of(const zr_kernel_args *args, int64_t rows, token_ids *tokens)
 {
     const zr_tensor *ids = &args->in[0];
-    const int64_t all = args->op->attr.i[0]; /* of a table whose rows ranks share; 0: it is whole */
+    const int64_t all = args->op->attr.i[0]; /* rows of a whole table that is split over ranks; 0: not split */
     *tokens = {(const int32_t *)ids->data, zr_shape_elems(&ids->shape), all ? args->runtime->place * rows : 0, rows};
     return zr__check_indices(args, ids, "token id", 0, all ? all : rows);
 }
@@ -123,7 +123,7 @@ __device__ __forceinline__ uint32_t sum_below(uint32_t x)
 
 constexpr int scan_threads = 1024;
 
-/* Each of n numbers becomes the sum of those before it. One block; a thread takes numbers that follow each other. */
+/* Replace each of n numbers by the sum of the numbers before it. One block; a thread takes consecutive numbers. */
 __global__ void __launch_bounds__(scan_threads) sort_scan(uint32_t *counts, int64_t n, uint32_t *rows_with_many)
 {
     __shared__ uint32_t part[ZR__WARP];
@@ -191,12 +191,12 @@ __global__ void __launch_bounds__(sort_threads) sort_move(sort_round s)
 
 /* ---- embedding_dw ------------------------------------------------------------------------------ */
 
-/* Sorted tokens: those of row v are [first[v], first[v + 1]). */
+/* Sorted tokens: row v has tokens [first[v], first[v + 1]). */
 struct sorted_tokens {
     token_ids tokens;
     const uint32_t *order;
     uint32_t *first;
-    uint32_t *many; /* how many rows have more than ZR__CUDA_MANY_TOKENS tokens, and which, in any order */
+    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, then these rows, in any order */
 
     __device__ int64_t row_at(int64_t i) const
     {
@@ -270,7 +270,7 @@ template <typename T, int V> struct row_sums {
         if (earlier.data) zr__get_all<V>(sum, earlier, at.row * C + c);
         for (int64_t i = at.begin; i < at.end; i += few_batch) {
 #pragma unroll
-            for (int j = 0; j < few_batch; j++) { /* what is not there is not added: no branch around the reading */
+            for (int j = 0; j < few_batch; j++) { /* reads past the end are not added, which saves a branch */
                 const int64_t token = sorted.order[i + j < at.end ? i + j : i];
                 zr__get_all<V>(x[j], dy, token * C + c);
             }
@@ -290,7 +290,7 @@ template <typename T, int V> struct row_sums {
         const bool there = c < C;
         const int64_t column = there ? c : 0;
         float sum = earlier.data ? zr__get(earlier, at.row * C + column) : 0.0f, x[many_batch];
-        uint32_t next = sorted.order[at.begin + lane]; /* there are more than a warp's */
+        uint32_t next = sorted.order[at.begin + lane]; /* in range: such a row has more tokens than a warp has lanes */
         for (int64_t i = at.begin; i < at.end; i += many_batch) {
             const uint32_t own = next;
             if (i + many_batch + lane < at.end) next = sorted.order[i + many_batch + lane];
@@ -303,7 +303,7 @@ template <typename T, int V> struct row_sums {
         if (there) zr__put(dtable, at.row * C + c, sum);
     }
 
-    /* As block `block` of `blocks`: parts of rows with many tokens, one after the other. */
+    /* Work as block `block` of `blocks`: on parts of rows with many tokens, one after the other. */
     __device__ void many(int64_t block, int64_t blocks) const
     {
         const int64_t tiles = (C + ZR__PIECE_THREADS - 1) / ZR__PIECE_THREADS, parts = sorted.many[0] * tiles;
@@ -435,7 +435,7 @@ template <typename T, int V> struct position_sums {
     sequence s;
 
     struct place {
-        int64_t t, first; /* of this rank's rows the first that stands at t */
+        int64_t t, first; /* first: first of this rank's rows that stands at t */
     };
     __device__ place row(int64_t t) const
     {

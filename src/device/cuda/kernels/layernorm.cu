@@ -194,7 +194,7 @@ template <typename T> struct norm_dw {
     float *partial; /* (runs, outs, C) */
 };
 
-/* What a thread adds: its columns of every dw_warps-th row of a run, in their order. */
+/* Add a thread's columns of every dw_warps-th row of a run, in their order. */
 template <typename T, bool PACKED, bool CENTRED>
 __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int64_t end, int64_t c,
                                          float (&dgain)[zr__chunk_elems<T>], float (&dbias)[zr__chunk_elems<T>])

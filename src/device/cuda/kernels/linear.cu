@@ -18,10 +18,10 @@ bool w_transposed(const zr_kernel_args *args)
 
 /* ---- y, dx, dw --------------------------------------------------------------------------------- */
 
-/* What an op keeps from prepare to release. */
+/* State of an op from prepare to release. */
 struct linear {
     zr__cuda_product *product;
-    zr__cuda_product *last; /* of a dw that is made in blocks: the last block, where that has fewer rows */
+    zr__cuda_product *last; /* last block of a dw that is made in blocks, where it has fewer rows */
     bool adds_bias;
 };
 
@@ -179,7 +179,7 @@ zr_status run_product(const zr_kernel_args *args)
 struct dw_sizes {
     const zr_tensor *a, *b, *earlier;
     int64_t m, n, k;
-    bool rounds; /* the sum with what is earlier, made in fp32, is rounded by a pass of its own */
+    bool rounds; /* the sum with `earlier`, made in fp32, is rounded by a pass of its own */
     zr__cuda_rounded block;
 };
 

@@ -12,10 +12,11 @@
 namespace
 {
 
-/* Of all ops; in the forward dlosses, dx and dw are null, in a backward without dw that. */
+/* Operands of all ops of this family; in the forward pass dlosses, dx and dw are null, in a backward pass without dw
+ * only dw is. */
 struct operands {
     const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
-    const zr_tensor *lse, *part; /* of a part of the vocabulary: of all of it, in the backward; the forward's output */
+    const zr_tensor *lse, *part; /* parts of the vocabulary: backward, lse of all of it; forward, the output */
     int64_t rows, V, C;
     int64_t first, valid, all; /* its first token, how many of V are no padding; the whole vocabulary */
     zr__cuda_head layout;
@@ -79,7 +80,7 @@ struct products {
 };
 
 struct head {
-    products whole, last; /* of a whole block, and of a last one with fewer rows */
+    products whole, last; /* products of a whole block, and of a last block with fewer rows */
 };
 
 /* Where a product finds its operands, for the rows from `row` on. */
@@ -189,8 +190,8 @@ template <typename T> T *from(const zr_tensor *x, int64_t row)
     return x ? (T *)x->data + row : nullptr;
 }
 
-/* What the op says of the rows from `row` on, whose logits are in the scratch; in the backward these become their
- * gradient. */
+/* Compute the op's results for rows from `row` on, whose logits are in the scratch; in the backward pass the logits
+ * are replaced by their gradient. */
 zr_status run_rows(const zr_kernel_args *args, const operands &o, int64_t row, int64_t n)
 {
     zr__loss_rows r = {};

@@ -16,11 +16,11 @@ template <int MOST> struct piece_list {
     const void *piece[MOST];
 };
 
-/* out = [out +] the tree sum: subtrees that are whole stand at the level of their size, as the ones of a number in
- * binary form; two of a size become one at once, and at the end those that are left are joined, the smallest first. */
+/* out = [out +] the tree sum: complete subtrees are kept at the level of their size, like the ones of a binary number;
+ * two of equal size are joined at once, and at the end the remaining ones are joined, the smallest first. */
 template <typename Out, typename In, int MOST> struct sum_each {
-    /* The list of 2,048 pieces is 16 KiB of parameters: from CUDA 12.1 and driver 530 on, for which docs/gpu.md asks, a
-     * kernel has 32,764 bytes of them, before it had 4,096. */
+    /* The list of 2,048 pieces is 16 KiB of kernel parameters. The limit is 32,764 bytes from CUDA 12.1 and driver 530
+     * on, which docs/gpu.md requires; before it was 4,096. */
     enum { parameter_room = MOST > 16 ? 32764 : 4096 };
 
     Out *out;
@@ -115,7 +115,7 @@ __device__ __forceinline__ bool is_finite(float x)
     return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }
 
-/* The least of all threads', of which -1 is none. */
+/* Minimum of all threads' indices, -1 standing for none. */
 struct earlier {
     __device__ int64_t operator()(int64_t a, int64_t b) const
     {
@@ -123,7 +123,8 @@ struct earlier {
     }
 };
 
-/* Block b takes runs b, b + blocks ... of square_run elements, and of these each thread the same ones on every GPU. */
+/* Sum squares: block b takes runs b, b + blocks ... of square_run elements, and each thread takes the same elements of
+ * a run on every GPU. */
 template <typename T> __global__ void square_parts(zr__cuda_room *room, const T *x, int64_t n)
 {
     double sum = 0;
@@ -156,10 +157,10 @@ __global__ void square_join(const zr__cuda_room *room, int parts, int64_t first,
 
 /* ---- exact sums -------------------------------------------------------------------------------- */
 
-/* Terms are integers times powers of two: they are counted by their exponent, in whatever order, since integers add
- * exactly. A block counts a run of elements in shared memory, each warp in bins of its own so that fewer meet. A bin
- * has three sums of 16 bits of a term each: atomics of 32 bits are the fast ones there, and a run's terms fit them.
- * What is not finite lands in the bin of the last exponent, where it leaves its leading bit at least. */
+/* Terms are integers times powers of two: they are added by exponent, in any order, since integers add exactly. A
+ * block adds a run of elements in shared memory, each warp in bins of its own so that fewer atomics collide. A bin has
+ * three sums, each of 16 bits of a term: 32-bit atomics are the fast ones there, and a run's terms fit. Values that
+ * are not finite land in the bin of the last exponent, where at least their leading bit remains. */
 constexpr int bins = ZR__CUDA_EXACT_BINS, pieces_of_term = 3, exact_threads = 256;
 constexpr int exact_warps = exact_threads / ZR__WARP, exact_run = 1 << 14;
 
@@ -179,7 +180,7 @@ template <bool SQUARED> __device__ __forceinline__ void count_term(warp_bins *ow
     }
 }
 
-/* Of all warps: what a run of 2^14 terms of 48 bits adds up to. */
+/* Return the sum of a bin over all warps, for a run of 2^14 terms of 48 bits. */
 __device__ __forceinline__ int64_t sum_of_bin(const warp_bins *own, int e)
 {
     int64_t sum = 0;
