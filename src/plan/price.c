@@ -38,8 +38,8 @@ static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_
         const zr_use *use = &s->use[u];
         if (use->buffer == ZR_NONE) continue;
         const zr_buffer *b = &s->buffer[use->buffer];
-        const bool counts = b->space == ZR_SPACE_DEVICE || (b->space == ZR_SPACE_HOST && step->kind == ZR_STEP_COPY);
-        if (plan->profile.facts.apart ? b->space != ZR_SPACE_DEVICE : !counts) continue;
+        const bool copied = b->space == ZR_SPACE_HOST && step->kind == ZR_STEP_COPY && !plan->profile.facts.apart;
+        if (b->space != ZR_SPACE_DEVICE && !copied) continue;
         const double range = (double)zr_dtype_span(use->dtype, use->range.count);
         bytes += (use->reads + use->writes) * (use->range.count ? range : (double)b->bytes);
     }
