@@ -261,7 +261,8 @@ static zr_status check_saves(const zr__proof *p)
     const int states = 1 + p->plan->optimizer.n_slots;
     const int64_t n = (int64_t)p->plan->n_units * states;
     if (p->kind != ZR_SCHEDULE_TRAIN || p->plan->save == ZR_SAVE_NONE) {
-        ZR_CHECK(!p->has_when[ZR_WHEN_SAVE], ZR_ERR_INTERNAL, "a step runs only when states are saved, but this plan saves none");
+        ZR_CHECK(!p->has_when[ZR_WHEN_SAVE], ZR_ERR_INTERNAL,
+                 "a step runs only when states are saved, but this plan saves none");
         return ZR_OK;
     }
     bool *saved = zr_alloc((size_t)n + 1);
