@@ -255,8 +255,8 @@ $(STAND_IN_TESTS): TEST_OBJ = $(STAND_IN_OBJ) -lstdc++ -ldl
 # Tests of a build with a row more in the tables of what plans, walks, prices and draws: a copy, before the library's own.
 MADE_UP       := $(B)/made_up
 MADE_UP_TESTS := $(patsubst tests/%.c,$(B)/tests/%,$(shell grep -ls '^//MADE_UP' tests/test_*.c))
-MADE_UP_SRC   := $(wildcard src/plan/*.c src/engine/*.c src/simulate/*.c src/cli/draw/picture*.c) src/cli/draw/svg.c
-MADE_UP_OBJ   := $(MADE_UP_SRC:%.c=$(MADE_UP)/%.o) $(MADE_UP)/src/plan/echo.o
+MADE_UP_SRC   := $(wildcard src/plan/*.c src/plan/*/*.c src/engine/*.c src/simulate/*.c src/cli/draw/picture*.c) src/cli/draw/svg.c
+MADE_UP_OBJ   := $(MADE_UP_SRC:%.c=$(MADE_UP)/%.o) $(MADE_UP)/src/plan/policy/echo.o
 MADE_UP_FLAGS  = -I$(MADE_UP)/include -I$(MADE_UP)/src -Itests $(CFLAGS_ALL) -O0
 $(MADE_UP)/rows: tests/made_up/rows.sh tests/made_up/echo.c tests/made_up/echo.h $(MADE_UP_SRC) $(wildcard include/zr/*.h src/*/*.h src/*/*/*.h) $(STAMP)
 	@mkdir -p $(@D)
@@ -278,7 +278,7 @@ gpu-tests: $(GPU_TESTS)
 # Fuzz targets: of the test run with a main that reads files, of `make fuzz` with libFuzzer, and for that the layers that
 # they call, which are plain C.
 FUZZ    := $(basename $(notdir $(wildcard tests/fuzz/*.c)))
-FUZZED  := $(wildcard $(foreach layer,base tensor config data checkpoint,src/$(layer)/*.c))
+FUZZED  := $(wildcard $(foreach layer,base tensor config data checkpoint,src/$(layer)/*.c src/$(layer)/*/*.c))
 FUZZ_CC := clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"$(VERSION)"' -Iinclude -Isrc -Itests
 tests: fuzz-files
 fuzz-files: $(FUZZ:%=$(B)/tests/fuzz_%)

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "base/text.h"
-#include "data/bpe.h"
+#include "base/text/text.h"
+#include "data/tokenizer/bpe.h"
 
 static inline void bpe_put_symbol(zr__text *text, unsigned char byte)
 {

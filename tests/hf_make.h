@@ -3,7 +3,7 @@
 #define HF_MAKE_H
 
 #include "tempdir.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "zr/checkpoint.h"
 #include "zr/models.h"
 

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/grow.h"
-#include "base/text.h"
+#include "base/core/grow.h"
+#include "base/text/text.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/library.h"
+#include "base/core/library.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/normal.h"
+#include "base/number/normal.h"
 
 /* Known answers of philox4x32-10: Salmon et al., SC11, Random123's kat_vectors. */
 static void known_answers(void **state)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <locale.h>
 #include <math.h>

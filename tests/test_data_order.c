@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "data/order.h"
+#include "data/samples/order.h"
 #include "tempdir.h"
 #include "zr/data.h"
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "bpe_make.h"
-#include "data/encode.h"
+#include "data/text/encode.h"
 #include "tempdir.h"
 #include "zr/data.h"
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #include "gpt2_sizes.h"
-#include "plan/internal.h"
+#include "plan/cost/cost.h"
+#include "plan/list/list.h"
 #include "plan_make.h"
 
 static zr_profile profile = {

@@ -1,7 +1,7 @@
 //TEST timeout=20
 /* Lists of steps as rewrites edit them: ids stay, steps are put in before others, a place is renamed over a stretch,
  * and waits and lifetimes are those of the list as it stands at the end. */
-#include "plan/internal.h"
+#include "plan/list/list.h"
 #include "plan_make.h"
 
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "plan/internal.h"
+#include "plan/list/list.h"
 
 enum { PLACES = 40, BUFFERS = 60, EACH = 64 };
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "mutate_bytes.h"
 #include "simulate/simulate.h"
 #include "tempdir.h"

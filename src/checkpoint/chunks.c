@@ -1,6 +1,6 @@
 #include "checkpoint/chunks.h"
 
-#include "base/grow.h"
+#include "base/core/grow.h"
 
 #include <string.h>
 #include <xxhash.h>

@@ -2,7 +2,7 @@
 #ifndef ZR_CHECKPOINT_CHUNKS_H
 #define ZR_CHECKPOINT_CHUNKS_H
 
-#include "base/file_queue.h"
+#include "base/file/file_queue.h"
 #include "zr/checkpoint.h"
 
 /** Return the limit of a chunk that begins at `offset`: it ends there or before. */

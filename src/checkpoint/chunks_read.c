@@ -1,7 +1,7 @@
 /* Reading files of a checkpoint: a byte is returned only after the checksum of its chunk has been checked. The unit
  * of reading and checking is a region: a chunk, or several chunks with interleaved bytes. */
-#include "base/sorted.h"
-#include "base/text.h"
+#include "base/number/sorted.h"
+#include "base/text/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/safetensors.h"
 

@@ -5,7 +5,7 @@
  * memory of parts, and the disk is as busy with smaller ones. A part of a slice holds its bytes row by row, and may
  * continue across the end of a chunk.
  */
-#include "base/file_queue.h"
+#include "base/file/file_queue.h"
 #include "checkpoint/chunks.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Atomic files and directories: they are written under another name, synced and renamed. */
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/text/text.h"
 #include "zr/checkpoint.h"
 
 #include <errno.h>

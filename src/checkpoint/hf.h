@@ -3,7 +3,7 @@
 #ifndef ZR_CHECKPOINT_HF_H
 #define ZR_CHECKPOINT_HF_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "zr/checkpoint.h"
 
 #include <stddef.h>

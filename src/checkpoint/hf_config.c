@@ -1,5 +1,5 @@
 /* config.json of a Hugging Face directory of any family: its type, numbers and booleans. */
-#include "base/text.h"
+#include "base/text/text.h"
 #include "checkpoint/hf.h"
 
 #include <stdio.h>

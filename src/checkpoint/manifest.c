@@ -1,7 +1,7 @@
 /* manifest.json of a checkpoint: its list of files, the checksum of every chunk of them, and a checksum of the
  * manifest itself. */
 #include "checkpoint/manifest.h"
-#include "base/text.h"
+#include "base/text/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/hf.h"
 

@@ -3,9 +3,9 @@
  * unknown or repeated is the same error, and memory stays proportional to the text, however large its numbers are.
  * Strings hold no escapes; only "run" is arbitrary JSON, of limited size.
  */
-#include "base/grow.h"
-#include "base/json_scan.h"
-#include "base/text.h"
+#include "base/core/grow.h"
+#include "base/json/json_scan.h"
+#include "base/text/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 

@@ -1,7 +1,7 @@
 /* The checkpoints in a run's directory: their names, and creating and removing them atomically. No symbolic link
  * below that directory is followed. */
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/text/text.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/manifest.h"
 

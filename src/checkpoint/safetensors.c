@@ -1,6 +1,6 @@
 /* Opening, looking up and reading safetensors files. */
 #include "checkpoint/safetensors.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdlib.h>
 #include <string.h>

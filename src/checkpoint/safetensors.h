@@ -2,7 +2,7 @@
 #ifndef ZR_CHECKPOINT_SAFETENSORS_H
 #define ZR_CHECKPOINT_SAFETENSORS_H
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "zr/checkpoint.h"
 
 /* The format's own limit on the header, and our limit on sizes: larger than any address space, small enough that

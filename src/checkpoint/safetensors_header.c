@@ -6,9 +6,9 @@
  * judge; the brackets, commas and names between them are ours.
  */
 #include "checkpoint/safetensors.h"
-#include "base/json.h"
-#include "base/json_scan.h"
-#include "base/text.h"
+#include "base/json/json.h"
+#include "base/json/json_scan.h"
+#include "base/text/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

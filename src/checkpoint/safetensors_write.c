@@ -1,6 +1,6 @@
 /* Writing safetensors: first the header with all sizes, then ranges in any order, by any process. */
 #include "checkpoint/safetensors.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <inttypes.h>
 #include <math.h>

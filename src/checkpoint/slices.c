@@ -1,6 +1,6 @@
 /* Slices of rows: the place of a slice's bytes in a file, and the region of chunks that a reader reads at once. */
-#include "base/grow.h"
-#include "base/sorted.h"
+#include "base/core/grow.h"
+#include "base/number/sorted.h"
 #include "checkpoint/chunks.h"
 
 #include <string.h>

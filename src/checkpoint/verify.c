@@ -1,5 +1,5 @@
 /* Verification of every byte of a checkpoint, which lists all damage. */
-#include "base/text.h"
+#include "base/text/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"

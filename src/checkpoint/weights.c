@@ -1,6 +1,6 @@
 /* Reading the weights of a Hugging Face directory, in one safetensors file or several, as one set of tensors. */
-#include "base/json.h"
-#include "base/text.h"
+#include "base/json/json.h"
+#include "base/text/text.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/safetensors.h"
 

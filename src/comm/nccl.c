@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/library.h"
+#include "base/core/library.h"
 
 /* Time limit of NCCL's finalization, seconds: it needs no peer and never takes as long. */
 static const double END_SEC = 5;

@@ -23,7 +23,7 @@
 #ifndef ZR_COMM_TRANSPORT_H
 #define ZR_COMM_TRANSPORT_H
 
-#include "base/stream.h"
+#include "base/number/stream.h"
 #include "zr/comm.h"
 
 /** Group that this rank joins in a split. */

@@ -3,9 +3,9 @@
 #define ZR_CONFIG_INTERNAL_H
 
 #include "zr/config.h"
-#include "base/json.h"
-#include "base/shards.h"
-#include "base/text.h"
+#include "base/json/json.h"
+#include "base/paths/shards.h"
+#include "base/text/text.h"
 
 #define ZR_CONFIG_MAX_KEYS 224
 #define ZR_CONFIG_MAX_INT 0x1p53

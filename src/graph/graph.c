@@ -1,5 +1,5 @@
 /* Building of a graph: values, parameters, inputs and ops; the first error is kept until zr_graph_finish. */
-#include "base/grow.h"
+#include "base/core/grow.h"
 #include "graph/internal.h"
 
 #include <inttypes.h>

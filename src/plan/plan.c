@@ -1,8 +1,9 @@
 /*
  * Creation of a plan from a model and a layout: graphs, states, schedules, memory map, accounts. Pure arithmetic.
  */
-#include "base/names.h"
-#include "plan/internal.h"
+#include "base/core/names.h"
+#include "plan/cost/cost.h"
+#include "plan/write/write.h"
 
 #include <string.h>
 

@@ -4,8 +4,8 @@
  */
 #include "simulate/simulate.h"
 
-#include "base/json.h"
-#include "base/text.h"
+#include "base/json/json.h"
+#include "base/text/text.h"
 
 #include <limits.h>
 #include <math.h>

@@ -4,7 +4,7 @@
  */
 #include "simulate/simulate.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "zr/tensor.h"
 
-#include "base/names.h"
+#include "base/core/names.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -112,7 +112,7 @@ void zr_stand_in_fail(const char *function, int skip, cudaError_t error);
 int zr_stand_in_failed(void);
 /** For stand-ins of libraries: what a call of this function shall return. */
 cudaError_t zr_stand_in_failure(const char *function);
-/** A function of a library that zr loads (src/base/library.h): here it is the program's own. */
+/** A function of a library that zr loads (src/base/core/library.h): here it is the program's own. */
 void zr_stand_in_function(const char *name, void (*function)(void));
 /** 1: memory of the device may be touched by anybody, and all memory is the device's, until the next call with 0. */
 void zr_stand_in_touchable(int touchable);

@@ -1,5 +1,5 @@
-/* In place of src/base/library.c: what it would load is linked with the program. */
-#include "base/library.h"
+/* In place of src/base/core/library.c: what it would load is linked with the program. */
+#include "base/core/library.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /**
  * Fuzz target: any bytes as the index of a Megatron token file. What is accepted must say that its sequences are the
  * whole token file, one behind the other. */
-#include "data/indexed.h"
+#include "data/tokens/indexed.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /**
  * Fuzz target: any bytes as a .jsonl file, made tokens of the tokenizer bytes. Where bad lines are left out every file
  * is fine; where they are errors, a file is fine that has none, and is then the same tokens. */
-#include "data/encode.h"
+#include "data/text/encode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "plan/internal.h"
+#include "plan/policy/policy.h"
 
 #define MADE_UP_ECHO "echo of a gradient"
 

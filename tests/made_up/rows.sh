@@ -7,7 +7,7 @@ rm -rf "$to/include" "$to/src"
 mkdir -p "$to/src"
 cp -r include "$to/"
 cp -r src/plan src/engine src/simulate src/cli "$to/src/"
-cp tests/made_up/echo.c "$to/src/plan/"
+cp tests/made_up/echo.c "$to/src/plan/policy/"
 
 # row FILE ANCHOR ROW: put a row in before the one line that begins with the anchor.
 row() {
@@ -17,10 +17,10 @@ row() {
 }
 row include/zr/plan.h 'X(COMM, "comm") ' 'X(SIDE, "side") \\'
 row include/zr/plan.h 'X(LOSS, "loss") ' 'X(ECHO, "echo") \\'
-row src/plan/policies.c '&zr__policy_noise,' '&zr__policy_echo,'
+row src/plan/policy/policies.c '&zr__policy_noise,' '&zr__policy_echo,'
 row src/engine/walk.c '[ZR_STEP_BATCH] = ' '[ZR_STEP_ECHO] = run_copy,'
 row src/cli/draw/picture_lanes.c '[ZR_STEP_CAST] = ' '[ZR_STEP_ECHO] = WORK_COPY,'
 # The policy's name, in the header that the table includes.
 echo 'extern const zr__policy zr__policy_echo;' >"$to/made"
-sed -i -e '/^extern const zr__policy /r '"$to/made" "$to/src/plan/internal.h"
+sed -i -e '/^extern const zr__policy /r '"$to/made" "$to/src/plan/policy/policy.h"
 rm "$to/made"

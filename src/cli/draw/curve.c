@@ -1,7 +1,7 @@
 #include "cli/draw/curve.h"
 
-#include "base/file.h"
-#include "base/json_scan.h"
+#include "base/file/file.h"
+#include "base/json/json_scan.h"
 
 #include <math.h>
 #include <stdlib.h>

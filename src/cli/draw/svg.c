@@ -1,6 +1,6 @@
 #include "cli/draw/svg.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The papers' numbers beside zr's, as text and as JSON. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "cli/shell/cli.h"
 #include "cli/papers/papers.h"
 #include "cli/simulate/simulate.h"

@@ -1,6 +1,6 @@
 #include "cli/plan/choices.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdarg.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Rates of a machine from a file: the user's own, or the output of `zr info --bench --json`. */
 #include "cli/plan/choices.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <math.h>
 #include <string.h>

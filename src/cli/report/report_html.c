@@ -1,7 +1,7 @@
 #include "cli/draw/panel.h"
 #include "cli/report/report.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "cli/report/report.h"
 #include "cli/draw/panel.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 #include "cli/shell/cli.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <limits.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "cli/shell/cli.h"
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 #include <string.h>
 

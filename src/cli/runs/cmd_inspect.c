@@ -1,6 +1,6 @@
 #include "cli/runs/stored.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "base/grow.h"
+#include "base/core/grow.h"
 #include "cli/runs/stored.h"
 
 #include <limits.h>

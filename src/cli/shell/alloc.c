@@ -4,8 +4,8 @@
  * from base/shortage.h. */
 #include "cli/shell/cli.h"
 
-#include "base/json.h"
-#include "base/shortage.h"
+#include "base/json/json.h"
+#include "base/core/shortage.h"
 
 #include <errno.h>
 #include <stdatomic.h>

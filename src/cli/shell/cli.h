@@ -3,8 +3,8 @@
 #ifndef ZR_CLI_CLI_H
 #define ZR_CLI_CLI_H
 
-#include "base/output.h"
-#include "base/text.h"
+#include "base/paths/output.h"
+#include "base/text/text.h"
 #include "zr/train.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "cli/shell/cli.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <math.h>
 #include <string.h>

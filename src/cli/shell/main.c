@@ -2,7 +2,7 @@
  *  exit code: the only place of the project that does. */
 #include "cli/shell/reference.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <fcntl.h>
 #include <signal.h>

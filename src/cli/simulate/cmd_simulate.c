@@ -1,6 +1,6 @@
 #include "cli/simulate/simulate.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <math.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  */
 #include "cli/simulate/search.h"
 
-#include "base/grow.h"
+#include "base/core/grow.h"
 #include "cli/plan/largest.h"
 #include "cli/shell/many.h"
 

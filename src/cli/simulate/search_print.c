@@ -1,5 +1,5 @@
 /* The results of `zr simulate --search`, and why other ways are slower. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "cli/simulate/search.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* The numbers of a simulation by their names. */
 #include "cli/simulate/simulate.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <math.h>
 #include <string.h>

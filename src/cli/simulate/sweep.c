@@ -1,6 +1,6 @@
 /* `zr simulate --sweep`: every combination of some keys' values, one row each. A combination that cannot be planned is
  * a row with its reason. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "cli/draw/lines.h"
 #include "cli/shell/many.h"
 #include "cli/simulate/simulate.h"

@@ -1,6 +1,6 @@
 #include "device/cpu/onednn.h"
 
-#include "base/shortage.h"
+#include "base/core/shortage.h"
 
 #include <omp.h>
 #include <pthread.h>

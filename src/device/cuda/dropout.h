@@ -1,13 +1,13 @@
 /*
  * The factors of dropout, 0 or 1/(1-p), from the random elements of one stream of one step: the bits of the
- * processor's (src/device/cpu/dropout.h).
+ * processor's (src/device/cpu/shared/dropout.h).
  */
 #ifndef ZR_DEVICE_CUDA_DROPOUT_H
 #define ZR_DEVICE_CUDA_DROPOUT_H
 
 #include <math.h>
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "device/cuda/launch.h"
 
 struct zr__dropout {

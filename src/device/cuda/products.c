@@ -7,7 +7,7 @@
 #include <cublasLt.h>
 #include <stdio.h>
 
-#include "base/library.h"
+#include "base/core/library.h"
 #include "device/cuda/scratch.h"
 
 /* Alignment in bytes on which the library's choice of kernels depends: they load no more at a time. */

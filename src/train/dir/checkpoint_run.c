@@ -1,6 +1,6 @@
 #include "train/dir/checkpoint_run.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <inttypes.h>
 #include <math.h>

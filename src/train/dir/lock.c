@@ -1,6 +1,6 @@
 #include "train/dir/lock.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "train/host/host.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "train/dir/metrics.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "train/dir/metrics_file.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

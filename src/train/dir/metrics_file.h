@@ -4,7 +4,7 @@
 #ifndef ZR_TRAIN_METRICS_FILE_H
 #define ZR_TRAIN_METRICS_FILE_H
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 typedef struct zr__metrics_file {
     const char *name, *line; /* for messages: the file's name, and its unit ("line", "record") */

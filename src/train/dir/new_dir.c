@@ -1,7 +1,7 @@
 #include "train/dir/new_dir.h"
 
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <stdio.h>

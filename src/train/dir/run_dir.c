@@ -1,8 +1,8 @@
 #include "train/dir/run_dir.h"
 
-#include "base/json.h"
-#include "base/shards.h"
-#include "base/text.h"
+#include "base/json/json.h"
+#include "base/paths/shards.h"
+#include "base/text/text.h"
 #include "train/dir/trained.h"
 #include "zr/checkpoint.h"
 

@@ -6,7 +6,7 @@
 #ifndef ZR_TRAIN_RUN_DIR_H
 #define ZR_TRAIN_RUN_DIR_H
 
-#include "base/folder.h"
+#include "base/file/folder.h"
 #include "train/dir/events.h"
 #include "train/dir/lock.h"
 #include "train/dir/metrics_file.h"

@@ -1,9 +1,9 @@
 #include "train/dir/trained.h"
 
-#include "base/file.h"
-#include "base/folder.h"
-#include "base/json.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/file/folder.h"
+#include "base/json/json.h"
+#include "base/text/text.h"
 #include "zr/checkpoint.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 #include "train/family/family.h"
 
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* GPT-2's row of the table of families. */
 #include "train/family/family.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 #include "train/family/paths.h"
 
-#include "base/folder.h"
-#include "base/shards.h"
-#include "base/text.h"
+#include "base/file/folder.h"
+#include "base/paths/shards.h"
+#include "base/text/text.h"
 #include "zr/train.h"
 
 #include <stdio.h>

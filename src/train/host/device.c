@@ -3,7 +3,7 @@
  */
 #include "train/host/device.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "zr/train.h"
 
 /** Bytes of host memory that CUDA takes in a process: the driver and the libraries with its first GPU, a context and

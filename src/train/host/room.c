@@ -1,6 +1,6 @@
 /** Check, before a run starts, that the system grants its memory and threads: compute libraries end the program when
  * they get no thread or no memory. */
-#include "base/text.h"
+#include "base/text/text.h"
 #include "zr/train.h"
 
 #include <errno.h>

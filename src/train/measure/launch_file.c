@@ -1,7 +1,7 @@
 /*
  * Measured training steps in a file of the user's cache, one for each transport, number of ranks and number of hosts.
  */
-#include "base/text.h"
+#include "base/text/text.h"
 #include "train/measure/machine.h"
 
 #include <math.h>

@@ -4,10 +4,10 @@
  * or a new version never reads numbers that are not its own. Writers rename complete files into place; the last one
  * stays.
  */
-#include "base/file.h"
-#include "base/folder.h"
-#include "base/json.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/file/folder.h"
+#include "base/json/json.h"
+#include "base/text/text.h"
 #include "train/measure/machine.h"
 #include "train/dir/run_dir.h"
 #include "zr/train.h"

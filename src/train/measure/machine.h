@@ -2,7 +2,7 @@
 #ifndef ZR_TRAIN_MACHINE_H
 #define ZR_TRAIN_MACHINE_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "zr/train.h"
 
 enum { ZR__MACHINE_KEY_BYTES = 448 };

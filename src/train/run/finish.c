@@ -1,7 +1,7 @@
 /** Helpers for all parts of a training run, and the run's end: saved weights and the report of its measurements. */
 #include "train/run/save.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "train/host/device.h"
 #include "train/weights/export.h"
 #include "train/host/host.h"

@@ -1,6 +1,6 @@
 #include "train/run/resume.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "train/host/host.h"
 #include "train/family/inputs.h"
 #include "train/run/save_files.h"

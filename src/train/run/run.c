@@ -4,7 +4,7 @@
 #include "train/run/resume.h"
 #include "train/run/save.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "train/weights/evaluate.h"
 #include "train/dir/metrics.h"
 #include "train/run/sample.h"

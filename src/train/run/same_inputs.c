@@ -3,9 +3,9 @@
  * file, is another copy. */
 #include "train/run/run.h"
 
-#include "base/file.h"
-#include "base/shards.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/paths/shards.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <stdio.h>

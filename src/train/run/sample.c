@@ -1,6 +1,6 @@
 #include "train/run/sample.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "train/dir/metrics.h"
 #include "train/weights/writer.h"
 

@@ -2,7 +2,7 @@
  * its name once it is complete. */
 #include "train/run/save.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 #include "train/host/host.h"
 #include "train/run/resume.h"
 #include "train/run/save_files.h"

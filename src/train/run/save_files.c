@@ -2,7 +2,7 @@
  * the files and writes the manifest. */
 #include "train/run/save_files.h"
 
-#include "base/finite.h"
+#include "base/number/finite.h"
 #include "train/family/family.h"
 #include "train/run/save.h"
 

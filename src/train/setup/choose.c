@@ -3,7 +3,7 @@
  * be fastest. */
 #include "zr/train.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

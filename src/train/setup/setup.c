@@ -1,5 +1,5 @@
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/text/text.h"
 #include "train/host/device.h"
 #include "train/family/family.h"
 #include "train/host/host.h"

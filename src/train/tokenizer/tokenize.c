@@ -1,7 +1,7 @@
 /** Tokenization of texts into a token file. */
-#include "base/file.h"
-#include "base/output.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/paths/output.h"
+#include "base/text/text.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
 #include "zr/train.h"

@@ -1,7 +1,7 @@
 #include "train/tokenizer/tokenizer_files.h"
 
-#include "base/json.h"
-#include "base/text.h"
+#include "base/json/json.h"
+#include "base/text/text.h"
 #include "train/dir/run_dir.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"

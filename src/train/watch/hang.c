@@ -1,7 +1,7 @@
 #include "train/watch/hang.h"
 
-#include "base/text.h"
-#include "base/thread.h"
+#include "base/text/text.h"
+#include "base/core/thread.h"
 
 #include <errno.h>
 #include <math.h>

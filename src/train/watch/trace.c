@@ -1,7 +1,7 @@
 #include "train/watch/trace.h"
 
-#include "base/output.h"
-#include "base/text.h"
+#include "base/paths/output.h"
+#include "base/text/text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /** Conversion between kinds of weights directories; the new directory is built in TO.tmp and then renamed. */
-#include "base/file.h"
-#include "base/json.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/json/json.h"
+#include "base/text/text.h"
 #include "train/weights/convert.h"
 #include "train/family/family.h"
 #include "train/weights/load.h"

@@ -1,5 +1,5 @@
 /** Conversion of a Hugging Face directory to the directory of a run that has not begun: a checkpoint of step 0. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "train/dir/checkpoint_run.h"
 #include "train/weights/convert.h"
 #include "train/family/family.h"

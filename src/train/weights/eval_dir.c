@@ -1,4 +1,4 @@
-#include "base/shards.h"
+#include "base/paths/shards.h"
 #include "train/weights/evaluate.h"
 #include "train/family/paths.h"
 #include "train/weights/eval_windows.h"

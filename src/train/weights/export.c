@@ -1,6 +1,6 @@
 #include "train/weights/export.h"
 
-#include "base/finite.h"
+#include "base/number/finite.h"
 #include "train/family/family.h"
 #include "train/family/inputs.h"
 #include "train/dir/run_dir.h"

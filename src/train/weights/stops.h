@@ -3,7 +3,7 @@
 #ifndef ZR_TRAIN_STOPS_H
 #define ZR_TRAIN_STOPS_H
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 typedef struct zr__stops {
     const char *const *stop; /* (n) non-empty texts; borrowed */

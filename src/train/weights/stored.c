@@ -1,5 +1,5 @@
-#include "base/file.h"
-#include "base/text.h"
+#include "base/file/file.h"
+#include "base/text/text.h"
 #include "train/family/inputs.h"
 #include "train/dir/run_dir.h"
 

@@ -1,6 +1,6 @@
 /* slice, slice_dx, concat, transpose, split_heads, merge_heads: bytes are moved, or converted on their way into a
  * gradient of another type. */
-#include "device/cpu/rows.h"
+#include "device/cpu/shared/rows.h"
 
 /* out[to ..] = in[from ..], n elements. */
 static void copy_elems(const zr_tensor *out, int64_t to, const zr_tensor *in, int64_t from, int64_t n)

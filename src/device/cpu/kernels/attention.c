@@ -8,11 +8,11 @@
 #include <omp.h>
 
 #include "device/cpu/attention_blocks.h"
-#include "device/cpu/dropout.h"
-#include "device/cpu/rows.h"
-#include "device/cpu/scratch.h"
-#include "device/cpu/tile.h"
-#include "device/cpu/transpose.h"
+#include "device/cpu/shared/dropout.h"
+#include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/scratch.h"
+#include "device/cpu/shared/tile.h"
+#include "device/cpu/shared/transpose.h"
 
 #define NB ZR__ATTENTION_BLOCK
 

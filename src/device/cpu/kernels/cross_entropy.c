@@ -1,5 +1,5 @@
 /* cross_entropy, cross_entropy_dx. */
-#include "device/cpu/cross_entropy_rows.h"
+#include "device/cpu/shared/cross_entropy_rows.h"
 
 static zr_status cross_entropy(const zr_kernel_args *args)
 {

@@ -1,6 +1,6 @@
 /* gelu, relu, silu, each with its _dx, add, mul, scale, dropout, fill. */
-#include "device/cpu/dropout.h"
-#include "device/cpu/rows.h"
+#include "device/cpu/shared/dropout.h"
+#include "device/cpu/shared/rows.h"
 
 #define GELU_A 0.7978845608028654f /* sqrt(2/pi) */
 #define GELU_B 0.044715f

@@ -1,8 +1,8 @@
 /* embedding, embedding_dw, position, position_dw. */
 #include <omp.h>
 
-#include "device/cpu/rows.h"
-#include "device/cpu/scratch.h"
+#include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/scratch.h"
 
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)

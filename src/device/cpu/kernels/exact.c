@@ -3,9 +3,9 @@
  * power that its exponent alone decides: squares are counted as integers, one bin for each exponent, and bins
  * go into the wide sum now and then. Integers may be added in any order, by any number of threads.
  */
-#include "base/exact.h"
+#include "base/number/exact.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/level.h"
+#include "device/cpu/shared/level.h"
 
 #define EXPONENTS 256
 /* Neighbours often have the same exponent; taking turns at several sets, they need not wait for each other's store. */

@@ -1,8 +1,8 @@
 /* layernorm and rmsnorm, each with its _dx and _dw. An rmsnorm is a layernorm of mean 0 without a bias. */
 #include <math.h>
 
-#include "device/cpu/rows.h"
-#include "device/cpu/scratch.h"
+#include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/scratch.h"
 
 #define ROW_CHUNKS 16 /* partial sums of layernorm_dw: fixed, so that threads do not show in the bits */
 

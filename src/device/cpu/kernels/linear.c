@@ -2,8 +2,8 @@
  * The linear ops as products of matmul.c, and the gradient of the bias.
  */
 #include "device/cpu/matmul.h"
-#include "device/cpu/rows.h"
-#include "device/cpu/scratch.h"
+#include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/scratch.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
 

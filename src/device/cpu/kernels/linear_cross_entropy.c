@@ -4,10 +4,10 @@
  * _part_dx do the same with the logits of a part of the vocabulary, whose ranks linear_cross_entropy_join brings
  * together.
  */
-#include "device/cpu/cross_entropy_rows.h"
-#include "device/cpu/linear_cross_entropy_blocks.h"
+#include "device/cpu/shared/cross_entropy_rows.h"
+#include "device/cpu/shared/linear_cross_entropy_blocks.h"
 #include "device/cpu/matmul.h"
-#include "device/cpu/scratch.h"
+#include "device/cpu/shared/scratch.h"
 
 /* Operands of all ops of this family; in the forward pass dlosses, dx and dw are NULL, in a backward pass without dw
  * only dw is. */

@@ -1,9 +1,9 @@
 /*
  * Random normal numbers: what parameters start from.
  */
-#include "base/normal.h"
+#include "base/number/normal.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/level.h"
+#include "device/cpu/shared/level.h"
 
 #define SHARE 16384 /* elements worth waking a thread for */
 

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/rows.h"
+#include "device/cpu/shared/rows.h"
 
 typedef struct adam_constants {
     float beta1_rest, beta2, beta2_rest, eps, step_size, denom_scale;

@@ -3,7 +3,7 @@
  */
 #include "device/cpu/peak.h"
 
-#include "device/cpu/level.h"
+#include "device/cpu/shared/level.h"
 
 /* Independent chains: at least the latency of an operation times the units that execute it, in the registers there
  * are beside two operands. */

@@ -13,9 +13,9 @@
 #include <omp.h>
 
 #include "device/cpu/matmul.h"
-#include "device/cpu/pack.h"
+#include "device/cpu/shared/pack.h"
 #include "device/cpu/product_blocks.h"
-#include "device/cpu/row_product.h"
+#include "device/cpu/shared/row_product.h"
 
 /* Longest stretch of k, and most elements of a thread's own block. Without AVX-512 caches are taken to be small. */
 #if ZR_VEC == 16

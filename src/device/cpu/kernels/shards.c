@@ -1,8 +1,8 @@
 /* Computing steps of ZeRO: sum of pieces, square norm, search for elements that are not finite, cast. */
-#include "base/finite.h"
+#include "base/number/finite.h"
 #include "device/cpu/cpu.h"
-#include "device/cpu/rows.h"
-#include "device/cpu/stream.h"
+#include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/stream.h"
 
 /* Elements summed at a time: the sums inside the tree (2 KB each, two a level) stay in the first-level cache. */
 #define SUM_BLOCK 512

@@ -1,5 +1,5 @@
 /* softmax, softmax_dx, mean, mean_dx: over the last dimension. */
-#include "device/cpu/rows.h"
+#include "device/cpu/shared/rows.h"
 
 /* e^(x - top); 0 where that is below e^-87. */
 static void exps(float *restrict y, const float *restrict x, float top, int64_t n)

@@ -1,8 +1,8 @@
 /*
  * The steps of ZeRO that compute: sum of pieces, square norm, exact sums, cast, initial values.
  */
-#include "base/exact.h"
-#include "base/normal.h"
+#include "base/number/exact.h"
+#include "base/number/normal.h"
 #include "device/cuda/launch.h"
 
 namespace

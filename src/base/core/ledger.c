@@ -1,0 +1,25 @@
+/* Counters of bytes held and bytes moved. They are plain functions, so that tests can replace them. */
+#include "zr/base.h"
+
+#include "base/core/names.h"
+
+const char *zr_category_name(zr_category category)
+{
+    ZR__NAME_IN(ZR_CATEGORY_LIST, ZR_CATEGORIES, category, "unknown");
+}
+
+void zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes)
+{
+    int64_t live = ledger->live_bytes[category] += bytes;
+    if (live > ledger->peak_bytes[category]) ledger->peak_bytes[category] = live;
+}
+
+void zr_ledger_give(zr_ledger *ledger, zr_category category, int64_t bytes)
+{
+    ledger->live_bytes[category] -= bytes;
+}
+
+void zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes)
+{
+    traffic->bytes[kind] += bytes;
+}

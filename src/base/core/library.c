@@ -1,0 +1,38 @@
+#include "base/core/library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT = 512 };
+
+/* Load the first file that can be loaded; NULL: none can, and `why` has the loader's message for each. */
+static void *load(const zr__library *library, char *why)
+{
+    size_t used = 0;
+    why[0] = '\0';
+    for (const char *const *file = library->file; *file; file++) {
+        void *loaded = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
+        if (loaded) return loaded;
+        const char *said = dlerror();
+        const int n = snprintf(why + used, TEXT - used, "%s%s", used ? "; " : "", said ? said : *file);
+        used = n > 0 && used + (size_t)n < TEXT ? used + (size_t)n : TEXT - 1;
+    }
+    return NULL;
+}
+
+zr_status zr__library_open(const zr__library *library, void *table)
+{
+    char why[TEXT];
+    void *loaded = load(library, why);
+    ZR_CHECK(loaded, ZR_ERR_UNSUPPORTED,
+             "%s, which GPUs need for %s, cannot be loaded: %s; install it, or name its folder in LD_LIBRARY_PATH",
+             library->name, library->purpose, why);
+    for (size_t i = 0; library->function[i]; i++) {
+        void *address = dlsym(loaded, library->function[i]);
+        ZR_CHECK(address, ZR_ERR_UNSUPPORTED, "%s is too old or too new: it has no %s", library->name,
+                 library->function[i]);
+        memcpy((char *)table + i * sizeof address, &address, sizeof address);
+    }
+    return ZR_OK;
+}

@@ -1,0 +1,48 @@
+/* Status texts, and the message and trace of this thread's last failure. */
+#include "zr/base.h"
+
+#include "base/core/names.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 2048, TRACE_BYTES = 2048 };
+
+static _Thread_local char last_message[MESSAGE_BYTES];
+static _Thread_local char last_trace[TRACE_BYTES];
+
+const char *zr_status_text(zr_status status)
+{
+    ZR__NAME_IN(ZR_STATUS_LIST, ZR_STATUS_COUNT, status, "unknown status");
+}
+
+const char *zr_error_message(void)
+{
+    return last_message;
+}
+
+const char *zr_error_trace(void)
+{
+    return last_trace;
+}
+
+zr_status zr_error_frame(zr_status status, const char *function, const char *file, int line)
+{
+    size_t used = strlen(last_trace);
+    snprintf(last_trace + used, TRACE_BYTES - used, "%s (%s:%d)\n", function, file, line);
+    return status;
+}
+
+zr_status zr_error_set(zr_status status, const char *function, const char *file, int line, const char *format, ...)
+{
+    /* The arguments may hold the old message: callers wrap it with more context. */
+    char message[MESSAGE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof(message), format, args);
+    va_end(args);
+    memcpy(last_message, message, strlen(message) + 1);
+    last_trace[0] = '\0';
+    return zr_error_frame(status, function, file, line);
+}

@@ -1,0 +1,168 @@
+#include "base/file/file.h"
+#include "base/text/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* Limit of bytes for one system call: some systems refuse more. */
+enum { CALL_BYTES = 1 << 26 };
+
+zr_status zr__file_missing(const char *path, int error)
+{
+    char shown[ZR_FILE_NAME_BYTES], here[512] = "", escaped[512] = "";
+    bool told = error == ENOENT && path[0] != '/' && getcwd(here, sizeof(here));
+    if (told) zr__text_escape(here, escaped, sizeof(escaped));
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: cannot open: %s%s%s%s", zr__text_escape(path, shown, sizeof(shown)),
+                   strerror(error), told ? " (in " : "", escaped, told ? ")" : "");
+}
+
+/* Take over an open descriptor, or close it when it is not a regular file's. */
+static zr_status take_regular(int fd, zr_status otherwise, zr__file *file)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(fd);
+        return ZR_FAIL(otherwise, "%s: %s, wanted a regular file", file->name,
+                       S_ISDIR(info.st_mode) ? "a directory" : "not a file");
+    }
+    file->fd = fd;
+    file->bytes = info.st_size;
+    file->modified = info.st_mtim;
+    return ZR_OK;
+}
+
+zr_status zr__file_open(const char *path, bool writable, zr__file *file)
+{
+    /* O_NONBLOCK: a fifo in the place of a file must not hang the open; regular files ignore it. */
+    int flags = (writable ? O_RDWR | O_NOFOLLOW : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
+    *file = (zr__file){.fd = -1};
+    zr__text_escape(path, file->name, sizeof(file->name));
+    int fd = open(path, flags);
+    if (fd < 0) return zr__file_missing(path, errno);
+    ZR_TRY(take_regular(fd, ZR_ERR_NOT_FOUND, file));
+    return ZR_OK;
+}
+
+/* Fail for a path that could not be opened. ZR_ERR_DATA: a symbolic link, or no directory where one is needed;
+ * ZR_ERR_NOT_FOUND: the path does not exist; ZR_ERR_IO: the error says nothing about the file. */
+static zr_status refuse_link(int folder, const char *path, const char *shown, int error)
+{
+    struct stat info;
+    if (fstatat(folder, path, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode))
+        return ZR_FAIL(ZR_ERR_DATA, "%s: a symbolic link, which is not followed here", shown);
+    return ZR_FAIL(error == ENOTDIR  ? ZR_ERR_DATA
+                   : error == ENOENT ? ZR_ERR_NOT_FOUND
+                                     : ZR_ERR_IO,
+                   "%s: cannot open: %s", shown, strerror(error));
+}
+
+zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file)
+{
+    char shown[ZR_FILE_NAME_BYTES], plain[PATH_MAX];
+    *file = (zr__file){.fd = -1};
+    /* O_NOFOLLOW follows a link that is written with a slash at its end, as "dir/". */
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--;
+    ZR_CHECK(n < sizeof(plain), ZR_ERR_NOT_FOUND, "the path %.60s... is too long", dir);
+    memcpy(plain, dir, n);
+    plain[n] = '\0';
+    zr__text_escape(plain, shown, sizeof(shown));
+    int used = snprintf(file->name, sizeof(file->name), "%s/", shown);
+    if (used < (int)sizeof(file->name)) zr__text_escape(name, file->name + used, sizeof(file->name) - (size_t)used);
+    int folder = open(plain, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0) return refuse_link(AT_FDCWD, plain, shown, errno);
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK), error = errno;
+    zr_status st = fd < 0 ? refuse_link(folder, name, file->name, error) : ZR_OK;
+    close(folder);
+    ZR_TRY(st);
+    ZR_TRY(take_regular(fd, ZR_ERR_DATA, file));
+    return ZR_OK;
+}
+
+zr_status zr__file_create(const char *path, zr__file *file)
+{
+    *file = (zr__file){.fd = -1};
+    zr__text_escape(path, file->name, sizeof(file->name));
+    file->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "%s: cannot create: %s", file->name, strerror(errno));
+    return ZR_OK;
+}
+
+void zr__file_close(zr__file *file)
+{
+    if (file->fd >= 0) close(file->fd);
+    file->fd = -1;
+}
+
+zr_status zr__file_unchanged(const zr__file *file)
+{
+    struct stat info;
+    ZR_CHECK(fstat(file->fd, &info) == 0, ZR_ERR_IO, "%s: %s", file->name, strerror(errno));
+    ZR_CHECK(info.st_size == file->bytes, ZR_ERR_IO, "%s: the file changed while in use: %lld bytes, %lld when opened",
+             file->name, (long long)info.st_size, (long long)file->bytes);
+    ZR_CHECK(info.st_mtim.tv_sec == file->modified.tv_sec && info.st_mtim.tv_nsec == file->modified.tv_nsec, ZR_ERR_IO,
+             "%s: the file changed while in use: it was written to after it was opened", file->name);
+    return ZR_OK;
+}
+
+zr_status zr__file_read(const zr__file *file, int64_t offset, void *out, int64_t bytes, zr_status short_status)
+{
+    char *to = out;
+    for (int64_t done = 0; done < bytes;) {
+        int64_t want = bytes - done < CALL_BYTES ? bytes - done : CALL_BYTES;
+        ssize_t got = pread(file->fd, to + done, (size_t)want, offset + done);
+        if (got < 0 && errno == EINTR) continue;
+        ZR_CHECK(got >= 0, ZR_ERR_IO, "%s: cannot read at byte %lld: %s", file->name, (long long)(offset + done),
+                 strerror(errno));
+        ZR_CHECK(got > 0, short_status, "%s: ends at byte %lld, wanted %lld bytes from byte %lld", file->name,
+                 (long long)(offset + done), (long long)bytes, (long long)offset);
+        done += got;
+    }
+    return ZR_OK;
+}
+
+void zr__file_ahead(const zr__file *file, int64_t offset, int64_t bytes)
+{
+    (void)posix_fadvise(file->fd, offset, bytes, POSIX_FADV_WILLNEED);
+}
+
+zr_status zr__file_write(const zr__file *file, int64_t offset, const void *in, int64_t bytes)
+{
+    const char *from = in;
+    for (int64_t done = 0; done < bytes;) {
+        int64_t want = bytes - done < CALL_BYTES ? bytes - done : CALL_BYTES;
+        ssize_t put = pwrite(file->fd, from + done, (size_t)want, offset + done);
+        if (put < 0 && errno == EINTR) continue;
+        ZR_CHECK(put > 0, ZR_ERR_IO, "%s: cannot write at byte %lld: %s", file->name, (long long)(offset + done),
+                 put < 0 ? strerror(errno) : "nothing was taken");
+        done += put;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__file_sync(const zr__file *file)
+{
+    ZR_CHECK(fsync(file->fd) == 0, ZR_ERR_IO, "%s: cannot sync: %s", file->name, strerror(errno));
+    return ZR_OK;
+}
+
+zr_status zr__file_reserve(const zr__file *file, int64_t bytes)
+{
+    int failed;
+    struct statvfs disk;
+    do failed = fallocate(file->fd, 0, 0, bytes);
+    while (failed && errno == EINTR);
+    if (failed && (errno == EOPNOTSUPP || errno == ENOSYS)) {
+        bool full = fstatvfs(file->fd, &disk) == 0 && (double)disk.f_bavail * (double)disk.f_frsize < (double)bytes;
+        failed = ftruncate(file->fd, bytes);
+        if (full && !failed) errno = failed = ENOSPC;
+    }
+    ZR_CHECK(!failed, ZR_ERR_IO, "%s: no room for %lld bytes: %s", file->name, (long long)bytes, strerror(errno));
+    return ZR_OK;
+}

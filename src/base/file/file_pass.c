@@ -1,0 +1,44 @@
+/* One pass over a whole file, which gives every byte to a function and to a hash. */
+#define XXH_STATIC_LINKING_ONLY /* defines the state, so that it can be part of our own memory */
+#include "base/file/file.h"
+
+#include <xxhash.h>
+
+/* The memory of a pass. A piece is small enough to stay in the cache between the hash and the function. */
+typedef struct pass {
+    unsigned char piece[ZR__FILE_PIECE_BYTES]; /* first, so that it is as aligned as the memory */
+    XXH3_state_t state;
+} pass;
+
+static zr_status read_pieces(const zr__file *file, int64_t first, pass *p, zr__piece_fn fn, void *arg, bool hashed)
+{
+    for (int64_t at = first, bytes; at < file->bytes; at += bytes) {
+        bytes = file->bytes - at < ZR__FILE_PIECE_BYTES ? file->bytes - at : ZR__FILE_PIECE_BYTES;
+        ZR_TRY(zr__file_read(file, at, p->piece, bytes, ZR_ERR_IO));
+        if (hashed) (void)XXH3_64bits_update(&p->state, p->piece, (size_t)bytes);
+        if (fn) ZR_TRY(fn(arg, at, p->piece, bytes));
+    }
+    return zr__file_unchanged(file);
+}
+
+zr_status zr__file_pass_from(const zr__file *file, int64_t first, zr__piece_fn fn, void *arg, uint64_t *hash)
+{
+    pass *p = zr_alloc(sizeof(*p));
+    ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for %zu bytes to read %s", sizeof(*p), file->name);
+    (void)XXH3_64bits_reset(&p->state);
+    zr_status st = read_pieces(file, first, p, fn, arg, hash != NULL);
+    if (hash) *hash = XXH3_64bits_digest(&p->state);
+    zr_free(p);
+    return st;
+}
+
+zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash)
+{
+    ZR_TRY(zr__file_pass_from(file, 0, fn, arg, hash));
+    return ZR_OK;
+}
+
+uint64_t zr__hash_join(uint64_t first, uint64_t second)
+{
+    return XXH3_64bits_withSeed(&second, sizeof(second), first);
+}

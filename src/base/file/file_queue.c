@@ -1,0 +1,205 @@
+#include "base/file/file_queue.h"
+
+#include "base/core/thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- a part ---------------------------------------------------------------------------------- */
+
+static zr_status move_plain(const zr__file_queue *q, int64_t offset, unsigned char *bytes, int64_t n)
+{
+    return q->writes ? zr__file_write(q->file, offset, bytes, n)
+                     : zr__file_read(q->file, offset, bytes, n, ZR_ERR_DATA);
+}
+
+/* Read or write whole blocks past the page cache; *done: bytes done, at most n. A file system that refuses with
+ * EINVAL is not asked again. At the end of the file it stops, and move_plain reports the error. */
+static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *bytes, int64_t n, int64_t *done)
+{
+    *done = 0;
+    while (q->direct >= 0 && *done < n && *done % ZR__BLOCK_BYTES == 0) {
+        ssize_t moved = q->writes ? pwrite(q->direct, bytes + *done, (size_t)(n - *done), offset + *done)
+                                  : pread(q->direct, bytes + *done, (size_t)(n - *done), offset + *done);
+        if (moved < 0 && errno == EINTR) continue;
+        if (moved < 0 && errno == EINVAL) {
+            close(q->direct);
+            q->direct = -1;
+            return ZR_OK;
+        }
+        if (moved == 0 && !q->writes) return ZR_OK;
+        ZR_CHECK(moved > 0, ZR_ERR_IO, "%s: cannot %s at byte %lld: %s", q->file->name, q->writes ? "write" : "read",
+                 (long long)(offset + *done), moved < 0 ? strerror(errno) : "nothing was taken");
+        *done += moved;
+    }
+    return ZR_OK;
+}
+
+/* Move a part. Whole blocks of the file go past the page cache. The bytes before and after them may share their
+ * block with another writer's bytes, so they go through the page cache, which keeps both. */
+static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
+{
+    unsigned char *bytes = zr__part_bytes(part);
+    int64_t head = (ZR__BLOCK_BYTES - part->offset % ZR__BLOCK_BYTES) % ZR__BLOCK_BYTES;
+    if (head > part->n) head = part->n;
+    ZR_TRY(move_plain(q, part->offset, bytes, head));
+    const int64_t blocks = (part->n - head) / ZR__BLOCK_BYTES * ZR__BLOCK_BYTES;
+    int64_t done = 0;
+    ZR_TRY(move_direct(q, part->offset + head, bytes + head, blocks, &done));
+    done += head;
+    ZR_TRY(move_plain(q, part->offset + done, bytes + done, part->n - done));
+    return ZR_OK;
+}
+
+/* Write the stretches of a part. They are short and share blocks with other writers, so they go through the page
+ * cache, which combines them. */
+static zr_status move_stretches(const zr__file_queue *q, const zr__file_part *part)
+{
+    unsigned char *bytes = zr__part_bytes(part);
+    int64_t at = part->offset, n = part->first;
+    for (int64_t done = 0; done < part->n; done += n, at += n - part->width + part->stride, n = part->width) {
+        if (n > part->n - done) n = part->n - done;
+        ZR_TRY(move_plain(q, at, bytes + done, n));
+    }
+    return ZR_OK;
+}
+
+static void move_and_tell(zr__file_queue *q, zr__file_part *part)
+{
+    part->status = part->stride > 0 ? move_stretches(q, part) : move_part(q, part);
+    if (part->status != ZR_OK) snprintf(part->message, sizeof(part->message), "%s", zr_error_message());
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* Return the part that was given first. Parts are given in turn, except that a reader which jumps within the file
+ * gives the same part twice. */
+static zr__file_part *next_given(zr__file_queue *q, int *turn)
+{
+    for (int i = 0; i < q->n_parts; i++) {
+        int at = (*turn + i) % q->n_parts;
+        if (!q->part[at].given) continue;
+        *turn = (at + 1) % q->n_parts;
+        return &q->part[at];
+    }
+    return NULL;
+}
+
+static void *run_queue(void *arg)
+{
+    zr__file_queue *q = arg;
+    int turn = 0;
+    pthread_mutex_lock(&q->lock);
+    while (!q->quit) {
+        zr__file_part *part = next_given(q, &turn);
+        if (!part) {
+            pthread_cond_wait(&q->changed, &q->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&q->lock);
+        move_and_tell(q, part);
+        pthread_mutex_lock(&q->lock);
+        part->given = false;
+        pthread_cond_signal(&q->changed);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return NULL;
+}
+
+/* ---- the caller ------------------------------------------------------------------------------ */
+
+/* Open the file once more for direct I/O; -1 without a message where the file system has none: it only saves time. */
+static int open_direct(const char *path, const zr__file *file, bool writes)
+{
+    struct stat mine, same;
+    if (!path) return -1;
+    /* With larger pages the ends of a range would share a page with bytes that another writer sends past the cache. */
+    if (writes && sysconf(_SC_PAGESIZE) > ZR__BLOCK_BYTES) return -1;
+    int fd = open(path, (writes ? O_WRONLY : O_RDONLY) | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return -1;
+    if (fstat(fd, &mine) == 0 && fstat(file->fd, &same) == 0 && mine.st_dev == same.st_dev &&
+        mine.st_ino == same.st_ino)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static zr_status start_thread(zr__file_queue *q)
+{
+    q->locks = pthread_mutex_init(&q->lock, NULL) == 0 && pthread_cond_init(&q->changed, NULL) == 0;
+    ZR_CHECK(q->locks, ZR_ERR_MEMORY, "no memory for a lock");
+    int error = zr__thread_start(&q->thread, 0, run_queue, q);
+    q->started = error == 0;
+    ZR_CHECK(q->started, ZR_ERR_MEMORY, "cannot start a thread for %s: %s", q->file->name, strerror(error));
+    return ZR_OK;
+}
+
+static zr_status take_part(zr__file_queue *q, int part, int64_t part_bytes)
+{
+    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* a block for the offset, one to align */
+    zr__file_part *p = &q->part[part];
+    p->memory = zr_alloc((size_t)room);
+    ZR_CHECK(p->memory, ZR_ERR_MEMORY, "no memory: %lld bytes to %s %s", (long long)room, q->writes ? "write" : "read",
+             q->file->name);
+    const uintptr_t past = (uintptr_t)p->memory % ZR__BLOCK_BYTES;
+    p->bytes = (unsigned char *)p->memory + (past ? ZR__BLOCK_BYTES - past : 0);
+    return ZR_OK;
+}
+
+zr_status zr__queue_open(zr__file_queue *q, const zr__file *file, const char *path, bool writes, int n_parts,
+                         int64_t part_bytes)
+{
+    *q = (zr__file_queue){.file = file, .direct = -1, .writes = writes, .n_parts = n_parts};
+    ZR_TRY(take_part(q, 0, part_bytes));
+    q->direct = open_direct(path, file, writes);
+    if (n_parts == 1) return ZR_OK;
+    zr_status st = take_part(q, 1, part_bytes);
+    if (st == ZR_OK) st = start_thread(q);
+    if (!writes && st != ZR_OK) q->n_parts = 1;
+    return writes ? st : ZR_OK;
+}
+
+void zr__queue_close(zr__file_queue *q)
+{
+    if (q->started) {
+        pthread_mutex_lock(&q->lock);
+        q->quit = true;
+        pthread_cond_signal(&q->changed);
+        pthread_mutex_unlock(&q->lock);
+        pthread_join(q->thread, NULL);
+    }
+    if (q->locks) {
+        pthread_cond_destroy(&q->changed);
+        pthread_mutex_destroy(&q->lock);
+    }
+    if (q->n_parts > 0 && q->direct >= 0) close(q->direct);
+    for (int i = 0; i < ZR__QUEUE_PARTS; i++) zr_free(q->part[i].memory);
+    *q = (zr__file_queue){0};
+}
+
+void zr__queue_give(zr__file_queue *q, int part)
+{
+    if (q->started) pthread_mutex_lock(&q->lock);
+    q->part[part].given = true;
+    if (!q->started) return;
+    pthread_cond_signal(&q->changed);
+    pthread_mutex_unlock(&q->lock);
+}
+
+zr_status zr__queue_take(zr__file_queue *q, int part)
+{
+    zr__file_part *p = &q->part[part];
+    if (q->started) {
+        pthread_mutex_lock(&q->lock);
+        while (p->given) pthread_cond_wait(&q->changed, &q->lock);
+        pthread_mutex_unlock(&q->lock);
+    } else if (p->given) {
+        move_and_tell(q, p);
+        p->given = false;
+    }
+    return p->status == ZR_OK ? ZR_OK : ZR_FAIL(p->status, "%s", p->message);
+}

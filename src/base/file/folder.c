@@ -1,0 +1,57 @@
+#include "base/file/folder.h"
+
+#include "base/text/text.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Room for a path in a message, in bytes. */
+#define SHOWN_BYTES 512
+
+zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)
+{
+    int n = snprintf(path, PATH_MAX, "%s/%s", dir, name);
+    ZR_CHECK(n >= 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is longer than %d bytes; choose a shorter one",
+             dir, PATH_MAX - 1);
+    return ZR_OK;
+}
+
+zr_status zr__make_folders(const char *path)
+{
+    char part[PATH_MAX], shown[SHOWN_BYTES];
+    snprintf(part, sizeof(part), "%s", path);
+    for (char *c = part + 1;; c++) {
+        if (*c != '/' && *c != '\0') continue;
+        char keep = *c;
+        *c = '\0';
+        ZR_CHECK(mkdir(part, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE, "cannot make the directory %s: %s",
+                 zr__text_escape(part, shown, sizeof(shown)), strerror(errno));
+        *c = keep;
+        if (!keep) return ZR_OK;
+    }
+}
+
+zr_status zr__make_folder(const char *path)
+{
+    char shown[SHOWN_BYTES];
+    struct stat st;
+    bool there = lstat(path, &st) == 0;
+    if (there && S_ISDIR(st.st_mode)) return ZR_OK;
+    if (there && S_ISLNK(st.st_mode)) unlink(path);
+    ZR_CHECK(mkdir(path, 0777) == 0, ZR_ERR_CREATE, "cannot make the directory %s: %s",
+             zr__text_escape(path, shown, sizeof(shown)), strerror(errno));
+    return ZR_OK;
+}
+
+zr_status zr__cache_folder(const char *what, char folder[PATH_MAX])
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (cache && cache[0] == '/') return zr__path_join(folder, cache, "zr");
+    ZR_CHECK(home && home[0] == '/', ZR_ERR_NOT_FOUND,
+             "neither XDG_CACHE_HOME nor HOME is an absolute path: set one, so that %s can be kept", what);
+    return zr__path_join(folder, home, ".cache/zr");
+}

@@ -1,0 +1,305 @@
+#include "base/file/file.h"
+#include "base/core/grow.h"
+#include "base/json/json_scan.h"
+#include "base/text/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = 512, PATH_BYTES = 256, FIRST_BYTES = 1 << 16 };
+
+static zr_status check_size(const char *name, size_t bytes, size_t most)
+{
+    ZR_CHECK(bytes <= most, ZR_ERR_CONFIG, "%s: larger than %zu bytes, the most that are read of such a file", name,
+             most);
+    return ZR_OK;
+}
+
+/* Read up to the end: `fd` may be a pipe, whose size is known only there. */
+static zr_status read_all(int fd, const char *name, size_t most, char **text, size_t *bytes)
+{
+    int64_t room = 0;
+    *bytes = 0;
+    for (;;) {
+        /* Room for more, and for the terminating zero. */
+        ZR_GROW(*text, room, *bytes ? (int64_t)*bytes + 2 : FIRST_BYTES, "bytes while reading");
+        ssize_t n = read(fd, *text + *bytes, (size_t)room - 1 - *bytes);
+        if (n < 0 && errno == EINTR) continue;
+        ZR_CHECK(n >= 0, errno == EISDIR ? ZR_ERR_NOT_FOUND : ZR_ERR_IO, "%s: cannot read: %s", name, strerror(errno));
+        if (n == 0) return ZR_OK;
+        *bytes += (size_t)n;
+        ZR_TRY(check_size(name, *bytes, most));
+    }
+}
+
+/* Open a file. A path that may not be a pipe is opened with O_NONBLOCK, as opening a pipe waits for its writer, and
+ * refused unless it is a regular file; the read refuses a directory. */
+static zr_status open_text(const char *path, const char *name, bool pipes, int *fd)
+{
+    struct stat info;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | (pipes ? 0 : O_NONBLOCK));
+    if (*fd < 0) return zr__file_missing(path, errno);
+    if (pipes || (fstat(*fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)))) return ZR_OK;
+    close(*fd);
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", name);
+}
+
+static zr_status read_text(const char *path, bool pipes, size_t most, char **text, size_t *bytes)
+{
+    char name[NAME_BYTES], *all = NULL;
+    int fd = -1;
+    zr__text_escape(path, name, sizeof(name));
+    ZR_TRY(open_text(path, name, pipes, &fd));
+    zr_status st = read_all(fd, name, most, &all, bytes);
+    close(fd);
+    if (st == ZR_OK)
+        *text = all;
+    else
+        zr_free(all);
+    return st;
+}
+
+zr_status zr__json_read(const char *path, char **text, size_t *bytes)
+{
+    return read_text(path, true, ZR_JSON_MAX_BYTES, text, bytes);
+}
+
+zr_status zr__json_read_file(const char *path, char **text, size_t *bytes)
+{
+    return zr__json_read_most(path, ZR_JSON_MAX_BYTES, text, bytes);
+}
+
+zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t *bytes)
+{
+    return read_text(path, false, most, text, bytes);
+}
+
+/* Append a key or an index to a path. Messages allocate no memory: they must work when memory has run out. */
+static void add_part(char *out, size_t size, const char *key, size_t index)
+{
+    size_t used = strlen(out);
+    if (key) {
+        if (used && used + 1 < size) out[used++] = '.';
+        zr__text_escape(key, out + used, size - used);
+    } else {
+        snprintf(out + used, size - used, "[%zu]", index);
+    }
+}
+
+static void print_trail(const char *text, const zr__json_trail *trail, char *out, size_t size)
+{
+    out[0] = '\0';
+    for (int i = 0; i < trail->depth; i++) {
+        char key[64];
+        size_t begin = trail->level[i].begin, end = trail->level[i].end;
+        if (trail->level[i].bracket == '{' && end < begin + 2) continue; /* no key yet */
+        if (trail->level[i].bracket == '{')
+            snprintf(key, sizeof(key), "%.*s", (int)(end - begin - 2), text + begin + 1);
+        add_part(out, size, trail->level[i].bracket == '{' ? key : NULL, trail->level[i].index);
+    }
+}
+
+/* Fail with "name:line:column: key.path: reason" for byte `at`. */
+static zr_status fail_on(const char *text, const char *name, size_t at, const zr__json_trail *trail, const char *reason)
+{
+    char shown[NAME_BYTES], why[256], where[96];
+    int line, column;
+    zr__json_line(text, at, &line, &column);
+    print_trail(text, trail, where, sizeof(where));
+    return ZR_FAIL(ZR_ERR_CONFIG, "%s:%d:%d: %s%s%s", zr__text_escape(name, shown, sizeof(shown)), line, column, where,
+                   *where ? ": " : "", zr__text_escape(reason, why, sizeof(why)));
+}
+
+/* Fail with the same message for the token that reaches byte `stop`. */
+static zr_status fail_at(const char *text, size_t bytes, const char *name, size_t stop, const char *reason)
+{
+    zr__json_trail trail;
+    zr__json_token token;
+    (void)zr__json_walk(text, bytes, stop, &trail, &token);
+    return fail_on(text, name, token.begin, &trail, reason);
+}
+
+static bool ends_value(char kind)
+{
+    return kind == '"' || kind == 'x' || kind == '}' || kind == ']';
+}
+
+static bool begins_value(char kind)
+{
+    return kind == '"' || kind == 'x' || kind == '{' || kind == '[';
+}
+
+/* Fail if the text has two values, or a value and a key, without a comma between them at byte `stop`; the place
+ * shown is the end of the first, where the comma belongs. ZR_OK: the error is another one. */
+static zr_status fail_missing_comma(const char *text, size_t bytes, const char *name, size_t stop)
+{
+    zr__json_trail trail;
+    zr__json_token before = {0}, token = zr__json_next(text, bytes, 0);
+    while (token.kind && token.end < stop) {
+        before = token;
+        token = zr__json_next(text, bytes, token.end);
+    }
+    if (!ends_value(before.kind) || !begins_value(token.kind)) return ZR_OK;
+    if (!zr__json_walk(text, bytes, token.begin + 1, &trail, &token) || trail.depth == 0) return ZR_OK;
+    const bool key = trail.level[trail.depth - 1].bracket == '{' && !trail.level[trail.depth - 1].value;
+    if (key) return ZR_OK; /* a colon may be missing behind it */
+    return fail_on(text, name, before.end - 1, &trail, "no comma behind this value, and another follows; write one");
+}
+
+void zr__json_skip_mark(const char **text, size_t *bytes)
+{
+    static const char mark[3] = {'\xEF', '\xBB', '\xBF'};
+    if (*bytes < sizeof(mark) || memcmp(*text, mark, sizeof(mark)) != 0) return;
+    *text += sizeof(mark);
+    *bytes -= sizeof(mark);
+}
+
+/* Find a common mistake (a comment, single quotes, a comma before a bracket, Python's words) at or before byte
+ * `stop`; return its description, and its place in *at. NULL: not found. */
+static const char *common_slip(const char *text, size_t bytes, size_t stop, size_t *at)
+{
+    zr__json_token token = {0}, before = {0};
+    do {
+        before = token;
+        token = zr__json_next(text, bytes, token.end);
+        const char *word = text + token.begin;
+        size_t length = token.end - token.begin;
+        *at = token.begin;
+        if ((token.kind == '}' || token.kind == ']') && before.kind == ',') {
+            *at = before.begin;
+            return token.kind == '}' ? "a comma before the closing }; JSON has none there, remove it"
+                                     : "a comma before the closing ]; JSON has none there, remove it";
+        }
+        if (token.kind != 'x') continue;
+        if (*word == '#' || (length > 1 && *word == '/' && (word[1] == '/' || word[1] == '*')))
+            return "a comment; JSON has none, remove it";
+        if (*word == '\'') return "JSON's strings stand in double quotes, \"so\"";
+        if ((length == 4 && (!memcmp(word, "True", 4) || !memcmp(word, "None", 4))) ||
+            (length == 5 && !memcmp(word, "False", 5)))
+            return "JSON writes true, false and null, in small letters";
+    } while (token.kind && token.begin < stop);
+    return NULL;
+}
+
+void zr__json_blank_comments(char *text, size_t bytes)
+{
+    for (size_t at = 0;;) {
+        zr__json_token token = zr__json_next(text, bytes, at);
+        if (!token.kind) return;
+        size_t begin = token.begin;
+        while (token.kind == 'x' && begin + 1 < token.end && memcmp(text + begin, "//", 2) != 0) begin++;
+        at = token.end;
+        if (token.kind != 'x' || begin + 1 >= token.end) continue;
+        for (at = begin; at < bytes && text[at] != '\n'; at++)
+            if (text[at] != '\r') text[at] = ' ';
+    }
+}
+
+zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root)
+{
+    return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
+}
+
+/* The place to leave jansson by a jump when an allocation fails while it reads a text; NULL while it reads none. It
+ * must be left at once: after the failure jansson (2.14) leaves out characters, reports an error that is not in the
+ * text, or frees memory twice. The memory that it had allocated is lost. */
+static _Thread_local jmp_buf *leave; /* NULL: it reads nothing */
+
+void *zr__json_allocated(void *memory)
+{
+    if (!memory && leave) longjmp(*leave, 1);
+    return memory;
+}
+
+zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char *name, json_t **root,
+                        json_error_t *error)
+{
+    char shown[NAME_BYTES];
+    jmp_buf here;
+    volatile bool left = false;
+    *root = NULL;
+    leave = &here;
+    if (setjmp(here) == 0)
+        *root = json_loadb(text, bytes, flags, error);
+    else
+        left = true;
+    leave = NULL;
+    ZR_CHECK(!left, ZR_ERR_MEMORY, "%s: no memory to read it", zr__text_escape(name, shown, sizeof(shown)));
+    return ZR_OK;
+}
+
+json_t *zr__json_loads(const char *text, size_t flags)
+{
+    json_t *root;
+    json_error_t error;
+    return zr__json_load(text, strlen(text), flags, "JSON", &root, &error) == ZR_OK ? root : NULL;
+}
+
+zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
+{
+    char shown[NAME_BYTES];
+    *root = NULL;
+    ZR_TRY(check_size(zr__text_escape(name, shown, sizeof(shown)), bytes, most));
+    zr__json_skip_mark(&text, &bytes);
+    zr__json_trail trail;
+    zr__json_token token;
+    if (!zr__json_walk(text, bytes, SIZE_MAX, &trail, &token))
+        return fail_at(text, bytes, name, SIZE_MAX, "nested deeper than 64 levels");
+    json_error_t error;
+    ZR_TRY(zr__json_load(text, bytes, JSON_REJECT_DUPLICATES, name, root, &error));
+    if (*root) return ZR_OK;
+    size_t stop = error.position > 0 ? (size_t)error.position : 0, at = 0;
+    const char *slip = common_slip(text, bytes, stop, &at);
+    if (slip) return fail_at(text, bytes, name, at + 1, slip);
+    ZR_TRY(fail_missing_comma(text, bytes, name, stop));
+    return fail_at(text, bytes, name, stop, error.text);
+}
+
+static void print_place(const zr__json_place *place, char *out, size_t size)
+{
+    if (!place->parent) return;
+    print_place(place->parent, out, size);
+    add_part(out, size, place->key, place->index);
+}
+
+const char *zr__json_path(const zr__json_place *place, char *out, size_t size)
+{
+    out[0] = '\0';
+    print_place(place, out, size);
+    return out;
+}
+
+zr_status zr__json_fail(const char *text, size_t bytes, const char *name, const zr__json_place *place, zr_status status,
+                        const char *message)
+{
+    char path[PATH_BYTES], shown[NAME_BYTES];
+    int line, column;
+    (void)zr__json_find(text, bytes, place, &line, &column);
+    zr__json_path(place, path, sizeof(path));
+    return ZR_FAIL(status, "%s:%d:%d: %s%s%s", zr__text_escape(name, shown, sizeof(shown)), line, column, path,
+                   *path ? ": " : "", message);
+}
+
+bool zr__json_is_file_name(const char *name)
+{
+    static const char end[] = ".json";
+    size_t length = strlen(name);
+    return strchr(name, '/') || (length >= sizeof(end) && strcmp(name + length - (sizeof(end) - 1), end) == 0);
+}
+
+bool zr__json_bytes(const json_t *json, int64_t *bytes)
+{
+    if (json_is_string(json)) return zr__text_bytes(json_string_value(json), bytes);
+    const double number = json_number_value(json);
+    if (!json_is_number(json) || !(number >= 0 && number <= 0x1p53) || number != floor(number)) return false;
+    /* 2^53 + 1 rounds to 2^53 as a double. */
+    if (json_is_integer(json) && json_integer_value(json) > (json_int_t)1 << 53) return false;
+    *bytes = (int64_t)number;
+    return true;
+}

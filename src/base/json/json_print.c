@@ -1,0 +1,98 @@
+/* Printing of indented JSON. jansson's is not used: here 0.1 stays 0.1, and an array of numbers stays on one line. */
+#include "base/json/json.h"
+#include "base/text/text.h"
+
+#include <string.h>
+
+static void print_string(zr__text *out, const char *string)
+{
+    zr__text_add_json(out, string, (int64_t)strlen(string));
+}
+
+static void print_value(zr__text *out, const json_t *json, int indent);
+
+static void print_object(zr__text *out, const json_t *json, int indent)
+{
+    const char *key, *separator = "{\n";
+    json_t *value;
+    json_object_foreach((json_t *)json, key, value)
+    {
+        zr__text_add(out, "%s%*s", separator, indent + 2, "");
+        print_string(out, key);
+        zr__text_add(out, ": ");
+        print_value(out, value, indent + 2);
+        separator = ",\n";
+    }
+    if (*separator == '{')
+        zr__text_add(out, "{}");
+    else
+        zr__text_add(out, "\n%*s}", indent, "");
+}
+
+static void print_array(zr__text *out, const json_t *json, int indent)
+{
+    size_t index;
+    json_t *value;
+    zr__text_add(out, "[");
+    json_array_foreach(json, index, value)
+    {
+        if (index) zr__text_add(out, ", ");
+        print_value(out, value, indent);
+    }
+    zr__text_add(out, "]");
+}
+
+static void print_value(zr__text *out, const json_t *json, int indent)
+{
+    char number[ZR_NUMBER_BYTES];
+    switch (json_typeof(json)) {
+    case JSON_OBJECT:
+        print_object(out, json, indent);
+        break;
+    case JSON_ARRAY:
+        print_array(out, json, indent);
+        break;
+    case JSON_STRING:
+        print_string(out, json_string_value(json));
+        break;
+    case JSON_INTEGER:
+        zr__text_add(out, "%lld", (long long)json_integer_value(json));
+        break;
+    case JSON_REAL:
+        zr__text_shortest(json_real_value(json), number);
+        /* A real keeps its point, so that it is read back as a real. */
+        zr__text_add(out, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
+        break;
+    case JSON_TRUE:
+        zr__text_add(out, "true");
+        break;
+    case JSON_FALSE:
+        zr__text_add(out, "false");
+        break;
+    case JSON_NULL:
+        zr__text_add(out, "null");
+        break;
+    }
+}
+
+zr_status zr__json_print(const json_t *json, char **text)
+{
+    zr__text out = {0};
+    ZR_CHECK(json, ZR_ERR_MEMORY, "no memory for what is to be printed as JSON");
+    print_value(&out, json, 0);
+    zr__text_add(&out, "\n");
+    ZR_TRY(zr__text_take(&out, text));
+    return ZR_OK;
+}
+
+const char *zr__json_show(const json_t *json, char *out, size_t size)
+{
+    char *text = NULL;
+    if (json_is_object(json)) return snprintf(out, size, "an object"), out;
+    if (json_is_array(json) && json_array_size(json) > 8) return snprintf(out, size, "a long array"), out;
+    if (zr__json_print(json, &text) != ZR_OK) return snprintf(out, size, "a value"), out;
+    text[strcspn(text, "\n")] = '\0';
+    zr__text_escape(text, out, size);
+    zr_free(text);
+    return out;
+}

@@ -1,0 +1,142 @@
+#include "base/json/json_scan.h"
+
+#include <string.h>
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static bool is_mark(char c)
+{
+    return c == '{' || c == '}' || c == '[' || c == ']' || c == ',' || c == ':';
+}
+
+zr__json_token zr__json_next(const char *text, size_t bytes, size_t at)
+{
+    while (at < bytes && is_space(text[at])) at++;
+    zr__json_token token = {0, at, at};
+    if (at == bytes) return token;
+    token.kind = text[at++];
+    if (token.kind == '"') {
+        /* A string ends at its quote or, when that is missing, at the end of its line. */
+        while (at < bytes && text[at] != '"' && text[at] != '\n') at += text[at] == '\\' && at + 1 < bytes ? 2 : 1;
+        if (at < bytes && text[at] == '"') at++;
+    } else if (!is_mark(token.kind)) {
+        token.kind = 'x';
+        while (at < bytes && !is_space(text[at]) && !is_mark(text[at]) && text[at] != '"') at++;
+    }
+    token.end = at;
+    return token;
+}
+
+static bool step(zr__json_trail *trail, const zr__json_token *token)
+{
+    int top = trail->depth - 1;
+    switch (token->kind) {
+    case '{':
+    case '[':
+        if (trail->depth == ZR_JSON_MAX_DEPTH) return false;
+        memset(&trail->level[trail->depth], 0, sizeof(trail->level[0]));
+        trail->level[trail->depth++].bracket = token->kind;
+        break;
+    case '}':
+    case ']':
+        if (trail->depth > 0) trail->depth--;
+        break;
+    case ',':
+        if (top < 0) break;
+        trail->level[top].value = false;
+        trail->level[top].index++;
+        break;
+    case ':':
+        if (top >= 0) trail->level[top].value = true;
+        break;
+    case '"':
+        if (top < 0 || trail->level[top].bracket != '{' || trail->level[top].value) break;
+        trail->level[top].begin = token->begin;
+        trail->level[top].end = token->end;
+        break;
+    default:
+        break;
+    }
+    return true;
+}
+
+bool zr__json_walk(const char *text, size_t bytes, size_t stop, zr__json_trail *trail, zr__json_token *token)
+{
+    trail->depth = 0;
+    *token = zr__json_next(text, bytes, 0);
+    while (token->kind) {
+        if (token->end >= stop && token->kind != '"') return true;
+        if (!step(trail, token)) return false;
+        if (token->end >= stop) return true;
+        *token = zr__json_next(text, bytes, token->end);
+    }
+    return true;
+}
+
+void zr__json_line(const char *text, size_t at, int *line, int *column)
+{
+    *line = *column = 1;
+    for (size_t i = 0; i < at; i++) {
+        bool continues = ((unsigned char)text[i] & 0xC0) == 0x80;
+        if (text[i] == '\n') {
+            ++*line;
+            *column = 1;
+        } else if (!continues) {
+            ++*column;
+        }
+    }
+}
+
+static size_t skip_value(const char *text, size_t bytes, size_t at)
+{
+    int depth = 0;
+    do {
+        zr__json_token token = zr__json_next(text, bytes, at);
+        if (!token.kind) return bytes;
+        depth += token.kind == '{' || token.kind == '[';
+        depth -= token.kind == '}' || token.kind == ']';
+        at = token.end;
+    } while (depth > 0);
+    return at;
+}
+
+static bool key_is(const char *text, const zr__json_token *token, const char *key)
+{
+    size_t length = strlen(key);
+    return token->end - token->begin == length + 2 && memcmp(text + token->begin + 1, key, length) == 0;
+}
+
+/* Find a value. *mark: the byte to show in a message; *at: the value's first byte. */
+static bool enter(const char *text, size_t bytes, const zr__json_place *place, size_t *mark, size_t *at)
+{
+    if (!place->parent) {
+        *at = *mark = zr__json_next(text, bytes, 0).begin;
+        return true;
+    }
+    if (!enter(text, bytes, place->parent, mark, at)) return false;
+    zr__json_token token = zr__json_next(text, bytes, *at);
+    if (token.kind != (place->key ? '{' : '[')) return false;
+    for (size_t index = 0;; index++) {
+        token = zr__json_next(text, bytes, token.end);
+        size_t value = token.begin;
+        if (place->key) value = zr__json_next(text, bytes, token.end).end;
+        if (place->key ? key_is(text, &token, place->key) : index == place->index) {
+            *mark = token.begin;
+            *at = value;
+            return true;
+        }
+        token = zr__json_next(text, bytes, skip_value(text, bytes, value));
+        if (token.kind != ',') return false;
+    }
+}
+
+bool zr__json_find(const char *text, size_t bytes, const zr__json_place *place, int *line, int *column)
+{
+    size_t mark = 0, at = 0;
+    bool found = enter(text, bytes, place, &mark, &at);
+    zr__json_line(text, mark, line, column);
+    return found;
+}

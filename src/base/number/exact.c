@@ -1,0 +1,98 @@
+#include "base/number/exact.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LIMB_BITS ZR__EXACT_LIMB_BITS
+#define LIMB_MASK ZR__EXACT_LIMB_MASK
+#define TERMS_A_CARRY 4096 /* limbs hold far more */
+
+/* A finite F32 is an integer of 24 bits times a power of two; subnormals share the power of the smallest normal. */
+static void add_one(zr_exact *sum, float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    int exponent = (int)(u >> 23 & 0xff);
+    uint32_t fraction = u & 0x7fffff;
+    if (exponent == 0xff) {
+        sum->not_finite = true;
+        return;
+    }
+    uint32_t bits = exponent ? fraction | 0x800000 : fraction;
+    int power = (exponent ? exponent : 1) - 150;
+    zr__exact_term(sum, u >> 31 ? -1 : 1, bits, power - ZR__EXACT_UNIT);
+}
+
+void zr_exact_add(zr_exact *sum, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        add_one(sum, x[i]);
+        if ((i + 1) % TERMS_A_CARRY == 0) zr__exact_carry(sum);
+    }
+    zr__exact_carry(sum);
+}
+
+void zr_exact_merge(zr_exact *sum, const zr_exact *other)
+{
+    for (int i = 0; i < ZR_EXACT_LIMBS; i++) sum->limb[i] += other->limb[i];
+    sum->not_finite |= other->not_finite;
+    zr__exact_carry(sum);
+}
+
+/* Write the magnitude in digits of 32 bits, lowest first; the last limb may need two. Return true when the sum is
+ * negative. */
+static bool digits_of(const zr_exact *sum, uint32_t digit[ZR_EXACT_LIMBS + 1])
+{
+    zr_exact copy = *sum;
+    zr__exact_carry(&copy);
+    bool negative = copy.limb[ZR_EXACT_LIMBS - 1] < 0;
+    if (negative) {
+        for (int i = 0; i < ZR_EXACT_LIMBS; i++) copy.limb[i] = -copy.limb[i];
+        zr__exact_carry(&copy);
+    }
+    for (int i = 0; i < ZR_EXACT_LIMBS; i++) digit[i] = (uint32_t)copy.limb[i];
+    digit[ZR_EXACT_LIMBS] = (uint32_t)(copy.limb[ZR_EXACT_LIMBS - 1] >> LIMB_BITS);
+    return negative;
+}
+
+double zr_exact_value(const zr_exact *sum)
+{
+    /* Two empty digits below, so that the three from the highest one down always exist. */
+    uint32_t digit[2 + ZR_EXACT_LIMBS + 1] = {0};
+    if (sum->not_finite) return NAN;
+    bool negative = digits_of(sum, digit + 2);
+    int top = ZR_EXACT_LIMBS + 2;
+    while (top > 2 && digit[top] == 0) top--;
+
+    uint64_t high = (uint64_t)digit[top] << LIMB_BITS | digit[top - 1];
+    if (high == 0) return 0;
+    int up = __builtin_clzll(high);
+    uint64_t rest = (uint64_t)digit[top - 2] << up;
+    bool inexact = (rest & LIMB_MASK) != 0;
+    for (int i = 0; i < top - 2; i++) inexact |= digit[i] != 0;
+
+    /* The mantissa has the 64 highest bits, and its last bit is set if any lower bit is. A double has 53 bits, so
+     * the conversion rounds to nearest as it would with all bits. */
+    uint64_t mantissa = high << up | rest >> LIMB_BITS | inexact;
+    double value = ldexp((double)mantissa, ZR__EXACT_UNIT + LIMB_BITS * (top - 3) - up);
+    return negative ? -value : value;
+}
+
+void zr_exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS])
+{
+    zr_exact copy = *sum;
+    zr__exact_carry(&copy);
+    for (int i = 0; i < ZR_EXACT_LIMBS; i++) out[i] = (double)copy.limb[i];
+    if (sum->not_finite) out[0] = NAN;
+}
+
+void zr_exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS])
+{
+    for (int i = 0; i < ZR_EXACT_LIMBS; i++) {
+        if (isfinite(in[i]))
+            sum->limb[i] += (int64_t)in[i];
+        else
+            sum->not_finite = true;
+    }
+    zr__exact_carry(sum);
+}

@@ -1,0 +1,183 @@
+#include "base/paths/output.h"
+
+#include "base/paths/shards.h"
+#include "base/text/text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LONGEST_HEAD = 64 };
+
+static bool same_file(const char *path, const struct stat *info)
+{
+    struct stat its;
+    return stat(path, &its) == 0 && its.st_dev == info->st_dev && its.st_ino == info->st_ino;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Return whether zr reads a file of this name in the directory of a model or a run; other files there may be
+ * outputs. */
+static bool is_read(const char *name)
+{
+    static const char *const whole[] = {"config.json", "run.json", "metrics.jsonl", "merges.txt"};
+    static const char *const begin[] = {"tokenizer", "vocab"};
+    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++)
+        if (strcmp(name, whole[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)
+        if (strncmp(name, begin[i], strlen(begin[i])) == 0) return true;
+    return ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json");
+}
+
+/* Return whether the file is one that zr reads in the directory `path`. */
+static bool in_directory(const char *path, const struct stat *info)
+{
+    DIR *dir = opendir(path);
+    char inner[PATH_MAX];
+    bool found = false;
+    if (!dir) return false;
+    for (const struct dirent *e = readdir(dir); e && !found; e = readdir(dir)) {
+        int n = snprintf(inner, sizeof(inner), "%s/%s", path, e->d_name);
+        found = n > 0 && n < PATH_MAX && is_read(e->d_name) && same_file(inner, info);
+    }
+    closedir(dir);
+    return found;
+}
+
+static bool is_input(const char *path, const struct stat *info)
+{
+    char model[PATH_MAX];
+    int n = snprintf(model, sizeof(model), "%s/model", path);
+    return same_file(path, info) || in_directory(path, info) || (n > 0 && n < PATH_MAX && in_directory(model, info));
+}
+
+/* Return whether a pattern or a list names the file. A malformed value is not refused here but by its reader. */
+static bool is_shard(const char *value, const struct stat *info)
+{
+    zr__shards shards;
+    bool found = false;
+    if (zr__shards_find(value, &shards) == ZR_OK)
+        for (int64_t i = 0; i < shards.n && !found; i++) found = same_file(shards.path[i], info);
+    zr__shards_free(&shards);
+    return found;
+}
+
+/* Return the input that is this file, or NULL. */
+static const char *input_of(const char *const *inputs, const struct stat *info)
+{
+    for (; inputs && *inputs; inputs++)
+        if (is_input(*inputs, info) || is_shard(*inputs, info)) return *inputs;
+    return NULL;
+}
+
+/* Return whether the file is empty or an older output of the same kind. */
+static bool is_kind(int fd, const struct stat *info, const char *head)
+{
+    char there[LONGEST_HEAD];
+    size_t n = strlen(head);
+    return info->st_size == 0 ||
+           (n <= sizeof(there) && pread(fd, there, n, 0) == (ssize_t)n && !memcmp(there, head, n));
+}
+
+static zr_status check(const zr__file *file, const zr__output_kind *kind, const char *const *inputs)
+{
+    struct stat info;
+    char shown[ZR_FILE_NAME_BYTES];
+    ZR_CHECK(fstat(file->fd, &info) == 0, ZR_ERR_CREATE, "the %s %s cannot be written: %s", kind->what, file->name,
+             strerror(errno));
+    const char *input = input_of(inputs, &info);
+    ZR_CHECK(!input, ZR_ERR_CREATE, "the %s %s would overwrite what is read: it is %s %s; name another file",
+             kind->what, file->name, is_shard(input, &info) ? "the file" : "in the directory",
+             zr__text_escape(input, shown, sizeof(shown)));
+    if (!S_ISREG(info.st_mode)) {
+        ZR_CHECK(kind->streams && !S_ISDIR(info.st_mode), ZR_ERR_CREATE,
+                 "the %s %s cannot be written: it is there, and no regular file; name another", kind->what, file->name);
+        return ZR_OK;
+    }
+    ZR_CHECK(is_kind(file->fd, &info, kind->head), ZR_ERR_CREATE,
+             "%s is there, and no %s: only an older %s is overwritten; name another file", file->name, kind->what,
+             kind->what);
+    return ZR_OK;
+}
+
+zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs, zr__file *file)
+{
+    /* A streamed output may be a pipe whose reader is yet to come, so its open may wait. Any other special file is
+     * refused, and O_NONBLOCK keeps its open from waiting. */
+    struct stat info;
+    bool there = stat(path, &info) == 0, through = there && !S_ISREG(info.st_mode) && kind->streams;
+    int flags = O_CLOEXEC | (through ? O_WRONLY : O_RDWR | O_NONBLOCK);
+    *file = (zr__file){.fd = -1};
+    zr__text_escape(path, file->name, sizeof(file->name));
+    /* O_NOFOLLOW: a dangling link must not create its target. */
+    file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
+    ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
+             errno == ELOOP ? "a link that leads nowhere" : strerror(errno));
+    zr_status st = check(file, kind, inputs);
+    if (st != ZR_OK) zr__file_close(file);
+    return st;
+}
+
+/* Write sequentially, since pwrite does not work on pipes. */
+static zr_status write_through(const zr__file *file, const char *data, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = write(file->fd, data, bytes);
+        if (n < 0 && errno == EINTR) continue;
+        ZR_CHECK(n > 0, ZR_ERR_IO, "%s could not be written to its end: %s", file->name,
+                 n < 0 ? strerror(errno) : "nothing was taken");
+        data += n;
+        bytes -= (size_t)n;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__output_write(const char *path, const zr__output_kind *kind, const char *const *inputs, const char *data,
+                           size_t bytes)
+{
+    zr__file file;
+    struct stat info;
+    zr_status st = ZR_OK;
+    ZR_TRY(zr__output_open(path, kind, inputs, &file));
+    if (fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode) && ftruncate(file.fd, 0) != 0)
+        st = ZR_FAIL(ZR_ERR_CREATE, "the %s %s cannot be overwritten: %s; name another file", kind->what, file.name,
+                     strerror(errno));
+    if (st == ZR_OK) st = write_through(&file, data, bytes);
+    zr__file_close(&file);
+    return st;
+}
+
+zr_status zr__output_check(const char *path, const zr__output_kind *kind, const char *const *inputs)
+{
+    zr__file file;
+    struct stat info;
+    if (stat(path, &info) != 0) return ZR_OK; /* the writer reports why it cannot be created */
+    zr__text_escape(path, file.name, sizeof(file.name));
+    file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s is there and cannot be read: %s; name another file", kind->what,
+             file.name, strerror(errno));
+    zr_status st = check(&file, kind, inputs);
+    zr__file_close(&file);
+    return st;
+}
+
+zr_status zr__output_check_stream(int fd, const char *name, const char *const *inputs)
+{
+    struct stat info;
+    char shown[ZR_FILE_NAME_BYTES];
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return ZR_OK;
+    const char *input = input_of(inputs, &info);
+    ZR_CHECK(!input, ZR_ERR_CREATE, "%s goes to a file that is read: it is %s %s; write to another file", name,
+             is_shard(input, &info) ? "the file" : "in the directory", zr__text_escape(input, shown, sizeof(shown)));
+    return ZR_OK;
+}

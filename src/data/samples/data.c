@@ -1,0 +1,370 @@
+/* Training data: sources of tokens, their windows, and which window a sample is. */
+#include "zr/data.h"
+#include "base/paths/shards.h"
+#include "data/samples/ahead.h"
+#include "data/samples/order.h"
+#include "data/tokens/tokens.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct source {
+    int64_t begin, tokens; /* position within the tokens of all sources */
+    int64_t windows, epoch_samples;
+    int64_t place, share; /* the samples of a block that are this source's: the first place, and their number */
+    uint64_t seed;
+} source;
+
+struct zr_data {
+    char *path;
+    zr__opening opening;
+    zr__tokens *tokens;
+    source *source; /* (sources) */
+    int64_t sources;
+    int64_t windows, seq_length;
+    zr_data_order order;
+    uint64_t seed;
+    unsigned char *stage; /* (T+1) tokens as they lie in files */
+    int32_t *window;      /* (T+1) tokens */
+    zr__ahead *ahead;     /* NULL: no prefetch */
+};
+
+/* ---- sources --------------------------------------------------------------------------------- */
+
+static zr_status same_kind(const zr__shard *first, const zr__shard *other)
+{
+    ZR_CHECK(strcmp(first->format, other->format) == 0, ZR_ERR_DATA,
+             "%s: %s, and %s of the same source is %s: the files of a source must be of one kind", other->name,
+             other->format, first->name, first->format);
+    ZR_CHECK(other->tokens > 0, ZR_ERR_DATA, "%s: 0 tokens (%s); leave it out", other->name, other->format);
+    return ZR_OK;
+}
+
+static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
+{
+    const zr__source_shards *from = &shards->source[s];
+    source *to = &d->source[s];
+    to->begin = d->tokens->total;
+    to->seed = s == 0 ? d->seed : zr__hash_join(d->seed, (uint64_t)s);
+    for (int64_t i = from->first; i < from->first + from->n; i++) {
+        ZR_TRY(zr__tokens_add(d->tokens, &d->opening, shards->path[i]));
+        if (from->n > 1) ZR_TRY(same_kind(&d->tokens->shard[from->first], &d->tokens->shard[i]));
+    }
+    to->tokens = d->tokens->total - to->begin;
+    const zr__shard *first = &d->tokens->shard[from->first];
+    ZR_CHECK(to->tokens > d->seq_length, ZR_ERR_DATA,
+             "%s%s: %lld tokens (%s), wanted at least %lld: seq_length %lld and one more", first->name,
+             from->n > 1 ? " and those behind it" : "", (long long)to->tokens, first->format,
+             (long long)d->seq_length + 1, (long long)d->seq_length);
+    to->windows = (to->tokens - 1) / d->seq_length;
+    int64_t shuffled = (to->tokens - d->seq_length) / d->seq_length;
+    to->epoch_samples = d->order == ZR_SEQUENTIAL ? to->windows : shuffled > 1 ? shuffled : 1;
+    d->windows += to->windows;
+    return ZR_OK;
+}
+
+/* Find the source whose share is furthest below its exact value; of equal ones the first. */
+static int64_t most_wanting(const zr_data *d, const zr__shards *shards, double sum)
+{
+    int64_t most = 0;
+    double wanting = -1;
+    for (int64_t s = 0; s < d->sources; s++) {
+        const double left = shards->source[s].weight / sum * ZR_DATA_MIX - (double)d->source[s].share;
+        if (left > wanting) most = s;
+        if (left > wanting) wanting = left;
+    }
+    return most;
+}
+
+/* Divide the samples of a block among the sources by weight: integer parts first, the rest by the largest
+ * remainders. */
+static zr_status share_block(zr_data *d, const zr__shards *shards)
+{
+    double sum = 0;
+    int64_t given = 0, place = 0;
+    for (int64_t s = 0; s < d->sources; s++) sum += shards->source[s].weight;
+    ZR_CHECK(isfinite(sum), ZR_ERR_CONFIG, "%s and others: the sum of their weights is %g; give smaller ones",
+             d->tokens->shard->name, sum);
+    for (int64_t s = 0; s < d->sources; s++) {
+        d->source[s].share = (int64_t)(shards->source[s].weight / sum * ZR_DATA_MIX);
+        given += d->source[s].share;
+    }
+    for (; given < ZR_DATA_MIX; given++) d->source[most_wanting(d, shards, sum)].share++;
+    for (int64_t s = 0; s < d->sources; s++) {
+        const source *one = &d->source[s];
+        ZR_CHECK(one->share > 0, ZR_ERR_CONFIG,
+                 "%s: its weight %g of %g is less than one sample in %d; give it more, or leave it out",
+                 d->tokens->shard[shards->source[s].first].name, shards->source[s].weight, sum, ZR_DATA_MIX);
+        d->source[s].place = place;
+        place += one->share;
+    }
+    return ZR_OK;
+}
+
+/* Find a sample's source and the sample's index within that source. */
+static zr_status find_source(const zr_data *d, int64_t sample, const source **found, int64_t *own)
+{
+    const int64_t block = sample / ZR_DATA_MIX;
+    *found = d->source;
+    *own = sample;
+    if (d->sources == 1) return ZR_OK;
+    ZR_CHECK(block <= UINT32_MAX, ZR_ERR_ARG, "sample %lld lies in block %lld, wanted below 2^32", (long long)sample,
+             (long long)block);
+    const int64_t place = zr__order_mix(d->seed, (uint32_t)block, ZR_DATA_MIX, sample % ZR_DATA_MIX);
+    while (place >= (*found)->place + (*found)->share) ++*found;
+    *own = block * (*found)->share + place - (*found)->place;
+    return ZR_OK;
+}
+
+/* Note lines that were left out, in the place of a note on an odd text. */
+static void note_skipped(zr_data *d)
+{
+    const zr__shard *first = NULL;
+    int64_t lines = 0, files = 0;
+    char others[48] = "";
+    for (int64_t i = 0; i < d->tokens->n; i++) {
+        const zr__shard *s = &d->tokens->shard[i];
+        if (!first && s->skipped_lines > 0) first = s;
+        files += s->skipped_lines > 0;
+        lines += s->skipped_lines;
+    }
+    if (files > 1) snprintf(others, sizeof(others), " and others, %lld files", (long long)files);
+    if (first)
+        snprintf(d->opening.note, sizeof(d->opening.note), "%s%s: %lld bad lines left out, the first is line %lld",
+                 first->name, others, (long long)lines, (long long)first->first_skipped);
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static zr_status open_sources(zr_data *d, const zr__shards *shards)
+{
+    d->sources = shards->sources;
+    d->source = zr_alloc((size_t)d->sources * sizeof(*d->source));
+    ZR_CHECK(d->source, ZR_ERR_MEMORY, "no memory for %lld sources of data", (long long)d->sources);
+    ZR_TRY(zr__tokens_create(shards->n, d->opening.args->vocab_size, &d->tokens));
+    for (int64_t s = 0; s < d->sources; s++) ZR_TRY(add_source(d, shards, s));
+    ZR_TRY(share_block(d, shards));
+    note_skipped(d);
+    return ZR_OK;
+}
+
+static zr_status open_into(zr_data *d, const zr_data_args *args)
+{
+    zr__shards shards = {0};
+    const size_t n = strlen(args->path) + 1, tokens = (size_t)d->seq_length + 1;
+    d->path = zr_alloc(n);
+    ZR_CHECK(d->path, ZR_ERR_MEMORY, "%zu bytes for a path", n);
+    memcpy(d->path, args->path, n);
+    if (args->tokenizer) ZR_TRY(zr_tokenizer_open(args->tokenizer, &d->opening.tokenizer));
+    zr_status st = zr__shards_find(args->path, &shards);
+    if (st == ZR_OK) st = open_sources(d, &shards);
+    zr__shards_free(&shards);
+    ZR_TRY(st);
+    d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* the most that a file's tokens take */
+    d->window = zr_alloc(tokens * sizeof(*d->window));
+    ZR_CHECK(d->stage && d->window, ZR_ERR_MEMORY, "no memory to read %zu tokens of %s", tokens,
+             d->tokens->shard->name);
+    return ZR_OK;
+}
+
+zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
+{
+    const int64_t vocab = args->vocab_size, seq = args->seq_length;
+    ZR_CHECK(args->path, ZR_ERR_ARG, "no path of data was given");
+    ZR_CHECK(vocab >= 1 && vocab <= INT32_MAX, ZR_ERR_ARG, "vocab_size %lld, wanted 1 .. 2147483647", (long long)vocab);
+    ZR_CHECK(seq >= 1 && seq < INT32_MAX, ZR_ERR_ARG, "seq_length %lld, wanted 1 .. 2147483646", (long long)seq);
+    ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG, "order %d is none",
+             (int)args->order);
+    zr_data *data = zr_alloc(sizeof(*data));
+    ZR_CHECK(data, ZR_ERR_MEMORY, "%zu bytes for a data file", sizeof(*data));
+    *data = (zr_data){.opening = {.args = args}, .seq_length = seq, .order = args->order, .seed = args->seed};
+    zr_status st = ZR_OK;
+    ZR_TRY_GOTO(st, open_into(data, args), failed);
+    data->opening.args = NULL; /* it belongs to the caller */
+    *out = data;
+    return ZR_OK;
+failed:
+    zr_data_close(&data);
+    return st;
+}
+
+zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_size, int64_t seq_length,
+                       zr_data_order order, uint64_t seed, zr_data **out)
+{
+    const zr_data_args args = {.path = path,
+                               .tokenizer = tokenizer,
+                               .vocab_size = vocab_size,
+                               .seq_length = seq_length,
+                               .order = order,
+                               .seed = seed};
+    ZR_TRY(zr_data_open_with(&args, out));
+    return ZR_OK;
+}
+
+void zr_data_close(zr_data **data)
+{
+    if (!*data) return;
+    zr__ahead_destroy(&(*data)->ahead);
+    zr__tokens_free(&(*data)->tokens);
+    zr_tokenizer_close(&(*data)->opening.tokenizer);
+    zr_free((*data)->source);
+    zr_free((*data)->path);
+    zr_free((*data)->stage);
+    zr_free((*data)->window);
+    zr_free(*data);
+    *data = NULL;
+}
+
+zr_status zr_data_look(const char *path, bool *text, char *note, size_t size)
+{
+    zr__shards shards;
+    char its[ZR__NOTE_BYTES] = "", first[ZR__NOTE_BYTES] = "";
+    *text = false;
+    zr_status st = zr__shards_find(path, &shards);
+    for (int64_t i = 0; st == ZR_OK && i < shards.n; i++) {
+        bool one = false, lines = false;
+        st = zr__shard_is_text(shards.path[i], &one, &lines, its, sizeof(its));
+        if (!first[0]) memcpy(first, its, sizeof(first));
+        *text = *text || one;
+    }
+    zr__shards_free(&shards);
+    if (note) snprintf(note, size, "%s", first);
+    return st;
+}
+
+zr_data_info zr_data_get_info(const zr_data *data)
+{
+    zr_data_info info = {.path = data->path,
+                         .format = data->tokens->shard->format,
+                         .note = data->opening.note,
+                         .made_again = data->opening.made_again,
+                         .files = data->tokens->n,
+                         .sources = data->sources,
+                         .bytes = data->tokens->bytes,
+                         .tokens = data->tokens->total,
+                         .windows = data->windows,
+                         .epoch_samples = data->source->epoch_samples};
+    int64_t text_bytes = 0;
+    for (int64_t i = 0; i < data->tokens->n; i++) {
+        const zr__shard *s = &data->tokens->shard[i];
+        text_bytes = text_bytes < 0 || s->text_bytes < 0 ? -1 : text_bytes + s->text_bytes;
+        info.skipped_lines += s->skipped_lines;
+    }
+    for (int64_t s = 0; data->sources > 1 && s < data->sources; s++) {
+        const source *one = &data->source[s];
+        const int64_t samples = (one->epoch_samples + one->share - 1) / one->share * ZR_DATA_MIX;
+        if (s == 0 || samples > info.epoch_samples) info.epoch_samples = samples;
+    }
+    info.bytes_per_token = text_bytes > 0 ? (double)text_bytes / (double)info.tokens : 0;
+    return info;
+}
+
+int64_t zr_data_tokens(const zr_data *data)
+{
+    return data->tokens->total;
+}
+
+int64_t zr_data_windows(const zr_data *data)
+{
+    return data->windows;
+}
+
+zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg)
+{
+    ZR_TRY(zr__tokens_check(data->tokens, hash, fn, arg));
+    for (int64_t s = 0; hash && data->sources > 1 && s < data->sources; s++) {
+        const source *one = &data->source[s];
+        *hash = zr__hash_join(zr__hash_join(*hash, (uint64_t)one->tokens), (uint64_t)one->share);
+    }
+    return ZR_OK;
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+static void hand_over(const zr_data *data, int32_t *tokens, int32_t *targets)
+{
+    const size_t bytes = (size_t)data->seq_length * sizeof(*tokens);
+    memcpy(tokens, data->window, bytes);
+    memcpy(targets, data->window + 1, bytes);
+}
+
+static zr_status read_sample(void *arg, int64_t sample, int32_t *window)
+{
+    const zr_data *data = arg;
+    int64_t first = 0;
+    ZR_TRY(zr_data_locate(data, sample, &first));
+    ZR_TRY(zr__tokens_read(data->tokens, first, data->seq_length + 1, data->stage, window));
+    return ZR_OK;
+}
+
+zr_status zr_data_locate(const zr_data *data, int64_t sample, int64_t *first_token)
+{
+    const source *from;
+    int64_t own = 0;
+    ZR_CHECK(sample >= 0, ZR_ERR_ARG, "sample %lld, wanted at least 0", (long long)sample);
+    ZR_TRY(find_source(data, sample, &from, &own));
+    int64_t epoch = own / from->epoch_samples, i = own % from->epoch_samples;
+    if (data->order == ZR_SEQUENTIAL) {
+        *first_token = from->begin + i * data->seq_length;
+        return ZR_OK;
+    }
+    ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld lies in epoch %lld, wanted below 2^32", (long long)sample,
+             (long long)epoch);
+    int64_t room = from->tokens - data->seq_length; /* number of tokens at which a single window may begin */
+    int64_t offset = zr__order_offset(from->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
+    int64_t window = zr__order_permute(from->seed, (uint32_t)epoch, from->epoch_samples, i);
+    *first_token = from->begin + offset + window * data->seq_length;
+    return ZR_OK;
+}
+
+zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets)
+{
+    bool there = false;
+    if (data->ahead) ZR_TRY(zr__ahead_take(data->ahead, sample, data->window, &there));
+    if (!there) ZR_TRY(read_sample(data, sample, data->window));
+    hand_over(data, tokens, targets);
+    return ZR_OK;
+}
+
+static int64_t bytes_of_window(int64_t seq_length)
+{
+    return (seq_length + 1) * (int64_t)sizeof(int32_t);
+}
+
+int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n)
+{
+    const int64_t window_bytes = bytes_of_window(seq_length), room = ZR_DATA_AHEAD_BYTES / window_bytes;
+    return (room < n ? room : n) * window_bytes;
+}
+
+zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n)
+{
+    const int64_t room = zr_data_ahead_bytes(data->seq_length, n) / bytes_of_window(data->seq_length);
+    ZR_CHECK(first >= 0 && n >= 1, ZR_ERR_ARG, "%lld samples from sample %lld on cannot be read ahead", (long long)n,
+             (long long)first);
+    if (!data->ahead && room > 0) ZR_TRY(zr__ahead_create(read_sample, data, room, data->seq_length + 1, &data->ahead));
+    if (data->ahead) zr__ahead_want(data->ahead, first, n);
+    return ZR_OK;
+}
+
+zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens)
+{
+    ZR_CHECK(first >= 0 && n >= 0 && n <= data->seq_length + 1 && first <= data->tokens->total - n, ZR_ERR_ARG,
+             "%lld tokens from token %lld on of %lld, at most %lld at once", (long long)n, (long long)first,
+             (long long)data->tokens->total, (long long)data->seq_length + 1);
+    ZR_CHECK(!data->ahead, ZR_ERR_STATE, "%s is read while its samples are read ahead", data->path);
+    ZR_TRY(zr__tokens_read(data->tokens, first, n, data->stage, tokens));
+    return ZR_OK;
+}
+
+zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets)
+{
+    const source *from = data->source;
+    ZR_CHECK(window >= 0 && window < data->windows, ZR_ERR_ARG, "window %lld of %lld", (long long)window,
+             (long long)data->windows);
+    for (; window >= from->windows; from++) window -= from->windows;
+    ZR_TRY(zr_data_read(data, from->begin + window * data->seq_length, data->seq_length + 1, data->window));
+    hand_over(data, tokens, targets);
+    return ZR_OK;
+}

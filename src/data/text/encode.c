@@ -1,0 +1,169 @@
+#include "data/text/encode.h"
+
+#include "base/core/grow.h"
+#include "base/core/thread.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* Bytes of text that a thread encodes at a time: the usual and the least size of a part. */
+#define PART_BYTES ((int64_t)256 << 10)
+#define PART_LEAST_BYTES ((int64_t)64 << 10)
+/* Bytes added to a thread's share of a short text: a part ends at a cut, so before the end of its size. */
+#define SHARE_SPARE_BYTES 4096
+/* Size up to which a part keeps its memory for the next one, in bytes. */
+#define KEPT_BYTES ((int64_t)1 << 20)
+enum { USUAL_THREADS = 8 };
+
+/* A thread's part and its tokens. */
+typedef struct worker {
+    const struct encoder *e;
+    zr__part part;
+    int32_t *ids; /* at most one for each byte: a line has other bytes around its text, more than its separator takes */
+    int64_t room, n;
+    pthread_t thread;
+    bool started;
+} worker;
+
+typedef struct encoder {
+    const zr__encoding *x;
+    zr__parts parts;
+    worker *worker; /* (n) */
+    int n;
+    int64_t usual_room; /* room of a part above which its memory is not kept, in bytes */
+} encoder;
+
+/* ---- one part -------------------------------------------------------------------------------- */
+
+static zr_status put_text(void *arg, const char *text, int64_t bytes, bool ends)
+{
+    worker *w = arg;
+    int64_t n = 0;
+    ZR_GROW(w->ids, w->room, w->part.room, "tokens of a text");
+    ZR_TRY(zr_tokenizer_encode(w->e->x->tokenizer, text, bytes, w->ids + w->n, w->room - w->n, &n));
+    w->n += n;
+    if (!ends || w->e->x->separator < 0) return ZR_OK;
+    ZR_ASSERT(w->n < w->room);
+    w->ids[w->n++] = w->e->x->separator;
+    return ZR_OK;
+}
+
+/* Narrow the ids in place to the bytes that are written. */
+static void narrow(worker *w)
+{
+    const int width = w->e->x->token_bytes;
+    unsigned char *out = (unsigned char *)(void *)w->ids;
+    for (int64_t i = 0; i < w->n; i++) {
+        const uint32_t id = (uint32_t)w->ids[i];
+        for (int b = 0; b < width; b++) *out++ = (unsigned char)(id >> 8 * b);
+    }
+}
+
+static void *run_worker(void *arg)
+{
+    worker *w = arg;
+    w->n = 0;
+    zr__part_run(&w->e->parts, &w->part, put_text, w);
+    narrow(w);
+    return NULL;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* Encode n parts at once, each in a thread; the calling thread takes part 0 and those without a thread. */
+static void run_workers(encoder *e, int n)
+{
+    for (int i = 0; i < n; i++) {
+        worker *w = &e->worker[i];
+        w->started = i > 0 && zr__thread_start(&w->thread, 0, run_worker, w) == 0;
+    }
+    for (int i = 0; i < n; i++)
+        if (!e->worker[i].started) run_worker(&e->worker[i]);
+    for (int i = 0; i < n; i++)
+        if (e->worker[i].started) pthread_join(e->worker[i].thread, NULL);
+}
+
+static void drop_memory(worker *w)
+{
+    zr__part_free(&w->part);
+    zr_free(w->ids);
+    w->ids = NULL;
+    w->room = 0;
+}
+
+static zr_status take(encoder *e, const worker *w, zr__encoded *all)
+{
+    ZR_TRY(zr__part_take(&e->parts, &w->part, &all->found));
+    all->tokens += w->n;
+    if (w->n > 0) ZR_TRY(e->x->put(e->x->put_arg, (const unsigned char *)(const void *)w->ids, w->n));
+    return ZR_OK;
+}
+
+/* Encode the whole file. A large part is the last of its round, so that only one is in memory, and its memory is
+ * freed after it. */
+static zr_status encode_all(encoder *e, zr__encoded *all)
+{
+    const int64_t bytes = e->parts.file->bytes;
+    ZR_TRY(zr__parts_begin(&e->parts));
+    while (e->parts.read < bytes) {
+        int n = 0;
+        bool large = false;
+        for (; n < e->n && !large && e->parts.read < bytes; n++) {
+            ZR_TRY(zr__part_read(&e->parts, &e->worker[n].part));
+            large = e->worker[n].part.room > e->usual_room;
+        }
+        run_workers(e, n);
+        for (int i = 0; i < n; i++) ZR_TRY(take(e, &e->worker[i], all));
+        if (large) drop_memory(&e->worker[n - 1]);
+        if (e->x->progress) e->x->progress(e->x->arg, e->parts.read, bytes);
+    }
+    return zr__file_unchanged(e->parts.file);
+}
+
+static int64_t cut(const void *of, const char *text, int64_t from, int64_t bytes)
+{
+    return zr_tokenizer_cut(of, text, from, bytes);
+}
+
+/* Return whether the tokenizer knows cuts: between two words there is one, if anywhere. */
+bool zr__encode_cuts(const zr_tokenizer *tokenizer)
+{
+    static const char words[] = "a b";
+    return zr_tokenizer_cut(tokenizer, words, 1, sizeof(words) - 1) > 0;
+}
+
+static int threads_here(void)
+{
+    cpu_set_t set;
+    const int n = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n < USUAL_THREADS ? n : USUAL_THREADS;
+}
+
+/* Choose how the file is divided: parts of a short one are smaller, so that every thread has one. */
+static void set_parts(encoder *e)
+{
+    zr__parts *parts = &e->parts;
+    const int64_t bytes = parts->file->bytes, share = bytes / e->n + SHARE_SPARE_BYTES;
+    if (parts->usual_bytes == 0) parts->usual_bytes = PART_BYTES;
+    if (parts->usual_bytes > share) parts->usual_bytes = share < PART_LEAST_BYTES ? PART_LEAST_BYTES : share;
+    parts->of = e->x->tokenizer;
+    parts->cut = zr__encode_cuts(e->x->tokenizer) ? cut : NULL;
+    if (!parts->cut) parts->most_bytes = INT64_MAX;
+    if (!parts->cut && !parts->lines) parts->usual_bytes = bytes; /* whole */
+    e->usual_room = parts->usual_bytes > KEPT_BYTES ? parts->usual_bytes : KEPT_BYTES;
+}
+
+zr_status zr__encode(const zr__encoding *encoding, zr__encoded *encoded)
+{
+    encoder e = {.x = encoding, .parts = encoding->parts};
+    e.n = encoding->threads > 0 ? encoding->threads : threads_here();
+    e.worker = zr_alloc((size_t)e.n * sizeof(*e.worker));
+    ZR_CHECK(e.worker, ZR_ERR_MEMORY, "no memory for %d threads that tokenize a text", e.n);
+    for (int i = 0; i < e.n; i++) e.worker[i].e = &e;
+    set_parts(&e);
+    *encoded = (zr__encoded){0};
+    zr_status st = encode_all(&e, encoded);
+    for (int i = 0; i < e.n; i++) drop_memory(&e.worker[i]);
+    zr_free(e.worker);
+    return st;
+}

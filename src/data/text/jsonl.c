@@ -1,0 +1,44 @@
+#include "data/text/jsonl.h"
+
+#include "base/text/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_blank(const char *line, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i++)
+        if (!strchr(" \t\r\n", line[i]) || line[i] == '\0') return false;
+    return true;
+}
+
+zr_status zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named, json_t **root,
+                         const char **text, int64_t *text_bytes, char reason[ZR__REASON_BYTES])
+{
+    char shown[64], what[2 * JSON_ERROR_TEXT_LENGTH];
+    json_error_t error;
+    *root = NULL;
+    *text_bytes = 0;
+    *text = "";
+    if (is_blank(line, bytes)) return ZR_OK;
+    *text = NULL;
+    ZR_TRY(zr__json_load(line, (size_t)bytes, JSON_REJECT_DUPLICATES, "a line of JSON", root, &error));
+    const json_t *value = json_object_get(*root, key);
+    if (json_is_string(value)) {
+        *text_bytes = (int64_t)json_string_length(value);
+        *text = json_string_value(value);
+        return ZR_OK;
+    }
+    zr__text_escape(key, shown, sizeof(shown));
+    if (!*root && json_error_code(&error) == json_error_null_character)
+        snprintf(reason, ZR__REASON_BYTES, "column %d: a text with the character \\u0000", error.column);
+    else if (!*root)
+        snprintf(reason, ZR__REASON_BYTES, "column %d: %.120s", error.column,
+                 zr__text_escape(error.text, what, sizeof(what)));
+    else if (!json_is_object(*root))
+        snprintf(reason, ZR__REASON_BYTES, "not an object, wanted {\"%s\": TEXT}", shown);
+    else
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s, wanted a text (%s names it)", shown,
+                 value ? "no string" : "not there", key_named);
+    return ZR_OK;
+}

@@ -1,0 +1,128 @@
+#include "data/text/kind.h"
+
+#include "base/text/text.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    LOOK_BYTES = 1 << 16,
+    SURE_BYTES = 4, /* a magic of this length is not there by chance */
+    TAR_AT = 257,
+    BINARY = 16, /* one NUL in this many bytes means numbers, not text */
+};
+
+/* First bytes of files of other formats. */
+static const struct {
+    const char *magic;
+    int bytes, at;
+    const char *what, *use;
+} kinds[] = {
+    {"\x1f\x8b\x08", 3, 0, "gzip", "unpack it (gunzip)"},
+    {"PK\x03\x04", 4, 0, "zip", "unpack it (unzip)"},
+    {"\x28\xb5\x2f\xfd", 4, 0, "zstd", "unpack it (unzstd)"},
+    {"\xfd"
+     "7zXZ\0",
+     6, 0, "xz", "unpack it (unxz)"},
+    {"BZh", 3, 0, "bzip2", "unpack it (bunzip2)"},
+    {"7z\xbc\xaf\x27\x1c", 6, 0, "7z", "unpack it (7z x)"},
+    {"\x04\x22\x4d\x18", 4, 0, "lz4", "unpack it (unlz4)"},
+    {"ustar", 5, TAR_AT, "tar", "unpack it (tar -x)"},
+    {"\x93NUMPY", 6, 0, "npy", "write its tokens with numpy: a.astype('uint16').tofile('tokens.bin')"},
+    {"PAR1", 4, 0, "parquet", "write its texts, or their tokens, to a file"},
+    {"ARROW1", 6, 0, "arrow", "write its texts, or their tokens, to a file"},
+    {"\x89HDF\r\n", 6, 0, "HDF5", "write its texts, or their tokens, to a file"},
+    {"SQLite format 3", 15, 0, "SQLite", "write its texts to a file"},
+    {"%PDF-", 5, 0, "PDF", "take its text (pdftotext)"},
+    {"\x89PNG", 4, 0, "PNG", "name a text"},
+    {"\xff\xd8\xff", 3, 0, "JPEG", "name a text"},
+    {"\x7f"
+     "ELF",
+     4, 0, "ELF", "name a text"},
+    {"\xff\xfe", 2, 0, "UTF-16", "make it UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+    {"\xfe\xff", 2, 0, "UTF-16", "make it UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+};
+
+/* Return whether the file begins as safetensors: eight bytes of a length, then JSON. */
+static bool is_safetensors(const unsigned char *head, int64_t n, int64_t file_bytes)
+{
+    uint64_t length = 0;
+    if (n < 10 || head[8] != '{' || head[9] != '"') return false;
+    for (int i = 7; i >= 0; i--) length = length << 8 | head[i];
+    return length <= (uint64_t)file_bytes - 8;
+}
+
+static zr_status refuse(const zr__file *file, const char *what, const char *use)
+{
+    return ZR_FAIL(ZR_ERR_DATA, "%s: its format is %s, which zr does not read; %s", file->name, what, use);
+}
+
+zr_status zr__data_refuse_kind(const zr__file *file, bool tokens)
+{
+    unsigned char head[512];
+    int64_t n = file->bytes < (int64_t)sizeof(head) ? file->bytes : (int64_t)sizeof(head);
+    ZR_TRY(zr__file_read(file, 0, head, n, ZR_ERR_DATA));
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        int end = kinds[i].at + kinds[i].bytes;
+        if (n < end || (tokens && kinds[i].bytes < SURE_BYTES)) continue;
+        if (memcmp(head + kinds[i].at, kinds[i].magic, (size_t)kinds[i].bytes) == 0)
+            return refuse(file, kinds[i].what, kinds[i].use);
+    }
+    if (is_safetensors(head, n, file->bytes))
+        return refuse(file, "safetensors", "model.init takes a directory with such weights");
+    return ZR_OK;
+}
+
+/* Return the index of the first byte that begins no UTF-8 character; -1: none. A character cut off by the end does
+ * not count. */
+static int64_t first_not_utf8(const unsigned char *text, int64_t n)
+{
+    int64_t i = 0;
+    /* the part may begin in the middle of a character */
+    while (i < n && i < 3 && (text[i] & 0xc0) == 0x80) i++;
+    while (i < n) {
+        int64_t bytes = zr__text_utf8((const char *)text + i, n - i);
+        if (bytes == 0) return n - i < 4 ? -1 : i;
+        i += bytes;
+    }
+    return -1;
+}
+
+/* Look at one part of the file. */
+static zr_status look(const zr__file *file, int64_t at, unsigned char *part, char *note, size_t size)
+{
+    int64_t n = file->bytes - at < LOOK_BYTES ? file->bytes - at : LOOK_BYTES, nuls = 0, first = -1;
+    ZR_TRY(zr__file_read(file, at, part, n, ZR_ERR_DATA));
+    for (int64_t i = 0; i < n; i++) {
+        nuls += part[i] == 0;
+        if (part[i] == 0 && first < 0) first = at + i;
+    }
+    ZR_CHECK(nuls == 0 || nuls * BINARY < n, ZR_ERR_DATA,
+             "%s: not a text: of %" PRId64 " bytes from byte %" PRId64 " on, %" PRId64
+             " are NUL; a file of uint16 tokens is named .bin, UTF-16 becomes UTF-8 with iconv",
+             file->name, n, at, nuls);
+    int64_t bad = first_not_utf8(part, n);
+    if (note[0]) return ZR_OK;
+    if (first >= 0)
+        snprintf(note, size, "%s: byte %" PRId64 " is NUL, as in no text; its bytes are taken as they are", file->name,
+                 first);
+    else if (bad >= 0)
+        snprintf(note, size, "%s: byte %" PRId64 " is not UTF-8; its bytes are taken as they are", file->name,
+                 at + bad);
+    return ZR_OK;
+}
+
+zr_status zr__data_look_at_text(const zr__file *file, char *note, size_t size)
+{
+    zr_status st = ZR_OK;
+    unsigned char *part = zr_alloc(LOOK_BYTES);
+    note[0] = '\0';
+    ZR_CHECK(part, ZR_ERR_MEMORY, "%d bytes to look at %s", LOOK_BYTES, file->name);
+    int64_t last = file->bytes > LOOK_BYTES ? file->bytes - LOOK_BYTES : 0;
+    for (int i = 0; i < 3 && (i == 0 || last > 0); i++)
+        ZR_TRY_GOTO(st, look(file, last / 2 * i, part, note, size), done);
+done:
+    zr_free(part);
+    return st;
+}

@@ -1,0 +1,173 @@
+#include "data/text/parts.h"
+
+#include "base/core/grow.h"
+#include "data/text/jsonl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+zr_status zr__parts_begin(zr__parts *parts)
+{
+    static const char mark[3] = "\xef\xbb\xbf";
+    char head[sizeof(mark)];
+    parts->read = parts->lines_read = 0;
+    if (!parts->lines || parts->file->bytes < (int64_t)sizeof(mark)) return ZR_OK;
+    ZR_TRY(zr__file_read(parts->file, 0, head, sizeof(head), ZR_ERR_IO));
+    if (memcmp(head, mark, sizeof(mark)) == 0) parts->read = sizeof(mark);
+    return ZR_OK;
+}
+
+/* Return n, or less by a character that the end may cut off. */
+static int64_t character_cut(const char *text, int64_t n)
+{
+    int64_t at = n;
+    while (at > n - 4 && at > 1 && ((unsigned char)text[at - 1] & 0xc0) == 0x80) at--;
+    return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : n;
+}
+
+/* Return where a part of text[0, n) ends, if it is not the end of the file; there is no end in the first `from`
+ * bytes. 0: nowhere. */
+static int64_t part_end(const zr__parts *parts, const char *text, int64_t from, int64_t n)
+{
+    if (!parts->lines) {
+        const int64_t cut = parts->cut ? parts->cut(parts->of, text, from > 0 ? from : 1, n) : 0;
+        return cut > 0 || n < parts->most_bytes ? cut : character_cut(text, n);
+    }
+    const char *end = memrchr(text + from, '\n', (size_t)(n - from));
+    return end ? end - text + 1 : 0;
+}
+
+/* Skip the rest of a line that is too long. */
+static zr_status skip_line(zr__parts *parts, zr__part *part)
+{
+    part->too_long = true;
+    while (parts->read < parts->file->bytes) {
+        const int64_t left = parts->file->bytes - parts->read, n = left < part->room ? left : part->room;
+        ZR_TRY(zr__file_read(parts->file, parts->read, part->text, n, ZR_ERR_IO));
+        const char *end = memchr(part->text, '\n', (size_t)n);
+        parts->read += end ? end - part->text + 1 : n;
+        if (end) break;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__part_read(zr__parts *parts, zr__part *part)
+{
+    const int64_t left = parts->file->bytes - parts->read, most = parts->lines ? ZR__LINE_BYTES : parts->most_bytes;
+    part->too_long = false;
+    part->n = 0;
+    part->at = parts->read;
+    for (int64_t have = 0, n = parts->usual_bytes; left > 0 && part->n == 0; n = 2 * have) {
+        if (n > most) n = most;
+        if (n > left) n = left;
+        ZR_GROW(part->text, part->room, n, "bytes of text that cannot be cut");
+        ZR_TRY(zr__file_read(parts->file, parts->read + have, part->text + have, n - have, ZR_ERR_IO));
+        part->n = n == left ? n : part_end(parts, part->text, have, n);
+        if (part->n == 0 && parts->lines && n == most) return skip_line(parts, part);
+        have = n;
+    }
+    parts->read += part->n;
+    return ZR_OK;
+}
+
+void zr__part_free(zr__part *part)
+{
+    zr_free(part->text);
+    part->text = NULL;
+    part->room = 0;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* Give fn the text of a line; a text longer than most_bytes is given in stretches. */
+static zr_status give_text(const zr__parts *parts, zr__part *part, const char *text, int64_t bytes, zr__text_fn fn,
+                           void *arg)
+{
+    part->found.documents++;
+    part->found.text_bytes += bytes;
+    for (int64_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at;
+        if (n > parts->most_bytes && parts->cut) {
+            n = parts->cut(parts->of, text + at, 1, parts->most_bytes);
+            if (n == 0) n = character_cut(text + at, parts->most_bytes);
+        }
+        ZR_TRY(fn(arg, text + at, n, at + n == bytes));
+    }
+    return ZR_OK;
+}
+
+/* Handle a bad line: count it where bad lines are skipped, else fail. */
+static zr_status refuse_line(const zr__parts *parts, zr__part *part, const char *reason)
+{
+    if (!parts->skip_bad_lines) part->bad_line = part->lines;
+    if (!parts->skip_bad_lines) return ZR_FAIL(ZR_ERR_DATA, "%s", reason);
+    if (part->found.skipped_lines++ == 0) part->found.first_skipped = part->lines;
+    return ZR_OK;
+}
+
+static zr_status give_line(const zr__parts *parts, zr__part *part, const char *line, int64_t bytes, zr__text_fn fn,
+                           void *arg)
+{
+    char reason[ZR__REASON_BYTES];
+    const char *text = NULL;
+    json_t *root = NULL;
+    int64_t n = 0;
+    part->lines++;
+    zr_status st = zr__jsonl_text(line, bytes, parts->text_key, parts->key_named, &root, &text, &n, reason);
+    if (st == ZR_OK && !text)
+        st = refuse_line(parts, part, reason);
+    else if (st == ZR_OK && n > 0)
+        st = give_text(parts, part, text, n, fn, arg);
+    json_decref(root);
+    return st;
+}
+
+static zr_status give_lines(const zr__parts *parts, zr__part *part, zr__text_fn fn, void *arg)
+{
+    char reason[ZR__REASON_BYTES];
+    if (part->too_long) {
+        part->lines = 1;
+        snprintf(reason, sizeof(reason), "longer than %lld bytes", (long long)ZR__LINE_BYTES);
+        return refuse_line(parts, part, reason);
+    }
+    for (int64_t at = 0, n; at < part->n; at += n) {
+        const char *end = memchr(part->text + at, '\n', (size_t)(part->n - at));
+        n = end ? end - (part->text + at) + 1 : part->n - at;
+        ZR_TRY(give_line(parts, part, part->text + at, n, fn, arg));
+    }
+    return ZR_OK;
+}
+
+void zr__part_run(const zr__parts *parts, zr__part *part, zr__text_fn fn, void *arg)
+{
+    part->found = (zr__found_texts){0};
+    part->lines = part->bad_line = 0;
+    if (parts->lines) {
+        part->status = give_lines(parts, part, fn, arg);
+    } else {
+        part->found.documents = part->at == 0;
+        part->found.text_bytes = part->n;
+        part->status = fn(arg, part->text, part->n, false);
+    }
+    if (part->status != ZR_OK) snprintf(part->message, sizeof(part->message), "%s", zr_error_message());
+}
+
+zr_status zr__part_take(zr__parts *parts, const zr__part *part, zr__found_texts *all)
+{
+    const zr__found_texts *found = &part->found;
+    const char *name = parts->file->name;
+    if (part->bad_line > 0)
+        return ZR_FAIL(part->status, "%s:%lld: %s; %s leaves such lines out", name,
+                       (long long)(parts->lines_read + part->bad_line), part->message, parts->skip_named);
+    ZR_CHECK(part->status == ZR_OK, part->status, "%s: in the text from byte %lld on: %s", name, (long long)part->at,
+             part->message);
+    if (all->skipped_lines == 0 && found->skipped_lines > 0)
+        all->first_skipped = parts->lines_read + found->first_skipped;
+    all->documents += found->documents;
+    all->text_bytes += found->text_bytes;
+    all->skipped_lines += found->skipped_lines;
+    parts->lines_read += part->lines;
+    return ZR_OK;
+}

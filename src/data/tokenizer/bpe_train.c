@@ -1,0 +1,449 @@
+/* Learning merges. Of each distinct piece of the texts there is one word with its count, a row of tokens. A table has,
+ * for each pair of neighbouring tokens, how often it stands in all words; a heap has the pairs that may merge, each
+ * with the words that it was found in. A merge goes through these words alone and corrects the counts of the
+ * neighbours.
+ *
+ * No two merges make the same bytes. A stretch of a word that is whole tokens has merged as it would have alone, so
+ * equal stretches are equal tokens: where "ab" and "c" stand there are no "a" and "bc". A merge's token is new, then,
+ * and every pair with it is found first by that merge: it comes into the heap once. */
+#include "base/core/grow.h"
+#include "data/tokenizer/bpe.h"
+#include "zr/data.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+enum { NONE = -1, LEAST_ROOM = 64 };
+
+/* ---- arrays and tables ----------------------------------------------------------------------- */
+
+#define MAKE_ROOM(array, room, n) ZR_GROW(array, room, n, "things that a tokenizer is learned from")
+
+/* A hash table that maps to indices of things kept elsewhere. */
+typedef struct slots {
+    int32_t *number; /* NONE: free */
+    int64_t mask;
+} slots;
+
+/* Make sure that n things leave the table half free; *made: the table is a new, empty one, to be filled again. */
+static zr_status slots_for(slots *s, int64_t n, bool *made)
+{
+    int64_t room = s->number ? s->mask + 1 : LEAST_ROOM;
+    *made = !s->number || 2 * n > room;
+    if (!*made) return ZR_OK;
+    while (room < 4 * n) room *= 2;
+    int32_t *number = zr_alloc((size_t)room * sizeof(*number));
+    ZR_CHECK(number, ZR_ERR_MEMORY, "no memory to learn a tokenizer");
+    for (int64_t i = 0; i < room; i++) number[i] = NONE;
+    zr_free(s->number);
+    *s = (slots){number, room - 1};
+    return ZR_OK;
+}
+
+/* Distinct byte strings, numbered in the order of their addition. */
+typedef struct strings {
+    char *text;
+    int64_t *end; /* where each ends in `text` */
+    int64_t n, text_room, end_room;
+    slots slots;
+} strings;
+
+static const char *string_at(const strings *s, int64_t i, int64_t *bytes)
+{
+    int64_t begin = i ? s->end[i - 1] : 0;
+    *bytes = s->end[i] - begin;
+    return s->text + begin;
+}
+
+/* Return the slot of the string in the table, or the slot where it may be put. */
+static int32_t *string_slot(const strings *s, const char *text, int64_t bytes)
+{
+    int64_t slot = (int64_t)XXH3_64bits(text, (size_t)bytes) & s->slots.mask, its = 0;
+    for (; s->slots.number[slot] != NONE; slot = (slot + 1) & s->slots.mask) {
+        const char *there = string_at(s, s->slots.number[slot], &its);
+        if (its == bytes && memcmp(there, text, (size_t)bytes) == 0) break;
+    }
+    return &s->slots.number[slot];
+}
+
+/* Return the string's number in *number, adding the string if it is new. `text` must not point into the table's own
+ * memory, which may move. */
+static zr_status string_note(strings *s, const char *text, int64_t bytes, int32_t *number)
+{
+    bool made;
+    int64_t its = 0, used = s->n ? s->end[s->n - 1] : 0;
+    ZR_TRY(slots_for(&s->slots, s->n + 1, &made));
+    for (int64_t i = 0; made && i < s->n; i++) {
+        const char *there = string_at(s, i, &its);
+        *string_slot(s, there, its) = (int32_t)i;
+    }
+    int32_t *slot = string_slot(s, text, bytes);
+    if (*slot == NONE) {
+        ZR_CHECK(s->n < INT32_MAX, ZR_ERR_DATA, "the texts have more than %d distinct pieces", INT32_MAX);
+        MAKE_ROOM(s->text, s->text_room, used + bytes);
+        MAKE_ROOM(s->end, s->end_room, s->n + 1);
+        memcpy(s->text + used, text, (size_t)bytes);
+        s->end[s->n] = used + bytes;
+        *slot = (int32_t)s->n++;
+    }
+    *number = *slot;
+    return ZR_OK;
+}
+
+static void strings_free(strings *s)
+{
+    zr_free(s->text);
+    zr_free(s->end);
+    zr_free(s->slots.number);
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+struct zr_tokenizer_trainer {
+    zr__split *split;
+    strings words;
+    int64_t *count; /* of each word */
+    int64_t count_room;
+};
+
+zr_status zr_tokenizer_trainer_open(zr_tokenizer_trainer **trainer)
+{
+    const char *const expression[] = {ZR__SPLIT_GPT2};
+    zr_tokenizer_trainer *made = zr_alloc(sizeof(*made));
+    ZR_CHECK(made, ZR_ERR_MEMORY, "no memory to learn a tokenizer");
+    zr_status st = zr__split_open(expression, 1, "GPT-2's tokenizer", &made->split);
+    if (st == ZR_OK)
+        *trainer = made;
+    else
+        zr_free(made);
+    return st;
+}
+
+void zr_tokenizer_trainer_close(zr_tokenizer_trainer **trainer)
+{
+    if (!*trainer) return;
+    zr__split_close(&(*trainer)->split);
+    strings_free(&(*trainer)->words);
+    zr_free((*trainer)->count);
+    zr_free(*trainer);
+    *trainer = NULL;
+}
+
+static zr_status count_piece(void *arg, const char *piece, int64_t bytes)
+{
+    zr_tokenizer_trainer *t = arg;
+    int32_t word = 0;
+    ZR_TRY(string_note(&t->words, piece, bytes, &word));
+    MAKE_ROOM(t->count, t->count_room, t->words.n);
+    t->count[word]++;
+    return ZR_OK;
+}
+
+zr_status zr_tokenizer_trainer_add(zr_tokenizer_trainer *trainer, const char *text, int64_t bytes)
+{
+    zr__matcher *matcher = NULL;
+    ZR_TRY(zr__matcher_open(trainer->split, text, count_piece, trainer, &matcher));
+    zr_status st = zr__matcher_cut(matcher, text, bytes);
+    zr__matcher_close(&matcher);
+    return st;
+}
+
+int64_t zr_tokenizer_trainer_cut(const zr_tokenizer_trainer *trainer, const char *text, int64_t from, int64_t bytes)
+{
+    return zr__split_cut(trainer->split, text, from, bytes);
+}
+
+/* ---- pairs ----------------------------------------------------------------------------------- */
+
+/* An entry of a linked list of words; both fields are indices. */
+typedef struct place {
+    int32_t word;
+    int64_t next;
+} place;
+
+typedef struct pair {
+    zr__bpe_pair of;
+    int64_t count;
+    int64_t places; /* words with it, until it is put into the heap */
+} pair;
+
+/* A pair in the heap. The pair of the highest count comes first; of equal counts the pair with the lower token
+ * numbers. */
+typedef struct candidate {
+    int64_t count; /* the count when it was put into the heap */
+    zr__bpe_pair of;
+    int32_t pair;
+    int64_t places;
+} candidate;
+
+typedef struct learner {
+    const zr_tokenizer_trainer *from;
+    strings tokens;
+    int32_t *symbols; /* the tokens of all words, each word at the place of its bytes */
+    int64_t *length;  /* tokens left in each word */
+    pair *pairs;
+    int64_t n_pairs, pairs_room;
+    slots slots; /* of pairs */
+    place *places;
+    int64_t n_places, places_room, free_place;
+    int32_t *found; /* new pairs, not in the heap yet */
+    int64_t n_found, found_room;
+    candidate *heap;
+    int64_t n_heap, heap_room;
+    zr__bpe_pair *merges;
+    int64_t n_merges, merges_room;
+    char *both; /* the joined text of two tokens */
+    int64_t both_room;
+} learner;
+
+static int32_t *pair_slot(const learner *l, zr__bpe_pair of)
+{
+    int64_t slot = (int64_t)XXH3_64bits(&of, sizeof(of)) & l->slots.mask;
+    for (; l->slots.number[slot] != NONE; slot = (slot + 1) & l->slots.mask) {
+        const zr__bpe_pair there = l->pairs[l->slots.number[slot]].of;
+        if (there.left == of.left && there.right == of.right) break;
+    }
+    return &l->slots.number[slot];
+}
+
+static zr_status find_pair(learner *l, zr__bpe_pair of, int32_t *number)
+{
+    bool made;
+    ZR_TRY(slots_for(&l->slots, l->n_pairs + 1, &made));
+    for (int64_t i = 0; made && i < l->n_pairs; i++) *pair_slot(l, l->pairs[i].of) = (int32_t)i;
+    int32_t *slot = pair_slot(l, of);
+    if (*slot == NONE) {
+        ZR_CHECK(l->n_pairs < INT32_MAX, ZR_ERR_MEMORY, "the texts have more than %d distinct pairs", INT32_MAX);
+        MAKE_ROOM(l->pairs, l->pairs_room, l->n_pairs + 1);
+        l->pairs[l->n_pairs] = (pair){.of = of, .places = NONE};
+        *slot = (int32_t)l->n_pairs++;
+    }
+    *number = *slot;
+    return ZR_OK;
+}
+
+/* Note that a pair is in a word. Each word is noted once: the notes of one word come in a row, so only the last can
+ * equal it. */
+static zr_status note_place(learner *l, int32_t number, int32_t word)
+{
+    int64_t first = l->pairs[number].places, made = l->free_place;
+    if (first != NONE && l->places[first].word == word) return ZR_OK;
+    if (first == NONE) {
+        MAKE_ROOM(l->found, l->found_room, l->n_found + 1);
+        l->found[l->n_found++] = number;
+    }
+    if (made != NONE) {
+        l->free_place = l->places[made].next;
+    } else {
+        MAKE_ROOM(l->places, l->places_room, l->n_places + 1);
+        made = l->n_places++;
+    }
+    l->places[made] = (place){word, first};
+    l->pairs[number].places = made;
+    return ZR_OK;
+}
+
+/* Change a pair's count by `by`, and note the word if it grows. */
+static zr_status change(learner *l, int32_t left, int32_t right, int64_t by, int32_t word)
+{
+    int32_t number = 0;
+    ZR_TRY(find_pair(l, (zr__bpe_pair){left, right}, &number));
+    l->pairs[number].count += by;
+    if (by > 0) ZR_TRY(note_place(l, number, word));
+    return ZR_OK;
+}
+
+/* ---- the heap -------------------------------------------------------------------------------- */
+
+static bool goes_before(const candidate *a, const candidate *b)
+{
+    if (a->count != b->count) return a->count > b->count;
+    return a->of.left != b->of.left ? a->of.left < b->of.left : a->of.right < b->of.right;
+}
+
+static zr_status heap_push(learner *l, candidate c)
+{
+    MAKE_ROOM(l->heap, l->heap_room, l->n_heap + 1);
+    int64_t i = l->n_heap++;
+    for (; i > 0 && goes_before(&c, &l->heap[(i - 1) / 2]); i = (i - 1) / 2) l->heap[i] = l->heap[(i - 1) / 2];
+    l->heap[i] = c;
+    return ZR_OK;
+}
+
+/* Replace the first entry by `c`. */
+static void heap_replace(learner *l, candidate c)
+{
+    int64_t i = 0;
+    for (int64_t child = 1; child < l->n_heap; child = 2 * i + 1) {
+        if (child + 1 < l->n_heap && goes_before(&l->heap[child + 1], &l->heap[child])) child++;
+        if (!goes_before(&l->heap[child], &c)) break;
+        l->heap[i] = l->heap[child];
+        i = child;
+    }
+    l->heap[i] = c;
+}
+
+static void free_places(learner *l, int64_t first)
+{
+    while (first != NONE) {
+        int64_t next = l->places[first].next;
+        l->places[first].next = l->free_place;
+        l->free_place = first;
+        first = next;
+    }
+}
+
+static zr_status queue_found(learner *l)
+{
+    for (int64_t i = 0; i < l->n_found; i++) {
+        pair *p = &l->pairs[l->found[i]];
+        if (p->count > 0)
+            ZR_TRY(heap_push(l, (candidate){p->count, p->of, l->found[i], p->places}));
+        else
+            free_places(l, p->places);
+        p->places = NONE;
+    }
+    l->n_found = 0;
+    return ZR_OK;
+}
+
+/* ---- merging --------------------------------------------------------------------------------- */
+
+/* Merge a pair in a word, from left to right: neighbours to the left are already merged, those to the right are not. */
+static zr_status merge_word(learner *l, int32_t word, zr__bpe_pair of, int32_t into)
+{
+    const strings *words = &l->from->words;
+    int32_t *s = l->symbols + (word ? words->end[word - 1] : 0);
+    const int64_t n = l->length[word], count = l->from->count[word];
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n;) {
+        if (s[i] != of.left || i + 1 == n || s[i + 1] != of.right) {
+            s[kept++] = s[i++];
+            continue;
+        }
+        if (kept > 0) {
+            ZR_TRY(change(l, s[kept - 1], of.left, -count, word));
+            ZR_TRY(change(l, s[kept - 1], into, count, word));
+        }
+        s[kept++] = into;
+        i += 2;
+        if (i < n) {
+            ZR_TRY(change(l, of.right, s[i], -count, word));
+            ZR_TRY(change(l, into, s[i], count, word));
+        }
+    }
+    l->length[word] = kept;
+    return ZR_OK;
+}
+
+static zr_status token_of(learner *l, zr__bpe_pair of, int32_t *token)
+{
+    int64_t n = 0, m = 0;
+    const char *left = string_at(&l->tokens, of.left, &n), *right = string_at(&l->tokens, of.right, &m);
+    MAKE_ROOM(l->both, l->both_room, n + m);
+    memcpy(l->both, left, (size_t)n);
+    memcpy(l->both + n, right, (size_t)m);
+    ZR_TRY(string_note(&l->tokens, l->both, n + m, token));
+    ZR_ASSERT(*token == l->n_merges + ZR__BPE_BYTES);
+    return ZR_OK;
+}
+
+static zr_status merge_first(learner *l)
+{
+    const candidate c = l->heap[0];
+    int32_t into = 0;
+    heap_replace(l, l->heap[--l->n_heap]);
+    ZR_TRY(token_of(l, c.of, &into));
+    MAKE_ROOM(l->merges, l->merges_room, l->n_merges + 1);
+    l->merges[l->n_merges++] = c.of;
+    for (int64_t at = c.places; at != NONE; at = l->places[at].next)
+        ZR_TRY(merge_word(l, l->places[at].word, c.of, into));
+    free_places(l, c.places);
+    ZR_TRY(queue_found(l));
+    return ZR_OK;
+}
+
+static zr_status merge_all(learner *l, int64_t tokens)
+{
+    while (l->tokens.n < tokens && l->n_heap > 0) {
+        candidate c = l->heap[0];
+        const int64_t count = l->pairs[c.pair].count;
+        if (c.count != count) { /* later merges have changed the count */
+            c.count = count;
+            heap_replace(l, c);
+            continue;
+        }
+        if (count < 1) break;
+        ZR_TRY(merge_first(l));
+    }
+    return ZR_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Add the 256 bytes as tokens, in the order of their symbols in GPT-2. */
+static zr_status note_bytes(learner *l, int32_t token[ZR__BPE_BYTES])
+{
+    for (int others = 0; others < 2; others++)
+        for (int byte = 0; byte < ZR__BPE_BYTES; byte++) {
+            const char text = (char)byte;
+            const bool other = zr__bpe_symbol((unsigned char)byte) >= ZR__BPE_BYTES;
+            if (other == (others == 1)) ZR_TRY(string_note(&l->tokens, &text, 1, &token[byte]));
+        }
+    return ZR_OK;
+}
+
+static zr_status take_words(learner *l)
+{
+    const strings *words = &l->from->words;
+    int32_t token[ZR__BPE_BYTES];
+    int64_t bytes = words->n ? words->end[words->n - 1] : 0;
+    l->symbols = zr_alloc((size_t)(bytes + 1) * sizeof(*l->symbols));
+    l->length = zr_alloc((size_t)(words->n + 1) * sizeof(*l->length));
+    ZR_CHECK(l->symbols && l->length, ZR_ERR_MEMORY, "no memory to learn a tokenizer");
+    ZR_TRY(note_bytes(l, token));
+    for (int64_t i = 0; i < bytes; i++) l->symbols[i] = token[(unsigned char)words->text[i]];
+    for (int32_t w = 0; w < words->n; w++) {
+        int64_t begin = w ? words->end[w - 1] : 0;
+        l->length[w] = words->end[w] - begin;
+        for (int64_t i = begin + 1; i < words->end[w]; i++)
+            ZR_TRY(change(l, l->symbols[i - 1], l->symbols[i], l->from->count[w], w));
+    }
+    ZR_TRY(queue_found(l));
+    return ZR_OK;
+}
+
+static zr_status learn(learner *l, int64_t vocab, char **json, int64_t *learned)
+{
+    ZR_TRY(take_words(l));
+    ZR_TRY(merge_all(l, vocab - 1));
+    const zr__bpe_told told = {.text = l->tokens.text,
+                               .end = l->tokens.end,
+                               .tokens = l->tokens.n,
+                               .merges = l->merges,
+                               .n_merges = l->n_merges,
+                               .end_of_text = true};
+    ZR_TRY(zr__bpe_print(&told, json));
+    *learned = l->tokens.n + 1;
+    return ZR_OK;
+}
+
+zr_status zr_tokenizer_trainer_learn(const zr_tokenizer_trainer *trainer, int64_t vocab, char **json, int64_t *learned)
+{
+    ZR_CHECK(vocab >= ZR_TOKENIZER_LEAST_VOCAB && vocab <= INT32_MAX, ZR_ERR_ARG,
+             "a vocabulary of %lld tokens, %d (all bytes and " ZR_END_OF_TEXT ") to %d are possible", (long long)vocab,
+             ZR_TOKENIZER_LEAST_VOCAB, INT32_MAX);
+    learner l = {.from = trainer, .free_place = NONE};
+    zr_status st = learn(&l, vocab, json, learned);
+    strings_free(&l.tokens);
+    zr_free(l.symbols);
+    zr_free(l.length);
+    zr_free(l.pairs);
+    zr_free(l.slots.number);
+    zr_free(l.places);
+    zr_free(l.found);
+    zr_free(l.heap);
+    zr_free(l.merges);
+    zr_free(l.both);
+    return st;
+}

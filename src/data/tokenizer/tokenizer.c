@@ -1,0 +1,183 @@
+/* Tokenizers of two kinds, bytes and byte-level BPE, behind one table of functions. */
+#include "data/tokenizer/bpe.h"
+#include "zr/data.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+typedef struct kind {
+    zr_status (*encode)(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens, int64_t room,
+                        int64_t *n);
+    /* token is in the vocabulary */
+    void (*decode)(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes);
+    int64_t (*cut)(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes);
+} kind;
+
+struct zr_tokenizer {
+    const kind *kind;
+    char *name;
+    int64_t vocab;
+    uint64_t hash;
+    zr__bpe bpe; /* of the kind BPE */
+};
+
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+static const char bytes_name[] = "bytes";
+enum { BYTES_VOCAB = 256 };
+
+static zr_status bytes_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
+                              int64_t room, int64_t *n)
+{
+    (void)tokenizer;
+    ZR_CHECK(bytes <= room, ZR_ERR_ARG, "%lld tokens need as much room, have %lld", (long long)bytes, (long long)room);
+    for (int64_t i = 0; i < bytes; i++) tokens[i] = (unsigned char)text[i];
+    *n = bytes;
+    return ZR_OK;
+}
+
+static void bytes_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
+{
+/* The text of a token is borrowed, so all 256 are stored: four rows of 64. */
+#define ROW4(i) (char)(i), (char)((i) + 1), (char)((i) + 2), (char)((i) + 3)
+#define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
+#define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
+    static const char all[BYTES_VOCAB] = {ROW64(0), ROW64(64), ROW64(128), ROW64(192)};
+#undef ROW64
+#undef ROW16
+#undef ROW4
+    (void)tokenizer;
+    *text = &all[token];
+    *bytes = 1;
+}
+
+static int64_t bytes_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
+{
+    (void)tokenizer, (void)text;
+    return bytes > from && bytes > 0 ? bytes - 1 : 0;
+}
+
+zr_status zr_tokenizer_bytes_json(char **json)
+{
+    char text[BYTES_VOCAB];
+    int64_t end[BYTES_VOCAB];
+    for (int i = 0; i < BYTES_VOCAB; i++) {
+        text[i] = (char)i;
+        end[i] = i + 1;
+    }
+    const zr__bpe_told told = {.text = text, .end = end, .tokens = BYTES_VOCAB};
+    ZR_TRY(zr__bpe_print(&told, json));
+    return ZR_OK;
+}
+
+/* ---- BPE ------------------------------------------------------------------------------------- */
+
+static zr_status bpe_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
+                            int64_t room, int64_t *n)
+{
+    return zr__bpe_encode(&tokenizer->bpe, text, bytes, tokens, room, n);
+}
+
+static void bpe_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
+{
+    *text = tokenizer->bpe.text + tokenizer->bpe.begin[token];
+    *bytes = zr__bpe_bytes(&tokenizer->bpe, token);
+}
+
+static int64_t bpe_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
+{
+    return zr__bpe_cut(&tokenizer->bpe, text, from, bytes);
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
+{
+    static const kind bytes = {bytes_encode, bytes_decode, bytes_cut}, bpe = {bpe_encode, bpe_decode, bpe_cut};
+    size_t n = strlen(name) + 1;
+    tokenizer->name = zr_alloc(n);
+    ZR_CHECK(tokenizer->name, ZR_ERR_MEMORY, "%zu bytes for a name", n);
+    memcpy(tokenizer->name, name, n);
+    if (strcmp(name, bytes_name) == 0) {
+        tokenizer->kind = &bytes;
+        tokenizer->vocab = BYTES_VOCAB;
+        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* the name determines the tokens */
+        return ZR_OK;
+    }
+    tokenizer->kind = &bpe;
+    ZR_TRY(zr__bpe_read(name, &tokenizer->bpe));
+    tokenizer->vocab = tokenizer->bpe.vocab;
+    tokenizer->hash = tokenizer->bpe.hash;
+    return ZR_OK;
+}
+
+zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
+{
+    zr_tokenizer *opened = zr_alloc(sizeof(*opened));
+    ZR_CHECK(opened, ZR_ERR_MEMORY, "%zu bytes for a tokenizer", sizeof(*opened));
+    zr_status st = open_into(opened, name);
+    if (st == ZR_OK)
+        *tokenizer = opened;
+    else
+        zr_tokenizer_close(&opened);
+    return st;
+}
+
+bool zr_tokenizer_is_in(const char *dir)
+{
+    return zr__bpe_is_in(dir);
+}
+
+void zr_tokenizer_close(zr_tokenizer **tokenizer)
+{
+    if (!*tokenizer) return;
+    zr__bpe_free(&(*tokenizer)->bpe);
+    zr_free((*tokenizer)->name);
+    zr_free(*tokenizer);
+    *tokenizer = NULL;
+}
+
+const char *zr_tokenizer_name(const zr_tokenizer *tokenizer)
+{
+    return tokenizer->name;
+}
+
+int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer)
+{
+    return tokenizer->vocab;
+}
+
+uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer)
+{
+    return tokenizer->hash;
+}
+
+zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
+                              int64_t room, int64_t *n)
+{
+    ZR_CHECK(bytes >= 0 && room >= 0, ZR_ERR_ARG, "%lld bytes into room for %lld tokens", (long long)bytes,
+             (long long)room);
+    ZR_TRY(tokenizer->kind->encode(tokenizer, text, bytes, tokens, room, n));
+    return ZR_OK;
+}
+
+int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text)
+{
+    int32_t tokens[64];
+    int64_t n = 0, bytes = (int64_t)strlen(text), room = sizeof(tokens) / sizeof(tokens[0]);
+    if (bytes > room || zr_tokenizer_encode(tokenizer, text, bytes, tokens, room, &n) != ZR_OK) return -1;
+    return n == 1 ? tokens[0] : -1;
+}
+
+int64_t zr_tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
+{
+    return tokenizer->kind->cut(tokenizer, text, from, bytes);
+}
+
+zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
+{
+    ZR_CHECK(token >= 0 && token < tokenizer->vocab, ZR_ERR_ARG, "token %d is outside the vocabulary of %lld", token,
+             (long long)tokenizer->vocab);
+    tokenizer->kind->decode(tokenizer, token, text, bytes);
+    return ZR_OK;
+}

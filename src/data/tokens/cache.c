@@ -1,0 +1,397 @@
+#define XXH_STATIC_LINKING_ONLY /* defines the state, so that it can be part of our own memory */
+#include "data/tokens/cache.h"
+
+#include "base/file/folder.h"
+#include "base/text/text.h"
+#include "data/text/encode.h"
+#include "data/tokens/shard.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* Limits of a text that cannot be cut (a document of .jsonl, or a whole plain text whose tokenizer knows no cuts).
+ * They bound memory, since another process may train on this machine meanwhile. */
+#define STRETCH_MOST_BYTES ((int64_t)1 << 20)
+#define WHOLE_MOST_BYTES ((int64_t)4 << 20)
+
+enum { VERSION = 3, HASHED_BYTES = 64, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
+
+static const char magic[8] = "zrtokens";
+
+/* A text's place in the cache. */
+typedef struct place {
+    zr__encoding encoding;
+    uint64_t key;
+    bool is_whole;                         /* the header is trusted: the tokens are not read to check their hash */
+    char folder[PATH_MAX], path[PATH_MAX]; /* of the file of tokens */
+    char lock[PATH_MAX];                   /* the maker locks this file and writes its progress into it */
+} place;
+
+/* ---- the header ------------------------------------------------------------------------------ */
+
+static unsigned char *put(unsigned char *at, int bytes, uint64_t value)
+{
+    for (int i = 0; i < bytes; i++) *at++ = (unsigned char)(value >> 8 * i);
+    return at;
+}
+
+static void write_header(const place *p, const zr__encoded *did, uint64_t hash,
+                         unsigned char head[ZR__CACHE_HEADER_BYTES])
+{
+    memcpy(head, magic, sizeof(magic));
+    unsigned char *at = put(head + sizeof(magic), 4, VERSION);
+    at = put(at, 4, (uint64_t)p->encoding.token_bytes);
+    at = put(at, 8, p->key);
+    at = put(at, 8, (uint64_t)did->tokens);
+    at = put(at, 8, (uint64_t)did->found.text_bytes);
+    at = put(at, 8, (uint64_t)did->found.skipped_lines);
+    at = put(at, 8, (uint64_t)did->found.first_skipped);
+    at = put(at, 8, hash);
+    put(at, 8, XXH3_64bits(head, HASHED_BYTES));
+}
+
+/* Return whether the file has this key, this version and the size that its header says. */
+static bool read_header(const place *p, const zr__file *file, zr__cached *made)
+{
+    unsigned char head[ZR__CACHE_HEADER_BYTES];
+    if (file->bytes < ZR__CACHE_HEADER_BYTES) return false;
+    if (zr__file_read(file, 0, head, sizeof(head), ZR_ERR_DATA) != ZR_OK) return false;
+    *made = (zr__cached){.token_bytes = (int)zr__le(head + 12, 4),
+                         .tokens = (int64_t)zr__le(head + 24, 8),
+                         .text_bytes = (int64_t)zr__le(head + 32, 8),
+                         .skipped_lines = (int64_t)zr__le(head + 40, 8),
+                         .first_skipped = (int64_t)zr__le(head + 48, 8),
+                         .hash = zr__le(head + 56, 8)};
+    return memcmp(head, magic, sizeof(magic)) == 0 && zr__le(head + 8, 4) == VERSION &&
+           zr__le(head + HASHED_BYTES, 8) == XXH3_64bits(head, HASHED_BYTES) && zr__le(head + 16, 8) == p->key &&
+           made->token_bytes == p->encoding.token_bytes && made->tokens >= 0 &&
+           made->tokens == (file->bytes - ZR__CACHE_HEADER_BYTES) / made->token_bytes &&
+           (file->bytes - ZR__CACHE_HEADER_BYTES) % made->token_bytes == 0;
+}
+
+/* ---- the tokens ------------------------------------------------------------------------------ */
+
+/* A pass over the tokens of a file, whose progress is reported to the caller. */
+typedef struct reading {
+    const zr__encoding *encoding;
+    int64_t bytes; /* of the file */
+} reading;
+
+/* Report the progress of the pass, converted to bytes of the text as everywhere else. */
+static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_t bytes)
+{
+    const reading *r = arg;
+    const zr__encoding *x = r->encoding;
+    const double share = (double)(at + bytes) / (double)r->bytes;
+    (void)piece;
+    if (x->progress) x->progress(x->arg, (int64_t)(share * (double)x->parts.file->bytes), x->parts.file->bytes);
+    return ZR_OK;
+}
+
+/* Check the tokens against the hash in the header. A file that cannot be read is damaged. ZR_ERR_MEMORY says nothing
+ * about the file. */
+static zr_status check_tokens(const place *p, const zr__file *file, const zr__cached *made, bool *whole)
+{
+    uint64_t hash = 0;
+    reading r = {&p->encoding, file->bytes};
+    const zr_status st = zr__file_pass_from(file, ZR__CACHE_HEADER_BYTES, tell_of_tokens, &r, &hash);
+    if (st == ZR_ERR_MEMORY) return st;
+    *whole = st == ZR_OK && hash == made->hash;
+    return ZR_OK;
+}
+
+typedef enum found { ABSENT, DAMAGED, WHOLE } found;
+
+static zr_status look_at(const place *p, zr__cached *made, found *there)
+{
+    zr__file file;
+    zr_status st = ZR_OK;
+    *there = ABSENT;
+    if (access(p->path, F_OK) != 0 || zr__file_open(p->path, false, &file) != ZR_OK) return ZR_OK;
+    bool whole = read_header(p, &file, made);
+    if (whole && !p->is_whole) {
+        st = check_tokens(p, &file, made, &whole);
+        made->checked = whole;
+    }
+    zr__file_close(&file);
+    *there = whole ? WHOLE : DAMAGED;
+    return st;
+}
+
+/* ---- where ----------------------------------------------------------------------------------- */
+
+static zr_status find_folder(const zr_data_args *args, char folder[PATH_MAX])
+{
+    char cache[PATH_MAX];
+    ZR_CHECK(!args->cache_dir || args->cache_dir[0], ZR_ERR_CONFIG,
+             "data.cache_dir: \"\" names no folder; \".\" is this one, null the user's cache");
+    if (args->cache_dir) return zr__path_join(folder, args->cache_dir, "");
+    ZR_TRY(zr__cache_folder("tokens of a text (or name a folder, data.cache_dir)", cache));
+    return zr__path_join(folder, cache, "tokens");
+}
+
+/* Report the progress of hashing the text, in its bytes. */
+static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t bytes)
+{
+    const zr__encoding *x = arg;
+    (void)piece;
+    if (x->progress) x->progress(x->arg, at + bytes, x->parts.file->bytes);
+    return ZR_OK;
+}
+
+static zr_status find_place(const zr_data_args *args, place *p)
+{
+    zr__encoding *x = &p->encoding;
+    char what[KEY_BYTES], name[NAME_BYTES];
+    uint64_t text = 0;
+    ZR_TRY(find_folder(args, p->folder));
+    ZR_TRY(zr__make_folders(p->folder));
+    ZR_TRY(zr__file_pass(x->parts.file, tell_of_pass, x, &text));
+    snprintf(what, sizeof(what), "tokens %d: %016llx %016llx %d %s %d", VERSION, (unsigned long long)text,
+             (unsigned long long)zr_tokenizer_hash(x->tokenizer), x->token_bytes, x->parts.lines ? "lines" : "text",
+             x->parts.lines && x->parts.skip_bad_lines);
+    p->key = XXH3_64bits_withSeed(what, strlen(what),
+                                  x->parts.lines ? XXH3_64bits(x->parts.text_key, strlen(x->parts.text_key)) : 0);
+    snprintf(name, sizeof(name), "%016llx.tokens", (unsigned long long)p->key);
+    ZR_TRY(zr__path_join(p->path, p->folder, name));
+    snprintf(name, sizeof(name), "%016llx.lock", (unsigned long long)p->key);
+    ZR_TRY(zr__path_join(p->lock, p->folder, name));
+    return ZR_OK;
+}
+
+/* ---- unfinished files ------------------------------------------------------------------------ */
+
+/* Write the beginning of the names of this host's unfinished files for this key. Thread and time follow it, so that
+ * two makers never write to one file, even if locks do not work. */
+static void name_parts(const place *p, char name[NAME_BYTES])
+{
+    char host[256] = "";
+    (void)gethostname(host, sizeof(host) - 1);
+    snprintf(name, NAME_BYTES, "%016llx.%016llx.", (unsigned long long)p->key,
+             (unsigned long long)XXH3_64bits(host, strlen(host)));
+}
+
+static zr_status name_part(const place *p, char path[PATH_MAX])
+{
+    struct timespec now = {0};
+    char start[NAME_BYTES], name[2 * NAME_BYTES];
+    name_parts(p, start);
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(name, sizeof(name), "%s%ld.%lld%09ld.part", start, (long)gettid(), (long long)now.tv_sec, now.tv_nsec);
+    return zr__path_join(path, p->folder, name);
+}
+
+/* Remove unfinished files of this host whose thread no longer exists. */
+static void remove_rests(const place *p)
+{
+    char start[NAME_BYTES];
+    name_parts(p, start);
+    DIR *dir = opendir(p->folder);
+    for (const struct dirent *e; dir && (e = readdir(dir));) {
+        long thread = 0;
+        const bool mine = strncmp(e->d_name, start, strlen(start)) == 0;
+        if (mine && sscanf(e->d_name + strlen(start), "%ld", &thread) == 1 && kill((pid_t)thread, 0) != 0 &&
+            errno == ESRCH)
+            (void)unlinkat(dirfd(dir), e->d_name, 0);
+    }
+    if (dir) closedir(dir);
+}
+
+/* ---- who makes it ---------------------------------------------------------------------------- */
+
+/* Context of reporting this maker's progress to waiting processes and to the caller. */
+typedef struct teller {
+    const place *p;
+    int lock;
+} teller;
+
+static void tell(void *arg, int64_t done, int64_t all)
+{
+    const teller *t = arg;
+    const zr__encoding *x = &t->p->encoding;
+    unsigned char number[8];
+    put(number, sizeof(number), (uint64_t)done);
+    (void)!pwrite(t->lock, number, sizeof(number), 0); /* if it fails, waiting processes see no progress */
+    if (x->progress) x->progress(x->arg, done, all);
+}
+
+/* Report the progress of another maker, and sleep a moment. */
+static void await(const place *p, int lock)
+{
+    unsigned char number[8];
+    const struct timespec nap = {.tv_nsec = POLL_MS * 1000000L};
+    const zr__encoding *x = &p->encoding;
+    const int64_t all = x->parts.file->bytes;
+    if (x->progress && pread(lock, number, sizeof(number), 0) == (ssize_t)sizeof(number)) {
+        const uint64_t done = zr__le(number, sizeof(number));
+        x->progress(x->arg, done < (uint64_t)all ? (int64_t)done : all, all);
+    }
+    nanosleep(&nap, NULL);
+}
+
+/* Wait for the lock. It saves double work and is not needed for correctness: on a network file system each host may
+ * have its own lock, or there may be none. *held false: its last holder has removed the file, so the caller looks
+ * again. */
+static zr_status hold(const place *p, zr__file *lock, bool *held)
+{
+    struct stat mine, there;
+    *lock = (zr__file){.fd = open(p->lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
+    zr__text_escape(p->lock, lock->name, sizeof(lock->name));
+    ZR_CHECK(lock->fd >= 0, ZR_ERR_CREATE, "%s: cannot create: %s; data.cache_dir names another folder", lock->name,
+             strerror(errno));
+    while (flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) await(p, lock->fd);
+    *held = fstat(lock->fd, &mine) == 0 && stat(p->lock, &there) == 0 && mine.st_ino == there.st_ino &&
+            mine.st_dev == there.st_dev;
+    return ZR_OK;
+}
+
+/* Give the finished file its final name atomically. A whole file of that name, which another host may have made
+ * meanwhile, is never replaced, since others read it. */
+static zr_status publish(const place *p, const zr__file *file, const char *part)
+{
+    zr__cached its;
+    found there;
+    if (link(part, p->path) == 0) return ZR_OK;
+    ZR_TRY(look_at(p, &its, &there));
+    if (there == WHOLE || rename(part, p->path) == 0) return ZR_OK;
+    const int error = errno;
+    ZR_TRY(look_at(p, &its, &there)); /* another maker may have finished */
+    ZR_CHECK(there == WHOLE, ZR_ERR_IO, "%s: cannot rename: %s", file->name, strerror(error));
+    return ZR_OK;
+}
+
+/* The file being written, and the position in it. */
+typedef struct output {
+    const zr__file *file;
+    int64_t at;
+    int token_bytes;
+    XXH3_state_t hash;
+} output;
+
+static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
+{
+    output *o = arg;
+    ZR_TRY(zr__file_write(o->file, o->at, tokens, n * o->token_bytes));
+    (void)XXH3_64bits_update(&o->hash, tokens, (size_t)(n * o->token_bytes));
+    o->at += n * o->token_bytes;
+    return ZR_OK;
+}
+
+static zr_status write_tokens(const place *p, int lock, const zr__file *file, zr__cached *made)
+{
+    unsigned char head[ZR__CACHE_HEADER_BYTES];
+    zr__encoded did;
+    teller t = {p, lock};
+    zr__encoding x = p->encoding;
+    output out = {.file = file, .at = ZR__CACHE_HEADER_BYTES, .token_bytes = x.token_bytes};
+    (void)XXH3_64bits_reset(&out.hash);
+    x.put = put_tokens;
+    x.put_arg = &out;
+    x.progress = tell;
+    x.arg = &t;
+    ZR_TRY(zr__encode(&x, &did));
+    const uint64_t hash = XXH3_64bits_digest(&out.hash);
+    write_header(p, &did, hash, head);
+    ZR_TRY(zr__file_write(file, 0, head, sizeof(head)));
+    ZR_TRY(zr__file_sync(file));
+    *made = (zr__cached){.token_bytes = x.token_bytes,
+                         .tokens = did.tokens,
+                         .text_bytes = did.found.text_bytes,
+                         .skipped_lines = did.found.skipped_lines,
+                         .first_skipped = did.found.first_skipped,
+                         .hash = hash,
+                         .checked = true};
+    return ZR_OK;
+}
+
+static zr_status make(const place *p, int lock, zr__cached *made)
+{
+    char part[PATH_MAX];
+    zr__file file;
+    remove_rests(p);
+    ZR_TRY(name_part(p, part));
+    ZR_TRY(zr__file_create(part, &file));
+    zr_status st = write_tokens(p, lock, &file, made);
+    zr__file_close(&file);
+    if (st == ZR_OK) st = publish(p, &file, part);
+    unlink(part);
+    return st;
+}
+
+/* Make the tokens unless another maker has finished meanwhile. The caller holds the lock. */
+static zr_status make_if_absent(const place *p, int lock, zr__cached *made)
+{
+    found there;
+    ZR_TRY(look_at(p, made, &there));
+    return there == WHOLE ? ZR_OK : make(p, lock, made);
+}
+
+static zr_status find_or_make(const place *p, zr__cached *made)
+{
+    bool damaged = false, held = false;
+    for (found there = ABSENT; !held;) {
+        zr__file lock = {.fd = -1};
+        ZR_TRY(look_at(p, made, &there));
+        if (there == WHOLE) break;
+        damaged |= there == DAMAGED;
+        zr_status st = hold(p, &lock, &held);
+        if (held) st = make_if_absent(p, lock.fd, made);
+        if (held) unlink(p->lock);
+        zr__file_close(&lock);
+        ZR_TRY(st);
+    }
+    made->damaged = damaged;
+    return ZR_OK;
+}
+
+static zr_status check_size(const zr_tokenizer *tokenizer, const zr__file *text, bool lines)
+{
+    ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
+             "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
+             "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
+             text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
+    return ZR_OK;
+}
+
+/* Return the token after each document: "<|endoftext|>" if the tokenizer has it as one token, else a newline. */
+static int32_t separator_of(const zr_tokenizer *tokenizer)
+{
+    const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);
+    return end >= 0 ? end : zr_tokenizer_token(tokenizer, "\n");
+}
+
+zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text, bool lines,
+                           char path[PATH_MAX], zr__cached *made)
+{
+    const int64_t vocab = zr_tokenizer_vocab(tokenizer);
+    const zr__parts parts = {.file = text,
+                             .most_bytes = STRETCH_MOST_BYTES,
+                             .lines = lines,
+                             .text_key = args->text_key ? args->text_key : "text",
+                             .skip_bad_lines = args->skip_bad_lines,
+                             .key_named = "data.text_key",
+                             .skip_named = "data.bad_lines \"skip\""};
+    place p = {.encoding = {.parts = parts,
+                            .tokenizer = tokenizer,
+                            .separator = separator_of(tokenizer),
+                            .token_bytes = vocab <= 1 << 8    ? 1
+                                           : vocab <= 1 << 16 ? 2
+                                                              : 4,
+                            .progress = args->progress,
+                            .arg = args->arg},
+               .is_whole = args->cache_is_whole};
+    ZR_TRY(check_size(tokenizer, text, lines));
+    ZR_TRY(find_place(args, &p));
+    ZR_TRY(find_or_make(&p, made));
+    memcpy(path, p.path, sizeof(p.path));
+    return ZR_OK;
+}

@@ -1,0 +1,243 @@
+#include "data/tokens/shard.h"
+
+#include "data/tokens/cache.h"
+#include "data/tokens/indexed.h"
+#include "data/text/kind.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LLMC_MAGIC_U16 = 20240520,
+    LLMC_VERSION_U16 = 1,
+    LLMC_MAGIC_U32 = 20240801,
+    LLMC_VERSION_U32 = 7,
+};
+
+typedef enum kind { KIND_LLMC, KIND_UINT16, KIND_INDEXED, KIND_TEXT, KIND_LINES } kind;
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static zr_status set_path(zr__shard *s, const char *path)
+{
+    const size_t n = strlen(path) + 1;
+    zr_free(s->path);
+    s->path = zr_alloc(n);
+    ZR_CHECK(s->path, ZR_ERR_MEMORY, "%zu bytes for a path", n);
+    memcpy(s->path, path, n);
+    return ZR_OK;
+}
+
+/* ---- which format ---------------------------------------------------------------------------- */
+
+static zr_status find_llmc(const zr__file *file, bool *found)
+{
+    unsigned char word[4] = {0};
+    if (file->bytes >= 4) ZR_TRY(zr__file_read(file, 0, word, sizeof(word), ZR_ERR_DATA));
+    uint32_t magic = (uint32_t)zr__le(word, 4);
+    uint32_t swapped = (uint32_t)word[0] << 24 | (uint32_t)word[1] << 16 | (uint32_t)word[2] << 8 | word[3];
+    ZR_CHECK(swapped != LLMC_MAGIC_U16 && swapped != LLMC_MAGIC_U32, ZR_ERR_DATA,
+             "%s: byte 0: llm.c's magic %u in the wrong byte order, wanted little-endian", file->name, swapped);
+    *found = magic == LLMC_MAGIC_U16 || magic == LLMC_MAGIC_U32;
+    return ZR_OK;
+}
+
+/* Write the path with another extension of four characters; false: it is too long. */
+static bool with_ending(const char *path, const char *ending, char other[PATH_MAX])
+{
+    const int n = (int)strlen(path) - 4;
+    return snprintf(other, PATH_MAX, "%.*s%s", n, path, ending) < PATH_MAX;
+}
+
+/* Find a file's format by its name, the file beside it and its first bytes. `index`: path of the .idx file if the
+ * format has one. */
+static zr_status find_kind(const zr__shard *s, kind *found, char index[PATH_MAX])
+{
+    const bool bin = ends_with(s->path, ".bin");
+    bool llmc = false;
+    *found = ends_with(s->path, ".jsonl") ? KIND_LINES : KIND_TEXT;
+    if (*found == KIND_LINES) return ZR_OK;
+    ZR_TRY(find_llmc(&s->file, &llmc));
+    if (llmc)
+        *found = KIND_LLMC;
+    else if (bin && with_ending(s->path, ".idx", index) && access(index, F_OK) == 0)
+        *found = KIND_INDEXED;
+    else if (bin)
+        *found = KIND_UINT16;
+    return ZR_OK;
+}
+
+/* ---- formats --------------------------------------------------------------------------------- */
+
+static zr_status read_llmc(zr__shard *s)
+{
+    unsigned char word[12];
+    ZR_CHECK(s->file.bytes >= ZR_LLMC_HEADER_BYTES, ZR_ERR_DATA,
+             "%s: an llm.c file ends inside its header: %lld bytes, wanted at least %d", s->file.name,
+             (long long)s->file.bytes, ZR_LLMC_HEADER_BYTES);
+    ZR_TRY(zr__file_read(&s->file, 0, word, sizeof(word), ZR_ERR_DATA));
+    uint32_t magic = (uint32_t)zr__le(word, 4);
+    bool wide = magic == LLMC_MAGIC_U32;
+    int64_t wanted_version = wide ? LLMC_VERSION_U32 : LLMC_VERSION_U16;
+    s->format = wide ? "llm.c uint32" : "llm.c uint16";
+    s->token_bytes = wide ? 4 : 2;
+    s->first_byte = ZR_LLMC_HEADER_BYTES;
+    int32_t version = (int32_t)zr__le(word + 4, 4), count = (int32_t)zr__le(word + 8, 4);
+    ZR_CHECK(version == wanted_version, ZR_ERR_DATA, "%s: byte 4: llm.c version %d, wanted %lld for magic %u",
+             s->file.name, version, (long long)wanted_version, magic);
+    ZR_CHECK(count >= 0, ZR_ERR_DATA, "%s: byte 8: token count %d, wanted 0 .. 2147483647", s->file.name, count);
+    int64_t wanted_bytes = ZR_LLMC_HEADER_BYTES + (int64_t)count * s->token_bytes;
+    ZR_CHECK(s->file.bytes == wanted_bytes, ZR_ERR_DATA,
+             "%s: byte 8: the header says %d tokens of %d bytes, so %lld bytes in all; the file has %lld", s->file.name,
+             count, s->token_bytes, (long long)wanted_bytes, (long long)s->file.bytes);
+    s->tokens = count;
+    return ZR_OK;
+}
+
+zr_status zr_llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES])
+{
+    ZR_CHECK(token_bytes == 2 || token_bytes == 4, ZR_ERR_ARG, "tokens of %d bytes, 2 or 4 are possible", token_bytes);
+    ZR_CHECK(tokens >= 0 && tokens <= INT32_MAX, ZR_ERR_DATA,
+             "%lld tokens, and llm.c's header counts up to %d; take the format nanogpt, or several files",
+             (long long)tokens, INT32_MAX);
+    const bool wide = token_bytes == 4;
+    const uint32_t word[] = {wide ? LLMC_MAGIC_U32 : LLMC_MAGIC_U16, wide ? LLMC_VERSION_U32 : LLMC_VERSION_U16,
+                             (uint32_t)tokens};
+    memset(header, 0, ZR_LLMC_HEADER_BYTES);
+    for (size_t i = 0; i < sizeof(word); i++) header[i] = (unsigned char)(word[i / 4] >> 8 * (i % 4));
+    return ZR_OK;
+}
+
+static zr_status read_uint16(zr__shard *s)
+{
+    ZR_TRY(zr__data_refuse_kind(&s->file, true));
+    s->format = "uint16";
+    s->token_bytes = 2;
+    ZR_CHECK(s->file.bytes % 2 == 0, ZR_ERR_DATA,
+             "%s: %lld bytes, an odd number, cannot be uint16 tokens (a .bin file without llm.c's header); "
+             "text must not be called .bin",
+             s->file.name, (long long)s->file.bytes);
+    s->tokens = s->file.bytes / 2;
+    return ZR_OK;
+}
+
+static zr_status read_indexed(zr__shard *s, const char *index)
+{
+    ZR_TRY(zr__indexed_read(index, &s->file, &s->token_bytes));
+    s->format = s->token_bytes == 2 ? "Megatron uint16" : "Megatron int32";
+    s->tokens = s->file.bytes / s->token_bytes;
+    return ZR_OK;
+}
+
+/* Open the file of the cache that has the tokens of a text. */
+static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
+{
+    char path[PATH_MAX];
+    zr__cached made;
+    ZR_TRY(zr__cache_tokens(o->args, o->tokenizer, &s->file, lines, path, &made));
+    zr__file_close(&s->file);
+    ZR_TRY(set_path(s, path));
+    ZR_TRY(zr__file_open(path, false, &s->file));
+    s->token_bytes = made.token_bytes;
+    s->first_byte = ZR__CACHE_HEADER_BYTES;
+    s->tokens = made.tokens;
+    s->text_bytes = made.text_bytes;
+    s->skipped_lines = made.skipped_lines;
+    s->first_skipped = made.first_skipped;
+    s->hash = made.hash;
+    s->checked = made.checked;
+    if (made.damaged && !o->made_again[0])
+        snprintf(o->made_again, sizeof(o->made_again),
+                 "%s: its tokens were damaged in the cache and are made again: %s", s->name, s->file.name);
+    return ZR_OK;
+}
+
+static zr_status read_text(zr__opening *o, zr__shard *s, bool lines)
+{
+    char note[ZR__NOTE_BYTES] = "";
+    if (!o->tokenizer) ZR_TRY(zr_tokenizer_open("bytes", &o->tokenizer));
+    int64_t vocab = zr_tokenizer_vocab(o->tokenizer);
+    const char *name = zr_tokenizer_name(o->tokenizer);
+    ZR_CHECK(o->args->vocab_size >= vocab, ZR_ERR_CONFIG,
+             "%s: text through the tokenizer \"%s\" needs a vocab_size of at least %lld, given %lld", s->file.name,
+             name, (long long)vocab, (long long)o->args->vocab_size);
+    ZR_TRY(zr__data_refuse_kind(&s->file, false));
+    s->format = lines ? "jsonl" : "text";
+    if (!lines) ZR_TRY(zr__data_look_at_text(&s->file, note, sizeof(note)));
+    if (!o->note[0]) memcpy(o->note, note, sizeof(note));
+    if (lines || strcmp(name, "bytes") != 0) return read_cached(o, s, lines);
+    s->token_bytes = 1;
+    s->tokens = s->text_bytes = s->file.bytes;
+    return ZR_OK;
+}
+
+static zr_status read_format(zr__opening *o, zr__shard *s)
+{
+    char index[PATH_MAX];
+    kind found = KIND_TEXT;
+    ZR_TRY(find_kind(s, &found, index));
+    switch (found) {
+    case KIND_LLMC:
+        return read_llmc(s);
+    case KIND_UINT16:
+        return read_uint16(s);
+    case KIND_INDEXED:
+        return read_indexed(s, index);
+    case KIND_TEXT:
+    case KIND_LINES:
+        break;
+    }
+    return read_text(o, s, found == KIND_LINES);
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+static zr_status open_file(const char *path, zr__shard *s)
+{
+    ZR_TRY(set_path(s, path));
+    ZR_TRY(zr__file_open(path, false, &s->file));
+    memcpy(s->name, s->file.name, sizeof(s->name));
+    /* A pattern that matches both files would read the tokens twice. */
+    ZR_CHECK(!ends_with(path, ".idx"), ZR_ERR_DATA,
+             "%s: the index of a token file; name the .bin file, beside which it is found", s->file.name);
+    return ZR_OK;
+}
+
+zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shard)
+{
+    *shard = (zr__shard){.file = {.fd = -1}, .text_bytes = -1};
+    ZR_TRY(open_file(path, shard));
+    ZR_TRY(read_format(opening, shard));
+    /* With the tokenizer "bytes" a token is a byte of text, in a token file too. */
+    if (shard->text_bytes < 0 && opening->tokenizer && strcmp(zr_tokenizer_name(opening->tokenizer), "bytes") == 0)
+        shard->text_bytes = shard->tokens;
+    return ZR_OK;
+}
+
+void zr__shard_close(zr__shard *shard)
+{
+    zr__file_close(&shard->file);
+    zr_free(shard->path);
+    shard->path = NULL;
+}
+
+zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *note, size_t size)
+{
+    zr__shard s = {.file = {.fd = -1}};
+    char index[PATH_MAX];
+    kind found = KIND_UINT16;
+    zr_status st = open_file(path, &s);
+    if (st == ZR_OK) st = find_kind(&s, &found, index);
+    *text = found == KIND_TEXT || found == KIND_LINES;
+    *lines = found == KIND_LINES;
+    if (st == ZR_OK && *text) st = zr__data_refuse_kind(&s.file, false);
+    if (st == ZR_OK && found == KIND_TEXT) st = zr__data_look_at_text(&s.file, note, size);
+    zr__shard_close(&s);
+    return st;
+}

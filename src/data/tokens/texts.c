@@ -1,0 +1,227 @@
+/* Text files that are read once, to tokenize them or to learn a tokenizer. */
+#include "data/text/encode.h"
+#include "data/tokens/shard.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PART_BYTES ((int64_t)1 << 20)
+
+/* A file, with its size and time when it was looked at. */
+typedef struct looked_at {
+    zr__file file;
+    bool lines;
+} looked_at;
+
+struct zr_texts {
+    const zr_texts_args *args;
+    looked_at *text; /* (args->n) */
+    zr_texts_info info;
+    char note[3 * ZR__NOTE_BYTES];
+    char first_skipped[ZR__NOTE_BYTES]; /* file and line */
+    int64_t done_bytes;                 /* bytes of the files before the current one */
+};
+
+/* State of zr_texts_encode. */
+typedef struct encoding {
+    zr__encoding x;  /* of each file */
+    bool lines, due; /* due: the token between documents must precede the next token */
+    unsigned char between[sizeof(int32_t)];
+    zr_tokens_fn put;
+    void *arg;
+} encoding;
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static zr_status look_at(zr_texts *t, int i)
+{
+    const char *path = t->args->path[i];
+    char note[ZR__NOTE_BYTES] = "";
+    bool is_text = false;
+    zr__file *file = &t->text[i].file;
+    ZR_TRY(zr__file_open(path, false, file));
+    zr__file_close(file);
+    ZR_TRY(zr__shard_is_text(path, &is_text, &t->text[i].lines, note, sizeof(note)));
+    ZR_CHECK(is_text, ZR_ERR_DATA, "%s: a file of tokens, as its name or its beginning says; a text was wanted",
+             file->name);
+    if (!t->note[0]) snprintf(t->note, sizeof(t->note), "%s", note);
+    t->info.file_bytes += file->bytes;
+    return ZR_OK;
+}
+
+zr_status zr_texts_open(const zr_texts_args *args, zr_texts **texts)
+{
+    zr_texts *t = zr_alloc(sizeof(*t));
+    ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for %d texts", args->n);
+    t->args = args;
+    t->text = zr_alloc((size_t)args->n * sizeof(*t->text));
+    zr_status st = t->text ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d texts", args->n);
+    for (int i = 0; i < args->n && st == ZR_OK; i++) st = look_at(t, i);
+    if (st == ZR_OK)
+        *texts = t;
+    else
+        zr_texts_close(&t);
+    return st;
+}
+
+void zr_texts_close(zr_texts **texts)
+{
+    if (!*texts) return;
+    zr_free((*texts)->text);
+    zr_free(*texts);
+    *texts = NULL;
+}
+
+zr_texts_info zr_texts_get_info(const zr_texts *texts)
+{
+    zr_texts_info info = texts->info;
+    info.note = texts->note;
+    return info;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static void tell(void *arg, int64_t done, int64_t all)
+{
+    const zr_texts *t = arg;
+    (void)all;
+    if (t->args->progress) t->args->progress(t->args->arg, t->done_bytes + done, t->info.file_bytes);
+}
+
+static zr__parts parts_of(const zr_texts *t, int i)
+{
+    return (zr__parts){.file = &t->text[i].file,
+                       .usual_bytes = PART_BYTES,
+                       .most_bytes = INT64_MAX,
+                       .lines = t->text[i].lines,
+                       .text_key = t->args->text_key ? t->args->text_key : "text",
+                       .skip_bad_lines = t->args->skip_bad_lines,
+                       .key_named = "--text-key",
+                       .skip_named = "--bad-lines skip"};
+}
+
+static void add_found(zr_texts *t, int i, const zr__found_texts *found)
+{
+    const zr__file *file = &t->text[i].file;
+    if (t->info.skipped_lines == 0 && found->skipped_lines > 0)
+        snprintf(t->first_skipped, sizeof(t->first_skipped), "%s:%lld", file->name, (long long)found->first_skipped);
+    t->info.skipped_lines += found->skipped_lines;
+    t->info.documents += found->documents;
+    t->info.text_bytes += found->text_bytes;
+    t->done_bytes += file->bytes;
+}
+
+typedef zr_status (*read_fn)(zr_texts *t, const zr__parts *parts, void *arg, zr__found_texts *found);
+
+/* Append the count of skipped lines to the note. */
+static void note_skipped(zr_texts *t)
+{
+    const size_t length = strlen(t->note);
+    if (t->info.skipped_lines == 0) return;
+    snprintf(t->note + length, sizeof(t->note) - length, "%s%lld bad lines left out, the first is %s",
+             length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
+}
+
+/* Read each file; it must be unchanged since it was looked at. */
+static zr_status read_all(zr_texts *t, read_fn read, void *arg)
+{
+    for (int i = 0; i < t->args->n; i++) {
+        zr__file opened, *file = &t->text[i].file;
+        zr__found_texts found = {0};
+        ZR_TRY(zr__file_open(t->args->path[i], false, &opened));
+        file->fd = opened.fd;
+        const zr__parts parts = parts_of(t, i);
+        zr_status st = read(t, &parts, arg, &found);
+        zr__file_close(file);
+        ZR_TRY(st);
+        add_found(t, i, &found);
+    }
+    note_skipped(t);
+    return ZR_OK;
+}
+
+/* ---- tokens ---------------------------------------------------------------------------------- */
+
+/* Put tokens. The last token of each part of a .jsonl file is the separator of documents; it is held back until
+ * another document follows. */
+static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
+{
+    encoding *e = arg;
+    if (e->due) ZR_TRY(e->put(e->arg, e->between, 1));
+    e->due = e->lines && e->x.separator >= 0;
+    n -= e->due;
+    return n > 0 ? e->put(e->arg, tokens, n) : ZR_OK;
+}
+
+static zr_status encode_one(zr_texts *t, const zr__parts *parts, void *arg, zr__found_texts *found)
+{
+    encoding *e = arg;
+    zr__encoded did;
+    e->x.parts = *parts;
+    e->x.arg = t;
+    e->lines = parts->lines;
+    e->due = e->x.separator >= 0 && t->info.documents > 0;
+    ZR_TRY(zr__encode(&e->x, &did));
+    *found = did.found;
+    return ZR_OK;
+}
+
+zr_status zr_texts_encode(zr_texts *texts, const zr_tokenizer *tokenizer, int token_bytes, int32_t between, int threads,
+                          zr_tokens_fn put, void *arg)
+{
+    encoding e = {.put = put, .arg = arg};
+    e.x = (zr__encoding){.tokenizer = tokenizer,
+                         .separator = between,
+                         .token_bytes = token_bytes,
+                         .threads = threads,
+                         .put = put_tokens,
+                         .put_arg = &e,
+                         .progress = tell};
+    for (int b = 0; b < token_bytes && between >= 0; b++) e.between[b] = (unsigned char)((uint32_t)between >> 8 * b);
+    ZR_TRY(read_all(texts, encode_one, &e));
+    return ZR_OK;
+}
+
+/* ---- learning -------------------------------------------------------------------------------- */
+
+static int64_t cut(const void *of, const char *text, int64_t from, int64_t bytes)
+{
+    return zr_tokenizer_trainer_cut(of, text, from, bytes);
+}
+
+static zr_status count_pieces(void *arg, const char *text, int64_t bytes, bool ends)
+{
+    (void)ends;
+    return zr_tokenizer_trainer_add(arg, text, bytes);
+}
+
+static zr_status learn_parts(zr_texts *t, zr__parts *parts, zr__part *part, zr_tokenizer_trainer *trainer,
+                             zr__found_texts *found)
+{
+    ZR_TRY(zr__parts_begin(parts));
+    while (parts->read < parts->file->bytes) {
+        ZR_TRY(zr__part_read(parts, part));
+        zr__part_run(parts, part, count_pieces, trainer);
+        ZR_TRY(zr__part_take(parts, part, found));
+        tell(t, parts->read, parts->file->bytes);
+    }
+    return zr__file_unchanged(parts->file);
+}
+
+static zr_status learn_one(zr_texts *t, const zr__parts *parts, void *arg, zr__found_texts *found)
+{
+    zr__parts its = *parts;
+    zr__part part = {0};
+    its.cut = cut;
+    its.of = arg;
+    zr_status st = learn_parts(t, &its, &part, arg, found);
+    zr__part_free(&part);
+    return st;
+}
+
+zr_status zr_texts_learn(zr_texts *texts, zr_tokenizer_trainer *trainer)
+{
+    ZR_TRY(read_all(texts, learn_one, trainer));
+    return ZR_OK;
+}

@@ -1,0 +1,242 @@
+#include "data/tokens/tokens.h"
+
+#include "base/number/sorted.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { BLOCK = 64 }; /* tokens that are compared at once */
+
+/* ---- which files are open -------------------------------------------------------------------- */
+
+/* Close the least recently used file. */
+static void close_oldest(zr__tokens *t)
+{
+    zr__open_shard *oldest = &t->open[0];
+    for (int i = 1; i < t->n_open; i++)
+        if (t->open[i].used < oldest->used) oldest = &t->open[i];
+    zr__file_close(&t->shard[oldest->shard].file);
+    *oldest = t->open[--t->n_open];
+}
+
+static void remember(zr__tokens *t, int64_t shard)
+{
+    if (t->n_open == ZR__OPEN_SHARDS) close_oldest(t);
+    t->open[t->n_open++] = (zr__open_shard){shard, ++t->clock};
+}
+
+/* Open a file again. Size and time stay from the first opening, so that a reader notices a change since then. */
+static zr_status open_again(zr__tokens *t, zr__file *file, const char *path)
+{
+    zr__file now;
+    char text[512];
+    zr_status st = zr__file_open(path, false, &now);
+    /* the process's limit on open files may be reached */
+    for (; st != ZR_OK && t->n_open > 0; st = zr__file_open(path, false, &now)) close_oldest(t);
+    if (st == ZR_ERR_NOT_FOUND) {
+        snprintf(text, sizeof(text), "%s", zr_error_message());
+        return ZR_FAIL(ZR_ERR_IO, "%s, while in use", text);
+    }
+    ZR_TRY(st);
+    file->fd = now.fd;
+    return ZR_OK;
+}
+
+static zr_status need(zr__tokens *t, int64_t shard)
+{
+    zr__shard *s = &t->shard[shard];
+    if (s->file.fd < 0) {
+        ZR_TRY(open_again(t, &s->file, s->path));
+        remember(t, shard);
+        return ZR_OK;
+    }
+    for (int i = 0; i < t->n_open; i++)
+        if (t->open[i].shard == shard) t->open[i].used = ++t->clock;
+    return ZR_OK;
+}
+
+/* ---- make ------------------------------------------------------------------------------------ */
+
+zr_status zr__tokens_create(int64_t shards, int64_t vocab_size, zr__tokens **tokens)
+{
+    zr__tokens *t = *tokens = zr_alloc(sizeof(*t));
+    ZR_CHECK(t, ZR_ERR_MEMORY, "%zu bytes for token files", sizeof(*t));
+    t->vocab_size = vocab_size;
+    t->room = shards;
+    t->shard = zr_alloc((size_t)shards * sizeof(*t->shard));
+    ZR_CHECK(t->shard, ZR_ERR_MEMORY, "no memory for %lld token files", (long long)shards);
+    return ZR_OK;
+}
+
+zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
+{
+    ZR_ASSERT(t->n < t->room);
+    zr__shard *s = &t->shard[t->n];
+    zr_status st = zr__shard_open(opening, path, s);
+    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) { /* the process's limit on open files may be reached */
+        zr__shard_close(s);
+        close_oldest(t);
+        st = zr__shard_open(opening, path, s);
+    }
+    if (st != ZR_OK) zr__shard_close(s);
+    ZR_TRY(st);
+    s->begin = t->total;
+    t->total += s->tokens;
+    t->bytes += s->file.bytes;
+    remember(t, t->n++);
+    return ZR_OK;
+}
+
+void zr__tokens_free(zr__tokens **tokens)
+{
+    zr__tokens *t = *tokens;
+    if (!t) return;
+    for (int64_t i = 0; i < t->n; i++) zr__shard_close(&t->shard[i]);
+    zr_free(t->shard);
+    zr_free(t);
+    *tokens = NULL;
+}
+
+/* ---- read ------------------------------------------------------------------------------------ */
+
+/* Return whether the shard is the tokens of a text in the cache. */
+static bool is_cached(const zr__shard *s)
+{
+    return strcmp(s->name, s->file.name) != 0;
+}
+
+static zr_status check_token(const zr__tokens *t, const zr__shard *s, int64_t position, uint32_t token)
+{
+    if (token < (uint64_t)t->vocab_size) return ZR_OK;
+    const bool cached = is_cached(s);
+    return ZR_FAIL(ZR_ERR_DATA, "%s: token %lld (byte %lld%s%s) is %u, wanted below vocab_size %lld (read as %s)",
+                   s->name, (long long)position, (long long)(s->first_byte + position * s->token_bytes),
+                   cached ? " of " : "", cached ? s->file.name : "", token, (long long)t->vocab_size, s->format);
+}
+
+/* Find the file that holds a token: the last one that begins at or before it. */
+static int64_t find_shard(const zr__tokens *t, int64_t token)
+{
+    return zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), token + 1) - 1;
+}
+
+static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t first, int64_t n, unsigned char *stage,
+                           int32_t *out)
+{
+    const int width = s->token_bytes;
+    ZR_TRY(zr__file_read(&s->file, s->first_byte + first * width, stage, n * width, ZR_ERR_IO));
+    ZR_TRY(zr__file_unchanged(&s->file)); /* after the read, so that a change during it is noticed */
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t token = (uint32_t)zr__le(stage + i * width, width);
+        ZR_TRY(check_token(t, s, first + i, token));
+        out[i] = (int32_t)token;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char *stage, int32_t *out)
+{
+    ZR_ASSERT(first >= 0 && n >= 0 && first <= t->total - n);
+    for (int64_t i = find_shard(t, first); n > 0; i++) {
+        const zr__shard *s = &t->shard[i];
+        const int64_t at = first - s->begin, left = s->tokens - at, some = n < left ? n : left;
+        ZR_TRY(need(t, i));
+        ZR_TRY(read_part(t, s, at, some, stage, out));
+        first += some;
+        out += some;
+        n -= some;
+    }
+    return ZR_OK;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+/* Define a function that returns whether a token is `limit` or above. Blocks of a constant length let the compiler
+ * vectorise it. */
+#define DEFINE_ANY_ABOVE(type)                                                                                         \
+    static bool any_above_##type(const type *token, int64_t n, type limit)                                             \
+    {                                                                                                                  \
+        int64_t i = 0;                                                                                                 \
+        type above = 0;                                                                                                \
+        for (; i + BLOCK <= n && !above; i += BLOCK)                                                                   \
+            for (int j = 0; j < BLOCK; j++) above |= (type)(token[i + j] >= limit);                                    \
+        for (; i < n; i++) above |= (type)(token[i] >= limit);                                                         \
+        return above;                                                                                                  \
+    }
+DEFINE_ANY_ABOVE(uint8_t)
+DEFINE_ANY_ABOVE(uint16_t)
+DEFINE_ANY_ABOVE(uint32_t)
+
+/* Return whether every value of the token's type is below vocab_size, so that no check is needed. */
+static bool all_are_tokens(const zr__tokens *t, const zr__shard *s)
+{
+    return t->vocab_size >> 8 * s->token_bytes;
+}
+
+static bool any_outside(const zr__tokens *t, const zr__shard *s, const unsigned char *tokens, int64_t n)
+{
+    int64_t limit = t->vocab_size;
+    if (all_are_tokens(t, s)) return false;
+    if (s->token_bytes == 1) return any_above_uint8_t(tokens, n, (uint8_t)limit);
+    if (s->token_bytes == 2) return any_above_uint16_t((const uint16_t *)(const void *)tokens, n, (uint16_t)limit);
+    return any_above_uint32_t((const uint32_t *)(const void *)tokens, n, (uint32_t)limit);
+}
+
+typedef struct whole {
+    const zr__tokens *tokens;
+    const zr__shard *shard;
+    int64_t before; /* bytes of the files before */
+    zr_progress_fn fn;
+    void *arg;
+} whole;
+
+/* Check a piece of a file. Pieces and the header are whole numbers of tokens long. */
+static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t bytes)
+{
+    const whole *w = arg;
+    const zr__shard *s = w->shard;
+    int width = s->token_bytes;
+    int64_t skipped = at < s->first_byte ? s->first_byte - at : 0;
+    const unsigned char *tokens = (const unsigned char *)piece + skipped;
+    int64_t n = (bytes - skipped) / width, first = (at + skipped - s->first_byte) / width;
+    bool outside = any_outside(w->tokens, s, tokens, n);
+    for (int64_t i = 0; outside && i < n; i++)
+        ZR_TRY(check_token(w->tokens, s, first + i, (uint32_t)zr__le(tokens + i * width, width)));
+    if (w->fn) w->fn(w->arg, w->before + at + bytes, w->tokens->bytes);
+    return ZR_OK;
+}
+
+/* Read and check the tokens of a file of the cache. The header is not hashed, so that a run may resume with a cache
+ * of another format version. */
+static zr_status check_cached(whole *w, uint64_t *hash)
+{
+    const zr__shard *s = w->shard;
+    ZR_TRY(zr__file_pass_from(&s->file, s->first_byte, check_piece, w, hash));
+    ZR_CHECK(*hash == s->hash, ZR_ERR_DATA,
+             "%s: its tokens are damaged in the cache; remove %s, and they are made again", s->name, s->file.name);
+    return ZR_OK;
+}
+
+/* Check the tokens of a file. Tokens of the cache that were read when it was opened are not read again. */
+static zr_status check_shard(zr__tokens *t, int64_t i, whole *w, bool hashed, uint64_t *hash)
+{
+    const zr__shard *s = w->shard = &t->shard[i];
+    if (!hashed && !is_cached(s) && all_are_tokens(t, s)) return ZR_OK;
+    *hash = s->hash;
+    ZR_TRY(need(t, i));
+    if (is_cached(s)) return s->checked ? zr__file_unchanged(&s->file) : check_cached(w, hash);
+    ZR_TRY(zr__file_pass_from(&s->file, 0, check_piece, w, hashed ? hash : NULL));
+    return ZR_OK;
+}
+
+zr_status zr__tokens_check(zr__tokens *t, uint64_t *hash, zr_progress_fn fn, void *arg)
+{
+    whole w = {.tokens = t, .fn = fn, .arg = arg};
+    for (int64_t i = 0; i < t->n; i++) {
+        uint64_t its = 0;
+        ZR_TRY(check_shard(t, i, &w, hash != NULL, &its));
+        if (hash) *hash = i == 0 ? its : zr__hash_join(*hash, its);
+        w.before += w.shard->file.bytes;
+    }
+    return ZR_OK;
+}

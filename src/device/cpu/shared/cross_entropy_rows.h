@@ -1,0 +1,79 @@
+/*
+ * The cross entropy of one row of logits and its gradient, for the kernels that have the logits from elsewhere and
+ * those that make them.
+ */
+#ifndef ZR_DEVICE_CPU_CROSS_ENTROPY_ROWS_H
+#define ZR_DEVICE_CPU_CROSS_ENTROPY_ROWS_H
+
+#include <float.h>
+#include <math.h>
+
+#include "device/cpu/shared/rows.h"
+
+static inline zr_status zr__check_targets(const zr_tensor *targets, int64_t V)
+{
+    const int64_t T = zr_shape_cols(&targets->shape);
+    const int32_t *target = targets->data;
+    int64_t bad = zr__first_outside(target, zr_shape_elems(&targets->shape), INT32_MIN, V);
+    ZR_CHECK(bad < 0, ZR_ERR_DATA,
+             "target %d at row %lld, position %lld is outside the vocabulary of %lld: check the data's tokenizer",
+             target[bad], (long long)(bad / T), (long long)(bad % T), (long long)V);
+    return ZR_OK;
+}
+
+/* One pass over a row: the largest logit and the sum of exp(logit - largest). The maximum starts at
+ * the lowest finite number, so that masked logits (-inf) never meet -inf - -inf. */
+static inline void zr__row_softmax(const void *logits, zr_dtype dtype, int64_t first, int64_t V, float *largest,
+                                   float *total)
+{
+    float buffer[ZR_CHUNK], e[ZR_CHUNK];
+    float max = -FLT_MAX, sum = 0.0f;
+    for (int64_t v0 = 0; v0 < V; v0 += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, V - v0);
+        const float *x = zr__view(buffer, logits, dtype, first + v0, n);
+        float here = zr__max(x, n);
+        if (!(here <= max)) {
+            sum *= zr__expf(max - here);
+            max = here;
+        }
+        for (int64_t i = 0; i < n; i++) e[i] = zr__expf_low(x[i] - max);
+        sum += zr__sum(e, n);
+    }
+    *largest = max;
+    *total = sum;
+}
+
+/* Loss and log-sum-exp of the row of V logits from element `first` on. */
+static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t first, int64_t V, int32_t target,
+                                 float *lse)
+{
+    float max, sum, x;
+    zr__row_softmax(logits, dtype, first, V, &max, &sum);
+    double tail = log((double)sum);
+    *lse = (float)((double)max + tail);
+    if (target < 0) return 0.0f;
+    zr__load(&x, logits, dtype, first + target, 1);
+    return (float)((double)max - (double)x + tail); /* not from lse, whose rounding grows with the logits */
+}
+
+/* The gradient of the loss times dloss, in the logits' place or another of their type. */
+static inline void zr__row_dlogits(void *out, const void *logits, zr_dtype dtype, int64_t first, int64_t V,
+                                   int32_t target, float dloss, float lse)
+{
+    float buffer[ZR_CHUNK], dx[ZR_CHUNK];
+    if (target < 0) {
+        size_t bytes = (size_t)zr_dtype_bytes(dtype);
+        memset((char *)out + (size_t)first * bytes, 0, (size_t)V * bytes);
+        return;
+    }
+    for (int64_t v0 = 0; v0 < V; v0 += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, V - v0);
+        const float *x = zr__view(buffer, logits, dtype, first + v0, n);
+        for (int64_t i = 0; i < n; i++) dx[i] = dloss * zr__expf_low(x[i] - lse);
+        /* The target's share exactly once, before rounding to the output's dtype. */
+        if (target >= v0 && target < v0 + n) dx[target - v0] = dloss * (zr__expf_low(x[target - v0] - lse) - 1.0f);
+        zr__store(out, dtype, first + v0, dx, n);
+    }
+}
+
+#endif

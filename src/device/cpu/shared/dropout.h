@@ -1,0 +1,57 @@
+/*
+ * The factors of dropout: 0 or 1/(1-p), from the random elements of one stream of one step. Shared by
+ * the op dropout and the dropout inside attention.
+ */
+#ifndef ZR_DEVICE_CPU_DROPOUT_H
+#define ZR_DEVICE_CPU_DROPOUT_H
+
+#include <math.h>
+
+#include "base/number/rng.h"
+#include "device/cpu/shared/level.h"
+
+typedef struct zr__dropout {
+    zr_rng rng;
+    uint32_t threshold; /* kept when u32 >> 8 is at least this */
+    float scale;        /* 1/(1-p) */
+} zr__dropout;
+
+static inline zr__dropout zr__dropout_make(const zr_runtime *runtime, int64_t stream, double p)
+{
+    zr__dropout d;
+    d.rng.seed = runtime->seed;
+    d.rng.purpose = ZR_RNG_DROPOUT;
+    d.rng.stream = (uint32_t)stream;
+    d.rng.step = (uint32_t)runtime->step;
+    d.threshold = (uint32_t)ceil(p * 0x1p24); /* exact: the same decision as u * 2^-24 >= p */
+    d.scale = (float)(1.0 / (1.0 - p));
+    return d;
+}
+
+/* out = factors of the 4 * ZR__RNG_BLOCKS elements from 4 * block on. */
+static inline void zr__dropout_blocks(const zr__dropout *dropout, uint64_t block, float *restrict out)
+{
+    const uint32_t threshold = dropout->threshold;
+    const float scale = dropout->scale;
+    uint32_t word[4][ZR__RNG_BLOCKS];
+    zr__rng_words(&dropout->rng, block, word);
+    for (int i = 0; i < ZR__RNG_BLOCKS; i++)
+        for (int w = 0; w < 4; w++) out[4 * i + w] = (word[w][i] >> 8) >= threshold ? scale : 0.0f;
+}
+
+/* out[i] = factor of element first + i. */
+static inline void zr__dropout_factors(const zr__dropout *dropout, uint64_t first, int64_t n, float *restrict out)
+{
+    const int64_t width = 4 * ZR__RNG_BLOCKS;
+    float made[4 * ZR__RNG_BLOCKS];
+    int64_t skip = (int64_t)(first & 3), done = 0;
+    for (uint64_t block = first >> 2; done < n; block += ZR__RNG_BLOCKS) {
+        int64_t take = zr__min64(width - skip, n - done);
+        zr__dropout_blocks(dropout, block, made);
+        memcpy(out + done, made + skip, (size_t)take * sizeof(float));
+        done += take;
+        skip = 0;
+    }
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* Helpers of kernels over rows, which work on a row in pieces of ZR_CHUNK: operands are read through zr__view, results
+ * are made where zr__target says and finished by zr__settle. An output may lie in place of an operand, element by
+ * element: loops that write to a target declare it (ZR_STREAM_LOOP), so that the compiler need not assume any other
+ * overlap. */
+#ifndef ZR_DEVICE_CPU_ROWS_H
+#define ZR_DEVICE_CPU_ROWS_H
+
+#include "device/cpu/shared/stream.h"
+
+/* Elements first .. first+n of an array as fp32: the array itself when it is F32, or widened into buffer. */
+static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtype, int64_t first, int64_t n)
+{
+    if (dtype == ZR_F32) return (const float *)in + first;
+    zr__widen(buffer, (const uint16_t *)in + first, dtype, n);
+    return buffer;
+}
+
+/* Where elements first .. first+n of a result are made: in the array itself when it is F32, otherwise in buffer. */
+static inline float *zr__target(float *buffer, void *out, zr_dtype dtype, int64_t first)
+{
+    return dtype == ZR_F32 ? (float *)out + first : buffer;
+}
+
+/* Round the results in a buffer into the array. */
+static inline void zr__settle(void *out, zr_dtype dtype, int64_t first, const float *made, int64_t n)
+{
+    if (dtype != ZR_F32) zr__round((uint16_t *)out + first, dtype, made, n);
+}
+
+/* Return the number of threads that are worth waking for `elems` elements. */
+static inline int zr__team(const zr_kernel_args *args, int64_t elems)
+{
+    const int64_t share = 8192;
+    int64_t wanted = (elems + share - 1) / share;
+    return (int)(wanted < 1 ? 1 : zr__min64(wanted, args->threads));
+}
+
+/* Position of the first id in (n) that is outside [low, end), -1 when all are inside. */
+static inline int64_t zr__first_outside(const int32_t *id, int64_t n, int32_t low, int64_t end)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (id[i] < low || id[i] >= end) return i;
+    return -1;
+}
+
+#endif

@@ -1,0 +1,122 @@
+/*
+ * Products of small packed fp32 blocks, for attention: c += a b. A register tile of ZR_TILE_ROWS x
+ * ZR_TILE_VECS vectors stays in registers while it walks the depth; sizes are constants after inlining.
+ *
+ * b and c are row-major with rows of whole vectors. a has a stride for rows and one for depth, so a
+ * transposed block needs no copy. Of blocks on the diagonal of a causal mask only the tiles that count are computed.
+ */
+#ifndef ZR_DEVICE_CPU_TILE_H
+#define ZR_DEVICE_CPU_TILE_H
+
+#include "device/cpu/shared/level.h"
+
+/* Accumulators of a tile: the most that leave registers for b and a broadcast, of 32, 16 and 16 registers. */
+#if defined(__AVX512F__)
+#define ZR_TILE_ROWS 8
+#elif defined(__AVX2__)
+#define ZR_TILE_ROWS 6
+#else
+#define ZR_TILE_ROWS 4
+#endif
+#define ZR_TILE_VECS 2
+
+typedef struct zr__tile_a {
+    const float *data;
+    int64_t row, depth; /* strides in elements */
+} zr__tile_a;
+
+static inline zr__vec zr__vec_all(float x)
+{
+    const zr__vec zero = {0};
+    return x - zero; /* x + zero would be an addition: it turns -0 into 0 */
+}
+
+/* c (rows, vecs vectors) [+]= a (rows, depth) b (depth, vecs vectors) */
+__attribute__((always_inline)) static inline void zr__tile(int rows, int vecs, int64_t depth, zr__tile_a a,
+                                                           const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
+{
+    zr__vec acc[ZR_TILE_ROWS][ZR_TILE_VECS];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vecs; v++) acc[r][v] = add ? zr__vec_load(c + r * ldc + v * ZR_VEC) : zr__vec_all(0.0f);
+    for (int64_t k = 0; k < depth; k++) {
+        zr__vec right[ZR_TILE_VECS];
+#pragma GCC unroll 2
+        for (int v = 0; v < vecs; v++) right[v] = zr__vec_load(b + k * ldb + v * ZR_VEC);
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            zr__vec left = zr__vec_all(a.data[r * a.row + k * a.depth]);
+#pragma GCC unroll 2
+            for (int v = 0; v < vecs; v++) acc[r][v] = zr__vec_fma(left, right[v], acc[r][v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vecs; v++) zr__vec_store(c + r * ldc + v * ZR_VEC, acc[r][v]);
+}
+
+/* The part of a that counts: a(i, k) with i - below <= k < i + above. What lies outside is taken as zero, by whole
+ * tiles: within a tile of rows that reaches into the part, a must hold the zeros. */
+typedef struct zr__tile_band {
+    int64_t below, above;
+} zr__tile_band;
+
+/* Rows i .. i + rows of the product. */
+__attribute__((always_inline)) static inline void zr__tile_rows(int rows, int vecs, int64_t i, int64_t depth,
+                                                                zr__tile_a a, zr__tile_band band, const float *b,
+                                                                int64_t ldb, float *c, int64_t ldc, bool add)
+{
+    const int64_t begin = i > band.below ? i - band.below : 0, end = zr__min64(depth, i + rows - 1 + band.above);
+    zr__tile_a part = {a.data + i * a.row + begin * a.depth, a.row, a.depth};
+    zr__tile(rows, vecs, end - begin, part, b + begin * ldb, ldb, c + i * ldc, ldc, add);
+}
+
+/* Multiply rows from .. m: whole tiles, then the remaining rows by 4, 2 and 1. */
+__attribute__((always_inline)) static inline void zr__tile_column(int vecs, int64_t from, int64_t m, int64_t depth,
+                                                                  zr__tile_a a, zr__tile_band band, const float *b,
+                                                                  int64_t ldb, float *c, int64_t ldc, bool add)
+{
+    int64_t i = from;
+    for (; i + ZR_TILE_ROWS <= m; i += ZR_TILE_ROWS)
+        zr__tile_rows(ZR_TILE_ROWS, vecs, i, depth, a, band, b, ldb, c, ldc, add);
+#pragma GCC unroll 3
+    for (int rows = 4; rows > 0; rows /= 2)
+        if (rows < ZR_TILE_ROWS && i + rows <= m) {
+            zr__tile_rows(rows, vecs, i, depth, a, band, b, ldb, c, ldc, add);
+            i += rows;
+        }
+}
+
+/* c (m, n) [+]= a (m, depth) b (depth, n) over the band of a; n is a multiple of ZR_VEC. */
+__attribute__((always_inline)) static inline void zr__tile_product(int64_t m, int64_t n, int64_t depth, zr__tile_a a,
+                                                                   zr__tile_band band, const float *b, int64_t ldb,
+                                                                   float *c, int64_t ldc, bool add)
+{
+    int64_t j = 0;
+    for (; j + ZR_TILE_VECS * ZR_VEC <= n; j += ZR_TILE_VECS * ZR_VEC)
+        zr__tile_column(ZR_TILE_VECS, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
+    if (j < n) zr__tile_column(1, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
+}
+
+/* First row of the tile that holds the first i with j < i + above. */
+static inline int64_t zr__tile_first(int64_t j, int64_t above)
+{
+    const int64_t i = j - above + 1;
+    return i > 0 ? i / ZR_TILE_ROWS * ZR_TILE_ROWS : 0;
+}
+
+/* c (m, n) = a (m, depth) b (depth, n) where j < i + above, and where whole tiles reach beyond; the rest of c stays. */
+__attribute__((always_inline)) static inline void zr__tile_lower(int64_t m, int64_t n, int64_t depth, zr__tile_a a,
+                                                                 const float *b, int64_t ldb, float *c, int64_t ldc,
+                                                                 int64_t above)
+{
+    const zr__tile_band all = {m, depth};
+    int64_t j = 0;
+    for (; j + ZR_TILE_VECS * ZR_VEC <= n; j += ZR_TILE_VECS * ZR_VEC)
+        zr__tile_column(ZR_TILE_VECS, zr__tile_first(j, above), m, depth, a, all, b + j, ldb, c + j, ldc, false);
+    if (j < n) zr__tile_column(1, zr__tile_first(j, above), m, depth, a, all, b + j, ldb, c + j, ldc, false);
+}
+
+#endif

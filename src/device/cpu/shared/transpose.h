@@ -1,0 +1,86 @@
+/*
+ * The ZR_VEC x ZR_VEC transpose in registers: for step w = 1, 2, 4 .. every pair of rows w apart swaps the
+ * off-diagonal w x w parts of its 2w x 2w squares. Also what follows from it: sums and maxima of ZR_VEC vectors, each
+ * over its lanes, at the price of one.
+ */
+#ifndef ZR_DEVICE_CPU_TRANSPOSE_H
+#define ZR_DEVICE_CPU_TRANSPOSE_H
+
+#include "device/cpu/shared/level.h"
+
+#if ZR_VEC == 16
+#define ZR_LANES(f, w) ZR_LANES_8(f, w, 0), ZR_LANES_8(f, w, 8)
+#elif ZR_VEC == 8
+#define ZR_LANES(f, w) ZR_LANES_8(f, w, 0)
+#else
+#define ZR_LANES(f, w) f(0, w), f(1, w), f(2, w), f(3, w)
+#endif
+#define ZR_LANES_8(f, w, l)                                                                                            \
+    f(l, w), f(l + 1, w), f(l + 2, w), f(l + 3, w), f(l + 4, w), f(l + 5, w), f(l + 6, w), f(l + 7, w)
+
+/* Lane l of the upper and of the lower row of a pair, as a lane of both in one: the lower's are ZR_VEC further. */
+#define ZR_LANE_UPPER(l, w) (((l) & (w)) ? ZR_VEC + (l) - (w) : (l))
+#define ZR_LANE_LOWER(l, w) (((l) & (w)) ? ZR_VEC + (l) : (l) + (w))
+#if defined(__clang__)
+#define ZR_SHUFFLE(a, b, f, w) __builtin_shufflevector(a, b, ZR_LANES(f, w))
+#else
+#define ZR_SHUFFLE(a, b, f, w) __builtin_shuffle(a, b, (zr__mask){ZR_LANES(f, w)})
+#endif
+
+/* Exchange lanes of all pairs of rows w apart. A macro, since the lanes must be constants. */
+#define ZR_TRANSPOSE_STEP(v, w)                                                                                        \
+    _Pragma("GCC unroll 16") for (int i_ = 0; i_ < ZR_VEC; i_++) if (!(i_ & (w)))                                      \
+    {                                                                                                                  \
+        const zr__vec a_ = (v)[i_], b_ = (v)[i_ + (w)];                                                                \
+        (v)[i_] = ZR_SHUFFLE(a_, b_, ZR_LANE_UPPER, w);                                                                \
+        (v)[i_ + (w)] = ZR_SHUFFLE(a_, b_, ZR_LANE_LOWER, w);                                                          \
+    }
+
+/* Lane l of v[i] becomes lane i of v[l]. */
+__attribute__((always_inline)) static inline void zr__vec_transpose(zr__vec v[ZR_VEC])
+{
+    ZR_TRANSPOSE_STEP(v, 1)
+    ZR_TRANSPOSE_STEP(v, 2)
+#if ZR_VEC > 4
+    ZR_TRANSPOSE_STEP(v, 4)
+#endif
+#if ZR_VEC > 8
+    ZR_TRANSPOSE_STEP(v, 8)
+#endif
+}
+
+/* Lane i: the sum of the lanes of v[i], by halves. v is used up. */
+static inline zr__vec zr__vec_sums(zr__vec v[ZR_VEC])
+{
+    zr__vec_transpose(v);
+#pragma GCC unroll 4
+    for (int w = ZR_VEC / 2; w > 0; w /= 2)
+#pragma GCC unroll 8
+        for (int l = 0; l < w; l++) v[l] += v[l + w];
+    return v[0];
+}
+
+/* Lane i: the largest lane of v[i]. v is used up. */
+static inline zr__vec zr__vec_maxima(zr__vec v[ZR_VEC])
+{
+    zr__vec_transpose(v);
+#pragma GCC unroll 4
+    for (int w = ZR_VEC / 2; w > 0; w /= 2)
+#pragma GCC unroll 8
+        for (int l = 0; l < w; l++) v[l] = zr__vec_max(v[l], v[l + w]);
+    return v[0];
+}
+
+/* Transpose in (ZR_VEC, ZR_VEC) into out (ZR_VEC rows, of which the first n are written). */
+static inline void zr__transpose(float *restrict out, int64_t ldout, const float *restrict in, int64_t ldin, int64_t n)
+{
+    zr__vec v[ZR_VEC];
+#pragma GCC unroll 16
+    for (int i = 0; i < ZR_VEC; i++) v[i] = zr__vec_load(in + i * ldin);
+    zr__vec_transpose(v);
+#pragma GCC unroll 16
+    for (int i = 0; i < ZR_VEC; i++)
+        if (i < n) zr__vec_store(out + i * ldout, v[i]);
+}
+
+#endif

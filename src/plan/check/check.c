@@ -1,0 +1,346 @@
+/*
+ * The independent proof of a plan: runs all checks, and checks the properties that no use of a buffer shows. Order and
+ * offsets are checked in check_order.c, reads in check_reads.c and check_values.c. The proof shares no code with the
+ * writer or the packer.
+ */
+#include "plan/check/check.h"
+
+/* Return whether a step of this kind, of this unit (-1: of any), happens before `step`. */
+static bool happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
+{
+    for (int32_t i = 0; i < step; i++)
+        if (p->s->step[i].kind == kind && (unit < 0 || p->s->step[i].unit == unit) && zr__happens_before(p, i, step))
+            return true;
+    return false;
+}
+
+/* Return whether all ranks have agreed on the gradient that this update applies, after its squares and the loss were
+ * known. */
+static bool is_agreed(const zr__proof *p, int32_t update)
+{
+    int32_t unit = p->s->step[update].unit;
+    for (int32_t i = 0; i < update; i++) {
+        const zr_step *step = &p->s->step[i];
+        const bool of_unit = step->unit < 0 ? step->kind == ZR_STEP_NORM : step->unit == unit;
+        const bool concerns = zr__asks_all(step) && of_unit;
+        if (concerns && zr__happens_before(p, i, update) && happened(p, ZR_STEP_LOSS, -1, i) &&
+            happened(p, ZR_STEP_SQUARE, unit, i))
+            return true;
+    }
+    return false;
+}
+
+/* Return whether a use and an update may name the same elements of a unit, in a buffer that keeps a state. Only
+ * disjoint parts of one rank's elements certainly do not meet. */
+static bool meets(const zr_use *use, const zr_range *kept, const zr_range *updated)
+{
+    zr_range part = *updated; /* the use's elements, if they are a part of one rank's elements as the update's are */
+    part.first = kept->first + use->range.first;
+    part.count = use->range.count;
+    return part.count == 0 || !zr__names(use, kept, &part) ||
+           (part.first < updated->first + updated->count && updated->first < part.first + part.count);
+}
+
+static bool writes_to(const zr__proof *p, const zr_step *step, int32_t buffer)
+{
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+        if (buffer != ZR_NONE && p->s->use[u].buffer == buffer && p->s->use[u].writes) return true;
+    return false;
+}
+
+/* Check that an update, or the copy that brings it home, is the last use of the elements of a state that it changes. */
+static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_state *kept)
+{
+    const int32_t b = kept->buffer;
+    if (!writes_to(p, &p->s->step[update], b)) return ZR_OK;
+    for (int32_t i = p->first[b]; i < p->first[b + 1]; i++) {
+        const int32_t time = p->use[i].time;
+        if (time == update || zr__never_meet(p, time, update) || zr__happens_before(p, time, update)) continue;
+        const zr_step *step = &p->s->step[zr__step_at(p, time)];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+            ZR_CHECK(p->s->use[u].buffer != b || !meets(&p->s->use[u], &kept->range, &p->s->step[update].range),
+                     ZR_ERR_INTERNAL, "step %d uses buffer %d (%s), which step %d may have updated",
+                     zr__step_at(p, time), b, p->s->buffer[b].what, update);
+    }
+    return ZR_OK;
+}
+
+/* Check that each unit is updated once and whole, after all ranks have agreed on its gradient and after every step that
+ * uses its old states. No use of a buffer shows these. */
+static zr_status check_updates(const zr__proof *p)
+{
+    for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_TRAIN; u++) {
+        int64_t open = zr_graph_unit_info(p->graph, u)->frozen ? 0 : p->plan->unit[u].update.count;
+        for (int32_t i = 0; i < p->s->n_steps; i++)
+            if (p->s->step[i].kind == ZR_STEP_UPDATE && p->s->step[i].unit == u) open -= p->s->step[i].range.count;
+        ZR_CHECK(open == 0, ZR_ERR_INTERNAL, "%lld elements of unit %d are not updated", (long long)open, u);
+    }
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step_kind kind = p->s->step[i].kind;
+        int32_t unit = p->s->step[i].unit;
+        if (unit < 0 || (kind != ZR_STEP_UPDATE && kind != ZR_STEP_COPY)) continue;
+        ZR_CHECK(kind == ZR_STEP_COPY || is_agreed(p, i), ZR_ERR_INTERNAL,
+                 "step %d updates unit %d before all ranks have agreed on it", i, unit);
+        const zr_plan_unit *u = &p->plan->unit[unit];
+        ZR_TRY(check_last_use(p, i, &u->param));
+        ZR_TRY(check_last_use(p, i, &u->master));
+        for (int k = 0; k < 4; k++) ZR_TRY(check_last_use(p, i, &u->slot[k]));
+    }
+    return ZR_OK;
+}
+
+/* Check that a unit's gradient is summed over all data-parallel ranks: the sizes of the groups that reduce it multiply
+ * to their number. With reduce_once all reductions between ranks stand after the last micro-batch. */
+static zr_status check_sums(const zr__proof *p)
+{
+    const int32_t n = p->plan->n_units;
+    if (p->kind != ZR_SCHEDULE_TRAIN || !p->plan->moves) return ZR_OK;
+    int64_t *summed = zr_alloc(sizeof *summed * (size_t)(n + 1));
+    uint32_t *groups = zr_alloc(sizeof *groups * (size_t)(n + 1));
+    zr_status st = summed && groups ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d units", n);
+    for (int32_t u = 0; u < n && st == ZR_OK; u++) summed[u] = 1;
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) {
+        const zr_step *step = &p->s->step[i];
+        if (!zr__reduces(step) || step->op >= 0 || step->unit < 0) continue;
+        if (p->plan->group[step->group].size > 1 && p->plan->reduce_once && i < p->end)
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "step %d reduces unit %d before the last micro-batch has ended", i,
+                         step->unit);
+        if (!(groups[step->unit] & 1u << step->group)) summed[step->unit] *= p->plan->group[step->group].size;
+        groups[step->unit] |= 1u << step->group;
+    }
+    for (int32_t u = 0; u < n && st == ZR_OK; u++)
+        if (p->plan->unit[u].trains && summed[u] != p->plan->layout.ranks)
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "the gradient of unit %d is summed over %lld of %d ranks", u,
+                         (long long)summed[u], p->plan->layout.ranks);
+    zr_free(summed);
+    zr_free(groups);
+    return st;
+}
+
+/* Check that the square of each unit's whole micro-gradient is taken in every round, before a reduction may change it:
+ * where sums take the place of a piece, no use of a buffer shows which of the two it holds. */
+static zr_status check_micro_squares(const zr__proof *p)
+{
+    const int32_t rest = p->end >= 0 ? p->end : p->s->n_steps;
+    bool wanted = p->kind == ZR_SCHEDULE_TRAIN && p->plan->layout.micro_squares;
+    for (int32_t u = 0; u < p->plan->n_units && wanted; u++) {
+        int32_t square = -1, taken = 0;
+        for (int32_t i = 0; i < rest; i++) {
+            const zr_step *step = &p->s->step[i];
+            const zr_use *use = &p->s->use[step->uses];
+            if (step->unit != u || step->op >= 0) continue;
+            bool changes = zr__reduces(step) && use[0].writes;
+            if (step->kind == ZR_STEP_SQUARE_MICRO) {
+                square = i;
+                taken += step->when == ZR_WHEN_ALWAYS && use[0].range.first == 0 &&
+                         use[0].range.count == p->plan->unit[u].padded_elems;
+            }
+            ZR_CHECK(!changes || (square >= 0 && zr__happens_before(p, square, i)), ZR_ERR_INTERNAL,
+                     "step %d reduces the gradient of unit %d before its squares are taken", i, u);
+        }
+        const bool trains = p->plan->unit[u].elems > 0 && !zr_graph_unit_info(p->graph, u)->frozen;
+        ZR_CHECK(taken == trains, ZR_ERR_INTERNAL,
+                 "the squares of the micro-gradients of unit %d are taken %d times a round", u, taken);
+    }
+    return ZR_OK;
+}
+
+/* Check that NCCL's reduce-scatter is in place on whole pieces that lie side by side. */
+static zr_status check_nccl(const zr__proof *p, int32_t index)
+{
+    const zr_step *step = &p->s->step[index];
+    const zr_use *pieces = &p->s->use[step->uses];
+    const bool known = step->kind == ZR_STEP_REDUCE_SCATTER && step->unit >= 0 && !step->rank_free_sums;
+    ZR_CHECK(!step->nccl || known, ZR_ERR_INTERNAL, "step %d is nothing that NCCL sums", index);
+    const bool whole = step->nccl && pieces->each && pieces->reads && pieces->writes && pieces->range.first == 0 &&
+                       pieces->range.by.elems == pieces->range.count &&
+                       (step->bucket_elems == 0 || step->bucket_elems >= pieces->range.count);
+    ZR_CHECK(!step->nccl || whole, ZR_ERR_INTERNAL,
+             "step %d: NCCL sums what is not whole pieces side by side, to be read and written", index);
+    return ZR_OK;
+}
+
+/* Check that all collectives are on the comm stream, since no two may run at once, and that moves use the staging
+ * memory, which has room for the smallest chunk. */
+static zr_status check_comm(const zr__proof *p)
+{
+    if (p->plan->ranks == 1) return ZR_OK;
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step *step = &p->s->step[i];
+        ZR_TRY(check_nccl(p, i));
+        bool moves = zr__gathers(step) || zr__reduces(step);
+        const bool asks = zr__asks_all(step);
+        const bool adds_own = step->kind == ZR_STEP_REDUCE_SCATTER && step->op < 0 && p->plan->reduce_once &&
+                              step->stream == ZR_STREAM_COMPUTE && i < p->end;
+        if ((step->group != ZR_GROUP_SELF || adds_own) && p->plan->group[step->group].size == 1) moves = false;
+        bool staged = !moves;
+        ZR_CHECK(!asks || p->plan->group[step->group].size == p->plan->ranks, ZR_ERR_INTERNAL,
+                 "step %d asks %d of %d ranks", i, p->plan->group[step->group].size, p->plan->ranks);
+        ZR_CHECK(!(moves || asks) || (step->stream == ZR_STREAM_COMM && step->group != ZR_GROUP_SELF), ZR_ERR_INTERNAL,
+                 "step %d is a call between ranks, but not on the comm stream or of no group", i);
+        const int32_t staging = p->plan->staging[step->group];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+            staged |= staging != ZR_NONE && p->s->use[u].buffer == staging;
+        ZR_CHECK(staged, ZR_ERR_INTERNAL, "step %d moves bytes between ranks, but not through the staging memory", i);
+    }
+    for (int32_t g = 0; g < p->plan->n_groups; g++) {
+        if (p->plan->staging[g] == ZR_NONE) continue;
+        int64_t bytes = p->s->buffer[p->plan->staging[g]].bytes;
+        ZR_CHECK(bytes >= p->plan->group[g].size * ZR_STAGING_LEAST, ZR_ERR_INTERNAL,
+                 "staging memory of %lld bytes for %d ranks", (long long)bytes, p->plan->group[g].size);
+    }
+    return ZR_OK;
+}
+
+/* Check the ZR_WHEN_STALE steps, which are skipped after a flush: each gathers parts of a unit that stays whole and
+ * waits for no step of this training step, and together they bring the unit up to date. */
+static zr_status check_once(const zr__proof *p)
+{
+    for (int32_t u = 0; u < p->plan->n_units; u++) {
+        const zr_plan_unit *unit = &p->plan->unit[u];
+        int64_t known = unit->update.count, gathered = 0;
+        for (int32_t i = 0; i < p->s->n_steps; i++) {
+            const zr_step *step = &p->s->step[i];
+            if (step->unit != u || (p->kind == ZR_SCHEDULE_TRAIN && step->when != ZR_WHEN_STALE)) continue;
+            ZR_CHECK(zr__gathers(step) && step->n_waits == 0 && !unit->gathered &&
+                         p->s->use[step->uses + 1].buffer == unit->param.buffer,
+                     ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
+            gathered += step->owner <= 0 ? step->range.count : 0;
+            if (gathered < known) continue;
+            known *= p->plan->group[step->group].size; /* each rank's part is known to all of the group */
+            gathered = 0;
+        }
+        bool wanted = p->plan->optim_group != ZR_GROUP_SELF && p->plan->moves && !unit->gathered;
+        ZR_CHECK(gathered == 0 && known == (wanted ? unit->padded_elems : unit->update.count), ZR_ERR_INTERNAL,
+                 "%lld of %lld elements of unit %d are known to all after an update", (long long)known,
+                 (long long)unit->padded_elems, u);
+    }
+    return ZR_OK;
+}
+
+/* Return where a state of a unit is kept in fp32; slot -1: its parameters. */
+static const zr_state *kept_in(const zr_plan_unit *u, int32_t slot)
+{
+    if (slot >= 0) return &u->slot[slot];
+    return u->master.buffer != ZR_NONE ? &u->master : &u->param;
+}
+
+/* Check that a saving step writes out this rank's shard of a state, from the state's buffer or from a copy (copied: by
+ * buffer, the buffer that it was copied from). */
+static zr_status check_save(const zr__proof *p, int32_t index, int32_t *copied, bool *saved)
+{
+    const zr_step *step = &p->s->step[index];
+    const zr_use *use = &p->s->use[step->uses];
+    const int slots = p->plan->optimizer.n_slots;
+    if (step->when != ZR_WHEN_SAVE && step->kind != ZR_STEP_SAVE) return ZR_OK;
+    bool kind = step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY;
+    bool known = kind && step->when == ZR_WHEN_SAVE && step->unit >= 0 && use[0].buffer >= 0;
+    ZR_CHECK(known && step->slot >= -1 && step->slot < slots, ZR_ERR_INTERNAL, "step %d saves no state", index);
+    const zr_plan_unit *u = &p->plan->unit[step->unit];
+    if (step->kind == ZR_STEP_COPY) {
+        bool whole = false;
+        for (int32_t slot = -1; slot < slots && !whole; slot++)
+            whole = kept_in(u, slot)->buffer == use[0].buffer && zr__names(&use[0], &kept_in(u, slot)->range, &u->own);
+        ZR_CHECK(whole && use[1].buffer >= 0 && zr__names(&use[1], &u->own, &u->own), ZR_ERR_INTERNAL,
+                 "step %d copies something else than the own shard of a state", index);
+        copied[use[1].buffer] = use[0].buffer;
+        return ZR_OK;
+    }
+    const zr_state *kept = kept_in(u, step->slot);
+    bool there = use->buffer == kept->buffer && zr__names(use, &kept->range, &u->own);
+    there |= copied[use->buffer] == kept->buffer && zr__names(use, &u->own, &u->own);
+    ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
+             index, p->s->buffer[use->buffer].what);
+    saved[(int64_t)step->unit * (1 + slots) + 1 + step->slot] = true;
+    return ZR_OK;
+}
+
+/* Check that a schedule that saves states saves every state. */
+static zr_status check_saves(const zr__proof *p)
+{
+    const int states = 1 + p->plan->optimizer.n_slots;
+    const int64_t n = (int64_t)p->plan->n_units * states;
+    if (p->kind != ZR_SCHEDULE_TRAIN || p->plan->save == ZR_SAVE_NONE) {
+        ZR_CHECK(!p->has_when[ZR_WHEN_SAVE], ZR_ERR_INTERNAL,
+                 "a step runs only when states are saved, but this plan saves none");
+        return ZR_OK;
+    }
+    bool *saved = zr_alloc((size_t)n + 1);
+    int32_t *copied = zr_alloc(sizeof *copied * (size_t)(p->s->n_buffers + 1));
+    zr_status st = saved && copied ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %lld states", (long long)n);
+    for (int32_t b = 0; st == ZR_OK && b < p->s->n_buffers; b++) copied[b] = ZR_NONE;
+    for (int32_t i = 0; st == ZR_OK && i < p->s->n_steps; i++) st = check_save(p, i, copied, saved);
+    for (int64_t i = 0; st == ZR_OK && i < n; i++)
+        if (!saved[i] && p->plan->unit[i / states].own.count > 0 &&
+            (i % states == 0 || !zr_graph_unit_info(p->graph, (int32_t)(i / states))->frozen))
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "a state of unit %lld is not saved", (long long)(i / states));
+    zr_free(saved);
+    zr_free(copied);
+    return st;
+}
+
+/* Prove pairs of consecutive rounds: a training step's first two, with and without a flush before; and two later rounds
+ * if those differ. In a schedule that saves, prove the pairs of first rounds with and without saving. */
+static zr_status check_rounds(zr__proof *p)
+{
+    /* With two rounds the second is a later one, and the steps after END follow it. */
+    const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
+    const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
+    const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};
+    for (int pair = ZR__PAIR_STALE; pair <= ZR__PAIR_LATER; pair++) {
+        const int both = p->has_when[ZR_WHEN_SAVE] && pair != ZR__PAIR_LATER;
+        for (int asked = 0; wanted[pair] && asked <= both; asked++) {
+            ZR_TRY(zr__check_order(p, (zr__pair)pair, asked > 0));
+            ZR_TRY(check_updates(p));
+            ZR_TRY(check_micro_squares(p));
+        }
+    }
+    return ZR_OK;
+}
+
+static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
+{
+    zr__proof p;
+    zr_status st = ZR_OK;
+    ZR_TRY(zr__proof_begin(&p, plan, kind));
+    ZR_TRY_GOTO(st, check_comm(&p), done);
+    ZR_TRY_GOTO(st, zr__check_ranges(&p), done);
+    ZR_TRY_GOTO(st, check_rounds(&p), done);
+    if (p.graph) ZR_TRY_GOTO(st, zr__check_values(&p), done);
+    ZR_TRY_GOTO(st, zr__check_homes(&p), done);
+    ZR_TRY_GOTO(st, zr__check_reads(&p), done);
+    ZR_TRY_GOTO(st, check_sums(&p), done);
+    ZR_TRY_GOTO(st, check_saves(&p), done);
+    if (kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH) ZR_TRY_GOTO(st, check_once(&p), done);
+done:
+    zr__proof_end(&p);
+    return st;
+}
+
+/* Check that every place in the grid of ranks belongs to exactly one rank. */
+static zr_status check_grid(const zr_plan *plan)
+{
+    const int n = plan->layout.ranks, all = plan->ranks, M = plan->layout.tensor;
+    bool *taken = zr_alloc((size_t)all);
+    zr_status st = taken ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d ranks", all);
+    for (int r = 0; r < all && st == ZR_OK; r++) {
+        int place = zr_plan_place(plan, ZR_GROUP_DATA, r), shard = zr_plan_shard(plan, r);
+        int layer = zr_plan_place(plan, ZR_GROUP_TENSOR, r);
+        bool one = plan->group[ZR_GROUP_DATA].size == n && place == r / M && layer == r % M && shard >= 0 &&
+                   shard < n && !taken[shard * M + layer];
+        if (one)
+            taken[shard * M + layer] = true;
+        else
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "rank %d of %d has place %d and shard %d", r, all, place, shard);
+    }
+    zr_free(taken);
+    return st;
+}
+
+zr_status zr_plan_check(const zr_plan *plan)
+{
+    ZR_TRY(check_grid(plan));
+    for (int k = 0; k < ZR_SCHEDULES; k++)
+        if (plan->schedule[k].buffer) ZR_TRY(check_schedule(plan, (zr_schedule_kind)k));
+    return ZR_OK;
+}

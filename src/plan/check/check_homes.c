@@ -1,0 +1,181 @@
+/*
+ * Part of the proof of a plan, the homes of model states: a step that computes with a state reads the elements that it
+ * names on the device, in the state's buffer or in a copy; an update written to a copy is copied home; and no other
+ * step writes a state. Conflicting uses are ordered as in the list (check_order.c).
+ */
+#include "plan/check/check.h"
+
+/* Elements of a state that a transient buffer holds. */
+typedef struct copied {
+    int32_t state; /* buffer that keeps the state; -1: this buffer holds no state */
+    zr_range range;
+    zr_when when; /* rounds in which they were copied */
+    bool changed; /* by an update that is not yet copied home */
+} copied;
+
+/* The state of this check, by buffer. */
+typedef struct homes {
+    const zr__proof *p;
+    copied *held;
+    int32_t *unit; /* unit of the state that a buffer keeps; -1: it keeps no state */
+} homes;
+
+static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
+{
+    by[range->by.group] += sign * range->by.elems;
+    by[range->outer.group] += sign * range->outer.elems;
+}
+
+bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
+{
+    int64_t by[ZR_GROUPS_MAX] = {0}; /* difference of the strides, in elements for each place in a group */
+    add_strides(by, wanted, 1);
+    add_strides(by, kept, -1);
+    add_strides(by, &use->range, -1);
+    for (int g = 0; g < ZR_GROUPS_MAX; g++)
+        if (by[g] != 0) return false;
+    return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
+}
+
+/* Return a unit's state by its number: 0 the master, 1 to 4 the optimizer's states. */
+enum { STATES = 5 };
+static const zr_state *state_of(const zr_plan_unit *u, int number)
+{
+    return number == 0 ? &u->master : &u->slot[number - 1];
+}
+
+/* Return the state that a buffer keeps; NULL if it keeps no state. */
+static const zr_state *kept_by(const homes *h, int32_t buffer)
+{
+    const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
+    for (int i = 0; unit >= 0 && i < STATES; i++)
+        if (state_of(&h->p->plan->unit[unit], i)->buffer == buffer) return state_of(&h->p->plan->unit[unit], i);
+    return NULL;
+}
+
+static bool same_range(const zr_range *a, const zr_range *b)
+{
+    const zr_use use = {.range = *a};
+    return zr__names(&use, &(zr_range){0}, b);
+}
+
+/* Return whether a use names the first range->count elements of a copy. */
+static bool is_copy_of(const zr_use *use, const zr_range *range)
+{
+    const zr_range all = {.count = range->count};
+    return same_range(&use->range, &all);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------- */
+
+/* Check that an operand holds the state's elements of the step's range, on the device. */
+static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool changes)
+{
+    const zr_step *step = &h->p->s->step[index];
+    if (use->buffer == ZR_NONE && kept->buffer == ZR_NONE) return ZR_OK;
+    bool there = use->buffer != ZR_NONE && kept->buffer != ZR_NONE && use->reads && use->writes == changes &&
+                 h->p->s->buffer[use->buffer].space == ZR_SPACE_DEVICE;
+    if (there && use->buffer == kept->buffer) {
+        there = zr__names(use, &kept->range, &step->range);
+    } else if (there) {
+        copied *its = &h->held[use->buffer];
+        there = its->state == kept->buffer && its->when == step->when && same_range(&its->range, &step->range) &&
+                is_copy_of(use, &step->range);
+        its->changed |= changes;
+    }
+    ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d computes with other elements of a state than it names", index);
+    return ZR_OK;
+}
+
+/* Check that a copy home moves all elements that an update has changed in a bucket. */
+static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
+    copied *its = &h->held[from->buffer];
+    const bool known = its->changed && its->state == to->buffer && its->when == step->when &&
+                       same_range(&its->range, &step->range) && is_copy_of(from, &step->range) && to->writes &&
+                       zr__names(to, &target->range, &step->range) && step->unit == h->unit[to->buffer];
+    ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies to a state what is no update of these elements", index);
+    its->changed = false;
+    return ZR_OK;
+}
+
+static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
+{
+    ZR_CHECK(!h->held[buffer].changed, ZR_ERR_INTERNAL, "step %d writes over an update that has not gone home", index);
+    ZR_CHECK(h->unit[buffer] < 0, ZR_ERR_INTERNAL, "step %d writes a state of unit %d, but is no update of it", index,
+             h->unit[buffer]);
+    h->held[buffer].state = -1;
+    return ZR_OK;
+}
+
+/* Check a copy of a state to a transient buffer, or home. */
+static zr_status check_copy(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
+    const zr_state *source = kept_by(h, from->buffer), *target = kept_by(h, to->buffer);
+    if (target) return check_home(h, index, target);
+    ZR_TRY(note_written(h, index, to->buffer));
+    if (source && zr__names(from, &source->range, &step->range) && is_copy_of(to, &step->range))
+        h->held[to->buffer] = (copied){from->buffer, step->range, step->when, false};
+    return ZR_OK;
+}
+
+/* Check an update: sums, master, the optimizer's states and parameters are all of the same elements. */
+static zr_status check_update(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses];
+    const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+    const int n_slots = h->p->plan->optimizer.n_slots;
+    const zr_range whole = {.count = u->padded_elems};
+    const zr_use *sums = &use[0], *param = &use[2 + n_slots];
+    const bool summed = zr__names(sums, u->sums.buffer == ZR_NONE ? &whole : &u->sums.range, &step->range) &&
+                        (u->sums.buffer == ZR_NONE || sums->buffer == u->sums.buffer);
+    const bool written =
+        param->buffer == u->param.buffer &&
+        (param->buffer == ZR_NONE || (param->writes && zr__names(param, &u->param.range, &step->range)));
+    ZR_CHECK(summed && written && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
+             "step %d updates other elements of parameters than it names, or by other sums", index);
+    for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], state_of(u, i), true));
+    return u->param.buffer == ZR_NONE ? ZR_OK : note_written(h, index, u->param.buffer);
+}
+
+static zr_status check_step(const homes *h, int32_t i)
+{
+    const zr_step *step = &h->p->s->step[i];
+    int first = 0; /* first use that is not a state operand */
+    if (step->kind == ZR_STEP_COPY) return check_copy(h, i);
+    if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
+    if (step->kind == ZR_STEP_CAST) {
+        ZR_TRY(check_operand(h, i, &h->p->s->use[step->uses], &h->p->plan->unit[step->unit].master, false));
+        first = 1;
+    }
+    for (int32_t u = step->uses + first; u < step->uses + step->n_uses; u++)
+        if (h->p->s->use[u].buffer != ZR_NONE && h->p->s->use[u].writes)
+            ZR_TRY(note_written(h, i, h->p->s->use[u].buffer));
+    return ZR_OK;
+}
+
+zr_status zr__check_homes(const zr__proof *p)
+{
+    const int32_t n = p->s->n_buffers;
+    homes h = {p, zr_alloc(sizeof(copied) * (size_t)(n + 1)), zr_alloc(sizeof(int32_t) * (size_t)(n + 1))};
+    zr_status st = h.held && h.unit ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", n);
+    for (int32_t b = 0; b < n && st == ZR_OK; b++) h.held[b].state = h.unit[b] = -1;
+    for (int32_t u = 0; u < p->plan->n_units && st == ZR_OK; u++)
+        for (int i = 0; i < STATES; i++) {
+            const int32_t b = state_of(&p->plan->unit[u], i)->buffer;
+            if (b != ZR_NONE) h.unit[b] = u;
+        }
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(&h, i);
+    for (int32_t b = 0; b < n && st == ZR_OK; b++)
+        if (h.held[b].changed)
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "what an update has written to buffer %s does not go home",
+                         p->s->buffer[b].what);
+    zr_free(h.held);
+    zr_free(h.unit);
+    return st;
+}

@@ -1,0 +1,49 @@
+/*
+ * Part of the proof of a plan: the kinds of steps and the rounds in which they run, independent of the tables by which
+ * plans are written (zr_step_traits_of, zr_when_runs).
+ */
+#include "plan/check/check.h"
+
+bool zr__gathers(const zr_step *step)
+{
+    return step->kind == ZR_STEP_GATHER || step->kind == ZR_STEP_BROADCAST || step->kind == ZR_STEP_GATHER_GRAD;
+}
+
+bool zr__reduces(const zr_step *step)
+{
+    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
+}
+
+bool zr__asks_all(const zr_step *step)
+{
+    return step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE;
+}
+
+bool zr__takes_gradient(const zr_step *step)
+{
+    const bool used = step->kind == ZR_STEP_SQUARE_MICRO || step->kind == ZR_STEP_SQUARE ||
+                      step->kind == ZR_STEP_UPDATE || zr__reduces(step);
+    return used && step->unit >= 0 && step->op < 0;
+}
+
+bool zr__adds_to_sums(const zr_step *step, bool later)
+{
+    return step->kind == ZR_STEP_LOSS || (step->kind == ZR_STEP_SQUARE_MICRO && later);
+}
+
+bool zr__runs(const zr_step *step, bool first, bool stale, bool asked)
+{
+    switch (step->when) {
+    case ZR_WHEN_STALE:
+        return first && stale;
+    case ZR_WHEN_FIRST:
+        return first;
+    case ZR_WHEN_LATER:
+        return !first;
+    case ZR_WHEN_SAVE:
+        return first && asked;
+    case ZR_WHEN_ALWAYS:
+        break;
+    }
+    return true;
+}

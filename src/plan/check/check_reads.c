@@ -1,0 +1,338 @@
+/*
+ * Part of the proof of a plan: every byte that a step reads has been written before. Conflicting uses are ordered as in
+ * the list (check_order.c), so "before" means earlier in the list.
+ *
+ * A range begins at a different byte on each rank, by a stride for each place in a group. Written bytes are recorded
+ * per combination of strides, as one set of stretches each; a range that all places of a group write together, or that
+ * has no stride, is a stretch without a stride. This record is the same for all ranks, whatever their number.
+ */
+#include "base/core/grow.h"
+#include "base/number/sorted.h"
+#include "plan/check/check.h"
+
+#include <string.h>
+
+/* Distance in bytes from one place in a group to the next; each: the range of every place, not of this rank's alone. */
+typedef struct stride {
+    int64_t bytes;
+    int32_t group;
+    bool each;
+} stride;
+
+/* A range of bytes of a buffer, shifted by up to two strides, which are sorted by group. */
+typedef struct spot {
+    int32_t buffer;
+    bool summed; /* sums over all ranks, not this rank's own values */
+    int n_strides;
+    stride by[2];
+    int64_t begin, end;
+} spot;
+
+typedef struct stretch {
+    int64_t begin, end;
+} stretch;
+
+/* Written bytes of a buffer with the strides of `at`: stretches in order that do not touch. */
+typedef struct written {
+    spot at; /* begin and end unused */
+    stretch *stretch;
+    int32_t n, next; /* next: of the same buffer, -1: none */
+    int64_t room;
+    stretch turn; /* bytes that the owners reduce in turn; owners: how many have done so */
+    int32_t owners;
+} written;
+
+typedef struct state {
+    const zr__proof *p;
+    written *list;
+    int32_t n, *newest; /* newest: by buffer, index of its first `written`, -1: none */
+    int64_t room;
+} state;
+
+/* ---- spots ------------------------------------------------------------------------------------- */
+
+static void add_stride(const zr_plan *plan, spot *at, zr_stride by, zr_dtype dtype, bool each)
+{
+    if (by.elems == 0 || plan->group[by.group].size == 1) return;
+    const stride its = {zr_dtype_span(dtype, by.elems), by.group, each};
+    bool first = at->n_strides == 1 && its.group < at->by[0].group;
+    if (first) at->by[1] = at->by[0];
+    at->by[first ? 0 : at->n_strides] = its;
+    at->n_strides++;
+}
+
+static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
+{
+    spot at = {.buffer = use->buffer, .summed = summed, .end = p->s->buffer[use->buffer].bytes};
+    if (use->range.count == 0) return at;
+    at.begin = zr_dtype_span(use->dtype, use->range.first);
+    at.end = at.begin + zr_dtype_span(use->dtype, use->range.count);
+    add_stride(p->plan, &at, use->range.by, use->dtype, use->each);
+    add_stride(p->plan, &at, use->range.outer, use->dtype, false);
+    return at;
+}
+
+/* Return the spot widened to all places of a stride's group, without that stride. */
+static spot along(const zr_plan *plan, spot at, int i)
+{
+    at.end += (plan->group[at.by[i].group].size - 1) * at.by[i].bytes;
+    if (i == 0) at.by[0] = at.by[1];
+    at.n_strides--;
+    return at;
+}
+
+static bool same_strides(const spot *a, const spot *b)
+{
+    bool same = a->summed == b->summed && a->n_strides == b->n_strides;
+    for (int i = 0; same && i < a->n_strides; i++)
+        same = a->by[i].bytes == b->by[i].bytes && a->by[i].group == b->by[i].group && a->by[i].each == b->by[i].each;
+    return same;
+}
+
+static written *find(const state *k, const spot *at)
+{
+    for (int32_t i = k->newest[at->buffer]; i >= 0; i = k->list[i].next)
+        if (same_strides(&k->list[i].at, at)) return &k->list[i];
+    return NULL;
+}
+
+/* ---- what is written --------------------------------------------------------------------------- */
+
+/* Return the first stretch that ends at this byte or after it. */
+static int32_t first_behind(const written *w, int64_t byte)
+{
+    return (int32_t)zr__sorted_below(w->stretch, w->n, sizeof(stretch), offsetof(stretch, end), byte);
+}
+
+/* Insert a stretch, merged with the stretches that it touches into *joined. */
+static zr_status put(written *w, int64_t begin, int64_t end, stretch *joined)
+{
+    const int32_t at = first_behind(w, begin);
+    int32_t stop = at;
+    *joined = (stretch){begin, end};
+    for (; stop < w->n && w->stretch[stop].begin <= end; stop++) {
+        if (w->stretch[stop].begin < joined->begin) joined->begin = w->stretch[stop].begin;
+        if (w->stretch[stop].end > joined->end) joined->end = w->stretch[stop].end;
+    }
+    ZR_GROW(w->stretch, w->room, w->n + 1, "ranges to check");
+    memmove(w->stretch + at + 1, w->stretch + stop, (size_t)(w->n - stop) * sizeof *w->stretch);
+    w->stretch[at] = *joined;
+    w->n += 1 - (stop - at);
+    return ZR_OK;
+}
+
+static zr_status entry(state *k, const spot *at, written **w)
+{
+    *w = find(k, at);
+    if (*w) return ZR_OK;
+    ZR_GROW(k->list, k->room, k->n + 1, "buffers to check");
+    *w = &k->list[k->n];
+    **w = (written){.at = *at, .next = k->newest[at->buffer]};
+    k->newest[at->buffer] = k->n++;
+    return ZR_OK;
+}
+
+static zr_status note(state *k, spot at)
+{
+    written *w;
+    stretch joined;
+    if (at.begin >= at.end) return ZR_OK;
+    ZR_TRY(entry(k, &at, &w));
+    ZR_TRY(put(w, at.begin, at.end, &joined));
+    at.begin = joined.begin;
+    at.end = joined.end;
+    for (int i = 0; i < at.n_strides; i++) /* if neighbouring places' bytes touch, all are one stretch */
+        if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note(k, along(k->p->plan, at, i));
+    return ZR_OK;
+}
+
+/* Note a reduction to one owner: every rank has its sums once all owners have had their turn. */
+static zr_status note_owner(state *k, const zr_step *step, spot at)
+{
+    written *w;
+    ZR_TRY(entry(k, &at, &w));
+    bool next = w->turn.begin == at.begin && w->turn.end == at.end && w->owners == step->owner;
+    w->turn = (stretch){at.begin, at.end};
+    w->owners = next || step->owner == 0 ? step->owner + 1 : 0;
+    return w->owners == k->p->plan->group[step->group].size ? note(k, at) : ZR_OK;
+}
+
+/* Return whether all of a spot is written. Gaps in the record of its own strides may be filled by a record that covers
+ * all places of a group. */
+static bool is_written(const state *k, const spot *at)
+{
+    const written *w = find(k, at);
+    int64_t from = at->begin;
+    for (int32_t i = w ? first_behind(w, from + 1) : 0; from < at->end; i++) {
+        bool more = w && i < w->n && w->stretch[i].begin < at->end;
+        spot gap = *at;
+        gap.begin = from;
+        gap.end = more ? w->stretch[i].begin : at->end;
+        bool there = gap.begin >= gap.end;
+        for (int s = 0; s < at->n_strides && !there; s++) {
+            const spot wide = along(k->p->plan, gap, s);
+            there = is_written(k, &wide);
+        }
+        if (!there) return false;
+        from = more ? w->stretch[i].end : at->end;
+    }
+    return true;
+}
+
+/* ---- what is there at the beginning ------------------------------------------------------------ */
+
+static zr_status note_all(state *k, int32_t buffer)
+{
+    return buffer == ZR_NONE ? ZR_OK : note(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
+}
+
+/* Note a unit's parameters as written; if other ranks have updated a unit that stays whole, only the part that this
+ * rank has updated. */
+static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
+{
+    const zr_plan *plan = k->p->plan;
+    bool others = plan->optim_group != ZR_GROUP_SELF && plan->moves && !u->gathered;
+    if (!stale || !others || u->param.buffer == ZR_NONE) return note_all(k, u->param.buffer);
+    const zr_use own = {.buffer = u->param.buffer, .dtype = u->param.dtype, .range = u->update};
+    return u->update.count == 0 ? ZR_OK : note(k, spot_of(k->p, &own, false));
+}
+
+/* Note as written the gaps of a persistent whole gradient, which no op writes: they are zero from the start. */
+static zr_status note_gaps(state *k, int32_t unit)
+{
+    const zr_graph *g = k->p->graph;
+    const zr_unit_info *info = zr_graph_unit_info(g, unit);
+    const zr_plan_unit *u = &k->p->plan->unit[unit];
+    if (u->grad.buffer == ZR_NONE || k->p->plan->grad_group != ZR_GROUP_SELF) return ZR_OK;
+    const zr_dtype dtype = u->grad.dtype;
+    int64_t end = 0;
+    for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
+        const zr_param_info *param = zr_graph_param(g, i);
+        if (param->grad == ZR_NONE) continue;
+        ZR_TRY(
+            note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = zr_dtype_span(dtype, param->unit_offset)}));
+        end = zr_dtype_span(dtype, param->unit_offset + zr_shape_elems(&param->shape));
+    }
+    return note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = zr_dtype_span(dtype, u->padded_elems)});
+}
+
+static zr_status note_beginning(state *k, bool stale)
+{
+    const zr_plan *plan = k->p->plan;
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        const zr_plan_unit *u = &plan->unit[i];
+        ZR_TRY(note_params(k, u, stale));
+        ZR_TRY(note_all(k, u->master.buffer));
+        for (int s = 0; s < 4; s++) ZR_TRY(note_all(k, u->slot[s].buffer));
+        if (k->p->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(note_gaps(k, i));
+    }
+    for (int32_t b = 0; b < plan->n_persistent && k->p->kind == ZR_SCHEDULE_DECODE; b++)
+        if (plan->persistent[b].category == ZR_CATEGORY_ACT) ZR_TRY(note_all(k, b)); /* caches */
+    return ZR_OK;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------- */
+
+/* Return whether a step's i-th use reads bytes that other steps have written. Scratch that the step itself writes first
+ * is not read, nor is the target of a move that begins and ends in the same place. Sums, also of squares, are read from
+ * the second round on. */
+static bool is_read(const zr_step *step, int i, const zr_use *use, bool later)
+{
+    bool works = use->writes && use->range.count == 0 && !zr__adds_to_sums(step, later);
+    bool moved = i > 0 && (zr__gathers(step) || (zr__reduces(step) && !(step->adds && later)));
+    return use->reads && !works && !moved;
+}
+
+/* Return whether a use holds sums over all ranks, or over several micro-batches. With reduce_once a rank's own
+ * accumulators do not count as sums yet. */
+static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
+{
+    bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
+    const bool own = plan->reduce_once && plan->group[step->group].size == 1;
+    if (zr__reduces(step)) return i > 0 && step->op < 0 && !own; /* sums of values are gathered as such */
+    return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
+}
+
+static zr_status check_step(state *k, int32_t index, bool later)
+{
+    const zr_step *step = &k->p->s->step[index];
+    const zr_use *use = k->p->s->use + step->uses;
+    for (int i = 0; i < step->n_uses; i++) {
+        if (use[i].buffer == ZR_NONE || !is_read(step, i, &use[i], later)) continue;
+        spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
+        bool there = is_written(k, &at);
+        if (zr__reduces(step) && i == 0) { /* the input may be sums over fewer ranks */
+            at.summed = true;
+            there |= is_written(k, &at);
+        }
+        ZR_CHECK(there, ZR_ERR_INTERNAL,
+                 "step %d reads buffer %s, of which nothing has written all of the bytes from %lld to %lld", index,
+                 k->p->s->buffer[at.buffer].what, (long long)at.begin, (long long)at.end);
+    }
+    for (int i = 0; i < step->n_uses; i++) {
+        if (use[i].buffer == ZR_NONE || !use[i].writes) continue;
+        const spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
+        bool in_turn = step->kind == ZR_STEP_REDUCE && i > 0 && use[i].range.count > 0;
+        ZR_TRY(in_turn ? note_owner(k, step, at) : note(k, at));
+    }
+    return ZR_OK;
+}
+
+/* Check that the results which the caller reads after the schedule are written. */
+static zr_status check_results(const state *k)
+{
+    const zr__proof *p = k->p;
+    spot at = {.buffer = p->plan->verdict, .end = sizeof(zr_verdict)};
+    if (p->kind == ZR_SCHEDULE_DECODE) {
+        const zr_type *type = &zr_graph_value(p->graph, zr_graph_get_output(p->graph))->type;
+        at = (spot){.buffer = p->plan->output, .end = zr_dtype_span(type->dtype, zr_shape_elems(&type->shape))};
+    }
+    bool wanted = p->kind == ZR_SCHEDULE_TRAIN || p->kind == ZR_SCHEDULE_DECODE;
+    ZR_CHECK(!wanted || is_written(k, &at), ZR_ERR_INTERNAL,
+             "buffer %s has a result of the schedule, but nothing has written it", p->s->buffer[at.buffer].what);
+    return ZR_OK;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------ */
+
+static void forget(state *k, int32_t first_buffer)
+{
+    for (int32_t i = 0; i < k->n; i++) {
+        if (k->list[i].at.buffer < first_buffer) continue;
+        k->list[i].n = k->list[i].owners = 0;
+    }
+}
+
+/* Check a training step of two rounds: a third round would find the same bytes written as the second. */
+static zr_status check_run(state *k, bool stale, bool asked)
+{
+    const zr__proof *p = k->p;
+    bool later = false;
+    forget(k, 0);
+    ZR_TRY(note_beginning(k, stale));
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        if (i == p->end && p->times > p->s->n_steps && !later) {
+            later = true;
+            i = p->repeat;
+            forget(k, p->plan->n_persistent); /* transient buffers begin anew */
+        } else if (zr__runs(&p->s->step[i], !(later && i < p->end), stale, asked)) {
+            ZR_TRY(check_step(k, i, later));
+        }
+    }
+    return check_results(k);
+}
+
+zr_status zr__check_reads(const zr__proof *p)
+{
+    state k = {.p = p, .newest = zr_alloc(sizeof *k.newest * (size_t)(p->s->n_buffers + 1))};
+    ZR_CHECK(k.newest, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
+    for (int32_t b = 0; b < p->s->n_buffers; b++) k.newest[b] = -1;
+    const bool stale = p->kind == ZR_SCHEDULE_TRAIN || p->kind == ZR_SCHEDULE_FLUSH;
+    zr_status st = check_run(&k, stale, true);
+    if (st == ZR_OK && p->has_when[ZR_WHEN_SAVE]) st = check_run(&k, stale, false);
+    if (st == ZR_OK && p->has_when[ZR_WHEN_STALE]) st = check_run(&k, false, true);
+    for (int32_t i = 0; i < k.n; i++) zr_free(k.list[i].stretch);
+    zr_free(k.list);
+    zr_free(k.newest);
+    return st;
+}

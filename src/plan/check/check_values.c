@@ -1,0 +1,287 @@
+/*
+ * Part of the proof of a plan: every read finds the intended value. A use lies within its buffer on every rank, and the
+ * place of an operand, of the losses or of the output still holds that value.
+ */
+#include "plan/check/check.h"
+
+/* Return the first element of a range on the rank where it is lowest (which < 0), or highest. */
+static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
+{
+    const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
+                  outer = (plan->group[r->outer.group].size - 1) * r->outer.elems;
+    return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
+}
+
+/* Check that every use lies within its buffer on every rank, and that the uses of a step on a part of a unit have that
+ * part's number of elements. */
+zr_status zr__check_ranges(const zr__proof *p)
+{
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step *step = &p->s->step[i];
+        const bool moves = (zr__gathers(step) || zr__reduces(step)) && step->unit >= 0 && step->op < 0;
+        ZR_CHECK(step->bucket_elems == 0 || (step->bucket_elems > 0 && moves), ZR_ERR_INTERNAL,
+                 "step %d has buckets of %lld elements, but is no move of a unit", i, (long long)step->bucket_elems);
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+            const zr_use *use = &p->s->use[u];
+            if (use->buffer == ZR_NONE || use->range.count == 0) continue;
+            const zr_buffer *buffer = &p->s->buffer[use->buffer];
+            const zr_range range = use->range;
+            int64_t end = zr_dtype_span(use->dtype, outermost(p->plan, &range, 1) + range.count);
+            ZR_CHECK(outermost(p->plan, &range, -1) >= 0 && end <= buffer->bytes, ZR_ERR_INTERNAL,
+                     "step %d uses %lld bytes of buffer %s, which has %lld", i, (long long)end, buffer->what,
+                     (long long)buffer->bytes);
+            bool in_unit = step->unit >= 0 && step->range.count > 0;
+            ZR_CHECK(!in_unit || use->range.count == step->range.count, ZR_ERR_INTERNAL,
+                     "step %d is of %lld elements of a unit, but uses %lld of buffer %s", i,
+                     (long long)step->range.count, (long long)use->range.count, buffer->what);
+        }
+    }
+    return ZR_OK;
+}
+
+/* Find the range of bytes of a use. */
+static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
+{
+    *begin = zr_dtype_span(use->dtype, use->range.first);
+    *end = *begin + zr_dtype_span(use->dtype, use->range.count);
+}
+
+/* Return whether a value that belongs to a parameter's gradient was the last that steps before `end_step` wrote to its
+ * bytes of the unit's gradient. */
+static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const zr_use *use)
+{
+    int64_t first, end, at, stop;
+    bytes_used(use, &first, &end);
+    for (int32_t i = end_step - 1; i >= 0 && zr_graph_value(p->graph, value)->param >= 0; i--) {
+        if (p->s->step[i].kind != ZR_STEP_RUN) continue;
+        const zr_op *op = zr_graph_get_op(p->graph, p->s->step[i].op);
+        for (int j = 0; j < op->n_out; j++) {
+            const zr_use *out = &p->s->use[p->s->step[i].uses + op->n_in + j];
+            bytes_used(out, &at, &stop);
+            if (out->buffer == use->buffer && at < end && first < stop) return op->out[j] == value;
+        }
+    }
+    return false;
+}
+
+/* Check that a use names the place of `value`, and that the place still holds it. `made`: this step has written it. */
+static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use,
+                            bool made)
+{
+    const zr_value_info *info = zr_graph_value(p->graph, value);
+    ZR_CHECK(use->buffer != ZR_NONE, ZR_ERR_INTERNAL, "step %d uses value %d, which has no place", step, value);
+    const zr_buffer *b = &p->s->buffer[use->buffer];
+    ZR_CHECK(use->dtype == info->type.dtype && use->range.count == zr_shape_elems(&info->type.shape), ZR_ERR_INTERNAL,
+             "step %d: value %d is used as %lld elements of another type or shape", step, value,
+             (long long)use->range.count);
+    if (info->kind == ZR_VALUE_PARAM || info->kind == ZR_VALUE_GRAD) {
+        const zr_param_info *param = zr_graph_param(p->graph, info->param);
+        bool placed = b->category == (info->kind == ZR_VALUE_PARAM ? ZR_CATEGORY_PARAM : ZR_CATEGORY_GRAD) &&
+                      b->unit == param->unit && use->range.first == param->unit_offset;
+        ZR_CHECK(placed, ZR_ERR_INTERNAL, "step %d looks for %s or its gradient at element %lld of buffer %d (%s)",
+                 step, param->name, (long long)use->range.first, use->buffer, b->what);
+        return ZR_OK;
+    }
+    bool fixed = info->kind == ZR_VALUE_INPUT || info->kind == ZR_VALUE_CACHE;
+    bool held = fixed ? use->buffer == p->s->value[value].buffer
+                      : holder[use->buffer] == value || was_last(p, step + made, value, use);
+    ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d",
+             step, value, use->buffer, b->what, holder[use->buffer]);
+    return ZR_OK;
+}
+
+/* Return the use of a whole value whose pieces the ranks hold; an empty range if the pieces do not tile it. */
+static zr_use all_of(const zr__proof *p, const zr_use *pieces)
+{
+    const zr_range *r = &pieces->range;
+    zr_use use = *pieces;
+    const bool tiled = pieces->each && r->by.elems == r->count;
+    use.range = (zr_range){.first = r->first, .count = tiled ? r->count * p->plan->group[r->by.group].size : 0};
+    return use;
+}
+
+/* The value that each buffer holds, whole or as this rank's piece, and the value in the place of each parameter's
+ * gradient. */
+typedef struct held {
+    zr_value *all, *piece; /* by buffer */
+    zr_value *grad;        /* by parameter */
+} held;
+
+/* Return whether a use is this rank's piece among the tensor-parallel ranks' pieces. */
+static bool is_piece(const zr_use *use)
+{
+    const zr_range *r = &use->range;
+    return r->count > 0 && r->by.group == ZR_GROUP_TENSOR && r->by.elems == r->count && !use->each && r->first == 0 &&
+           r->outer.elems == 0;
+}
+
+static bool is_whole(const zr_use *use, int64_t elems)
+{
+    const zr_range *r = &use->range;
+    return r->first == 0 && r->count == elems && r->by.elems == 0 && r->outer.elems == 0;
+}
+
+/* Check a copy of a value, whole or as this rank's piece, which may return to its place among the other ranks' pieces.
+ */
+static zr_status check_copy(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_use *from = &p->s->use[p->s->step[i].uses], *to = from + 1;
+    const zr_value all = h->all[from->buffer], piece = h->piece[from->buffer], value = all != ZR_NONE ? all : piece;
+    h->all[to->buffer] = h->piece[to->buffer] = ZR_NONE;
+    if (value == ZR_NONE) return ZR_OK; /* a copy of a state, not of a value */
+    const zr_type *type = &zr_graph_value(p->graph, value)->type;
+    const int64_t elems = zr_shape_elems(&type->shape), ranks = p->plan->group[ZR_GROUP_TENSOR].size;
+    const bool cuts = all != ZR_NONE && is_piece(from), returns = piece != ZR_NONE && is_piece(to);
+    const int64_t count = cuts || piece != ZR_NONE ? (elems + ranks - 1) / ranks : elems;
+    ZR_CHECK(from->dtype == type->dtype && to->dtype == type->dtype &&
+                 (cuts ? from->range.count == count : is_whole(from, count)) &&
+                 (returns ? to->range.count == count : is_whole(to, count)),
+             ZR_ERR_INTERNAL, "step %d copies %lld elements of value %d to %lld, of %lld", i,
+             (long long)from->range.count, value, (long long)to->range.count, (long long)count);
+    (cuts || piece != ZR_NONE ? h->piece : h->all)[to->buffer] = value;
+    return ZR_OK;
+}
+
+/* Check a gather of a checkpoint that tensor-parallel ranks have kept in pieces. */
+static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    const zr_use *use = p->s->use + step->uses;
+    const zr_op *op = zr_graph_get_op(p->graph, step->op);
+    const zr_value value = h->piece[use[0].buffer];
+    const zr_use all = all_of(p, &use[1]);
+    bool made = false;
+    for (int j = 0; j < op->n_out; j++) made |= value == op->out[j] && value != ZR_NONE;
+    ZR_CHECK(made && step->kind == ZR_STEP_GATHER && step->group == ZR_GROUP_TENSOR, ZR_ERR_INTERNAL,
+             "step %d gathers buffer %s, which holds no piece of what its op has made", i,
+             p->s->buffer[use[0].buffer].what);
+    const zr_value_info *info = zr_graph_value(p->graph, value);
+    const int64_t elems = zr_shape_elems(&info->type.shape), padding = all.range.count - elems;
+    const bool mine = is_piece(&use[0]) || is_whole(&use[0], step->range.count);
+    ZR_CHECK(padding >= 0 && padding < p->plan->group[ZR_GROUP_TENSOR].size && mine &&
+                 use[0].range.count == step->range.count && use[0].dtype == info->type.dtype &&
+                 use[1].range.by.group == ZR_GROUP_TENSOR && use[1].range.first == 0 && use[1].range.outer.elems == 0 &&
+                 use[1].dtype == info->type.dtype && !info->cut && !info->tokens,
+             ZR_ERR_INTERNAL, "step %d gathers %lld elements of value %d, which has %lld", i,
+             (long long)all.range.count, value, (long long)elems);
+    h->all[use[1].buffer] = value;
+    h->piece[use[1].buffer] = ZR_NONE;
+    return ZR_OK;
+}
+
+/* Check a join of tensor-parallel ranks: partial values are summed into pieces, which do not make up the output yet,
+ * and pieces are gathered. */
+static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
+{
+    zr_value *holder = h->all;
+    const zr_step *step = &p->s->step[i];
+    const zr_use *use = p->s->use + step->uses;
+    const zr_op *op = zr_graph_get_op(p->graph, step->op);
+    const bool sums = step->kind == ZR_STEP_REDUCE_SCATTER;
+    const zr_use all = all_of(p, &use[sums ? 0 : 1]);
+    ZR_CHECK(step->group == ZR_GROUP_TENSOR && use[sums ? 0 : 1].range.by.group == ZR_GROUP_TENSOR, ZR_ERR_INTERNAL,
+             "step %d joins what ranks that share layers have, but not among them", i);
+    if (sums) {
+        ZR_TRY(check_held(p, holder, i, op->in[0], &all, false));
+        const bool scatters = op->def->join == ZR_JOIN_SCATTER;
+        h->piece[use[2].buffer] = ZR_NONE;
+        holder[use[2].buffer] = scatters ? op->out[0] : ZR_NONE;
+        return scatters ? check_held(p, holder, i, op->out[0], &use[2], true) : ZR_OK;
+    }
+    if (op->def->join == ZR_JOIN_GATHER) {
+        ZR_TRY(check_held(p, holder, i, op->in[0], &use[0], false));
+    } else {
+        const zr_step *sum = i > 0 ? &p->s->step[i - 1] : step;
+        const zr_use *summed = &p->s->use[sum->uses + 2];
+        bool follows = sum->kind == ZR_STEP_REDUCE_SCATTER && sum->op == step->op && summed->buffer == use[0].buffer &&
+                       summed->range.first == use[0].range.first && summed->range.count == use[0].range.count;
+        ZR_CHECK(follows, ZR_ERR_INTERNAL, "step %d gathers sums that the step before did not make", i);
+    }
+    holder[use[1].buffer] = op->out[0];
+    h->piece[use[1].buffer] = ZR_NONE;
+    return check_held(p, holder, i, op->out[0], &all, true);
+}
+
+/* Note which value is in the place of a parameter's gradient. A part of the gradient may be made there, and the rest
+ * added in place. */
+static void note_gradient(const zr__proof *p, const held *h, zr_value value, const zr_use *use, bool finished)
+{
+    const int32_t param = zr_graph_value(p->graph, value)->param;
+    if (param < 0) return;
+    const zr_buffer *b = &p->s->buffer[use->buffer];
+    const zr_param_info *info = zr_graph_param(p->graph, param);
+    const bool placed = b->category == ZR_CATEGORY_GRAD && b->unit == info->unit;
+    if (placed && use->range.first == info->unit_offset) h->grad[param] = finished ? value : ZR_NONE;
+}
+
+/* Check that a unit's gradient is complete when a step squares, reduces or applies it. */
+static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    if (!zr__takes_gradient(step)) return ZR_OK;
+    const zr_unit_info *unit = zr_graph_unit_info(p->graph, step->unit);
+    for (int32_t k = unit->first_param; k < unit->first_param + unit->n_params; k++) {
+        const zr_param_info *param = zr_graph_param(p->graph, k);
+        ZR_CHECK(param->grad == ZR_NONE || h->grad[k] == param->grad, ZR_ERR_INTERNAL,
+                 "step %d takes the gradient of %s, which is not finished: its place has value %d, wanted %d", i,
+                 param->name, h->grad[k], param->grad);
+    }
+    return ZR_OK;
+}
+
+/* Check a step in which tensor-parallel ranks exchange an op's values. */
+static zr_status check_shared(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    const zr_use *use = p->s->use + step->uses;
+    const zr_op *op = zr_graph_get_op(p->graph, step->op);
+    const bool gathers = step->kind == ZR_STEP_GATHER;
+    if (op->def->join == ZR_JOIN_NONE || (gathers && h->piece[use[0].buffer] != ZR_NONE))
+        return check_gathered(p, h, i);
+    ZR_TRY(check_join(p, h, i));
+    const zr_use all = all_of(p, &use[1]);
+    note_gradient(p, h, op->out[0], gathers ? &all : &use[2], gathers);
+    return ZR_OK;
+}
+
+static zr_status check_step(const zr__proof *p, const held *h, int32_t i)
+{
+    const zr_step *step = &p->s->step[i];
+    const zr_use *use = p->s->use + step->uses;
+    if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, h->all, i, zr_graph_get_losses(p->graph), &use[0], false));
+    if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
+        ZR_TRY(check_held(p, h->all, i, zr_graph_get_output(p->graph), &use[0], false));
+    if (step->kind == ZR_STEP_COPY) return check_copy(p, h, i);
+    if (step->op < 0) return check_gradients(p, h, i);
+    if (step->kind != ZR_STEP_RUN) return check_shared(p, h, i);
+    const zr_op *op = zr_graph_get_op(p->graph, step->op);
+    for (int j = 0; j < op->n_in; j++)
+        if (op->in[j] != ZR_NONE) ZR_TRY(check_held(p, h->all, i, op->in[j], &use[j], false));
+    const zr_use *out = use + op->n_in;
+    for (int j = 0; j < op->n_out; j++) {
+        ZR_CHECK(out[j].buffer != ZR_NONE, ZR_ERR_INTERNAL, "step %d writes value %d nowhere", i, op->out[j]);
+        h->all[out[j].buffer] = op->out[j];
+        h->piece[out[j].buffer] = ZR_NONE;
+    }
+    for (int j = 0; j < op->n_out; j++) {
+        ZR_TRY(check_held(p, h->all, i, op->out[j], &out[j], true));
+        note_gradient(p, h, op->out[j], &out[j], true);
+    }
+    return ZR_OK;
+}
+
+/* A place may pass from an input to an output (in_place). Conflicting uses are ordered as in the list (check_order.c),
+ * so a value that is read must be the last that was written to its place. */
+zr_status zr__check_values(const zr__proof *p)
+{
+    const size_t buffers = (size_t)p->s->n_buffers + 1, all = 2 * buffers + (size_t)zr_graph_params(p->graph);
+    held h = {.all = zr_alloc(sizeof *h.all * all)};
+    ZR_CHECK(h.all, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
+    h.piece = h.all + buffers;
+    h.grad = h.piece + buffers;
+    for (size_t b = 0; b < all; b++) h.all[b] = ZR_NONE;
+    zr_status st = ZR_OK;
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(p, &h, i);
+    zr_free(h.all);
+    return st;
+}

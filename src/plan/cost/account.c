@@ -1,0 +1,227 @@
+/* Costs of a plan: memory by category, bytes on the wire, FLOPs. All are read off the schedules, without formulas for
+ * ZeRO stages. */
+#include "plan/cost/cost.h"
+#include "plan/list/list.h"
+
+#include <stdlib.h>
+
+static int by_first_step(const void *x, const void *y)
+{
+    const zr_buffer *a = *(const zr_buffer *const *)x, *b = *(const zr_buffer *const *)y;
+    return (a->first_step > b->first_step) - (a->first_step < b->first_step);
+}
+
+static int by_last_step(const void *x, const void *y)
+{
+    const zr_buffer *a = *(const zr_buffer *const *)x, *b = *(const zr_buffer *const *)y;
+    return (a->last_step > b->last_step) - (a->last_step < b->last_step);
+}
+
+/* Raise the high-water marks to one schedule's. Buffers that begin in a step are added before buffers that end
+ * in it are removed, as in the engine. */
+static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
+{
+    const int32_t n = s->n_buffers - plan->n_persistent;
+    const zr_buffer **begins = zr_alloc(sizeof(zr_buffer *) * 2 * (size_t)(n + 1));
+    ZR_CHECK(begins, ZR_ERR_MEMORY, "no memory to account for %d buffers", n);
+    const zr_buffer **ends = begins + n;
+    zr_ledger ledger[ZR_SPACES] = {0};
+    for (int32_t b = 0; b < plan->n_persistent; b++) {
+        const zr_buffer *buffer = &plan->persistent[b];
+        zr_ledger_take(&ledger[buffer->space], buffer->category, buffer->bytes);
+    }
+    for (int32_t i = 0; i < n; i++) begins[i] = ends[i] = &s->buffer[plan->n_persistent + i];
+    qsort(begins, (size_t)n, sizeof(zr_buffer *), by_first_step);
+    qsort(ends, (size_t)n, sizeof(zr_buffer *), by_last_step);
+    for (int32_t i = 0, ended = 0; i < n; i++) {
+        for (; ends[ended]->last_step < begins[i]->first_step; ended++)
+            zr_ledger_give(&ledger[ends[ended]->space], ends[ended]->category, ends[ended]->bytes);
+        zr_ledger_take(&ledger[begins[i]->space], begins[i]->category, begins[i]->bytes);
+    }
+    zr_free(begins);
+    for (int space = 0; space < ZR_SPACES; space++)
+        for (int c = 0; c < ZR_CATEGORIES; c++) {
+            int64_t *most = &memory->space[space].category_bytes[c];
+            if (ledger[space].peak_bytes[c] > *most) *most = ledger[space].peak_bytes[c];
+        }
+    return ZR_OK;
+}
+
+int64_t zr_memory_taken(const zr_memory *memory)
+{
+    const int64_t *host = memory->space[ZR_SPACE_HOST].category_bytes;
+    return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_OPTIM];
+}
+
+int64_t zr_memory_limited(const zr_memory *memory, const zr_device_facts *facts)
+{
+    return facts->apart ? memory->total_bytes : zr_memory_taken(memory);
+}
+
+void zr_memory_sum(zr_memory *memory)
+{
+    const zr_space_memory *device = &memory->space[ZR_SPACE_DEVICE], *staging = &memory->space[ZR_SPACE_STAGING];
+    for (int c = 0; c < ZR_CATEGORIES; c++)
+        memory->category_bytes[c] = device->category_bytes[c] + staging->category_bytes[c];
+    memory->total_bytes = device->total_bytes + staging->total_bytes;
+}
+
+/* Count `bytes` once for each run of a step. The limit of a quarter of the range leaves room to add the kinds up. */
+static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t runs)
+{
+    const bool wraps = __builtin_mul_overflow(bytes, runs, &bytes);
+    ZR_CHECK(!wraps && bytes <= INT64_MAX / 4 - traffic->bytes[kind], ZR_ERR_CONFIG,
+             "%lld micro-batches a step move more bytes than are counted (2^61): fewer are needed",
+             (long long)plan->layout.accum);
+    zr_traffic_count(traffic, kind, bytes);
+    return ZR_OK;
+}
+
+/* Return how many neighbouring ranks a border encloses; 0 if the layout does not have the border. */
+static int within(const zr_layout *l, zr_border border)
+{
+    if (border == ZR_BORDER_HOST) return l->host_ranks;
+    return (l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks) * l->tensor;
+}
+
+/* Count the ranks of first, first + step, ... (n ranks) that lie in [begin, end). */
+static int count_in(int first, int step, int n, int begin, int end)
+{
+    const int below_begin = begin <= first ? 0 : (begin - first + step - 1) / step;
+    const int below_end = end <= first ? 0 : (end - first + step - 1) / step;
+    return (below_end < n ? below_end : n) - (below_begin < n ? below_begin : n);
+}
+
+/* Count the ranks of a rank's group that are outside its `width` neighbouring ranks. */
+static int beyond(const zr_plan *plan, int32_t group, int width, int rank)
+{
+    const zr_group *g = &plan->group[group];
+    const zr_axis *last = g->n_axes ? &plan->axis[g->axis[g->n_axes - 1]] : NULL;
+    const int step = last ? last->step : 1, place = zr_plan_place(plan, group, rank);
+    return g->size - count_in(rank - place * step, step, g->size, rank / width * width, (rank / width + 1) * width);
+}
+
+int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes)
+{
+    if (border == ZR_BORDER_TENSOR) return group == ZR_GROUP_TENSOR ? bytes : 0;
+    const int width = within(&plan->layout, border), size = plan->group[group].size;
+    return width > 0 && size > 1 ? bytes / (size - 1) * beyond(plan, group, width, rank) : 0;
+}
+
+/* Find a rank with the most group members beyond a border. The pattern repeats after a number of ranks that is a
+ * multiple of both hosts and groups. */
+static int most_across(const zr_plan *plan, int32_t group, zr_border border)
+{
+    if (border == ZR_BORDER_TENSOR) return 0;
+    const int width = within(&plan->layout, border);
+    const int64_t all = zr_plan_shares_layers(plan) ? plan->ranks : (int64_t)width * plan->group[ZR_GROUP_LOCAL].size;
+    int rank = 0;
+    for (int r = 1; width > 0 && r < plan->ranks && r < all; r++)
+        if (beyond(plan, group, width, r) > beyond(plan, group, width, rank)) rank = r;
+    return rank;
+}
+
+int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
+{
+    const zr_step_traits traits = zr_step_traits_of(step->kind);
+    const int64_t others = plan->group[step->group].size - 1;
+    const bool norm = step->kind == ZR_STEP_NORM;
+    switch (traits.move) {
+    case ZR_MOVE_NONE:
+        break;
+    case ZR_MOVE_GATHER:
+    case ZR_MOVE_REDUCE:
+    case ZR_MOVE_COLLECT:
+        return others * zr_dtype_span(s->use[step->uses + traits.pieces].dtype, step->range.count);
+    case ZR_MOVE_BROADCAST:
+        return zr_dtype_span(s->use[step->uses + traits.pieces].dtype, step->range.count);
+    case ZR_MOVE_SCALARS:
+        return others * (int64_t)sizeof(double) *
+               (norm ? zr_norm_scalars(step->rank_free_sums, step->rounds > 0) : ZR_AGREE_SCALARS);
+    }
+    return 0;
+}
+
+/* Return whether rank 0 receives in a step. Over a training step all ranks receive the same: among the steps of all
+ * owners, each rank is the owner once. */
+static bool receives(const zr_step *step)
+{
+    return step->owner < 0 || (step->owner == 0) == (zr_step_traits_of(step->kind).move == ZR_MOVE_COLLECT);
+}
+
+/* Count a step's bytes, and its bytes beyond each border. rank: by group and border, the rank whose bytes count. */
+static zr_status charge_step(zr_plan *plan, const zr_step *step, int64_t bytes, int64_t runs,
+                             int rank[ZR_GROUPS_MAX][ZR_BORDERS])
+{
+    const zr_traffic_kind kind = zr_step_traits_of(step->kind).traffic;
+    ZR_TRY(charge(plan, &plan->traffic, kind, bytes, runs));
+    for (int b = 0; b < ZR_BORDERS; b++) {
+        const int64_t across = zr_plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
+        ZR_TRY(charge(plan, &plan->across[b], kind, across, runs));
+    }
+    return ZR_OK;
+}
+
+static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
+{
+    int64_t times = 1;
+    int rank[ZR_GROUPS_MAX][ZR_BORDERS];
+    for (int32_t g = 0; g < plan->n_groups; g++)
+        for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = most_across(plan, g, (zr_border)b);
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
+        if (step->kind == ZR_STEP_END) times = 1;
+        const int64_t runs = zr_when_rounds(step->when, times, false, false); /* flush counts stale gathers */
+        const int64_t bytes = zr__wire_bytes(plan, s, step);
+        if (bytes > 0 && receives(step)) ZR_TRY(charge_step(plan, step, bytes, runs, rank));
+    }
+    return ZR_OK;
+}
+
+/* Count FLOPs: hardware FLOPs for each run of an op in the schedule, model FLOPs once for each op. */
+static zr_status account_flops(zr_plan *plan)
+{
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    double times = (double)plan->layout.accum * plan->ranks;
+    bool *ran = zr_alloc((size_t)zr_graph_ops(g) + 1);
+    ZR_CHECK(ran, ZR_ERR_MEMORY, "no memory to count the work of %d ops", (int)zr_graph_ops(g));
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind != ZR_STEP_RUN) continue;
+        const zr_op *op = zr_graph_get_op(g, s->step[i].op);
+        const zr_cost cost = op->def->cost(g, op);
+        plan->flops_hardware += cost.flops * times;
+        if (!ran[s->step[i].op]) plan->flops_model += (cost.flops - cost.again) * times;
+        ran[s->step[i].op] = true;
+    }
+    zr_free(ran);
+    return ZR_OK;
+}
+
+zr_status zr__account(zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    plan->has_stream[ZR_STREAM_COMPUTE] = plan->has_stream[ZR_STREAM_COMM] = true;
+    for (int k = 0; k < ZR_SCHEDULES; k++)
+        for (int32_t i = 0; i < plan->schedule[k].n_steps; i++)
+            plan->has_stream[plan->schedule[k].step[i].stream] = true;
+    for (int k = 0; k < ZR_SCHEDULES; k++)
+        if (plan->schedule[k].buffer) ZR_TRY(account_memory(plan, &plan->schedule[k], &plan->memory));
+    for (int32_t b = 0; b < plan->n_persistent; b++) {
+        zr_category c = plan->persistent[b].category;
+        bool state = c == ZR_CATEGORY_PARAM || c == ZR_CATEGORY_GRAD || c == ZR_CATEGORY_OPTIM;
+        if (state && plan->persistent[b].space == ZR_SPACE_DEVICE)
+            plan->memory.states_bytes += plan->persistent[b].bytes;
+    }
+    int64_t all = 0;
+    for (int s = 0; s < ZR_SPACES; s++) {
+        plan->memory.space[s].total_bytes = plan->space_bytes[s];
+        ZR_TRY(zr__add_bytes(&all, plan->space_bytes[s]));
+    }
+    zr_memory_sum(&plan->memory);
+    if (!l->train) return ZR_OK;
+    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
+    ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_FLUSH]));
+    return account_flops(plan);
+}

@@ -1,0 +1,413 @@
+/*
+ * The time of one training step: the schedule is walked with one clock for each stream, and a pricer gives the seconds
+ * of each step. The pricer of a profile takes the larger of a step's time for FLOPs and its time for bytes.
+ */
+#include "plan/cost/cost.h"
+
+typedef struct pricing {
+    const zr_plan *plan;
+    const zr_pricer *pricer;
+    bool in_turn;             /* all streams but SAVE share one queue */
+    bool saves;               /* this training step runs the ZR_WHEN_SAVE steps */
+    double clock[ZR_STREAMS]; /* when the stream is free */
+    double busy[ZR_STREAMS];
+    struct ran *ran; /* steps in the order in which they ran; NULL: waits are not asked for */
+    int32_t n_ran;
+    int32_t last[ZR_STREAMS]; /* index in `ran` of the stream's last step; -1 */
+    double rounds;            /* rounds that a walk stands for */
+    zr_step_time *time;       /* begin and end of each step of one round; NULL: not asked for */
+} pricing;
+
+/* Return the seconds of an amount at a rate; an unknown rate costs no time. */
+static double seconds(double amount, double rate)
+{
+    return rate > 0 ? amount / rate : 0;
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Return the bytes of memory that a step without an op reads and writes; on a device with memory of its own, only bytes
+ * of that memory. */
+static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
+{
+    double bytes = 0;
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_use *use = &s->use[u];
+        if (use->buffer == ZR_NONE) continue;
+        const zr_buffer *b = &s->buffer[use->buffer];
+        const bool copied = b->space == ZR_SPACE_HOST && step->kind == ZR_STEP_COPY && !plan->profile.facts.apart;
+        if (b->space != ZR_SPACE_DEVICE && !copied) continue;
+        const double range = (double)zr_dtype_span(use->dtype, use->range.count);
+        bytes += (use->reads + use->writes) * (use->range.count ? range : (double)b->bytes);
+    }
+    return bytes;
+}
+
+zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
+{
+    const zr_schedule *s = &plan->schedule[kind];
+    const zr_step *step = &s->step[index];
+    zr_step_cost cost = {.calls = (double)zr_step_buckets(step)};
+    if (step->kind == ZR_STEP_RUN) {
+        const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
+        zr_cost of_op = op->def->cost(plan->graph[kind], op);
+        cost.flops = of_op.flops;
+        cost.product = of_op.product;
+        cost.pairs = of_op.pairs;
+        cost.head = of_op.head;
+        cost.memory_bytes = of_op.bytes;
+        return cost;
+    }
+    const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS; /* scalars cost latency, no bandwidth */
+    cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
+    if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(plan, s, step);
+    return cost;
+}
+
+/* ---- by the rates of a profile ------------------------------------------------------------------ */
+
+typedef struct profile_pricer {
+    zr_pricer base;
+    const zr_machine *machine;
+    double disk_bytes_sec;
+} profile_pricer;
+
+double zr_plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
+                            zr_product_sizes sizes)
+{
+    const bool widens = def->in_f32 && !plan->profile.facts.narrow_attention;
+    const bool narrow = plan->layout.dtype != ZR_F32 && machine->flops_bf16 > 0 && !widens;
+    return zr_machine_flops(machine, narrow, sizes);
+}
+
+int64_t zr_plan_saved_bytes(const zr_plan *plan, const zr_step *step)
+{
+    const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
+    return zr_dtype_span(use->dtype, use->range.count);
+}
+
+static double step_seconds(const zr_pricer *pricer, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
+{
+    const profile_pricer *me = (const profile_pricer *)pricer;
+    const zr_step *step = &plan->schedule[kind].step[index];
+    double compute = 0;
+    if (step->kind == ZR_STEP_SAVE) return seconds((double)zr_plan_saved_bytes(plan, step), me->disk_bytes_sec);
+    const zr_step_cost cost = zr_plan_step_cost(plan, kind, index);
+    if (step->kind == ZR_STEP_RUN) {
+        const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
+        compute = seconds(cost.flops, zr_plan_op_flops_sec(plan, op->def, me->machine, cost.product));
+    }
+    double move = larger(seconds(cost.memory_bytes, me->machine->memory_bytes_sec),
+                         seconds(cost.wire_bytes, zr_machine_link(me->machine).bytes_sec));
+    return larger(compute, move);
+}
+
+static profile_pricer pricer_of(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec)
+{
+    const zr_queues queues = zr_plan_queues(plan, !profile->machine.link_copies, 1);
+    return (profile_pricer){{.step_sec = step_seconds, .queues = queues}, &profile->machine, disk_bytes_sec};
+}
+
+/* ---- the walk ----------------------------------------------------------------------------------- */
+
+/* Return when all streams are free; the save stream may go on beyond the end. */
+static double all_streams_free(const pricing *p)
+{
+    double free_at = 0;
+    for (int i = 0; i < ZR_STREAMS; i++)
+        if (i != ZR_STREAM_SAVE) free_at = larger(free_at, p->clock[i]);
+    return free_at;
+}
+
+/* Seconds at which each step ends, in this round of REPEAT and in the previous one. */
+typedef struct ends {
+    double *now, *before; /* before: NULL in the first round */
+} ends;
+
+static bool runs(const pricing *p, const zr_step *step, bool again)
+{
+    return zr_when_runs(step->when, again, true, p->saves);
+}
+
+/* ---- waits -------------------------------------------------------------------------------------- */
+
+/* A step that ran, with its begin and end in seconds. */
+typedef struct ran {
+    int32_t step, before; /* before: index of the stream's previous step in `ran`; -1 */
+    double begin, end;
+} ran;
+
+static void note(pricing *p, int32_t step, zr_stream stream, double begin, double end)
+{
+    if (!p->ran) return;
+    p->ran[p->n_ran] = (ran){step, p->last[stream], begin, end};
+    p->last[stream] = p->n_ran++;
+}
+
+static void tell(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, double sec)
+{
+    if (sec > 0 && awaited >= 0) p->pricer->waited(p->pricer, p->plan, kind, waiting, awaited, p->rounds * sec);
+}
+
+/* Book a wait of the compute stream, from `from` to `until`, for steps of `stream`. The awaited step may have queued
+ * after other steps of its stream: each of those is booked for the time that the stream was busy with it. Time in which
+ * the stream itself waited is booked to the step that it began next. */
+static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, zr_stream stream,
+                      double from, double until)
+{
+    if (!p->ran) return;
+    for (int32_t i = p->last[stream]; i >= 0 && until > from; i = p->ran[i].before) {
+        const ran *its = &p->ran[i];
+        if (its->end > until) continue;
+        const double ended = larger(its->end, from), began = larger(its->begin, from);
+        if (awaited < 0) awaited = its->step;
+        tell(p, kind, waiting, awaited, until - ended);
+        if (ended > began) awaited = its->step;
+        tell(p, kind, waiting, awaited, ended - began);
+        until = began;
+    }
+    tell(p, kind, waiting, awaited, until - from);
+}
+
+/* Advance all streams of a queue to the latest clock among them. If all streams but SAVE share one queue, the issuing
+ * thread runs them, so saving cannot begin before it issues. */
+static void hold(pricing *p, zr_schedule_kind kind, int32_t index)
+{
+    const int8_t *of = p->pricer->queues.of;
+    int latest[ZR_STREAMS]; /* by queue */
+    for (int i = 0; i < ZR_STREAMS; i++) {
+        if (of[i] == i) latest[i] = i;
+        if (p->clock[i] > p->clock[latest[of[i]]]) latest[of[i]] = i;
+    }
+    const int last = latest[ZR_STREAM_COMPUTE];
+    tell_wait(p, kind, index, ZR_NONE, (zr_stream)last, p->clock[ZR_STREAM_COMPUTE], p->clock[last]);
+    for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = p->clock[latest[of[i]]];
+    if (p->in_turn) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], p->clock[ZR_STREAM_COMPUTE]);
+}
+
+/* Return when a step may begin: its stream is free, and the steps that it waits for have ended. */
+static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, const ends *end)
+{
+    const zr_schedule *s = &p->plan->schedule[kind];
+    const zr_step *step = &s->step[index];
+    const double ready = p->clock[step->stream];
+    double start = ready;
+    int32_t awaited = -1;
+    for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
+        const double *its = s->wait[w].before ? end->before : end->now;
+        if (!its || its[s->wait[w].step] <= start) continue;
+        start = its[s->wait[w].step];
+        awaited = s->wait[w].step;
+    }
+    if (step->stream == ZR_STREAM_COMPUTE && awaited >= 0)
+        tell_wait(p, kind, index, awaited, s->step[awaited].stream, ready, start);
+    return start;
+}
+
+/* Walk steps first to last of a schedule, in one round. */
+static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t last, const ends *end)
+{
+    const zr_schedule *s = &p->plan->schedule[kind];
+    for (int32_t i = first; i <= last; i++) {
+        const zr_step *step = &s->step[i];
+        hold(p, kind, i);
+        if (!runs(p, step, end->before)) { /* skipped: waits for a later-round step wait for the steps before it */
+            const double now = p->clock[step->stream];
+            bool goes_on = step->when == ZR_WHEN_SAVE && end->before;
+            end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
+            if (p->time) p->time[i] = (zr_step_time){now, now};
+            continue;
+        }
+        const double start = begin_of(p, kind, i, end);
+        const double takes = p->pricer->step_sec(p->pricer, p->plan, kind, i);
+        p->clock[step->stream] = end->now[i] = start + takes;
+        p->busy[step->stream] += takes;
+        note(p, i, step->stream, start, end->now[i]);
+        if (p->time) p->time[i] = (zr_step_time){start, end->now[i]};
+    }
+}
+
+/* Walk the second round, and scale it to all later rounds, which take the same time. */
+static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_t stop, ends *end)
+{
+    const double more = (double)(p->plan->schedule[kind].step[repeat].rounds - 1);
+    const pricing before = *p;
+    double *again = end->before;
+    end->before = end->now;
+    end->now = again;
+    p->rounds = more;
+    walk_steps(p, kind, repeat, stop, end);
+    p->rounds = 1;
+    for (int32_t i = repeat; i <= stop; i++) { /* end of each step in the last round */
+        const int stream = (int)p->plan->schedule[kind].step[i].stream;
+        if (p->plan->schedule[kind].step[i].when == ZR_WHEN_SAVE) continue;
+        end->now[i] += (more - 1) * (p->clock[stream] - before.clock[stream]);
+    }
+    for (int32_t i = before.n_ran; i < p->n_ran; i++) {
+        const zr_stream stream = p->plan->schedule[kind].step[p->ran[i].step].stream;
+        const double later = (more - 1) * (p->clock[stream] - before.clock[stream]);
+        p->ran[i].begin += later;
+        p->ran[i].end += later;
+    }
+    for (int i = 0; i < ZR_STREAMS; i++) {
+        p->busy[i] = before.busy[i] + more * (p->busy[i] - before.busy[i]);
+        p->clock[i] = before.clock[i] + more * (p->clock[i] - before.clock[i]);
+    }
+}
+
+static zr_status walk(pricing *p, zr_schedule_kind kind)
+{
+    const zr_schedule *s = &p->plan->schedule[kind];
+    int32_t repeat = 0, stop = -1;
+    const size_t most = ((size_t)s->n_steps + 1) * 2; /* steps that run, two rounds of REPEAT among them */
+    double *time = zr_alloc(most * sizeof *time);
+    if (p->pricer->waited) p->ran = zr_alloc(most * sizeof *p->ran);
+    if (!time || (p->pricer->waited && !p->ran)) {
+        zr_free(time);
+        zr_free(p->ran);
+        return ZR_FAIL(ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
+    }
+    ends end = {.now = time};
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind == ZR_STEP_REPEAT) repeat = i;
+        if (s->step[i].kind == ZR_STEP_END) stop = i;
+    }
+    walk_steps(p, kind, 0, stop, &end);
+    if (stop >= 0 && s->step[repeat].rounds > 1 && !p->time) {
+        end.before = time + s->n_steps + 1;
+        walk_again(p, kind, repeat, stop, &end);
+    }
+    walk_steps(p, kind, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
+    for (int i = 0; i < ZR_STREAMS; i++) { /* transfers still in flight after the last computation */
+        if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
+            tell_wait(p, kind, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
+            break;
+        }
+    }
+    zr_free(time);
+    zr_free(p->ran);
+    p->ran = NULL;
+    return ZR_OK;
+}
+
+static pricing pricing_by(const zr_plan *plan, const zr_pricer *pricer)
+{
+    pricing p = {.plan = plan, .pricer = pricer, .in_turn = true, .rounds = 1};
+    for (int i = 0; i < ZR_STREAMS; i++) {
+        p.last[i] = ZR_NONE;
+        p.in_turn &= i == ZR_STREAM_SAVE || !zr_queues_apart(&pricer->queues, (zr_stream)i);
+    }
+    return p;
+}
+
+/* Price a step in the middle of a run: the gathers that a flush would make are part of the next step. */
+zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_price *price)
+{
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "this plan has no training step to price: set zr_layout.train");
+    pricing p = pricing_by(plan, pricer);
+    ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
+    price->step_sec = all_streams_free(&p);
+    price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
+    price->comm_sec = p.busy[ZR_STREAM_COMM] + p.busy[ZR_STREAM_COPY];
+    price->exposed_sec = larger(price->step_sec - price->compute_sec, 0);
+    return ZR_OK;
+}
+
+zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
+{
+    const profile_pricer pricer = pricer_of(plan, profile, 0);
+    ZR_TRY(zr_plan_price_by(plan, &pricer.base, price));
+    return ZR_OK;
+}
+
+static bool rates_known(const zr_plan *plan)
+{
+    const zr_machine *m = &plan->profile.machine;
+    const bool products = m->flops_f32 > 0 || (plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0);
+    return products && m->memory_bytes_sec > 0 && (plan->ranks == 1 || zr_machine_link(m).bytes_sec > 0);
+}
+
+static double all_traffic(const zr_plan *plan)
+{
+    double bytes = 0;
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) bytes += (double)plan->traffic.bytes[i];
+    return bytes;
+}
+
+/* Return whether a is less than b beyond rounding: sums added in another order differ in their last bits. */
+static bool clearly_less(double a, double b)
+{
+    return a < (1 - 1e-9) * b;
+}
+
+static zr_status is_faster(const zr_plan *plan, const zr_plan *other, bool *faster)
+{
+    if (rates_known(plan) && rates_known(other)) {
+        zr_price mine, its;
+        ZR_TRY(zr_plan_price(plan, &plan->profile, &mine));
+        ZR_TRY(zr_plan_price(other, &other->profile, &its));
+        *faster = clearly_less(mine.step_sec, its.step_sec);
+        return ZR_OK;
+    }
+    const double work = plan->flops_hardware, its_work = other->flops_hardware;
+    *faster = clearly_less(work, its_work) ||
+              (!clearly_less(its_work, work) && clearly_less(all_traffic(plan), all_traffic(other)));
+    return ZR_OK;
+}
+
+zr_status zr_plan_better(const zr_plan *plan, const zr_plan *other, bool *better)
+{
+    const bool fits = zr_plan_fits(plan);
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN] && other->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "a plan without a training step is none to choose: set zr_layout.train");
+    *better = fits;
+    if (fits != zr_plan_fits(other)) return ZR_OK;
+    if (fits) return is_faster(plan, other, better);
+    *better = zr_memory_limited(&plan->memory, &plan->profile.facts) <
+              zr_memory_limited(&other->memory, &other->profile.facts);
+    return ZR_OK;
+}
+
+zr_status zr_plan_price_save_by(const zr_plan *plan, const zr_pricer *pricer, zr_save_price *price)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    ZR_CHECK(plan->save != ZR_SAVE_NONE, ZR_ERR_STATE, "this plan saves nothing behind a step: set zr_layout.save");
+    pricing without = pricing_by(plan, pricer), with = without;
+    with.saves = true;
+    ZR_TRY(walk(&without, ZR_SCHEDULE_TRAIN));
+    ZR_TRY(walk(&with, ZR_SCHEDULE_TRAIN));
+    *price = (zr_save_price){.write_sec = with.busy[ZR_STREAM_SAVE],
+                             .stall_sec = larger(all_streams_free(&with) - all_streams_free(&without), 0)};
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_SAVE) price->bytes += zr_plan_saved_bytes(plan, &s->step[i]);
+    return ZR_OK;
+}
+
+zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
+                             zr_save_price *price)
+{
+    const profile_pricer pricer = pricer_of(plan, profile, disk_bytes_sec);
+    ZR_TRY(zr_plan_price_save_by(plan, &pricer.base, price));
+    return ZR_OK;
+}
+
+zr_status zr_plan_times_by(const zr_plan *plan, const zr_pricer *pricer, zr_step_time *time)
+{
+    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "this plan has no training step to price: set zr_layout.train");
+    pricing p = pricing_by(plan, pricer);
+    p.time = time;
+    ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
+    return ZR_OK;
+}
+
+zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time)
+{
+    const profile_pricer pricer = pricer_of(plan, profile, 0);
+    ZR_TRY(zr_plan_times_by(plan, &pricer.base, time));
+    return ZR_OK;
+}

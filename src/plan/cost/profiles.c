@@ -1,0 +1,62 @@
+/*
+ * Machines by name: rates of one rank, and facts: a GPU has memory of its own and multiplies attention in 16 bits; a
+ * processor asks for no more scratch than kernels take anywhere, with one thread and no panels.
+ */
+#include "base/text/text.h"
+#include "zr/plan.h"
+
+#include <string.h>
+
+/*
+ * v100-dgx2  one of the 16 V100 of a DGX-2: NVIDIA's data sheets (Tesla V100 SXM3 32 GB: 125 TFLOP/s of fp16 tensor
+ *            products, 15.7 fp32, 900 GB/s HBM2), NVSwitch in one direction, 150 GB/s: ranks of one node. 32 GB as
+ *            the ZeRO paper counts.
+ *            It multiplies fp16 and not bf16; plans in either type are priced as fp16.
+ * a100-40gb, a100-80gb
+ *            A100 SXM4: NVIDIA's data sheet (312 TFLOP/s of bf16 without sparsity, 19.5 fp32, 1,555 and 2,039
+ *            GB/s), NVLink 3 in one direction, 300 GB/s: ranks of one node.
+ * h100       H100 SXM5 80 GB: NVIDIA's data sheet (989 TFLOP/s of bf16 without sparsity, 67 fp32, 3.35 TB/s), NVLink 4
+ *            in one direction, 450 GB/s: ranks of one node.
+ * h200       H200 SXM: NVIDIA's data sheet, as h100 with 141 GB at 4.8 TB/s.
+ * zen3       two cores of an AMD Zen 3 server, measured: 200 GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share
+ *            its memory, so bytes come from a peer as they come from memory.
+ */
+/* name, whether it is a GPU, fp32 FLOP/s, 16-bit FLOP/s (0: no 16-bit products), memory bytes/s, the link's level and
+ * bytes/s, memory bytes (0: not known) */
+#define PROFILE_LIST(X)                                                                                                \
+    X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOST, 150e9, 32000000000)                                             \
+    X("a100-40gb", true, 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000)                                            \
+    X("a100-80gb", true, 19.5e12, 312e12, 2039e9, HOST, 300e9, 80000000000)                                            \
+    X("h100", true, 67e12, 989e12, 3350e9, HOST, 450e9, 80000000000)                                                   \
+    X("h200", true, 67e12, 989e12, 4800e9, HOST, 450e9, 141000000000)                                                  \
+    X("zen3", false, 200e9, 0, 28e9, PROCESS, 28e9, 0)
+
+#define PROFILE_ROW(name_, gpu, f32, bf16, memory, level, rate, bytes)                                                 \
+    {.facts = {.name = name_, .threads = 1, .apart = gpu, .bf16_products = (bf16) > 0, .narrow_attention = gpu},       \
+     .machine = {.flops_f32 = f32,                                                                                     \
+                 .flops_bf16 = bf16,                                                                                   \
+                 .memory_bytes_sec = memory,                                                                           \
+                 .memory_bytes = bytes,                                                                                \
+                 .link = {[ZR_LINK_##level] = {.bytes_sec = rate}}}},
+#define PROFILE_NAME(name, ...) name,
+#define PROFILE_TEXT(name, ...) " " name
+
+static const char *const names[] = {PROFILE_LIST(PROFILE_NAME) NULL};
+
+const char *const *zr_profile_names(void)
+{
+    return names;
+}
+
+zr_status zr_profile_named(const char *name, zr_profile *profile)
+{
+    static const zr_profile profiles[] = {PROFILE_LIST(PROFILE_ROW)};
+    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
+        if (strcmp(name, profiles[i].facts.name) != 0) continue;
+        *profile = profiles[i];
+        return ZR_OK;
+    }
+    const char *near = zr__text_nearest(name, names, (int)(sizeof names / sizeof *names) - 1);
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "there is no profile \"%s\"; %s%s%sthere are:%s", name,
+                   near ? "did you mean " : "", near ? near : "", near ? "? " : "", PROFILE_LIST(PROFILE_TEXT));
+}

@@ -1,0 +1,246 @@
+/*
+ * A list of steps that rewrites edit: steps keep their ids when others are inserted. Lifetimes and waits follow from
+ * the whole list and are found when it is finished.
+ */
+#include "base/core/grow.h"
+#include "plan/list/list.h"
+
+#include <string.h>
+
+/* ---- arrays that grow ------------------------------------------------------------------------ */
+
+bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, size_t each)
+{
+    if (*status != ZR_OK) return false;
+    if (n == INT32_MAX) {
+        *status = ZR_FAIL(ZR_ERR_CONFIG, "a schedule of more than %d entries: use fewer layers", n);
+        return false;
+    }
+    void *larger = zr__enlarge(*array, room, (int64_t)n + 1, each);
+    if (!larger) {
+        *status = ZR_FAIL(ZR_ERR_MEMORY, "no memory for a schedule of more than %d entries", n);
+        return false;
+    }
+    *array = larger;
+    return true;
+}
+
+#define GROW(l, array, n, room) zr__grow(&(l)->status, (void **)&(array), (n), &(l)->room, sizeof *(array))
+
+int64_t zr__round_bytes(zr_space space, int64_t bytes)
+{
+    /* A cache line; on disk a page, as direct I/O requires. */
+    const int64_t alignment = space == ZR_SPACE_DISK ? 4096 : 64;
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+zr_status zr__add_bytes(int64_t *sum, int64_t bytes)
+{
+    ZR_CHECK(
+        bytes >= 0 && !__builtin_add_overflow(*sum, bytes, sum), ZR_ERR_CONFIG,
+        "the bytes of a rank do not fit 63 bits: a smaller model or batch (train_micro_batch_size_per_gpu) is needed");
+    return ZR_OK;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule)
+{
+    memset(l, 0, sizeof *l);
+    l->plan = plan;
+    l->graph = graph;
+    l->schedule = schedule;
+    l->first = l->end = l->newest = l->before = ZR_NONE;
+    l->reduced[0] = l->reduced[1] = ZR_NONE;
+    for (int s = 0; s < ZR_STREAMS; s++) l->last[s] = ZR_NONE;
+    for (int s = 0; s < ZR_SPACES; s++) l->bytes[s] = plan->persistent_bytes[s];
+    int32_t n = plan->n_persistent;
+    schedule->buffer = zr_alloc((size_t)(n + 256) * sizeof *schedule->buffer);
+    ZR_CHECK(schedule->buffer, ZR_ERR_MEMORY, "no memory for %d buffers of a plan", n);
+    memcpy(schedule->buffer, plan->persistent, (size_t)n * sizeof *schedule->buffer);
+    schedule->n_buffers = n;
+    l->buffer_room = n + 256;
+    /* Enough for most schedules: growing would copy the arrays. */
+    const int32_t ops = graph ? zr_graph_ops(graph) : 0;
+    l->step_room = l->link_room = 2 * ops + 4 * plan->n_units + 64;
+    l->use_room = 5 * ops + 12 * plan->n_units + 128;
+    l->step = zr_alloc((size_t)l->step_room * sizeof *l->step);
+    l->link = zr_alloc((size_t)l->link_room * sizeof *l->link);
+    l->use = zr_alloc((size_t)l->use_room * sizeof *l->use);
+    ZR_CHECK(l->step && l->link && l->use, ZR_ERR_MEMORY, "no memory for a schedule of %lld steps",
+             (long long)l->step_room);
+    return ZR_OK;
+}
+
+void zr__list_end(zr__list *l)
+{
+    zr_free(l->step);
+    zr_free(l->link);
+    zr_free(l->use);
+    zr_free(l->pace);
+    l->step = NULL;
+    l->link = NULL;
+    l->use = NULL;
+    l->pace = NULL;
+}
+
+void zr__list_seek(zr__list *l, zr__id before)
+{
+    l->before = before;
+}
+
+static void link_in(zr__list *l, zr__id id)
+{
+    zr__link *link = &l->link[id];
+    *link = (zr__link){l->before, l->before == ZR_NONE ? l->end : l->link[l->before].prev, ZR_NONE};
+    if (link->prev == ZR_NONE)
+        l->first = id;
+    else
+        l->link[link->prev].next = id;
+    if (link->next == ZR_NONE)
+        l->end = id;
+    else
+        l->link[link->next].prev = id;
+    l->edited |= l->before != ZR_NONE;
+}
+
+zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit)
+{
+    if (l->status == ZR_OK && l->n == ZR__STEPS_MAX)
+        l->status = ZR_FAIL(ZR_ERR_CONFIG,
+                            "a schedule of more than %d steps: use fewer layers; with collectives.reduce owner or "
+                            "collectives.gather broadcast, which take a step for each of the %d data-parallel ranks, "
+                            "use reduce_scatter and all_gather",
+                            ZR__STEPS_MAX, l->plan->layout.ranks);
+    if (!GROW(l, l->step, l->n, step_room) || !GROW(l, l->link, l->n, link_room)) return ZR_NONE;
+    zr__id id = l->n++;
+    l->step[id] = (zr_step){.kind = kind,
+                            .stream = stream,
+                            .when = l->when,
+                            .unit = unit,
+                            .op = -1,
+                            .owner = -1,
+                            .slot = -1,
+                            .uses = l->n_uses};
+    link_in(l, id);
+    l->newest = id;
+    if (l->before == ZR_NONE) l->last[stream] = id;
+    return id;
+}
+
+zr_step *zr__list_newest(zr__list *l)
+{
+    return l->status == ZR_OK ? &l->step[l->newest] : &l->unused;
+}
+
+/* Make sure that a step's uses are the last of the array, so that a use can be added: the uses of a step are
+ * contiguous, so an older step's uses are first copied to the end. */
+static bool uses_at_end(zr__list *l, zr_step *step)
+{
+    const int32_t from = step->uses;
+    if (from + step->n_uses == l->n_uses) return true;
+    step->uses = l->n_uses;
+    for (int32_t i = 0; i < step->n_uses; i++) {
+        if (!GROW(l, l->use, l->n_uses, use_room)) return false;
+        l->use[l->n_uses++] = l->use[from + i];
+    }
+    return true;
+}
+
+void zr__list_use(zr__list *l, zr__id step, zr_use use)
+{
+    if (l->status != ZR_OK || !uses_at_end(l, &l->step[step]) || !GROW(l, l->use, l->n_uses, use_room)) return;
+    l->use[l->n_uses++] = use;
+    l->step[step].n_uses++;
+}
+
+void zr__list_pace(zr__list *l, zr__id step, zr__id earlier)
+{
+    if (l->status != ZR_OK || earlier == ZR_NONE || !GROW(l, l->pace, l->n_paces, pace_room)) return;
+    l->pace[l->n_paces] = (zr__pace){earlier, l->link[step].pace};
+    l->link[step].pace = l->n_paces++;
+}
+
+void zr__list_pace_as(zr__list *l, zr__id step, zr__id other)
+{
+    for (int32_t p = l->status == ZR_OK ? l->link[other].pace : ZR_NONE; p != ZR_NONE; p = l->pace[p].next)
+        zr__list_pace(l, step, l->pace[p].step);
+}
+
+int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
+                        int64_t bytes)
+{
+    zr_schedule *s = l->schedule;
+    if (!GROW(l, s->buffer, s->n_buffers, buffer_room)) return ZR_NONE;
+    l->status = zr__add_bytes(&l->bytes[space], zr__round_bytes(space, bytes));
+    if (l->status != ZR_OK) return ZR_NONE;
+    s->buffer[s->n_buffers] = (zr_buffer){.category = category,
+                                          .space = space,
+                                          .unit = unit,
+                                          .what = what,
+                                          .bytes = zr__round_bytes(space, bytes),
+                                          .first_step = -1,
+                                          .last_step = -1};
+    return s->n_buffers++;
+}
+
+/* ---- the finished schedule ------------------------------------------------------------------- */
+
+/* Move the list's uses and steps to the schedule; the steps are copied in order if the list was edited. */
+static zr_status take_steps(zr__list *l)
+{
+    zr_schedule *s = l->schedule;
+    s->use = l->use;
+    s->n_uses = l->n_uses;
+    s->n_steps = l->n;
+    l->use = NULL;
+    if (!l->edited) {
+        s->step = l->step;
+        l->step = NULL;
+        return ZR_OK;
+    }
+    s->step = zr_alloc(sizeof *s->step * (size_t)(l->n + 1));
+    ZR_CHECK(s->step, ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->n);
+    int32_t at = 0;
+    for (zr__id id = l->first; id != ZR_NONE; id = l->link[id].next) s->step[at++] = l->step[id];
+    return ZR_OK;
+}
+
+/* Put the steps in order, and find the position of each id and the id at each position; find the body of REPEAT and its
+ * rounds. */
+static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, zr__order *order)
+{
+    ZR_TRY(take_steps(l));
+    int32_t at = 0;
+    for (zr__id id = l->first; id != ZR_NONE; id = l->link[id].next, at++) {
+        const zr_step *step = &l->schedule->step[at];
+        if (step->kind == ZR_STEP_REPEAT) order->rounds = step->rounds;
+        if (step->kind == ZR_STEP_REPEAT) order->repeat = at;
+        if (step->kind == ZR_STEP_END) order->end = at;
+        id_at[at] = id;
+        position[id] = at;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__list_finish(zr__list *l)
+{
+    zr_status st = l->status;
+    int32_t *position = zr_alloc(sizeof *position * 2 * (size_t)(l->n + 1)),
+            *id = position ? position + l->n + 1 : NULL;
+    zr__order order = {
+        .plan = l->plan, .schedule = l->schedule, .list = l, .position = position, .id = id, .repeat = -1, .end = -1};
+    if (st == ZR_OK && !position) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->n);
+    if (st != ZR_OK) goto done;
+    ZR_TRY_GOTO(st, lay_out(l, position, id, &order), done);
+    ZR_TRY_GOTO(st, zr__order_steps(&order), done);
+    zr__packed packed;
+    ZR_TRY_GOTO(st, zr__pack(&order, &packed), done);
+    for (int space = 0; space < ZR_SPACES; space++)
+        if (packed.bytes[space] > l->plan->space_bytes[space]) l->plan->space_bytes[space] = packed.bytes[space];
+    ZR_TRY_GOTO(st, zr__order_rounds(&order), done);
+done:
+    zr__order_end(&order);
+    zr_free(position);
+    return st;
+}

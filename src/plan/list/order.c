@@ -1,0 +1,257 @@
+/*
+ * The waits that follow from uses: a step waits for steps of other streams that wrote the buffers it reads, and that
+ * wrote or read the buffers it writes; from one round of REPEAT to the next also for steps that used the bytes of a
+ * buffer that it is the first to use. A wait that the order of a stream or another wait implies is not written.
+ *
+ * A time numbers the steps of the first round, and then the steps of a second round. The clock of a time has, for each
+ * stream, the last time of that stream that comes before.
+ */
+#include "plan/list/list.h"
+
+/* Constraints of one step: the latest time of each other stream that it must come after, -1: none. */
+typedef struct earlier {
+    int32_t at[ZR_STREAMS];
+    bool pace[ZR_STREAMS];
+} earlier;
+
+static int32_t later(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Return the step that runs at a time. */
+static const zr_step *step_at(const zr__order *o, int32_t time)
+{
+    const int32_t n = o->schedule->n_steps;
+    return &o->schedule->step[time < n ? time : time - n];
+}
+
+/* Return whether step `by` may rely on the order of a step: not if only the step runs on request (zr_when_asked). */
+static bool is_known(const zr_step *step, const zr_step *by)
+{
+    return !zr_when_asked(step->when) || zr_when_asked(by->when);
+}
+
+static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
+{
+    for (int s = 0; s < ZR_STREAMS; s++) time[s] = later(time[s], by[s]);
+}
+
+/* Raise the clock of step `by` by the clock of `time`, and by `time` itself. */
+static void follow(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
+{
+    const zr_step *step = step_at(o, time);
+    if (is_known(step, by)) raise(clock, o->clock[time]);
+    clock[step->stream] = later(clock[step->stream], time);
+}
+
+/* ---- what a step comes after ----------------------------------------------------------------- */
+
+static void after_uses(const zr__order *o, const zr_step *step, earlier *e)
+{
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_use *use = &o->schedule->use[u];
+        if (use->buffer == ZR_NONE) continue;
+        raise(e->at, o->touched[use->buffer].written);
+        if (use->writes) raise(e->at, o->touched[use->buffer].read);
+    }
+}
+
+/* Add, in the second round, the last uses in the first round of the bytes of buffers that no step of the second round
+ * has used yet. */
+static void after_bytes(const zr__order *o, const zr_step *step, earlier *e)
+{
+    const zr_schedule *s = o->schedule;
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_buffer *buffer = s->use[u].buffer == ZR_NONE ? NULL : &s->buffer[s->use[u].buffer];
+        if (!buffer || buffer->persistent || o->touched[s->use[u].buffer].again) continue;
+        zr__painted_latest(&o->painted[buffer->space], buffer, e->at);
+    }
+}
+
+static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier *e)
+{
+    const zr__list *l = o->list;
+    for (int32_t p = l->link[o->id[step]].pace; p != ZR_NONE; p = l->pace[p].next) {
+        int32_t time = o->position[l->pace[p].step] + round * o->schedule->n_steps;
+        const zr_stream stream = step_at(o, time)->stream;
+        if (time <= e->at[stream]) continue;
+        e->at[stream] = time;
+        e->pace[stream] = true;
+    }
+}
+
+/* ---- clocks and waits ------------------------------------------------------------------------ */
+
+static void add_wait(zr__order *o, int32_t step, zr_wait wait)
+{
+    if (!zr__grow(&o->status, (void **)&o->found, o->n_found, &o->found_room, sizeof *o->found)) return;
+    o->found[o->n_found++] = (zr__found){step, wait};
+}
+
+/* Record the waits of one step at its time that are not implied, and set the step's clock. */
+static void settle(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
+{
+    const zr_step *its = &o->schedule->step[step];
+    int32_t *clock = o->clock[time], n = o->schedule->n_steps;
+    for (int s = 0; s < ZR_STREAMS && record; s++) {
+        bool implied = e->at[s] < 0 || clock[s] >= e->at[s], before = time >= n && e->at[s] < n;
+        for (int k = 0; k < ZR_STREAMS && !implied; k++)
+            implied =
+                k != s && e->at[k] >= 0 && is_known(step_at(o, e->at[k]), its) && o->clock[e->at[k]][s] >= e->at[s];
+        /* Waits within a round are recorded in the first round in which the step runs. */
+        const int32_t first_round = its->when == ZR_WHEN_LATER ? 1 : 0;
+        if (!implied && (before || time / n == first_round))
+            add_wait(o, step, (zr_wait){.step = e->at[s] % n, .before = before, .pace = e->pace[s]});
+    }
+    for (int s = 0; s < ZR_STREAMS; s++)
+        if (e->at[s] >= 0) follow(o, its, clock, e->at[s]);
+}
+
+static void touch(const zr__order *o, const zr_step *step, int32_t time)
+{
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_use *use = &o->schedule->use[u];
+        if (use->buffer == ZR_NONE) continue;
+        zr_buffer *buffer = &o->schedule->buffer[use->buffer];
+        zr__touched *touched = &o->touched[use->buffer];
+        if (use->reads) touched->read[step->stream] = time;
+        if (use->writes) touched->written[step->stream] = time;
+        touched->again = time >= o->schedule->n_steps;
+        if (touched->again || buffer->persistent) continue;
+        if (buffer->first_step < 0) buffer->first_step = time;
+        if (buffer->last_step < time) buffer->last_step = time;
+    }
+}
+
+/* Walk steps [begin, end) of a round. A step of the first round alone does nothing in the second. A step of later
+ * rounds counts as run in the first round as well, after the step that it replaces, so that one wait for it serves
+ * both. */
+static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
+{
+    for (int32_t i = begin; i < end && o->status == ZR_OK; i++) {
+        const zr_step *step = &o->schedule->step[i];
+        int32_t time = round * o->schedule->n_steps + i, *last = &o->last[step->stream];
+        const bool idle = round > 0 && !zr_when_runs(step->when, round, true, true);
+        earlier e;
+        for (int s = 0; s < ZR_STREAMS; s++) {
+            e.at[s] = o->clock[time][s] = -1;
+            e.pace[s] = false;
+        }
+        if (*last >= 0) follow(o, step, o->clock[time], *last);
+        if (idle) continue;
+        after_uses(o, step, &e);
+        if (round > 0) after_bytes(o, step, &e);
+        after_paces(o, i, round, &e);
+        e.at[step->stream] = -1; /* steps of one stream run in order */
+        settle(o, i, time, &e, record);
+        touch(o, step, time);
+        *last = time;
+    }
+}
+
+static void begin(zr__order *o)
+{
+    for (int32_t b = 0; b < o->schedule->n_buffers; b++) {
+        o->touched[b].again = false;
+        for (int s = 0; s < ZR_STREAMS; s++) o->touched[b].read[s] = o->touched[b].written[s] = -1;
+    }
+    for (int s = 0; s < ZR_STREAMS; s++) o->last[s] = -1;
+}
+
+/* List each stream's steps. Each list has room for all steps; unused memory is never touched. */
+static zr_status sort_streams(zr__order *o)
+{
+    const int32_t n = o->schedule->n_steps;
+    o->of_all[0] = zr_alloc(sizeof(int32_t) * ZR_STREAMS * ((size_t)n + 1));
+    ZR_CHECK(o->of_all[0], ZR_ERR_MEMORY, "no memory to order %d steps", n);
+    for (int s = 1; s < ZR_STREAMS; s++) o->of_all[s] = o->of_all[s - 1] + n + 1;
+    for (int32_t i = 0; i < n; i++) {
+        const int s = (int)o->schedule->step[i].stream;
+        o->of_all[s][o->n_of[s]++] = i;
+    }
+    return ZR_OK;
+}
+
+/* Keep the output of an evaluation to the end: the caller reads it after all steps (zr_engine_value). Decoding copies
+ * the output instead. */
+static void keep_output(zr__order *o)
+{
+    const zr_graph *g = o->list->graph;
+    if (!g || zr_graph_get_spec(g)->mode != ZR_MODE_EVAL || zr_graph_get_output(g) == ZR_NONE) return;
+    const int32_t b = o->schedule->value[zr_graph_get_output(g)].buffer;
+    if (b == ZR_NONE || o->schedule->buffer[b].persistent) return;
+    for (int s = 0; s < ZR_STREAMS; s++)
+        if (o->last[s] > o->touched[b].read[s]) o->touched[b].read[s] = o->last[s];
+    o->schedule->buffer[b].last_step = o->schedule->n_steps - 1;
+}
+
+zr_status zr__order_steps(zr__order *o)
+{
+    size_t n = (size_t)o->schedule->n_steps;
+    bool again = o->rounds > 1;
+    o->clock = zr_alloc(sizeof *o->clock * ((again ? 2 : 1) * n + 1));
+    o->touched = zr_alloc(sizeof *o->touched * (size_t)(o->schedule->n_buffers + 1));
+    ZR_CHECK(o->clock && o->touched, ZR_ERR_MEMORY, "no memory to order %zu steps", n);
+    ZR_TRY(sort_streams(o));
+    begin(o);
+    walk(o, 0, o->schedule->n_steps, 0, true);
+    if (o->status == ZR_OK) keep_output(o);
+    return o->status;
+}
+
+/* Paint the uses of the first round on the bytes of the buffers. */
+static zr_status paint(zr__order *o)
+{
+    for (int space = 0; space < ZR_SPACES; space++)
+        ZR_TRY(zr__painted_begin(&o->painted[space], o->schedule, (zr_space)space));
+    for (int32_t b = o->plan->n_persistent; b < o->schedule->n_buffers; b++) {
+        const zr_buffer *buffer = &o->schedule->buffer[b];
+        int32_t last[ZR_STREAMS];
+        for (int k = 0; k < ZR_STREAMS; k++) last[k] = later(o->touched[b].read[k], o->touched[b].written[k]);
+        zr__painted_add(&o->painted[buffer->space], buffer, last);
+    }
+    return ZR_OK;
+}
+
+/* ---- the schedule's list --------------------------------------------------------------------- */
+
+/* Write the waits by step, waits within a round first, then waits for the previous round. */
+static zr_status write_waits(const zr__order *o)
+{
+    zr_schedule *s = o->schedule;
+    s->wait = zr_alloc(sizeof *s->wait * (size_t)(o->n_found + 1));
+    ZR_CHECK(s->wait, ZR_ERR_MEMORY, "no memory for %d waits", o->n_found);
+    for (int32_t i = 0; i < o->n_found; i++) s->step[o->found[i].step].n_waits++;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        s->step[i].waits = s->n_waits;
+        s->n_waits += s->step[i].n_waits;
+        s->step[i].n_waits = 0;
+    }
+    for (int32_t i = 0; i < o->n_found; i++) {
+        zr_step *step = &s->step[o->found[i].step];
+        s->wait[step->waits + step->n_waits++] = o->found[i].wait;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__order_rounds(zr__order *o)
+{
+    if (o->rounds > 1) {
+        begin(o);
+        walk(o, 0, o->end + 1, 0, false);
+        ZR_TRY(paint(o));
+        walk(o, o->repeat + 1, o->end, 1, true);
+        ZR_TRY(o->status);
+    }
+    return write_waits(o);
+}
+
+void zr__order_end(zr__order *o)
+{
+    zr_free(o->clock);
+    zr_free(o->touched);
+    zr_free(o->of_all[0]);
+    zr_free(o->found);
+    for (int space = 0; space < ZR_SPACES; space++) zr__painted_end(&o->painted[space]);
+}

@@ -1,0 +1,318 @@
+/*
+ * The memory map: offsets for the transient buffers of a schedule, in each space. Buffers are placed largest first,
+ * each at the lowest offset where it overlaps no placed buffer that may be alive at the same time. Two buffers may
+ * share bytes only when every use of one happens before the first write of the other in the order of
+ * streams and waits; the position in the list proves nothing.
+ *
+ * Most pairs of buffers are far apart in the schedule, so a buffer is compared only with buffers that may live in the
+ * same slices of time. A buffer is mostly alive together with all buffers of a block of neighbours, or with none, which
+ * one comparison with the block decides.
+ */
+#include "base/core/grow.h"
+#include "plan/list/list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* At level l time is cut into 4^l slices, and a buffer belongs to the finest level where it lives in at most two. So
+ * long-lived buffers are together, and a short-lived buffer is compared with few others. */
+enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: buffers for each slice of the finest level, on average */
+
+typedef struct span {
+    int64_t bytes, offset;
+    int32_t first[ZR_STREAMS]; /* the last step of each stream that comes before the buffer's first step */
+    int32_t last[ZR_STREAMS];  /* last step of each stream that uses it, -1: none */
+    int32_t buffer, from, to;  /* from, to: steps that it may be alive in */
+    zr_space space;
+} span;
+
+typedef struct placed {
+    int64_t offset, end; /* span's */
+    const span *span;
+} placed;
+
+/* Neighbours by offset. */
+enum { BLOCK = 64 };
+typedef struct block {
+    placed item[BLOCK];
+    int32_t n;
+    int64_t reach; /* the highest end */
+    int64_t hole;  /* bytes of the largest one between the first offset and it */
+    int32_t least_first[ZR_STREAMS], most_first[ZR_STREAMS], least_last[ZR_STREAMS], most_last[ZR_STREAMS];
+} block;
+
+/* The placed buffers of a level that may be alive in one of its slices, by offset. */
+typedef struct slice {
+    block **block;
+    int32_t n;
+    int64_t room, reach; /* reach: the highest end */
+} slice;
+
+typedef struct packing {
+    span *span; /* by space, largest first */
+    int64_t looks;
+    int32_t n_steps, levels, n_slices; /* n_slices: of all levels */
+    slice *slice;                      /* level by level */
+} packing;
+
+/* Return whether a is ordered before b. This is the innermost operation of packing, so the loop over streams has no
+ * branch. */
+static bool before(const span *a, const span *b)
+{
+    int32_t later = 0;
+    for (int s = 0; s < ZR_STREAMS; s++) later |= a->last[s] > b->first[s];
+    return !later;
+}
+
+static int by_size(const void *x, const void *y)
+{
+    const span *a = x, *b = y;
+    if (a->space != b->space) return a->space < b->space ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+    return a->buffer - b->buffer;
+}
+
+/* Return the first step of a stream after `step`; the number of all steps if there is no such step. */
+static int32_t next_of(const zr__order *o, int stream, int32_t step)
+{
+    int32_t begin = 0, end = o->n_of[stream];
+    while (begin < end) {
+        int32_t middle = begin + (end - begin) / 2;
+        if (o->of_all[stream][middle] <= step)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin < o->n_of[stream] ? o->of_all[stream][begin] : o->schedule->n_steps;
+}
+
+/* Find the steps in which a span may be alive: from the first step that does not happen before the span's first step,
+ * to the span's last. Spans that end earlier or begin later are ordered with it. */
+static void find_life(const zr__order *o, span *x, int32_t first_step)
+{
+    x->from = x->to = first_step;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        int32_t open = next_of(o, s, x->first[s]);
+        if (open < x->from) x->from = open;
+        if (x->last[s] > x->to) x->to = x->last[s];
+    }
+}
+
+static span find_span(const zr__order *o, int32_t buffer)
+{
+    const zr_buffer *b = &o->schedule->buffer[buffer];
+    const zr__touched *touched = &o->touched[buffer];
+    span x = {.buffer = buffer, .bytes = b->bytes, .space = b->space};
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        x.first[s] = o->clock[b->first_step][s];
+        x.last[s] = touched->read[s] > touched->written[s] ? touched->read[s] : touched->written[s];
+    }
+    find_life(o, &x, b->first_step);
+    return x;
+}
+
+/* Choose the number of levels for n buffers. */
+static zr_status cut(packing *k, int32_t n, int32_t n_steps)
+{
+    k->n_steps = n_steps;
+    k->levels = k->n_slices = 1;
+    while (k->levels < LEVELS_MOST && n >> 2 * k->levels >= SLICE_LEAST) k->n_slices += 1 << 2 * k->levels++;
+    k->slice = zr_alloc(sizeof *k->slice * (size_t)k->n_slices);
+    ZR_CHECK(k->slice, ZR_ERR_MEMORY, "no memory to place %d buffers", n);
+    return ZR_OK;
+}
+
+/* Return the slice of a level that a step is in. */
+static slice *slice_at(const packing *k, int level, int32_t step)
+{
+    const int64_t slices = (int64_t)1 << 2 * level;
+    return &k->slice[(slices - 1) / 3 + step * slices / k->n_steps];
+}
+
+/* Return whether an item is certainly alive at the same time as all spans of a block (meets_all), or as no span of it
+ * (meets_none). */
+static bool meets_all(const block *b, const span *item)
+{
+    bool none_before = false, none_behind = false;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        none_before |= b->least_last[s] > item->first[s];
+        none_behind |= item->last[s] > b->most_first[s];
+    }
+    return none_before && none_behind;
+}
+
+static bool meets_none(const block *b, const span *item)
+{
+    bool all_before = true, all_behind = true;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        all_before &= b->most_last[s] <= item->first[s];
+        all_behind &= item->last[s] <= b->least_first[s];
+    }
+    return all_before || all_behind;
+}
+
+/* Return the lowest place for `item` at `offset` or above with respect to one block. */
+static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t offset)
+{
+    if (meets_none(b, item)) return offset;
+    if (b->hole < item->bytes && meets_all(b, item)) return b->reach;
+    for (const placed *p = b->item; p < b->item + b->n; p++) {
+        k->looks++;
+        if (p->offset >= offset + item->bytes) break; /* the item fits before this buffer and all that follow */
+        if (p->end <= offset || before(p->span, item) || before(item, p->span)) continue;
+        offset = p->end;
+    }
+    return offset;
+}
+
+/* Return the lowest place for `item` at `offset` or above with respect to one slice. */
+static int64_t lowest(packing *k, const slice *s, const span *item, int64_t offset)
+{
+    if (s->reach <= offset) return offset;
+    for (int32_t i = 0; i < s->n && s->block[i]->item[0].offset < offset + item->bytes; i++) {
+        k->looks++;
+        if (s->block[i]->reach > offset) offset = lowest_in(k, s->block[i], item, offset);
+    }
+    return offset;
+}
+
+/* Find the end of the block's items and the widest hole between them. */
+static void find_holes(block *b)
+{
+    b->reach = b->item[0].offset;
+    b->hole = 0;
+    for (const placed *p = b->item; p < b->item + b->n; p++) {
+        if (p->offset - b->reach > b->hole) b->hole = p->offset - b->reach;
+        if (p->end > b->reach) b->reach = p->end;
+    }
+}
+
+/* Widen the bounds of a block to those of a span. */
+static void widen(block *b, const span *item)
+{
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        const int32_t first = item->first[s], last = item->last[s];
+        if (first < b->least_first[s]) b->least_first[s] = first;
+        if (first > b->most_first[s]) b->most_first[s] = first;
+        if (last < b->least_last[s]) b->least_last[s] = last;
+        if (last > b->most_last[s]) b->most_last[s] = last;
+    }
+}
+
+/* Find a block's bounds over all of its spans. */
+static void sum_up(block *b)
+{
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        b->least_first[s] = b->least_last[s] = INT32_MAX;
+        b->most_first[s] = b->most_last[s] = -1;
+    }
+    for (const placed *p = b->item; p < b->item + b->n; p++) widen(b, p->span);
+    find_holes(b);
+}
+
+/* Insert a block after block `at`, and move the upper half of its items there; into an empty slice, insert the first
+ * block. */
+static zr_status split(slice *s, int32_t at)
+{
+    ZR_GROW(s->block, s->room, s->n + 1, "blocks of buffers to place");
+    block *upper = zr_alloc(sizeof *upper);
+    ZR_CHECK(upper, ZR_ERR_MEMORY, "no memory for %zu bytes to place buffers", sizeof *upper);
+    const int32_t behind = at + 1 < s->n ? at + 1 : s->n;
+    memmove(s->block + behind + 1, s->block + behind, (size_t)(s->n - behind) * sizeof *s->block);
+    s->block[behind] = upper;
+    if (s->n++ == 0) return ZR_OK;
+    block *lower = s->block[at];
+    upper->n = BLOCK / 2;
+    lower->n = BLOCK - upper->n;
+    memcpy(upper->item, lower->item + lower->n, (size_t)upper->n * sizeof *upper->item);
+    sum_up(upper);
+    sum_up(lower);
+    return ZR_OK;
+}
+
+/* Return the last block that begins at this offset or below; the first block if all begin above. */
+static int32_t block_at(const slice *s, int64_t offset)
+{
+    int32_t begin = 0, end = s->n;
+    while (begin < end) {
+        const int32_t middle = begin + (end - begin) / 2;
+        if (s->block[middle]->item[0].offset <= offset)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin > 0 ? begin - 1 : 0;
+}
+
+static zr_status insert(slice *s, const span *item)
+{
+    int32_t i = block_at(s, item->offset);
+    if (s->n == 0 || s->block[i]->n == BLOCK) {
+        ZR_TRY(split(s, i));
+        i = block_at(s, item->offset);
+    }
+    block *b = s->block[i];
+    int32_t at = b->n++;
+    for (; at > 0 && b->item[at - 1].offset > item->offset; at--) b->item[at] = b->item[at - 1];
+    b->item[at] = (placed){.offset = item->offset, .end = item->offset + item->bytes, .span = item};
+    if (b->n == 1) sum_up(b);
+    widen(b, item);
+    find_holes(b);
+    if (b->reach > s->reach) s->reach = b->reach;
+    return ZR_OK;
+}
+
+static void clear(slice *s)
+{
+    for (int32_t i = 0; i < s->n; i++) zr_free(s->block[i]);
+    s->n = 0;
+    s->reach = 0;
+}
+
+static zr_status place(packing *k, span *item)
+{
+    int level = k->levels - 1;
+    for (int64_t tried = -1; tried != item->offset;) { /* until it fits in all slices at once */
+        tried = item->offset;
+        for (int l = 0; l < k->levels; l++)
+            for (const slice *s = slice_at(k, l, item->from); s <= slice_at(k, l, item->to); s++)
+                item->offset = lowest(k, s, item, item->offset);
+    }
+    while (slice_at(k, level, item->to) - slice_at(k, level, item->from) > 1) level--;
+    for (slice *s = slice_at(k, level, item->from); s <= slice_at(k, level, item->to); s++) ZR_TRY(insert(s, item));
+    return ZR_OK;
+}
+
+zr_status zr__pack(const zr__order *order, zr__packed *packed)
+{
+    packing k = {0};
+    zr_status st = ZR_OK;
+    const zr_plan *plan = order->plan;
+    zr_schedule *schedule = order->schedule;
+    const int32_t n = schedule->n_buffers - plan->n_persistent;
+    *packed = (zr__packed){0};
+    for (int s = 0; s < ZR_SPACES; s++) packed->bytes[s] = plan->persistent_bytes[s];
+    if (n == 0) return ZR_OK;
+    k.span = zr_alloc(sizeof *k.span * (size_t)n);
+    ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", n);
+    for (int32_t i = 0; i < n; i++) k.span[i] = find_span(order, plan->n_persistent + i);
+    ZR_TRY_GOTO(st, cut(&k, n, schedule->n_steps), done);
+    qsort(k.span, (size_t)n, sizeof *k.span, by_size);
+    for (int32_t i = 0; i < n; i++) {
+        span *item = &k.span[i];
+        for (int j = 0; j < k.n_slices && i > 0 && item->space != k.span[i - 1].space; j++) clear(&k.slice[j]);
+        ZR_TRY_GOTO(st, place(&k, item), done);
+        const int64_t offset = plan->persistent_bytes[item->space] + item->offset, end = offset + item->bytes;
+        schedule->buffer[item->buffer].offset = offset;
+        if (end > packed->bytes[item->space]) packed->bytes[item->space] = end;
+    }
+    packed->looks = k.looks;
+done:
+    for (int i = 0; k.slice && i < k.n_slices; i++) {
+        clear(&k.slice[i]);
+        zr_free(k.slice[i].block);
+    }
+    zr_free(k.slice);
+    zr_free(k.span);
+    return st;
+}

@@ -1,0 +1,321 @@
+/*
+ * Model states: the units' flat buffers. A rank keeps a whole buffer or one shard. In terms of bytes, this is all
+ * that a ZeRO stage changes (ZeRO section 5).
+ */
+#include "plan/list/list.h"
+
+int64_t zr__value_bytes(const zr_value_info *v)
+{
+    return zr_dtype_span(v->type.dtype, zr_shape_elems(&v->type.shape));
+}
+
+bool zr__all_get_sums(const zr_plan *plan)
+{
+    return plan->optim_group == ZR_GROUP_SELF || plan->layout.reduce == ZR_REDUCE_ALL_REDUCE;
+}
+
+zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
+                              int64_t bytes, int32_t *index)
+{
+    zr_status st = ZR_OK;
+    if (!zr__grow(&st, (void **)&plan->persistent, plan->n_persistent, &plan->persistent_room, sizeof(zr_buffer)))
+        return st;
+    zr_buffer *b = &plan->persistent[plan->n_persistent];
+    *b = (zr_buffer){.category = category,
+                     .space = space,
+                     .persistent = true,
+                     .unit = unit,
+                     .what = what,
+                     .bytes = zr__round_bytes(space, bytes),
+                     .offset = plan->persistent_bytes[space]};
+    ZR_TRY(zr__add_bytes(&plan->persistent_bytes[space], b->bytes));
+    *index = plan->n_persistent++;
+    return ZR_OK;
+}
+
+/* ---- what a rank keeps of a unit --------------------------------------------------------------- */
+
+/* Return a rank's part of a unit that is sharded over a group; for SELF, the whole unit. With sums in two levels the
+ * shards of one host are side by side, so that each level moves contiguous ranges. */
+static zr_range part_of(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
+{
+    const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
+    if (group == ZR_GROUP_SELF) return (zr_range){.count = u->padded_elems};
+    if (group == ZR_GROUP_LOCAL) return (zr_range){.count = local.elems, .by = local};
+    zr_range part = {.count = u->shard_elems, .by = {u->shard_elems, group}};
+    if (plan->two_levels) {
+        part.by.group = ZR_GROUP_ACROSS;
+        part.outer = local;
+    }
+    return part;
+}
+
+static zr_status keep(zr_plan *plan, zr_category category, int32_t unit, const char *what, zr_dtype dtype,
+                      int32_t group, zr_state *state)
+{
+    state->dtype = dtype;
+    state->range = part_of(plan, &plan->unit[unit], group);
+    const zr_homes *home = &plan->layout.home;
+    const zr_space space = category == ZR_CATEGORY_PARAM  ? home->param
+                           : category == ZR_CATEGORY_GRAD ? home->grad
+                                                          : home->optim;
+    return zr__plan_persistent(plan, space, category, unit, what, zr_dtype_span(dtype, state->range.count),
+                               &state->buffer);
+}
+
+zr_use zr__use_all(int32_t buffer, bool reads, bool writes)
+{
+    return (zr_use){.buffer = buffer, .reads = reads, .writes = writes};
+}
+
+zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes)
+{
+    /* The buffer's own range moves along these strides, so the use does not. */
+    const zr_stride moved[] = {state->range.by, state->range.outer};
+    for (int i = 0; i < 2; i++) {
+        if (moved[i].elems == range.by.elems && moved[i].group == range.by.group) range.by = (zr_stride){0};
+        if (moved[i].elems == range.outer.elems && moved[i].group == range.outer.group) range.outer = (zr_stride){0};
+    }
+    return (zr_use){state->buffer, state->dtype, reads, writes, .range = range};
+}
+
+int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
+{
+    int64_t grain = (int64_t)ranks * ZR_SHARD_ALIGN;
+    if (wanted_elems < 1) wanted_elems = 1;
+    if (wanted_elems > INT64_MAX - grain) wanted_elems = INT64_MAX - grain;
+    return (wanted_elems + grain - 1) / grain * grain;
+}
+
+/* Return how many partial sums of a binary tree over micro-batches exist at once: micro-batch j has one open sum for
+ * each 1 in j's binary form; an even j opens another, an odd j joins the newest. */
+static int32_t accumulators(int64_t micro_batches)
+{
+    int32_t n = 1;
+    while (((uint64_t)micro_batches + 1) >> n > 1) n++;
+    return n;
+}
+
+/* Add the buffers of gradients and, with accumulation, of the owner's fp32 sums. */
+static zr_status grad_states(zr_plan *plan, int32_t index)
+{
+    zr_plan_unit *u = &plan->unit[index];
+    const zr_layout *l = &plan->layout;
+    if (plan->consume_grad || !u->trains) return ZR_OK;
+    bool shard = plan->grad_group != ZR_GROUP_SELF;
+    if (!plan->reduce_once && (!shard || !plan->sum_f32))
+        ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, shard ? "gradient shards" : "gradients", l->wire_dtype,
+                    plan->grad_group, &u->grad));
+    u->sums = u->grad;
+    if (!plan->sum_f32) return ZR_OK;
+    u->n_open_sums = l->rank_free_sums ? accumulators(l->accum) - 1 : 0;
+    ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
+             "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
+    static const char what[] = "gradient accumulators (fp32)";
+    ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, what, ZR_F32, plan->reduce_once ? ZR_GROUP_SELF : plan->optim_group,
+                &u->sums));
+    u->open_sums = plan->n_persistent;
+    for (int32_t i = 0, at; i < u->n_open_sums; i++)
+        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));
+    return ZR_OK;
+}
+
+static zr_status optim_states(zr_plan *plan, int32_t index)
+{
+    zr_plan_unit *u = &plan->unit[index];
+    if (!u->trains) return ZR_OK;
+    /* In fp32 the parameters are their own master. */
+    if (plan->layout.dtype != ZR_F32)
+        ZR_TRY(keep(plan, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group, &u->master));
+    for (int i = 0; i < plan->layout.optimizer.n_slots; i++)
+        ZR_TRY(keep(plan, ZR_CATEGORY_OPTIM, index, "optimizer states (fp32)", ZR_F32, plan->optim_group, &u->slot[i]));
+    return ZR_OK;
+}
+
+/* Return whether a small unit is kept whole at stage 3, up to persist_model_elems elements of the model. */
+static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit, int64_t *persisting)
+{
+    const zr_layout *l = &plan->layout;
+    const zr_unit_info *info = zr_graph_unit_info(graph, unit);
+    for (int32_t p = info->first_param; p < info->first_param + info->n_params; p++)
+        if (zr_shape_elems(&zr_graph_param(graph, p)->shape) >= l->persist_elems) return false;
+    if (l->persist_elems == 0 || (l->persist_model_elems > 0 && info->elems > l->persist_model_elems - *persisting))
+        return false;
+    *persisting += info->elems;
+    return true;
+}
+
+zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
+{
+    const zr_layout *l = &plan->layout;
+    int64_t persisting = 0;
+    int64_t grain = (int64_t)l->ranks * ZR_SHARD_ALIGN;
+    ZR_CHECK(zr_graph_param_elems(graph) <= INT64_MAX / 64, ZR_ERR_CONFIG,
+             "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed",
+             (long long)zr_graph_param_elems(graph));
+    plan->params = zr_graph_param_elems(graph);
+    for (int32_t i = 0; i < zr_graph_params(graph); i++)
+        if (!zr_graph_param(graph, i)->frozen) plan->trained += zr_shape_elems(&zr_graph_param(graph, i)->whole);
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        zr_plan_unit *u = &plan->unit[i];
+        u->elems = zr_graph_unit_info(graph, i)->elems;
+        u->trains = l->train && u->elems > 0 && !zr_graph_unit_info(graph, i)->frozen;
+        u->padded_elems = (u->elems + grain - 1) / grain * grain;
+        u->shard_elems = u->padded_elems / l->ranks;
+        u->own = part_of(plan, u, ZR_GROUP_DATA);
+        u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
+            u->verdict = ZR_NONE;
+        const bool shared = plan->group[plan->param_group].size > 1;
+        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared); /* one rank casts its own */
+        u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
+        for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
+        plan->padding_elems += u->padded_elems - u->elems;
+        bool cast = u->trains && u->gathered && l->states == ZR_STATES_LEAN && l->dtype != ZR_F32;
+        if (!cast)
+            ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, u->gathered ? "parameter shards" : "parameters", l->dtype,
+                        u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
+        u->update = u->trains ? part_of(plan, u, plan->optim_group) : u->param.range;
+    }
+    for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_LOCAL].n_axes > 0 && i < plan->n_units;
+         i++)
+        if (plan->unit[i].gathered)
+            ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL,
+                        &plan->unit[i].hpz_shard));
+    /* All gradients before all optimizer states: a memory map then shows each kind as one band. */
+    for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
+    for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
+    return ZR_OK;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Return the larger of the types that gathers move: the type of parameters, and the type of sums if all ranks get them.
+ */
+static zr_dtype gathered_dtype(const zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    bool params = plan->optim_group != ZR_GROUP_SELF || !l->train, sums = l->train && zr__all_get_sums(plan);
+    const zr_dtype param = l->dtype, sum = plan->sum_f32 ? ZR_F32 : l->wire_dtype;
+    const bool larger = zr_dtype_span(sum, ZR_SHARD_ALIGN) > zr_dtype_span(param, ZR_SHARD_ALIGN);
+    return sums && (!params || larger) ? sum : param;
+}
+
+/* Find the bytes of the largest bucket that any step moves, and the bytes of the whole model's gradients. */
+static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
+{
+    const zr_layout *l = &plan->layout;
+    const zr_dtype wire = plan->reduce_once ? ZR_F32 : l->wire_dtype, gathered = gathered_dtype(plan);
+    int64_t reduce = zr_plan_bucket_elems(l->reduce_bucket_elems, l->ranks);
+    int64_t gather = zr_plan_bucket_elems(l->gather_bucket_elems, l->ranks);
+    *largest = *all = 0;
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        const zr_plan_unit *u = &plan->unit[i];
+        int64_t elems = u->padded_elems;
+        const int64_t reduced = zr_dtype_span(wire, least(reduce, elems)),
+                      whole = zr_dtype_span(gathered, least(gather, elems));
+        if (u->trains) *all += zr_dtype_span(wire, elems);
+        if (u->trains && reduced > *largest) *largest = reduced;
+        if ((u->trains || u->gathered) && whole > *largest) *largest = whole;
+    }
+}
+
+/* Return the bytes of the largest value that tensor-parallel ranks join, or may keep in pieces. */
+static int64_t largest_joined(const zr_plan *plan)
+{
+    int64_t largest = 0;
+    const zr_graph *train = plan->graph[ZR_SCHEDULE_TRAIN];
+    for (int32_t v = 0; train && plan->partition_checkpoints && v < zr_graph_values(train); v++) {
+        const zr_value_info *info = zr_graph_value(train, v);
+        const bool forward = info->kind == ZR_VALUE_ACT && !zr_graph_get_op(train, info->producer)->backward;
+        if (forward && !info->cut && !info->tokens && zr__value_bytes(info) > largest) largest = zr__value_bytes(info);
+    }
+    for (int k = 0; k < ZR_SCHEDULES; k++)
+        for (int32_t i = 0; plan->graph[k] && i < zr_graph_ops(plan->graph[k]); i++) {
+            const zr_op *op = zr_graph_get_op(plan->graph[k], i);
+            if (op->def->join == ZR_JOIN_NONE) continue;
+            const int64_t in = zr__value_bytes(zr_graph_value(plan->graph[k], op->in[0])),
+                          out = zr__value_bytes(zr_graph_value(plan->graph[k], op->out[0]));
+            if (in > largest) largest = in;
+            if (out > largest) largest = out;
+        }
+    return largest;
+}
+
+/* Bytes of the staging memory. Pieces pass through it in chunks, so its size is constant (ZeRO section 6.2, C_B): one
+ * half is filled while the other is read. On processors a larger size is no faster; between devices a chunk must be
+ * long enough to hide the latency of a request. */
+#define STAGING_BYTES ((int64_t)4 << 20)
+#define STAGING_APART_BYTES ((int64_t)64 << 20)
+#define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* for each rank in both halves, however many there are */
+
+static int64_t staging_bytes(const zr_plan *plan, int64_t ranks)
+{
+    const int64_t most = plan->profile.facts.apart ? STAGING_APART_BYTES : STAGING_BYTES;
+    return ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
+}
+
+/* Fused buffer: the staging memory holds the whole model's gradients, as a baseline for constant-size buffers. */
+zr_status zr__plan_staging(zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    int64_t largest, all;
+    for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
+    find_moved(plan, &largest, &all);
+    const int64_t joined = largest_joined(plan);
+    plan->moves = l->ranks > 1 && largest > 0; /* whole parameters and no training: nothing is moved */
+    const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
+    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saved states pass through it as well */
+                                      [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
+                                      [ZR_GROUP_ACROSS] = plan->two_levels,
+                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* likewise */
+    for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
+        const bool shared = g == ZR_GROUP_TENSOR;
+        if (shared ? joined == 0 : !used[g] || !plan->moves) continue;
+        if (shared) largest = joined;
+        int64_t ranks = plan->group[g].size;
+        int64_t wanted = staging_bytes(plan, ranks);
+        if (2 * largest < wanted) wanted = 2 * largest;
+        if (g == ZR_GROUP_ALL || wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
+        if (g == ZR_GROUP_DATA && l->train && l->fused_buffer && all > wanted) wanted = all;
+        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "staging memory", wanted,
+                                   &plan->staging[g]));
+    }
+    return ZR_OK;
+}
+
+/* ---- results that steer later steps ------------------------------------------------------------ */
+
+static zr_status result(zr_plan *plan, int32_t unit, const char *what, size_t bytes, int32_t *index)
+{
+    return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_CATEGORY_WORK, unit, what, (int64_t)bytes, index);
+}
+
+zr_status zr__plan_results(zr_plan *plan)
+{
+    const zr_layout *l = &plan->layout;
+    plan->loss = plan->verdict = plan->numbers = plan->output = ZR_NONE;
+    ZR_TRY(result(plan, -1, "states that are filled and read", ZR_PASSING_ELEMS * sizeof(float), &plan->passing));
+    if (l->decode_len > 0) {
+        const zr_graph *g = plan->graph[ZR_SCHEDULE_DECODE];
+        const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g));
+        ZR_TRY(result(plan, -1, "output", (size_t)zr__value_bytes(output), &plan->output));
+    }
+    if (!l->train && !l->eval) return ZR_OK;
+    ZR_TRY(result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
+    if (!l->train) return ZR_OK;
+    const size_t scalars = (size_t)zr_norm_scalars(l->rank_free_sums, l->micro_squares);
+    ZR_TRY(result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
+    ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        zr_plan_unit *u = &plan->unit[i];
+        if (!u->trains) continue; /* it has no gradient */
+        ZR_TRY(result(plan, i, "squares of the gradient", sizeof(zr_square), &u->square));
+        u->verdict = plan->verdict;
+        if (plan->consume_grad && !l->two_pass)
+            ZR_TRY(result(plan, i, "what all ranks agree on of the unit", sizeof(zr_verdict), &u->verdict));
+    }
+    return ZR_OK;
+}

@@ -1,0 +1,132 @@
+/*
+ * Recompute policy auto: the plan with the least work that fits. Units are assumed to be alike, so the best mix has at
+ * most two policies (a linear programme with two constraints), the heavier one in the first units, whose activations
+ * would be kept longest; bisection over whole plans finds the fewest units for it. With tensor parallelism the search
+ * also tries checkpoints in pieces (P_a) and pieces in the host's space (P_a+cpu): the memory that they save may allow
+ * less recompute.
+ */
+#include "plan/policy/policy.h"
+
+typedef struct search {
+    const zr_model *model;
+    const zr_layout *layout;
+    const zr_profile *profile;
+    bool free;               /* the search also chooses how checkpoints are kept */
+    bool partition, offload; /* how the plans tried now keep checkpoints */
+    int32_t units;           /* units that may be recomputed */
+    zr_plan *best;
+} search;
+
+/* Find whether `plan` is better than the best so far. If both fit and only the mix is chosen, the plan with fewer
+ * hardware FLOPs is better. */
+static zr_status better(const search *s, const zr_plan *plan, bool *is)
+{
+    *is = true;
+    if (!s->best) return ZR_OK;
+    if (s->free || !zr_plan_fits(plan) || !zr_plan_fits(s->best)) return zr_plan_better(plan, s->best, is);
+    *is = plan->flops_hardware < s->best->flops_hardware;
+    return ZR_OK;
+}
+
+static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
+                         int64_t *bytes)
+{
+    zr__mix mix = {first, rest, n_first, every, s->partition, s->offload};
+    zr_plan *plan = NULL;
+    bool is_better = false;
+    ZR_TRY(zr__plan_create_mix(s->model, s->layout, s->profile, &mix, &plan));
+    *bytes = zr_memory_limited(&plan->memory, &plan->profile.facts);
+    zr_status st = better(s, plan, &is_better);
+    if (is_better) {
+        zr_plan *worse = s->best;
+        s->best = plan;
+        plan = worse;
+    }
+    zr_plan_destroy(&plan);
+    return st;
+}
+
+/* Find the fewest first units with the heavier policy that make the plan fit. */
+static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
+{
+    int32_t low = 0, high = s->units;
+    int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
+    ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
+    while (bytes > limit && high > 0) { /* the last units can use the memory in which the others are recomputed */
+        ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
+        if (fewer > bytes) return ZR_OK;
+        bytes = fewer;
+        high--;
+    }
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        ZR_TRY(try_mix(s, heavy, light, middle, 1, &bytes));
+        if (bytes <= limit)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return ZR_OK;
+}
+
+/* Search for the best mix with one way to keep checkpoints. */
+static zr_status find_mix(search *s)
+{
+    int64_t bytes = INT64_MAX, before = INT64_MAX;
+    ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
+    ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
+    ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
+    /* Longer groups have fewer checkpoints but recompute more at once: once memory grows with `every`, it keeps
+     * growing. */
+    for (int64_t every = 2; !zr_plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
+        before = bytes;
+        ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
+    }
+    return ZR_OK;
+}
+
+static zr_status find(search *s)
+{
+    int64_t bytes = 0;
+    ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
+    if (zr_plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
+    s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
+    ZR_TRY(find_mix(s));
+    for (int way = 0; s->free && way < 2; way++) { /* the simpler way first: a plan must be better to replace it */
+        s->partition = true;
+        s->offload = way > 0;
+        ZR_TRY(find_mix(s));
+    }
+    return ZR_OK;
+}
+
+/* Return whether the layout leaves open how checkpoints are kept. With sequence parallelism a rank holds only its
+ * tokens' piece anyway. */
+static bool keeps_any(const zr_layout *l)
+{
+    return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&
+           !l->offload_checkpoints;
+}
+
+static zr_status create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
+{
+    search s = {.model = model,
+                .layout = layout,
+                .profile = profile,
+                .free = keeps_any(layout),
+                .partition = layout->partition_checkpoints,
+                .offload = layout->offload_checkpoints};
+    zr_status st = find(&s);
+    if (st != ZR_OK)
+        zr_plan_destroy(&s.best);
+    else
+        *plan = s.best;
+    return st == ZR_OK ? ZR_OK : zr_error_frame(st, __func__, __FILE__, __LINE__);
+}
+
+static bool chooses(const zr_layout *l)
+{
+    return l->recompute == ZR_RECOMPUTE_AUTO;
+}
+
+const zr__policy zr__policy_recompute = {.chooses = chooses, .create = create};

@@ -1,0 +1,199 @@
+/*
+ * The policy of homes: model states that stay in another space than the device's (zr_layout.home). All other files
+ * write steps as if they used a state where it is kept. This file cuts a step that computes with a state whose home is
+ * elsewhere into buckets; a bucket of the states is copied to the device before its computation, and written states are
+ * copied home after it (ZeRO-Offload, Ren et al. 2021). At most two buckets are on the device: one computes while the
+ * next is prefetched.
+ */
+#include "plan/policy/policy.h"
+
+/* Operands of an update: sums, master, four slots, parameters, verdict. */
+enum { USES_MAX = 8 };
+
+static zr_status check(const zr_layout *l)
+{
+    ZR_CHECK(l->home.param == ZR_SPACE_DEVICE && l->home.grad == ZR_SPACE_DEVICE, ZR_ERR_UNSUPPORTED,
+             "parameters in space \"%s\", gradients in \"%s\": \"device\" is built", zr_space_name(l->home.param),
+             zr_space_name(l->home.grad));
+    ZR_CHECK(l->home.optim == ZR_SPACE_DEVICE || l->home.optim == ZR_SPACE_HOST, ZR_ERR_UNSUPPORTED,
+             "optimizer states in space \"%s\": \"device\" and \"host\" are built", zr_space_name(l->home.optim));
+    return ZR_OK;
+}
+
+/* Return whether a buffer keeps an optimizer state in another space than the device's. */
+static bool is_away(const zr__list *l, int32_t buffer)
+{
+    const zr_plan *plan = l->plan;
+    if (buffer == ZR_NONE || buffer >= plan->n_persistent) return false;
+    const zr_buffer *b = &plan->persistent[buffer];
+    const bool state = b->category == ZR_CATEGORY_OPTIM && b->unit >= 0;
+    return state && b->space != ZR_SPACE_DEVICE;
+}
+
+/* Return whether a step computes with a state that is kept in another space. COPY and SAVE read a state where it is
+ * kept. */
+static bool computes_away(const zr__list *l, const zr_step *step)
+{
+    bool away = false;
+    if (step->kind == ZR_STEP_COPY || step->kind == ZR_STEP_SAVE) return false;
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) away |= is_away(l, l->use[u].buffer);
+    return away;
+}
+
+/* A step that is cut into buckets of `elems` elements of its range. */
+typedef struct cut {
+    zr__list *l;
+    zr__id id; /* the step becomes the last bucket */
+    zr_step step;
+    zr_use use[USES_MAX];
+    bool away[USES_MAX];
+    int64_t elems;
+    zr__id pace;                /* the last compute step before it: the first two buckets are copied no earlier */
+    int32_t place[2][USES_MAX]; /* buffers on the device of even and odd buckets, by use */
+} cut;
+
+static int64_t count_of(const cut *c, int64_t bucket)
+{
+    const int64_t left = c->step.range.count - bucket * c->elems;
+    return left < c->elems ? left : c->elems;
+}
+
+/* Return the use of a bucket where the state is kept. */
+static zr_use at_home(const cut *c, int64_t bucket, int i)
+{
+    zr_use use = c->use[i];
+    if (use.range.count == 0) return use; /* whole and untyped */
+    use.range.first += bucket * c->elems;
+    use.range.count = count_of(c, bucket);
+    return use;
+}
+
+/* Return the use of a bucket on the device. */
+static zr_use on_device(const cut *c, int64_t bucket, int i)
+{
+    zr_use use = at_home(c, bucket, i);
+    if (!c->away[i]) return use;
+    use.buffer = c->place[bucket % 2][i];
+    use.range = (zr_range){.count = use.range.count};
+    return use;
+}
+
+static zr_range range_of(const cut *c, int64_t bucket)
+{
+    zr_range range = c->step.range;
+    range.first += bucket * c->elems;
+    range.count = count_of(c, bucket);
+    return range;
+}
+
+/* Write a copy of a bucket of a state, to the device or home. */
+static zr__id write_copy(const cut *c, int64_t bucket, zr_use from, zr_use to)
+{
+    from.reads = to.writes = true;
+    from.writes = to.reads = false;
+    zr__id copy = zr__list_step(c->l, ZR_STEP_COPY, ZR_STREAM_COPY, c->step.unit);
+    zr__list_newest(c->l)->range = range_of(c, bucket);
+    zr__list_use(c->l, copy, from);
+    zr__list_use(c->l, copy, to);
+    return copy;
+}
+
+/* Write the copies of a bucket to the device. Even buckets share one buffer there, and odd buckets another; their order
+ * follows from the uses of these buffers. */
+static void fetch(cut *c, int64_t bucket)
+{
+    for (int i = 0; i < c->step.n_uses; i++) {
+        if (!c->away[i]) continue;
+        const int64_t bytes = zr_dtype_span(c->use[i].dtype, count_of(c, bucket));
+        if (bucket < 2)
+            c->place[bucket][i] =
+                zr__list_buffer(c->l, ZR_SPACE_DEVICE, ZR_CATEGORY_OPTIM, c->step.unit, "states on the device", bytes);
+        const zr__id copy = write_copy(c, bucket, at_home(c, bucket, i), on_device(c, bucket, i));
+        zr__list_pace_as(c->l, copy, c->id);
+        zr__list_pace(c->l, copy, bucket < 2 ? c->pace : ZR_NONE);
+    }
+}
+
+static void store(const cut *c, int64_t bucket)
+{
+    for (int i = 0; i < c->step.n_uses; i++)
+        if (c->away[i] && c->use[i].writes) (void)write_copy(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
+}
+
+/* Write the computation of one bucket; the original step computes the last bucket. */
+static void compute(const cut *c, int64_t bucket, bool last)
+{
+    zr__list *l = c->l;
+    if (l->status != ZR_OK) return;
+    if (last) {
+        for (int i = 0; i < c->step.n_uses; i++) l->use[c->step.uses + i] = on_device(c, bucket, i);
+        l->step[c->id].range = range_of(c, bucket);
+        return;
+    }
+    const zr__id id = zr__list_step(l, c->step.kind, c->step.stream, c->step.unit);
+    zr_step *made = zr__list_newest(l);
+    *made = c->step;
+    made->range = range_of(c, bucket);
+    made->uses = l->n_uses;
+    made->n_uses = 0;
+    for (int i = 0; i < c->step.n_uses; i++) zr__list_use(l, id, on_device(c, bucket, i));
+    zr__list_pace_as(l, id, c->id);
+}
+
+/* Return the last compute step before this step, or ZR_NONE. */
+static zr__id computed_before(const zr__list *l, zr__id id)
+{
+    for (id = l->link[id].prev; id != ZR_NONE; id = l->link[id].prev) {
+        const zr_step *step = &l->step[id];
+        const bool runs = step->kind != ZR_STEP_REPEAT && step->kind != ZR_STEP_END;
+        if (runs && step->stream == ZR_STREAM_COMPUTE) break;
+    }
+    return id;
+}
+
+/* Return the elements of a bucket, which are one part's elements of a bucket of the reduction. */
+static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
+{
+    const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;
+    const int64_t elems = zr_plan_bucket_elems(plan->layout.reduce_bucket_elems, (int)parts) / parts;
+    return elems < step->range.count ? elems : step->range.count;
+}
+
+static void cut_up(zr__list *l, zr__id id)
+{
+    cut c = {.l = l, .id = id, .step = l->step[id], .pace = computed_before(l, id)};
+    const zr__id behind = l->link[id].next;
+    if (c.step.n_uses > USES_MAX || c.step.unit < 0 || c.step.range.count == 0) {
+        l->status = ZR_FAIL(ZR_ERR_INTERNAL, "a step %s of %d operands cannot be cut into buckets",
+                            zr_step_kind_name(c.step.kind), c.step.n_uses);
+        return;
+    }
+    c.elems = bucket_elems(l->plan, &c.step);
+    const int64_t n = (c.step.range.count - 1) / c.elems + 1;
+    for (int i = 0; i < c.step.n_uses; i++) {
+        c.use[i] = l->use[c.step.uses + i];
+        c.away[i] = is_away(l, c.use[i].buffer);
+    }
+    zr__list_seek(l, id);
+    l->when = c.step.when;
+    fetch(&c, 0);
+    for (int64_t k = 0; k < n && l->status == ZR_OK; k++) {
+        if (k + 1 < n) fetch(&c, k + 1);
+        compute(&c, k, k + 1 == n);
+        if (k + 1 == n) zr__list_seek(l, behind);
+        store(&c, k);
+    }
+    zr__list_seek(l, ZR_NONE);
+    l->when = ZR_WHEN_ALWAYS;
+}
+
+static void rewrite(zr__list *l)
+{
+    if (l->plan->layout.home.optim == ZR_SPACE_DEVICE) return;
+    for (zr__id id = l->first, next; id != ZR_NONE && l->status == ZR_OK; id = next) {
+        next = l->link[id].next;
+        if (computes_away(l, &l->step[id])) cut_up(l, id);
+    }
+}
+
+const zr__policy zr__policy_residency = {.check = check, .rewrite = rewrite};

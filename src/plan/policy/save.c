@@ -1,0 +1,135 @@
+/*
+ * The policy of asynchronous saves during a training step: a rank's shards of states are written out on the stream
+ * SAVE, from its own buffer or from a copy. An update waits for the write or the copy because of their uses, as with
+ * all waits.
+ */
+#include "plan/policy/policy.h"
+
+/* Return how many states of a unit are saved; a unit that does not train has no optimizer states. */
+static int n_states(const zr_plan *plan, const zr_plan_unit *u)
+{
+    return u->elems == 0 ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
+}
+
+/* Return whether a unit's states are saved from a copy. A unit that does not train needs no copy, since no update would
+ * wait. */
+static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
+{
+    return plan->save == ZR_SAVE_COPY && u->trains;
+}
+
+/* Return where a unit's state is kept in fp32; state 0: its parameters. */
+static const zr_state *state_of(const zr_plan_unit *u, int state)
+{
+    if (state > 0) return &u->slot[state - 1];
+    return u->master.buffer != ZR_NONE ? &u->master : &u->param;
+}
+
+static zr_status check(const zr_layout *l)
+{
+    ZR_CHECK(l->save == ZR_SAVE_NONE || l->train, ZR_ERR_CONFIG,
+             "zr_layout.save without zr_layout.train: states are saved behind a training step");
+    return ZR_OK;
+}
+
+/* Add the buffers in the host's space that asynchronous saves need. */
+static zr_status add_buffers(zr_plan *plan)
+{
+    plan->save = plan->layout.save;
+    plan->saving = ZR_NONE;
+    bool in_place = plan->save == ZR_SAVE_IN_PLACE;
+    for (int32_t i = 0; plan->save == ZR_SAVE_COPY && i < plan->n_units; i++) {
+        const zr_plan_unit *u = &plan->unit[i];
+        in_place |= !is_copied(plan, u) && n_states(plan, u) > 0;
+        plan->unit[i].saved = plan->n_persistent;
+        for (int s = 0; is_copied(plan, u) && s < n_states(plan, u); s++) {
+            zr_category category = s == 0 ? ZR_CATEGORY_PARAM : ZR_CATEGORY_OPTIM;
+            int32_t index;
+            ZR_TRY(
+                zr__plan_persistent(plan, ZR_SPACE_HOST, category, i, "copy that is saved", 4 * u->own.count, &index));
+        }
+    }
+    if (!in_place) return ZR_OK;
+    return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_CATEGORY_WORK, -1, "states that go out",
+                               ZR_PASSING_ELEMS * (int64_t)sizeof(float), &plan->saving);
+}
+
+static zr__id write_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit)
+{
+    zr__id step = zr__list_step(l, kind, stream, unit);
+    zr__list_newest(l)->range = l->plan->unit[unit].own;
+    return step;
+}
+
+static void write_copy(zr__list *l, int32_t unit, int state)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const zr_state copy = {u->saved + state, ZR_F32, u->own};
+    zr__id step = write_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, unit);
+    zr__list_use(l, step, zr__use_state(state_of(u, state), u->own, true, false));
+    zr__list_use(l, step, zr__use_state(&copy, u->own, false, true));
+}
+
+static void write_save(zr__list *l, int32_t unit, int state)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const bool copied = is_copied(l->plan, u);
+    const zr_state copy = {u->saved + state, ZR_F32, u->own};
+    zr__id step = write_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
+    zr__list_newest(l)->slot = state - 1;
+    zr__list_use(l, step, zr__use_state(copied ? &copy : state_of(u, state), u->own, true, false));
+    zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
+}
+
+/* Write the saving steps at the beginning of a round, state by state as in the files, after the gathers of parameters
+ * that other ranks have updated. */
+static void write_saves(zr__list *l)
+{
+    const zr_plan *plan = l->plan;
+    l->when = ZR_WHEN_SAVE;
+    for (int pass = plan->save == ZR_SAVE_COPY ? 0 : 1; plan->save != ZR_SAVE_NONE && pass < 2; pass++)
+        for (int s = 0; s <= plan->optimizer.n_slots; s++)
+            for (int32_t i = 0; i < plan->n_units && l->status == ZR_OK; i++) {
+                const zr_plan_unit *u = &plan->unit[i];
+                const bool wanted = s < n_states(plan, u) && (pass == 1 || is_copied(plan, u));
+                if (wanted) (pass == 0 ? write_copy : write_save)(l, i, s);
+            }
+    l->when = ZR_WHEN_ALWAYS;
+}
+
+/* Return whether a plan keeps activation checkpoints at least as simply as the other; policy auto may choose how. */
+static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
+{
+    return plan->partition_checkpoints <= other->partition_checkpoints &&
+           plan->offload_checkpoints <= other->offload_checkpoints;
+}
+
+/* Choose between saving from copies and in place: copies must fit without more recompute, and without activation
+ * checkpoints in pieces or on the host that saving in place does not need. */
+static zr_status create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
+{
+    zr_layout l = *layout;
+    zr_plan *in_place = NULL, *copy = NULL;
+    zr_status st = ZR_OK;
+    l.save = ZR_SAVE_COPY;
+    ZR_TRY(zr_plan_create(model, &l, profile, &copy));
+    /* zr_memory_taken counts the copy even where it is in other memory than the device's, whose size is not known. */
+    bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
+    if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
+        l.save = ZR_SAVE_IN_PLACE;
+        st = zr_plan_create(model, &l, profile, &in_place);
+        fits =
+            fits && st == ZR_OK && copy->flops_hardware <= in_place->flops_hardware && kept_as_simply(copy, in_place);
+    }
+    *plan = fits ? copy : in_place;
+    zr_plan_destroy(fits ? &in_place : &copy);
+    return st;
+}
+
+static bool chooses(const zr_layout *l)
+{
+    return l->save == ZR_SAVE_AUTO;
+}
+
+const zr__policy zr__policy_save = {
+    .check = check, .chooses = chooses, .create = create, .add_buffers = add_buffers, .round = write_saves};

@@ -1,0 +1,112 @@
+/*
+ * A rewrite of the program: how activation checkpoints are kept from the forward pass until their unit's backward pass
+ * (ZeRO section 6.1). If a checkpoint is the same on all tensor-parallel ranks, each rank may keep only its piece
+ * (P_a), and checkpoints may be kept in the host's space (P_a+cpu). A checkpoint is copied away after the run that
+ * makes it and fetched back at the beginning of the segment that recomputes from it. Lifetimes, places and waits of the
+ * copies follow from the program, as for ops.
+ */
+#include "plan/program/program.h"
+
+#include <string.h>
+
+/* Checkpoints, by value: the forward run that makes it, whether it is copied away, and whether in pieces. */
+typedef struct checkpoints {
+    int32_t *made; /* value -> run of the forward pass that writes it, -1: none */
+    bool *goes;
+    bool *pieces;
+} checkpoints;
+
+/* Mark the values that are the same on all tensor-parallel ranks: not values cut by columns or tokens, nor partial
+ * sums. */
+static void find_same(const zr_graph *g, bool *same)
+{
+    for (int32_t v = 0; v < zr_graph_values(g); v++)
+        same[v] = !zr_graph_value(g, v)->cut && !zr_graph_value(g, v)->tokens;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        if (op->def->join != ZR_JOIN_NONE) same[op->in[0]] = false;
+    }
+}
+
+/* Mark the values of the forward pass that a replay of the policy reads, as segments.c does. */
+static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
+{
+    for (int32_t v = 0; v < zr_graph_values(g); v++) c->made[v] = -1;
+    for (int32_t i = 0; i < p->n; i++) {
+        const zr_op *op = zr__program_op(p, g, i);
+        bool by_policy = p->run[i].role == ZR__REPLAY && plan->unit[op->unit].recompute != ZR_RECOMPUTE_NONE;
+        for (int j = 0; j < op->n_in && by_policy; j++)
+            if (op->in[j] != ZR_NONE && c->made[op->in[j]] >= 0) c->goes[op->in[j]] = true;
+        for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
+    }
+    find_same(g, c->pieces);
+    const bool pieces = plan->partition_checkpoints && zr_plan_shares_layers(plan);
+    for (int32_t v = 0; v < zr_graph_values(g); v++) {
+        c->pieces[v] = pieces && c->pieces[v];
+        c->goes[v] = c->goes[v] && (c->pieces[v] || plan->offload_checkpoints);
+    }
+}
+
+/* Return the end of the segment that begins at run `at`. */
+static int32_t segment_end(const zr__program *p, int32_t at)
+{
+    int32_t end = at + 1;
+    while (end < p->n && p->run[end].unit == p->run[at].unit && end != p->pass_end[0]) end++;
+    return end;
+}
+
+/* Emit a RESTORE, once for each checkpoint that the replay and backward runs among [begin, end) of a segment read. */
+static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
+                  int32_t begin, int32_t end)
+{
+    for (int32_t i = begin; i < end; i++) {
+        const zr_op *op = zr__program_op(p, g, i);
+        for (int j = 0; j < op->n_in && p->run[i].role != ZR__FORWARD; j++) {
+            zr_value v = op->in[j];
+            if (v == ZR_NONE || !c->goes[v] || fetched[v]) continue;
+            fetched[v] = true;
+            zr__program_emit(to, (zr__run_of){-1, ZR__RESTORE, v, p->run[begin].unit, c->pieces[v]});
+        }
+    }
+}
+
+static void rewrite(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched)
+{
+    for (int32_t begin = 0, end, pass = 0; begin < p->n && to->status == ZR_OK; begin = end) {
+        end = segment_end(p, begin);
+        fetch(to, p, g, c, fetched, begin, end);
+        for (int32_t i = begin; i < end; i++) {
+            const zr_op *op = zr__program_op(p, g, i);
+            zr__program_emit(to, p->run[i]);
+            for (int j = 0; j < op->n_out && p->run[i].role == ZR__FORWARD; j++)
+                if (c->goes[op->out[j]])
+                    zr__program_emit(to, (zr__run_of){-1, ZR__KEEP, op->out[j], op->unit, c->pieces[op->out[j]]});
+        }
+        if (end != p->pass_end[pass]) continue;
+        to->pass_end[pass++] = to->n;
+        memset(fetched, 0, (size_t)zr_graph_values(g)); /* the next pass fetches anew */
+    }
+}
+
+zr_status zr__keep_checkpoints(zr__program *p, const zr_plan *plan, const zr_graph *g)
+{
+    size_t values = (size_t)zr_graph_values(g);
+    checkpoints c = {.made = zr_alloc(sizeof(int32_t) * (values + 1)), .goes = zr_alloc(3 * values + 1)};
+    zr__program made = {.passes = p->passes};
+    zr_status st = c.made && c.goes ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %zu values", values);
+    if (st == ZR_OK) {
+        c.pieces = c.goes + values;
+        find_checkpoints(p, plan, g, &c);
+        rewrite(&made, p, g, &c, c.pieces + values);
+        st = made.status;
+    }
+    zr_free(c.made);
+    zr_free(c.goes);
+    if (st != ZR_OK) {
+        zr__program_free(&made);
+        return st;
+    }
+    zr__program_free(p);
+    *p = made;
+    return ZR_OK;
+}

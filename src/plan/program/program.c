@@ -1,0 +1,132 @@
+/* The program of one micro-batch: the ops that run, forward and backward, in order; ops whose outputs are unused are
+ * left out. Recompute runs forward ops again before the backward ops that read their outputs; lean's two passes run the
+ * whole backward pass twice. Lifetimes, gathers and reductions all follow from this list. */
+#include "plan/list/list.h"
+#include "plan/program/program.h"
+
+#include <string.h>
+
+void zr__program_emit(zr__program *p, zr__run_of run)
+{
+    if (zr__grow(&p->status, (void **)&p->run, p->n, &p->room, sizeof *p->run)) p->run[p->n++] = run;
+}
+
+const zr_op *zr__program_op(const zr__program *p, const zr_graph *g, int32_t run)
+{
+    return p->run[run].op < 0 ? NULL : zr_graph_get_op(g, p->run[run].op);
+}
+
+static void emit(zr__program *p, const zr_graph *g, int32_t op, zr__role role)
+{
+    zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit, false});
+}
+
+/* Return the forward op that makes `value` if the value was dropped and is not recomputed yet; else -1. */
+static int32_t missing(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
+{
+    if (value == ZR_NONE || !dropped[value]) return -1;
+    int32_t producer = zr_graph_value(g, value)->producer;
+    return present[producer] ? -1 : producer;
+}
+
+/* Emit replays of the dropped values that backward op `index` needs, directly or through other replays, in the order of
+ * the forward pass; with ZR_RECOMPUTE_PAPER, replays of its whole unit. */
+static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, const bool *live,
+                         bool *present, bool *wanted, int32_t index)
+{
+    const zr_op *op = zr_graph_get_op(g, index);
+    int32_t high = -1, low = index;
+    for (int j = 0; j < op->n_in; j++) {
+        int32_t producer = missing(g, dropped, present, op->in[j]);
+        if (producer < 0) continue;
+        wanted[producer] = true;
+        if (producer > high) high = producer;
+        if (producer < low) low = producer;
+    }
+    const bool all = high >= 0 && plan->unit[op->unit].recompute == ZR_RECOMPUTE_PAPER;
+    for (int32_t i = 0; i < index && all; i++) {
+        const zr_op *its = zr_graph_get_op(g, i);
+        if (!live[i] || its->backward || its->unit != op->unit || present[i]) continue;
+        wanted[i] = true;
+        if (i > high) high = i;
+        if (i < low) low = i;
+    }
+    for (int32_t i = high; i >= low; i--) { /* operands stand before what reads them */
+        if (!wanted[i]) continue;
+        const zr_op *again = zr_graph_get_op(g, i);
+        for (int j = 0; j < again->n_in; j++) {
+            int32_t producer = missing(g, dropped, present, again->in[j]);
+            if (producer < 0) continue;
+            wanted[producer] = true;
+            if (producer < low) low = producer;
+        }
+    }
+    for (int32_t i = low; i <= high; i++) {
+        if (!wanted[i]) continue;
+        emit(p, g, i, ZR__REPLAY);
+        present[i] = true;
+        wanted[i] = false;
+    }
+}
+
+static void emit_backward(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, const bool *live,
+                          bool *present, bool *wanted)
+{
+    int32_t n = zr_graph_ops(g);
+    memset(present, 0, sizeof *present * (size_t)n);
+    for (int32_t i = 0; i < n; i++) {
+        if (!zr_graph_get_op(g, i)->backward) continue;
+        emit_replays(p, plan, g, dropped, live, present, wanted, i);
+        emit(p, g, i, ZR__BACKWARD);
+    }
+}
+
+static void mark(const zr_graph *g, bool *live, zr_value value)
+{
+    int32_t producer = value == ZR_NONE ? -1 : zr_graph_value(g, value)->producer;
+    if (producer >= 0) live[producer] = true;
+}
+
+/* Emit the forward ops whose results are used: by the losses, the output, or a backward op. A backward op may make the
+ * losses itself, and then no forward op that would only serve them runs. */
+static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
+{
+    int32_t n = zr_graph_ops(g);
+    memset(live, 0, sizeof *live * (size_t)n);
+    mark(g, live, zr_graph_get_losses(g));
+    mark(g, live, zr_graph_get_output(g));
+    for (int32_t i = n - 1; i >= 0; i--) { /* operands stand before what reads them */
+        const zr_op *op = zr_graph_get_op(g, i);
+        for (int j = 0; j < op->n_in && (op->backward || live[i]); j++) mark(g, live, op->in[j]);
+    }
+    for (int32_t i = 0; i < n; i++)
+        if (live[i] && !zr_graph_get_op(g, i)->backward) emit(p, g, i, ZR__FORWARD);
+}
+
+zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind kind)
+{
+    const zr_graph *g = plan->graph[kind];
+    size_t values = (size_t)zr_graph_values(g), ops = (size_t)zr_graph_ops(g);
+    bool *dropped = zr_alloc(values + 3 * ops + 1), *live = dropped ? dropped + values : NULL,
+         *present = dropped ? live + ops : NULL;
+    memset(p, 0, sizeof *p);
+    ZR_CHECK(dropped, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
+    zr_status st = kind == ZR_SCHEDULE_TRAIN ? zr__find_dropped(plan, g, dropped) : ZR_OK;
+    emit_forward(p, g, live);
+    int passes = kind == ZR_SCHEDULE_TRAIN && plan->layout.two_pass ? 2 : 1;
+    for (int pass = 0; pass < passes; pass++) {
+        emit_backward(p, plan, g, dropped, live, present, present + ops);
+        p->pass_end[p->passes++] = p->n;
+    }
+    zr_free(dropped);
+    ZR_TRY(st);
+    ZR_TRY(p->status);
+    const bool moves = plan->offload_checkpoints || (plan->partition_checkpoints && zr_plan_shares_layers(plan));
+    return kind == ZR_SCHEDULE_TRAIN && moves ? zr__keep_checkpoints(p, plan, g) : ZR_OK;
+}
+
+void zr__program_free(zr__program *p)
+{
+    zr_free(p->run);
+    p->run = NULL;
+}

@@ -1,0 +1,217 @@
+/*
+ * Activation checkpointing: which values of the forward pass are dropped and recomputed in the backward pass. The
+ * policy says which values may be dropped; program.c replays only the ops that are needed again. With every policy,
+ * outputs of cheap ops are dropped if their operands are available anyway.
+ *
+ * Units are replayed in groups: with `every` k, k units in a row. A value that another group reads (its input, above
+ * all) is kept, so that a replay never reaches beyond its own group. Source: Chen et al. 2016; Korthikanti et al. 2022
+ * (selective).
+ */
+#include "plan/list/list.h"
+#include "plan/program/program.h"
+
+/* Return the last unit of the forward pass, or -1: its backward pass follows at once, so recompute saves nothing there.
+ */
+static int32_t last_unit(const zr_graph *g)
+{
+    int32_t unit = -1;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++)
+        if (!zr_graph_get_op(g, i)->backward) unit = zr_graph_get_op(g, i)->unit;
+    return unit;
+}
+
+int32_t zr__recompute_units(const zr_plan *plan, const zr_graph *g)
+{
+    int32_t last = last_unit(g);
+    return last >= 0 ? last : plan->n_units;
+}
+
+void zr__recompute_assign(zr_plan *plan, const zr_graph *g, const zr__mix *mix)
+{
+    int32_t eligible = zr__recompute_units(plan, g);
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        zr_recompute policy = u < mix->n_first ? mix->first : mix->rest;
+        plan->unit[u].recompute = u < eligible ? policy : ZR_RECOMPUTE_NONE;
+    }
+}
+
+/* Number the groups of units that are replayed together. */
+static void find_groups(const zr_plan *plan, int32_t *group)
+{
+    int32_t number = -1;
+    int64_t length = 0;
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        bool replayed = plan->unit[u].recompute == ZR_RECOMPUTE_UNIT;
+        if (!replayed || length == 0 || length == plan->recompute_every) {
+            number++;
+            length = 0;
+        }
+        length = replayed ? length + 1 : 0;
+        group[u] = number;
+    }
+}
+
+/* Return whether the forward pass writes a value. */
+static bool is_forward(const zr_graph *g, const zr_value_info *v)
+{
+    return v->kind == ZR_VALUE_ACT && !zr_graph_get_op(g, v->producer)->backward;
+}
+
+/* Return a value's bytes over all tensor-parallel ranks, so that recompute is the same at every degree. */
+static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
+{
+    return zr__value_bytes(v) * (v->cut || v->tokens ? plan->layout.tensor : 1);
+}
+
+/* Return whether a value is a gather of all tensor-parallel ranks' tokens. */
+static bool gathers_tokens(const zr_graph *g, const zr_value_info *v)
+{
+    return v->producer >= 0 && zr_graph_get_op(g, v->producer)->def->join == ZR_JOIN_GATHER &&
+           zr_graph_value(g, zr_graph_get_op(g, v->producer)->in[0])->tokens;
+}
+
+/* Find the bytes of the largest value that each unit's forward pass reads from another unit. */
+static void find_inputs(const zr_plan *plan, const zr_graph *g, int64_t *input_bytes)
+{
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        for (int j = 0; j < op->n_in && !op->backward; j++) {
+            const zr_value_info *v = op->in[j] == ZR_NONE ? NULL : zr_graph_value(g, op->in[j]);
+            if (!v || v->kind != ZR_VALUE_ACT || v->unit == op->unit) continue;
+            if (layer_bytes(plan, v) > input_bytes[op->unit]) input_bytes[op->unit] = layer_bytes(plan, v);
+        }
+    }
+}
+
+static bool may_go(const zr_plan *plan, const zr_graph *g, const zr_value_info *v, const int64_t *input_bytes)
+{
+    if (!is_forward(g, v)) return false;
+    switch (plan->unit[v->unit].recompute) {
+    case ZR_RECOMPUTE_UNIT:
+    case ZR_RECOMPUTE_PAPER:
+        return true;
+    case ZR_RECOMPUTE_SELECTIVE:
+        return zr_graph_get_op(g, v->producer)->def->selective || gathers_tokens(g, v) ||
+               layer_bytes(plan, v) > input_bytes[v->unit];
+    case ZR_RECOMPUTE_NONE:
+        return plan->layout.sequence == ZR_SEQUENCE_REGATHER && gathers_tokens(g, v) && v->unit != last_unit(g);
+    case ZR_RECOMPUTE_AUTO:
+        break;
+    }
+    return false;
+}
+
+static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t *group, const int64_t *input_bytes,
+                           bool *dropped)
+{
+    for (int32_t v = 0; v < zr_graph_values(g); v++) dropped[v] = may_go(plan, g, zr_graph_value(g, v), input_bytes);
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        for (int j = 0; j < op->n_in; j++)
+            if (op->in[j] != ZR_NONE && dropped[op->in[j]] &&
+                group[zr_graph_value(g, op->in[j])->unit] != group[op->unit])
+                dropped[op->in[j]] = false;
+    }
+}
+
+/* ---- cheap ops ------------------------------------------------------------------------------- */
+
+/* The backward ops that read each value. */
+typedef struct readers {
+    int32_t *first, *last; /* value -> first and last backward op that reads it, -1: none */
+    bool *elsewhere;       /* value -> an op of another unit reads it */
+    bool *whole;           /* unit -> its backward reads its parameters, so that at stage 3 it is gathered then */
+} readers;
+
+static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
+{
+    for (int32_t v = 0; v < zr_graph_values(g); v++) r->first[v] = r->last[v] = -1;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        for (int j = 0; j < op->n_in; j++) {
+            zr_value in = op->in[j];
+            if (in == ZR_NONE) continue;
+            const zr_value_info *v = zr_graph_value(g, in);
+            if (v->unit != op->unit) r->elsewhere[in] = true;
+            if (op->backward && dropped[in] &&
+                gathers_tokens(g, v)) { /* the gather is replayed, so its operand is read */
+                in = zr_graph_get_op(g, v->producer)->in[0];
+                v = zr_graph_value(g, in);
+            }
+            if (!op->backward) continue;
+            if (r->first[in] < 0) r->first[in] = i;
+            r->last[in] = i;
+            if (v->kind == ZR_VALUE_PARAM && v->unit == op->unit) r->whole[op->unit] = true;
+        }
+    }
+}
+
+/* Find the backward op before which `op` would be recomputed; -1: recompute does not pay, or another unit needs the
+ * output kept. More than half of the bytes that `op` writes must be read: otherwise a norm would run for its two
+ * numbers a row. */
+static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
+{
+    double written = 0, read = 0; /* sizes that no machine holds are refused later */
+    int32_t at = -1;
+    for (int j = 0; j < op->n_out; j++) {
+        zr_value out = op->out[j];
+        if (r->elsewhere[out]) return -1;
+        double bytes = (double)zr__value_bytes(zr_graph_value(g, out));
+        written += bytes;
+        if (r->first[out] < 0) continue;
+        read += bytes;
+        if (at < 0 || r->first[out] < at) at = r->first[out];
+    }
+    return 2 * read > written ? at : -1;
+}
+
+/* Return whether all operands of `op` are available at backward op `at` even if `op` is not recomputed. Recomputed
+ * operands do not count, so that replays do not chain and one value's bytes are not exchanged for another's. */
+static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
+{
+    for (int j = 0; j < op->n_in; j++) {
+        zr_value in = op->in[j];
+        if (in == ZR_NONE) continue;
+        const zr_value_info *v = zr_graph_value(g, in);
+        bool there = v->kind == ZR_VALUE_PARAM ? v->unit == op->unit && r->whole[v->unit] : r->last[in] >= at;
+        if (!there || dropped[in]) return false;
+    }
+    return true;
+}
+
+static void drop_cheap(const zr_graph *g, const readers *r, bool *dropped)
+{
+    int32_t last = last_unit(g);
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        if (op->backward || !op->def->cheap || op->unit == last) continue;
+        int32_t at = wanted_at(g, op, r);
+        if (at < 0 || !has_operands(g, op, r, dropped, at)) continue;
+        for (int j = 0; j < op->n_out; j++) dropped[op->out[j]] = true;
+    }
+}
+
+/* ---- both -------------------------------------------------------------------------------------- */
+
+zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped)
+{
+    size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(g);
+    int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
+    int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1)); /* group, then the readers' */
+    bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
+    zr_status st = ZR_OK;
+    if (input_bytes && index && flag) {
+        readers r = {index + units, index + units + values, flag + units, flag};
+        find_groups(plan, index);
+        find_inputs(plan, g, input_bytes);
+        drop_by_policy(plan, g, index, input_bytes, dropped);
+        find_readers(g, dropped, &r);
+        drop_cheap(g, &r, dropped);
+    } else {
+        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to choose among %zu values what is computed again", values);
+    }
+    zr_free(input_bytes);
+    zr_free(index);
+    zr_free(flag);
+    return st;
+}

@@ -1,0 +1,76 @@
+/*
+ * The gathers of stage 3: when units are gathered and how long they stay whole. DeepSpeed's thresholds are applied when
+ * the plan is made: how far to prefetch (prefetch, live), and whether a unit is kept for its next use (reuse).
+ */
+#include "plan/write/write.h"
+
+#include <string.h>
+
+zr_status zr__gathers_begin(zr__gathers *g, const zr_plan *plan, int32_t n_segments)
+{
+    memset(g, 0, sizeof *g);
+    g->of = zr_alloc(sizeof *g->of * (size_t)(plan->n_units + 1));
+    g->gone_elems = zr_alloc(sizeof *g->gone_elems * 2 * (size_t)(n_segments + 2));
+    ZR_CHECK(g->of && g->gone_elems, ZR_ERR_MEMORY, "no memory to plan the gathers of %d segments", n_segments);
+    g->used_elems = g->gone_elems + n_segments + 2;
+    for (int32_t u = 0; u < plan->n_units; u++) g->of[u] = ZR_NONE;
+    return ZR_OK;
+}
+
+void zr__gathers_end(zr__gathers *g)
+{
+    zr_free(g->fetch);
+    zr_free(g->of);
+    zr_free(g->gone_elems);
+}
+
+static void append(zr__gathers *g, int32_t unit, int32_t segment, bool first)
+{
+    if (!zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) return;
+    g->of[unit] = g->n; /* while fetches are added: the unit's newest fetch */
+    g->fetch[g->n++] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = first, .buffer = ZR_NONE};
+}
+
+void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32_t unit)
+{
+    if (g->status != ZR_OK || !plan->unit[unit].gathered) return;
+    zr__fetch *newest = g->of[unit] == ZR_NONE ? NULL : &g->fetch[g->of[unit]];
+    if (newest && newest->to == segment) return;
+    while (g->segment < segment) g->used_elems[++g->segment] = g->total_elems;
+    g->total_elems += plan->unit[unit].padded_elems;
+    /* Elements of the uses between the two; a unit used in the very next segment is kept in any case. */
+    int64_t between = newest ? g->used_elems[segment] - g->used_elems[newest->to + 1] : 0;
+    if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems))
+        newest->to = segment;
+    else
+        append(g, unit, segment, !newest);
+}
+
+static bool allowed(const zr__gathers *g, const zr_layout *l, const zr__fetch *f, int32_t segment, int64_t elems)
+{
+    if (f->from == segment) return true;
+    if (l->live_elems == 0) return l->prefetch_elems > 0 && f->from == segment + 1;
+    return g->ahead_elems < l->prefetch_elems && g->live_elems + elems <= l->live_elems;
+}
+
+void zr__gathers_issue(zr__gathers *g, zr__list *l, int32_t segment, zr__id pace)
+{
+    const zr_plan *plan = l->plan;
+    if (segment > 0) g->live_elems -= g->gone_elems[segment - 1];
+    for (; g->begun < g->n && g->fetch[g->begun].from == segment; g->begun++) {
+        const zr__fetch *f = &g->fetch[g->begun];
+        g->of[f->unit] = g->begun;
+        if (g->begun < g->issued) g->ahead_elems -= plan->unit[f->unit].padded_elems;
+    }
+    for (; g->issued < g->n && l->status == ZR_OK; g->issued++) {
+        zr__fetch *f = &g->fetch[g->issued];
+        int64_t elems = plan->unit[f->unit].padded_elems;
+        if (!allowed(g, &plan->layout, f, segment, elems)) break;
+        f->buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, f->unit, "gathered parameters",
+                                    zr_dtype_span(plan->layout.dtype, elems));
+        zr__write_fetch(l, f->unit, f->buffer, f->first, pace);
+        g->live_elems += elems;
+        g->gone_elems[f->to] += elems;
+        if (f->from > segment) g->ahead_elems += elems;
+    }
+}

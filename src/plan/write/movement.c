@@ -1,0 +1,302 @@
+/*
+ * The steps that move a unit between ranks: gathers of parameters, reduction of gradients. A bucket is the same
+ * sub-range of all N shards of one unit, so that a reduced bucket is a part of every shard.
+ *
+ * The papers' baselines are built as well: reduction to one owner after the other, broadcasts from one owner after the
+ * other, all-reduce, and one fused buffer for the whole model; and NCCL's own reduce-scatter.
+ */
+#include "plan/write/write.h"
+
+/* A collective along one stride: each rank of the group has `elems` elements, in the order of the ranks. */
+typedef struct level {
+    int64_t elems;
+    zr_stride by, outer;
+} level;
+
+static bool has(const zr_range *range, zr_stride stride)
+{
+    return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
+}
+
+/* Find the levels along which a part of a unit is gathered up to the range `known`, or in reverse order reduced: the
+ * strides of the part that `known` does not have. */
+static int levels_of(const zr_range *part, const zr_range *known, level found[2])
+{
+    int n = 0;
+    if (!has(known, part->by)) found[n++] = (level){part->count, part->by, part->outer};
+    if (!has(known, part->outer)) found[n++] = (level){part->outer.elems, part->outer, {0}};
+    return n;
+}
+
+static const zr_range whole = {0};
+
+/* Return the elements of one rank that a bucket of `bucket_elems` covers. */
+static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
+{
+    int ranks = plan->group[v->by.group].size;
+    if (plan->layout.fused_buffer) return v->elems;
+    int64_t range = zr_plan_bucket_elems(bucket_elems, ranks) / ranks;
+    return range < v->elems ? range : v->elems;
+}
+
+/* Return each rank's part at a level. */
+static zr_range range_of(const level *v)
+{
+    return (zr_range){.count = v->elems, .by = v->by, .outer = v->outer};
+}
+
+/* Return the state of a whole unit in a buffer. */
+static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
+{
+    return (zr_state){buffer, dtype, {.count = u->padded_elems}};
+}
+
+/* Add a step that moves a unit between ranks in buckets; owner -1: every rank owns its part. */
+static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
+                        int64_t bucket_elems)
+{
+    zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
+    zr_step *made = zr__list_newest(l);
+    made->owner = owner;
+    made->group = v->by.group;
+    made->range = range_of(v);
+    made->bucket_elems = bucket_elems;
+    return step;
+}
+
+/* Return a use of all ranks' parts, or with an owner of the owner's part. */
+static zr_use parts_use(const level *v, const zr_state *state, int32_t owner, bool reads, bool writes)
+{
+    zr_range range = range_of(v);
+    if (owner >= 0) range = (zr_range){.first = owner * v->elems, .count = v->elems, .outer = v->outer};
+    zr_use use = zr__use_state(state, range, reads, writes);
+    use.each = owner < 0;
+    return use;
+}
+
+static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
+                          const zr_state *source, const zr_state *target)
+{
+    const bool in_place = source->buffer == target->buffer;
+    zr__id step = move_step(l, kind, owner, unit, v, bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v));
+    zr__list_use(l, step, zr__use_state(source, range_of(v), true, in_place));
+    zr__list_use(l, step, parts_use(v, target, owner, in_place, true));
+    zr__list_use(l, step, zr__use_all(l->plan->staging[v->by.group], true, true));
+    return step;
+}
+
+/* Add a CAST of this rank's part of the fp32 master to the 16-bit type, into its place in the whole unit (lean). */
+static zr__id cast_step(zr__list *l, int32_t unit, const level *v, const zr_state *target)
+{
+    zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
+    zr__list_newest(l)->range = range_of(v);
+    zr__list_use(l, step, zr__use_state(&l->plan->unit[unit].master, range_of(v), true, false));
+    zr__list_use(l, step, zr__use_state(target, range_of(v), false, true));
+    return step;
+}
+
+/* Gather along one stride. */
+static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
+                         bool cast, zr__id pace)
+{
+    const zr_plan *plan = l->plan;
+    const bool all = plan->layout.gather == ZR_GATHER_ALL;
+    if (v->elems == 0) return;
+    if (cast) zr__list_pace(l, cast_step(l, unit, v, target), pace);
+    if (!plan->moves) return;
+    if (all) zr__list_pace(l, gather_step(l, ZR_STEP_GATHER, -1, unit, v, source, target), pace);
+    for (int32_t r = 0; !all && r < plan->group[v->by.group].size && l->status == ZR_OK; r++)
+        zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, source, target), pace);
+}
+
+void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const zr_state target = whole_in(u, buffer, l->plan->layout.dtype);
+    const bool cast = u->param.buffer == ZR_NONE;
+    level v[2];
+    const int n = levels_of(&u->update, &whole, v);
+    for (int i = 0; i < n; i++)
+        gather_level(l, unit, &v[i], i > 0 || cast ? &target : &u->param, &target, cast && i == 0, pace);
+}
+
+/* hpZ (Wang et al. 2023, ZeRO++ section 3.2): a unit's first gather of a training step comes from all ranks, and this
+ * rank copies its shard of the secondary partition, from which later gathers of the step are made within the group. */
+void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
+{
+    const zr_plan *plan = l->plan;
+    const zr_plan_unit *u = &plan->unit[unit];
+    if (u->hpz_shard.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_SCHEDULE_TRAIN]) {
+        zr__write_gather(l, unit, buffer, pace);
+        return;
+    }
+    const zr_state target = whole_in(u, buffer, plan->layout.dtype);
+    const level local = {u->hpz_shard.range.count, u->hpz_shard.range.by, {0}};
+    if (first) {
+        l->when = ZR_WHEN_FIRST;
+        zr__write_gather(l, unit, buffer, pace);
+        zr__id copy = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COMM, unit);
+        zr__list_newest(l)->range = u->hpz_shard.range;
+        zr__list_use(l, copy, zr__use_state(&target, u->hpz_shard.range, true, false));
+        zr__list_use(l, copy, zr__use_state(&u->hpz_shard, u->hpz_shard.range, false, true));
+        l->when = ZR_WHEN_LATER;
+    }
+    if (!first || plan->layout.accum > 1) gather_level(l, unit, &local, &u->hpz_shard, &target, false, pace);
+    l->when = ZR_WHEN_ALWAYS;
+}
+
+/* Gather the sums of a unit from this rank's own shard up to the range `known`. */
+static void gather_sums(zr__list *l, int32_t unit, const zr_state *sums, const zr_range *known)
+{
+    level v[2];
+    const int n = levels_of(&l->plan->unit[unit].own, known, v);
+    for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], sums, sums);
+}
+
+/* Zero the gaps of a transient unit gradient that no op writes: padding, and parameters without a gradient. */
+static void zero_gaps(zr__list *l, int32_t unit, const zr_state *grad)
+{
+    const zr_unit_info *info = zr_graph_unit_info(l->graph, unit);
+    int64_t written = 0, end = l->plan->unit[unit].padded_elems;
+    for (int32_t p = info->first_param; p <= info->first_param + info->n_params; p++) {
+        const zr_param_info *param = p < info->first_param + info->n_params ? zr_graph_param(l->graph, p) : NULL;
+        if (param && param->grad == ZR_NONE) continue;
+        int64_t next = param ? param->unit_offset : end;
+        if (next > written) {
+            const zr_range gap = {.first = written, .count = next - written};
+            zr__id step = zr__list_step(l, ZR_STEP_ZERO, ZR_STREAM_COMPUTE, unit);
+            zr__list_newest(l)->range = gap;
+            zr__list_use(l, step, zr__use_state(grad, gap, false, true));
+        }
+        if (param) written = next + zr_shape_elems(&param->shape);
+    }
+}
+
+bool zr__grad_transient(const zr_plan *plan)
+{
+    return plan->grad_group != ZR_GROUP_SELF || plan->consume_grad || plan->reduce_once;
+}
+
+zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer)
+{
+    return whole_in(&plan->unit[unit], buffer, plan->layout.wire_dtype);
+}
+
+zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
+{
+    const zr_plan_unit *u = &plan->unit[unit];
+    return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
+}
+
+/* Return whether a level has only one rank: then the compute stream adds this rank's own gradient. */
+static bool is_alone(const zr_plan *plan, const level *v)
+{
+    return !plan->moves || v->by.group == ZR_GROUP_SELF;
+}
+
+/* Return the elements of one rank in a bucket of a reduction. NCCL needs whole pieces side by side, and splits them by
+ * itself. */
+static int64_t reduced_range(const zr_plan *plan, const level *v)
+{
+    const zr_layout *l = &plan->layout;
+    return l->reduce == ZR_REDUCE_NCCL ? v->elems : bucket_range(plan, l->reduce_bucket_elems, v);
+}
+
+/* Add a step that reduces all ranks' parts of a unit to their owners and into the sums. A rank alone adds its own
+ * gradient. kept: the sums are a micro-batch's final ones, and accumulate over micro-batches. */
+static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
+                        const zr_state *sums, bool kept)
+{
+    const zr_plan *plan = l->plan;
+    const zr_plan_unit *u = &plan->unit[unit];
+    const bool in_place = sums->buffer == from->buffer, adds = kept && plan->sum_f32;
+    const bool alone = is_alone(plan, v);
+    const bool nccl = plan->layout.reduce == ZR_REDUCE_NCCL && !alone;
+    zr__id step =
+        move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, reduced_range(plan, v));
+    zr_step *made = zr__list_newest(l);
+    if (alone) made->stream = ZR_STREAM_COMPUTE;
+    made->adds = adds;
+    made->rank_free_sums = kept && plan->layout.rank_free_sums;
+    made->nccl = nccl;
+    made->rounds = plan->layout.accum;
+    zr__list_use(l, step, parts_use(v, from, owner, true, in_place || nccl));
+    zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
+    zr__list_use(l, step, zr__use_state(sums, range_of(v), adds || in_place, true));
+    for (int32_t i = 0; kept && i < u->n_open_sums; i++) {
+        const zr_state open = {u->open_sums + i, ZR_F32, u->own};
+        zr__list_use(l, step, zr__use_state(&open, range_of(v), true, true));
+    }
+}
+
+/* Reduce along one stride. */
+static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
+                         bool kept)
+{
+    const zr_plan *plan = l->plan;
+    const bool in_turn = plan->layout.reduce == ZR_REDUCE_TO_OWNER && !is_alone(plan, v);
+    if (v->elems == 0) return;
+    if (!in_turn) reduce_step(l, unit, -1, v, from, sums, kept);
+    for (int32_t r = 0; in_turn && r < plan->group[v->by.group].size && l->status == ZR_OK; r++)
+        reduce_step(l, unit, r, v, from, sums, kept);
+    l->reduced[0] = l->newest;
+}
+
+void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
+{
+    const zr_plan *plan = l->plan;
+    if (!plan->moves || plan->sum_f32 != step || !plan->unit[unit].trains) return;
+    const zr_state sums = zr__sums_of(plan, unit, grad);
+    gather_sums(l, unit, &sums, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &plan->unit[unit].update);
+}
+
+/* Reduce all ranks' `from` into the sums, in one or two levels. kept: as for reduce_step. */
+static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
+{
+    level v[2];
+    if (levels_of(&l->plan->unit[unit].own, &whole, v) == 1) {
+        reduce_level(l, unit, &v[0], from, sums, kept);
+        return;
+    }
+    /* Partial sums stay in fp32, so both levels together are one summation tree. */
+    const zr_state partial = {
+        zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit, "partial sums (fp32)", 4 * v[1].elems),
+        ZR_F32,
+        {.count = v[1].elems, .by = v[1].by}};
+    reduce_level(l, unit, &v[1], from, &partial, false);
+    reduce_level(l, unit, &v[0], &partial, sums, kept);
+}
+
+void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
+{
+    const zr_plan *plan = l->plan;
+    const zr_state gradient = zr__whole_grad(plan, unit, grad), sums = zr__sums_of(plan, unit, grad);
+    if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
+    if (!again) zr__policies_gradient(l, unit, &gradient);
+    if (!plan->moves && sums.buffer == grad) return; /* one rank: the gradient is its own sum */
+
+    l->reduced[1] = l->reduced[0];
+    const level own = {.elems = plan->unit[unit].padded_elems};
+    if (plan->reduce_once)
+        reduce_level(l, unit, &own, &gradient, &sums, true);
+    else
+        reduce_ranks(l, unit, &gradient, &sums, true);
+}
+
+void zr__write_reduce_once(zr__list *l, int32_t unit)
+{
+    const zr_state *sums = &l->plan->unit[unit].sums;
+    if (l->plan->reduce_once && l->plan->unit[unit].trains) reduce_ranks(l, unit, sums, sums, false);
+}
+
+bool zr__refreshed(const zr_plan *plan, int32_t unit)
+{
+    return plan->optim_group != ZR_GROUP_SELF && plan->moves && !plan->unit[unit].gathered;
+}
+
+void zr__write_refresh(zr__list *l, int32_t unit)
+{
+    l->when = ZR_WHEN_STALE;
+    zr__write_gather(l, unit, l->plan->unit[unit].param.buffer, ZR_NONE);
+    l->when = ZR_WHEN_ALWAYS;
+}

@@ -1,0 +1,435 @@
+/*
+ * The schedules: writes their steps from the decisions of segments.c.
+ */
+#include "plan/write/write.h"
+
+#include <string.h>
+
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+/* Return a unit's entry of `decided` in the pass of a segment. */
+static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t unit, int32_t segment)
+{
+    return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
+}
+
+/* Return whether the pass of a segment computes only the norm. */
+static bool for_norm(const zr__writing *w, int32_t segment)
+{
+    return w->decided.segment[segment].pass + 1 < w->decided.program.passes;
+}
+
+/* Lean: update the units whose gradients are consumed at the end of this segment: the units reduced at its end
+ * (reduced_now), or the units reduced before. */
+static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
+{
+    const zr__decided *d = &w->decided;
+    for (int32_t u = 0; u < w->list.plan->n_units; u++)
+        if (of_unit(w, d->consumed, u, segment) == segment &&
+            (of_unit(w, d->due, u, segment) == segment) == reduced_now)
+            zr__write_consume(&w->list, u, w->grad_buffer[u], for_norm(w, segment));
+}
+
+static void reduce_units(zr__writing *w, int32_t segment)
+{
+    /* Before the reductions of this segment: after them, AGREE of earlier units would wait for them on the comm stream.
+     */
+    consume_units(w, segment, false);
+    for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
+        if (of_unit(w, w->decided.due, u, segment) != segment) continue;
+        zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
+        if (!for_norm(w, segment))
+            zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false); /* a norm needs only shards */
+    }
+    consume_units(w, segment, true);
+}
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+/* Write LOSS once a micro-batch, after the first run of the op that makes the losses, forward or backward. */
+static void write_losses(zr__writing *w, int32_t run)
+{
+    zr__list *l = &w->list;
+    const zr__program *p = &w->decided.program;
+    zr_value losses = zr_graph_get_losses(l->graph);
+    if (losses == ZR_NONE || w->kind == ZR_SCHEDULE_DECODE || p->run[run].role == ZR__REPLAY || run >= p->pass_end[0])
+        return;
+    if (zr_graph_value(l->graph, losses)->producer != p->run[run].op) return;
+    zr__id step = zr__list_step(l, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, zr__op_of(&w->decided, run)->unit);
+    zr_use use = l->schedule->value[losses];
+    use.reads = true;
+    use.writes = false;
+    zr__list_use(l, step, use);
+    zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
+}
+
+/* Note a new instance of a value, in this place. */
+static void now_at(zr__writing *w, zr_value value, zr_use place)
+{
+    w->list.schedule->value[value] = place;
+    w->place[w->n_instances] = place.buffer;
+    w->instance[value] = w->n_instances++;
+}
+
+static void write_run(zr__writing *w, int32_t run)
+{
+    zr__list *l = &w->list;
+    const zr_op *op = zr__op_of(&w->decided, run);
+    zr__id step = zr__list_step(l, ZR_STEP_RUN, ZR_STREAM_COMPUTE, op->unit);
+    zr__list_newest(l)->op = w->decided.program.run[run].op;
+    zr__list_newest(l)->replay = w->decided.program.run[run].role == ZR__REPLAY;
+    for (int j = 0; j < op->n_in && l->status == ZR_OK; j++) zr__list_use(l, step, zr__place_input(w, op->in[j]));
+    zr_use made[ZR_OP_OUTS] = {0};
+    for (int j = 0; j < op->n_out && l->status == ZR_OK; j++) {
+        made[j] = zr__place_output(w, step, run, j);
+        zr__list_use(l, step, made[j]);
+    }
+    for (int j = 0; j < op->n_out && l->status == ZR_OK; j++) now_at(w, op->out[j], made[j]);
+    int64_t scratch = zr_device_facts_scratch(&l->plan->profile.facts, l->graph, op);
+    if (scratch > 0) {
+        int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_WORK, op->unit, "scratch", scratch);
+        zr__list_use(l, step, zr__use_all(buffer, true, true));
+    }
+    write_losses(w, run);
+}
+
+/* ---- joins of tensor-parallel ranks ----------------------------------------------------------- */
+
+/* Add a step in which tensor-parallel ranks exchange pieces of an op's value. */
+static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind kind, int64_t piece)
+{
+    zr__list *l = &w->list;
+    zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
+    zr_step *made = zr__list_newest(l);
+    made->op = op;
+    made->group = ZR_GROUP_TENSOR;
+    made->rounds = 1;
+    made->range = (zr_range){.count = piece, .by = {piece, ZR_GROUP_TENSOR}};
+    return step;
+}
+
+/* Return a use of the pieces of all ranks (each), or of this rank's piece among them. */
+static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool writes)
+{
+    use.range.count = piece;
+    use.range.by = (zr_stride){piece, ZR_GROUP_TENSOR};
+    use.each = each;
+    use.reads = reads;
+    use.writes = writes;
+    return use;
+}
+
+/* Write a gather of all ranks' pieces into `out`; this rank's piece is there already, or at `mine`. */
+static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, const zr_use *mine, zr_use out,
+                                  int64_t piece)
+{
+    zr__list *l = &w->list;
+    zr__id step = join_step(w, op, unit, ZR_STEP_GATHER, piece);
+    zr__list_use(l, step, mine ? *mine : piece_of(out, piece, false, true, true));
+    zr__list_use(l, step, piece_of(out, piece, true, !mine, true));
+    zr__list_use(l, step, zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true));
+    return step;
+}
+
+/* Write a reduce-scatter of all ranks' `in`: this rank's piece of the sum goes to its place in the output, or is the
+ * whole output (ZR_JOIN_SCATTER). Return the output. */
+static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t piece)
+{
+    zr__list *l = &w->list;
+    const zr_op *op = zr__op_of(&w->decided, run);
+    const zr__run_of *of = &w->decided.program.run[run];
+    zr__id step = join_step(w, of->op, op->unit, ZR_STEP_REDUCE_SCATTER, piece);
+    zr__list_newest(l)->replay = of->role == ZR__REPLAY;
+    const zr_use out = zr__place_output(w, step, run, 0);
+    const bool in_place = in.buffer == out.buffer;
+    zr__list_use(l, step, piece_of(in, piece, true, true, in_place));
+    zr__list_use(l, step, zr__use_all(l->plan->staging[ZR_GROUP_TENSOR], true, true));
+    zr__list_use(l, step, op->def->join == ZR_JOIN_SUM ? piece_of(out, piece, false, in_place, true) : out);
+    return out;
+}
+
+/* Write the steps of an op that joins tensor-parallel ranks: ZR_JOIN_SUM is a reduce-scatter and a gather of the
+ * pieces. */
+static void write_join(zr__writing *w, int32_t run)
+{
+    const zr_op *op = zr__op_of(&w->decided, run);
+    const zr__run_of *of = &w->decided.program.run[run];
+    const zr_join join = op->def->join;
+    const int64_t ranks = w->list.plan->group[ZR_GROUP_TENSOR].size;
+    const zr_use in = zr__place_input(w, op->in[0]);
+    const int64_t piece = join == ZR_JOIN_GATHER ? in.range.count : in.range.count / ranks;
+    zr_use out;
+    if (join == ZR_JOIN_GATHER)
+        out = zr__place_output(w, ZR_NONE, run, 0);
+    else
+        out = write_sum_pieces(w, run, in, piece);
+    if (join != ZR_JOIN_SCATTER) {
+        (void)write_gather_pieces(w, of->op, op->unit, join == ZR_JOIN_GATHER ? &in : NULL, out, piece);
+        zr__list_newest(&w->list)->replay = of->role == ZR__REPLAY;
+    }
+    now_at(w, op->out[0], out);
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------ */
+
+int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
+{
+    const int64_t ranks = plan->group[ZR_GROUP_TENSOR].size;
+    return (zr_shape_elems(&value->type.shape) + ranks - 1) / ranks;
+}
+
+/* Write the copy of a forward value, or of this rank's piece, to the buffer that keeps it as a checkpoint. */
+static void write_keep(zr__writing *w, int32_t run)
+{
+    zr__list *l = &w->list;
+    const zr__run_of *of = &w->decided.program.run[run];
+    const zr_value_info *value = zr_graph_value(l->graph, of->value);
+    const bool host = l->plan->offload_checkpoints;
+    zr_use from = zr__place_input(w, of->value), to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
+    if (of->pieces) {
+        const int64_t piece = zr__piece_elems(l->plan, value), ranks = l->plan->group[ZR_GROUP_TENSOR].size;
+        zr_use padding = from;
+        padding.range.first += from.range.count;
+        padding.range.count = piece * ranks - from.range.count;
+        padding.reads = false;
+        padding.writes = true;
+        if (padding.range.count > 0)
+            zr__list_use(l, zr__list_step(l, ZR_STEP_ZERO, ZR_STREAM_COMPUTE, of->unit), padding);
+        from = piece_of(from, piece, false, true, false);
+        to.range.count = piece;
+    }
+    to.buffer = w->kept[of->value] = zr__list_buffer(l, host ? ZR_SPACE_HOST : ZR_SPACE_DEVICE, ZR_CATEGORY_CHECKPOINT,
+                                                     of->unit, "checkpoint", zr_dtype_span(to.dtype, to.range.count));
+    zr__id step = zr__list_step(l, ZR_STEP_COPY, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit);
+    zr__list_use(l, step, from);
+    zr__list_use(l, step, to);
+}
+
+/* Write the steps that restore a checkpoint to a place of its own: from the host's space on the copy stream, and from
+ * other ranks. */
+static void write_restore(zr__writing *w, int32_t run)
+{
+    zr__list *l = &w->list;
+    const zr__run_of *of = &w->decided.program.run[run];
+    const zr_value_info *value = zr_graph_value(l->graph, of->value);
+    const bool host = l->plan->offload_checkpoints;
+    zr_use from = zr__use_value(l->graph, of->value, w->kept[of->value], true, false),
+           to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
+    const int64_t elems = to.range.count, piece = of->pieces ? zr__piece_elems(l->plan, value) : elems,
+                  ranks = of->pieces ? l->plan->group[ZR_GROUP_TENSOR].size : 1;
+    from.range.count = piece;
+    to.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, of->unit, "fetched checkpoint",
+                                zr_dtype_span(to.dtype, piece * ranks));
+    zr__id step = ZR_NONE;
+    if (host) {
+        step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, of->unit);
+        zr__list_use(l, step, from);
+        zr__list_use(l, step, of->pieces ? piece_of(to, piece, false, false, true) : to);
+    }
+    if (of->pieces) {
+        const zr__id gather = write_gather_pieces(w, value->producer, of->unit, host ? NULL : &from, to, piece);
+        zr__list_newest(l)->restores = true;
+        if (!host) step = gather;
+    }
+    /* Fetched no earlier than while the previous segment computes: otherwise all checkpoints might be on the device at
+     * once. */
+    zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
+    now_at(w, of->value, to);
+}
+
+/* ---- beginning and end of a micro-batch ------------------------------------------------------- */
+
+/* Write BATCH: the caller fills inputs in host memory, from where they are copied to their places. */
+static void write_batch(zr__writing *w)
+{
+    zr__list *l = &w->list;
+    const zr_layout *layout = &l->plan->layout;
+    zr__id step = zr__list_step(l, ZR_STEP_BATCH, ZR_STREAM_COMPUTE, -1);
+    zr__list_newest(l)->range = (zr_range){.count = layout->batch, .by = {layout->batch, ZR_GROUP_DATA}};
+    for (int32_t i = 0; i < zr_graph_inputs(l->graph) && l->status == ZR_OK; i++) {
+        zr_value input = zr_graph_input(l->graph, i);
+        int64_t bytes = zr__value_bytes(zr_graph_value(l->graph, input));
+        int32_t given = zr__list_buffer(l, ZR_SPACE_HOST, ZR_CATEGORY_ACT, -1, "input", bytes),
+                place = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "input", bytes);
+        zr_use use = zr__use_value(l->graph, input, place, false, true);
+        now_at(w, input, use);
+        zr__list_use(l, step, use);
+        use.buffer = given;
+        zr__list_use(l, step, use);
+    }
+    if (w->kind != ZR_SCHEDULE_DECODE) zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
+}
+
+/* Write the gathers of stages 1 and 2 for parameters that the previous training step has updated, unit by unit in order
+ * of first use. */
+static void refresh_units(zr__writing *w, bool *done)
+{
+    zr__list *l = &w->list;
+    for (int32_t i = 0; i < w->decided.program.n; i++) {
+        const zr_op *op = zr__op_of(&w->decided, i);
+        for (int j = 0; op && j < op->n_in; j++) {
+            int32_t unit = zr__param_unit(l->graph, op->in[j]);
+            if (unit < 0 || done[unit] || !zr__refreshed(l->plan, unit)) continue;
+            zr__write_refresh(l, unit);
+            done[unit] = true;
+        }
+    }
+    for (int32_t u = 0; u < l->plan->n_units; u++) /* parameters that no op reads */
+        if (!done[u] && zr__refreshed(l->plan, u)) zr__write_refresh(l, u);
+}
+
+/* Write runs from `run` to `end`, or only the RESTOREs at their beginning. Return the first run that is not written. */
+static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restores)
+{
+    for (; run < end; run++) {
+        const zr_op *op = zr__op_of(&w->decided, run);
+        const zr__role role = w->decided.program.run[run].role;
+        if (restores && role != ZR__RESTORE) return run;
+        if (!op)
+            (role == ZR__KEEP ? write_keep : write_restore)(w, run);
+        else
+            (op->def->join != ZR_JOIN_NONE ? write_join : write_run)(w, run);
+    }
+    return end;
+}
+
+static void write_segments(zr__writing *w)
+{
+    zr__list *l = &w->list;
+    const zr__segment *segment = w->decided.segment;
+    int32_t next = 0; /* run */
+    int pass = -1;
+    w->ended[0] = w->ended[1] = ZR_NONE;
+    for (int32_t i = 0; i < w->decided.n_segments && l->status == ZR_OK; i++) {
+        if (segment[i].pass != pass && w->kind == ZR_SCHEDULE_TRAIN) {
+            if (pass >= 0) zr__write_norm(l);
+            for (int32_t u = 0; u < l->plan->n_units; u++) w->grad_buffer[u] = ZR_NONE;
+        }
+        pass = segment[i].pass;
+        zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
+        if (i == 0) write_batch(w); /* the first gathers overlap with it */
+        next = write_runs(w, next, segment[i].end, false);
+        w->ended[1] = w->ended[0];
+        w->ended[0] = l->last[ZR_STREAM_COMPUTE];
+        /* Checkpoints of the next segment are restored before this segment's units are reduced: they are needed
+         * earlier. */
+        const bool ahead = l->plan->layout.overlap && i + 1 < w->decided.n_segments && segment[i + 1].pass == pass;
+        if (ahead) next = write_runs(w, next, segment[i + 1].end, true);
+        if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, i);
+    }
+}
+
+/* Copy the output of decoding to the host. */
+static void write_output(zr__writing *w)
+{
+    zr__list *l = &w->list;
+    zr_value output = zr_graph_get_output(l->graph);
+    if (w->kind != ZR_SCHEDULE_DECODE || output == ZR_NONE || l->status != ZR_OK) return;
+    zr__id step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COMPUTE, -1);
+    zr_use use = l->schedule->value[output];
+    use.reads = true;
+    use.writes = false;
+    zr__list_use(l, step, use);
+    use.reads = false;
+    use.writes = true;
+    use.range.first = 0;
+    use.buffer = l->plan->output;
+    zr__list_use(l, step, use);
+}
+
+/* ---- whole schedules --------------------------------------------------------------------------- */
+
+static zr_status take_tables(zr__writing *w)
+{
+    const zr_graph *g = w->list.graph;
+    size_t units = (size_t)w->list.plan->n_units, values = (size_t)zr_graph_values(g);
+    size_t instances = (size_t)zr_graph_inputs(g) + (size_t)w->decided.program.n * ZR_OP_OUTS;
+    w->instance = zr_alloc(sizeof(int32_t) * (2 * values + instances + units + 1));
+    w->list.schedule->value = zr_alloc(sizeof(zr_use) * (values + 1));
+    ZR_CHECK(w->instance && w->list.schedule->value, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
+    w->kept = w->instance + values;
+    w->place = w->kept + values;
+    w->grad_buffer = w->place + instances;
+    for (size_t v = 0; v < values; v++) {
+        w->instance[v] = -1;
+        w->list.schedule->value[v] = zr__use_all(ZR_NONE, false, false);
+    }
+    for (size_t u = 0; u < units; u++) w->grad_buffer[u] = ZR_NONE;
+    return ZR_OK;
+}
+
+/* Give the caches of decoding their places; they were planned in the graph's order. */
+static void place_caches(zr__writing *w)
+{
+    const zr_plan *plan = w->list.plan;
+    for (int32_t b = 0, v = 0; b < plan->n_persistent; b++) {
+        if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
+        while (zr_graph_value(w->list.graph, v)->kind != ZR_VALUE_CACHE) v++;
+        w->list.schedule->value[v] = zr__use_value(w->list.graph, v, b, true, true);
+        v++;
+    }
+}
+
+static zr_status begin(zr__writing *w, zr_plan *plan, zr_schedule_kind kind)
+{
+    w->kind = kind;
+    ZR_TRY(zr__list_begin(&w->list, plan, plan->graph[kind], &plan->schedule[kind]));
+    ZR_TRY(zr__decide(&w->decided, plan, kind));
+    ZR_TRY(take_tables(w));
+    ZR_TRY(zr__gathers_begin(&w->gathers, plan, w->decided.n_segments));
+    for (int32_t k = 0; k < w->decided.n_segments; k++)
+        for (int32_t i = w->decided.segment[k].first; i < w->decided.segment[k].end; i++) {
+            const zr_op *op = zr__op_of(&w->decided, i);
+            for (int j = 0; op && j < op->n_in; j++) {
+                int32_t unit = zr__param_unit(w->list.graph, op->in[j]);
+                if (unit >= 0) zr__gathers_add(&w->gathers, plan, k, unit);
+            }
+        }
+    if (kind == ZR_SCHEDULE_DECODE) place_caches(w);
+    return w->gathers.status;
+}
+
+zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
+{
+    zr__writing w = {0};
+    zr_status st = ZR_OK;
+    bool *refreshed = zr_alloc((size_t)plan->n_units + 1);
+    if (!refreshed) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
+    if (st != ZR_OK) goto done;
+    ZR_TRY_GOTO(st, begin(&w, plan, kind), done);
+    if (kind == ZR_SCHEDULE_TRAIN) {
+        zr__list_step(&w.list, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1);
+        zr__list_newest(&w.list)->rounds = plan->layout.accum;
+        refresh_units(&w, refreshed);
+        zr__policies_round(&w.list);
+    }
+    write_segments(&w);
+    write_output(&w);
+    if (kind == ZR_SCHEDULE_TRAIN) {
+        zr__list_step(&w.list, ZR_STEP_END, ZR_STREAM_COMPUTE, -1);
+        zr__write_update(&w.list);
+    }
+    zr__policies_rewrite(&w.list);
+    ZR_TRY_GOTO(st, zr__list_finish(&w.list), done);
+done:
+    zr__list_end(&w.list);
+    zr__decided_free(&w.decided);
+    zr__gathers_end(&w.gathers);
+    zr_free(w.instance);
+    zr_free(refreshed);
+    return st;
+}
+
+/* Write the flush schedule: gathers of parameters that other ranks have updated, for units that stay whole, unit by
+ * unit. */
+zr_status zr__write_flush(zr_plan *plan)
+{
+    zr__list l;
+    zr_status st = zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]);
+    for (int32_t u = 0; u < plan->n_units && st == ZR_OK; u++)
+        if (zr__refreshed(plan, u)) zr__write_gather(&l, u, plan->unit[u].param.buffer, ZR_NONE);
+    if (st == ZR_OK) zr__policies_rewrite(&l);
+    if (st == ZR_OK) st = zr__list_finish(&l);
+    zr__list_end(&l);
+    return st;
+}

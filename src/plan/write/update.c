@@ -1,0 +1,85 @@
+/*
+ * The end of a training step: norm, health and updates. They come after the last micro-batch or, if lean's updates
+ * consume the gradients, at the end of each unit's backward pass.
+ */
+#include "plan/write/write.h"
+
+static void write_square(zr__list *l, int32_t unit, const zr_state *sums)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    zr__id step = zr__list_step(l, ZR_STEP_SQUARE, ZR_STREAM_COMPUTE, unit);
+    zr__list_newest(l)->range = u->own;
+    zr__list_newest(l)->rank_free_sums = l->plan->layout.rank_free_sums;
+    zr__list_use(l, step, zr__use_state(sums, u->own, true, false));
+    zr__list_use(l, step, zr__use_all(u->square, false, true));
+}
+
+static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const zr_range range = u->update;
+    zr__id step = zr__list_step(l, ZR_STEP_UPDATE, ZR_STREAM_COMPUTE, unit);
+    zr__list_newest(l)->range = range;
+    zr__list_use(l, step, zr__use_state(sums, range, true, false));
+    zr__list_use(l, step, zr__use_state(&u->master, range, true, true));
+    for (int i = 0; i < l->plan->layout.optimizer.n_slots; i++)
+        zr__list_use(l, step, zr__use_state(&u->slot[i], range, true, true));
+    zr__list_use(l, step, zr__use_state(&u->param, range, u->master.buffer == ZR_NONE, true));
+    zr__list_use(l, step, zr__use_all(u->verdict, true, false));
+}
+
+/* Write the common part of NORM and AGREE. All ranks take part, so the step is on the comm stream like every
+ * collective. */
+static zr__id verdict(zr__list *l, zr_step_kind kind, int32_t unit)
+{
+    zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
+    zr__list_newest(l)->group = zr_plan_shares_layers(l->plan) ? ZR_GROUP_ALL : ZR_GROUP_DATA;
+    zr__list_use(l, step, zr__use_all(l->plan->loss, true, false));
+    zr__list_use(l, step, zr__use_all(l->plan->numbers, true, true));
+    return step;
+}
+
+void zr__write_norm(zr__list *l)
+{
+    zr__id step = verdict(l, ZR_STEP_NORM, -1);
+    zr__list_newest(l)->rank_free_sums = l->plan->layout.rank_free_sums;
+    zr__list_use(l, step, zr__use_all(l->plan->verdict, false, true));
+    for (int32_t u = 0; u < l->plan->n_units; u++)
+        if (l->plan->unit[u].trains) zr__list_use(l, step, zr__use_all(l->plan->unit[u].square, true, false));
+    zr__policies_norm(l, step);
+}
+
+static void write_agree(zr__list *l, int32_t unit)
+{
+    zr__id step = verdict(l, ZR_STEP_AGREE, unit);
+    zr__list_use(l, step, zr__use_all(l->plan->unit[unit].verdict, false, true));
+    zr__list_use(l, step, zr__use_all(l->plan->unit[unit].square, true, false));
+}
+
+void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm)
+{
+    const zr_state sums = zr__sums_of(l->plan, unit, grad);
+    bool two_pass = l->plan->layout.two_pass;
+    if (norm || !two_pass) write_square(l, unit, &sums);
+    if (norm) return;
+    if (!two_pass) write_agree(l, unit);
+    write_unit_update(l, unit, &sums);
+}
+
+void zr__write_update(zr__list *l)
+{
+    const zr_plan *plan = l->plan;
+    if (plan->consume_grad) {
+        if (!plan->layout.two_pass) zr__write_norm(l);
+        return;
+    }
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        zr__write_reduce_once(l, u);
+        zr__write_gather_sums(l, u, ZR_NONE, true);
+    }
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].trains) write_square(l, u, &plan->unit[u].sums);
+    zr__write_norm(l);
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].trains) write_unit_update(l, u, &plan->unit[u].sums);
+}
