@@ -10,6 +10,9 @@
 
 #include <zr.h>
 
+#include "zr/device.h"
+#include "zr/graph.h"
+
 enum { ROUNDS = 3, MOST_RUNS = 2000, MOST_OPS = 16 };
 
 /** A device, and what measures on it. */

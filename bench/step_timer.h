@@ -11,6 +11,13 @@
 
 #include <zr.h>
 
+#include "zr/comm.h"
+#include "zr/device.h"
+#include "zr/engine.h"
+#include "zr/graph.h"
+#include "zr/models.h"
+#include "zr/plan.h"
+
 enum { TIMER_VARIANTS = 16, TIMER_ROUNDS = 9 };
 
 typedef struct timer_variant {

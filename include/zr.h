@@ -15,6 +15,6 @@
 #include "zr/data.h"
 #include "zr/checkpoint.h"
 #include "zr/simulate.h"
-#include "zr/train.h"
+#include "zr/run.h"
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/text/text.h"
 #include "data/tokenizer/bpe.h"
+#include "zr/base.h"
 
 static inline void bpe_put_symbol(zr__text *text, unsigned char byte)
 {

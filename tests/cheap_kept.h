@@ -6,6 +6,9 @@
 
 #include <zr.h>
 
+#include "zr/graph.h"
+#include "zr/models.h"
+
 static inline const zr_op_def *cheap_kept_def(const zr_op_def *def)
 {
     static _Thread_local zr_op_def kept[8]; /* ranks are threads and build at the same time */

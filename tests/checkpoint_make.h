@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "zr/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 enum { MADE_TENSORS = 3, MADE_WRITERS = 2, MADE_FILES = 3, MADE_ROWS = 40, MADE_COLUMNS = 5, MADE_SLICES = 64 };
 static bool made_in_columns;
@@ -75,10 +76,10 @@ static inline zr_status made_write_column(zr_chunk_writer *w, const zr_safetenso
     const zr_slices before = {at, at + SHARED_ROW * ROW, ROW, 4},
                     behind = {at + (SHARED_ROW + 1) * ROW, at + MADE_ROWS * ROW, ROW, 4};
     for (int64_t i = 0; i < MADE_ROWS; i++) value[i] = made_value(step, file, i * MADE_COLUMNS + column);
-    ZR_TRY(zr_chunk_writer_put_sliced(w, &before, mine, value, 4 * SHARED_ROW));
+    ZR_TRY(zr__chunk_writer_put_sliced(w, &before, mine, value, 4 * SHARED_ROW));
     ZR_TRY(zr_chunk_writer_put(w, mine + SHARED_ROW * ROW, value + SHARED_ROW, 4));
-    ZR_TRY(zr_chunk_writer_put_sliced(w, &behind, mine + (SHARED_ROW + 1) * ROW, value + SHARED_ROW + 1,
-                                      4 * (MADE_ROWS - SHARED_ROW - 1)));
+    ZR_TRY(zr__chunk_writer_put_sliced(w, &behind, mine + (SHARED_ROW + 1) * ROW, value + SHARED_ROW + 1,
+                                       4 * (MADE_ROWS - SHARED_ROW - 1)));
     for (int64_t t = 1; column == 0 && t < zr_safetensors_count(st); t++)
         for (int rank = 0; rank < MADE_WRITERS; rank++)
             ZR_TRY(made_write_part(w, zr_safetensors_get(st, t), at, step, file, rank));
@@ -97,7 +98,7 @@ static inline zr_status made_write(const char *path, const zr_safetensors *st, i
         if (done == ZR_OK) done = zr_chunk_writer_end(w);
         const zr_chunk *chunk = w ? zr_chunk_writer_chunks(w, &n) : NULL;
         if (done == ZR_OK) made_add(all, chunk, n);
-        const zr_slices *slices = w ? zr_chunk_writer_slices(w, &n) : NULL;
+        const zr_slices *slices = w ? zr__chunk_writer_slices(w, &n) : NULL;
         for (int64_t i = 0; done == ZR_OK && i < n; i++) all->slices[all->n_slices++] = slices[i];
         zr_chunk_writer_close(&w);
         ZR_TRY(done);
@@ -127,7 +128,7 @@ static inline zr_status made_fill(const char *dir, int64_t step)
         const char *path = made_path(dir, made_files[f]);
         int64_t bytes = sizeof made_config - 1;
         if (f == 0) {
-            ZR_TRY(zr_file_write(path, made_config, bytes));
+            ZR_TRY(zr__file_put(path, made_config, bytes));
             ZR_TRY(made_add_range(&all[f], path, 0, -1));
         } else {
             ZR_TRY(made_safetensors(path, step, f, &all[f], &bytes));
@@ -160,7 +161,7 @@ static inline zr_status made_check(const char *dir, int64_t step)
 {
     zr_manifest *m = NULL;
     zr_status st = zr_manifest_read(dir, &m);
-    if (st == ZR_OK) st = zr_checkpoint_check_file(dir, m, "config.json");
+    if (st == ZR_OK) st = zr__checkpoint_check_file(dir, m, "config.json");
     for (int f = 1; st == ZR_OK && f < MADE_FILES; f++) {
         zr_chunk_reader *r = NULL;
         float value[256];

@@ -17,6 +17,7 @@
 
 #include "checkpoint/chunks.h"
 #include "tempdir.h"
+#include "zr/checkpoint.h"
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);

@@ -5,6 +5,7 @@
 #define COMM_CHECKS_H
 
 #include "zr/comm.h"
+#include "comm/comm.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -237,7 +238,7 @@ static zr_status check_barrier(checker *c, check_call call)
 static zr_status check_consent(checker *c, check_call call)
 {
     ZR_TRY(zr_comm_agree(c->comm, ZR_OK));
-    return zr_comm_same(c->comm, "round", (uint64_t)call.round << 40);
+    return zr__comm_same(c->comm, "round", (uint64_t)call.round << 40);
 }
 
 /* As a sequence of rooted calls is used: each rank is the owner in turn. */
@@ -323,7 +324,7 @@ static zr_status check_same(zr_comm *comm)
         "hash differs between ranks: rank %d not as rank %d (rank %d has 7ff0000100000001, rank %d 7ff0000000000001)",
         odd, first, odd, first);
     bool differs = comm->rank == comm->size - 1;
-    zr_status st = zr_comm_same(comm, "hash", 0x7ff0000000000001u + ((uint64_t)differs << 32));
+    zr_status st = zr__comm_same(comm, "hash", 0x7ff0000000000001u + ((uint64_t)differs << 32));
     ZR_CHECK(st == ZR_ERR_CONFIG && strstr(zr_error_message(), wanted), ZR_ERR_INTERNAL, "same gave %d, '%s'", st,
              zr_error_message());
     return ZR_OK;
@@ -474,16 +475,16 @@ static zr_status check_board(zr_comm *comm)
 {
     zr_comm_board mine = {0}, other = {0};
     ZR_TRY(zr_comm_barrier(comm));
-    if (!zr_comm_look(comm, check_name(comm, comm->rank), &mine))
+    if (!zr__comm_look(comm, check_name(comm, comm->rank), &mine))
         return ZR_FAIL(ZR_ERR_INTERNAL, "a rank cannot see its own board");
     ZR_CHECK(mine.waits % 2 == 0, ZR_ERR_INTERNAL, "a rank that works shows %llu waits",
              (unsigned long long)mine.waits);
-    zr_comm_show(comm, 2, 1000 + (uint64_t)check_name(comm, comm->rank));
-    zr_comm_show(comm, 3, mine.waits);
+    zr__comm_show(comm, 2, 1000 + (uint64_t)check_name(comm, comm->rank));
+    zr__comm_show(comm, 3, mine.waits);
     for (int r = 1; r < comm->size && comm->rank == 0; r++) {
-        bool waits = !zr_comm_look(comm, check_name(comm, r), &other); /* of another host: not to be seen */
+        bool waits = !zr__comm_look(comm, check_name(comm, r), &other); /* of another host: not to be seen */
         for (int tries = 0; !waits && tries < 60000; tries++) {
-            zr_comm_look(comm, check_name(comm, r), &other);
+            zr__comm_look(comm, check_name(comm, r), &other);
             waits = other.shown[2] == 1000 + (uint64_t)check_name(comm, r) && other.waits == other.shown[3] + 1;
             if (!waits) usleep(1000);
         }
@@ -492,7 +493,7 @@ static zr_status check_board(zr_comm *comm)
                  (unsigned long long)other.waits);
     }
     ZR_TRY(zr_comm_barrier(comm));
-    ZR_CHECK(zr_comm_gone(comm) < 0, ZR_ERR_INTERNAL, "rank %d is said to be gone", zr_comm_gone(comm));
+    ZR_CHECK(zr__comm_gone(comm) < 0, ZR_ERR_INTERNAL, "rank %d is said to be gone", zr__comm_gone(comm));
     return ZR_OK;
 }
 
@@ -615,7 +616,7 @@ static inline zr_status check_cancel(zr_comm *comm, zr_comm *stopped)
     check_beside_args beside = {.comm = comm, .run = check_wait};
     check_beside_start(&beside);
     usleep(5000);
-    zr_comm_cancel(stopped);
+    zr__comm_cancel(stopped);
     zr_status st = check_beside_join(&beside);
     ZR_CHECK(st == ZR_ERR_PEER && strstr(zr_error_message(), "rank "), ZR_ERR_INTERNAL, "a stopped call gave %d, '%s'",
              st, zr_error_message());

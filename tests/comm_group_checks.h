@@ -4,6 +4,7 @@
 #define COMM_GROUP_CHECKS_H
 
 #include "comm_checks.h"
+#include "zr/comm.h"
 
 /* A rank without memory when set. */
 static _Thread_local bool memory_is_out;

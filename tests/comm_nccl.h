@@ -10,6 +10,8 @@
 #include <nccl.h>
 #else
 #include "cuda/nccl.h"
+#include "comm/comm.h"
+#include "zr/comm.h"
 #endif
 
 #include <mpi.h>
@@ -118,7 +120,7 @@ zr_status __wrap_zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub)
 {
     const zr_comm_copier gpu = copier();
     ZR_TRY(__real_zr_comm_split(comm, color, key, sub));
-    if (*sub && on_gpus) ZR_TRY(zr_comm_copy_with(*sub, &gpu));
+    if (*sub && on_gpus) ZR_TRY(zr__comm_copy_with(*sub, &gpu));
     return ZR_OK;
 }
 
@@ -136,7 +138,7 @@ static inline zr_comm *create(int ranks_per_node)
 {
     zr_comm *comm = create_host(ranks_per_node);
     zr_comm_copier gpu = copier();
-    expect_ok(zr_comm_copy_with(comm, &gpu));
+    expect_ok(zr__comm_copy_with(comm, &gpu));
     on_gpus = true;
     EXPECT(alive(1));
     EXPECT(comm->staging == NULL && comm->staging_bytes == 0);
@@ -228,7 +230,7 @@ static inline zr_status arrive(void *arg, int64_t first, int64_t bytes, const vo
     a->bytes += bytes;
     a->calls++;
     if (bytes > a->longest) a->longest = bytes;
-    if (a->left-- == 0) zr_comm_cancel(a->comm);
+    if (a->left-- == 0) zr__comm_cancel(a->comm);
     return ZR_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include "comm/barrier.h"
 #include "comm_checks.h"
+#include "zr/comm.h"
 
 static void expect_ok(zr_status st)
 {

@@ -16,6 +16,7 @@
 
 #include "device/cpu/cpu.h"
 #include "dtype_array.h"
+#include "zr/device.h"
 
 static inline zr_device *device_at(const char *level, int threads)
 {

@@ -4,6 +4,10 @@
 
 #include "graph_interp.h"
 #include "trainer.h"
+#include "zr/comm.h"
+#include "zr/engine.h"
+#include "zr/graph.h"
+#include "zr/models.h"
 
 typedef struct truth {
     zr_graph *graph; /* of the whole batch */

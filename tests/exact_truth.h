@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "zr/base.h"
+#include "base/number/exact.h"
 
 #define TRUTH_BITS (32 * ZR_EXACT_LIMBS)
 #define TRUTH_UNIT (-298)
@@ -84,7 +85,7 @@ static inline void truth_expect(const truth *want, const zr_exact *got)
     bool below = false;
     for (int i = 0; i < half; i++) below |= sum.count[i] != 0;
     if (half >= 0 && sum.count[half] && (below || sum.count[half + 1])) value += ldexp(1, half + 1 + TRUTH_UNIT);
-    assert_true(zr_exact_value(got) == (negative ? -value : value));
+    assert_true(zr__exact_value(got) == (negative ? -value : value));
 }
 
 static inline void assert_same_sum(const zr_exact *a, const zr_exact *b)

@@ -15,6 +15,8 @@
 
 #include <zr/models.h>
 
+#include "zr/models.h"
+
 enum { GOLDEN_STEPS = 10, GOLDEN_BATCH = 4, GOLDEN_MOST_SEQ = 64 };
 
 typedef struct golden_expected {

@@ -4,6 +4,8 @@
 
 #include <zr.h>
 
+#include "zr/models.h"
+
 typedef struct gpt2_sizes {
     int64_t embedding, block, final; /* elements of a unit */
     int64_t n_layer, params;

@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "zr/ops.h"
+#include "zr/graph.h"
+#include "zr/tensor.h"
 
 enum { B = 2, T = 4, C = 6, V = 9 };
 

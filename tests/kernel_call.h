@@ -13,6 +13,7 @@
 
 #include "graph/internal.h"
 #include "zr/device.h"
+#include "zr/graph.h"
 
 static inline zr_tensor tensor1(void *data, zr_dtype dtype, int64_t n)
 {

@@ -14,6 +14,8 @@
 
 #include "device/cpu/cpu.h"
 #include "dtype_array.h"
+#include "zr/device.h"
+#include "zr/graph.h"
 
 #define GUARD_BYTES 64
 #define GUARD 0xa5

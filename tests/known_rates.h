@@ -7,17 +7,18 @@
 #include <stdlib.h>
 
 #include "zr/device.h"
-#include "zr/train.h"
+#include "train/host/host.h"
+#include "train/measure/measure.h"
 
 /* Have them remembered in the folder `cache`, in which this process and those that it starts then look for them. */
 static inline int know_rates(const char *cache)
 {
     static const zr_device_facts here = {.name = "this machine"};
     static const zr_rate flops = {50e9, 100e9}, bytes_sec = {10e9, 20e9};
-    zr_rates rates = {.threads = zr_host_cores(), .n_levels = 1, .triad = bytes_sec, .link = bytes_sec};
+    zr_rates rates = {.threads = zr__host_cores(), .n_levels = 1, .triad = bytes_sec, .link = bytes_sec};
     rates.level[0] = (zr_peak){.fma_f32 = flops, .dot_bf16 = flops};
     snprintf(rates.level[0].level, sizeof rates.level[0].level, "%s", zr_device_cpu_level());
-    return setenv("XDG_CACHE_HOME", cache, 1) || zr_rates_remember(&here, &rates) != ZR_OK ? -1 : 0;
+    return setenv("XDG_CACHE_HOME", cache, 1) || zr__rates_remember(&here, &rates) != ZR_OK ? -1 : 0;
 }
 
 #endif

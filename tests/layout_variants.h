@@ -3,6 +3,8 @@
 #define LAYOUT_VARIANTS_H
 
 #include "trainer.h"
+#include "zr/plan.h"
+#include "zr/tensor.h"
 
 /* Buckets and thresholds for units of some hundred to some thousand elements. */
 #define SMALL .reduce_bucket_elems = 700, .gather_bucket_elems = 350

@@ -6,6 +6,8 @@
 
 #include <zr.h>
 
+#include "zr/plan.h"
+
 static inline int64_t plan_bound(const zr_plan *plan, zr_schedule_kind kind)
 {
     const zr_schedule *s = &plan->schedule[kind];

@@ -10,6 +10,11 @@
 
 #include <zr.h>
 
+#include "zr/device.h"
+#include "zr/graph.h"
+#include "zr/models.h"
+#include "zr/plan.h"
+
 /* A processor that multiplies bf16. */
 static const zr_profile plan_profile = {.facts = {.name = "test",
                                                   .threads = 2,

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "plan_make.h"
+#include "zr/device.h"
+#include "zr/models.h"
+#include "zr/plan.h"
 
 static const zr_gpt2_config ways_config = {.n_layer = 2,
                                            .n_head = 3,

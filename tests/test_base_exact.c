@@ -1,6 +1,7 @@
 //TEST timeout=30
 /* Sums without rounding: values against rational arithmetic, one form of the limbs in whatever order. */
 #include "exact_truth.h"
+#include "base/number/exact.h"
 
 #include <float.h>
 
@@ -9,7 +10,7 @@
 static zr_exact sum_of(const float *x, int64_t n)
 {
     zr_exact sum = {0};
-    zr_exact_add(&sum, x, n);
+    zr__exact_add(&sum, x, n);
     return sum;
 }
 
@@ -29,7 +30,7 @@ static void test_known_values(void **state)
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         zr_exact sum = sum_of(known[i].x, 6);
-        assert_true(zr_exact_value(&sum) == known[i].sum);
+        assert_true(zr__exact_value(&sum) == known[i].sum);
     }
 }
 
@@ -58,11 +59,11 @@ static void test_rounds_to_nearest_even(void **state)
         float negated[4];
         for (int j = 0; j < 4; j++) negated[j] = -known[i].x[j];
         zr_exact sum = sum_of(known[i].x, 4), minus = sum_of(negated, 4);
-        assert_true(zr_exact_value(&sum) == known[i].sum);
-        assert_true(zr_exact_value(&minus) == -known[i].sum);
-        zr_exact_merge(&sum, &minus);
+        assert_true(zr__exact_value(&sum) == known[i].sum);
+        assert_true(zr__exact_value(&minus) == -known[i].sum);
+        zr__exact_merge(&sum, &minus);
         for (int l = 0; l < ZR_EXACT_LIMBS; l++) assert_int_equal(sum.limb[l], 0);
-        assert_true(zr_exact_value(&sum) == 0 && !signbit(zr_exact_value(&sum)));
+        assert_true(zr__exact_value(&sum) == 0 && !signbit(zr__exact_value(&sum)));
     }
 }
 
@@ -75,9 +76,9 @@ static void test_ties_at_every_place(void **state)
             const float tie[] = {ldexpf(1, place + 53), ldexpf(1, place), ldexpf(1, place - below)};
             const float less[] = {tie[0], tie[1], -tie[2]};
             zr_exact sum = sum_of(tie, 2), above = sum_of(tie, 3), under = sum_of(less, 3);
-            assert_true(zr_exact_value(&sum) == tie[0]);
-            assert_true(zr_exact_value(&above) == ldexp(0x1p53 + 2, place));
-            assert_true(zr_exact_value(&under) == tie[0]);
+            assert_true(zr__exact_value(&sum) == tie[0]);
+            assert_true(zr__exact_value(&above) == ldexp(0x1p53 + 2, place));
+            assert_true(zr__exact_value(&under) == tie[0]);
         }
     }
 }
@@ -99,8 +100,8 @@ static void test_any_order_any_cut(void **state)
         for (int64_t at = 0; at < N; at += piece) {
             int64_t n = at + piece < N ? piece : N - at;
             zr_exact part = sum_of(shuffled + at, n);
-            zr_exact_add(&added, shuffled + at, n);
-            zr_exact_merge(&merged, &part);
+            zr__exact_add(&added, shuffled + at, n);
+            zr__exact_merge(&merged, &part);
         }
         assert_same_sum(&added, &whole);
         assert_same_sum(&merged, &whole);
@@ -114,7 +115,7 @@ static void test_every_single_value(void **state)
     fill_wild(x, N, 2);
     for (int i = 0; i < N; i++) {
         zr_exact one = sum_of(&x[i], 1);
-        assert_true(zr_exact_value(&one) == x[i]);
+        assert_true(zr__exact_value(&one) == x[i]);
     }
 }
 
@@ -127,8 +128,8 @@ static void test_range(void **state)
         zr_exact sum = sum_of(&ends[e], 1);
         for (int i = 1; i <= 70; i++) {
             const zr_exact same = sum;
-            zr_exact_merge(&sum, &same);
-            assert_true(zr_exact_value(&sum) == ldexp(ends[e], i));
+            zr__exact_merge(&sum, &same);
+            assert_true(zr__exact_value(&sum) == ldexp(ends[e], i));
         }
     }
 }
@@ -143,18 +144,18 @@ static void test_pack(void **state)
         double packed[ZR_EXACT_LIMBS], total[ZR_EXACT_LIMBS] = {0};
         fill_wild(x, N, stream);
         zr_exact sum = sum_of(x, N), back = {0}, all = {0}, want = sum;
-        zr_exact_pack(&sum, packed);
+        zr__exact_pack(&sum, packed);
         for (int l = 0; l < ZR_EXACT_LIMBS; l++) {
             assert_true(packed[l] == floor(packed[l]) && fabs(packed[l]) < 0x1p53);
             for (int64_t r = 0; r < ranks; r++) total[l] += packed[l];
         }
-        zr_exact_unpack(&back, packed);
+        zr__exact_unpack(&back, packed);
         assert_same_sum(&back, &sum);
-        zr_exact_unpack(&back, packed);
-        zr_exact_unpack(&all, total);
+        zr__exact_unpack(&back, packed);
+        zr__exact_unpack(&all, total);
         for (int i = 0; i < 20; i++) {
             const zr_exact same = want;
-            zr_exact_merge(&want, &same);
+            zr__exact_merge(&want, &same);
             if (i == 0) assert_same_sum(&back, &want);
         }
         assert_same_sum(&all, &want);
@@ -169,13 +170,13 @@ static void test_not_finite(void **state)
         const float x[] = {1, bad[i], 2};
         double packed[ZR_EXACT_LIMBS];
         zr_exact sum = sum_of(x, 3), merged = sum_of(x, 1), back = sum_of(x, 1);
-        assert_true(sum.not_finite && isnan(zr_exact_value(&sum)));
-        zr_exact_add(&sum, x, 1);
+        assert_true(sum.not_finite && isnan(zr__exact_value(&sum)));
+        zr__exact_add(&sum, x, 1);
         assert_true(sum.not_finite);
-        zr_exact_merge(&merged, &sum);
-        assert_true(merged.not_finite && isnan(zr_exact_value(&merged)));
-        zr_exact_pack(&sum, packed);
-        zr_exact_unpack(&back, packed);
+        zr__exact_merge(&merged, &sum);
+        assert_true(merged.not_finite && isnan(zr__exact_value(&merged)));
+        zr__exact_pack(&sum, packed);
+        zr__exact_unpack(&back, packed);
         assert_true(back.not_finite);
     }
 }

@@ -10,6 +10,7 @@
 #include "fs_record.h"
 #include "tempdir.h"
 #include "zr/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 static void a_file(void **state)
 {
@@ -17,7 +18,7 @@ static void a_file(void **state)
     const char *path = in_tempdir("file");
     fs_record_start(path, NULL);
     for (int i = 1; i <= 2; i++) { /* new, and in place of an older one */
-        assert_int_equal(zr_file_write(path, "words", 5), ZR_OK);
+        assert_int_equal(zr__file_put(path, "words", 5), ZR_OK);
         assert_string_equal(fs.fault, "");
         assert_true(fs.calls >= 5 * i);
         assert_true(fs_named(path));
@@ -26,7 +27,7 @@ static void a_file(void **state)
 
 static void put(const char *path)
 {
-    assert_int_equal(zr_file_write(path, "words", 5), ZR_OK);
+    assert_int_equal(zr__file_put(path, "words", 5), ZR_OK);
 }
 
 static void a_folder(void **state)
@@ -39,7 +40,7 @@ static void a_folder(void **state)
     put(in_tempdir("folder.tmp/one"));
     put(in_tempdir("folder.tmp/two.part"));
     assert_int_equal(rename(in_tempdir("folder.tmp/two.part"), in_tempdir("folder.tmp/two")), 0);
-    assert_int_equal(zr_dir_commit(tmp, final), ZR_OK);
+    assert_int_equal(zr__dir_commit(tmp, final), ZR_OK);
     assert_string_equal(fs.fault, "");
     assert_true(fs_named(final));
 }
@@ -56,7 +57,7 @@ static void faults_are_found(void **state)
     int fd = open(in_tempdir("bad.tmp/one"), O_WRONLY);
     assert_int_equal(pwrite(fd, "w", 1, 0), 1); /* after its sync */
     close(fd);
-    assert_int_equal(zr_dir_commit(tmp, final), ZR_OK);
+    assert_int_equal(zr__dir_commit(tmp, final), ZR_OK);
     assert_string_not_equal(fs.fault, "");
     fs_record_start(final, names); /* nothing of what was before is taken for synced */
     assert_false(fs_named(final));
@@ -78,9 +79,9 @@ static void calls_that_fail(void **state)
             char text[8] = "";
             fs_record_start(path, NULL);
             unlink(path);
-            assert_int_equal(zr_file_write(path, "older", 5), ZR_OK);
+            assert_int_equal(zr__file_put(path, "older", 5), ZR_OK);
             fs_record_fail(calls[c], at, EIO);
-            zr_status st = zr_file_write(path, "newer", 5);
+            zr_status st = zr__file_put(path, "newer", 5);
             assert_int_equal(st, fs.failures ? ZR_ERR_IO : ZR_OK);
             failures += fs.failures;
             FILE *file = fopen(path, "r");
@@ -100,7 +101,7 @@ static void folders_that_cannot_be_synced(void **state)
     fs_record_start(in_tempdir("kept"), NULL);
     for (int at = 1; at <= 2; at++) {
         fs_record_fail(FS_FSYNC, at, EINVAL);
-        assert_int_equal(zr_file_write(in_tempdir("kept"), "newer", 5), at == 1 ? ZR_ERR_IO : ZR_OK);
+        assert_int_equal(zr__file_put(in_tempdir("kept"), "newer", 5), at == 1 ? ZR_ERR_IO : ZR_OK);
         assert_int_equal(fs.failures, 1);
     }
 }

@@ -13,6 +13,7 @@
 #include "golden.h"
 #include "tempdir.h"
 #include "zr/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 void *__real_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes);
@@ -105,7 +106,7 @@ static void config_is_written_and_read_back(void **state)
     zr_hf_gpt2 c;
     /* A decimal comma must not reach the file; where the locale is not installed this is a plain run. */
     (void)setlocale(LC_ALL, "de_DE.UTF-8");
-    assert_int_equal(zr_hf_gpt2_write(tempdir, &wrote), ZR_OK);
+    assert_int_equal(zr__hf_gpt2_write(tempdir, &wrote), ZR_OK);
     assert_int_equal(zr_hf_gpt2_read(tempdir, &c), ZR_OK);
     (void)setlocale(LC_ALL, "C");
     assert_int_equal(c.n_layer, 3);
@@ -135,7 +136,7 @@ static void written_config_is_gpt2_for_others(void **state)
         "\"initializer_range\": 0.02",
     };
     char text[4096] = "";
-    assert_int_equal(zr_hf_gpt2_write(tempdir, &wrote), ZR_OK);
+    assert_int_equal(zr__hf_gpt2_write(tempdir, &wrote), ZR_OK);
     FILE *file = fopen(in_tempdir("config.json"), "r");
     assert_true(fread(text, 1, sizeof(text) - 1, file) > 0);
     fclose(file);
@@ -147,10 +148,10 @@ static void untied_or_infinite_configs_are_not_written(void **state)
 {
     (void)state;
     zr_hf_gpt2 c = {2, 4, 64, 32, 256, 0.0, 0.0, 0.0, 1e-5, 0.02, false};
-    assert_int_equal(zr_hf_gpt2_write(tempdir, &c), ZR_ERR_ARG);
+    assert_int_equal(zr__hf_gpt2_write(tempdir, &c), ZR_ERR_ARG);
     c.tie_word_embeddings = true;
     c.initializer_range = 1.0 / (double)(c.n_layer - 2);
-    assert_int_equal(zr_hf_gpt2_write(tempdir, &c), ZR_ERR_ARG);
+    assert_int_equal(zr__hf_gpt2_write(tempdir, &c), ZR_ERR_ARG);
     assert_int_equal(zr_hf_gpt2_read(in_tempdir("nowhere"), &c), ZR_ERR_NOT_FOUND);
 }
 
@@ -168,7 +169,7 @@ static void put_tensors(const char *path, const zr_tensor_spec *spec, int64_t n)
 {
     zr_safetensors *st;
     assert_int_equal(zr_safetensors_create(path, spec, n), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &st), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &st), ZR_OK);
     for (int64_t t = 0; t < n; t++)
         for (int64_t i = 0; i < zr_shape_elems(&spec[t].shape); i++) {
             float value = (float)(i + 1000 * t);
@@ -191,7 +192,7 @@ static void one_file_with_and_without_prefix(void **state)
     const char *dir = new_folder("old");
     put_tensors(in_tempdir("old/model.safetensors"), old, 6);
     assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
-    assert_int_equal(zr_weights_check(weights, wanted, 2, note, sizeof(note)), ZR_OK);
+    assert_int_equal(zr__weights_check(weights, wanted, 2, note, sizeof(note)), ZR_OK);
     assert_non_null(strstr(note, "tensors that the model does not have (1): extra.weight"));
     assert_int_equal(zr_weights_read(weights, "transformer.wte.weight", 5, 1, &value), ZR_OK);
     assert_true(value == 1005);
@@ -203,7 +204,7 @@ static void one_file_with_and_without_prefix(void **state)
     dir = new_folder("new");
     put_tensors(in_tempdir("new/model.safetensors"), wanted, 2);
     assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
-    assert_int_equal(zr_weights_check(weights, bare, 2, note, sizeof(note)), ZR_OK);
+    assert_int_equal(zr__weights_check(weights, bare, 2, note, sizeof(note)), ZR_OK);
     assert_string_equal(note, "");
     zr_weights_close(&weights);
 }
@@ -218,7 +219,7 @@ static void misfits_are_listed(void **state)
     const char *dir = new_folder("misfits");
     put_tensors(in_tempdir("misfits/model.safetensors"), wanted, 2);
     assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
-    assert_int_equal(zr_weights_check(weights, many, 12, NULL, 0), ZR_ERR_DATA);
+    assert_int_equal(zr__weights_check(weights, many, 12, NULL, 0), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "12 of 12 tensors do not fit the model"));
     assert_non_null(strstr(zr_error_message(), "\n  transformer.wte.weight: shape (4, 2), wanted (2, 4)"));
     assert_non_null(strstr(zr_error_message(), "\n  transformer.ln_f.bias: shape (2), wanted (1, 2)"));
@@ -242,7 +243,7 @@ static void integers_do_not_fit(void **state)
     memcpy(image + 8, text, sizeof(text) - 1);
     put_file("integers/model.safetensors", image, sizeof(image));
     assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
-    assert_int_equal(zr_weights_check(weights, &a, 1, NULL, 0), ZR_ERR_DATA);
+    assert_int_equal(zr__weights_check(weights, &a, 1, NULL, 0), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "a: dtype I32, wanted F32, BF16 or F16"));
     zr_weights_close(&weights);
 }
@@ -268,7 +269,7 @@ static void several_files_are_one_set(void **state)
     put_tensors(in_tempdir("sharded/m-2.safetensors"), &wanted[1], 1);
     const char *map = "{\"transformer.wte.weight\":\"m-1.safetensors\",\"transformer.ln_f.bias\":\"m-2.safetensors\"}";
     assert_int_equal(open_index("sharded", map, &weights), ZR_OK);
-    assert_int_equal(zr_weights_check(weights, wanted, 2, note, sizeof(note)), ZR_OK);
+    assert_int_equal(zr__weights_check(weights, wanted, 2, note, sizeof(note)), ZR_OK);
     assert_string_equal(note, "");
     assert_int_equal(zr_weights_read(weights, "transformer.ln_f.bias", 1, 1, &value), ZR_OK);
     assert_true(value == 1);
@@ -325,7 +326,7 @@ static void every_failed_allocation_is_reported(void **state)
     for (fail_at = 0; st == ZR_ERR_MEMORY; fail_at++) {
         allocations = 0;
         st = zr_weights_open(in_tempdir("memory"), zr_hf_gpt2_names(), &weights);
-        if (st == ZR_OK) st = zr_weights_check(weights, wanted, 2, note, sizeof(note));
+        if (st == ZR_OK) st = zr__weights_check(weights, wanted, 2, note, sizeof(note));
         zr_weights_close(&weights);
         failures += st == ZR_ERR_MEMORY;
     }
@@ -350,7 +351,7 @@ static void files_of_transformers_are_read(void **state)
     assert_int_equal(c.n_layer, 2);
     assert_int_equal(c.n_positions, 12);
     assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
-    assert_int_equal(zr_weights_check(weights, some, 2, note, sizeof(note)), ZR_OK);
+    assert_int_equal(zr__weights_check(weights, some, 2, note, sizeof(note)), ZR_OK);
     assert_non_null(strstr(note, "tensors that the model does not have (26): "));
     assert_int_equal(zr_weights_read(weights, "transformer.wte.weight", 0, 4, value), ZR_OK);
     for (int i = 0; i < 4; i++) assert_true(value[i] != 0 && value[i] > -1 && value[i] < 1);

@@ -14,6 +14,8 @@
 #include "checkpoint_make.h"
 #include "slices_naive.h"
 #include "tempdir.h"
+#include "base/core/core.h"
+#include "checkpoint/checkpoint.h"
 
 enum { ROOM = 1 << 16 };
 
@@ -61,7 +63,7 @@ static void what_is_written_is_read(void **state)
     assert_string_equal(read->run, run);
     assert_int_equal(read->n_files, 4);
     for (int f = 0; f < 4; f++) {
-        const zr_manifest_file *got = zr_manifest_find(read, file[f].name);
+        const zr_manifest_file *got = zr__manifest_find(read, file[f].name);
         assert_ptr_equal(got, &read->file[f]);
         assert_int_equal(got->bytes, file[f].bytes);
         assert_int_equal(got->n_chunks, file[f].n_chunks);
@@ -71,7 +73,7 @@ static void what_is_written_is_read(void **state)
             assert_memory_equal(&got->chunk[i], &file[f].chunk[k], sizeof(zr_chunk));
         }
     }
-    assert_null(zr_manifest_find(read, "none"));
+    assert_null(zr__manifest_find(read, "none"));
     zr_manifest_free(&read);
     zr_manifest_free(&read);
     /* The files themselves are not there. */
@@ -339,19 +341,19 @@ static void memory_follows_the_text(void **state)
     for (int i = 1; n < ROOM - 200; i++) n += (size_t)snprintf(body + n, ROOM - n, "%s%d", i > 1 ? "," : "", i);
     snprintf(body + n, ROOM - n, "], \"xxh3\": \"" HASH "\"}], ");
     zr_manifest *m = NULL;
-    int64_t before = zr_alloc_taken();
+    int64_t before = zr__alloc_taken();
     assert_int_equal(parse_signed(body, &m), ZR_ERR_DATA);
-    assert_true(zr_alloc_taken() - before < 4096);
+    assert_true(zr__alloc_taken() - before < 4096);
 
     n = (size_t)snprintf(body, ROOM, "%s%s", HEAD, "{\"name\": \"a\", \"bytes\": 3000, \"ends\": [");
     for (int i = 1; i < 3000; i++) n += (size_t)snprintf(body + n, ROOM - n, "%s%d", i > 1 ? "," : "", i);
     n += (size_t)snprintf(body + n, ROOM - n, "], \"xxh3\": \"");
     for (int i = 0; i < 3000 && n < ROOM - 100; i++) n += (size_t)snprintf(body + n, ROOM - n, "%s" HASH, i ? " " : "");
     snprintf(body + n, ROOM - n, "\"}], ");
-    before = zr_alloc_taken();
+    before = zr__alloc_taken();
     assert_int_equal(parse_signed(body, &m), ZR_OK);
     assert_int_equal(m->file[0].n_chunks, 3000);
-    assert_true(zr_alloc_taken() - before < 2 * (int64_t)strlen(body));
+    assert_true(zr__alloc_taken() - before < 2 * (int64_t)strlen(body));
     zr_manifest_free(&m);
 }
 

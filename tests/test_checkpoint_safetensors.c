@@ -15,6 +15,7 @@
 #include "safetensors_bad.h"
 #include "tempdir.h"
 #include "zr/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 void *__real_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes);
@@ -128,7 +129,7 @@ static void tensors_are_found_by_name(void **state)
                                    "\"ab\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}}",
                                    10);
     assert_int_equal(zr_safetensors_open(path, &st), ZR_OK);
-    assert_string_equal(zr_safetensors_path(st), path);
+    assert_string_equal(zr__safetensors_path(st), path);
     const zr_safetensors_tensor *b = zr_safetensors_find(st, "b");
     assert_non_null(b);
     assert_string_equal(b->name, "b");

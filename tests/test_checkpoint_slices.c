@@ -10,6 +10,7 @@
 #include "slices_naive.h"
 
 #include "chunk_disk.h"
+#include "checkpoint/checkpoint.h"
 
 enum { SLICED_CHUNKS = 256 };
 
@@ -34,7 +35,7 @@ static zr_status put_slice(zr_chunk_writer *w, const zr_slices *s, int64_t k, in
     const int64_t all = take_slice(s, k, bytes);
     for (int64_t at = 0, n; at < all; at += n) {
         n = all - at < piece ? all - at : piece;
-        ZR_TRY(zr_chunk_writer_put_sliced(w, s, place_of(s, k, at), bytes + at, n));
+        ZR_TRY(zr__chunk_writer_put_sliced(w, s, place_of(s, k, at), bytes + at, n));
     }
     return ZR_OK;
 }
@@ -52,9 +53,9 @@ static zr_manifest_file write_sliced(const zr_slices *s, int64_t piece)
         if (k == 0) assert_int_equal(put_range(w, 0, s->begin, piece), ZR_OK);
         assert_int_equal(put_slice(w, s, k, piece), ZR_OK);
         if (k == 0) assert_int_equal(put_range(w, s->end, BYTES, piece), ZR_OK);
-        assert_null(zr_chunk_writer_slices(w, &n));
+        assert_null(zr__chunk_writer_slices(w, &n));
         assert_int_equal(zr_chunk_writer_end(w), ZR_OK);
-        const zr_slices *named = zr_chunk_writer_slices(w, &n);
+        const zr_slices *named = zr__chunk_writer_slices(w, &n);
         assert_int_equal(n, 1);
         assert_memory_equal(named, s, sizeof *s);
         const zr_chunk *mine = zr_chunk_writer_chunks(w, &n);
@@ -116,12 +117,12 @@ static void bad_slices_are_refused(void **state)
     int64_t n = 0;
     assert_int_equal(zr_chunk_writer_open(empty_file("bad", 1000), 1, &w), ZR_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(zr_chunk_writer_put_sliced(w, &bad[i], 100, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put_sliced(w, &good, 99, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put_sliced(w, &good, 200, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put_sliced(w, &good, 110, content, 51), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put_sliced(w, &good, 110, content, 50), ZR_OK);
-    assert_int_equal(zr_chunk_writer_put_sliced(w, &good, 190, content, 1), ZR_ERR_ARG);
+        assert_int_equal(zr__chunk_writer_put_sliced(w, &bad[i], 100, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 99, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 200, content, 1), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 110, content, 51), ZR_ERR_ARG);
+    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 110, content, 50), ZR_OK);
+    assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 190, content, 1), ZR_ERR_ARG);
     assert_int_equal(zr_chunk_writer_put(w, 200, content, 1), ZR_OK); /* behind the last row at once */
     assert_int_equal(zr_chunk_writer_end(w), ZR_OK);
     const zr_chunk *chunk = zr_chunk_writer_chunks(w, &n);

@@ -14,6 +14,7 @@
 
 #include "tempdir.h"
 #include "zr/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 void *__real_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes);
@@ -59,10 +60,10 @@ static void bytes_are_as_the_format_says(void **state)
     static char bytes[4096 + 29];
     zr_safetensors *st;
     assert_int_equal(zr_safetensors_create(path, two, 2), ZR_OK);
-    assert_int_equal(zr_safetensors_attach(path, &st), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(path, &st), ZR_OK);
     assert_int_equal(zr_safetensors_write(st, zr_safetensors_find(st, "b.weight"), 1, 1, &value[0]), ZR_OK);
     assert_int_equal(zr_safetensors_write(st, zr_safetensors_find(st, "a"), 0, 1, &value[1]), ZR_OK);
-    assert_int_equal(zr_safetensors_sync(st), ZR_OK);
+    assert_int_equal(zr__safetensors_sync(st), ZR_OK);
     zr_safetensors_close(&st);
 
     /* Data begin at a multiple of 4096. */
@@ -101,7 +102,7 @@ static bool write_share(const char *path, int64_t writer)
 {
     float piece[PIECE];
     zr_safetensors *st;
-    bool good = zr_safetensors_attach(path, &st) == ZR_OK;
+    bool good = zr__safetensors_attach(path, &st) == ZR_OK;
     for (int64_t t = 0; good && t < 4; t++) {
         const zr_safetensors_tensor *tensor = zr_safetensors_find(st, many[t].name);
         for (int64_t first = writer * PIECE; good && first < tensor->elems; first += WRITERS * PIECE) {
@@ -110,7 +111,7 @@ static bool write_share(const char *path, int64_t writer)
             good = zr_safetensors_write(st, tensor, first, n, piece) == ZR_OK;
         }
     }
-    good = good && zr_safetensors_sync(st) == ZR_OK;
+    good = good && zr__safetensors_sync(st) == ZR_OK;
     zr_safetensors_close(&st);
     return good;
 }
@@ -213,7 +214,7 @@ static void nothing_is_replaced_or_followed(void **state)
     assert_int_equal(read_file(victim, bytes, sizeof(bytes)), 6);
     assert_int_equal(zr_safetensors_create(in_tempdir("real"), two, 2), ZR_OK);
     assert_int_equal(symlink(in_tempdir("real"), in_tempdir("link2")), 0);
-    assert_int_equal(zr_safetensors_attach(in_tempdir("link2"), &st), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("link2"), &st), ZR_ERR_NOT_FOUND);
     assert_int_equal(zr_safetensors_open(in_tempdir("link2"), &st), ZR_OK);
     zr_safetensors_close(&st);
 }
@@ -224,8 +225,8 @@ static void files_are_committed_whole(void **state)
     char bytes[16];
     struct stat info;
     const char *path = in_tempdir("latest");
-    assert_int_equal(zr_file_write(path, "one", 3), ZR_OK);
-    assert_int_equal(zr_file_write(path, "second", 6), ZR_OK);
+    assert_int_equal(zr__file_put(path, "one", 3), ZR_OK);
+    assert_int_equal(zr__file_put(path, "second", 6), ZR_OK);
     assert_int_equal(read_file(path, bytes, sizeof(bytes)), 6);
     assert_memory_equal(bytes, "second", 6);
     assert_int_equal(access(in_tempdir("latest.tmp"), F_OK), -1);
@@ -233,16 +234,16 @@ static void files_are_committed_whole(void **state)
     /* A link planted in the place of the temporary file is removed, not followed. */
     put_file("victim", "victim", 6);
     assert_int_equal(symlink(in_tempdir("victim"), in_tempdir("latest.tmp")), 0);
-    assert_int_equal(zr_file_write(path, "3", 1), ZR_OK);
+    assert_int_equal(zr__file_put(path, "3", 1), ZR_OK);
     assert_int_equal(read_file(in_tempdir("victim"), bytes, sizeof(bytes)), 6);
     assert_int_equal(lstat(path, &info), 0);
     assert_true(S_ISREG(info.st_mode));
 
-    assert_int_equal(zr_file_write(in_tempdir("no/latest"), "1", 1), ZR_ERR_CREATE);
-    assert_int_equal(zr_file_commit(in_tempdir("gone"), path), ZR_ERR_IO);
+    assert_int_equal(zr__file_put(in_tempdir("no/latest"), "1", 1), ZR_ERR_CREATE);
+    assert_int_equal(zr__file_commit(in_tempdir("gone"), path), ZR_ERR_IO);
     assert_non_null(strstr(zr_error_message(), "gone"));
     assert_int_equal(mkdir(in_tempdir("a\nfolder"), 0700), 0);
-    assert_int_equal(zr_file_write(in_tempdir("a\nfolder"), "1", 1), ZR_ERR_IO);
+    assert_int_equal(zr__file_put(in_tempdir("a\nfolder"), "1", 1), ZR_ERR_IO);
     assert_non_null(strstr(zr_error_message(), "a\\x0afolder.tmp: cannot rename"));
     assert_int_equal(access(in_tempdir("a\nfolder.tmp"), F_OK), -1);
     assert_int_equal(read_file(path, bytes, sizeof(bytes)), 1);
@@ -254,7 +255,7 @@ static void names_without_a_folder_are_committed(void **state)
     char before[4096];
     assert_non_null(getcwd(before, sizeof(before)));
     assert_int_equal(chdir(tempdir), 0);
-    assert_int_equal(zr_file_write("-plain", "x", 1), ZR_OK);
+    assert_int_equal(zr__file_put("-plain", "x", 1), ZR_OK);
     assert_int_equal(chdir(before), 0);
     assert_int_equal(access(in_tempdir("-plain"), F_OK), 0);
 }

@@ -2,6 +2,7 @@
 //LINK -Wl,--wrap=zr_traffic_count,--wrap=zr__barrier_init,--wrap=zr_alloc
 #include "comm_group_checks.h"
 #include "comm_threads.h"
+#include "comm/comm.h"
 
 /* ---- bytes ------------------------------------------------------------------------------------- */
 
@@ -86,7 +87,7 @@ typedef struct departure {
 static zr_status depart(const departure *d, zr_comm *row)
 {
     if (d->way == LEAVES_ABORTED) zr_comm_abort(row, 71);
-    if (d->way == LEAVES_STOPPED) zr_comm_cancel(row);
+    if (d->way == LEAVES_STOPPED) zr__comm_cancel(row);
     return d->way == LEAVES_FAILED ? ZR_FAIL(ZR_ERR_IO, "the disk of this rank is gone") : ZR_OK;
 }
 
@@ -177,7 +178,7 @@ static zr_status stop_during_birth(zr_comm *comm, void *arg)
         return st;
     }
     if (comm->rank == 1 && b->when == BEFORE_IT_IS_MADE) {
-        zr_comm_cancel(comm);
+        zr__comm_cancel(comm);
         b->stopped = 1;
     }
     check_beside_start(&beside);
@@ -185,7 +186,7 @@ static zr_status stop_during_birth(zr_comm *comm, void *arg)
         if (b->when == WHILE_IT_IS_MADE) until_count(&b->making, 1);
         if (b->when == WHEN_ALL_HAVE_IT) until_count(&b->split, 3);
         if (b->when == SOME_TIME) usleep((useconds_t)b->usec);
-        zr_comm_cancel(comm);
+        zr__comm_cancel(comm);
         b->stopped = 1;
     }
     return check_beside_join(&beside);

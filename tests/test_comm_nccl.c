@@ -11,6 +11,7 @@
 /* A build without MPI has no mpi.h in its search path. */
 #if __has_include(<mpi.h>)
 #include "comm_nccl.h"
+#include "comm/comm.h"
 
 #ifndef ZR_GPU
 /* ---- what every transport must do -------------------------------------------------------------- */
@@ -250,7 +251,7 @@ static void memory_of_the_host(void **state)
             EXPECT((operations() > before) == (world_size > 1));
         }
         check_close(&c);
-        expect_ok(zr_comm_copy_with(comm, NULL));
+        expect_ok(zr__comm_copy_with(comm, NULL));
         EXPECT(comm->staging_bytes == (world_size > 1 ? ZR_COMM_STAGING_HOST(world_size) : 2 << 20));
         gather_host(comm, 7);
         destroy(&comm);
@@ -273,20 +274,20 @@ static void back_and_forth(void **state)
     other.copy = other_copy;
     for (int ranks_per_node = 0; ranks_per_node <= 1; ranks_per_node++) {
         zr_comm *comm = create_host(ranks_per_node);
-        expect_ok(zr_comm_copy_with(comm, NULL));
+        expect_ok(zr__comm_copy_with(comm, NULL));
         for (int i = 0; i < 2; i++) {
             stage(comm, world_size * 1000);
-            expect_ok(zr_comm_copy_with(comm, &gpu));
+            expect_ok(zr__comm_copy_with(comm, &gpu));
             EXPECT(world_size == 1 || (comm->staging == NULL && comm->staging_bytes == 0));
             stage(comm, world_size * 1000);
             gather_once(comm, APART, false, i);
             EXPECT(other_copies == 0);
-            expect_ok(zr_comm_copy_with(comm, &other)); /* else nothing changes */
+            expect_ok(zr__comm_copy_with(comm, &other)); /* else nothing changes */
             EXPECT(comm->staging != NULL && alive(1));
             gather_once(comm, APART, false, i);
             EXPECT(other_copies == 1);
             other_copies = 0;
-            expect_ok(zr_comm_copy_with(comm, NULL));
+            expect_ok(zr__comm_copy_with(comm, NULL));
             EXPECT(clean());
             EXPECT(comm->staging != NULL && comm->staging_bytes == world_size * 1000);
             gather_host(comm, i);
@@ -309,13 +310,13 @@ static void stop(zr_comm *comm, zr_comm *stopped, int call)
     if (world_rank != 0) {
         check_beside_start(&beside);
         usleep(20000);
-        zr_comm_cancel(stopped);
+        zr__comm_cancel(stopped);
         EXPECT(check_beside_join(&beside) == ZR_ERR_PEER);
         EXPECT_TEXT("was stopped");
         EXPECT(cudaStreamQuery(stream) == cudaSuccess);
     }
     MPI_Barrier(MPI_COMM_WORLD); /* rank 0 comes only now */
-    zr_comm_cancel(stopped);
+    zr__comm_cancel(stopped);
     EXPECT(failing_call(comm, call) == ZR_ERR_PEER);
 }
 

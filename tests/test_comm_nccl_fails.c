@@ -13,6 +13,7 @@
 /* A build without MPI has no mpi.h in its search path. */
 #if __has_include(<mpi.h>) && !defined ZR_GPU
 #include "comm_nccl.h"
+#include "comm/comm.h"
 
 /* ---- what is refused --------------------------------------------------------------------------- */
 
@@ -22,7 +23,7 @@ static void refused(zr_status status, const char *text)
     zr_comm *comm = create_host(0);
     zr_comm_copier gpu = copier();
     stage(comm, world_size * 1000);
-    const zr_status st = zr_comm_copy_with(comm, &gpu);
+    const zr_status st = zr__comm_copy_with(comm, &gpu);
     zr_stand_in_fail(NULL, 0, cudaSuccess);
     EXPECT(st == (world_size > 1 ? status : ZR_OK));
     if (world_size > 1) {
@@ -86,7 +87,7 @@ static void no_stream(void **state)
     zr_comm *comm = create_host(0);
     zr_comm_copier gpu = copier();
     gpu.stream = NULL;
-    EXPECT(zr_comm_copy_with(comm, &gpu) == (world_size > 1 ? ZR_ERR_UNSUPPORTED : ZR_OK));
+    EXPECT(zr__comm_copy_with(comm, &gpu) == (world_size > 1 ? ZR_ERR_UNSUPPORTED : ZR_OK));
     if (world_size > 1) EXPECT_TEXT("the transport mpi moves memory of the host, or of GPUs in order of a stream");
     destroy(&comm);
 }
@@ -159,7 +160,7 @@ static void a_peer_is_gone(void **state)
 static zr_status begin(zr_comm *comm, void *gpu)
 {
     take_gpu();
-    return zr_comm_copy_with(comm, gpu);
+    return zr__comm_copy_with(comm, gpu);
 }
 
 /* Where NCCL begins, too: rank 0 fails there, and nobody tells the others. */
@@ -177,7 +178,7 @@ static void a_beginning_can_be_stopped(void **state)
     while (!(world_rank == 0 ? zr_stand_in_failed() : zr_stand_in_nccl_alive()) && !atomic_load(&beside.ended))
         usleep(1000);
     usleep(5000);
-    zr_comm_cancel(comm);
+    zr__comm_cancel(comm);
     const zr_status st = check_beside_join(&beside);
     zr_stand_in_fail(NULL, 0, cudaSuccess);
     EXPECT(st == ZR_ERR_PEER || (world_rank == 0 && st == ZR_ERR_COMM));

@@ -1,6 +1,7 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=zr_traffic_count,--wrap=zr__barrier_wait,--wrap=sched_yield
 #include "comm_threads.h"
+#include "comm/comm.h"
 
 static void every_size_moves_the_right_bytes(void **state)
 {
@@ -156,10 +157,10 @@ static void one_rank_alone_is_not_stopped(void **state)
     (void)state;
     zr_comm *comm = NULL;
     expect_ok(zr_comm_create_self(&comm));
-    zr_comm_cancel(comm);
+    zr__comm_cancel(comm);
     expect_ok(check_comm(comm, NULL));
     zr_comm_destroy(&comm);
-    zr_comm_cancel(NULL);
+    zr__comm_cancel(NULL);
 }
 
 /* ---- memory that is lent ----------------------------------------------------------------------- */
@@ -244,7 +245,7 @@ static zr_status stop_rank_1(zr_comm *comm, void *arg)
     check_beside_start(&beside);
     if (comm->rank == 1) {
         until(&l->reading, &l->reading);
-        zr_comm_cancel(comm);
+        zr__comm_cancel(comm);
     }
     return check_beside_join(&beside);
 }
@@ -331,8 +332,8 @@ static void a_small_default_stack_is_raised(void **state)
 
 static zr_status tell(zr_comm *comm, void *tellers)
 {
-    if (zr_comm_first(comm)) atomic_fetch_add((_Atomic int *)tellers, 1);
-    ZR_CHECK(zr_comm_told(comm), ZR_ERR_INTERNAL, "nobody has told");
+    if (zr__comm_first(comm)) atomic_fetch_add((_Atomic int *)tellers, 1);
+    ZR_CHECK(zr__comm_told(comm), ZR_ERR_INTERNAL, "nobody has told");
     return ZR_OK;
 }
 

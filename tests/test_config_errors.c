@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "zr/config.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -372,7 +373,7 @@ static void a_run_goes_on_on_other_ranks(void **state)
             override[n] = word[n];
         }
         assert_int_equal(zr_config_parse(text, strlen(text), "c.json", override, n, &config), ZR_OK);
-        zr_config_go_on(config);
+        zr__config_go_on(config);
         assert_int_equal(zr_config_resolve(config, on[i].ranks), on[i].rest ? ZR_ERR_CONFIG : ZR_OK);
         if (on[i].rest) {
             const char *rest = zr_error_message() + sizeof(equation) - 1;
@@ -389,7 +390,7 @@ static void a_run_goes_on_on_other_ranks(void **state)
     }
     zr_config *config;
     assert_int_equal(zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config), ZR_OK);
-    zr_config_go_on(config);
+    zr__config_go_on(config);
     assert_int_equal(zr_config_resolve(config, 5), ZR_ERR_CONFIG);
     assert_string_equal(zr_error_message(),
                         "c.json: train_batch_size: 24 stays when a run goes on (it had 2 ranks), and is no multiple of "

@@ -8,6 +8,7 @@
 
 #include "config/internal.h"
 #include "zr/plan.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,9 +115,9 @@ static void a_deepspeed_file(void **state)
                     "given): --gradient_clipping=1 asks for that"));
     assert_true(has_note(c, "zero_optimization: without a meaning here, as docs/config.md says: contiguous_gradients, "
                             "offload_param.pin_memory"));
-    assert_true(zr_config_given(c, "zero_optimization.stage"));
-    assert_false(zr_config_given(c, "gradient_clipping"));
-    assert_false(zr_config_given(c, "no.such.key"));
+    assert_true(zr__config_given(c, "zero_optimization.stage"));
+    assert_false(zr__config_given(c, "gradient_clipping"));
+    assert_false(zr__config_given(c, "no.such.key"));
     zr_config_destroy(&c);
 }
 
@@ -152,7 +153,7 @@ static void keys_of_the_schedule(void **state)
     /* Here "auto" is a policy, not the default. */
     c = load("{\"activation_checkpointing\": {\"policy\": \"auto\"}}", NULL);
     assert_int_equal(c->recompute.policy, ZR_POLICY_AUTO);
-    assert_true(zr_config_given(c, "activation_checkpointing.policy"));
+    assert_true(zr__config_given(c, "activation_checkpointing.policy"));
     zr_config_destroy(&c);
 }
 
@@ -333,7 +334,7 @@ static void setting_after_loading(void **state)
     zr_config *c = load("{}", NULL);
     assert_int_equal(zr_config_set(c, "train.output_dir", "runs/x-\xff"), ZR_OK);
     assert_string_equal(c->train.output_dir, "runs/x-\xff");
-    assert_true(zr_config_given(c, "train.output_dir"));
+    assert_true(zr__config_given(c, "train.output_dir"));
     assert_int_equal(zr_config_set(c, "train.steps", "0"), ZR_ERR_CONFIG);
     assert_string_equal(zr_error_message(), "command line: train.steps: found 0, wanted an integer from 1 to 2^53");
     assert_int_equal(zr_config_set(c, "train.stage", "0"), ZR_ERR_CONFIG);
@@ -371,12 +372,12 @@ static void sizes_of_presets(void **state)
     const zr_config_sizes sizes = {24, 16, 1024, 1024, 50257};
     zr_config *c = load("{\"model\": {\"preset\": \"gpt2-350m\", \"n_layer\": 24}}", NULL);
     assert_int_equal(zr_config_resolve(c, 1), ZR_ERR_STATE);
-    assert_int_equal(zr_config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_OK);
+    assert_int_equal(zr__config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_OK);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
     assert_int_equal(c->model.sizes.n_embd, 1024);
     zr_config_destroy(&c);
     c = load("{\"model\": {\"preset\": \"gpt2-350m\", \"n_layer\": 12}}", NULL);
-    assert_int_equal(zr_config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_ERR_CONFIG);
+    assert_int_equal(zr__config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_ERR_CONFIG);
     assert_string_equal(zr_error_message(),
                         "c.json: model.n_layer: 12 differs from the 24 of preset gpt2-350m; leave it out");
     zr_config_destroy(&c);
@@ -390,8 +391,8 @@ static void sizes_of_presets(void **state)
 static zr_config *trained(const char *text, const char *override, const zr_config_sizes *sizes, bool recipe)
 {
     zr_config *c = load(text, override);
-    if (recipe) zr_config_take_recipe(c);
-    assert_int_equal(zr_config_set_sizes(c, sizes, "a preset"), ZR_OK);
+    if (recipe) zr__config_take_recipe(c);
+    assert_int_equal(zr__config_set_sizes(c, sizes, "a preset"), ZR_OK);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
     return c;
 }
@@ -523,7 +524,7 @@ static void hashes_tell_configurations_apart(void **state)
     for (int i = 0; i < 4; i++) {
         zr_config *c = load("{}", override[i]);
         assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
-        assert_int_equal(zr_config_hash(c, &hash[i]), ZR_OK);
+        assert_int_equal(zr__config_hash(c, &hash[i]), ZR_OK);
         zr_config_destroy(&c);
     }
     assert_true(hash[0] == hash[1]);
@@ -610,7 +611,7 @@ static void paths_may_be_lists(void **state)
         if (value[i].wrong) assert_non_null(strstr(zr_error_message(), value[i].wrong));
         if (value[i].wrong) continue;
         assert_string_equal(config->data.train, value[i].kept);
-        assert_true(zr_config_given(config, "data.train"));
+        assert_true(zr__config_given(config, "data.train"));
         assert_int_equal(zr_config_to_json(config, &json), ZR_OK);
         assert_int_equal(zr_config_parse(json, strlen(json), "again.json", NULL, 0, &again), ZR_OK);
         assert_string_equal(again->data.train, value[i].kept);

@@ -11,6 +11,7 @@
 #include <xxhash.h>
 
 #include "bpe_expect.h"
+#include "data/tokenizer/tokenizer.h"
 
 enum { AB = 256, ABC, SPACE_A, SPACES, END = 267, TOKENS_MOST = 1 << 21 };
 
@@ -72,7 +73,7 @@ static void expressions_cut(void **state)
     EXPECT(t, "abc", AB, 'c');
     EXPECT(t, " ab", ' ', AB);
     EXPECT(t, "!abc", '!', AB, 'c');
-    assert_int_equal(zr_tokenizer_cut(t, "ab ab", 1, 5), 0); /* nothing is known of such an expression */
+    assert_int_equal(zr__tokenizer_cut(t, "ab ab", 1, 5), 0); /* nothing is known of such an expression */
     zr_tokenizer_close(&t);
 }
 
@@ -248,7 +249,7 @@ static void cuts_change_nothing(void **state)
         int64_t whole = 0, n = 0, m = 0;
         for (int i = 0; i < 8; i++)
             strcat(text, parts[zr_rng_u32(&rng, 8 * round + (uint64_t)i) % (sizeof(parts) / sizeof(parts[0]))]);
-        int64_t bytes = (int64_t)strlen(text), cut = zr_tokenizer_cut(t, text, 1, bytes);
+        int64_t bytes = (int64_t)strlen(text), cut = zr__tokenizer_cut(t, text, 1, bytes);
         if (cut == 0) continue;
         cuts++;
         assert_in_range(cut, 1, bytes - 1);
@@ -265,7 +266,7 @@ static void cuts_change_nothing(void **state)
         char added[128];
         snprintf(added, sizeof(added), "\"added_tokens\": [{\"id\": 267, \"content\": \"%s\"}], ", across[i]);
         t = opened(added, BPE_BYTE_LEVEL, MODEL);
-        assert_int_equal(zr_tokenizer_cut(t, "xx yy", 1, 5), 0); /* a token may reach across */
+        assert_int_equal(zr__tokenizer_cut(t, "xx yy", 1, 5), 0); /* a token may reach across */
         zr_tokenizer_close(&t);
     }
 }

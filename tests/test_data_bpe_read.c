@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "bpe_expect.h"
+#include "data/tokenizer/tokenizer.h"
 
 #define MODEL "\"type\": \"BPE\""
 #define END_OF_TEXT "<|endoftext|>"
@@ -236,9 +237,9 @@ static void two_files_are_read_as_gpt2s_only(void **state)
     zr_tokenizer *t = NULL;
     assert_int_equal(mkdir(in_tempdir("two"), 0777), 0);
     put_vocab(end);
-    assert_false(zr_tokenizer_is_in(in_tempdir("two")));
+    assert_false(zr__tokenizer_is_in(in_tempdir("two")));
     put_two("merges.txt", "a b\n");
-    assert_true(zr_tokenizer_is_in(in_tempdir("two")));
+    assert_true(zr__tokenizer_is_in(in_tempdir("two")));
     refused_beside("added_tokens.json", "{\"<pad>\": 258}", "not supported without a tokenizer.json");
     refused_beside(config, "{\"tokenizer_class\": \"RobertaTokenizer\"}", "tokenizer_class is \"RobertaTokenizer\"");
     refused_beside(config, "{\"tokenizer_class\": 3}", "tokenizer_class is 3");

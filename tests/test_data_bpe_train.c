@@ -11,30 +11,31 @@
 
 #include "tempdir.h"
 #include "zr/data.h"
+#include "data/tokenizer/tokenizer.h"
 
 #define SPACE "\xc4\xa0"
 
-static zr_tokenizer_trainer *opened(void)
+static zr__tokenizer_trainer *opened(void)
 {
-    zr_tokenizer_trainer *trainer = NULL;
-    if (zr_tokenizer_trainer_open(&trainer) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr__tokenizer_trainer *trainer = NULL;
+    if (zr__tokenizer_trainer_open(&trainer) != ZR_OK) fail_msg("%s", zr_error_message());
     return trainer;
 }
 
 /* The text of the tokenizer.json with up to so many tokens; zr_free it. */
-static char *learned(zr_tokenizer_trainer *trainer, int64_t vocab, int64_t *n)
+static char *learned(zr__tokenizer_trainer *trainer, int64_t vocab, int64_t *n)
 {
     char *json = NULL;
-    if (zr_tokenizer_trainer_learn(trainer, vocab, &json, n) != ZR_OK) fail_msg("%s", zr_error_message());
-    zr_tokenizer_trainer_close(&trainer);
+    if (zr__tokenizer_trainer_learn(trainer, vocab, &json, n) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr__tokenizer_trainer_close(&trainer);
     assert_null(trainer);
     return json;
 }
 
 static char *learned_from(const char *text, size_t bytes, int64_t vocab, int64_t *n)
 {
-    zr_tokenizer_trainer *trainer = opened();
-    if (zr_tokenizer_trainer_add(trainer, text, (int64_t)bytes) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr__tokenizer_trainer *trainer = opened();
+    if (zr__tokenizer_trainer_add(trainer, text, (int64_t)bytes) != ZR_OK) fail_msg("%s", zr_error_message());
     return learned(trainer, vocab, n);
 }
 
@@ -99,12 +100,12 @@ static void parts_are_the_whole(void **state)
     for (uint64_t i = 0; bytes + 16 < sizeof(text); i++)
         bytes += (size_t)sprintf(text + bytes, "%s", words[zr_rng_u32(&rng, i) % (sizeof(words) / sizeof(words[0]))]);
     char *whole = learned_from(text, bytes, 400, &whole_n);
-    zr_tokenizer_trainer *trainer = opened();
+    zr__tokenizer_trainer *trainer = opened();
     for (size_t at = 0; at < bytes; n_parts++) {
         int64_t window = (int64_t)(bytes - at < 100 ? bytes - at : 100);
-        int64_t cut = at + 100 < bytes ? zr_tokenizer_trainer_cut(trainer, text + at, 1, window) : window;
+        int64_t cut = at + 100 < bytes ? zr__tokenizer_trainer_cut(trainer, text + at, 1, window) : window;
         assert_true(cut > 0);
-        assert_int_equal(zr_tokenizer_trainer_add(trainer, text + at, cut), ZR_OK);
+        assert_int_equal(zr__tokenizer_trainer_add(trainer, text + at, cut), ZR_OK);
         at += (size_t)cut;
     }
     char *parts = learned(trainer, 400, &parts_n);
@@ -149,14 +150,14 @@ static void what_was_learned_opens(void **state)
 static void sizes_are_checked(void **state)
 {
     (void)state;
-    zr_tokenizer_trainer *trainer = opened();
+    zr__tokenizer_trainer *trainer = opened();
     char *json = NULL;
     int64_t n = 0;
-    assert_int_equal(zr_tokenizer_trainer_learn(trainer, 256, &json, &n), ZR_ERR_ARG);
+    assert_int_equal(zr__tokenizer_trainer_learn(trainer, 256, &json, &n), ZR_ERR_ARG);
     assert_non_null(strstr(zr_error_message(), "256 tokens, 257 "));
-    assert_int_equal(zr_tokenizer_trainer_learn(trainer, INT64_C(1) << 31, &json, &n), ZR_ERR_ARG);
+    assert_int_equal(zr__tokenizer_trainer_learn(trainer, INT64_C(1) << 31, &json, &n), ZR_ERR_ARG);
     assert_null(json);
-    zr_tokenizer_trainer_close(&trainer);
+    zr__tokenizer_trainer_close(&trainer);
 }
 
 /* As BpeTrainer of the package tokenizers 0.23.3 learns them from the whole text, initial alphabet ByteLevel's. */

@@ -14,6 +14,7 @@
 
 #include "tempdir.h"
 #include "zr/data.h"
+#include "data/samples/samples.h"
 
 void *__real_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes);
@@ -215,7 +216,7 @@ static void check_refuses(const char *name, int64_t vocab_size, const char *frag
     uint64_t hash;
     assert_int_equal(open_image(name, vocab_size, 4, &data), ZR_OK);
     for (int hashed = 0; hashed < 2; hashed++) {
-        assert_int_equal(zr_data_check(data, hashed ? &hash : NULL, NULL, NULL), ZR_ERR_DATA);
+        assert_int_equal(zr__data_check(data, hashed ? &hash : NULL, NULL, NULL), ZR_ERR_DATA);
         if (!strstr(zr_error_message(), fragment)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), fragment);
     }
     zr_data_close(&data);
@@ -268,14 +269,14 @@ static void long_files_are_checked_to_the_end(void **state)
         assert_int_equal(fclose(file), 0);
         assert_int_equal(zr_data_open(in_tempdir("long.bin"), NULL, 500, 4, ZR_SEQUENTIAL, 0, &data), ZR_OK);
         seen_bytes = 0;
-        assert_int_equal(zr_data_check(data, bad ? &again : &hash, on_progress, &seen_bytes),
+        assert_int_equal(zr__data_check(data, bad ? &again : &hash, on_progress, &seen_bytes),
                          bad ? ZR_ERR_DATA : ZR_OK);
         if (!bad) assert_int_equal(seen_bytes, wanted_bytes);
         if (bad) assert_non_null(strstr(zr_error_message(), "token 699999 (byte 1399998) is 500"));
         zr_data_close(&data);
     }
     assert_int_equal(zr_data_open(in_tempdir("long.bin"), NULL, 501, 4, ZR_SEQUENTIAL, 0, &data), ZR_OK);
-    assert_int_equal(zr_data_check(data, &again, NULL, NULL), ZR_OK);
+    assert_int_equal(zr__data_check(data, &again, NULL, NULL), ZR_OK);
     assert_true(hash != again); /* of one token at the end */
     zr_data_close(&data);
     free(tokens);

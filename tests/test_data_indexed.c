@@ -8,6 +8,7 @@
 
 #include "tempdir.h"
 #include "zr/data.h"
+#include "data/samples/samples.h"
 
 enum { SEQ = 4, TOKENS = 30, HEADER = 34 };
 
@@ -139,7 +140,7 @@ static void tokens_below_zero_are_refused(void **state)
     tokens[3] = -1;
     put_file("x.bin", tokens, sizeof(tokens));
     assert_int_equal(zr_data_open(in_tempdir("x.bin"), NULL, 256, SEQ, ZR_SEQUENTIAL, 0, &data), ZR_OK);
-    assert_int_equal(zr_data_check(data, NULL, NULL, NULL), ZR_ERR_DATA);
+    assert_int_equal(zr__data_check(data, NULL, NULL, NULL), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "x.bin: token 3 (byte 12) is 4294967295"));
     zr_data_close(&data);
 }

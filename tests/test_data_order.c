@@ -9,6 +9,7 @@
 #include "data/samples/order.h"
 #include "tempdir.h"
 #include "zr/data.h"
+#include "data/samples/samples.h"
 
 static void permutation_is_a_bijection(void **state)
 {
@@ -80,7 +81,7 @@ static void check_epochs(int64_t tokens, int64_t seq_length)
         int64_t offset = -1;
         for (int64_t i = 0; i < n; i++) {
             int64_t first = 0;
-            assert_int_equal(zr_data_locate(data, epoch * n + i, &first), ZR_OK);
+            assert_int_equal(zr__data_locate(data, epoch * n + i, &first), ZR_OK);
             assert_true(first >= 0 && first + seq_length < tokens);
             assert_true(offset < 0 || first % seq_length == offset);
             offset = first % seq_length;
@@ -106,9 +107,9 @@ static void epochs_and_seeds_differ(void **state)
     int64_t n = zr_data_get_info(a).epoch_samples, same_seed = 0, same_epoch = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t first, other, later;
-        assert_int_equal(zr_data_locate(a, i, &first), ZR_OK);
-        assert_int_equal(zr_data_locate(b, i, &other), ZR_OK);
-        assert_int_equal(zr_data_locate(a, n + i, &later), ZR_OK);
+        assert_int_equal(zr__data_locate(a, i, &first), ZR_OK);
+        assert_int_equal(zr__data_locate(b, i, &other), ZR_OK);
+        assert_int_equal(zr__data_locate(a, n + i, &later), ZR_OK);
         same_seed += first == other;
         same_epoch += first == later;
     }
@@ -163,7 +164,7 @@ static void shuffled_samples_are_the_tokens_located(void **state)
     zr_data *data = open_tokens(1000, 8, ZR_SHUFFLED, 77);
     for (int64_t g = 0; g < 300; g += 7) {
         int64_t first;
-        assert_int_equal(zr_data_locate(data, g, &first), ZR_OK);
+        assert_int_equal(zr__data_locate(data, g, &first), ZR_OK);
         assert_int_equal(zr_data_sample(data, g, tokens, targets), ZR_OK);
         for (int64_t i = 0; i < 8; i++) {
             int64_t at = first + i;
@@ -181,7 +182,7 @@ static void impossible_samples_are_refused(void **state)
     int64_t first;
     zr_data *data = open_tokens(100, 8, ZR_SHUFFLED, 0);
     assert_int_equal(zr_data_sample(data, -1, tokens, targets), ZR_ERR_ARG);
-    assert_int_equal(zr_data_locate(data, INT64_MAX, &first), ZR_ERR_ARG);
+    assert_int_equal(zr__data_locate(data, INT64_MAX, &first), ZR_ERR_ARG);
     assert_int_equal(zr_data_window(data, zr_data_windows(data), tokens, targets), ZR_ERR_ARG);
     assert_int_equal(zr_data_window(data, -1, tokens, targets), ZR_ERR_ARG);
     zr_data_close(&data);

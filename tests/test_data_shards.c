@@ -14,6 +14,7 @@
 
 #include "tempdir.h"
 #include "zr/data.h"
+#include "data/samples/samples.h"
 
 enum { SEQ = 7, ROOM = 1 << 16 };
 
@@ -90,7 +91,7 @@ static void each_file_is_in_the_hash(void **state)
     for (int i = 0; i < 3; i++) {
         put_uint16("h_2.bin", i == 1 ? 101 : 100, 50);
         zr_data *data = open_ok(in_tempdir("h_*.bin"), ZR_SHUFFLED);
-        assert_int_equal(zr_data_check(data, &hash[i], NULL, NULL), ZR_OK);
+        assert_int_equal(zr__data_check(data, &hash[i], NULL, NULL), ZR_OK);
         zr_data_close(&data);
     }
     assert_true(hash[0] != hash[1] && hash[0] == hash[2]);
@@ -112,7 +113,7 @@ static void tokens_of_texts_are_in_the_hash(void **state)
                                    .cache_dir = cache};
         zr_data *data = NULL;
         if (zr_data_open_with(&args, &data) != ZR_OK) fail_msg("%s", zr_error_message());
-        assert_int_equal(zr_data_check(data, &hash[i], NULL, NULL), ZR_OK);
+        assert_int_equal(zr__data_check(data, &hash[i], NULL, NULL), ZR_OK);
         zr_data_close(&data);
     }
     assert_true(hash[0] == hash[1] && hash[0] != hash[2]);
@@ -267,7 +268,7 @@ static zr_data *open_mix(const char *weights[SOURCES], zr_data_order order)
 /* Which source and window a sample is. */
 static void find(const zr_data *data, int64_t sample, int *source, int64_t *first)
 {
-    assert_int_equal(zr_data_locate(data, sample, first), ZR_OK);
+    assert_int_equal(zr__data_locate(data, sample, first), ZR_OK);
     *source = *first < TOKENS ? 0 : *first < 2 * TOKENS + 1 ? 1 : 2;
     *first -= *source == 0 ? 0 : *source == 1 ? TOKENS : 2 * TOKENS + 1;
 }
@@ -310,7 +311,7 @@ static void each_source_has_its_own_epochs(void **state)
     }
     assert_int_equal(n, 3 * ZR_DATA_MIX / 2);
     for (int64_t i = 0; i < n; i++) {
-        assert_int_equal(zr_data_locate(alone, i, &its), ZR_OK);
+        assert_int_equal(zr__data_locate(alone, i, &its), ZR_OK);
         times[its]--;
     }
     for (int i = 0; i < TOKENS; i++) assert_int_equal(times[i], 0);
@@ -332,7 +333,7 @@ static void samples_are_of_their_source(void **state)
     }
     assert_int_equal(zr_data_window(data, zr_data_windows(data) - 1, token, target), ZR_OK);
     assert_int_equal(token[0], 20000 + (TOKENS + 1) / SEQ * SEQ - SEQ);
-    assert_int_equal(zr_data_locate(data, INT64_MAX, &first), ZR_ERR_ARG);
+    assert_int_equal(zr__data_locate(data, INT64_MAX, &first), ZR_ERR_ARG);
     zr_data_close(&data);
 }
 
@@ -342,10 +343,10 @@ static void weights_are_in_the_hash(void **state)
     (void)state;
     uint64_t a, b;
     zr_data *data = open_mix((const char *[]){"1", "1", "1"}, ZR_SHUFFLED);
-    assert_int_equal(zr_data_check(data, &a, NULL, NULL), ZR_OK);
+    assert_int_equal(zr__data_check(data, &a, NULL, NULL), ZR_OK);
     zr_data_close(&data);
     data = open_mix((const char *[]){"1", "1", "2"}, ZR_SHUFFLED);
-    assert_int_equal(zr_data_check(data, &b, NULL, NULL), ZR_OK);
+    assert_int_equal(zr__data_check(data, &b, NULL, NULL), ZR_OK);
     zr_data_close(&data);
     assert_true(a != b);
 }
@@ -366,7 +367,7 @@ static void sources_are_in_the_hash(void **state)
                  i == 0 ? "], \"weight\": 1}, {\"path\": [" : ",", tempdir,
                  i == 1 ? "], \"weight\": 1}, {\"path\": [" : ",", tempdir);
         zr_data *data = open_ok(value, ZR_SHUFFLED);
-        assert_int_equal(zr_data_check(data, &hash[i], NULL, NULL), ZR_OK);
+        assert_int_equal(zr__data_check(data, &hash[i], NULL, NULL), ZR_OK);
         zr_data_close(&data);
     }
     assert_true(hash[0] != hash[1]);
@@ -384,9 +385,9 @@ static void the_order_stays(void **state)
     zr_data *mix = open_mix((const char *[]){"0.7", "0.2", "0.1"}, ZR_SHUFFLED);
     zr_data *alone = open_ok(in_tempdir("m_0.bin"), ZR_SHUFFLED);
     for (size_t i = 0; i < sizeof(one) / sizeof(one[0]); i++) {
-        assert_int_equal(zr_data_locate(alone, sample[i], &first), ZR_OK);
+        assert_int_equal(zr__data_locate(alone, sample[i], &first), ZR_OK);
         assert_int_equal(first, one[i]);
-        assert_int_equal(zr_data_locate(mix, block[i], &first), ZR_OK);
+        assert_int_equal(zr__data_locate(mix, block[i], &first), ZR_OK);
         assert_int_equal(first, mixed[i]);
     }
     zr_data_close(&alone);

@@ -19,6 +19,8 @@
 #include "data/text/encode.h"
 #include "tempdir.h"
 #include "zr/data.h"
+#include "data/samples/samples.h"
+#include "data/tokenizer/tokenizer.h"
 
 enum { SEQ = 4, ROOM = 4 << 20 };
 
@@ -368,7 +370,7 @@ static void parts_have_the_tokens_of_the_whole(void **state)
     for (int w = 0; w < 2; w++) {
         zr_tokenizer *bpe = open_bpe(way[w]);
         int64_t bytes = write_words(words), n = 0;
-        assert_int_equal(zr_tokenizer_cut(bpe, "a b", 1, 3), w == 0 ? 1 : 0);
+        assert_int_equal(zr__tokenizer_cut(bpe, "a b", 1, 3), w == 0 ? 1 : 0);
         assert_int_equal(zr_tokenizer_encode(bpe, words, bytes, wanted, bytes, &n), ZR_OK);
         assert_int_equal(zr__file_open(put_file("text", words, (size_t)bytes), false, &in), ZR_OK);
         parts_become(bpe, &in, false, wanted, n);
@@ -651,7 +653,7 @@ static void tokens_that_are_damaged_are_made_again(void **state)
     assert_int_equal(cached("", other), 3);
 }
 
-/* Who says that the cache is whole is not made to read it: then zr_data_check does, and has the same hash. In all the
+/* Who says that the cache is whole is not made to read it: then zr__data_check does, and has the same hash. In all the
  * tokens are read once, by one or the other. */
 static void a_cache_that_is_said_to_be_whole(void **state)
 {
@@ -664,7 +666,7 @@ static void a_cache_that_is_said_to_be_whole(void **state)
         args.cache_is_whole = whole;
         assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
         bytes_read = 0;
-        assert_int_equal(zr_data_check(data, &hash[whole], NULL, NULL), ZR_OK);
+        assert_int_equal(zr__data_check(data, &hash[whole], NULL, NULL), ZR_OK);
         assert_int_equal(bytes_read, whole ? strlen(text) : 0);
         zr_data_close(&data);
     }
@@ -673,7 +675,7 @@ static void a_cache_that_is_said_to_be_whole(void **state)
     damage_tokens(one, strlen(text));
     for (int hashed = 0; hashed < 2; hashed++) {
         assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
-        assert_int_equal(zr_data_check(data, hashed ? hash : NULL, NULL, NULL), ZR_ERR_DATA);
+        assert_int_equal(zr__data_check(data, hashed ? hash : NULL, NULL, NULL), ZR_ERR_DATA);
         assert_non_null(strstr(zr_error_message(), "once.jsonl: its tokens are damaged in the cache; remove "));
         zr_data_close(&data);
     }
@@ -830,13 +832,13 @@ static void a_look_makes_nothing(void **state)
     (void)state;
     char one[PATH_MAX], note[256];
     bool is_text = false;
-    assert_int_equal(zr_data_look(put_file("look.jsonl", image, strlen(image)), &is_text, NULL, 0), ZR_OK);
+    assert_int_equal(zr__data_look(put_file("look.jsonl", image, strlen(image)), &is_text, NULL, 0), ZR_OK);
     assert_true(is_text);
     assert_int_equal(cached("", one), 2);
-    assert_int_equal(zr_data_look(put_file("odd.txt", "not UTF-8: \xff, and more", 22), &is_text, note, sizeof(note)),
+    assert_int_equal(zr__data_look(put_file("odd.txt", "not UTF-8: \xff, and more", 22), &is_text, note, sizeof(note)),
                      ZR_OK);
     assert_non_null(strstr(note, "byte 11 is not UTF-8"));
-    assert_int_equal(zr_data_look(put_file("t.bin", "1234", 4), &is_text, note, sizeof(note)), ZR_OK);
+    assert_int_equal(zr__data_look(put_file("t.bin", "1234", 4), &is_text, note, sizeof(note)), ZR_OK);
     assert_true(!is_text && !note[0]);
 }
 

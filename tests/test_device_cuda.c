@@ -7,6 +7,7 @@
 
 #ifndef ZR_GPU
 #include "cuda/cuda_runtime.h"
+#include "device/device.h"
 #endif
 
 static zr_device *gpu, *cpu;
@@ -454,8 +455,8 @@ static void asking(void **state)
     int64_t left = 0;
     int current = -1;
     assert_int_equal(cudaSetDevice(1), cudaSuccess);
-    assert_int_equal(zr_device_cuda_gpu(0, &found), ZR_OK);
-    assert_int_equal(zr_device_cuda_free(0, &left), ZR_OK);
+    assert_int_equal(zr__device_cuda_gpu(0, &found), ZR_OK);
+    assert_int_equal(zr__device_cuda_free(0, &left), ZR_OK);
     assert_true(left > 0 && left <= found.memory_bytes);
     assert_int_equal(cudaGetDevice(&current), cudaSuccess);
     assert_int_equal(current, 1);

@@ -9,6 +9,7 @@
 #include "device/cuda/products.h"
 #include "device/cuda/scratch.h"
 #include "kernel_check.h"
+#include "device/device.h"
 
 static zr_device *gpu_new(void)
 {
@@ -372,11 +373,11 @@ static void test_library(void **state)
 {
     (void)state;
     char text[48];
-    zr_device_cuda_matmul(text, sizeof text);
+    zr__device_cuda_matmul(text, sizeof text);
     assert_memory_equal(text, "cuBLASLt ", 9);
 #ifndef ZR_GPU
     zr_stand_in_fail("zr__library_open", 0, cudaErrorInvalidValue);
-    zr_device_cuda_matmul(text, sizeof text);
+    zr__device_cuda_matmul(text, sizeof text);
     zr_stand_in_fail(NULL, 0, cudaSuccess);
     assert_string_equal(text, "");
 #endif

@@ -3,6 +3,7 @@
 #include "device_levels.h"
 #include "dtype_array.h"
 #include "exact_truth.h"
+#include "base/number/exact.h"
 
 #include <float.h>
 
@@ -44,7 +45,7 @@ static void check_known(zr_device *device)
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const zr_exact got = squares(device, known[i].x, ZR_F32, 4);
-        assert_true(zr_exact_value(&got) == known[i].sum);
+        assert_true(zr__exact_value(&got) == known[i].sum);
     }
 }
 
@@ -72,7 +73,7 @@ static void check_any_cut(zr_device *device)
             const int64_t n = at + pieces[p] < all[p] ? pieces[p] : all[p] - at;
             const zr_exact part = squares(device, wild + at, ZR_F32, n);
             assert_int_equal(device->ops->square(device, wild + at, ZR_F32, n, true, at, &added), ZR_OK);
-            zr_exact_merge(&merged, &part);
+            zr__exact_merge(&merged, &part);
         }
         assert_same_sum(&added.exact, &want);
         assert_same_sum(&merged, &want);
@@ -132,7 +133,7 @@ static void check_not_finite(zr_device *device)
         const zr_exact got = squares(device, wild, ZR_F32, N);
         wild[at] = before;
         assert_same_sum(&got, &want);
-        assert_true(isnan(zr_exact_value(&got)));
+        assert_true(isnan(zr__exact_value(&got)));
     }
 }
 

@@ -4,6 +4,7 @@
 #include "device/cpu/product_blocks.h"
 #include "device_levels.h"
 #include "graph_new.h"
+#include "base/core/core.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -202,14 +203,14 @@ static void test_same(void **state)
     const zr_device_facts a = facts_of(2, 1000);
     zr_device_facts b = a;
     snprintf(b.name, sizeof b.name, "by another name");
-    assert_true(zr_device_facts_same(&a, &b));
+    assert_true(zr__device_facts_same(&a, &b));
     zr_device_facts other[5] = {a, a, a, a, a};
     other[0].threads = 3;
     other[1].bf16_products = true;
     other[2].panel_bytes = 0;
     other[3].kernels = kernels;
     other[4].scratch_bytes = NULL;
-    for (int i = 0; i < 5; i++) assert_false(zr_device_facts_same(&a, &other[i]));
+    for (int i = 0; i < 5; i++) assert_false(zr__device_facts_same(&a, &other[i]));
 }
 
 int main(void)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "device_levels.h"
+#include "base/number/exact.h"
 
 #define MOST_PIECES 17
 #define N 1201
@@ -258,7 +259,7 @@ static void check_memory(zr_device *device)
     for (int64_t i = 0; i < bytes; i++) assert_int_equal(memory[i], i == bytes - 1);
     device->ops->free(device, memory);
     assert_int_equal(device->ops->total(device, few, 3, &total), ZR_OK);
-    assert_true(zr_exact_value(&total) == 1);
+    assert_true(zr__exact_value(&total) == 1);
 }
 
 /* The sums of a level must not depend on the number of threads. */

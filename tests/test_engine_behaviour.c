@@ -4,6 +4,7 @@
 #include "dtype_array.h"
 #include "gpt2_sizes.h"
 #include "trainer.h"
+#include "base/number/exact.h"
 
 #include <math.h>
 
@@ -310,7 +311,7 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     zr_batch batch = {.step = 0, .first_row = comm->rank * run->layout.batch};
     zr_exact exact = {0};
     ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &exact));
-    double all[8], sum = zr_exact_value(&exact);
+    double all[8], sum = zr__exact_value(&exact);
     ZR_TRY(zr_comm_scalars(comm, &sum, 1, all));
     if (comm->rank == 0) {
         double total = 0;

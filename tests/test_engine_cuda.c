@@ -14,12 +14,15 @@ static size_t taken(void)
 {
     zr_gpu gpu;
     int64_t left;
-    assert_int_equal(zr_device_cuda_gpu(0, &gpu), ZR_OK);
-    assert_int_equal(zr_device_cuda_free(0, &left), ZR_OK);
+    assert_int_equal(zr__device_cuda_gpu(0, &gpu), ZR_OK);
+    assert_int_equal(zr__device_cuda_free(0, &left), ZR_OK);
     return (size_t)(gpu.memory_bytes - left);
 }
 #else
 #include "cuda/cuda_runtime.h"
+#include "device/device.h"
+#include "engine/engine.h"
+#include "train/control/control.h"
 #define taken zr_stand_in_taken
 #endif
 
@@ -206,7 +209,7 @@ static void see(void *arg, const zr_event *event)
 
 static zr_status watch_last(trainer *run, zr_engine *engine, zr_comm *comm)
 {
-    if (comm->rank == 0) zr_engine_watch(engine, see, run->arg);
+    if (comm->rank == 0) zr__engine_watch(engine, see, run->arg);
     return ZR_OK;
 }
 
@@ -219,7 +222,7 @@ static zr_status watch_no_more(trainer *run, zr_engine *engine, zr_comm *comm)
     ZR_TRY(zr_engine_save(engine, &(zr_sink){trainer_put, trainer_put_end, NULL, &saving}));
     ZR_TRY(zr_engine_save_end(engine));
     ZR_CHECK(comm->rank > 0 || s->n > before, ZR_ERR_INTERNAL, "nobody was told of the copies of a save");
-    zr_engine_watch(engine, NULL, NULL);
+    zr__engine_watch(engine, NULL, NULL);
     return ZR_OK;
 }
 
@@ -335,7 +338,7 @@ static void not_finite(void **state)
 {
     (void)state;
     trainer run = layout_trainer(2, ZR_F16, 1, 0.5);
-    run.scaler = (zr_loss_scaler){
+    run.scaler = (zr__loss_scaler){
         .scale = 0x1p22, .min_scale = 1, .dynamic = true, .window = 100, .hysteresis = 1, .hysteresis_left = 1};
     trainer want = run;
     on_gpus(&run);

@@ -4,6 +4,7 @@
  * or cast from their masters; and an engine that cannot be made on one rank. */
 #include "dtype_array.h"
 #include "trainer.h"
+#include "base/number/exact.h"
 
 #include <math.h>
 
@@ -27,7 +28,7 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     zr_batch batch = {.step = 5, .first_row = comm->rank};
     zr_exact sum = {0};
     ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
-    ((sums *)run->arg)->whole[comm->rank] = zr_exact_value(&sum);
+    ((sums *)run->arg)->whole[comm->rank] = zr__exact_value(&sum);
     return ZR_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "engine_truth.h"
 #include "graph/internal.h"
 #include "layout_variants.h"
+#include "base/number/exact.h"
 
 enum { T = 301, C = 12, V = 37, MODELS = 4 };
 
@@ -68,7 +69,7 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     zr_batch batch = {.step = 0, .first_row = comm->rank * run->layout.batch};
     zr_exact sum = {0};
     ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
-    *(double *)run->arg = zr_exact_value(&sum) / (double)(run->layout.batch * T);
+    *(double *)run->arg = zr__exact_value(&sum) / (double)(run->layout.batch * T);
     return ZR_OK;
 }
 

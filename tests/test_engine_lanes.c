@@ -3,6 +3,7 @@
  * ends the step on both, with the first one's message. */
 #include "layout_variants.h"
 #include "long.h"
+#include "engine/engine.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -87,7 +88,7 @@ static void see(void *arg, const zr_event *event)
 
 static zr_status watch_rank(trainer *run, zr_engine *engine, zr_comm *comm)
 {
-    if (comm->rank == 0) zr_engine_watch(engine, see, run->arg);
+    if (comm->rank == 0) zr__engine_watch(engine, see, run->arg);
     return ZR_OK;
 }
 
@@ -106,7 +107,7 @@ static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     if (comm->rank != 0) return ZR_OK;
     const seen *s = run->arg;
-    zr_engine_watch(engine, NULL, NULL);
+    zr__engine_watch(engine, NULL, NULL);
     zr_model model = trainer_model(run);
     zr_device_config wanted = {.threads = 1};
     zr_device *device = NULL;
@@ -265,7 +266,7 @@ static void hold_back(void *arg, const zr_event *event)
 
 static zr_status hold_back_rank_1(trainer *run, zr_engine *engine, zr_comm *comm)
 {
-    if (comm->rank == 1) zr_engine_watch(engine, hold_back, run->arg);
+    if (comm->rank == 1) zr__engine_watch(engine, hold_back, run->arg);
     return ZR_OK;
 }
 

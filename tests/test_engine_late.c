@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "layout_variants.h"
+#include "train/control/control.h"
 
 typedef struct call {
     enum { RUN, COPY, SUM, SQUARE, UPDATE, FILL, CAST, TOTAL, NORMAL, WAIT } what;
@@ -580,7 +581,7 @@ static void not_finite(void **state)
     char said[1024];
     for (int rank_free_sums = 0; rank_free_sums <= 1; rank_free_sums++) {
         trainer want = layout_trainer(2, ZR_F16, 1, 0.5);
-        want.scaler = (zr_loss_scaler){
+        want.scaler = (zr__loss_scaler){
             .scale = 0x1p22, .min_scale = 1, .dynamic = true, .window = 100, .hysteresis = 1, .hysteresis_left = 1};
         want.layout.rank_free_sums = rank_free_sums;
         trainer_run(&want);

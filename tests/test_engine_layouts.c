@@ -5,6 +5,7 @@
 #include "cheap_kept.h"
 #include "layout_variants.h"
 #include "long.h"
+#include "base/number/exact.h"
 
 #include <math.h>
 
@@ -25,7 +26,7 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     zr_batch batch = {.step = 9, .first_row = comm->rank * run->layout.batch};
     zr_exact sum = {0};
     ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
-    double value = zr_exact_value(&sum), *first = run->arg;
+    double value = zr__exact_value(&sum), *first = run->arg;
     if (comm->rank != 0) return ZR_OK;
     if (isnan(*first)) *first = value;
     ZR_CHECK(value == *first, ZR_ERR_INTERNAL, "an evaluation gave %.17g, wanted %.17g", value, *first);

@@ -5,6 +5,7 @@
  * not use. */
 #include "engine_truth.h"
 #include "layout_variants.h"
+#include "base/number/exact.h"
 
 enum { T = 5, C = 12, V = 11, ROWS = 6, MODELS = 11 };
 
@@ -305,7 +306,7 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     zr_batch batch = {.step = 9, .first_row = comm->rank * run->layout.batch};
     zr_exact sum = {0};
     ZR_TRY(zr_engine_eval(engine, &batch, run->batch, run, &sum));
-    ZR_CHECK(zr_exact_value(&sum) > 0, ZR_ERR_INTERNAL, "an evaluation gave %g", zr_exact_value(&sum));
+    ZR_CHECK(zr__exact_value(&sum) > 0, ZR_ERR_INTERNAL, "an evaluation gave %g", zr__exact_value(&sum));
     return ZR_OK;
 }
 

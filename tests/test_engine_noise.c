@@ -2,6 +2,7 @@
 /* Squares of micro-gradients: those that runs of single micro-batches find, the same at every stage and in every
  * layout, and nothing else changes by them. */
 #include "trainer.h"
+#include "train/control/control.h"
 
 #include <math.h>
 
@@ -214,7 +215,7 @@ static void test_scale_and_clipping(void **state)
     plain.steps = 1;
     trainer_run(&plain);
     trainer scaled = plain;
-    scaled.scaler = (zr_loss_scaler){.scale = 1024};
+    scaled.scaler = (zr__loss_scaler){.scale = 1024};
     scaled.clip = 1e-3;
     trainer_run(&scaled);
     assert_same_squares(&plain, &scaled);

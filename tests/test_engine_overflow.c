@@ -2,6 +2,7 @@
 /* Gradients that are not finite: loss scales that follow them, lean's two ways to live with them, and the one case in
  * which a step cannot be skipped. */
 #include "trainer.h"
+#include "train/control/control.h"
 
 #include <math.h>
 
@@ -69,15 +70,15 @@ static trainer two_ranks(int stage, zr_dtype dtype, int steps)
 
 /* ---- loss scales ---- */
 
-static zr_loss_scaler dynamic(double scale, int64_t window, int64_t hysteresis, double min_scale)
+static zr__loss_scaler dynamic(double scale, int64_t window, int64_t hysteresis, double min_scale)
 {
-    return (zr_loss_scaler){.scale = scale,
-                            .min_scale = min_scale,
-                            .dynamic = true,
-                            .window = window,
-                            .hysteresis = hysteresis,
-                            .hysteresis_left = hysteresis,
-                            .last_overflow = -1};
+    return (zr__loss_scaler){.scale = scale,
+                             .min_scale = min_scale,
+                             .dynamic = true,
+                             .window = window,
+                             .hysteresis = hysteresis,
+                             .hysteresis_left = hysteresis,
+                             .last_overflow = -1};
 }
 
 /* One rank's gradient overflows in step 3 (from 0): all ranks skip it and halve; two good steps double. */

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "layout_variants.h"
+#include "engine/engine.h"
 
 /* A sink that keeps its elements in the order of the model, state by state. */
 typedef struct kept {
@@ -181,10 +182,10 @@ static zr_status updates_wait(trainer *run, zr_engine *engine, zr_comm *comm)
     (void)comm;
     got->pause_ns = 1000000; /* a step alone is over sooner */
     read_all(engine, want);
-    zr_engine_watch(engine, on_event, &u);
+    zr__engine_watch(engine, on_event, &u);
     ZR_TRY(zr_engine_save(engine, &sink));
     ZR_TRY(step(run, engine, 1, trainer_batch));
-    zr_engine_watch(engine, NULL, NULL);
+    zr__engine_watch(engine, NULL, NULL);
     assert_true(zr_engine_saved(engine));
     ZR_TRY(zr_engine_save_end(engine));
     assert_same(want, got);

@@ -3,6 +3,7 @@
  * and within one degree the same to the last bit. */
 #include "long.h"
 #include "trainer.h"
+#include "train/control/control.h"
 
 #include <math.h>
 
@@ -216,7 +217,7 @@ static void uneven_parts(void **state)
         if (way == 3) {
             one.layout.dtype = one.layout.wire_dtype = ZR_F16;
             one.layout.norm_first = true;
-            one.scaler = (zr_loss_scaler){
+            one.scaler = (zr__loss_scaler){
                 .scale = 0x1p22, .dynamic = true, .min_scale = 1, .window = 100, .hysteresis = 1, .hysteresis_left = 1};
         }
         trainer_run(&one);

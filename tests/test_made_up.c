@@ -10,6 +10,7 @@
 #include "made_up/echo.h"
 #include "tempdir.h"
 #include "trainer.h"
+#include "plan/cost/cost.h"
 
 enum { ACCUM = 2 };
 
@@ -116,7 +117,7 @@ static void test_proved(void **state)
     zr_plan_destroy(&plan);
 }
 
-static double only_echoes(const zr_pricer *pricer, const zr_plan *plan, zr_schedule_kind kind, int32_t step)
+static double only_echoes(const zr__pricer *pricer, const zr_plan *plan, zr_schedule_kind kind, int32_t step)
 {
     (void)pricer;
     return is_echo(&plan->schedule[kind].step[step]) ? 1 : 0;
@@ -128,9 +129,9 @@ static void test_priced_and_simulated(void **state)
     zr_layout l = layout_of(3, 4);
     zr_plan *plan = plan_of(&l, true);
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    zr_pricer pricer = {.step_sec = only_echoes};
+    zr__pricer pricer = {.step_sec = only_echoes};
     zr_price price;
-    assert_int_equal(zr_plan_price_by(plan, &pricer, &price), ZR_OK);
+    assert_int_equal(zr__plan_price_by(plan, &pricer, &price), ZR_OK);
     assert_true(price.step_sec == ACCUM * plan->n_units); /* one after the other, and computing waits for them */
     zr_profile rates = profile;
     rates.machine.memory_bytes_sec = 1e6;

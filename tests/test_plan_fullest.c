@@ -2,6 +2,7 @@
 /* The fullest moment of a step, against a walk over the lifetimes. */
 #include "plan_bound.h"
 #include "plan_make.h"
+#include "plan/cost/cost.h"
 
 static const zr_profile profile = {
     .facts = {.name = "test", .threads = 1, .panel_bytes = 1 << 20, .scratch_bytes = zr_device_cpu_scratch}};
@@ -28,9 +29,9 @@ static int64_t live_at(const zr_plan *plan, int32_t step)
 
 static void check(const zr_plan *plan)
 {
-    zr_fullest fullest;
+    zr__fullest fullest;
     int64_t sum = 0, persistent = 0;
-    assert_int_equal(zr_plan_fullest(plan, &fullest), ZR_OK);
+    assert_int_equal(zr__plan_fullest(plan, &fullest), ZR_OK);
     for (int c = 0; c < ZR_CATEGORIES; c++) {
         assert_in_range(fullest.category_bytes[c], 0, plan->memory.category_bytes[c]);
         sum += fullest.category_bytes[c];
@@ -65,11 +66,11 @@ static void test_fullest(void **state)
 static void test_without_training(void **state)
 {
     (void)state;
-    zr_fullest fullest;
+    zr__fullest fullest;
     zr_layout l = ZR_LAYOUT_INIT;
     l.train = false;
     zr_plan *plan = plan_of(&l);
-    assert_int_equal(zr_plan_fullest(plan, &fullest), ZR_ERR_STATE);
+    assert_int_equal(zr__plan_fullest(plan, &fullest), ZR_ERR_STATE);
     zr_plan_destroy(&plan);
 }
 

@@ -5,6 +5,7 @@
 
 #include "gpt2_sizes.h"
 #include "plan_make.h"
+#include "plan/list/place.h"
 
 static zr_plan *plan_of(const zr_layout *layout)
 {
@@ -71,8 +72,8 @@ static void test_borders(void **state)
                         hosts += ours && other / host != r / host;
                         groups += ours && other / m != r / m;
                     }
-                    assert_int_equal(zr_plan_across(plan, g, ZR_BORDER_HOST, r, 100 * all), 100 * hosts);
-                    assert_int_equal(zr_plan_across(plan, g, ZR_BORDER_GROUP, r, 100 * all), 100 * groups);
+                    assert_int_equal(zr__plan_across(plan, g, ZR_BORDER_HOST, r, 100 * all), 100 * hosts);
+                    assert_int_equal(zr__plan_across(plan, g, ZR_BORDER_GROUP, r, 100 * all), 100 * groups);
                 }
             /* Sums of a micro-batch within m ranks, then across them: the rank that gets most over a host's border. */
             const zr_traffic *hosts = &plan->across[ZR_BORDER_HOST];
@@ -159,8 +160,8 @@ static void same_owners(const zr_layout *l)
     const zr_model model = zr_chain(&chain);
     zr_plan *plan = plan_make(&model, l, &plan_profile);
     for (int r = 0; r < plan->ranks; r++) {
-        const int shard = zr_plan_shard(plan, r), place = zr_plan_place(plan, ZR_GROUP_TENSOR, r);
-        assert_int_equal(zr_plan_rank_of(plan, shard, place), r);
+        const int shard = zr__plan_shard(plan, r), place = zr__plan_place(plan, ZR_GROUP_TENSOR, r);
+        assert_int_equal(zr__plan_rank_of(plan, shard, place), r);
     }
     zr_plan_destroy(&plan);
 }

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "plan_make.h"
+#include "base/core/core.h"
+#include "plan/cost/cost.h"
 
 static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
 {
@@ -234,10 +236,10 @@ static void test_sizes_in_order(void **state)
     (void)state;
     static const int64_t any[][3] = {{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}};
     for (int i = 0; i < 6; i++) {
-        zr_product_sizes s = zr_product_sizes_of(any[i][0], any[i][1], any[i][2]);
+        zr_product_sizes s = zr__product_sizes_of(any[i][0], any[i][1], any[i][2]);
         assert_true(s.size[0] == 1 && s.size[1] == 2 && s.size[2] == 3);
     }
-    zr_product_sizes same = zr_product_sizes_of(5, 4, 5);
+    zr_product_sizes same = zr__product_sizes_of(5, 4, 5);
     assert_true(same.size[0] == 4 && same.size[1] == 5 && same.size[2] == 5);
 }
 
@@ -247,20 +249,20 @@ static void test_rates_by_size(void **state)
     (void)state;
     const zr_machine machine = {.flops_f32 = 100,
                                 .flops_bf16 = 400,
-                                .product = {{false, zr_product_sizes_of(64, 64, 64), 50},
-                                            {false, zr_product_sizes_of(1024, 4096, 1024), 90},
-                                            {true, zr_product_sizes_of(2, 2, 2), 7}},
+                                .product = {{false, zr__product_sizes_of(64, 64, 64), 50},
+                                            {false, zr__product_sizes_of(1024, 4096, 1024), 90},
+                                            {true, zr__product_sizes_of(2, 2, 2), 7}},
                                 .n_products = 3};
-    assert_true(zr_machine_flops(&machine, false, zr_product_sizes_of(4096, 1024, 1024)) == 90);
-    assert_true(zr_machine_flops(&machine, false, zr_product_sizes_of(1, 1, 1)) == 50);
-    assert_true(zr_machine_flops(&machine, false, zr_product_sizes_of(260, 260, 260)) == 50);
-    assert_true(zr_machine_flops(&machine, false, zr_product_sizes_of(512, 512, 512)) == 90);
-    assert_true(zr_machine_flops(&machine, true, zr_product_sizes_of(512, 512, 512)) == 7);
-    assert_true(zr_machine_flops(&machine, false, (zr_product_sizes){{0}}) == 100);
-    assert_true(zr_machine_flops(&machine, true, (zr_product_sizes){{0}}) == 400);
+    assert_true(zr__machine_flops(&machine, false, zr__product_sizes_of(4096, 1024, 1024)) == 90);
+    assert_true(zr__machine_flops(&machine, false, zr__product_sizes_of(1, 1, 1)) == 50);
+    assert_true(zr__machine_flops(&machine, false, zr__product_sizes_of(260, 260, 260)) == 50);
+    assert_true(zr__machine_flops(&machine, false, zr__product_sizes_of(512, 512, 512)) == 90);
+    assert_true(zr__machine_flops(&machine, true, zr__product_sizes_of(512, 512, 512)) == 7);
+    assert_true(zr__machine_flops(&machine, false, (zr_product_sizes){{0}}) == 100);
+    assert_true(zr__machine_flops(&machine, true, (zr_product_sizes){{0}}) == 400);
     const zr_machine none = {.flops_bf16 = 3};
-    assert_true(zr_machine_flops(&none, true, zr_product_sizes_of(1, 1, 1)) == 3);
-    assert_true(zr_machine_flops(&none, false, zr_product_sizes_of(1, 1, 1)) == 0);
+    assert_true(zr__machine_flops(&none, true, zr__product_sizes_of(1, 1, 1)) == 3);
+    assert_true(zr__machine_flops(&none, false, zr__product_sizes_of(1, 1, 1)) == 0);
 }
 
 /* The whole price follows what products were measured at: bf16 that is half as fast as fp32 costs twice as much,
@@ -274,7 +276,7 @@ static void test_priced_as_measured(void **state)
     zr_machine machine = {
         .flops_f32 = 1e9,
         .flops_bf16 = 4e9,
-        .product = {{false, zr_product_sizes_of(32, 57, 171), 8e8}, {true, zr_product_sizes_of(32, 57, 171), 4e8}},
+        .product = {{false, zr__product_sizes_of(32, 57, 171), 8e8}, {true, zr__product_sizes_of(32, 57, 171), 4e8}},
         .n_products = 2};
     double attention = flops_in_f32(wide), products = wide->flops_hardware / 2 - attention;
     close_to(price_of(wide, machine).compute_sec, attention / 1e9 + products / 8e8);
@@ -342,11 +344,11 @@ static void test_levels_of_links(void **state)
         const zr_price price = price_of(plan, one);
         assert_memory_equal(&price, &want, sizeof want);
         all.link[level].bytes_sec = 1e8 / pow(10, level);
-        assert_true(zr_machine_link(&all).bytes_sec == all.link[level].bytes_sec);
+        assert_true(zr__machine_link(&all).bytes_sec == all.link[level].bytes_sec);
     }
     const zr_price price = price_of(plan, all);
     assert_memory_equal(&price, &want, sizeof want);
-    assert_true(zr_machine_link(&(zr_machine){.flops_f32 = 1e9}).bytes_sec == 0);
+    assert_true(zr__machine_link(&(zr_machine){.flops_f32 = 1e9}).bytes_sec == 0);
     zr_plan_destroy(&plan);
 }
 
@@ -367,7 +369,7 @@ static void test_profiles(void **state)
         assert_true(profile.facts.narrow_attention == profile.facts.apart);
         assert_true(profile.facts.threads >= 1 && profile.facts.panel_bytes == 0);
         const zr_machine *machine = &profile.machine;
-        assert_true(machine->flops_f32 > 0 && machine->memory_bytes_sec > 0 && zr_machine_link(machine).bytes_sec > 0);
+        assert_true(machine->flops_f32 > 0 && machine->memory_bytes_sec > 0 && zr__machine_link(machine).bytes_sec > 0);
         assert_true(profile.facts.bf16_products == (machine->flops_bf16 > 0));
     }
     assert_int_equal(n, 6);
@@ -380,18 +382,18 @@ static void test_profiles(void **state)
 enum { WAIT_STEPS = 10 };
 
 typedef struct wait_pricer {
-    zr_pricer base;
+    zr__pricer base;
     const double *sec;  /* that each step takes */
     double *waited_sec; /* by the step that is awaited */
 } wait_pricer;
 
-static double wait_step_sec(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t step)
+static double wait_step_sec(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t step)
 {
     (void)plan, (void)kind;
     return ((const wait_pricer *)base)->sec[step];
 }
 
-static void wait_told(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
+static void wait_told(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                       int32_t awaited, double sec)
 {
     (void)plan, (void)kind, (void)waiting;
@@ -414,7 +416,7 @@ static zr_price price_steps(zr_step *steps, int32_t n, zr_wait *waits, const dou
     zr_price price;
     plan.schedule[ZR_SCHEDULE_TRAIN] = (zr_schedule){.step = steps, .n_steps = n, .wait = waits};
     memset(waited_sec, 0, (size_t)n * sizeof(*waited_sec));
-    assert_int_equal(zr_plan_price_by(&plan, &pricer.base, &price), ZR_OK);
+    assert_int_equal(zr__plan_price_by(&plan, &pricer.base, &price), ZR_OK);
     zr_plan_destroy(&made);
     return price;
 }
@@ -440,7 +442,7 @@ static void test_waits_in_line(void **state)
     steps[0].kind = ZR_STEP_REPEAT;
     steps[0].rounds = 3;
     steps[6].kind = ZR_STEP_END;
-    const zr_price price = price_steps(steps, WAIT_STEPS, waits, sec, zr_queues_of(true, true, true), waited);
+    const zr_price price = price_steps(steps, WAIT_STEPS, waits, sec, zr__queues_of(true, true, true), waited);
     assert_true(price.step_sec == 35 && price.compute_sec == 10 && price.exposed_sec == 25);
     for (int i = 0; i < WAIT_STEPS; i++)
         if (waited[i] != wanted[i]) fail_msg("step %d: waits of %g s, wanted %g", i, waited[i], wanted[i]);
@@ -457,10 +459,10 @@ static void test_waits_for_who_waits(void **state)
                        step_on(ZR_STREAM_COMM, 1, 1), step_on(ZR_STREAM_COMPUTE, 2, 1)};
     const double sec[] = {1, 3, 5, 2, 1};
     double waited[5];
-    const zr_price price = price_steps(steps, 5, waits, sec, zr_queues_of(true, true, true), waited);
+    const zr_price price = price_steps(steps, 5, waits, sec, zr__queues_of(true, true, true), waited);
     assert_true(price.step_sec == 9 && price.exposed_sec == 7);
     assert_true(waited[0] == 0 && waited[1] == 2 && waited[2] == 0 && waited[3] == 5 && waited[4] == 0);
-    const zr_price turn = price_steps(steps, 5, waits, sec, zr_queues_of(false, false, true), waited);
+    const zr_price turn = price_steps(steps, 5, waits, sec, zr__queues_of(false, false, true), waited);
     assert_true(turn.step_sec == 12 && turn.exposed_sec == 10);
     assert_true(waited[0] == 0 && waited[1] == 3 && waited[2] == 5 && waited[3] == 2 && waited[4] == 0);
     const zr_queues moves = {.of = {[ZR_STREAM_COMM] = ZR_STREAM_COMM, [ZR_STREAM_COPY] = ZR_STREAM_COMM}};

@@ -3,11 +3,12 @@
 #include <string.h>
 
 #include "plan_make.h"
+#include "plan/cost/cost.h"
 
 /* Where COMM, COPY and SAVE run: 0: with what computes. */
 static void check_queues(const zr_plan *plan, bool concurrent, int process_ranks, bool comm, bool copy, bool save)
 {
-    const zr_queues got = zr_plan_queues(plan, concurrent, process_ranks);
+    const zr_queues got = zr__plan_queues(plan, concurrent, process_ranks);
     const bool want[ZR_STREAMS] = {[ZR_STREAM_COMM] = comm, [ZR_STREAM_COPY] = copy, [ZR_STREAM_SAVE] = save};
     for (int s = 0; s < ZR_STREAMS; s++) {
         assert_int_equal(got.of[s], want[s] ? s : ZR_STREAM_COMPUTE);
@@ -42,10 +43,10 @@ static void by_device_and_transport(void **state)
 static void tables(void **state)
 {
     (void)state;
-    const zr_queues none = zr_queues_of(false, false, false), zeros = {{0}};
+    const zr_queues none = zr__queues_of(false, false, false), zeros = {{0}};
     assert_memory_equal(&none, &zeros, sizeof none);
     for (int i = 0; i < 8; i++) {
-        const zr_queues queues = zr_queues_of(i & 1, i & 2, i & 4);
+        const zr_queues queues = zr__queues_of(i & 1, i & 2, i & 4);
         for (int s = 0; s < ZR_STREAMS; s++) {
             const bool own =
                 (s == ZR_STREAM_COMM && i & 1) || (s == ZR_STREAM_COPY && i & 2) || (s == ZR_STREAM_SAVE && i & 4);

@@ -138,14 +138,14 @@ static void hosts_as_asked(void **state)
     (void)state;
     zr_cluster c = read_good("dgx-h100x8");
     assert_true(c.any_hosts && c.devices == 64);
-    zr_cluster_widen(&c, 1001);
+    zr__cluster_widen(&c, 1001);
     assert_true(c.devices == 1008 && c.link[1].devices == 1008 && c.link[0].devices == 8);
-    zr_cluster_widen(&c, 16);
+    zr__cluster_widen(&c, 16);
     assert_int_equal(c.devices, 1008);
-    zr_cluster_widen(&c, INT32_MAX);
+    zr__cluster_widen(&c, INT32_MAX);
     assert_int_equal(c.devices, 1008);
     c = read_good("4x4090");
-    zr_cluster_widen(&c, 8);
+    zr__cluster_widen(&c, 8);
     assert_true(!c.any_hosts && c.devices == 4);
     assert_false(read_good("dgx2x25").any_hosts);
 }

@@ -6,6 +6,7 @@
 
 #include "plan_make.h"
 #include "simulate/simulate.h"
+#include "base/core/core.h"
 
 static void close_to(double have, double want)
 {
@@ -51,14 +52,14 @@ static void test_products(void **state)
 {
     (void)state;
     zr_step_sample flat = sample_of("linear", 2e6, 0, 2e-3), cube = sample_of("linear", 2e6, 0, 1e-3);
-    flat.cost.product = zr_product_sizes_of(10, 100, 1000);
-    cube.cost.product = zr_product_sizes_of(100, 100, 100);
+    flat.cost.product = zr__product_sizes_of(10, 100, 1000);
+    cube.cost.product = zr__product_sizes_of(100, 100, 100);
     zr_step_sample sample[] = {flat, cube};
     const zr_launch launch = {.sample = sample, .n_samples = 2};
     close_to(sec_of(&launch, flat), 2e-3);
     close_to(sec_of(&launch, cube), 1e-3);
     zr_step_sample near = sample_of("linear", 16e6, 0, 0);
-    near.cost.product = zr_product_sizes_of(200, 200, 200);
+    near.cost.product = zr__product_sizes_of(200, 200, 200);
     const double sec = sec_of(&launch, near);
     assert_true(sec > 8e-3 && sec < 9e-3);
 }
@@ -118,7 +119,7 @@ static zr_launch launch_of(const zr_plan *plan, zr_step_sample sample[], int32_t
     assert_true(s->n_steps <= most);
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].kind == ZR_STEP_REPEAT || s->step[i].kind == ZR_STEP_END) continue;
-        sample[n] = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
+        sample[n] = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
         sample[n++].sec = 1e-6 * (i + 1);
     }
     return (zr_launch){.transport = "threads",
@@ -166,7 +167,7 @@ static void test_sum(void **state)
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     double sum = 0, exchanged = 0;
     for (int32_t i = 0; i < s->n_steps; i++) {
-        const zr_step_sample step = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
+        const zr_step_sample step = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
         double sec = NAN;
         if (s->step[i].kind == ZR_STEP_REPEAT || s->step[i].kind == ZR_STEP_END) continue;
         assert_true(zr__measured_sec(&launch, &step, &sec));
@@ -323,7 +324,7 @@ static void test_types(void **state)
         const zr_layout layout = plan_layout(1, 2, dtypes[i], 1);
         zr_profile profile = {.facts = {.name = "test", .threads = 1}};
         zr_plan *plan = plan_make(&model, &layout, &profile);
-        assert_int_equal(zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, 0).narrow, dtypes[i] == ZR_BF16);
+        assert_int_equal(zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, 0).narrow, dtypes[i] == ZR_BF16);
         zr_plan_destroy(&plan);
     }
 }

@@ -1,6 +1,8 @@
 //TEST timeout=180
 /* The simulator's order of events, by rank and stream, is the trace's of a run of the same configuration. */
 #include "cli_run.h"
+#include "train/setup/setup.h"
+#include "zr/run.h"
 
 #include <zr.h>
 
@@ -37,7 +39,7 @@ static zr_plan *plan_of(const run *r)
     assert_int_equal(zr_config_load(path, NULL, 0, &config), ZR_OK);
     assert_int_equal(zr_train_prepare(config, r->ranks, 0), ZR_OK);
     assert_int_equal(zr_device_create_cpu(&wanted, &device), ZR_OK);
-    assert_int_equal(zr_train_plan(config, r->ranks, -1, &device->profile, &plan), ZR_OK);
+    assert_int_equal(zr__train_plan(config, r->ranks, -1, &device->profile, &plan), ZR_OK);
     zr_device_destroy(&device);
     zr_config_destroy(&config);
     return plan;

@@ -7,7 +7,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "zr/train.h"
+#include "config/config.h"
+#include "train/host/limits.h"
+#include "train/setup/setup.h"
+#include "zr/config.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,16 +51,16 @@ static int64_t needs(int64_t accum, zr_config_policy again)
     config->accumulation_steps = accum;
     config->micro_batch_size = ROWS / accum;
     config->recompute.policy = again;
-    assert_int_equal(zr_train_plan(config, RANKS, -1, &unknown, &plan), ZR_OK);
-    const int64_t bytes = zr_train_process_bytes(zr_memory_taken(&plan->memory), 1) + 1;
+    assert_int_equal(zr__train_plan(config, RANKS, -1, &unknown, &plan), ZR_OK);
+    const int64_t bytes = zr__process_bytes(zr_memory_taken(&plan->memory), 1) + 1;
     zr_plan_destroy(&plan);
     zr_config_destroy(&config);
     return bytes;
 }
 
-static zr_train_kept kept_of(int64_t accum)
+static zr__train_kept kept_of(int64_t accum)
 {
-    return (zr_train_kept){accum ? ROWS / accum : 0, accum};
+    return (zr__train_kept){accum ? ROWS / accum : 0, accum};
 }
 
 /* How many micro-batches are taken, and the beginning of what is said of them. */
@@ -63,8 +68,8 @@ static int64_t taken_of(int64_t kept, int64_t limit_bytes, const zr_profile *pro
 {
     zr_config *config = config_of(OPEN, limit_bytes);
     char note[ZR_TRAIN_NOTE_BYTES], want[ZR_TRAIN_NOTE_BYTES];
-    assert_true(zr_config_get_open(config).split);
-    if (zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = profile}, kept_of(kept), note) != ZR_OK)
+    assert_true(zr__config_get_open(config).split);
+    if (zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = profile}, kept_of(kept), note) != ZR_OK)
         fail_msg("%s", zr_error_message());
     const int64_t accum = config->accumulation_steps;
     assert_int_equal(accum * config->micro_batch_size, ROWS);
@@ -125,8 +130,8 @@ static void what_a_run_has_stays(void **state)
     char note[ZR_TRAIN_NOTE_BYTES];
     assert_int_equal(zr_config_set(config, "zero_optimization.stage", "1"), ZR_OK);
     assert_int_equal(zr_config_set(config, "collectives.reduce", "all_reduce"), ZR_OK);
-    assert_int_equal(zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = &unknown}, kept_of(2), note),
-                     ZR_OK);
+    assert_int_equal(
+        zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown}, kept_of(2), note), ZR_OK);
     assert_int_equal(config->accumulation_steps, 1);
     assert_null(strstr(note, kept));
     zr_config_destroy(&config);
@@ -155,9 +160,10 @@ static void what_is_open(void **state)
     for (size_t i = 0; i < sizeof(settled) / sizeof(*settled); i++) {
         zr_config *config = config_of(settled[i].keys, settled[i].limit_bytes);
         char note[ZR_TRAIN_NOTE_BYTES];
-        assert_false(zr_config_get_open(config).split);
+        assert_false(zr__config_get_open(config).split);
         assert_int_equal(
-            zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = &unknown}, kept_of(0), note), ZR_OK);
+            zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown}, kept_of(0), note),
+            ZR_OK);
         assert_int_equal(config->accumulation_steps, settled[i].accum);
         assert_string_equal(note, "");
         if (strstr(settled[i].keys, "steps\": \"auto"))
@@ -189,7 +195,7 @@ static zr_config *left_open(const char *keys, int64_t limit_bytes)
              "\"memory\": {\"limit\": %lld}%s%s}",
              (long long)limit_bytes, *keys ? ", " : "", keys);
     if (zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config) != ZR_OK) fail_msg("%s", zr_error_message());
-    zr_config_leave_open(config);
+    zr__config_leave_open(config);
     if (zr_train_prepare(config, RANKS, 0) != ZR_OK) fail_msg("%s", zr_error_message());
     return config;
 }
@@ -203,17 +209,17 @@ static made make(const zr_config *config, const zr_profile *profile)
 {
     zr_plan *plan = NULL;
     zr_price price;
-    if (zr_train_plan(config, RANKS, -1, profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr__train_plan(config, RANKS, -1, profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_int_equal(zr_plan_price(plan, profile, &price), ZR_OK);
     const made m = {price.step_sec / (double)(config->train_batch_size * config->data.seq_length),
-                    zr_train_process_bytes(zr_memory_taken(&plan->memory), 1)};
+                    zr__process_bytes(zr_memory_taken(&plan->memory), 1)};
     zr_plan_destroy(&plan);
     return m;
 }
 
 static void choose(zr_config *config, const zr_profile *profile, char note[ZR_TRAIN_NOTE_BYTES])
 {
-    if (zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = profile}, kept_of(0), note) != ZR_OK)
+    if (zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = profile}, kept_of(0), note) != ZR_OK)
         fail_msg("%s", zr_error_message());
 }
 
@@ -249,8 +255,7 @@ static void the_fastest_of_all(void **state)
     int64_t least;
     list_all(1, &balanced, &fastest, &least);
     for (size_t i = 0; i < sizeof(room) / sizeof(*room); i++) {
-        const int64_t alone = zr_train_process_bytes(0, 1),
-                      limit = alone + 1 + (int64_t)(room[i] * (double)(least - alone));
+        const int64_t alone = zr__process_bytes(0, 1), limit = alone + 1 + (int64_t)(room[i] * (double)(least - alone));
         zr_config *config = left_open("", limit);
         choose(config, &balanced, note);
         const made m = make(config, &balanced);
@@ -286,7 +291,7 @@ static void given_keys_stay(void **state)
                 snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", *text ? ", " : "", keys[k]);
         if (batch && accum && samples) continue; /* 24 = 3 x 2 x 2 ranks does not hold */
         zr_config *config = left_open(text, 54000000);
-        const zr_config_open open = zr_config_get_open(config);
+        const zr__config_open open = zr__config_get_open(config);
         assert_true(open.stage == !stage && open.policy == !policy);
         assert_true(open.split == (samples && !batch && !accum) && open.batch == (!samples && !batch));
         choose(config, &balanced, note);
@@ -311,12 +316,12 @@ static void a_limit_is_a_limit(void **state)
 {
     (void)state;
     zr_config *config = config_of("\"steps_per_print\": 1", 1 << 20);
-    const zr_config_open open = zr_config_get_open(config);
+    const zr__config_open open = zr__config_get_open(config);
     assert_false(open.stage || open.policy || open.split || open.batch);
     zr_config_destroy(&config);
     assert_int_equal(zr_config_parse("{}", 2, "c.json", NULL, 0, &config), ZR_OK);
-    zr_config_leave_open(config);
-    assert_false(zr_config_get_open(config).stage);
+    zr__config_leave_open(config);
+    assert_false(zr__config_get_open(config).stage);
     zr_config_destroy(&config);
 }
 
@@ -326,9 +331,9 @@ static void a_run_keeps_its_samples(void **state)
     (void)state;
     char note[ZR_TRAIN_NOTE_BYTES];
     zr_config *config = left_open("", 90000000);
-    assert_int_equal(
-        zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = &unknown}, (zr_train_kept){5, 3}, note),
-        ZR_OK);
+    assert_int_equal(zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown},
+                                      (zr__train_kept){5, 3}, note),
+                     ZR_OK);
     assert_int_equal(config->micro_batch_size, 5);
     assert_int_equal(config->accumulation_steps, 3);
     assert_int_equal(config->train_batch_size, 30);
@@ -350,9 +355,9 @@ static void a_run_keeps_its_batch(void **state)
                  "\"zero_optimization\": {\"stage\": 1}, \"activation_checkpointing\": {\"policy\": \"none\"}%s",
                  given[i].keys);
         zr_config *config = left_open(keys, 90000000);
-        assert_true(zr_config_get_open(config).batch);
-        assert_int_equal(zr_train_choose(config, &(zr_train_target){.ranks = RANKS, .profile = &unknown},
-                                         (zr_train_kept){5, 3}, note),
+        assert_true(zr__config_get_open(config).batch);
+        assert_int_equal(zr__train_choose(config, &(zr__train_target){.ranks = RANKS, .profile = &unknown},
+                                          (zr__train_kept){5, 3}, note),
                          ZR_OK);
         assert_int_equal(config->micro_batch_size, 5);
         assert_int_equal(config->accumulation_steps, given[i].accum);

@@ -1,7 +1,7 @@
 //TEST timeout=120 env=MALLOC_MMAP_THRESHOLD_=1048576
 //LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
-//LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step,--wrap=zr_train_threads
-//LINK -Wl,--wrap=zr_engine_probe,--wrap=zr_report_measured
+//LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step,--wrap=zr__train_threads
+//LINK -Wl,--wrap=zr__engine_probe,--wrap=zr__report_measured
 /* How runs end: whatever happens on whichever rank, the last good weights are in model/, whole, and no others; those of
  * a run that is asked to stop in a checkpoint. */
 #include <setjmp.h>
@@ -15,7 +15,13 @@
 #include "tempdir.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
-#include "zr/train.h"
+#include "checkpoint/checkpoint.h"
+#include "engine/engine.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -69,20 +75,20 @@ zr_status __wrap_zr_data_window(zr_data *data, int64_t window, int32_t *tokens, 
 }
 
 /* The batch of a step without a loss has none whenever it comes. */
-zr_status __real_zr_engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
-zr_status __wrap_zr_engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
-zr_status __wrap_zr_engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result)
+zr_status __real_zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
+zr_status __wrap_zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
+zr_status __wrap_zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result)
 {
-    zr_status st = __real_zr_engine_probe(engine, args, result);
+    zr_status st = __real_zr__engine_probe(engine, args, result);
     if (st == ZR_OK && it.no_loss && args->step == it.bad_step) result->loss = NAN;
     return st;
 }
 
-zr_status __real_zr_report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
-zr_status __wrap_zr_report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
-zr_status __wrap_zr_report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report)
+zr_status __real_zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
+zr_status __wrap_zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
+zr_status __wrap_zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report)
 {
-    zr_status st = __real_zr_report_measured(plan, measured, report);
+    zr_status st = __real_zr__report_measured(plan, measured, report);
     if (it.moved == 1) report->traffic.bytes[ZR_TRAFFIC_ALL_GATHER] += 4;
     if (it.moved == 2) report->across[0].bytes[ZR_TRAFFIC_ALL_GATHER] += 4;
     return st;
@@ -95,15 +101,15 @@ zr_status __wrap_zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_
     if (args->step != it.bad_step) return __real_zr_engine_step(engine, args, result);
     *result = (zr_step_result){.loss = NAN, .skipped = true, .bad_param = -1};
     if (it.no_loss)
-        return zr_engine_probe(engine, args, result) == ZR_OK ? (result->loss = NAN, ZR_OK) : ZR_ERR_INTERNAL;
+        return zr__engine_probe(engine, args, result) == ZR_OK ? (result->loss = NAN, ZR_OK) : ZR_ERR_INTERNAL;
     if (it.mixed && __real_zr_engine_step(engine, args, result) == ZR_OK) result->skipped = false;
     return ZR_FAIL(ZR_ERR_DIVERGED, "a gradient is bad");
 }
 
 static _Thread_local int own_rank;
 
-int __wrap_zr_train_threads(const zr_config *config, int local_ranks);
-int __wrap_zr_train_threads(const zr_config *config, int local_ranks)
+int __wrap_zr__train_threads(const zr_config *config, int local_ranks);
+int __wrap_zr__train_threads(const zr_config *config, int local_ranks)
 {
     (void)config, (void)local_ranks;
     return it.uneven ? 1 + own_rank : 1;
@@ -573,7 +579,7 @@ static void weights_that_are_not_finite(void **state)
     it = nothing();
     assert_int_equal(train("good", 1, keys), ZR_OK);
     zr_safetensors *file = NULL;
-    assert_int_equal(zr_safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
     const float bad = NAN;
     assert_int_equal(
         zr_safetensors_write(file, zr_safetensors_find(file, "transformer.h.0.mlp.c_fc.weight"), 17, 1, &bad), ZR_OK);
@@ -603,7 +609,7 @@ static void weights_that_overflow(void **state)
     it = nothing();
     assert_int_equal(train("good", 1, keys), ZR_OK);
     zr_safetensors *file = NULL;
-    assert_int_equal(zr_safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
+    assert_int_equal(zr__safetensors_attach(in_tempdir("good/model/model.safetensors"), &file), ZR_OK);
     for (int i = 0; i < 8; i++) huge[i] = 3e38f;
     assert_int_equal(zr_safetensors_write(file, zr_safetensors_find(file, "transformer.ln_f.weight"), 0, 8, huge),
                      ZR_OK);

@@ -16,6 +16,7 @@
 #include "tempdir.h"
 #include "told_run.h"
 #include "train/dir/run_dir.h"
+#include "zr/run.h"
 
 /* ---- a reader --------------------------------------------------------------------------------- */
 

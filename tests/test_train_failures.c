@@ -1,5 +1,5 @@
 //TEST timeout=120 tsan=1 env=MALLOC_MMAP_THRESHOLD_=1048576
-//LINK -Wl,--wrap=zr_alloc,--wrap=zr_train_plan,--wrap=fsync
+//LINK -Wl,--wrap=zr_alloc,--wrap=zr__train_plan,--wrap=fsync
 /* Memory that is refused at any one point of a run, on whichever rank: no hang, a message, no lock and no half files.
  * Ranks that plan differently: none waits for another. */
 #include <setjmp.h>
@@ -10,7 +10,10 @@
 
 #include "known_rates.h"
 #include "tempdir.h"
-#include "zr/train.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 #include <stdatomic.h>
 
@@ -35,15 +38,16 @@ int __wrap_fsync(int fd)
 /* Plans until one is made that computes all again; 0 or less: none is. */
 static _Atomic int unlike;
 
-zr_status __real_zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
-                               zr_plan **plan);
-zr_status __wrap_zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
-                               zr_plan **plan);
-zr_status __wrap_zr_train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)
+zr_status __real_zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                                zr_plan **plan);
+zr_status __wrap_zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                                zr_plan **plan);
+zr_status __wrap_zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
+                                zr_plan **plan)
 {
     zr_config other = *config;
     if (atomic_fetch_sub(&unlike, 1) == 1) other.recompute.policy = ZR_POLICY_UNIT;
-    return __real_zr_train_plan(&other, ranks, stage, profile, plan);
+    return __real_zr__train_plan(&other, ranks, stage, profile, plan);
 }
 
 static zr_config *config_of(int ranks)

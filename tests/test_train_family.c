@@ -9,8 +9,9 @@
 
 #include "tempdir.h"
 #include "train/family/family.h"
+#include "zr/run.h"
 
-static const zr_family *const *table;
+static const zr__family *const *table;
 static int families;
 
 static int get_table(void **state)
@@ -25,9 +26,9 @@ static void test_rows_are_complete(void **state)
     (void)state;
     const void *const nothing = NULL;
     assert_true(families > 0);
-    assert_int_equal(sizeof(zr_family) % sizeof(nothing), 0);
+    assert_int_equal(sizeof(zr__family) % sizeof(nothing), 0);
     for (int f = 0; f < families; f++)
-        for (size_t at = 0; at < sizeof(zr_family); at += sizeof(nothing))
+        for (size_t at = 0; at < sizeof(zr__family); at += sizeof(nothing))
             if (memcmp((const char *)table[f] + at, &nothing, sizeof(nothing)) == 0)
                 fail_msg("family %d: nothing at byte %zu of its row", f, at);
 }
@@ -50,33 +51,33 @@ static void test_shapes_pass_their_check(void **state)
     int i = 0;
     for (int f = 0; f < families; f++) {
         for (const char *const *name = table[f]->presets(); *name; name++, i++) {
-            zr_family_model model;
-            assert_string_equal(zr_family_preset_name(i), *name);
-            if (zr_family_preset(*name, &model) != ZR_OK) fail_msg("%s: %s", *name, zr_error_message());
+            zr__family_model model;
+            assert_string_equal(zr__family_preset_name(i), *name);
+            if (zr__family_find_preset(*name, &model) != ZR_OK) fail_msg("%s: %s", *name, zr_error_message());
             assert_ptr_equal(model.family, table[f]);
             if (table[f]->check(&model.numbers) != ZR_OK) fail_msg("%s: %s", *name, zr_error_message());
             const zr_config_sizes *s = &model.sizes;
             assert_true(s->n_layer > 0 && s->n_head > 0 && s->n_embd > 0 && s->n_positions > 0 && s->vocab_size > 0);
-            assert_string_equal(zr_family_builder(&model).name, table[f]->name);
+            assert_string_equal(zr__family_builder(&model).name, table[f]->name);
         }
     }
-    assert_null(zr_family_preset_name(i));
-    zr_family_model none;
-    assert_int_equal(zr_family_preset("no such shape", &none), ZR_ERR_NOT_FOUND);
+    assert_null(zr__family_preset_name(i));
+    zr__family_model none;
+    assert_int_equal(zr__family_find_preset("no such shape", &none), ZR_ERR_NOT_FOUND);
 }
 
 /* The model of a configuration whose numbers are no family's defaults. */
-static zr_family_model small(const zr_family *family)
+static zr__family_model small(const zr__family *family)
 {
     char type[64];
     const char *const text = "{\"model\": {\"n_layer\": 2, \"n_head\": 4, \"n_embd\": 64, \"n_positions\": 32,"
                              " \"vocab_size\": 300, \"layer_norm_epsilon\": 1e-6, \"initializer_range\": 0.5}}";
     const char *const override = type;
     zr_config *config = NULL;
-    zr_family_model model;
+    zr__family_model model;
     snprintf(type, sizeof(type), "model.type=%s", family->name);
     if (zr_config_parse(text, strlen(text), "c.json", &override, 1, &config) != ZR_OK ||
-        zr_train_prepare(config, 1, 0) != ZR_OK || zr_train_model(config, &model) != ZR_OK)
+        zr_train_prepare(config, 1, 0) != ZR_OK || zr__train_model(config, &model) != ZR_OK)
         fail_msg("%s", zr_error_message());
     zr_config_destroy(&config);
     return model;
@@ -86,9 +87,9 @@ static void test_a_directory_gives_the_model_back(void **state)
 {
     (void)state;
     for (int f = 0; f < families; f++) {
-        const zr_family_model wrote = small(table[f]);
-        const zr_family *found = NULL;
-        zr_family_model model;
+        const zr__family_model wrote = small(table[f]);
+        const zr__family *found = NULL;
+        zr__family_model model;
         assert_ptr_equal(wrote.family, table[f]);
         assert_int_equal(table[f]->write(tempdir, &wrote.numbers), ZR_OK);
         assert_int_equal(zr__family_of_dir(tempdir, &found), ZR_OK);
@@ -104,8 +105,8 @@ static void test_other_directories_are_refused(void **state)
 {
     (void)state;
     const char *const other = "{\"model_type\": \"bloom\"}";
-    const zr_family *found = NULL;
-    zr_family_model model = {0};
+    const zr__family *found = NULL;
+    zr__family_model model = {0};
     put_file("config.json", other, strlen(other));
     assert_int_equal(zr__family_of_dir(tempdir, &found), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "model_type is \"bloom\", wanted \"gpt2\""));

@@ -9,7 +9,11 @@
 #include <cmocka.h>
 
 #include "hf_make.h"
-#include "zr/train.h"
+#include "train/weights/weights.h"
+#include "zr/checkpoint.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/run.h"
 
 enum { STEPS = 24, KEYS = 24, MESSAGE = 2048, NOTES = 4096, ELEMS = 1 << 13 };
 
@@ -207,11 +211,11 @@ static void test_converted(void **state)
 {
     (void)state;
     char from[PATH_MAX], to[PATH_MAX];
-    zr_converted did;
+    zr__converted did;
     snprintf(from, sizeof from, "%s", in_tempdir("hf"));
     snprintf(to, sizeof to, "%s", in_tempdir("tuned"));
-    const zr_convert_args args = {.from = from, .to = to, .kind = ZR_CONVERT_RUN, .dtype = ZR_F32};
-    if (zr_convert(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
+    const zr__convert_args args = {.from = from, .to = to, .kind = ZR_CONVERT_RUN, .dtype = ZR_F32};
+    if (zr__convert_dir(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
     expect_ok(train("tuned", 2, true, "model.frozen=" PATTERNS));
     expect_weights("tuned/model/model.safetensors", ZR_F32);
     const told t = train("tuned", 2, true, "train.steps=6");

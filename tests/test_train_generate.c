@@ -8,7 +8,8 @@
 #include <cmocka.h>
 
 #include "hf_make.h"
-#include "zr/train.h"
+#include "zr/checkpoint.h"
+#include "zr/run.h"
 
 #include <math.h>
 

@@ -9,7 +9,10 @@
 #include <cmocka.h>
 
 #include "hf_make.h"
-#include "zr/train.h"
+#include "zr/checkpoint.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/run.h"
 
 #include <math.h>
 

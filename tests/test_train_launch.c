@@ -10,7 +10,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "zr/train.h"
+#include "train/measure/measure.h"
+#include "zr/simulate.h"
 
 static const zr_device_facts here = {.name = "this machine"};
 
@@ -53,9 +54,9 @@ static void test_there_and_back(void **state)
     (void)state;
     const zr_launch launch = some_launch(4, 2);
     zr_launch back;
-    assert_int_equal(zr_launch_recall(&here, "mpi", 4, 2, &back), ZR_ERR_NOT_FOUND);
-    assert_int_equal(zr_launch_remember(&here, &launch), ZR_OK);
-    assert_int_equal(zr_launch_recall(&here, "mpi", 4, 2, &back), ZR_OK);
+    assert_int_equal(zr__launch_recall(&here, "mpi", 4, 2, &back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__launch_remember(&here, &launch), ZR_OK);
+    assert_int_equal(zr__launch_recall(&here, "mpi", 4, 2, &back), ZR_OK);
     assert_string_equal(back.transport, "mpi");
     assert_true(back.ranks == 4 && back.hosts == 2 && back.threads == 2 && back.cores == 3 && back.beside);
     assert_true(back.around_sec == launch.around_sec && back.lost == 0.3 && back.late == 0.2);
@@ -69,12 +70,12 @@ static void test_there_and_back(void **state)
         assert_true(a->narrow == b->narrow && a->ranks == b->ranks && a->across == b->across && a->sec == b->sec);
         assert_memory_equal(&a->cost, &b->cost, sizeof a->cost);
     }
-    zr_launch_clear(&back);
+    zr__launch_clear(&back);
     assert_true(!back.sample && back.n_samples == 0);
     /* Each has a file of its own. */
-    assert_int_equal(zr_launch_recall(&here, "threads", 4, 2, &back), ZR_ERR_NOT_FOUND);
-    assert_int_equal(zr_launch_recall(&here, "mpi", 4, 1, &back), ZR_ERR_NOT_FOUND);
-    assert_int_equal(zr_launch_recall(&here, "mpi", 2, 2, &back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__launch_recall(&here, "threads", 4, 2, &back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__launch_recall(&here, "mpi", 4, 1, &back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__launch_recall(&here, "mpi", 2, 2, &back), ZR_ERR_NOT_FOUND);
 }
 
 static void overwrite(const char *from, const char *to)
@@ -117,13 +118,13 @@ static void test_damaged(void **state)
     const zr_launch launch = some_launch(4, 2);
     for (size_t i = 0; i < sizeof change / sizeof *change; i++) {
         zr_launch back;
-        assert_int_equal(zr_launch_remember(&here, &launch), ZR_OK);
+        assert_int_equal(zr__launch_remember(&here, &launch), ZR_OK);
         if (i == sizeof change / sizeof *change - 1) { /* another machine's: the key is in the file */
             overwrite("\"machine\": \"", "\"machine\": \"not ");
         } else {
             overwrite(change[i][0], change[i][1]);
         }
-        if (zr_launch_recall(&here, "mpi", 4, 2, &back) != ZR_ERR_DATA) fail_msg("%s is believed", change[i][1]);
+        if (zr__launch_recall(&here, "mpi", 4, 2, &back) != ZR_ERR_DATA) fail_msg("%s is believed", change[i][1]);
         assert_true(!back.sample && back.n_samples == 0);
     }
 }

@@ -8,7 +8,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "zr/train.h"
+#include "train/measure/measure.h"
+#include "zr/comm.h"
+#include "zr/device.h"
+#include "zr/simulate.h"
 
 static zr_comm *comm;
 
@@ -42,7 +45,7 @@ static void test_hosts(void **state)
     comm->local_size = local;
     comm->local_rank = comm->rank % local;
     assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
-    if (zr_launch_measure(comm, device, false, &launch) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr__launch_measure(comm, device, false, &launch) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_true(launch.hosts == 2 && launch.ranks == comm->size && launch.beside && launch.n_waits == 0);
     assert_true(launch.lost >= 0 && launch.late >= 0 && launch.lost + launch.late <= 1 + 1e-9);
     assert_true(launch.spread > 0 && isfinite(launch.spread));
@@ -50,7 +53,7 @@ static void test_hosts(void **state)
     const rates links = rates_of(&launch, true, 2), inside = rates_of(&launch, false, local);
     assert_true(links.n > 10 && (inside.n > 10) == (local > 1));
     assert_true(launch.across_bytes_sec > links.least / 4 && launch.across_bytes_sec < links.most * 4);
-    zr_launch_clear(&launch);
+    zr__launch_clear(&launch);
     zr_device_destroy(&device);
 }
 

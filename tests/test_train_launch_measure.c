@@ -8,7 +8,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "zr/train.h"
+#include "train/measure/measure.h"
+#include "zr/comm.h"
+#include "zr/device.h"
+#include "zr/simulate.h"
 
 static zr_status measure_rank(zr_comm *comm, void *arg)
 {
@@ -16,7 +19,7 @@ static zr_status measure_rank(zr_comm *comm, void *arg)
     zr_launch launch;
     const zr_device_config config = {.threads = 1};
     ZR_TRY(zr_device_create_cpu(&config, &device));
-    zr_status st = zr_launch_measure(comm, device, false, &launch);
+    zr_status st = zr__launch_measure(comm, device, false, &launch);
     zr_device_destroy(&device);
     if (st == ZR_OK) ((zr_launch *)arg)[comm->rank] = launch;
     return st;
@@ -55,7 +58,7 @@ static void test_measure(void **state)
             assert_true(launch[0].sample[i].sec == launch[r].sample[i].sec);
         }
     }
-    for (int r = 0; r < RANKS; r++) zr_launch_clear(&launch[r]);
+    for (int r = 0; r < RANKS; r++) zr__launch_clear(&launch[r]);
 }
 
 int main(void)

@@ -7,7 +7,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "zr/train.h"
+#include "train/host/limits.h"
+#include "train/host/host.h"
+#include "train/setup/setup.h"
+#include "zr/config.h"
+#include "zr/device.h"
+#include "zr/graph.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +24,7 @@ static zr_layout layout_of(const char *text, int ranks)
     zr_config *config = NULL;
     assert_int_equal(zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config), ZR_OK);
     assert_int_equal(zr_train_prepare(config, ranks, 0), ZR_OK);
-    zr_layout layout = zr_train_layout(config, ranks);
+    zr_layout layout = zr__train_layout(config, ranks);
     zr_config_destroy(&config);
     return layout;
 }
@@ -152,7 +159,7 @@ static zr_plan *plan_for(const zr_profile *profile, const char *const *overrides
     zr_plan *plan = NULL;
     zr_status st = zr_config_parse(small, sizeof(small) - 1, "c.json", overrides, n, &config);
     if (st == ZR_OK) st = zr_train_prepare(config, 2, 0);
-    if (st == ZR_OK && zr_train_plan(config, 2, -1, profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (st == ZR_OK && zr__train_plan(config, 2, -1, profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
     zr_config_destroy(&config);
     return plan;
 }
@@ -230,11 +237,11 @@ static void expect_advice(const char *const *overrides, int n, const char *advic
     char want[256];
     zr_plan *plan = plan_of(overrides, n);
     snprintf(want, sizeof(want), "memory.limit is 1 B; use %smore ranks (`zr plan` shows each)", advice);
-    assert_int_equal(zr_train_memory_check(plan, 1, 1, true), ZR_ERR_MEMORY);
+    assert_int_equal(zr__train_memory_check(plan, 1, 1, true), ZR_ERR_MEMORY);
     if (!strstr(zr_error_message(), want)) fail_msg("%s\nwas to hold: %s", zr_error_message(), want);
-    if (zr_host_available_bytes() >= 0) {
+    if (zr__host_available_bytes() >= 0) {
         snprintf(want, sizeof(want), " are available; use %sa smaller model", advice);
-        assert_int_equal(zr_train_memory_check(plan, 0, INT32_MAX, false), ZR_ERR_MEMORY);
+        assert_int_equal(zr__train_memory_check(plan, 0, INT32_MAX, false), ZR_ERR_MEMORY);
         if (!strstr(zr_error_message(), want)) fail_msg("%s\nwas to hold: %s", zr_error_message(), want);
     }
     zr_plan_destroy(&plan);
@@ -269,15 +276,15 @@ static void the_limit_of_auto(void **state)
                  (long long)limit[i]);
         zr_layout l = layout_of(text, 1);
         assert_int_equal(l.recompute, ZR_RECOMPUTE_AUTO);
-        assert_true(zr_train_process_bytes(l.limit_bytes, 1) <= limit[i]);
-        assert_true(zr_train_process_bytes(l.limit_bytes + 2, 1) > limit[i]);
+        assert_true(zr__process_bytes(l.limit_bytes, 1) <= limit[i]);
+        assert_true(zr__process_bytes(l.limit_bytes + 2, 1) > limit[i]);
     }
     /* Of a GPU's memory CUDA takes its part, and the process nothing. */
     const zr_profile gpu = {.facts = {.threads = 1, .apart = true, .scratch_bytes = zr_device_cuda_scratch}};
     const char *const limited[] = {"activation_checkpointing.policy=auto", "memory.limit=1100000000"};
     zr_plan *plan = plan_for(&gpu, limited, 2);
     assert_int_equal(plan->layout.limit_bytes, 1100000000 - ((int64_t)1 << 30));
-    assert_int_equal(zr_train_rank_bytes(plan->layout.limit_bytes, &gpu.facts), 1100000000);
+    assert_int_equal(zr__rank_bytes(plan->layout.limit_bytes, &gpu.facts), 1100000000);
     zr_plan_destroy(&plan);
     /* Less than a process takes by itself: a limit all the same, which nothing meets. */
     zr_layout l = layout_of("{\"activation_checkpointing\": {\"policy\": \"auto\"}, \"memory\": {\"limit\": 1}}", 1);
@@ -289,9 +296,9 @@ static void the_limit_of_auto(void **state)
 static void a_share_of_the_host(void **state)
 {
     (void)state;
-    int64_t one = zr_train_host_limit(1), four = zr_train_host_limit(4);
+    int64_t one = zr__train_host_limit(1), four = zr__train_host_limit(4);
     if (one == 0) skip();
-    assert_true(one < zr_host_available_bytes());
+    assert_true(one < zr__host_available_bytes());
     assert_true(four > one / 8 && four < one / 2); /* what is left changes between the calls */
 }
 

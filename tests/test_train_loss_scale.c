@@ -7,7 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "zr/train.h"
+#include "train/control/control.h"
+#include "zr/config.h"
 
 static zr_config settings(int64_t power, int64_t window, int64_t hysteresis)
 {
@@ -23,10 +24,10 @@ static zr_config settings(int64_t power, int64_t window, int64_t hysteresis)
 /* steps: 'x' overflows, '.' does not; scale[i]: what step i uses; the last one is what comes after them all. */
 static void expect(const zr_config *config, const char *steps, const double *scale)
 {
-    zr_loss_scaler scaler = zr_loss_scaler_create(config);
+    zr__loss_scaler scaler = zr__loss_scaler_create(config);
     for (size_t i = 0; i <= strlen(steps); i++) {
         if (scaler.scale != scale[i]) fail_msg("step %zu of %s: %g, wanted %g", i, steps, scaler.scale, scale[i]);
-        zr_loss_scaler_update(&scaler, steps[i] == 'x');
+        zr__loss_scaler_update(&scaler, steps[i] == 'x');
     }
 }
 
@@ -42,10 +43,10 @@ static void test_long_window(void **state)
 {
     (void)state;
     const zr_config config = settings(16, 1000, 2);
-    zr_loss_scaler scaler = zr_loss_scaler_create(&config);
+    zr__loss_scaler scaler = zr__loss_scaler_create(&config);
     for (int64_t step = 0; step < 4000; step++) {
         assert_true(scaler.scale == (double)(65536 << step / 1000));
-        zr_loss_scaler_update(&scaler, false);
+        zr__loss_scaler_update(&scaler, false);
     }
 }
 
@@ -109,12 +110,12 @@ static void test_static(void **state)
     zr_config config = settings(8, 1, 1);
     config.scale.loss_scale = 1000;
     expect(&config, "xx..x.", (double[]){1000, 1000, 1000, 1000, 1000, 1000, 1000});
-    assert_false(zr_loss_scaler_create(&config).dynamic);
+    assert_false(zr__loss_scaler_create(&config).dynamic);
     config.scale.loss_scale = 0;
-    assert_true(zr_loss_scaler_create(&config).dynamic);
+    assert_true(zr__loss_scaler_create(&config).dynamic);
     config.fp16 = false;
     expect(&config, "xx..x.", (double[]){1, 1, 1, 1, 1, 1, 1});
-    assert_false(zr_loss_scaler_create(&config).dynamic);
+    assert_false(zr__loss_scaler_create(&config).dynamic);
 }
 
 int main(void)

@@ -13,13 +13,19 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "zr/train.h"
+#include "base/core/core.h"
+#include "train/host/host.h"
+#include "train/measure/measure.h"
+#include "zr/device.h"
+#include "zr/graph.h"
+#include "zr/models.h"
+#include "zr/plan.h"
 
 static const zr_device_facts here = {.name = "this machine"};
 
 static zr_rates some_rates(double scale)
 {
-    zr_rates rates = {.threads = zr_host_cores(), .n_levels = 2, .matmul_f32 = 90e9 * scale};
+    zr_rates rates = {.threads = zr__host_cores(), .n_levels = 2, .matmul_f32 = 90e9 * scale};
     snprintf(rates.level[0].level, sizeof rates.level[0].level, "lowest");
     snprintf(rates.level[1].level, sizeof rates.level[1].level, "%s", zr_device_cpu_level());
     rates.level[0].fma_f32 = (zr_rate){25e9 * scale, 50e9 * scale};
@@ -28,8 +34,8 @@ static zr_rates some_rates(double scale)
     rates.peak = rates.level[1];
     rates.triad = (zr_rate){20e9 * scale, 30e9 * scale};
     rates.link = (zr_rate){8e9 * scale, 12e9 * scale};
-    rates.product[0] = (zr_product_rate){false, zr_product_sizes_of(3, 1, 2), 80e9 * scale};
-    rates.product[1] = (zr_product_rate){true, zr_product_sizes_of(4096, 768, 50257), 0.1 + 150e9 * scale};
+    rates.product[0] = (zr_product_rate){false, zr__product_sizes_of(3, 1, 2), 80e9 * scale};
+    rates.product[1] = (zr_product_rate){true, zr__product_sizes_of(4096, 768, 50257), 0.1 + 150e9 * scale};
     rates.n_products = 2;
     rates.best_f32 = 0.1 + 85e9 * scale;
     rates.best_bf16 = 0.1 + 160e9 * scale;
@@ -70,11 +76,11 @@ static void test_there_and_back(void **state)
     (void)state;
     char path[PATH_MAX];
     zr_rates rates = some_rates(1.0), back;
-    assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "zr info --bench"));
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
     assert_int_equal(files(path), 1);
-    assert_int_equal(zr_rates_recall(&here, &back), ZR_OK);
+    assert_int_equal(zr__rates_recall(&here, &back), ZR_OK);
     assert_int_equal(back.threads, rates.threads);
     assert_int_equal(back.n_levels, 2);
     assert_memory_equal(&back.peak, &rates.peak, sizeof rates.peak);
@@ -93,14 +99,14 @@ static void test_infinite(void **state)
     (void)state;
     zr_rates rates = some_rates(1.0), back;
     rates.level[1].dot_bf16.all = INFINITY;
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_ARG);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_ERR_ARG);
     rates = some_rates(1.0);
     rates.product[1].flops = INFINITY;
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_ARG);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_ERR_ARG);
     rates = some_rates(1.0);
     rates.link.one = NAN;
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_ARG);
-    assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_ERR_ARG);
+    assert_int_equal(zr__rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
 }
 
 static void test_damaged(void **state)
@@ -109,14 +115,14 @@ static void test_damaged(void **state)
     static const char *const bad[] = {"", "{", "[]", "{}", "{\"machine\": 3}"};
     char path[PATH_MAX], text[4096];
     zr_rates rates = some_rates(1.0), back;
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
     assert_int_equal(files(path), 1);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         overwrite(path, bad[i]);
-        assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_DATA);
+        assert_int_equal(zr__rates_recall(&here, &back), ZR_ERR_DATA);
         assert_non_null(strstr(zr_error_message(), "machine-"));
     }
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
 
     /* Whole, but of another machine; a rate that cannot be. */
     static const char *const turned[][2] = {{"\"machine\": \"", "\"machine\": \"Another "},
@@ -135,9 +141,9 @@ static void test_damaged(void **state)
         assert_non_null(at);
         snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, turned[i][1], at + strlen(turned[i][0]));
         overwrite(path, changed);
-        assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_DATA);
-        assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
-        assert_int_equal(zr_rates_recall(&here, &back), ZR_OK);
+        assert_int_equal(zr__rates_recall(&here, &back), ZR_ERR_DATA);
+        assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
+        assert_int_equal(zr__rates_recall(&here, &back), ZR_OK);
     }
 }
 
@@ -147,20 +153,20 @@ static void test_levels_apart(void **state)
     (void)state;
     char path[PATH_MAX];
     zr_rates rates = some_rates(1.0), back;
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
     int before = files(path);
     const char *forced = getenv("ZR_KERNELS");
     char kept[32];
     snprintf(kept, sizeof kept, "%s", forced ? forced : "");
     setenv("ZR_KERNELS", "v2", 1);
     if (strcmp(zr_device_cpu_level(), rates.peak.level) != 0) {
-        assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
+        assert_int_equal(zr__rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
         rates = some_rates(0.5);
-        assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
+        assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
         assert_int_equal(files(path), before + 1);
     }
     setenv("ZR_KERNELS", kept, 1); /* empty: none */
-    assert_int_equal(zr_rates_recall(&here, &back), ZR_OK);
+    assert_int_equal(zr__rates_recall(&here, &back), ZR_OK);
     assert_true(back.matmul_f32 == some_rates(1.0).matmul_f32);
 }
 
@@ -168,7 +174,7 @@ static void *write_often(void *scale)
 {
     zr_rates rates = some_rates(*(double *)scale);
     for (int i = 0; i < 50; i++)
-        if (zr_rates_remember(&here, &rates) != ZR_OK) return (void *)1;
+        if (zr__rates_remember(&here, &rates) != ZR_OK) return (void *)1;
     return NULL;
 }
 
@@ -180,11 +186,11 @@ static void test_writers_at_once(void **state)
     double scale[WRITERS] = {1, 2, 3, 4};
     pthread_t thread[WRITERS];
     zr_rates back = some_rates(1.0);
-    assert_int_equal(zr_rates_remember(&here, &back), ZR_OK);
+    assert_int_equal(zr__rates_remember(&here, &back), ZR_OK);
     int before = files(path);
     for (int i = 0; i < WRITERS; i++) assert_int_equal(pthread_create(&thread[i], NULL, write_often, &scale[i]), 0);
     for (int i = 0; i < 50; i++) {
-        assert_int_equal(zr_rates_recall(&here, &back), ZR_OK);
+        assert_int_equal(zr__rates_recall(&here, &back), ZR_OK);
         assert_true(fabs(back.triad.one / back.matmul_f32 - 20.0 / 90.0) < 1e-12); /* of one writer */
     }
     for (int i = 0; i < WRITERS; i++) {
@@ -204,16 +210,16 @@ static void test_nowhere(void **state)
     snprintf(kept, sizeof kept, "%s", home ? home : "/");
     setenv("XDG_CACHE_HOME", "relative", 1); /* ignored, as its specification wants */
     unsetenv("HOME");
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "HOME"));
-    assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
     setenv("HOME", in_tempdir("home"), 1);
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_OK);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
     assert_int_equal(access(in_tempdir("home/.cache/zr"), F_OK), 0);
     put_file("plain", "x", 1);
     setenv("XDG_CACHE_HOME", in_tempdir("plain"), 1);
-    assert_int_equal(zr_rates_remember(&here, &rates), ZR_ERR_CREATE);
-    assert_int_equal(zr_rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__rates_remember(&here, &rates), ZR_ERR_CREATE);
+    assert_int_equal(zr__rates_recall(&here, &back), ZR_ERR_NOT_FOUND);
     setenv("HOME", kept, 1);
     setenv("XDG_CACHE_HOME", in_tempdir("deep/cache"), 1);
 }
@@ -231,12 +237,12 @@ static void test_shares(void **state)
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         zr_profile profile = {.facts = {.threads = want[i].threads}};
         const zr_machine *machine = &profile.machine;
-        zr_rates_profile(&rates, ZR_F16, want[i].ranks, want[i].ranks, &profile);
+        zr__rates_profile(&rates, ZR_F16, want[i].ranks, want[i].ranks, &profile);
         assert_true(machine->flops_f32 == want[i].f32 && machine->flops_bf16 == 0.0);
         assert_true(machine->memory_bytes_sec == want[i].memory &&
                     machine->link[ZR_LINK_PROCESS].bytes_sec == want[i].link);
         assert_true(machine->link_copies);
-        zr_rates_profile(&rates, ZR_BF16, want[i].ranks + 1, want[i].ranks, &profile); /* one on another host */
+        zr__rates_profile(&rates, ZR_BF16, want[i].ranks + 1, want[i].ranks, &profile); /* one on another host */
         assert_true(machine->flops_bf16 == 2 * want[i].f32);
         assert_true(machine->memory_bytes_sec == want[i].memory && machine->link[ZR_LINK_PROCESS].bytes_sec == 0.0);
         assert_true(!machine->link_copies);
@@ -247,20 +253,20 @@ static void test_shares(void **state)
 static void test_shares_of_products(void **state)
 {
     (void)state;
-    const zr_product_sizes sizes = zr_product_sizes_of(7, 8, 9);
+    const zr_product_sizes sizes = zr__product_sizes_of(7, 8, 9);
     zr_rates rates = {.threads = 4,
                       .peak = {.fma_f32 = {30, 100}, .dot_bf16 = {60, 200}},
                       .product = {{false, sizes, 80}, {true, sizes, 150}},
                       .n_products = 2};
     zr_profile profile = {.facts = {.threads = 2}};
-    zr_rates_profile(&rates, ZR_BF16, 2, 2, &profile);
+    zr__rates_profile(&rates, ZR_BF16, 2, 2, &profile);
     assert_int_equal(profile.machine.n_products, 2);
-    assert_true(fabs(zr_machine_flops(&profile.machine, false, sizes) - 40) < 1e-12);
-    assert_true(fabs(zr_machine_flops(&profile.machine, true, sizes) - 75) < 1e-12);
-    zr_rates_profile(&rates, ZR_F32, 1, 1, &profile); /* again, and no bf16: the old are gone */
-    assert_true(fabs(zr_machine_flops(&profile.machine, false, sizes) - 48) < 1e-12);
+    assert_true(fabs(zr__machine_flops(&profile.machine, false, sizes) - 40) < 1e-12);
+    assert_true(fabs(zr__machine_flops(&profile.machine, true, sizes) - 75) < 1e-12);
+    zr__rates_profile(&rates, ZR_F32, 1, 1, &profile); /* again, and no bf16: the old are gone */
+    assert_true(fabs(zr__machine_flops(&profile.machine, false, sizes) - 48) < 1e-12);
     profile = (zr_profile){.facts = {.threads = 2}};
-    zr_rates_profile(&rates, ZR_F16, 1, 1, &profile);
+    zr__rates_profile(&rates, ZR_F16, 1, 1, &profile);
     assert_int_equal(profile.machine.n_products, 1);
 }
 
@@ -269,7 +275,7 @@ static void test_peak(void **state)
 {
     (void)state;
     bool library = true;
-    const zr_product_sizes sizes = zr_product_sizes_of(7, 8, 9);
+    const zr_product_sizes sizes = zr__product_sizes_of(7, 8, 9);
     zr_rates rates = {.threads = 4,
                       .peak = {.fma_f32 = {30, 100}, .dot_bf16 = {60, 200}},
                       .matmul_f32 = 100,
@@ -277,39 +283,39 @@ static void test_peak(void **state)
                       .n_products = 2,
                       .best_f32 = 99,
                       .best_bf16 = 800};
-    zr_rate f32 = zr_rates_peak(&rates, ZR_F32, &library);
+    zr_rate f32 = zr__rates_peak(&rates, ZR_F32, &library);
     assert_true(f32.one == 30 && f32.all == 100 && !library);
-    zr_rate bf16 = zr_rates_peak(&rates, ZR_BF16, &library);
+    zr_rate bf16 = zr__rates_peak(&rates, ZR_BF16, &library);
     assert_true(bf16.one == 200 && bf16.all == 800 && library);
     rates.matmul_f32 = 104;
-    f32 = zr_rates_peak(&rates, ZR_F32, &library);
+    f32 = zr__rates_peak(&rates, ZR_F32, &library);
     assert_true(f32.one == 30 && f32.all == 104 && library);
     rates.peak.dot_bf16 = (zr_rate){0, 0}; /* by instructions that zr has no loop for */
-    assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 800 && library);
+    assert_true(zr__rates_peak(&rates, ZR_BF16, &library).all == 800 && library);
     zr_profile profile = {.facts = {.threads = 4}};
     const zr_machine *machine = &profile.machine;
-    zr_rates_profile(&rates, ZR_BF16, 1, 1, &profile);
+    zr__rates_profile(&rates, ZR_BF16, 1, 1, &profile);
     for (int i = 0; i < machine->n_products; i++) {
         const zr_product_rate *p = &machine->product[i];
         assert_true(p->flops <= (p->bf16 ? machine->flops_bf16 : machine->flops_f32));
     }
     rates.best_bf16 = 0;
-    assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 0 && !library);
+    assert_true(zr__rates_peak(&rates, ZR_BF16, &library).all == 0 && !library);
 }
 
 /* No product of those that were measured is above the peak, whatever the mean of its sizes is. */
 static void test_peak_of_products(void **state)
 {
     (void)state;
-    zr_product made[] = {{.dtype = ZR_BF16, .m = 2, .n = 3, .k = 4, .count = 1, .flops_per_sec = 300},
-                         {.dtype = ZR_BF16, .m = 4, .n = 3, .k = 2, .count = 1, .flops_per_sec = 100}};
-    const zr_products products = {.product = made, .n = 2};
+    zr__product_timing made[] = {{.dtype = ZR_BF16, .m = 2, .n = 3, .k = 4, .count = 1, .flops_per_sec = 300},
+                                 {.dtype = ZR_BF16, .m = 4, .n = 3, .k = 2, .count = 1, .flops_per_sec = 100}};
+    const zr__products products = {.product = made, .n = 2};
     zr_rates rates = {.threads = 1, .peak = {.dot_bf16 = {200, 200}}};
     bool library = false;
-    zr_rates_add_products(&rates, &products);
+    zr__rates_add_products(&rates, &products);
     assert_int_equal(rates.n_products, 1);
     assert_true(rates.product[0].bf16 && fabs(rates.product[0].flops - 150) < 1e-9);
-    assert_true(zr_rates_peak(&rates, ZR_BF16, &library).all == 300 && library);
+    assert_true(zr__rates_peak(&rates, ZR_BF16, &library).all == 300 && library);
     assert_true(rates.best_f32 == 0);
 }
 
@@ -343,7 +349,7 @@ static void test_same_plan(void **state)
     (void)state;
     zr_rates rates = some_rates(1.0);
     zr_profile blank = {.facts = {.threads = 1, .scratch_bytes = zr_device_cpu_scratch}}, known = blank;
-    zr_rates_profile(&rates, ZR_F32, 2, 2, &known);
+    zr__rates_profile(&rates, ZR_F32, 2, 2, &known);
     zr_plan *whole = make_plan(&blank, 0);
     int64_t limit = whole->memory.total_bytes * 3 / 4;
     zr_plan *a = make_plan(&blank, limit), *b = make_plan(&known, limit);
@@ -364,22 +370,22 @@ static void test_same_plan(void **state)
 }
 
 /* By sizes, whose rates take as long together as the products. */
-static void check_remembered(const zr_products *products)
+static void check_remembered(const zr__products *products)
 {
     zr_rates rates = {.threads = 1};
     double sec = 0.0;
-    zr_rates_add_products(&rates, products);
+    zr__rates_add_products(&rates, products);
     assert_int_equal(rates.n_products, 3); /* of the four weights of a block and the head; two pairs are alike */
     zr_machine machine = {.flops_f32 = 1.0, .flops_bf16 = 1.0, .n_products = rates.n_products};
     memcpy(machine.product, rates.product, sizeof machine.product);
     for (int i = 0; i < products->n; i++) {
-        const zr_product *p = &products->product[i];
+        const zr__product_timing *p = &products->product[i];
         double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
-        zr_product_sizes sizes = zr_product_sizes_of(p->m, p->n, p->k);
-        sec += flops / zr_machine_flops(&machine, p->dtype == ZR_BF16, sizes);
+        zr_product_sizes sizes = zr__product_sizes_of(p->m, p->n, p->k);
+        sec += flops / zr__machine_flops(&machine, p->dtype == ZR_BF16, sizes);
     }
     assert_true(fabs(sec / products->bound_sec - 1.0) < 1e-9);
-    for (int i = 0; i < ZR_PRODUCT_RATES; i++) zr_rates_add_products(&rates, products);
+    for (int i = 0; i < ZR_PRODUCT_RATES; i++) zr__rates_add_products(&rates, products);
     assert_int_equal(rates.n_products, ZR_PRODUCT_RATES);
 }
 
@@ -396,16 +402,16 @@ static void test_products_held_once(void **state)
     zr_model model = zr_gpt2(&small);
     zr_device_config config = ZR_DEVICE_CONFIG_INIT;
     zr_device *device = NULL;
-    zr_products products;
+    zr__products products;
     assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
     const zr_device_ops *usual = device->ops;
     zr_device_ops ops = *usual;
     ops.alloc_host = no_host_memory;
     device->ops = &ops;
-    const zr_status st = zr_products_measure(&model, 1, 16, ZR_F32, device, &products);
+    const zr_status st = zr__products_measure(&model, 1, 16, ZR_F32, device, &products);
     device->ops = usual;
     assert_int_equal(st, ZR_OK);
-    zr_products_clear(&products);
+    zr__products_clear(&products);
     zr_device_destroy(&device);
 }
 
@@ -419,13 +425,13 @@ static void test_products(void **state)
     assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
     static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16};
     for (int d = 0; d < 2; d++) {
-        zr_products products;
+        zr__products products;
         double bound = 0.0, flops = 0.0;
         int64_t count = 0, heads = 0;
-        assert_int_equal(zr_products_measure(&model, 2, 64, dtypes[d], device, &products), ZR_OK);
+        assert_int_equal(zr__products_measure(&model, 2, 64, dtypes[d], device, &products), ZR_OK);
         assert_int_equal(products.n, 3 * 4 + 3);
         for (int i = 0; i < products.n; i++) {
-            const zr_product *p = &products.product[i];
+            const zr__product_timing *p = &products.product[i];
             double work = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
             assert_true(p->flops_per_sec > 0.0 && p->dtype == dtypes[d] && p->part == 1.0);
             flops += work;
@@ -440,19 +446,19 @@ static void test_products(void **state)
         assert_true(fabs(products.flops / flops - 1.0) < 1e-9 && fabs(products.bound_sec / bound - 1.0) < 1e-9);
         assert_true(products.rest_flops > 0.0);
         check_remembered(&products);
-        zr_products_clear(&products);
+        zr__products_clear(&products);
     }
-    zr_products products;
+    zr__products products;
     /* On a device that takes for ever, as it believes: 512 of the 768 rows; of the head's blocks, which have fewer,
      * all. */
     device->profile.machine.flops_f32 = 1.0;
-    assert_int_equal(zr_products_measure(&model, 12, 64, ZR_F32, device, &products), ZR_OK);
+    assert_int_equal(zr__products_measure(&model, 12, 64, ZR_F32, device, &products), ZR_OK);
     for (int i = 0; i < products.n; i++) {
         bool head = strncmp(products.product[i].what, "transformer.wte ", 16) == 0;
         assert_true(products.product[i].part == (head ? 1.0 : 512.0 / 768.0));
     }
-    zr_products_clear(&products);
-    assert_int_equal(zr_products_measure(&model, 2, 64, ZR_F16, device, &products), ZR_ERR_DTYPE);
+    zr__products_clear(&products);
+    assert_int_equal(zr__products_measure(&model, 2, 64, ZR_F16, device, &products), ZR_ERR_DTYPE);
     zr_device_destroy(&device);
 }
 

@@ -13,9 +13,14 @@
 #include <string.h>
 
 #include "tempdir.h"
-#include "train/host/device.h"
+#include "train/host/limits.h"
 #include "train/host/host.h"
-#include "zr/train.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/device.h"
+#include "zr/graph.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 static const char *transport;             /* as which the ranks appear; NULL: the threads that they are */
 static int64_t before_bytes, after_bytes; /* the process's peak when the run begins, and at its end */
@@ -117,7 +122,7 @@ static void the_promise_is_held(void **state)
 {
     (void)state;
     train(1, 1 << 20, 2 << 20);
-    int64_t promised = zr_train_process_bytes(result.planned.memory.total_bytes, 1);
+    int64_t promised = zr__process_bytes(result.planned.memory.total_bytes, 1);
     assert_int_equal(result.promised_rss_bytes, promised);
     assert_int_equal(result.peak_rss_bytes, 2 << 20);
     assert_null(strstr(notes, "more than"));
@@ -139,12 +144,12 @@ static void windows_are_added(void **state)
     int64_t total = result.planned.memory.total_bytes, stage = result.planned.memory.category_bytes[ZR_CATEGORY_BUFFER];
     assert_true(stage > 0);
     assert_int_equal(result.peak_rss_bytes, 2 << 20);
-    assert_int_equal(result.promised_rss_bytes, zr_train_process_bytes(total, 2));
+    assert_int_equal(result.promised_rss_bytes, zr__process_bytes(total, 2));
     transport = "mpi";
     train(2, 0, 2 << 20);
     transport = NULL;
     assert_int_equal(result.peak_rss_bytes, (2 << 20) + stage);
-    assert_int_equal(result.promised_rss_bytes, zr_train_process_bytes(total, 1));
+    assert_int_equal(result.promised_rss_bytes, zr__process_bytes(total, 1));
 }
 
 /* With a device of its own memory a process holds what the host has of the plan; staging of several processes lies on
@@ -161,13 +166,13 @@ static void what_a_process_holds_beside_gpus(void **state)
     plan.space_bytes[ZR_SPACE_STAGING] = (4 << 20) + 512;
     plan.memory.space[ZR_SPACE_HOST].total_bytes = 1000;
     plan.memory.total_bytes = 1 << 30; /* the GPU's */
-    assert_int_equal(zr__train_staging_bytes(&plan, 1), (4 << 20) + 512);
+    assert_int_equal(zr__plan_staging_bytes(&plan, 1), (4 << 20) + 512);
     plan.profile.facts.apart = true;
     const int64_t small = (1 << 20) + 4 * ZR_COMM_STAGING_LEAST + 512, all = (4 << 20) + 512;
-    assert_int_equal(zr__train_staging_bytes(&plan, 1), small);
-    assert_int_equal(zr__train_staging_bytes(&plan, 4), all); /* threads */
-    const int64_t one = zr__train_process_bytes(&plan, 1) - zr_train_process_bytes(1000 + small, 1),
-                  four = zr__train_process_bytes(&plan, 4) - zr_train_process_bytes(1000 + all, 4);
+    assert_int_equal(zr__plan_staging_bytes(&plan, 1), small);
+    assert_int_equal(zr__plan_staging_bytes(&plan, 4), all); /* threads */
+    const int64_t one = zr__plan_process_bytes(&plan, 1) - zr__process_bytes(1000 + small, 1),
+                  four = zr__plan_process_bytes(&plan, 4) - zr__process_bytes(1000 + all, 4);
     const int gpus = zr_device_cuda_count(NULL), used = gpus > 0 && gpus < 4 ? gpus : 4;
     assert_int_equal(one, 2LL << 30);
     assert_int_equal(four, (2LL << 30) + (used - 1) * (1LL << 29)); /* more for each further GPU */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <zr.h>
+#include "train/control/control.h"
 
 enum { D = 64, MICRO = 4 };
 
@@ -25,7 +26,7 @@ static double draw(uint64_t *seed)
 
 /* A step of MICRO micro-batches of `small` tokens. Gradient of token t: g[d] = 0.1 (d + 1) / D plus noise of the
  * variance 1 + d % 3, independent from token to token. */
-static void step(zr_noise_scale *noise, int small, uint64_t *seed)
+static void step(zr__noise_scale *noise, int small, uint64_t *seed)
 {
     double all[D] = {0}, small_square = 0, big_square = 0;
     for (int m = 0; m < MICRO; m++)
@@ -35,7 +36,7 @@ static void step(zr_noise_scale *noise, int small, uint64_t *seed)
             all[d] += g / MICRO;
         }
     for (int d = 0; d < D; d++) big_square += all[d] * all[d];
-    zr_noise_scale_add(noise, small_square, small, big_square, (double)MICRO * small);
+    zr__noise_scale_add(noise, small_square, small, big_square, (double)MICRO * small);
 }
 
 static double true_gradient(void)
@@ -63,7 +64,7 @@ static void test_unbiased(void **state)
     for (int s = 0; s < 3; s++) {
         double gradient = 0, trace = 0, squares = 0;
         for (int r = 0; r < RUNS; r++) {
-            zr_noise_scale noise = {0};
+            zr__noise_scale noise = {0};
             for (int i = 0; i < STEPS; i++) step(&noise, smalls[s], &seed);
             gradient += noise.gradient / begun / RUNS;
             squares += noise.gradient / begun * (noise.gradient / begun) / RUNS;
@@ -81,10 +82,10 @@ static void test_unbiased(void **state)
 static void test_value(void **state)
 {
     (void)state;
-    zr_noise_scale noise = {0};
+    zr__noise_scale noise = {0};
     uint64_t seed = 2;
     for (int i = 0; i < 2000; i++) step(&noise, 200, &seed);
-    const double wanted = true_trace() / true_gradient(), got = zr_noise_scale_value(&noise);
+    const double wanted = true_trace() / true_gradient(), got = zr__noise_scale_value(&noise);
     if (fabs(got - wanted) > 0.1 * wanted) fail_msg("noise scale %g, wanted %g", got, wanted);
     assert_int_equal(noise.steps, 2000);
 }
@@ -92,33 +93,33 @@ static void test_value(void **state)
 static void test_not_known(void **state)
 {
     (void)state;
-    zr_noise_scale noise = {0};
-    assert_true(isnan(zr_noise_scale_value(&noise)));
+    zr__noise_scale noise = {0};
+    assert_true(isnan(zr__noise_scale_value(&noise)));
     for (int i = 0; i < ZR_NOISE_SCALE_STEPS; i++) {
-        assert_true(isnan(zr_noise_scale_value(&noise)));
-        zr_noise_scale_add(&noise, 3, 2, 1.5, 8); /* |G|^2 = 1, tr(S) = 4 */
+        assert_true(isnan(zr__noise_scale_value(&noise)));
+        zr__noise_scale_add(&noise, 3, 2, 1.5, 8); /* |G|^2 = 1, tr(S) = 4 */
     }
-    assert_float_equal(zr_noise_scale_value(&noise), 4, 1e-12);
-    const zr_noise_scale before = noise;
-    zr_noise_scale_add(&noise, INFINITY, 2, 1.5, 8);
-    zr_noise_scale_add(&noise, 3, 2, NAN, 8);
+    assert_float_equal(zr__noise_scale_value(&noise), 4, 1e-12);
+    const zr__noise_scale before = noise;
+    zr__noise_scale_add(&noise, INFINITY, 2, 1.5, 8);
+    zr__noise_scale_add(&noise, 3, 2, NAN, 8);
     assert_memory_equal(&before, &noise, sizeof noise);
-    for (int i = 0; i < 400; i++) zr_noise_scale_add(&noise, 8, 2, 1.5, 8); /* |G|^2 < 0 */
-    assert_true(isnan(zr_noise_scale_value(&noise)));
+    for (int i = 0; i < 400; i++) zr__noise_scale_add(&noise, 8, 2, 1.5, 8); /* |G|^2 < 0 */
+    assert_true(isnan(zr__noise_scale_value(&noise)));
 }
 
 static void test_words(void **state)
 {
     (void)state;
     char text[ZR_NOISE_SCALE_BYTES];
-    assert_non_null(strstr(zr_noise_scale_words(NAN, 1024, text), "not known"));
-    zr_noise_scale_words(4096.4, 1024, text);
+    assert_non_null(strstr(zr__noise_scale_words(NAN, 1024, text), "not known"));
+    zr__noise_scale_words(4096.4, 1024, text);
     assert_string_equal(text, "critical batch about 4096 tokens (gradient noise scale), a step has 1024: 5 times the "
                               "fewest steps and 1.2 times the fewest tokens; a larger batch would take fewer steps for "
                               "few more tokens");
-    assert_non_null(strstr(zr_noise_scale_words(1024, 4096, text), "a smaller batch would take fewer tokens"));
-    assert_non_null(strstr(zr_noise_scale_words(1024, 1024, text), "larger batches save few steps"));
-    assert_true(strlen(zr_noise_scale_words(1e300, INT64_MAX, text)) < ZR_NOISE_SCALE_BYTES - 1);
+    assert_non_null(strstr(zr__noise_scale_words(1024, 4096, text), "a smaller batch would take fewer tokens"));
+    assert_non_null(strstr(zr__noise_scale_words(1024, 1024, text), "larger batches save few steps"));
+    assert_true(strlen(zr__noise_scale_words(1e300, INT64_MAX, text)) < ZR_NOISE_SCALE_BYTES - 1);
 }
 
 int main(void)

@@ -14,7 +14,11 @@
 #include "told_run.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
-#include "zr/train.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/engine.h"
+#include "zr/graph.h"
+#include "zr/run.h"
 
 #include <math.h>
 #include <pthread.h>

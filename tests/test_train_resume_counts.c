@@ -12,7 +12,11 @@
 #include "tempdir.h"
 #include "told_run.h"
 #include "zr/checkpoint.h"
-#include "zr/train.h"
+#include "train/weights/weights.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/engine.h"
+#include "zr/run.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -314,9 +318,9 @@ static void a_directory_is_synced_before_it_has_its_name(void **state)
     clear("run");
     const told t = train("run", false, "");
     expect_ok(&t);
-    zr_converted did;
-    const zr_convert_args args = {.from = in_tempdir("run"), .to = in_tempdir("hf"), .dtype = ZR_F32};
-    if (zr_convert(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
+    zr__converted did;
+    const zr__convert_args args = {.from = in_tempdir("run"), .to = in_tempdir("hf"), .dtype = ZR_F32};
+    if (zr__convert_dir(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_true(ends_with(synced_before, "/hf.tmp"));
     assert_string_equal(last_synced, tempdir); /* and then the name is */
 }
@@ -370,17 +374,17 @@ static void tensors_that_are_not_the_models_are_not_converted(void **state)
     const told t = train("whole", false, "");
     expect_ok(&t);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        zr_converted did;
+        zr__converted did;
         copy_run("whole", "run", 3);
         char from[300], to[300];
         snprintf(from, sizeof from, "%s", in_tempdir("run/step-00000003"));
         snprintf(to, sizeof to, "%s", in_tempdir("other"));
         rewrite("run/step-00000003", others[i].name, others[i].word, others[i].by);
-        const zr_convert_args args = {.from = from, .to = to, .dtype = ZR_F32};
-        assert_int_equal(zr_convert(&args, &did), ZR_ERR_DATA);
+        const zr__convert_args args = {.from = from, .to = to, .dtype = ZR_F32};
+        assert_int_equal(zr__convert_dir(&args, &did), ZR_ERR_DATA);
         if (!strstr(zr_error_message(), others[i].says)) fail_msg("%s", zr_error_message());
         rewrite("run/step-00000003", others[i].name, others[i].by, others[i].word); /* nothing else was wrong with it */
-        if (zr_convert(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
+        if (zr__convert_dir(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
         clear("other");
     }
 }

@@ -9,7 +9,15 @@
 
 #include "tempdir.h"
 #include "train/dir/metrics.h"
-#include "zr/train.h"
+#include "train/dir/report.h"
+#include "train/host/device.h"
+#include "train/host/limits.h"
+#include "train/setup/setup.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/device.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -271,10 +279,10 @@ static zr_config *saved_config(int ranks)
     zr_plan *plan = NULL;
     assert_int_equal(zr_config_load(in_tempdir("run/config.json"), NULL, 0, &saved), ZR_OK);
     assert_int_equal(zr_train_prepare(saved, ranks, 0), ZR_OK);
-    zr_device_config wanted = {.threads = zr_train_threads(saved, ranks)};
+    zr_device_config wanted = {.threads = zr__train_threads(saved, ranks)};
     assert_int_equal(zr_device_create_cpu(&wanted, &device), ZR_OK);
-    assert_int_equal(zr_train_plan(saved, ranks, -1, &device->profile, &plan), ZR_OK);
-    zr_report report = zr_report_planned(plan);
+    assert_int_equal(zr__train_plan(saved, ranks, -1, &device->profile, &plan), ZR_OK);
+    zr_report report = zr__report_planned(plan);
     assert_memory_equal(&report, &it.result.planned, sizeof(report));
     zr_plan_destroy(&plan);
     zr_device_destroy(&device);
@@ -286,7 +294,7 @@ static void a_limit_that_was_not_given(void **state)
 {
     (void)state;
     static const char *const keys[] = {"activation_checkpointing.policy=auto", "train.steps=1", NULL};
-    if (zr_train_host_limit(1) == 0) skip();
+    if (zr__train_host_limit(1) == 0) skip();
     expect_ok(2, keys);
     assert_non_null(strstr(it.notes, "activation_checkpointing.policy auto: memory.limit taken as "));
     zr_config *saved = saved_config(2);
@@ -310,7 +318,7 @@ static void a_limit_that_was_given(void **state)
     expect_ok(2, none);
     int64_t total = (it.result.planned.memory.total_bytes + all.result.planned.memory.total_bytes) / 2;
     double loss = it.result.loss, least = it.result.planned.flops_hardware;
-    snprintf(limit, sizeof(limit), "memory.limit=%lld", (long long)zr_train_process_bytes(total, 1));
+    snprintf(limit, sizeof(limit), "memory.limit=%lld", (long long)zr__process_bytes(total, 1));
     const char *const some[] = {batch, layers, policy, limit, NULL};
     expect_ok(2, some);
     assert_null(strstr(it.notes, "memory.limit"));

@@ -8,7 +8,8 @@
 
 #include <cmocka.h>
 
-#include "zr/train.h"
+#include "train/control/control.h"
+#include "zr/config.h"
 
 static zr_config settings(zr_config_scheduler type, zr_config_warmup warmup)
 {
@@ -27,7 +28,7 @@ static zr_config settings(zr_config_scheduler type, zr_config_warmup warmup)
 
 static void expect(const zr_config *config, int64_t updates, double lr)
 {
-    double got = zr_lr(config, updates);
+    double got = zr__lr(config, updates);
     if (!(fabs(got - lr) < 1e-15)) fail_msg("after %lld updates: %.17g, wanted %.17g", (long long)updates, got, lr);
 }
 

@@ -8,7 +8,11 @@
 #include <cmocka.h>
 
 #include "hf_make.h"
-#include "zr/train.h"
+#include "train/weights/weights.h"
+#include "zr/checkpoint.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/run.h"
 
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -83,10 +87,10 @@ static bool same_files(const char *a, const char *b)
 
 static void converted(const char *from, const char *to)
 {
-    const zr_convert_args args = {
+    const zr__convert_args args = {
         .from = in_tempdir(from), .to = in_tempdir(to), .kind = ZR_CONVERT_RUN, .dtype = ZR_F32};
-    zr_converted did;
-    if (zr_convert(&args, &did) != ZR_OK) fail_msg("%s: %s", from, zr_error_message());
+    zr__converted did;
+    if (zr__convert_dir(&args, &did) != ZR_OK) fail_msg("%s: %s", from, zr_error_message());
     assert_int_equal(did.tensors, 28);
 }
 
@@ -101,15 +105,15 @@ static void conversion_is_that_of_one_file(void **state)
 /* ---- in little memory --------------------------------------------------------------------------- */
 
 /* What a process of its own takes at its highest, in bytes, while it converts; NULL: while it does nothing. */
-static int64_t highest_while(const zr_convert_args *args)
+static int64_t highest_while(const zr__convert_args *args)
 {
     struct rusage usage;
     int status = -1;
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        zr_converted did;
-        _exit(args && zr_convert(args, &did) != ZR_OK);
+        zr__converted did;
+        _exit(args && zr__convert_dir(args, &did) != ZR_OK);
     }
     assert_int_equal(wait4(child, &status, 0, &usage), child);
     assert_int_equal(status, 0);
@@ -127,7 +131,7 @@ static void conversion_takes_little_memory(void **state)
     char source[PATH_MAX], made[PATH_MAX];
     snprintf(source, sizeof source, "%s", in_tempdir(from));
     snprintf(made, sizeof made, "%s", in_tempdir(to));
-    const zr_convert_args ways[] = {
+    const zr__convert_args ways[] = {
         {.from = source, .to = made, .kind = ZR_CONVERT_HF, .dtype = ZR_F32},
         {.from = source, .to = made, .kind = ZR_CONVERT_HF, .dtype = ZR_BF16, .file_bytes = 10000000},
         {.from = source, .to = made, .kind = ZR_CONVERT_RUN, .dtype = ZR_F32},
@@ -180,14 +184,14 @@ static void misfits_are_told_together(void **state)
     other.n_layer = 3;
     other.vocab_size = 300;
     hf_split("one", &other, "bad", 3);
-    assert_int_equal(zr_hf_check(in_tempdir("bad"), note, sizeof note), ZR_ERR_DATA);
+    assert_int_equal(zr__hf_check(in_tempdir("bad"), note, sizeof note), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "13 of 40 tensors do not fit the model"));
     assert_non_null(strstr(zr_error_message(), "transformer.wte.weight: shape (256, 8), wanted (300, 8)"));
     assert_non_null(strstr(zr_error_message(), "transformer.h.2.ln_1.weight: missing, wanted (8)"));
     other = hf;
     other.n_layer = 1;
     hf_split("one", &other, "more", 3);
-    assert_int_equal(zr_hf_check(in_tempdir("more"), note, sizeof note), ZR_OK);
+    assert_int_equal(zr__hf_check(in_tempdir("more"), note, sizeof note), ZR_OK);
     assert_non_null(strstr(note, "tensors that the model does not have (12): "));
     assert_non_null(strstr(note, "transformer.h.1."));
 }
@@ -197,10 +201,10 @@ static void a_missing_file_is_named(void **state)
     (void)state;
     hf_split("one", &hf, "torn", 3);
     assert_int_equal(remove(in_tempdir("torn/model-00002-of-00003.safetensors")), 0);
-    assert_int_equal(zr_hf_check(in_tempdir("torn"), NULL, 0), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr__hf_check(in_tempdir("torn"), NULL, 0), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "torn/model-00002-of-00003.safetensors"));
     assert_int_equal(truncate(in_tempdir("torn/model-00001-of-00003.safetensors"), 700), 0);
-    assert_int_equal(zr_hf_check(in_tempdir("torn"), NULL, 0), ZR_ERR_DATA);
+    assert_int_equal(zr__hf_check(in_tempdir("torn"), NULL, 0), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "torn/model-00001-of-00003.safetensors"));
 }
 

@@ -9,6 +9,8 @@
 
 #include "train/measure/timings.h"
 #include "train/watch/trace.h"
+#include "train/setup/setup.h"
+#include "zr/run.h"
 
 enum { RANKS = 2, STEPS = 4, FIRST = 2, LAST = 3, TRACED = LAST - FIRST + 1, ACCUM = 3 };
 
@@ -41,7 +43,7 @@ static zr_plan *plan_of(int stage)
     assert_int_equal(zr_config_load(path, keys, 1, &config), ZR_OK);
     assert_int_equal(zr_train_prepare(config, RANKS, 0), ZR_OK);
     assert_int_equal(zr_device_create_cpu(&wanted, &device), ZR_OK);
-    assert_int_equal(zr_train_plan(config, RANKS, -1, &device->profile, &plan), ZR_OK);
+    assert_int_equal(zr__train_plan(config, RANKS, -1, &device->profile, &plan), ZR_OK);
     zr_device_destroy(&device);
     zr_config_destroy(&config);
     return plan;
@@ -530,13 +532,13 @@ static void test_peaks(void **state)
     (void)state;
     zr_timings t = {.peak_flops = 400, .peak_f32_flops = 100};
     zr_timing product = {.flops = 50, .sec = 1}, attention = {.flops = 50, .sec = 1, .in_f32 = true};
-    assert_true(zr_timing_rate_of(&t, &product).of_peak == 0.125);
-    assert_true(zr_timing_rate_of(&t, &attention).of_peak == 0.5);
+    assert_true(zr__timing_rate_of(&t, &product).of_peak == 0.125);
+    assert_true(zr__timing_rate_of(&t, &attention).of_peak == 0.5);
     t.peak_f32_flops *= 0.25; /* faster than its peak: that is none */
-    assert_true(isnan(zr_timing_rate_of(&t, &attention).of_peak));
-    assert_true(isfinite(zr_timing_rate_of(&t, &attention).per_sec));
+    assert_true(isnan(zr__timing_rate_of(&t, &attention).of_peak));
+    assert_true(isfinite(zr__timing_rate_of(&t, &attention).per_sec));
     t.peak_f32_flops = 0;
-    assert_true(isnan(zr_timing_rate_of(&t, &attention).of_peak));
+    assert_true(isnan(zr__timing_rate_of(&t, &attention).of_peak));
 }
 
 static int setup(void **state)

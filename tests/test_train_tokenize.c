@@ -1,6 +1,6 @@
 //TEST timeout=30
-//LINK -Wl,--wrap=zr_llmc_header,--wrap=zr_host_cores
-/* zr_tokenize where something goes wrong on the way, or is larger than a test can be. */
+//LINK -Wl,--wrap=zr__llmc_header,--wrap=zr__host_cores
+/* zr__tokenize where something goes wrong on the way, or is larger than a test can be. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,20 +12,21 @@
 #include "bpe_make.h"
 #include "tempdir.h"
 #include "zr/data.h"
-#include "zr/train.h"
+#include "data/tokens/texts.h"
+#include "train/tokenizer/tokenize.h"
 
 enum { WINDOW = 1 << 20 };
 
-static zr_tokenize_args args_of(const char *const *text, int n, const char *out)
+static zr__tokenize_args args_of(const char *const *text, int n, const char *out)
 {
-    return (zr_tokenize_args){.tokenizer = "bytes", .text = text, .n_texts = n, .out = out, .threads = 1};
+    return (zr__tokenize_args){.tokenizer = "bytes", .text = text, .n_texts = n, .out = out, .threads = 1};
 }
 
-static void expect_failure(const zr_tokenize_args *args, zr_status wanted, const char *message)
+static void expect_failure(const zr__tokenize_args *args, zr_status wanted, const char *message)
 {
-    zr_tokenized did;
+    zr__tokenized did;
     struct stat info;
-    zr_status st = zr_tokenize(args, &did);
+    zr_status st = zr__tokenize(args, &did);
     if (st != wanted || !strstr(zr_error_message(), message))
         fail_msg("wanted %s and \"%s\", got %s: %s", zr_status_text(wanted), message, zr_status_text(st),
                  zr_error_message());
@@ -55,7 +56,7 @@ static void texts_must_not_change(void **state)
     (void)state;
     char second[PATH_MAX];
     const char *text[] = {put_windows("first.txt", 2), put_file("second.txt", "a b c", 5)};
-    zr_tokenize_args args = args_of(text, 2, in_tempdir("out.bin"));
+    zr__tokenize_args args = args_of(text, 2, in_tempdir("out.bin"));
     snprintf(second, sizeof(second), "%s", text[1]);
     args.progress = append_once;
     args.arg = second;
@@ -67,12 +68,12 @@ static void texts_must_not_change(void **state)
 static int64_t header_limit = INT32_MAX;
 static int windows;
 
-zr_status __wrap_zr_llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES]);
-zr_status __real_zr_llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES]);
+zr_status __wrap_zr__llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES]);
+zr_status __real_zr__llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES]);
 
-zr_status __wrap_zr_llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES])
+zr_status __wrap_zr__llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES])
 {
-    return __real_zr_llmc_header(token_bytes, tokens > header_limit ? (int64_t)INT32_MAX + 1 : tokens, header);
+    return __real_zr__llmc_header(token_bytes, tokens > header_limit ? (int64_t)INT32_MAX + 1 : tokens, header);
 }
 
 static void count_windows(void *arg, int64_t done, int64_t all)
@@ -87,7 +88,7 @@ static void too_many_tokens_are_refused_when_they_come(void **state)
 {
     (void)state;
     const char *text[] = {put_windows("four.txt", 4)};
-    zr_tokenize_args args = args_of(text, 1, in_tempdir("many.bin"));
+    zr__tokenize_args args = args_of(text, 1, in_tempdir("many.bin"));
     args.progress = count_windows;
     header_limit = 3 * WINDOW / 2;
     expect_failure(&args, ZR_ERR_DATA, "llm.c's header counts up to");
@@ -97,9 +98,9 @@ static void too_many_tokens_are_refused_when_they_come(void **state)
 
 static int cores = 1;
 
-int __wrap_zr_host_cores(void);
+int __wrap_zr__host_cores(void);
 
-int __wrap_zr_host_cores(void)
+int __wrap_zr__host_cores(void)
 {
     return cores;
 }
@@ -108,13 +109,13 @@ static void large_machines_get_no_more_threads_than_there_are(void **state)
 {
     (void)state;
     const char *text[] = {put_file("few.txt", "some words of text", 18)};
-    zr_tokenized did;
-    zr_tokenize_args args = args_of(text, 1, in_tempdir("few.bin"));
+    zr__tokenized did;
+    zr__tokenize_args args = args_of(text, 1, in_tempdir("few.bin"));
     args.threads = ZR_TOKENIZE_THREADS + 1;
     expect_failure(&args, ZR_ERR_ARG, "257 threads, 1 to 256 are possible");
     args.threads = 0;
     cores = 1000;
-    assert_int_equal(zr_tokenize(&args, &did), ZR_OK);
+    assert_int_equal(zr__tokenize(&args, &did), ZR_OK);
     assert_int_equal(did.tokens, 18);
 }
 
@@ -130,7 +131,7 @@ static void what_takes_too_long_is_named(void **state)
                           "\"add_prefix_space\": false, \"use_regex\": false}]}",
                           "\"type\": \"BPE\"", "\"ab\": 256", "[]");
     const char *text[] = {put_file("slow.txt", "a! aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa b!", 60)};
-    zr_tokenize_args args = args_of(text, 1, in_tempdir("slow.bin"));
+    zr__tokenize_args args = args_of(text, 1, in_tempdir("slow.bin"));
     args.tokenizer = put_file("tokenizer.json", json, strlen(json));
     expect_failure(&args, ZR_ERR_DATA,
                    "slow.txt: in the text from byte 0 on: the tokenizer's regular expression gives "

@@ -10,7 +10,8 @@
 #include "hf_make.h"
 #include "bpe_make.h"
 #include "zr/data.h"
-#include "zr/train.h"
+#include "zr/checkpoint.h"
+#include "zr/run.h"
 
 #include <math.h>
 

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "zr/train.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/run.h"
 
 enum { STEPS = 40, KEYS = 24, NOTES = 8192, MESSAGE = 2048 };
 

@@ -14,6 +14,15 @@
 #include <time.h>
 
 #include <zr.h>
+#include "comm/comm.h"
+#include "engine/engine.h"
+#include "train/control/control.h"
+#include "zr/comm.h"
+#include "zr/device.h"
+#include "zr/engine.h"
+#include "zr/graph.h"
+#include "zr/models.h"
+#include "zr/plan.h"
 
 #define TRAINER_STEPS 16
 
@@ -25,7 +34,7 @@ typedef struct trainer {
     int steps, threads;
     bool lanes; /* the comm stream gets a thread of its own, which these ranks do not need */
     double lr, clip;
-    zr_loss_scaler scaler; /* each rank has its own; .scale 0: no loss scale */
+    zr__loss_scaler scaler; /* each rank has its own; .scale 0: no loss scale */
     uint64_t seed;
     /* rows of a step: token t of row r (targets one later); NULL: pseudo-random tokens */
     int32_t (*token)(void *arg, int64_t step, int64_t row, int64_t t);
@@ -171,13 +180,13 @@ static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_e
 
 static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engine *engine, zr_comm *comm)
 {
-    zr_loss_scaler scaler = run->scaler;
+    zr__loss_scaler scaler = run->scaler;
     trainer_saving saving = {0};
     for (int i = 0; i < run->steps; i++) {
         if (i % 2 && plan->save != ZR_SAVE_NONE) ZR_TRY(trainer_save(plan, engine, &saving));
         uint64_t bits;
         memcpy(&bits, &scaler.scale, sizeof bits);
-        ZR_TRY(zr_comm_same(comm, "the loss scale", bits));
+        ZR_TRY(zr__comm_same(comm, "the loss scale", bits));
         zr_step_args args = {.step = i,
                              .lr = run->lr,
                              .clip = run->clip,
@@ -196,7 +205,7 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
             run->skipped[i] = result.skipped;
             run->bad_param[i] = result.bad_param;
         }
-        if (scaler.scale > 0) zr_loss_scaler_update(&scaler, result.skipped);
+        if (scaler.scale > 0) zr__loss_scaler_update(&scaler, result.skipped);
         if (i == 0 && run->after_first) ZR_TRY(run->after_first(run, engine, comm));
         if (i % 2 == 0 || plan->save == ZR_SAVE_IN_PLACE) ZR_TRY(trainer_saved(engine, &saving));
     }
@@ -205,9 +214,9 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
     if (run->after) ZR_TRY(run->after(run, engine, comm));
     uint64_t hash = 0, total = 0;
     zr_comm_board before = {0}, after = {0};
-    zr_comm_look(comm, comm->rank, &before);
+    zr__comm_look(comm, comm->rank, &before);
     ZR_TRY(zr_engine_read(engine, ZR_STATE_PARAM, trainer_hash, &hash));
-    zr_comm_look(comm, comm->rank, &after);
+    zr__comm_look(comm, comm->rank, &after);
     ZR_CHECK(comm->rank > 0 || after.shown[ZR_ENGINE_MOVED] > before.shown[ZR_ENGINE_MOVED], ZR_ERR_INTERNAL,
              "a state was read, and the board does not show that anything moved");
     double part[4], *all = malloc(sizeof part * (size_t)comm->size);

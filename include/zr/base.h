@@ -159,13 +159,6 @@ ZR_API void zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t 
 /** Return zeroed host memory, 64-byte aligned, or NULL. All of zr's own allocations are made here. */
 ZR_API void *zr_alloc(size_t bytes);
 ZR_API void zr_free(void *memory);
-/** Return the bytes that zr_alloc has given to this thread so far, freed memory included. The difference around a call
- *  is the memory that the call allocated. */
-ZR_API int64_t zr_alloc_taken(void);
-
-/** Back memory with pages before its first use, without changing a byte of it, so that its first user takes no page
- *  faults. Other threads may use the memory meanwhile. Where the system cannot do this, nothing happens. */
-ZR_API void zr_alloc_populate(void *memory, int64_t bytes);
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
@@ -186,18 +179,6 @@ typedef struct zr_exact {
     int64_t limb[ZR_EXACT_LIMBS];
     bool not_finite; /* a term was not finite */
 } zr_exact;
-
-/** Add n F32 values. */
-ZR_API void zr_exact_add(zr_exact *sum, const float *x, int64_t n);
-/** Add another sum. */
-ZR_API void zr_exact_merge(zr_exact *sum, const zr_exact *other);
-/** Return the nearest double; not finite when a term was not. */
-ZR_API double zr_exact_value(const zr_exact *sum);
-/** Convert a sum to doubles that ranks can exchange, and back. unpack adds to *sum the doubles of one rank, or the
- *  element-wise sum of the doubles of up to 2^20 ranks, which is exact since they are small integers. A term that is
- *  not finite makes one double NaN. */
-ZR_API void zr_exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS]);
-ZR_API void zr_exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS]);
 
 /* ---- random numbers -------------------------------------------------------------------------- */
 
@@ -236,7 +217,6 @@ ZR_API void zr_rng_normal(const zr_rng *rng, uint64_t first, int64_t n, float *o
 typedef struct zr_product_sizes {
     int64_t size[3]; /* 0: no product */
 } zr_product_sizes;
-ZR_API zr_product_sizes zr_product_sizes_of(int64_t m, int64_t n, int64_t k);
 
 /** Measured rate of matrix products of given sizes. */
 typedef struct zr_product_rate {
@@ -269,8 +249,6 @@ typedef struct zr_device_facts {
 /** Return the scratch bytes of one run of an op on a device with these facts. */
 ZR_API int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph,
                                        const struct zr_op *op);
-/** Return whether every op needs the same scratch with both facts. Names are not compared. */
-ZR_API bool zr_device_facts_same(const zr_device_facts *a, const zr_device_facts *b);
 
 /** Levels of links between ranks, narrowest first. */
 typedef enum zr_link_level {
@@ -298,13 +276,6 @@ typedef struct zr_machine {
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
 } zr_machine;
-
-/** Return the FLOP/s at which products of these sizes are priced: the rate of the nearest sizes that the machine has in
- *  that type, by the ratios of sizes; the type's peak where the machine has none or `sizes` are zeros. */
-ZR_API double zr_machine_flops(const zr_machine *machine, bool bf16, zr_product_sizes sizes);
-/** Return the link at which all exchanges are priced: the widest level with a known rate, since a plan does not know on
- *  which hosts its ranks are and no exchange of all ranks is faster. Zeros: no rate is known. */
-ZR_API zr_link zr_machine_link(const zr_machine *machine);
 
 /** A device for the planner: plans are made by its facts and priced by its rates. */
 typedef struct zr_profile {

@@ -16,19 +16,6 @@ extern "C" {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/** Rename tmp to final (replacing it) and make the name durable (fsync of the folder). The content must have been
- *  synced; both names are in one folder. ZR_ERR_IO. */
-ZR_API ZR_NODISCARD zr_status zr_file_commit(const char *tmp, const char *final);
-
-/** Commit a directory in the same way; its files must have been synced. tmp is synced, renamed to final (which does not
- *  exist, or is empty), and the name made durable, so final appears atomically, with all its files, even if the machine
- *  stops. ZR_ERR_IO: where tmp is gone, final has the name and is whole, and only its durability is unknown. */
-ZR_API ZR_NODISCARD zr_status zr_dir_commit(const char *tmp, const char *final);
-
-/** Write a whole small file: path + ".tmp" is created (an earlier leftover is removed), synced and
- *  committed. ZR_ERR_CREATE, ZR_ERR_IO. */
-ZR_API ZR_NODISCARD zr_status zr_file_write(const char *path, const void *bytes, int64_t n);
-
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
 typedef struct zr_safetensors zr_safetensors;
@@ -51,7 +38,6 @@ typedef struct zr_safetensors_tensor {
 ZR_API ZR_NODISCARD zr_status zr_safetensors_open(const char *path, zr_safetensors **st);
 ZR_API void zr_safetensors_close(zr_safetensors **st);
 
-ZR_API const char *zr_safetensors_path(const zr_safetensors *st);
 ZR_API int64_t zr_safetensors_count(const zr_safetensors *st);
 /** Return tensor i, in the order of their bytes. */
 ZR_API const zr_safetensors_tensor *zr_safetensors_get(const zr_safetensors *st, int64_t i);
@@ -73,21 +59,11 @@ typedef struct zr_tensor_spec {
  *  multiple of 4096 (for direct I/O), tensors in the order given, metadata {"format":"pt"}. Refuses to replace anything
  * (ZR_ERR_CREATE); ZR_ERR_IO on a full disk; ZR_ERR_ARG on duplicate or empty names or sizes that overflow. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n);
-/** Create the same file with tensors of another type: F32, BF16 or F16. */
-ZR_API ZR_NODISCARD zr_status zr_safetensors_create_as(const char *path, zr_dtype dtype, const zr_tensor_spec *spec,
-                                                       int64_t n);
-
-/** Open a created file for writing, and reading; any number of threads and processes may do so, each for its own
- *  ranges. Close it with zr_safetensors_close. */
-ZR_API ZR_NODISCARD zr_status zr_safetensors_attach(const char *path, zr_safetensors **st);
 
 /** Write elements [first, first+n) of a tensor. BF16 and F16 are rounded to nearest; a finite number beyond their range
  *  is ZR_ERR_DTYPE. ZR_ERR_IO; ZR_ERR_ARG the range; ZR_ERR_STATE the file was not opened with attach. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
                                                    int64_t first, int64_t n, const float *in);
-
-/** Make all writes durable (fsync). Every writer calls this, then one commits the name. */
-ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
@@ -139,21 +115,12 @@ ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, int writers
  *  synced later. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put(zr_chunk_writer *writer, int64_t offset, const void *bytes,
                                                   int64_t n);
-/** Write n bytes of one of `slices` in the same way: at the end of a row's slice they continue in the next row, at the
- *  same column. A writer writes all of a slice or nothing of it, in ascending order and not interrupted by another put;
- *  the writers of its neighbours give the same `slices`. NULL: as zr_chunk_writer_put. ZR_ERR_ARG also where the bytes
- *  do not lie in the slices. */
-ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put_sliced(zr_chunk_writer *writer, const zr_slices *slices,
-                                                         int64_t offset, const void *bytes, int64_t n);
 /** Finish: all bytes are written and on the disk (fsync), or the call fails. Called once, after the last put.
  *  ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_end(zr_chunk_writer *writer);
 /** Return the *n chunks written, ascending; owned by the writer. NULL and 0 before zr_chunk_writer_end has succeeded.
  */
 ZR_API const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *writer, int64_t *n);
-/** Return the *n slices written to, ascending; owned by the writer. NULL and 0 before zr_chunk_writer_end has
- *  succeeded. */
-ZR_API const zr_slices *zr_chunk_writer_slices(const zr_chunk_writer *writer, int64_t *n);
 /** Close a writer, at any time; the contents of the file are undefined if it was not ended. NULL is fine. */
 ZR_API void zr_chunk_writer_close(zr_chunk_writer **writer);
 
@@ -209,8 +176,6 @@ ZR_API ZR_NODISCARD zr_status zr_manifest_write(const char *dir, const zr_manife
  *  may not be opened. */
 ZR_API ZR_NODISCARD zr_status zr_manifest_read(const char *dir, zr_manifest **manifest);
 ZR_API void zr_manifest_free(zr_manifest **manifest);
-/** Return the file of that name; NULL: the manifest has none. */
-ZR_API const zr_manifest_file *zr_manifest_find(const zr_manifest *manifest, const char *name);
 
 /** Reader of one safetensors file of a checkpoint, for one thread: every chunk is read once, together with the chunks
  *  whose bytes interleave with its own, into a buffer of at most ZR_CHUNK_BYTES, checked, and kept for all consecutive
@@ -234,10 +199,6 @@ ZR_API ZR_NODISCARD zr_status zr_chunk_reader_f32(zr_chunk_reader *reader, const
 ZR_API const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *reader);
 ZR_API void zr_chunk_reader_close(zr_chunk_reader **reader);
 
-/** Check every byte of one file of a checkpoint before it is read, from the page cache where memory allows it.
- * ZR_ERR_DATA naming the file and the first damage; ZR_ERR_IO. */
-ZR_API ZR_NODISCARD zr_status zr_checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name);
-
 /** Check every byte of a checkpoint. `report` (size bytes): a line for each damage, "FILE: what", and for each file
  *  that is not in the manifest, which is harmless; "" without either. fn (may be NULL) is called with the progress.
  *  ZR_ERR_DATA when there is any damage, its message the first; ZR_ERR_NOT_FOUND and ZR_ERR_DATA as zr_manifest_read;
@@ -257,7 +218,7 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_list(const char *run_dir, int64_t **
  *  first. ZR_ERR_STATE a checkpoint of this step exists: it is saved already, or the caller removes it if it is known
  *  to be damaged; ZR_ERR_CREATE; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_begin(const char *run_dir, int64_t step);
-/** Rename step-N.tmp, whose files are all synced, to step-N, atomically (zr_dir_commit); then replace run_dir/latest, a
+/** Rename step-N.tmp, whose files are all synced, to step-N, atomically; then replace run_dir/latest, a
  *  text file with the name and a newline. `latest` is for people and other tools: zr reads the directories.
  *  ZR_ERR_CREATE: step-N exists, whole and on the disk, and only `latest` could not be written; ZR_ERR_IO: step-N may
  *  exist, whole. */
@@ -269,10 +230,6 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_commit(const char *run_dir, int64_t 
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_remove(const char *run_dir, int64_t step);
 
 /* ---- Hugging Face directories ---------------------------------------------------------------- */
-
-/** Find which of n kinds of model dir/config.json describes, by its model_type. ZR_ERR_NOT_FOUND the file is missing;
- *  ZR_ERR_DATA it is another kind. */
-ZR_API ZR_NODISCARD zr_status zr_hf_model_type(const char *dir, const char *const *known, int n, int *which);
 
 /** Names of the tensors in the files of one kind of model. */
 typedef struct zr_hf_names {
@@ -293,9 +250,6 @@ typedef struct zr_hf_gpt2 {
  *  missing; ZR_ERR_DATA naming the field whose value is not GPT-2 as zr computes it. */
 ZR_API ZR_NODISCARD zr_status zr_hf_gpt2_read(const char *dir, zr_hf_gpt2 *config);
 
-/** Write dir/config.json, which transformers' GPT2LMHeadModel loads. Replaces an older one. */
-ZR_API ZR_NODISCARD zr_status zr_hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config);
-
 /** Return GPT-2's names: prefix "transformer.", and as redundant the tied head and the attention masks of old files. */
 ZR_API const zr_hf_names *zr_hf_gpt2_names(void);
 
@@ -307,44 +261,9 @@ typedef struct zr_weights zr_weights;
 ZR_API ZR_NODISCARD zr_status zr_weights_open(const char *dir, const zr_hf_names *names, zr_weights **weights);
 ZR_API void zr_weights_close(zr_weights **weights);
 
-/** Check that the weights are those of a model: all wanted tensors are present, of that shape and loadable, or
- *  ZR_ERR_DATA with the list. Tensors that are not wanted are named in `note` (size bytes, may be NULL), "" without
- *  any; redundant tensors (zr_hf_names) do not count. A wanted name is found with the prefix or without. */
-ZR_API ZR_NODISCARD zr_status zr_weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n,
-                                               char *note, size_t size);
-
-/** The files of the weights, in the order of the index. */
-ZR_API int64_t zr_weights_files(const zr_weights *weights);
-ZR_API const zr_safetensors *zr_weights_file(const zr_weights *weights, int64_t i);
-
-/** Return the bytes of all files of the weights; zr_weights_hash hashes all of these bytes, reading each once. fn (may
- *  be NULL) is called with the progress. ZR_ERR_IO. */
-ZR_API int64_t zr_weights_bytes(const zr_weights *weights);
-ZR_API ZR_NODISCARD zr_status zr_weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg);
-
 /** Read elements [first, first+n) of a tensor as fp32; ZR_ERR_DATA when the weights have no tensor of that name. */
 ZR_API ZR_NODISCARD zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t first, int64_t n,
                                               float *out);
-
-/** Writer of weights into a directory, one file at a time: model.safetensors; or, where they exceed the size of a file,
- *  model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. */
-typedef struct zr_weights_out zr_weights_out;
-
-/** Create a writer of weights; no file is written yet. spec: (n) borrowed; dtype: F32, BF16 or F16. file_bytes: a file
- *  takes tensors in order while their bytes stay within this limit, and a larger tensor has a file of its own, as with
- *  max_shard_size of transformers; 0: one file has all. ZR_ERR_MEMORY. */
-ZR_API ZR_NODISCARD zr_status zr_weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n,
-                                                int64_t file_bytes, zr_weights_out **out);
-ZR_API int64_t zr_weights_out_files(const zr_weights_out *out);
-/** Write elements [first, first+n) of tensor number `tensor`; tensors come in the order of spec. Errors as
- *  zr_safetensors_write. */
-ZR_API ZR_NODISCARD zr_status zr_weights_put(zr_weights_out *out, int64_t tensor, int64_t first, int64_t n,
-                                             const float *in);
-/** Finish: all files are on the disk, the index too. Called once, after the last put. ZR_ERR_IO. */
-ZR_API ZR_NODISCARD zr_status zr_weights_end(zr_weights_out *out);
-/** Remove the files written so far. */
-ZR_API void zr_weights_undo(zr_weights_out *out);
-ZR_API void zr_weights_out_close(zr_weights_out **out);
 
 #ifdef __cplusplus
 }

@@ -5,7 +5,7 @@
  * every rank, and block.
  *
  * Any thread may call, but never two at once in a communicator and all communicators split off it (under MPI: in any
- * two communicators); only zr_comm_cancel may run beside a call. Ranks that share several communicators make the calls
+ * two communicators). Ranks that share several communicators make the calls
  * of all of them in one order: two ranks that begin with different ones wait for each other forever.
  *
  * Failure of a peer is fatal: ZR_ERR_PEER or ZR_ERR_COMM, after which only abort and destroy are allowed, in every
@@ -67,9 +67,9 @@ typedef struct zr_comm_board {
     uint64_t waits;                /* one more when a wait for other ranks begins, and when it ends: odd, it waits.
                                       Ranks whose groups are alike wait in one order: the least is behind */
     int64_t process;               /* process number on this host */
-    uint64_t told;                 /* zr_comm_first: nonzero once a rank has claimed to tell why the job ends */
+    uint64_t told;                 /* nonzero once a rank has claimed to tell why the job ends */
     uint64_t awaited;              /* in a long wait 1 + the world's number of a rank that it is for; 0: not known */
-    uint64_t shown[ZR_COMM_SHOWN]; /* zr_comm_show */
+    uint64_t shown[ZR_COMM_SHOWN]; /* by index: what a rank shows of its progress */
 } zr_comm_board;
 
 struct zr_comm {
@@ -109,16 +109,6 @@ struct zr_comm {
 #define ZR_COMM_STAGING_HOST(ranks) (((int64_t)1 << 20) + (int64_t)(ranks)*ZR_COMM_STAGING_LEAST)
 ZR_API ZR_NODISCARD zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging);
 
-/** Have the pieces of this rank's later calls copied by `copier`; NULL: by the processor again. All ranks do it or
- *  none. Where some ranks are other processes, pieces in memory of GPUs are then moved by NCCL, pieces in the host's
- *  memory as before. NCCL is initialised for each communicator: its first call with a copier is collective then, takes
- *  seconds, needs a stream of the calling thread's current GPU, and frees the staging (staging_bytes 0). Staging is
- *  then memory of the GPU, except ZR_COMM_STAGING_HOST: a piece goes through it in one chunk from (size - 1) *
- *  piece_bytes on. Later copiers must be of the same GPU. The call with NULL is not collective; it leaves the host's
- *  part of the staging, as staging_bytes says. ZR_ERR_UNSUPPORTED, on all ranks alike: NCCL is missing, or two of the
- *  processes share one GPU. Communicators split off this one begin without a copier. */
-ZR_API ZR_NODISCARD zr_status zr_comm_copy_with(zr_comm *comm, const zr_comm_copier *copier);
-
 /** Give every rank its piece of every rank's buffer: fn gets rank r's bytes [send + rank*stride, + piece) of every r,
  *  stretch by stretch, while the next stretches are on their way. A grain is the unit that fn reads: an element, or a
  *  record of several. A piece is a whole number of grains, and so is each stretch. No peer reads a rank's own piece of
@@ -136,8 +126,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const vo
 
 /** Run NCCL's own reduce-scatter, as a baseline for an exchange and its sum: row r of every rank's `data` (size,
  *  piece_elems) is summed into row r of rank r; the other rows do not change. NCCL adds in this type (F32, BF16, F16)
- *  and in an order that it chooses, so the bits are not promised. For memory of GPUs and ranks that are processes
- *  (zr_comm_copy_with); ZR_ERR_UNSUPPORTED elsewhere. With one rank nothing is left to sum. Needs no staging. Traffic:
+ *  and in an order that it chooses, so the bits are not promised. For memory of GPUs and ranks that are processes;
+ *  ZR_ERR_UNSUPPORTED elsewhere. With one rank nothing is left to sum. Needs no staging. Traffic:
  *  (size-1) * piece_elems * the type's bytes, reduce_scatter: as a ring receives it. */
 ZR_API ZR_NODISCARD zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
 
@@ -162,9 +152,6 @@ ZR_API ZR_NODISCARD zr_status zr_comm_barrier(zr_comm *comm);
  *  Traffic is not counted. Used at a few points only: start, save, end of a step. */
 ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
-/** Check that all ranks hold the same 64-bit number. ZR_ERR_CONFIG naming the ranks that differ and `what`. */
-ZR_API ZR_NODISCARD zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine);
-
 /** Split ranks into groups: ranks that give the same color (>= 0) form a communicator of their own, numbered by key,
  *  ranks of equal keys by their rank in `comm`. A rank whose color is < 0 is in no group: *sub = NULL. Every call does
  *  in a group the same as in the world, and in a group of one the same as in the communicator of zr_comm_create_self. A
@@ -176,15 +163,6 @@ ZR_API ZR_NODISCARD zr_status zr_comm_same(zr_comm *comm, const char *what, uint
  *  in any of them ends the job (MPI). */
 ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
 
-/** Make this rank's call that waits now, and every later one, return ZR_ERR_PEER soon ("stopped"). Not collective; from
- *  any thread. It is for a computing thread that failed while another thread of its rank is in a call: join that
- *  thread, then free the memory that the call was given. Communicators split off `comm` are stopped with it; under
- *  threads all communicators of this rank are, under MPI no others. Peers notice it as they do an abort (threads; MPI
- *  ranks that share a window, in a world where all do), or keep waiting until this rank aborts (other MPI ranks). Under
- *  MPI messages that this rank has requested may still arrive: abort then, or leave the memory in place until
- *  zr_comm_destroy. With one rank nothing happens, since it never waits. */
-ZR_API void zr_comm_cancel(zr_comm *comm);
-
 /** Give up this rank: it cannot go on and will make no further call. Not collective. MPI: ends the job with exit code
  *  `code` and does not return; threads: the others fail with ZR_ERR_PEER. */
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
@@ -195,21 +173,6 @@ ZR_API void zr_comm_destroy(zr_comm **comm);
 
 /* The board. These functions are not collective; any thread, and a signal handler too, may call them during any call.
  */
-
-/** Show a number to the host's other ranks; costs a store. */
-ZR_API void zr_comm_show(zr_comm *comm, int i, uint64_t number);
-/** Read the board of the world's rank `rank`; false: it is on another host and cannot be seen. */
-ZR_API bool zr_comm_look(const zr_comm *comm, int rank, zr_comm_board *board);
-/** Return the world's lowest rank whose process has ended, among the ranks that can be seen from this host; -1: none.
- *  Not meaningful once ranks end because the job is done. */
-ZR_API int zr_comm_gone(const zr_comm *comm);
-/** Return how many of the communicator's ranks are in this process, this rank included: all where ranks are threads,
- *  else 1. */
-ZR_API int zr_comm_process_ranks(const zr_comm *comm);
-/** Claim to be the rank of this host that tells why the job ends; true for the first that asks. */
-ZR_API bool zr_comm_first(zr_comm *comm);
-/** Return whether a rank of this host has called zr_comm_first. */
-ZR_API bool zr_comm_told(const zr_comm *comm);
 
 /** Create the communicator of one rank, without a transport. */
 ZR_API ZR_NODISCARD zr_status zr_comm_create_self(zr_comm **comm);
@@ -227,8 +190,6 @@ ZR_API int zr_comm_mpi_launched(void);
  *  MPI's own size or zr was built without MPI. */
 ZR_API ZR_NODISCARD zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm);
 ZR_API void zr_comm_mpi_stop(void);
-/** Return the MPI library's version line, "" without MPI. */
-ZR_API const char *zr_comm_mpi_version(void);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
  *
  * One table of keys (zr_config_keys) holds every name, type, range, default and help line; errors,
  * help and docs/config.md come from it. Order of calls: zr_config_load, then whoever knows the model
- * and the data settles what the file leaves open (zr_config_set_sizes, zr_config_set), then
+ * and the data settles what the file leaves open (zr_config_set), then
  * zr_config_resolve; after that no field is open and zr_config_to_json is what a run saves.
  *
  * Messages name file:line:column, key path, what was found and what was wanted.
@@ -186,58 +186,8 @@ ZR_API ZR_NODISCARD zr_status zr_config_parse(const char *text, size_t bytes, co
 
 ZR_API void zr_config_destroy(zr_config **config);
 
-/** Return whether it was read from a file. Then the file is the first of zr_config_inputs. */
-ZR_API bool zr_config_from_file(const zr_config *config);
-
-#define ZR_CONFIG_INPUTS 5
-/** List the paths that a run with this configuration reads, up to a NULL: its own file, data.train, data.val,
- *  model.init (a directory). Borrowed. */
-ZR_API void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1]);
-
-/** Return whether the file or an override gave this key ("train.output_dir"), "auto" not counted. */
-ZR_API bool zr_config_given(const zr_config *config, const char *key);
-
-/** Return whether an override, and not the file, gave this key. */
-ZR_API bool zr_config_overridden(const zr_config *config, const char *key);
-
-/** Choices that are left open, to be made so that memory.limit holds (zr_train_choose). */
-typedef struct zr_config_open {
-    bool stage;  /* zero_optimization.stage; until then 0 */
-    bool policy; /* activation_checkpointing.policy; until then none */
-    bool split;  /* split of a given train_batch_size into micro-batches; until then one micro-batch */
-    bool batch;  /* train_micro_batch_size_per_gpu, and with it train_batch_size; until then one sample */
-} zr_config_open;
-
-/** Leave open all choices of zr_config_open that are not given, as `--memory` asks. Called between loading and
- *  resolving. */
-ZR_API void zr_config_leave_open(zr_config *config);
-
-/** Have a model.preset train by a recipe for its size, where neither the file nor an override gives a key of optimizer
- *  or scheduler: AdamW with betas 0.9 and 0.95 and weight decay 0.1; lr as the model of nearest size in table 2.1 of
- *  Brown et al. 2020; a warm-up over a twentieth of train.steps, then a cosine down to a tenth; gradient_clipping 1
- *  where that is not given. zr_config_resolve fills it in, with a note; zr_config_to_json then has it. Between loading
- *  and resolving. */
-ZR_API void zr_config_take_recipe(zr_config *config);
-
-/** Keep train_batch_size when a run is resumed: for a run's file that has all of the batch triple where the triple does
- *  not fit the present ranks. The other two stay where an override gives them; else the micro-batch stays, or the
- *  largest divisor of it that divides the samples of a rank, and the rest follows. Called between loading and
- *  resolving. */
-ZR_API void zr_config_go_on(zr_config *config);
-
-/** Return the open choices: none without a given memory.limit. `split` is open also without zr_config_leave_open where
- *  train_batch_size is given and the two others of the batch triple are the literal "auto", as is
- *  activation_checkpointing.policy. */
-ZR_API zr_config_open zr_config_get_open(const zr_config *config);
-/** Return whether any choice is open. */
-ZR_API bool zr_config_is_open(const zr_config *config);
-
 /** Set one key by its path after loading, value as in an override: zr_config_set(c, "train.output_dir", dir). */
 ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, const char *value);
-
-/** Fill the sizes from `origin` ("preset gpt2-124m", a directory). A size that the file gives and that
- *  differs is an error (CONFIG). */
-ZR_API ZR_NODISCARD zr_status zr_config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin);
 
 /** Settle all open fields for `ranks` ranks, of which each parallel.tensor share a layer: the batch triple
  *  (train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks), sizes still
@@ -249,15 +199,10 @@ ZR_API ZR_NODISCARD zr_status zr_config_resolve(zr_config *config, int ranks);
 /** Write the configuration as JSON with every default; zr_free it. Loading it again gives the same. */
 ZR_API ZR_NODISCARD zr_status zr_config_to_json(const zr_config *config, char **json);
 
-/** Hash that JSON and the library's version (XXH3-64): equal on ranks with equal configurations. */
-ZR_API ZR_NODISCARD zr_status zr_config_hash(const zr_config *config, uint64_t *hash);
-
 /** Return the number of notices for the user, one line each: keys without meaning here, values of "auto", rounded
  *  sizes. */
 ZR_API int zr_config_notes(const zr_config *config);
 ZR_API const char *zr_config_note(const zr_config *config, int index);
-/** Add a notice, unless it is there already. */
-ZR_API ZR_NODISCARD zr_status zr_config_add_note(zr_config *config, const char *text);
 
 /* ---- the table of keys ----------------------------------------------------------------------- */
 
@@ -304,10 +249,6 @@ ZR_API ZR_NODISCARD zr_status zr_config_reference(char **markdown);
 
 /** Write the text of an example configuration file that explains its keys; zr_free it. */
 ZR_API ZR_NODISCARD zr_status zr_config_example(char **text);
-
-/** Parse a number of bytes: "2GiB", "32 GB", "80G", "1048576" (KiB MiB GiB TiB, or Ki ... Ti, are powers of 1024; kB MB
- *  GB TB, or K ... T, of 1000). ERR_CONFIG for any other text. */
-ZR_API ZR_NODISCARD zr_status zr_config_bytes(const char *text, int64_t *bytes);
 
 #ifdef __cplusplus
 }

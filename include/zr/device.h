@@ -121,7 +121,7 @@ typedef struct zr_rates {
     double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products, one thread's times threads */
     zr_rate triad;                  /* bytes/s of a = b + s c from memory, 12 bytes an element */
     zr_rate link; /* bytes/s into ranks of one thread that read each other's memory; all: summed over all ranks */
-    /* Rates that bench does not measure (zr_rates_add_products): products of all threads, and the fastest of them in
+    /* Rates that bench does not measure: products of all threads, and the fastest of them in
      * each type. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
@@ -191,7 +191,7 @@ typedef struct zr_device_ops {
      *  bf16 is widened too; the higher of the rates between registers and of a product. Takes some 50 ms, and memory of
      *  its own meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);
-    /** Measure all rates of zr_rates with the device's threads, except those of zr_rates_add_products. Takes 1 to 2
+    /** Measure all rates of zr_rates with the device's threads, except the last ones. Takes 1 to 2
      *  seconds, and memory of its own meanwhile: on processors three arrays of four times the last cache each, at least
      *  64 and at most 256 MiB. ZR_ERR_MEMORY. */
     zr_status (*bench)(zr_device *device, zr_rates *rates);
@@ -211,9 +211,8 @@ ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *confi
 ZR_API void zr_device_destroy(zr_device **device);
 /** Return zr_device_facts.scratch_bytes of processors, the same at every level: for plans made without a device. */
 ZR_API int64_t zr_device_cpu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
-/** Return the name of the level chosen, "v4bf16"; zr_device_cpu_matmul: oneDNN's version. Borrowed, constant. */
+/** Return the name of the level chosen, "v4bf16". Borrowed, constant. */
 ZR_API const char *zr_device_cpu_level(void);
-ZR_API const char *zr_device_cpu_matmul(void);
 
 /** Create a device of an NVIDIA GPU of compute capability 8.0 or more, with a stream of its own: several devices may
  *  share one GPU. Products with bf16 and fp16 operands are summed in fp32; fp32 products are fp32's, not TF32's. The
@@ -223,9 +222,6 @@ ZR_API const char *zr_device_cpu_matmul(void);
 ZR_API ZR_NODISCARD zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **device);
 /** Return zr_device_facts.scratch_bytes of GPUs: for plans made without a GPU. */
 ZR_API int64_t zr_device_cuda_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
-/** Write the name and version of the library of matrix products, "cuBLASLt 13.1.0", cut to `bytes`; "" where it cannot
- *  be loaded, or zr was built without CUDA. */
-ZR_API void zr_device_cuda_matmul(char *text, int64_t bytes);
 
 typedef struct zr_gpu {
     char name[64];
@@ -233,16 +229,9 @@ typedef struct zr_gpu {
     int major, minor; /* compute capability */
 } zr_gpu;
 
-/** Return the GPUs that zr was built for ("sm_80 sm_90, PTX 90"); "" where it was built without CUDA. Constant. */
-ZR_API const char *zr_device_cuda_built(void);
 /** Return how many GPUs this process may use; where 0, *why gets the reason in a few words (constant text; `why` may be
  *  NULL). */
 ZR_API int zr_device_cuda_count(const char **why);
-/** Describe a GPU, without taking memory of it or making it the thread's current GPU. */
-ZR_API ZR_NODISCARD zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found);
-/** Find the free bytes of a GPU's memory. The query itself creates a context, whose memory stays taken until the
- *  process ends. */
-ZR_API ZR_NODISCARD zr_status zr_device_cuda_free(int gpu, int64_t *bytes);
 
 #ifdef __cplusplus
 }

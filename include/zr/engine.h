@@ -131,9 +131,6 @@ ZR_API ZR_NODISCARD zr_status zr_engine_resume(zr_engine *engine, int64_t update
  *  the parameters are then useless. After ZR_ERR_STOPPED (zr_batch_fn) nothing is updated. */
 ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
-/** Compute the loss and gradient norm of a step, without an update. It is not counted as a step. Collective. */
-ZR_API ZR_NODISCARD zr_status zr_engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
-
 /** Return whether one thread makes all calls of comm, in the order of the schedule. Then batch callbacks may call it
  *  too, on every rank alike. The same on every rank. */
 ZR_API bool zr_engine_serial(const zr_engine *engine);
@@ -157,7 +154,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_decode(zr_engine *engine, int32_t token,
  *      zr_engine_value(engine, ZR_SCHEDULE_EVAL, logits, out);
  *
  *  kind: the schedule of the engine's last call, which succeeded: ZR_SCHEDULE_EVAL behind zr_engine_eval, DECODE behind
- *  zr_engine_decode, TRAIN behind zr_engine_step and zr_engine_probe (then of its last micro-batch).
+ *  zr_engine_decode, TRAIN behind zr_engine_step (then of its last micro-batch).
  *  value: of zr_plan.graph[kind]. The output that the model has named for evaluation or decoding (zr_graph_output) is
  *  there at the end of every such walk; any other, as the losses, only where nothing has taken its bytes.
  *  out: memory of the host, for all elements of the value, row by row: their number and type are zr_graph_value(graph,
@@ -179,30 +176,6 @@ typedef struct zr_measured {
     int64_t steps;
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);
-
-/** Call fn after every step of every schedule; NULL: stop calling. The queue that ran the step calls it: calls for one
- *  stream come in order, calls for different streams may come at once. fn must be quick, and may call neither the
- *  engine nor comm or MPI, nor read comm's counters, which another thread may be writing. Without fn no clock is read.
- */
-typedef void (*zr_watch_fn)(void *arg, const zr_event *event);
-ZR_API void zr_engine_watch(zr_engine *engine, zr_watch_fn fn, void *arg);
-
-/** Index on the communicator's board (zr_comm_show) of the step that has begun last, for the computing thread; where
- *  calls between ranks run on another thread, the next index is that thread's. zr_engine_shown decodes the number. */
-#define ZR_ENGINE_SHOWN 0
-/** Index on the board of a number that changes whenever a part of a state was filled or read, so that long transfers
- *  are seen to progress; others may count on it between calls of the engine. */
-#define ZR_ENGINE_MOVED 3
-typedef struct zr_engine_at {
-    bool walks; /* false: in no schedule */
-    zr_schedule_kind schedule;
-    int32_t step;  /* in plan->schedule[schedule].step */
-    int64_t micro; /* micro-batch, from 0 */
-} zr_engine_at;
-ZR_API zr_engine_at zr_engine_shown(uint64_t number);
-
-/** Return the arena, for tests that poison it. */
-ZR_API void zr_engine_arena(const zr_engine *engine, void **arena, int64_t *bytes);
 
 #ifdef __cplusplus
 }

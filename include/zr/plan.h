@@ -37,7 +37,7 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_AUTO, /* a policy for each unit: the mix with the least work whose total is at most limit_bytes, or the
                           smallest where nothing fits. Without sequence parallelism, tensor-parallel ranks also try
                           checkpoints in pieces, on the device and on the host, unless the layout asks for either; the
-                          best by zr_plan_better wins, whole checkpoints among equals */
+                          one that fits the limit and takes the least time wins, whole checkpoints among equals */
     ZR_RECOMPUTE_PAPER /* UNIT with recompute_every 1 where the whole unit runs again, including its last product, which
                           nothing needs: as the papers count (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
@@ -130,8 +130,8 @@ typedef struct zr_layout {
                          once a step, at every stage; no difference with one micro-batch or one data-parallel rank */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes; /* limit for ZR_RECOMPUTE_AUTO, of zr_memory_limited, and for ZR_SAVE_AUTO, of zr_memory_taken
-                            with the copy; 0: no limit */
+    int64_t limit_bytes; /* most bytes of a rank's arena, on a GPU of its memory alone, for ZR_RECOMPUTE_AUTO and,
+                            the copy included, for ZR_SAVE_AUTO; 0: no limit */
     /* Activation checkpoints (ZeRO section 6.1): in pieces, one on each tensor-parallel rank (P_a); in the host's space
      * (P_a+cpu). */
     bool partition_checkpoints, offload_checkpoints;
@@ -248,10 +248,6 @@ ZR_API const char *zr_stream_name(zr_stream stream);
 typedef struct zr_queues {
     int8_t of[ZR_STREAMS];
 } zr_queues;
-
-/** Return the table in which COMM, COPY and SAVE each have a queue of their own where the argument is true; all other
- *  streams share the queue of COMPUTE. */
-ZR_API zr_queues zr_queues_of(bool comm, bool copy, bool save);
 
 /** Return whether a stream has another queue than COMPUTE. */
 static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
@@ -493,12 +489,6 @@ typedef struct zr_memory {
 /** Return the bytes of a rank that grow with model and batch where the device's memory is the host's: the total, and
  * checkpoints and copies in the host's space. */
 ZR_API int64_t zr_memory_taken(const zr_memory *memory);
-/** Return the bytes that count against a limit: zr_memory_taken, or the total alone on a device with memory of its own
- * (facts.apart). */
-ZR_API int64_t zr_memory_limited(const zr_memory *memory, const zr_device_facts *facts);
-
-/** Sum up the spaces: bytes of device and staging memory together. */
-ZR_API void zr_memory_sum(zr_memory *memory);
 
 /** Borders that bytes cross on their way from another rank. */
 typedef enum zr_border {
@@ -557,31 +547,11 @@ typedef struct zr_plan {
     double flops_hardware;
 } zr_plan;
 
-/** Return a rank's place in a group, 0 .. size-1. */
-ZR_API int zr_plan_place(const zr_plan *plan, int32_t group, int rank);
-
 /** Return whether layers run on several ranks each (tensor parallelism). */
 static inline bool zr_plan_shares_layers(const zr_plan *plan)
 {
     return plan->layout.tensor > 1;
 }
-
-/** Return the queues by which an engine runs a plan's streams. COMM has its own queue only with zr_layout.overlap,
- *  where exchanges wait for a link (concurrent: zr_comm's) or are copies between the GPUs of one process's ranks
- *  (process_ranks is their number), which overlap with kernels; COPY where the device has memory of its own
- *  (facts.apart); SAVE always. A stream without steps has no queue of its own, except COMM. */
-ZR_API zr_queues zr_plan_queues(const zr_plan *plan, bool concurrent, int process_ranks);
-
-/** Return the index of a rank's own shard among a unit's N. */
-ZR_API int zr_plan_shard(const zr_plan *plan, int rank);
-
-/** Return the rank that owns a shard. With tensor parallelism M ranks own it, each for its own part of the layers; the
- *  rank at `place` in ZR_GROUP_TENSOR is returned. */
-ZR_API int zr_plan_rank_of(const zr_plan *plan, int shard, int place);
-
-/** Return how many of the bytes that a rank receives in equal parts from the others of a group come from beyond a
- * border; 0 where the layout has not that border. */
-ZR_API int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
 /** Plan. ZR_ERR_CONFIG when the layout is impossible, ZR_ERR_UNSUPPORTED when it is not built.
  *  `model` is not kept. Not collective; the same on every rank by construction. */
@@ -599,15 +569,6 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  *  buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
-/** Fullest moment: the step of training at which most bytes of a rank are in use. */
-typedef struct zr_fullest {
-    int32_t step;
-    int64_t live_bytes;
-    int64_t category_bytes[ZR_CATEGORIES];
-} zr_fullest;
-/** ZR_ERR_STATE when the plan has no training step. */
-ZR_API ZR_NODISCARD zr_status zr_plan_fullest(const zr_plan *plan, zr_fullest *fullest);
-
 /** Cost of one step of a schedule on a rank: an op's own cost; a move's bytes from other ranks (of one owner's steps,
  * where they arrive); bytes of memory that any other step reads and writes. REPEAT and END cost nothing. */
 typedef struct zr_step_cost {
@@ -619,12 +580,11 @@ typedef struct zr_step_cost {
     double wire_bytes;
     double calls; /* calls of a move, one for each bucket, which share wire_bytes; 1 of any other step */
 } zr_step_cost;
-ZR_API zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 
 /** Time of one training step by a profile's rates: each step of the schedule takes as long as the slower of its FLOPs
- *  and its bytes, streams run side by side, waits hold. FLOPs of matrix products run at the rates of zr_machine_flops,
- *  in the type that the op multiplies in, bytes between ranks at the rate of zr_machine_link. A rate of 0 is not known,
- *  and costs no time. */
+ *  and its bytes, streams run side by side, waits hold. FLOPs of matrix products run at the machine's rate for
+ *  their sizes in the type that the op multiplies in, bytes between ranks at the rate of its slowest link. A rate of 0
+ * is not known, and costs no time. */
 typedef struct zr_price {
     double step_sec;
     double compute_sec; /* busy time of the compute stream */
@@ -632,38 +592,6 @@ typedef struct zr_price {
     double exposed_sec; /* exposed communication: step_sec - compute_sec */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
-/** FLOP/s at which a profile's rates price products of an op, in the type that it multiplies in on the device that the
- *  plan is for (plan->profile.facts). */
-ZR_API double zr_plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
-                                   zr_product_sizes sizes);
-/** Return the bytes that a SAVE writes out. */
-ZR_API int64_t zr_plan_saved_bytes(const zr_plan *plan, const zr_step *step);
-
-/** Another source of step times, for the same walk over the same streams and waits. */
-typedef struct zr_pricer {
-    double (*step_sec)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
-    /** Called for each wait of the compute stream: it waits `sec`, over all rounds, before the step `waiting` (ZR_NONE:
-     *  at the end), while another stream is busy with the step `awaited`, which is the step waited for, or one queued
-     *  before it; each has a call of its own. NULL: waits are not reported. */
-    void (*waited)(const struct zr_pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
-                   int32_t awaited, double sec);
-    zr_queues queues; /* a step occupies all streams of its queue; zeros: all streams run in turn */
-} zr_pricer;
-/** ZR_ERR_STATE without a training step; ZR_ERR_MEMORY. */
-ZR_API ZR_NODISCARD zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_price *price);
-
-/** Return whether a plan fits the limit of its layout (zr_layout.limit_bytes). */
-static inline bool zr_plan_fits(const zr_plan *plan)
-{
-    return zr_memory_limited(&plan->memory, &plan->profile.facts) <= plan->layout.limit_bytes;
-}
-
-/** Find whether `plan` is better than `other`, with the same limit and the same number of samples a step: a plan that
- *  fits is better than one that does not; of two that fit, the one that takes less time by the rates of its profile,
- *  or, where a rate that counts is not known (products, memory, between several ranks the link), the one that computes
- *  less, or the same and moves less; of two that do not fit, the one that takes less memory. Equal is not better.
- *  ZR_ERR_STATE without a training step. */
-ZR_API ZR_NODISCARD zr_status zr_plan_better(const zr_plan *plan, const zr_plan *other, bool *better);
 
 /** Cost of an asynchronous save during a training step, on one rank. */
 typedef struct zr_save_price {
@@ -671,11 +599,6 @@ typedef struct zr_save_price {
     double write_sec; /* time to write them */
     double stall_sec; /* by how much the training step in which it begins is longer */
 } zr_save_price;
-/** Price a save by the same rates, with a rank's states written at disk_bytes_sec. ZR_ERR_STATE where the plan saves
- *  nothing. */
-ZR_API ZR_NODISCARD zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
-                                                 zr_save_price *price);
-ZR_API ZR_NODISCARD zr_status zr_plan_price_save_by(const zr_plan *plan, const zr_pricer *pricer, zr_save_price *price);
 
 /** Time at which a step of the schedule runs, by those rates. */
 typedef struct zr_step_time {
@@ -684,7 +607,6 @@ typedef struct zr_step_time {
 /** Find when each step of training runs; `time` has room for all. Of several micro-batches the first is timed, and the
  *  steps after it as if it were the only one. ZR_ERR_STATE when the plan has no training step. */
 ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
-ZR_API ZR_NODISCARD zr_status zr_plan_times_by(const zr_plan *plan, const zr_pricer *pricer, zr_step_time *time);
 
 /** Find a machine by name, as "h100": rates of data sheets, 16-bit products dense; ZR_ERR_NOT_FOUND with the list. A
  *  GPU has facts.apart. Facts about kernels are not known: one thread, no panels; facts.scratch_bytes is NULL, to be

@@ -48,10 +48,6 @@ typedef struct zr_step_sample {
     double sec;
 } zr_step_sample;
 
-/** Return step number `index` as a sample, without its seconds. zr_layout.host_ranks tells whether its ranks are on
- *  several hosts. */
-ZR_API zr_step_sample zr_step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index);
-
 /** Time for which the ranks of a model waited for each other, where exchanges and computation alternate. */
 typedef struct zr_wait_sample {
     double computed_sec; /* computation between two exchanges, mean */
@@ -60,7 +56,7 @@ typedef struct zr_wait_sample {
 
 #define ZR_LAUNCH_WAITS 32
 
-/** Measured training steps of `ranks` ranks together, with `threads` threads each, from zr_launch_measure (zr/train.h).
+/** Measured training steps of `ranks` ranks together, with `threads` threads each, by `zr info --bench`.
  */
 typedef struct zr_launch {
     char transport[12]; /* "threads", "mpi" */
@@ -95,7 +91,7 @@ typedef struct zr_cluster {
     zr_cluster_link link[ZR_CLUSTER_LINKS]; /* narrowest first; the last connects all devices */
     int32_t n_links;                        /* 0: one device */
     int32_t devices;                        /* devices of the cluster */
-    bool any_hosts;                         /* its number of hosts may grow: zr_cluster_widen */
+    bool any_hosts;                         /* its number of hosts may grow with the number of ranks */
     int32_t host_devices;                   /* devices of one host, consecutive ones */
     int64_t host_memory_bytes;
     double host_bytes_sec; /* between one device and its host's memory, each way; 0: not known */
@@ -115,8 +111,6 @@ ZR_API ZR_NODISCARD zr_status zr_cluster_read(const char *name, zr_cluster *clus
 ZR_API ZR_NODISCARD zr_status zr_cluster_of_device(const char *device, zr_cluster *cluster);
 /** Return the names of the built-in clusters, NULL at the end. */
 ZR_API const char *const *zr_cluster_names(void);
-/** Add hosts to a cluster that has a network until it has at least `devices` devices. */
-ZR_API void zr_cluster_widen(zr_cluster *cluster, int32_t devices);
 
 /* ---- pricing ---------------------------------------------------------------------------------- */
 
@@ -133,7 +127,6 @@ typedef enum zr_cause {
 #undef ZR_CAUSE_ENUM
         ZR_CAUSES
 } zr_cause;
-ZR_API const char *zr_cause_name(zr_cause cause);
 
 typedef struct zr_simulation {
     zr_price price; /* of one training step */

@@ -4,6 +4,7 @@
 #include "base/text/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/checkpoint.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 zr_status zr__listed_open(const char *dir, const zr_manifest *manifest, const char *name, zr__file *file)
 {
     char shown[ZR_FILE_NAME_BYTES], where[ZR_FILE_NAME_BYTES];
-    const zr_manifest_file *listed = zr_manifest_find(manifest, name);
+    const zr_manifest_file *listed = zr__manifest_find(manifest, name);
     *file = (zr__file){.fd = -1};
     ZR_CHECK(listed, ZR_ERR_DATA, "%s: the manifest has no file %s", zr__text_escape(dir, where, sizeof(where)),
              zr__text_escape(name, shown, sizeof(shown)));
@@ -34,7 +35,7 @@ zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const c
     char path[PATH_MAX];
     *file = (zr__checked_file){.file = {.fd = -1}, .ahead = ZR__NO_CHUNK};
     ZR_TRY(zr__listed_open(dir, manifest, name, &file->file));
-    file->listed = zr_manifest_find(manifest, name);
+    file->listed = zr__manifest_find(manifest, name);
     const bool small = file->listed->bytes <= ZR_CHUNK_BYTES;
     file->direct = readers == 1 || readers == 2;
     snprintf(path, sizeof(path), "%s/%s", dir, name);
@@ -139,7 +140,7 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
     return ZR_OK;
 }
 
-zr_status zr_checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name)
+zr_status zr__checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name)
 {
     zr__checked_file file;
     zr_status st = zr__checked_open(dir, manifest, name, 0, &file);

@@ -7,6 +7,7 @@
  */
 #include "base/file/file_queue.h"
 #include "checkpoint/chunks.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -158,8 +159,8 @@ static zr_status check_slices(const zr_chunk_writer *w, const zr_slices *s, int6
     return ZR_OK;
 }
 
-zr_status zr_chunk_writer_put_sliced(zr_chunk_writer *w, const zr_slices *slices, int64_t offset, const void *bytes,
-                                     int64_t n)
+zr_status zr__chunk_writer_put_sliced(zr_chunk_writer *w, const zr_slices *slices, int64_t offset, const void *bytes,
+                                      int64_t n)
 {
     const unsigned char *from = bytes;
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: bytes were put after the end", w->file.name);
@@ -176,7 +177,7 @@ zr_status zr_chunk_writer_put_sliced(zr_chunk_writer *w, const zr_slices *slices
 
 zr_status zr_chunk_writer_put(zr_chunk_writer *w, int64_t offset, const void *bytes, int64_t n)
 {
-    return zr_chunk_writer_put_sliced(w, NULL, offset, bytes, n);
+    return zr__chunk_writer_put_sliced(w, NULL, offset, bytes, n);
 }
 
 zr_status zr_chunk_writer_end(zr_chunk_writer *w)
@@ -197,7 +198,7 @@ const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *w, int64_t *n)
     return w->ended ? w->chunks.chunk : NULL;
 }
 
-const zr_slices *zr_chunk_writer_slices(const zr_chunk_writer *w, int64_t *n)
+const zr_slices *zr__chunk_writer_slices(const zr_chunk_writer *w, int64_t *n)
 {
     *n = w->ended ? w->sliced.n : 0;
     return w->ended ? w->sliced.slices : NULL;

@@ -2,6 +2,7 @@
 #include "base/file/file.h"
 #include "base/text/text.h"
 #include "zr/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,13 +49,13 @@ static zr_status rename_synced(const char *tmp, const char *final)
     return st;
 }
 
-zr_status zr_file_commit(const char *tmp, const char *final)
+zr_status zr__file_commit(const char *tmp, const char *final)
 {
     ZR_TRY(rename_synced(tmp, final));
     return ZR_OK;
 }
 
-zr_status zr_dir_commit(const char *tmp, const char *final)
+zr_status zr__dir_commit(const char *tmp, const char *final)
 {
     ZR_TRY(sync_folder(tmp)); /* else a crash could leave the name without its files */
     ZR_TRY(rename_synced(tmp, final));
@@ -73,7 +74,7 @@ done:
     return st;
 }
 
-zr_status zr_file_write(const char *path, const void *bytes, int64_t n)
+zr_status zr__file_put(const char *path, const void *bytes, int64_t n)
 {
     ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %lld bytes to write", path, (long long)n);
     size_t room = strlen(path) + sizeof(".tmp");
@@ -83,7 +84,7 @@ zr_status zr_file_write(const char *path, const void *bytes, int64_t n)
     zr_status st = ZR_OK;
     unlink(tmp); /* remove the rest of a killed run; of a symbolic link, the link and not its target */
     ZR_TRY_GOTO(st, write_synced(tmp, bytes, n), done);
-    ZR_TRY_GOTO(st, zr_file_commit(tmp, path), done);
+    ZR_TRY_GOTO(st, zr__file_commit(tmp, path), done);
 done:
     if (st != ZR_OK) unlink(tmp);
     zr_free(tmp);

@@ -1,6 +1,7 @@
 /* config.json of a Hugging Face directory of any family: its type, numbers and booleans. */
 #include "base/text/text.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ zr_status zr__hf_config_type(const zr__hf_config *config, const char *const *kno
                    type ? zr__hf_show(type, text) : "missing", any_of(known, n, wanted));
 }
 
-zr_status zr_hf_model_type(const char *dir, const char *const *known, int n, int *which)
+zr_status zr__hf_model_type(const char *dir, const char *const *known, int n, int *which)
 {
     zr__hf_config config;
     ZR_TRY(zr__hf_config_open(dir, &config));
@@ -161,7 +162,7 @@ zr_status zr__hf_config_write(const char *dir, const json_t *root, const zr__hf_
     zr_status st = ZR_OK;
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the text of config.json");
     ZR_TRY_GOTO(st, zr__hf_path(dir, "config.json", &path), done);
-    ZR_TRY_GOTO(st, zr_file_write(path, text, (int64_t)strlen(text)), done);
+    ZR_TRY_GOTO(st, zr__file_put(path, text, (int64_t)strlen(text)), done);
 done:
     free(text); /* jansson's */
     zr_free(path);

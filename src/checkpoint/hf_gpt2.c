@@ -3,6 +3,7 @@
  * transformers compute something else.
  */
 #include "checkpoint/hf.h"
+#include "checkpoint/checkpoint.h"
 
 #include <string.h>
 
@@ -91,7 +92,7 @@ static json_t *config_json(const zr_hf_gpt2 *config)
     return NULL;
 }
 
-zr_status zr_hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config)
+zr_status zr__hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config)
 {
     ZR_CHECK(config->tie_word_embeddings, ZR_ERR_ARG, "tie_word_embeddings is false: zr's GPT-2 ties its head");
     json_t *root = config_json(config);

@@ -4,6 +4,7 @@
 #include "base/text/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ bool zr__manifest_file_name(const char *name, size_t n)
     return n != strlen(ZR_MANIFEST_NAME) || memcmp(name, ZR_MANIFEST_NAME, n) != 0;
 }
 
-const zr_manifest_file *zr_manifest_find(const zr_manifest *manifest, const char *name)
+const zr_manifest_file *zr__manifest_find(const zr_manifest *manifest, const char *name)
 {
     for (int i = 0; i < manifest->n_files; i++)
         if (strcmp(manifest->file[i].name, name) == 0) return &manifest->file[i];

@@ -4,6 +4,7 @@
 #include "base/text/text.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -227,9 +228,9 @@ zr_status zr_checkpoint_commit(const char *run_dir, int64_t step)
     ZR_TRY_GOTO(st, zr__hf_path(run_dir, tmp, &from), done);
     ZR_TRY_GOTO(st, zr__hf_path(run_dir, name, &to), done);
     ZR_TRY_GOTO(st, zr__hf_path(run_dir, "latest", &latest), done);
-    ZR_TRY_GOTO(st, zr_dir_commit(from, to), done);
+    ZR_TRY_GOTO(st, zr__dir_commit(from, to), done);
     int n = snprintf(line, sizeof(line), "%s\n", name);
-    if (zr_file_write(latest, line, n) != ZR_OK) st = ZR_FAIL(ZR_ERR_CREATE, "%s", zr_error_message());
+    if (zr__file_put(latest, line, n) != ZR_OK) st = ZR_FAIL(ZR_ERR_CREATE, "%s", zr_error_message());
 done:
     zr_free(from);
     zr_free(to);

@@ -1,6 +1,7 @@
 /* Opening, looking up and reading safetensors files. */
 #include "checkpoint/safetensors.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ zr_status zr_safetensors_open(const char *path, zr_safetensors **st)
     return ZR_OK;
 }
 
-zr_status zr_safetensors_attach(const char *path, zr_safetensors **st)
+zr_status zr__safetensors_attach(const char *path, zr_safetensors **st)
 {
     ZR_TRY(open_file(path, true, st));
     return ZR_OK;
@@ -85,7 +86,7 @@ void zr_safetensors_close(zr_safetensors **st)
     *st = NULL;
 }
 
-const char *zr_safetensors_path(const zr_safetensors *st)
+const char *zr__safetensors_path(const zr_safetensors *st)
 {
     return st->path;
 }

@@ -1,6 +1,7 @@
 /* Writing safetensors: first the header with all sizes, then ranges in any order, by any process. */
 #include "checkpoint/safetensors.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -85,7 +86,7 @@ done:
     return st;
 }
 
-zr_status zr_safetensors_create_as(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n)
+zr_status zr__safetensors_create_as(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n)
 {
     char shown[ZR_FILE_NAME_BYTES], *text = NULL;
     zr__text_escape(path, shown, sizeof(shown));
@@ -111,7 +112,7 @@ done:
 
 zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
 {
-    ZR_TRY(zr_safetensors_create_as(path, ZR_F32, spec, n));
+    ZR_TRY(zr__safetensors_create_as(path, ZR_F32, spec, n));
     return ZR_OK;
 }
 
@@ -141,7 +142,7 @@ static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_t
 zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
                                const float *in)
 {
-    ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr_safetensors_attach opens for writing",
+    ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr__safetensors_attach opens for writing",
              st->file.name);
     ZR_CHECK(tensor->loadable, ZR_ERR_DTYPE, "%s: tensor is %s, only F32, BF16 and F16 are written", st->file.name,
              tensor->dtype);
@@ -151,7 +152,7 @@ zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_te
     return ZR_OK;
 }
 
-zr_status zr_safetensors_sync(const zr_safetensors *st)
+zr_status zr__safetensors_sync(const zr_safetensors *st)
 {
     ZR_TRY(zr__file_sync(&st->file));
     return ZR_OK;

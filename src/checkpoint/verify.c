@@ -3,6 +3,7 @@
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -130,7 +131,7 @@ static void name_foreign(verifier *v)
     DIR *dir = opendir(v->dir);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            strcmp(entry->d_name, ZR_MANIFEST_NAME) == 0 || zr_manifest_find(v->manifest, entry->d_name))
+            strcmp(entry->d_name, ZR_MANIFEST_NAME) == 0 || zr__manifest_find(v->manifest, entry->d_name))
             continue;
         snprintf(line, sizeof(line), "%s/%s: not in the manifest; it is not read and does no harm",
                  zr__text_escape(v->dir, shown, sizeof(shown)), zr__text_escape(entry->d_name, name, sizeof(name)));

@@ -3,6 +3,7 @@
 #include "base/text/text.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +52,7 @@ static zr_safetensors *file_named(const zr_weights *weights, const char *name)
 {
     size_t n = strlen(name);
     for (int64_t i = 0; i < weights->files; i++) {
-        const char *path = zr_safetensors_path(weights->file[i]);
+        const char *path = zr__safetensors_path(weights->file[i]);
         size_t m = strlen(path);
         if (m > n && path[m - n - 1] == '/' && strcmp(path + m - n, name) == 0) return weights->file[i];
     }
@@ -163,19 +164,19 @@ void zr_weights_close(zr_weights **weights)
     *weights = NULL;
 }
 
-int64_t zr_weights_files(const zr_weights *weights)
+int64_t zr__weights_files(const zr_weights *weights)
 {
     return weights->files;
 }
 
-const zr_safetensors *zr_weights_file(const zr_weights *weights, int64_t i)
+const zr_safetensors *zr__weights_file(const zr_weights *weights, int64_t i)
 {
     return weights->file[i];
 }
 
 /* ---- all bytes ------------------------------------------------------------------------------- */
 
-int64_t zr_weights_bytes(const zr_weights *weights)
+int64_t zr__weights_bytes(const zr_weights *weights)
 {
     int64_t bytes = 0;
     for (int64_t i = 0; i < weights->files; i++) bytes += weights->file[i]->file.bytes;
@@ -196,9 +197,9 @@ static zr_status tell_piece(void *arg, int64_t at, const void *piece, int64_t by
     return ZR_OK;
 }
 
-zr_status zr_weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg)
+zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg)
 {
-    watched w = {.all = zr_weights_bytes(weights), .fn = fn, .arg = arg};
+    watched w = {.all = zr__weights_bytes(weights), .fn = fn, .arg = arg};
     *hash = 0;
     for (int64_t i = 0; i < weights->files; i++) {
         uint64_t one = 0;
@@ -352,7 +353,7 @@ static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wa
     return ZR_OK;
 }
 
-zr_status zr_weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note, size_t size)
+zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note, size_t size)
 {
     ZR_TRY(check_wanted(weights, wanted, n));
     if (note) ZR_TRY(list_extras(weights, wanted, n, note, size));

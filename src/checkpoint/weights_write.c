@@ -2,13 +2,14 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-struct zr_weights_out {
+struct zr__weights_out {
     char *dir;
     zr_dtype dtype;
     const zr_tensor_spec *spec;
@@ -19,13 +20,13 @@ struct zr_weights_out {
     int64_t at;           /* the number of that file, from 0; -1: none */
 };
 
-static int64_t tensor_bytes(const zr_weights_out *out, int64_t i)
+static int64_t tensor_bytes(const zr__weights_out *out, int64_t i)
 {
     return zr_shape_elems(&out->spec[i].shape) * zr_dtype_bytes(out->dtype);
 }
 
 /* Assign tensors to files. A file takes tensors, at least one, until the next would make it too large. */
-static zr_status deal_out(zr_weights_out *out, int64_t file_bytes)
+static zr_status deal_out(zr__weights_out *out, int64_t file_bytes)
 {
     int64_t bytes = 0;
     out->first = zr_alloc((size_t)(out->n + 2) * sizeof(*out->first));
@@ -43,7 +44,7 @@ static zr_status deal_out(zr_weights_out *out, int64_t file_bytes)
     return ZR_OK;
 }
 
-static void name_file(const zr_weights_out *out, int64_t i, char name[ZR_WEIGHTS_NAME_BYTES])
+static void name_file(const zr__weights_out *out, int64_t i, char name[ZR_WEIGHTS_NAME_BYTES])
 {
     if (out->files == 1)
         snprintf(name, ZR_WEIGHTS_NAME_BYTES, "%s", ZR_WEIGHTS_SINGLE);
@@ -51,16 +52,16 @@ static void name_file(const zr_weights_out *out, int64_t i, char name[ZR_WEIGHTS
         snprintf(name, ZR_WEIGHTS_NAME_BYTES, "model-%05" PRId64 "-of-%05" PRId64 ".safetensors", i + 1, out->files);
 }
 
-zr_status zr_weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n, int64_t file_bytes,
-                            zr_weights_out **made)
+zr_status zr__weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n, int64_t file_bytes,
+                             zr__weights_out **made)
 {
     const size_t bytes = strlen(dir) + 1;
-    zr_weights_out *out = zr_alloc(sizeof(*out));
+    zr__weights_out *out = zr_alloc(sizeof(*out));
     ZR_CHECK(out, ZR_ERR_MEMORY, "%zu bytes for weights", sizeof(*out));
-    *out = (zr_weights_out){.dtype = dtype, .spec = spec, .n = n, .at = -1, .dir = zr_alloc(bytes)};
+    *out = (zr__weights_out){.dtype = dtype, .spec = spec, .n = n, .at = -1, .dir = zr_alloc(bytes)};
     zr_status st = out->dir ? deal_out(out, file_bytes) : ZR_FAIL(ZR_ERR_MEMORY, "%zu bytes for a path", bytes);
     if (st != ZR_OK) {
-        zr_weights_out_close(&out);
+        zr__weights_out_close(&out);
         return st;
     }
     memcpy(out->dir, dir, bytes);
@@ -68,37 +69,37 @@ zr_status zr_weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spe
     return ZR_OK;
 }
 
-int64_t zr_weights_out_files(const zr_weights_out *out)
+int64_t zr__weights_out_files(const zr__weights_out *out)
 {
     return out->files;
 }
 
 /* ---- one file after the other ---------------------------------------------------------------- */
 
-static zr_status end_file(zr_weights_out *out)
+static zr_status end_file(zr__weights_out *out)
 {
-    zr_status st = out->file ? zr_safetensors_sync(out->file) : ZR_OK;
+    zr_status st = out->file ? zr__safetensors_sync(out->file) : ZR_OK;
     zr_safetensors_close(&out->file);
     ZR_TRY(st);
     return ZR_OK;
 }
 
-static zr_status begin_file(zr_weights_out *out, int64_t i)
+static zr_status begin_file(zr__weights_out *out, int64_t i)
 {
     char name[ZR_WEIGHTS_NAME_BYTES], *path = NULL;
     ZR_TRY(end_file(out));
     name_file(out, i, name);
     ZR_TRY(zr__hf_path(out->dir, name, &path));
     const int64_t first = out->first[i], n = out->first[i + 1] - first;
-    zr_status st = zr_safetensors_create_as(path, out->dtype, out->spec + first, n);
+    zr_status st = zr__safetensors_create_as(path, out->dtype, out->spec + first, n);
     if (st == ZR_OK) out->made = i + 1;
-    if (st == ZR_OK) st = zr_safetensors_attach(path, &out->file);
+    if (st == ZR_OK) st = zr__safetensors_attach(path, &out->file);
     zr_free(path);
     out->at = i;
     return st;
 }
 
-zr_status zr_weights_put(zr_weights_out *out, int64_t tensor, int64_t first, int64_t n, const float *in)
+zr_status zr__weights_put(zr__weights_out *out, int64_t tensor, int64_t first, int64_t n, const float *in)
 {
     ZR_CHECK(tensor >= 0 && tensor < out->n, ZR_ERR_ARG, "tensor %" PRId64 " of %" PRId64, tensor, out->n);
     while (out->at < 0 || tensor >= out->first[out->at + 1]) ZR_TRY(begin_file(out, out->at + 1));
@@ -110,7 +111,7 @@ zr_status zr_weights_put(zr_weights_out *out, int64_t tensor, int64_t first, int
 
 /* ---- the index ------------------------------------------------------------------------------- */
 
-static zr_status make_map(const zr_weights_out *out, json_t *map, int64_t *elems)
+static zr_status make_map(const zr__weights_out *out, json_t *map, int64_t *elems)
 {
     char name[ZR_WEIGHTS_NAME_BYTES];
     for (int64_t i = 0; i < out->files; i++) {
@@ -124,7 +125,7 @@ static zr_status make_map(const zr_weights_out *out, json_t *map, int64_t *elems
     return ZR_OK;
 }
 
-static zr_status write_index(const zr_weights_out *out, json_t *map)
+static zr_status write_index(const zr__weights_out *out, json_t *map)
 {
     char *path = NULL, *text = NULL;
     int64_t elems = 0;
@@ -135,7 +136,7 @@ static zr_status write_index(const zr_weights_out *out, json_t *map)
     ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the index of weights");
     ZR_TRY_GOTO(st, zr__json_print(root, &text), done);
     ZR_TRY_GOTO(st, zr__hf_path(out->dir, ZR_WEIGHTS_INDEX, &path), done);
-    ZR_TRY_GOTO(st, zr_file_write(path, text, (int64_t)strlen(text)), done);
+    ZR_TRY_GOTO(st, zr__file_put(path, text, (int64_t)strlen(text)), done);
 done:
     json_decref(root);
     zr_free(path);
@@ -143,7 +144,7 @@ done:
     return st;
 }
 
-zr_status zr_weights_end(zr_weights_out *out)
+zr_status zr__weights_end(zr__weights_out *out)
 {
     while (out->at + 1 < out->files) ZR_TRY(begin_file(out, out->at + 1));
     ZR_TRY(end_file(out));
@@ -155,14 +156,14 @@ zr_status zr_weights_end(zr_weights_out *out)
     return st;
 }
 
-static void remove_one(const zr_weights_out *out, const char *name)
+static void remove_one(const zr__weights_out *out, const char *name)
 {
     char *path = NULL;
     if (zr__hf_path(out->dir, name, &path) == ZR_OK) unlink(path);
     zr_free(path);
 }
 
-void zr_weights_undo(zr_weights_out *out)
+void zr__weights_undo(zr__weights_out *out)
 {
     char name[ZR_WEIGHTS_NAME_BYTES];
     zr_safetensors_close(&out->file);
@@ -174,7 +175,7 @@ void zr_weights_undo(zr_weights_out *out)
     if (out->files > 1) remove_one(out, ZR_WEIGHTS_INDEX ".tmp");
 }
 
-void zr_weights_out_close(zr_weights_out **out)
+void zr__weights_out_close(zr__weights_out **out)
 {
     if (!*out) return;
     zr_safetensors_close(&(*out)->file);

@@ -1,4 +1,5 @@
 #include "comm/transport.h"
+#include "comm/comm.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -167,11 +168,11 @@ zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int6
     return ZR_OK;
 }
 
-zr_status zr_comm_copy_with(zr_comm *comm, const zr_comm_copier *copier)
+zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier)
 {
     ZR_CHECK(comm && (!copier || (copier->copy && copier->finish)), ZR_ERR_ARG,
-             "zr_comm_copy_with was given a NULL pointer");
-    if (zr_comm_process_ranks(comm) < comm->size) {
+             "zr__comm_copy_with was given a NULL pointer");
+    if (zr__comm_process_ranks(comm) < comm->size) {
         ZR_CHECK(!copier || (copier->stream && comm->ops->devices), ZR_ERR_UNSUPPORTED,
                  "the transport %s moves memory of the host, or of GPUs in order of a stream", comm->transport);
         return comm->ops->devices(comm, copier);
@@ -347,9 +348,9 @@ static const char *print_number(uint64_t number, char text[24])
     return text;
 }
 
-zr_status zr_comm_same(zr_comm *comm, const char *what, uint64_t mine)
+zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine)
 {
-    ZR_CHECK(comm && what, ZR_ERR_ARG, "zr_comm_same was given a NULL pointer");
+    ZR_CHECK(comm && what, ZR_ERR_ARG, "zr__comm_same was given a NULL pointer");
     double halves[2] = {(double)(mine >> 32), (double)(mine & 0xffffffffu)};
     ZR_TRY(scalars(comm, halves, 2));
     if (odd_rank(comm, mine) == comm->size) return ZR_OK;
@@ -426,12 +427,12 @@ void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boa
     if (mine->process == 0) mine->process = getpid(); /* once it is set, other ranks may be reading it */
 }
 
-void zr_comm_show(zr_comm *comm, int i, uint64_t number)
+void zr__comm_show(zr_comm *comm, int i, uint64_t number)
 {
     __atomic_store_n(&comm->board->shown[i], number, __ATOMIC_RELAXED);
 }
 
-bool zr_comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
+bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
 {
     const zr_comm_board *b = rank >= 0 && rank < comm->n_boards ? comm->boards[rank] : NULL;
     if (!b) return false;
@@ -443,16 +444,16 @@ bool zr_comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
     return true;
 }
 
-int zr_comm_process_ranks(const zr_comm *comm)
+int zr__comm_process_ranks(const zr_comm *comm)
 {
     return strcmp(comm->transport, "threads") == 0 ? comm->size : 1;
 }
 
-int zr_comm_gone(const zr_comm *comm)
+int zr__comm_gone(const zr_comm *comm)
 {
     zr_comm_board b;
     for (int r = 0; r < comm->n_boards && comm->processes_seen; r++) {
-        if (!zr_comm_look(comm, r, &b) || b.process <= 0 || b.process == comm->board->process) continue;
+        if (!zr__comm_look(comm, r, &b) || b.process <= 0 || b.process == comm->board->process) continue;
         if (kill((pid_t)b.process, 0) != 0 && errno == ESRCH) return r;
     }
     return -1;
@@ -466,19 +467,19 @@ static uint64_t *told(const zr_comm *comm)
     return &comm->boards[r]->told;
 }
 
-bool zr_comm_first(zr_comm *comm)
+bool zr__comm_first(zr_comm *comm)
 {
     return __atomic_exchange_n(told(comm), 1, __ATOMIC_RELAXED) == 0;
 }
 
-bool zr_comm_told(const zr_comm *comm)
+bool zr__comm_told(const zr_comm *comm)
 {
     return __atomic_load_n(told(comm), __ATOMIC_RELAXED) != 0;
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
-void zr_comm_cancel(zr_comm *comm)
+void zr__comm_cancel(zr_comm *comm)
 {
     if (comm && comm->size > 1) comm->ops->cancel(comm);
 }

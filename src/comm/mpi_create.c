@@ -1,6 +1,7 @@
 /** Communicators of MPI processes: creation, splitting, cancelling and destruction. */
 #include "comm/mpi_create.h"
 #include "comm/mpi_comm.h"
+#include "comm/comm.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -297,7 +298,7 @@ failed:
 
 /* ---- MPI itself ------------------------------------------------------------------------------ */
 
-const char *zr_comm_mpi_version(void)
+const char *zr__comm_mpi_version(void)
 {
     static _Thread_local char line[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
@@ -317,7 +318,7 @@ static zr_status start_library(int *argc, char ***argv)
     else
         MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level);
     ZR_CHECK(level >= MPI_THREAD_FUNNELED, ZR_ERR_UNSUPPORTED,
-             "%s was initialised without thread support; MPI_THREAD_FUNNELED is needed", zr_comm_mpi_version());
+             "%s was initialised without thread support; MPI_THREAD_FUNNELED is needed", zr__comm_mpi_version());
     return ZR_OK;
 }
 
@@ -335,7 +336,7 @@ zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm)
     ZR_CHECK(launched == 0 || launched == size, ZR_ERR_UNSUPPORTED,
              "the launcher started %d ranks, but %s counts %d: it is another MPI's launcher; "
              "use the mpirun that belongs to this library",
-             launched, zr_comm_mpi_version(), size);
+             launched, zr__comm_mpi_version(), size);
     zr__mpi_options options = {.ranks_per_node = p2p ? 1 : 0, .chunk_bytes = CHUNK_BYTES};
     ZR_TRY(zr__comm_mpi_create(&options, comm));
     return ZR_OK;

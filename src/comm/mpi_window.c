@@ -1,5 +1,7 @@
 /** Memory that the ranks of a node share: the staging's windows, and the sleeping barrier. */
 #include "comm/mpi_comm.h"
+#include "base/core/core.h"
+#include "comm/comm.h"
 
 #include <errno.h>
 #include <string.h>
@@ -118,7 +120,7 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
     if (sleeps) me->barrier = barrier;
     if (!world) return ZR_OK;
     me->comm.processes_seen = true;
-    me->comm.processes_seen = zr_comm_gone(&me->comm) < 0; /* all are there: those not found have other numbers here */
+    me->comm.processes_seen = zr__comm_gone(&me->comm) < 0; /* all are there: those not found have other numbers here */
     return meet_window(me);
 }
 
@@ -182,10 +184,10 @@ static zr_status take_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
     *taken = 0;
     if (bytes == 0) return ZR_OK;
     if (me->node_size > 1) return share_staging(me, bytes, taken);
-    const int64_t before = zr_alloc_taken();
+    const int64_t before = zr__alloc_taken();
     me->staging = zr_alloc((size_t)bytes);
     ZR_CHECK(me->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
-    *taken = zr_alloc_taken() - before;
+    *taken = zr__alloc_taken() - before;
     return ZR_OK;
 }
 

@@ -7,6 +7,7 @@
  */
 #include "comm/barrier.h"
 #include "comm/transport.h"
+#include "base/core/core.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -89,10 +90,10 @@ static zr_status staging_threads(zr_comm *comm, int64_t bytes)
     zr_free(comm->staging);
     comm->staging = NULL;
     if (bytes == 0) return ZR_OK;
-    int64_t before = zr_alloc_taken();
+    int64_t before = zr__alloc_taken();
     comm->staging = zr_alloc((size_t)bytes);
     ZR_CHECK(comm->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
-    comm->staging_taken_bytes = zr_alloc_taken() - before;
+    comm->staging_taken_bytes = zr__alloc_taken() - before;
     return ZR_OK;
 }
 

@@ -16,9 +16,9 @@
  *               Do as zr_comm_reduce_scatter; NULL in transports that do not add.
  *     scalars   Set comm->table[r*n + i] = rank r's mine[i], byte by byte: agree sends text this way. The
  *               table stays valid until the rank's next call. comm.c counts the bytes.
- *     devices   Do as zr_comm_copy_with for ranks that are processes; NULL in other transports.
+ *     devices   Do as zr__comm_copy_with for ranks that are processes; NULL in other transports.
  *     barrier, cancel, abort, destroy
- *               Do as zr_comm_barrier, zr_comm_cancel, zr_comm_abort and zr_comm_destroy.
+ *               Do as zr_comm_barrier, zr__comm_cancel, zr_comm_abort and zr_comm_destroy.
  */
 #ifndef ZR_COMM_TRANSPORT_H
 #define ZR_COMM_TRANSPORT_H

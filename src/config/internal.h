@@ -32,9 +32,9 @@ struct zr_config_state {
     bool given[ZR_CONFIG_MAX_KEYS];
     bool overridden[ZR_CONFIG_MAX_KEYS];
     bool automatic[ZR_CONFIG_MAX_KEYS]; /* "auto" was given: its value is reported when all is settled */
-    bool by_memory;                     /* zr_config_leave_open was called */
-    bool goes_on;                       /* zr_config_go_on was called */
-    bool recipe;                        /* zr_config_take_recipe was called */
+    bool by_memory;                     /* zr__config_leave_open was called */
+    bool goes_on;                       /* zr__config_go_on was called */
+    bool recipe;                        /* zr__config_take_recipe was called */
 };
 
 /** Origin of values, for messages. */
@@ -108,7 +108,7 @@ zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR
 
 /** Return the value of a key in the recipe of a small model, as JSON; NULL: the recipe does not set it. */
 const char *zr__recipe_value(const char *path);
-/** Fill in the recipe if it was requested (zr_config_take_recipe), once sizes are known. */
+/** Fill in the recipe if it was requested (zr__config_take_recipe), once sizes are known. */
 ZR_NODISCARD zr_status zr__config_recipe(zr_config *config);
 
 /** Do the checks between keys that do not depend on the number of ranks. */

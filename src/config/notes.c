@@ -1,5 +1,6 @@
 /* Notices about an accepted file: keys without effect, and values chosen for "auto". */
 #include "config/internal.h"
+#include "config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,7 +114,7 @@ static bool same_parent(const char *a, const char *b)
 /* Return whether the key's value is still to be chosen: it is reported when it is chosen. */
 static bool is_open(const zr_config *config, const zr_key *key)
 {
-    const zr_config_open open = zr_config_get_open(config);
+    const zr__config_open open = zr__config_get_open(config);
     const bool rows = strcmp(key->path, "train_micro_batch_size_per_gpu") == 0,
                accum = strcmp(key->path, "gradient_accumulation_steps") == 0,
                all = strcmp(key->path, "train_batch_size") == 0;
@@ -180,7 +181,7 @@ static zr_status note_checkpointing(zr_config *config)
     static const char section[] = "activation_checkpointing";
     const bool host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
     const bool any =
-        config->recompute.partition || host || zr_config_given(config, "activation_checkpointing.number_checkpoints");
+        config->recompute.partition || host || zr__config_given(config, "activation_checkpointing.number_checkpoints");
     if (config->recompute.policy == ZR_POLICY_NONE && any)
         return zr__config_note(config,
                                "%s: nothing is checkpointed%s, as its policy is none; --%s.policy=unit keeps the input "

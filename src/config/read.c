@@ -1,5 +1,6 @@
 /* Reading a configuration: parse the text, apply the overrides, and walk the tree by the table of keys. */
 #include "config/internal.h"
+#include "config/config.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -111,9 +112,9 @@ static void mark_overridden(zr_config *config, const zr__source *source)
 
 static void derive(zr_config *config)
 {
-    if (!zr_config_given(config, "model.embd_pdrop")) config->model.embd_pdrop = config->model.dropout;
-    if (!zr_config_given(config, "model.resid_pdrop")) config->model.resid_pdrop = config->model.dropout;
-    if (!zr_config_given(config, "model.attn_pdrop")) config->model.attn_pdrop = config->model.dropout;
+    if (!zr__config_given(config, "model.embd_pdrop")) config->model.embd_pdrop = config->model.dropout;
+    if (!zr__config_given(config, "model.resid_pdrop")) config->model.resid_pdrop = config->model.dropout;
+    if (!zr__config_given(config, "model.attn_pdrop")) config->model.attn_pdrop = config->model.dropout;
 }
 
 static zr_status fill(zr_config *config, json_t *root, const zr__source *source)

@@ -4,6 +4,7 @@
  * learning rates by size: its table 2.1.
  */
 #include "config/internal.h"
+#include "config/config.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ const char *zr__recipe_value(const char *path)
     return NULL;
 }
 
-void zr_config_take_recipe(zr_config *config)
+void zr__config_take_recipe(zr_config *config)
 {
     config->state->recipe = true;
 }

@@ -1,5 +1,6 @@
 /* Settling open values, and checks that depend on the number of ranks. */
 #include "config/internal.h"
+#include "config/config.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ static int64_t *size_field(zr_config_sizes *sizes, int i)
     return field[i];
 }
 
-zr_status zr_config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin)
+zr_status zr__config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin)
 {
     zr_config_sizes from = *sizes;
     for (int i = 0; i < SIZES; i++) {
@@ -41,7 +42,7 @@ static zr_status resolve_sizes(zr_config *config)
     const bool elsewhere = config->model.preset || config->model.init;
     for (int i = 0; i < SIZES; i++) {
         int64_t *size = size_field(&config->model.sizes, i);
-        ZR_CHECK(*size || !elsewhere, ZR_ERR_STATE, "model.%s: %s gives it, and zr_config_set_sizes was not called",
+        ZR_CHECK(*size || !elsewhere, ZR_ERR_STATE, "model.%s: %s gives it, and zr__config_set_sizes was not called",
                  size_name[i], source);
         if (*size == 0) *size = standard[i];
     }
@@ -84,32 +85,32 @@ static bool is_automatic(const zr_config *config, const char *path)
     return config->state->automatic[zr__key_find(path) - zr_config_keys(&n)];
 }
 
-void zr_config_leave_open(zr_config *config)
+void zr__config_leave_open(zr_config *config)
 {
     config->state->by_memory = true;
 }
 
-zr_config_open zr_config_get_open(const zr_config *config)
+zr__config_open zr__config_get_open(const zr_config *config)
 {
     static const char rows[] = "train_micro_batch_size_per_gpu", accum[] = "gradient_accumulation_steps";
-    const bool any = config->state->by_memory, samples = zr_config_given(config, "train_batch_size");
-    if (config->memory.limit_bytes == 0 || !zr_config_given(config, "memory.limit")) return (zr_config_open){0};
+    const bool any = config->state->by_memory, samples = zr__config_given(config, "train_batch_size");
+    if (config->memory.limit_bytes == 0 || !zr__config_given(config, "memory.limit")) return (zr__config_open){0};
     const bool words =
         is_automatic(config, rows) && is_automatic(config, accum) && config->recompute.policy == ZR_POLICY_AUTO;
-    const bool neither = !zr_config_given(config, rows) && !zr_config_given(config, accum);
-    return (zr_config_open){.stage = any && !zr_config_given(config, "zero_optimization.stage"),
-                            .policy = any && !zr_config_given(config, "activation_checkpointing.policy"),
-                            .split = samples && (words || (any && neither)),
-                            .batch = any && !samples && !zr_config_given(config, rows)};
+    const bool neither = !zr__config_given(config, rows) && !zr__config_given(config, accum);
+    return (zr__config_open){.stage = any && !zr__config_given(config, "zero_optimization.stage"),
+                             .policy = any && !zr__config_given(config, "activation_checkpointing.policy"),
+                             .split = samples && (words || (any && neither)),
+                             .batch = any && !samples && !zr__config_given(config, rows)};
 }
 
-bool zr_config_is_open(const zr_config *config)
+bool zr__config_is_open(const zr_config *config)
 {
-    const zr_config_open open = zr_config_get_open(config);
+    const zr__config_open open = zr__config_get_open(config);
     return open.stage || open.policy || open.split || open.batch;
 }
 
-void zr_config_go_on(zr_config *config)
+void zr__config_go_on(zr_config *config)
 {
     config->state->goes_on = true;
 }
@@ -166,12 +167,12 @@ static zr_status keep_batch(zr_config *config, int ranks)
 {
     static const char advice[] = "the batch of a run that goes on stays; give numbers that make it, or another "
                                  "train_batch_size beside them";
-    const bool micro_given = zr_config_overridden(config, "train_micro_batch_size_per_gpu");
-    const bool accum_given = zr_config_overridden(config, "gradient_accumulation_steps");
+    const bool micro_given = zr__config_overridden(config, "train_micro_batch_size_per_gpu");
+    const bool accum_given = zr__config_overridden(config, "gradient_accumulation_steps");
     int64_t *micro = &config->micro_batch_size, *accum = &config->accumulation_steps;
     const int64_t batch = config->train_batch_size, had = ranks_of_batch(config), samples = batch / ranks;
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
-    const bool batch_given = zr_config_overridden(config, "train_batch_size");
+    const bool batch_given = zr__config_overridden(config, "train_batch_size");
     if (micro_given && accum_given && batch_given) return ZR_OK;
     if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run had these three: refused */
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
@@ -194,7 +195,7 @@ static zr_status resolve_batch(zr_config *config, int ranks)
 {
     ZR_TRY(keep_batch(config, ranks));
     int64_t batch = config->train_batch_size, micro = config->micro_batch_size, accum = config->accumulation_steps;
-    const zr_config_open open = zr_config_get_open(config);
+    const zr__config_open open = zr__config_get_open(config);
     if (!batch && !micro && !open.batch && !is_automatic(config, "train_micro_batch_size_per_gpu"))
         ZR_TRY(zr__config_note(config, "train_micro_batch_size_per_gpu: not given, taken as 1"));
     if (!batch && !micro) micro = 1;
@@ -219,7 +220,7 @@ static zr_status resolve_batch(zr_config *config, int ranks)
 static zr_status note_bucket(zr_config *config, const char *name, int64_t elems, int ranks)
 {
     int64_t unit = (int64_t)SHARD_ALIGN_ELEMS * ranks, rest = elems % unit;
-    if (rest == 0 || !zr_config_given(config, name)) return ZR_OK;
+    if (rest == 0 || !zr__config_given(config, name)) return ZR_OK;
     return zr__config_note(config, "%s: %" PRId64 " is rounded up to %" PRId64 ", a multiple of %d x %d ranks", name,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
@@ -300,7 +301,7 @@ static zr_status check_samples(const zr_config *config)
 static zr_status check_noise_scale(const zr_config *config, int ranks)
 {
     const int64_t micro =
-        (zr_config_get_open(config).split ? config->micro_batch_size : 1) * config->accumulation_steps;
+        (zr__config_get_open(config).split ? config->micro_batch_size : 1) * config->accumulation_steps;
     if (!config->train.noise_scale || ranks > 1 || micro > 1) return ZR_OK;
     return zr__config_refuse(config, "train.gradient_noise_scale: it compares the micro-batches of a step, and a step "
                                      "has one (1 data-parallel rank x gradient_accumulation_steps 1); wanted at least "
@@ -318,7 +319,7 @@ static zr_status check_keep_best(const zr_config *config)
 }
 
 /* Note a two-pass norm without effect: where the gradient is kept for its sums, a second pass would only cost time,
- * and zr_train_layout plans none. */
+ * and zr__train_layout plans none. */
 static zr_status note_two_pass(zr_config *config)
 {
     const char *why = config->accumulation_steps > 1 ? "gradient_accumulation_steps above 1"
@@ -333,7 +334,7 @@ static zr_status note_two_pass(zr_config *config)
  * than it says. */
 static zr_status note_reduce_once(zr_config *config, int ranks)
 {
-    if (!config->reduce_once || ranks == 1 || zr_config_get_open(config).split) return ZR_OK;
+    if (!config->reduce_once || ranks == 1 || zr__config_get_open(config).split) return ZR_OK;
     if (config->accumulation_steps == 1)
         return zr__config_note(config, "gradient_reduction: step does what micro does: a training step has one "
                                        "micro-batch (gradient_accumulation_steps 1)");

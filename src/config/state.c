@@ -1,5 +1,6 @@
 /* Memory that a configuration owns: strings and notices. */
 #include "config/internal.h"
+#include "config/config.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -53,7 +54,7 @@ zr_status zr__config_refuse(const zr_config *config, const char *format, ...)
     return ZR_FAIL(ZR_ERR_CONFIG, "%s: %s", config->state->name, text);
 }
 
-zr_status zr_config_add_note(zr_config *config, const char *text)
+zr_status zr__config_add_note(zr_config *config, const char *text)
 {
     ZR_TRY(zr__config_note(config, "%s", text));
     return ZR_OK;
@@ -99,7 +100,7 @@ void zr_config_destroy(zr_config **config)
     *config = NULL;
 }
 
-void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1])
+void zr__config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1])
 {
     const char *tokenizer = config->data.tokenizer;
     if (tokenizer && strcmp(tokenizer, "bytes") == 0) tokenizer = NULL;
@@ -111,19 +112,19 @@ void zr_config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS
     path[n] = NULL;
 }
 
-bool zr_config_from_file(const zr_config *config)
+bool zr__config_from_file(const zr_config *config)
 {
     return config->state && config->state->path;
 }
 
-bool zr_config_given(const zr_config *config, const char *path)
+bool zr__config_given(const zr_config *config, const char *path)
 {
     int n;
     const zr_key *key = zr__key_find(path);
     return key && config->state->given[key - zr_config_keys(&n)];
 }
 
-bool zr_config_overridden(const zr_config *config, const char *path)
+bool zr__config_overridden(const zr_config *config, const char *path)
 {
     int n;
     const zr_key *key = zr__key_find(path);

@@ -1,5 +1,6 @@
 /* Printing the resolved configuration as JSON, and its hash. */
 #include "config/internal.h"
+#include "config/config.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -48,7 +49,7 @@ zr_status zr_config_to_json(const zr_config *config, char **json)
     return st;
 }
 
-zr_status zr_config_hash(const zr_config *config, uint64_t *hash)
+zr_status zr__config_hash(const zr_config *config, uint64_t *hash)
 {
     char *json;
     ZR_TRY(zr_config_to_json(config, &json));
@@ -57,7 +58,7 @@ zr_status zr_config_hash(const zr_config *config, uint64_t *hash)
     return ZR_OK;
 }
 
-zr_status zr_config_bytes(const char *text, int64_t *bytes)
+zr_status zr__config_bytes(const char *text, int64_t *bytes)
 {
     char shown[64];
     ZR_CHECK(zr__text_bytes(text, bytes), ZR_ERR_CONFIG, "%s: wanted bytes, such as 2000000000, 2GB, 2GiB or 80G",

@@ -2,6 +2,12 @@
  * Engines: creation, the calls that walk a schedule, and the measured bytes.
  */
 #include "engine/internal.h"
+#include "base/core/core.h"
+#include "base/number/exact.h"
+#include "comm/comm.h"
+#include "engine/engine.h"
+#include "plan/cost/cost.h"
+#include "plan/list/place.h"
 
 #include <float.h>
 #include <string.h>
@@ -15,14 +21,14 @@ static zr_status take_memory(zr_engine *e)
     for (int i = 0; i < 2; i++) {
         const zr_space space = spaces[i];
         void *memory = NULL;
-        int64_t before = zr_alloc_taken(), bytes = plan->space_bytes[space];
+        int64_t before = zr__alloc_taken(), bytes = plan->space_bytes[space];
         ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes, &memory));
         e->memory[space] = memory;
-        e->taken_bytes[space] = zr_alloc_taken() - before;
-        /* For 0 bytes one byte is allocated; memory of a device is not counted by zr_alloc_taken. */
+        e->taken_bytes[space] = zr__alloc_taken() - before;
+        /* For 0 bytes one byte is allocated; memory of a device is not counted by zr__alloc_taken. */
         if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
     }
-    for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr_plan_place(plan, g, e->comm->rank);
+    for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
     return ZR_OK;
 }
 
@@ -40,7 +46,7 @@ static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 /* Make a queue for each number of the table. */
 static zr_status take_queues(zr_engine *e)
 {
-    e->queues = zr_plan_queues(e->plan, e->comm->concurrent, zr_comm_process_ranks(e->comm));
+    e->queues = zr__plan_queues(e->plan, e->comm->concurrent, zr__comm_process_ranks(e->comm));
     for (int s = 0; s < ZR_STREAMS; s++) {
         const int first = e->queues.of[s];
         const zr_queue_config config = config_of(e->plan, (zr_stream)first);
@@ -93,7 +99,7 @@ static zr_status take_copies(zr_engine *e)
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++) {
         zr_comm *comm = e->group_comm[g];
         if (!comm || (comm->size > 1 && e->plan->staging[g] == ZR_NONE)) continue; /* it moves no pieces */
-        ZR_TRY(zr_comm_agree(e->comm, zr_comm_copy_with(comm, &copier)));
+        ZR_TRY(zr_comm_agree(e->comm, zr__comm_copy_with(comm, &copier)));
     }
     return ZR_OK;
 }
@@ -140,7 +146,7 @@ zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm
     ZR_CHECK(plan && device && comm && engine, ZR_ERR_ARG, "zr_engine_create: a NULL argument");
     ZR_CHECK(plan->ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d", plan->ranks,
              comm->size);
-    ZR_CHECK(zr_device_facts_same(&plan->profile.facts, &device->profile.facts), ZR_ERR_CONFIG,
+    ZR_CHECK(zr__device_facts_same(&plan->profile.facts, &device->profile.facts), ZR_ERR_CONFIG,
              "the plan was made for \"%s\", the device is \"%s\": plan with the device's profile",
              plan->profile.facts.name, device->profile.facts.name);
     zr_engine *e = zr_alloc(sizeof *e);
@@ -150,7 +156,7 @@ zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm
         e->device = device;
         e->comm = comm;
         e->runtime.seed = seed;
-        e->runtime.place = zr_plan_place(plan, ZR_GROUP_TENSOR, comm->rank);
+        e->runtime.place = zr__plan_place(plan, ZR_GROUP_TENSOR, comm->rank);
         st = take_memory(e);
         if (st == ZR_OK) st = take_queues(e);
     }
@@ -183,7 +189,7 @@ void zr_engine_destroy(zr_engine **engine)
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
     /* A collective that was stopped may still read or write this memory, until the process or MPI ends. */
     bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));
-    if (e->device->profile.facts.apart) (void)!zr_comm_copy_with(e->comm, NULL);
+    if (e->device->profile.facts.apart) (void)!zr__comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
     if (e->memory[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->memory[ZR_SPACE_DEVICE]);
@@ -211,7 +217,7 @@ static void count_traffic(zr_engine *e, int sign)
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)
                 e->moved.across[b].bytes[k] +=
-                    sign * zr_plan_across(e->plan, group, (zr_border)b, e->comm->rank, bytes);
+                    sign * zr__plan_across(e->plan, group, (zr_border)b, e->comm->rank, bytes);
         }
 }
 
@@ -310,7 +316,7 @@ zr_status zr_engine_resume(zr_engine *e, int64_t updates)
     return ZR_OK;
 }
 
-zr_status zr_engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result *result)
+zr_status zr__engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result *result)
 {
     ZR_TRY(check_step(e, args, result));
     ZR_TRY(zr_engine_flush(e));
@@ -336,7 +342,7 @@ zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, vo
     zr_exact *loss = zr__result(e, e->plan->loss);
     *loss = (zr_exact){0};
     ZR_TRY(batch_failure(e, zr__walk(e, ZR_SCHEDULE_EVAL)));
-    zr_exact_merge(sum, loss);
+    zr__exact_merge(sum, loss);
     return ZR_OK;
 }
 
@@ -453,7 +459,7 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
         m->space[s].total_bytes = e->taken_bytes[s];
     }
     m->states_bytes = e->states_bytes;
-    zr_memory_sum(m);
+    zr__memory_sum(m);
     measured->traffic = e->moved.traffic;
     memcpy(measured->across, e->moved.across, sizeof measured->across);
     measured->steps = e->steps;
@@ -464,13 +470,13 @@ bool zr_engine_serial(const zr_engine *e)
     return !zr_queues_apart(&e->queues, ZR_STREAM_COMM);
 }
 
-void zr_engine_watch(zr_engine *e, zr_watch_fn fn, void *arg)
+void zr__engine_watch(zr_engine *e, zr__watch_fn fn, void *arg)
 {
     e->watch = fn;
     e->watch_arg = arg;
 }
 
-void zr_engine_arena(const zr_engine *e, void **arena, int64_t *bytes)
+void zr__engine_arena(const zr_engine *e, void **arena, int64_t *bytes)
 {
     *arena = e->memory[ZR_SPACE_DEVICE];
     *bytes = e->plan->space_bytes[ZR_SPACE_DEVICE];

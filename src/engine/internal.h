@@ -3,6 +3,7 @@
 #define ZR_ENGINE_INTERNAL_H
 
 #include "zr/engine.h"
+#include "engine/engine.h"
 
 /* An op with its operands bound to memory. */
 typedef struct zr__run {
@@ -74,7 +75,7 @@ struct zr_engine {
     char batch_text[512];
     int64_t updates; /* steps that were not skipped, as the optimizer counts them */
 
-    zr_watch_fn watch; /* NULL: no one watches */
+    zr__watch_fn watch; /* NULL: no one watches */
     void *watch_arg;
 
     zr_ledger ledger[ZR_SPACES];

@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "engine/internal.h"
+#include "comm/comm.h"
+#include "engine/engine.h"
 
 /* ---- on the saving queue ----------------------------------------------------------------------- */
 
@@ -145,7 +147,7 @@ zr_status zr__save_drain(zr_engine *e)
         st = synced;
         snprintf(text, sizeof text, "%s", zr_error_message());
     }
-    zr_comm_show(e->comm, ZR_ENGINE_SHOWN, 0);
+    zr__comm_show(e->comm, ZR_ENGINE_SHOWN, 0);
     s->cut = false;
     e->kind = walked;
     if (st == ZR_OK) return ZR_OK;

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "engine/internal.h"
+#include "comm/comm.h"
+#include "engine/engine.h"
 
 /* Return where a unit's state is kept; buffer ZR_NONE: nowhere. */
 static const zr_state *state_of(const zr_plan *plan, int32_t unit, int state)
@@ -57,7 +59,7 @@ void zr_engine_part(const zr_engine *e, const zr_param_info *param, int64_t *fir
 
 void zr__moved_part(zr_engine *e)
 {
-    zr_comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);
+    zr__comm_show(e->comm, ZR_ENGINE_MOVED, ++e->parts);
 }
 
 static zr_status check_state(const zr_engine *e, int state)

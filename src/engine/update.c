@@ -2,6 +2,8 @@
  * The end of a training step: the global gradient norm, and the updates of this rank's shards.
  */
 #include "engine/internal.h"
+#include "base/number/exact.h"
+#include "plan/list/place.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -116,7 +118,7 @@ static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
     agreed sum = {.bad = INFINITY};
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)n * i;
-        sum.squares += all[(ptrdiff_t)n * zr_plan_rank_of(e->plan, i / M, i % M)];
+        sum.squares += all[(ptrdiff_t)n * zr__plan_rank_of(e->plan, i / M, i % M)];
         if (i % M == 0) sum.loss += its[1]; /* other tensor-parallel ranks have the same loss */
         sum.bad = fmin(sum.bad, its[2]);
         if (n > ZR_NORM_SCALARS) sum.micro += its[3];
@@ -133,14 +135,14 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     zr_exact squares = {0}, loss = {0}, micro = {0};
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * i;
-        zr_exact_unpack(&squares, its);
-        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) zr_exact_unpack(&loss, its + ZR_EXACT_LIMBS);
+        zr__exact_unpack(&squares, its);
+        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) zr__exact_unpack(&loss, its + ZR_EXACT_LIMBS);
         sum.bad = fmin(sum.bad, its[2 * ZR_EXACT_LIMBS]);
-        if (r->step->rounds > 0) zr_exact_unpack(&micro, micros + (ptrdiff_t)ZR_EXACT_LIMBS * i);
+        if (r->step->rounds > 0) zr__exact_unpack(&micro, micros + (ptrdiff_t)ZR_EXACT_LIMBS * i);
     }
-    sum.micro = zr_exact_value(&micro);
-    sum.squares = zr_exact_value(&squares);
-    sum.loss = zr_exact_value(&loss);
+    sum.micro = zr__exact_value(&micro);
+    sum.squares = zr__exact_value(&squares);
+    sum.loss = zr__exact_value(&loss);
     return sum;
 }
 
@@ -159,7 +161,7 @@ static said add_squares(const zr__running *r)
         const zr_square *square = (const zr_square *)zr__at(r, u);
         const bool own_micro = u >= SQUARES + units;
         *(own_micro ? &own.micro : &own.sum) += square->sum;
-        zr_exact_merge(own_micro ? &own.exact_micro : &own.exact, &square->exact);
+        zr__exact_merge(own_micro ? &own.exact_micro : &own.exact, &square->exact);
         if (!own_micro) own.bad = fmin(own.bad, bad_param(r, u)); /* a bad micro-gradient makes the sums bad as well */
     }
     return own;
@@ -174,16 +176,16 @@ static zr_status exchange(const zr__running *r, double *numbers)
     const double behind = zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]);
     const double bad = loss->not_finite ? fmin(own.bad, behind) : own.bad;
     if (!r->step->rank_free_sums) {
-        const double mine[] = {own.sum, zr_exact_value(loss), bad, own.micro};
+        const double mine[] = {own.sum, zr__exact_value(loss), bad, own.micro};
         return zr_comm_scalars(e->comm, mine, zr_norm_scalars(false, r->step->rounds > 0), numbers);
     }
     double mine[ZR_NORM_SCALARS_RANK_FREE];
-    zr_exact_pack(&own.exact, mine);
-    zr_exact_pack(loss, mine + ZR_EXACT_LIMBS);
+    zr__exact_pack(&own.exact, mine);
+    zr__exact_pack(loss, mine + ZR_EXACT_LIMBS);
     mine[ZR_NORM_SCALARS_RANK_FREE - 1] = bad;
     ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_NORM_SCALARS_RANK_FREE, numbers));
     if (r->step->rounds == 0) return ZR_OK;
-    zr_exact_pack(&own.exact_micro, mine);
+    zr__exact_pack(&own.exact_micro, mine);
     return zr_comm_scalars(e->comm, mine, ZR_EXACT_LIMBS, numbers + ZR_NORM_SCALARS_RANK_FREE * e->plan->ranks);
 }
 

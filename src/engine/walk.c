@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "engine/internal.h"
+#include "comm/comm.h"
+#include "engine/engine.h"
 
 char *zr__at(const zr__running *r, int use)
 {
@@ -135,16 +137,16 @@ static void show(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
-    zr_comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr_engine_serial(e)), number);
+    zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr_engine_serial(e)), number);
 }
 
-zr_engine_at zr_engine_shown(uint64_t number)
+zr__engine_at zr__engine_shown(uint64_t number)
 {
     _Static_assert(ZR_SCHEDULES <= 8, "a schedule fits into 3 bits");
-    return (zr_engine_at){.walks = number >> 63,
-                          .schedule = (zr_schedule_kind)(number >> 60 & 7),
-                          .micro = (int64_t)(number >> 32 & (((uint64_t)1 << 28) - 1)),
-                          .step = (int32_t)(number & INT32_MAX)};
+    return (zr__engine_at){.walks = number >> 63,
+                           .schedule = (zr_schedule_kind)(number >> 60 & 7),
+                           .micro = (int64_t)(number >> 32 & (((uint64_t)1 << 28) - 1)),
+                           .step = (int32_t)(number & INT32_MAX)};
 }
 
 /* Run a step; a move bucket by bucket. */
@@ -295,7 +297,7 @@ static zr_status join(zr_engine *e, zr_status walked)
     if (first != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);
-        zr_comm_cancel(e->comm); /* the collective may wait for a peer for ever */
+        zr__comm_cancel(e->comm); /* the collective may wait for a peer for ever */
     }
     for (int i = 1; i <= ZR_STREAMS; i++) {
         const int s = i % ZR_STREAMS;
@@ -320,7 +322,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     zr_status st = join(e, walk_list(e, &e->bound[kind]));
     e->walked = st == ZR_OK && e->batch_status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
-    for (int i = 0; i <= !zr_engine_serial(e); i++) zr_comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
+    for (int i = 0; i <= !zr_engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
     for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* a walk that failed leaves buffers alive */
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;

@@ -4,6 +4,7 @@
 #include "base/core/names.h"
 #include "plan/cost/cost.h"
 #include "plan/write/write.h"
+#include "plan/list/place.h"
 
 #include <string.h>
 
@@ -83,14 +84,14 @@ static int split_of(const zr_layout *l)
     return split < l->ranks ? split : 0;
 }
 
-int zr_plan_shard(const zr_plan *plan, int rank)
+int zr__plan_shard(const zr_plan *plan, int rank)
 {
-    if (!plan->two_levels) return zr_plan_place(plan, ZR_GROUP_DATA, rank);
-    return zr_plan_place(plan, ZR_GROUP_LOCAL, rank) * plan->group[ZR_GROUP_ACROSS].size +
-           zr_plan_place(plan, ZR_GROUP_ACROSS, rank);
+    if (!plan->two_levels) return zr__plan_place(plan, ZR_GROUP_DATA, rank);
+    return zr__plan_place(plan, ZR_GROUP_LOCAL, rank) * plan->group[ZR_GROUP_ACROSS].size +
+           zr__plan_place(plan, ZR_GROUP_ACROSS, rank);
 }
 
-int zr_plan_rank_of(const zr_plan *plan, int shard, int place)
+int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
 {
     const int across = plan->group[ZR_GROUP_ACROSS].size, local = plan->group[ZR_GROUP_LOCAL].size;
     const int data = plan->two_levels ? shard % across * local + shard / across : shard;
@@ -275,7 +276,7 @@ static zr_status plan_states(zr_plan *plan)
 }
 
 /* Return a rank's place in a group. */
-int zr_plan_place(const zr_plan *plan, int32_t group, int rank)
+int zr__plan_place(const zr_plan *plan, int32_t group, int rank)
 {
     int place = 0;
     const zr_group *g = &plan->group[group];

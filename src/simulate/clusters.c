@@ -241,7 +241,7 @@ static zr_status build(const cluster_row *row, zr_cluster *cluster)
     return ZR_OK;
 }
 
-void zr_cluster_widen(zr_cluster *cluster, int32_t devices)
+void zr__cluster_widen(zr_cluster *cluster, int32_t devices)
 {
     const int32_t host = cluster->host_devices, hosts = devices / host + (devices % host > 0);
     if (devices <= cluster->devices || cluster->n_links == 0 || hosts > INT32_MAX / host) return;

@@ -4,6 +4,7 @@
  * docs/simulate.md derives them.
  */
 #include "simulate/simulate.h"
+#include "plan/list/place.h"
 
 #include <math.h>
 
@@ -65,7 +66,7 @@ static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
     const int64_t first = rank_from(p, unit * devices), end = rank_from(p, (unit + 1) * devices);
     int32_t n = 0;
     for (int64_t rank = first; rank < end; rank++) {
-        const int32_t place = zr_plan_place(p->plan, p->index, (int)rank);
+        const int32_t place = zr__plan_place(p->plan, p->index, (int)rank);
         const int64_t zeroth = rank - rank_at(p, place), last = zeroth + rank_at(p, p->group->size - 1);
         const bool counted = place > 0 && zeroth + rank_at(p, place - 1) >= first;
         n += !counted && (zeroth < first || last >= end);
@@ -115,7 +116,7 @@ zr__spot zr__spot_of(const zr_plan *plan, int32_t index, const zr_cluster *clust
     const placing p = {plan, cluster, ranks_per_host, index, &plan->group[index]};
     zr__spot spot = {.size = p.group->size};
     for (int rank = 0; spot.size > 1 && rank < plan->ranks; rank++)
-        for (int level = 0; level < cluster->n_links && zr_plan_place(plan, index, rank) == 0; level++)
+        for (int level = 0; level < cluster->n_links && zr__plan_place(plan, index, rank) == 0; level++)
             add_level(&p, rank, level, &spot);
     return spot;
 }

@@ -3,6 +3,7 @@
  * cores.
  */
 #include "simulate/simulate.h"
+#include "plan/cost/cost.h"
 
 #include <math.h>
 
@@ -26,12 +27,12 @@ static double wait_share(const zr_launch *launch, double computed_sec)
 
 static bool meets(const zr_plan *plan, int32_t index)
 {
-    return zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks > 1;
+    return zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks > 1;
 }
 
 /* Find how long each exchange waits: in proportion to the computation since the previous exchange, for the first one
  * since the last exchange of the previous training step. */
-static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
+static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     double computed = 0, exchanges = 0, since = 0;
@@ -86,7 +87,7 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
 /* Find the slowdown of computation and exchanges that overlap: each loses a share of the time of overlap. The overlap
  * depends on the slowdown, so this is a fixed-point iteration from no slowdown until the total loss changes by less
  * than a thousandth; the larger share is its rate of convergence. */
-static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
+static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     enum { ROUNDS = 64 };
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -96,7 +97,7 @@ static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const
     const double share[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = launch->lost, [ZR_STREAM_COMM] = launch->late};
     zr_status st = time && both_sec ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to price %d steps", (int)s->n_steps);
     for (int round = 0; round < ROUNDS && st == ZR_OK; round++) {
-        st = zr_plan_times_by(plan, pricer, time);
+        st = zr__plan_times_by(plan, pricer, time);
         if (st != ZR_OK) break;
         find_both(s, time, ZR_STREAM_COMPUTE, ZR_STREAM_COMM, both_sec);
         find_both(s, time, ZR_STREAM_COMM, ZR_STREAM_COMPUTE, both_sec);
@@ -113,7 +114,7 @@ static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const
     return st;
 }
 
-zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer, double *longer_sec)
+zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     if (launch->beside) return find_slower(plan, launch, pricer, longer_sec);
     find_waits(plan, launch, pricer, longer_sec);

@@ -3,6 +3,8 @@
  * kind by inverse distance weighting (Shepard, 1968).
  */
 #include "simulate/simulate.h"
+#include "plan/cost/cost.h"
+#include "plan/list/place.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,18 +13,18 @@
 /* The distance, in octaves of size, below which measured steps weigh alike; weights fall with its fourth power. */
 #define NEAR 0.05
 
-zr_step_sample zr_step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
+zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
     const bool runs = step->kind == ZR_STEP_RUN;
     const char *name = runs ? zr_graph_get_op(plan->graph[kind], step->op)->def->name : zr_step_kind_name(step->kind);
-    zr_step_sample sample = {.narrow = plan->layout.dtype == ZR_BF16, .cost = zr_plan_step_cost(plan, kind, index)};
+    zr_step_sample sample = {.narrow = plan->layout.dtype == ZR_BF16, .cost = zr__plan_step_cost(plan, kind, index)};
     snprintf(sample.kind, sizeof(sample.kind), "%s", name);
     if (zr_step_traits_of(step->kind).move == ZR_MOVE_NONE) return sample;
     sample.cost.wire_bytes /= sample.cost.calls;
     sample.cost.memory_bytes /= sample.cost.calls;
     sample.ranks = plan->group[step->group].size;
-    sample.across = zr_plan_across(plan, step->group, ZR_BORDER_HOST, 0, sample.ranks - 1) > 0;
+    sample.across = zr__plan_across(plan, step->group, ZR_BORDER_HOST, 0, sample.ranks - 1) > 0;
     return sample;
 }
 

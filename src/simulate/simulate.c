@@ -3,10 +3,11 @@
  * the same exchanges.
  */
 #include "simulate/simulate.h"
+#include "plan/cost/cost.h"
 
 #include <math.h>
 
-const char *zr_cause_name(zr_cause cause)
+const char *zr__cause_name(zr_cause cause)
 {
 #define CAUSE_NAME(name, text) [ZR_CAUSE_##name] = text,
     static const char *const names[ZR_CAUSES] = {ZR_CAUSE_LIST(CAUSE_NAME)};
@@ -20,7 +21,7 @@ typedef struct parts {
 } parts;
 
 typedef struct pricer {
-    zr_pricer base;
+    zr__pricer base;
     const zr_cluster *cluster;
     zr_simulate_options options;
     int32_t ranks_per_host;
@@ -62,7 +63,7 @@ static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
 static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_def *def, const zr_step_cost *cost)
 {
     const zr_machine *device = &me->cluster->device;
-    if (device->n_products > 0) return zr_plan_op_flops_sec(plan, def, device, cost->product);
+    if (device->n_products > 0) return zr__plan_op_flops_sec(plan, def, device, cost->product);
     const double peak = zr__peak_of(plan, device);
     const int64_t smallest = cost->pairs > 0 ? cost->head : cost->product.size[0];
     if (smallest == 0) return peak;
@@ -121,7 +122,7 @@ static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
                          parts *p)
 {
     if (!me->cluster->measured) return false;
-    const zr_step_sample step = zr_step_sample_of(plan, kind, index);
+    const zr_step_sample step = zr__step_sample_of(plan, kind, index);
     if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
     if (step.across) { /* a single measured exchange may have found the links idle, unlike many in a row */
         const zr__spot *spot = &me->spot[plan->schedule[kind].step[index].group];
@@ -147,9 +148,9 @@ static int32_t host_ranks(const pricer *me, const zr_plan *plan)
 static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, parts *p)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
-    const zr_step_cost cost = zr_plan_step_cost(plan, kind, index);
+    const zr_step_cost cost = zr__plan_step_cost(plan, kind, index);
     const zr__spot *spot = &me->spot[step->group];
-    const double saved = step->when == ZR_WHEN_SAVE ? (double)zr_plan_saved_bytes(plan, step) : 0;
+    const double saved = step->when == ZR_WHEN_SAVE ? (double)zr__plan_saved_bytes(plan, step) : 0;
     double sec;
     *p = (parts){{0}};
     if (measured_sec(me, plan, kind, index, &sec, p)) return sec;
@@ -179,14 +180,14 @@ static double varied(const pricer *me, const zr_plan *plan, int32_t index)
     const double spread = me->cluster->measured->spread;
     const zr_rng rng = {.seed = me->options.seed, .purpose = ZR_RNG_JITTER, .step = (uint32_t)me->draw};
     float n;
-    if (me->draw == 0 || zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks < 2) return 1;
+    if (me->draw == 0 || zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks < 2) return 1;
     zr_rng_normal(&rng, (uint64_t)index, 1, &n);
-    const double calls = zr_plan_step_cost(plan, ZR_SCHEDULE_TRAIN, index).calls; /* each call varies independently */
+    const double calls = zr__plan_step_cost(plan, ZR_SCHEDULE_TRAIN, index).calls; /* each call varies independently */
     const double variance = log(1 + spread * spread / calls);
     return exp(sqrt(variance) * (double)n - variance / 2);
 }
 
-static double step_sec(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
+static double step_sec(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const pricer *me = (const pricer *)base;
     parts p;
@@ -204,7 +205,7 @@ static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t ind
     return step->restores ? ZR_CAUSE_PIECES : ZR_CAUSE_TENSOR;
 }
 
-static void waited(const zr_pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting, int32_t awaited,
+static void waited(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting, int32_t awaited,
                    double sec)
 {
     (void)waiting;
@@ -248,7 +249,7 @@ static const char *bound_of(const zr_simulation *made)
     if (made->memory_sec > most) most = made->memory_sec, name = "memory";
     if (made->launch_sec > most) most = made->launch_sec, name = "launches";
     for (int c = 0; c < ZR_CAUSES; c++)
-        if (made->exposed_sec[c] > most) most = made->exposed_sec[c], name = zr_cause_name((zr_cause)c);
+        if (made->exposed_sec[c] > most) most = made->exposed_sec[c], name = zr__cause_name((zr_cause)c);
     return name;
 }
 
@@ -270,7 +271,7 @@ static zr_status price_save(const pricer *me, const zr_plan *plan, zr_save_price
     const bool known =
         me->cluster->disk_bytes_sec > 0 && (me->cluster->host_bytes_sec > 0 || !zr__copies_to_host(plan, true));
     if (plan->save == ZR_SAVE_NONE) return ZR_OK;
-    ZR_TRY(zr_plan_price_save_by(plan, &me->base, price));
+    ZR_TRY(zr__plan_price_save_by(plan, &me->base, price));
     if (!known) price->write_sec = price->stall_sec = NAN;
     return ZR_OK;
 }
@@ -326,7 +327,7 @@ static zr_status price_measured(pricer *me, const zr_plan *plan)
 static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *options)
 {
     const zr_launch *measured = cluster->measured;
-    zr_queues queues = zr_plan_queues(plan, measured ? measured->beside : !cluster->device.link_copies, 1);
+    zr_queues queues = zr__plan_queues(plan, measured ? measured->beside : !cluster->device.link_copies, 1);
     if (options->comm_beside) queues.of[ZR_STREAM_COMM] = ZR_STREAM_COMM;
     if (options->copies_hold) queues.of[ZR_STREAM_COPY] = ZR_STREAM_COMPUTE;
     return queues;
@@ -354,7 +355,7 @@ static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
     for (int d = 0; d < draws; d++) {
         zr_price one;
         me->draw = vary ? d + 1 : 0;
-        ZR_TRY(zr_plan_price_by(plan, &me->base, &one));
+        ZR_TRY(zr__plan_price_by(plan, &me->base, &one));
         price->step_sec += one.step_sec / draws;
         price->compute_sec += one.compute_sec / draws;
         price->comm_sec += one.comm_sec / draws;
@@ -373,7 +374,7 @@ static zr_status simulate(pricer *me, const zr_plan *plan, zr_simulation *made, 
     finish(me, plan, made);
     me->base.waited = NULL;
     ZR_TRY(price_save(me, plan, &made->save));
-    if (time) ZR_TRY(zr_plan_times_by(plan, &me->base, time));
+    if (time) ZR_TRY(zr__plan_times_by(plan, &me->base, time));
     return ZR_OK;
 }
 

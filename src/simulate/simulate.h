@@ -6,6 +6,16 @@
 #define ZR_SIMULATE_INTERNAL_H
 
 #include "zr/simulate.h"
+#include "plan/cost/cost.h"
+#include "zr/plan.h"
+
+/** Return step number `index` as a sample, without its seconds. zr_layout.host_ranks tells whether its ranks are on
+ *  several hosts. */
+zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index);
+
+/** Add hosts to a cluster that has a network until it has at least `devices` devices. */
+void zr__cluster_widen(zr_cluster *cluster, int32_t devices);
+const char *zr__cause_name(zr_cause cause);
 
 /** Times of a group's collectives that follow from its place in the cluster. */
 typedef struct zr__spot {
@@ -44,7 +54,7 @@ bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, doubl
 /** Find the extra seconds of each step of training in a launch over its time alone: ranks wait for each other, or
  * overlapping streams slow each other. `pricer` prices steps alone and adds `longer_sec`, which is all zeros at first.
  * ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr_pricer *pricer,
+ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer,
                                        double *longer_sec);
 
 /** Check that the cluster has all numbers that pricing the plan needs, and room for its ranks. */

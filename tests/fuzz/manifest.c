@@ -4,6 +4,7 @@
  * and print as a text that says the same. */
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/checkpoint.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ static int64_t check_region(const zr_manifest_file *file, const zr__region *regi
 static void check_file(const zr_manifest *m, const zr_manifest_file *file)
 {
     int64_t at = 0;
-    hold(zr_manifest_find(m, file->name) == file, "a file is found by its name");
+    hold(zr__manifest_find(m, file->name) == file, "a file is found by its name");
     hold(!strchr(file->name, '/') && file->name[0] != '.', "a name stays in its directory");
     for (int64_t i = 0, n; i < file->n_chunks; i += n) {
         const zr__region region = zr__region_of(file, i);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plan/policy/policy.h"
+#include "zr/plan.h"
 
 #define MADE_UP_ECHO "echo of a gradient"
 

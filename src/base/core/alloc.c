@@ -1,5 +1,6 @@
 /* Allocation of host memory. All of zr allocates here, so that tests can count and fail allocations. */
 #include "zr/base.h"
+#include "base/core/core.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -11,7 +12,7 @@ enum { ALIGN_BYTES = 64, LARGE_BYTES = 8 << 20 };
 
 static _Thread_local int64_t taken_bytes;
 
-int64_t zr_alloc_taken(void)
+int64_t zr__alloc_taken(void)
 {
     return taken_bytes;
 }
@@ -42,7 +43,7 @@ void *zr_alloc(size_t bytes)
 }
 
 /* Populate in pieces: during one madvise call no other thread can change the address space. */
-void zr_alloc_populate(void *memory, int64_t bytes)
+void zr__alloc_populate(void *memory, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
     const uintptr_t piece = 16 << 20, page = 4096, end = (uintptr_t)memory + (uintptr_t)bytes;

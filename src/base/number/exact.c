@@ -23,7 +23,7 @@ static void add_one(zr_exact *sum, float x)
     zr__exact_term(sum, u >> 31 ? -1 : 1, bits, power - ZR__EXACT_UNIT);
 }
 
-void zr_exact_add(zr_exact *sum, const float *x, int64_t n)
+void zr__exact_add(zr_exact *sum, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         add_one(sum, x[i]);
@@ -32,7 +32,7 @@ void zr_exact_add(zr_exact *sum, const float *x, int64_t n)
     zr__exact_carry(sum);
 }
 
-void zr_exact_merge(zr_exact *sum, const zr_exact *other)
+void zr__exact_merge(zr_exact *sum, const zr_exact *other)
 {
     for (int i = 0; i < ZR_EXACT_LIMBS; i++) sum->limb[i] += other->limb[i];
     sum->not_finite |= other->not_finite;
@@ -55,7 +55,7 @@ static bool digits_of(const zr_exact *sum, uint32_t digit[ZR_EXACT_LIMBS + 1])
     return negative;
 }
 
-double zr_exact_value(const zr_exact *sum)
+double zr__exact_value(const zr_exact *sum)
 {
     /* Two empty digits below, so that the three from the highest one down always exist. */
     uint32_t digit[2 + ZR_EXACT_LIMBS + 1] = {0};
@@ -78,7 +78,7 @@ double zr_exact_value(const zr_exact *sum)
     return negative ? -value : value;
 }
 
-void zr_exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS])
+void zr__exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS])
 {
     zr_exact copy = *sum;
     zr__exact_carry(&copy);
@@ -86,7 +86,7 @@ void zr_exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS])
     if (sum->not_finite) out[0] = NAN;
 }
 
-void zr_exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS])
+void zr__exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS])
 {
     for (int i = 0; i < ZR_EXACT_LIMBS; i++) {
         if (isfinite(in[i]))

@@ -6,6 +6,21 @@
 
 #include "zr/base.h"
 
+/** Add n F32 values. */
+void zr__exact_add(zr_exact *sum, const float *x, int64_t n);
+
+/** Add another sum. */
+void zr__exact_merge(zr_exact *sum, const zr_exact *other);
+
+/** Return the nearest double; not finite when a term was not. */
+double zr__exact_value(const zr_exact *sum);
+
+/** Convert a sum to doubles that ranks can exchange, and back. unpack adds to *sum the doubles of one rank, or the
+ *  element-wise sum of the doubles of up to 2^20 ranks, which is exact since they are small integers. A term that is
+ *  not finite makes one double NaN. */
+void zr__exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS]);
+void zr__exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS]);
+
 /** limb[0] counts units of 2^-298, the square of the smallest F32. */
 #define ZR__EXACT_UNIT (-298)
 

@@ -1,4 +1,5 @@
 #include "cli/plan/choices.h"
+#include "train/host/limits.h"
 
 #include <string.h>
 
@@ -44,7 +45,7 @@ static double scale_bytes(const cli_choices *choices)
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
     for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {
-        if (zr_train_rank_bytes((int64_t)((i + 1) * cell_bytes), &choices->target->profile.facts) >
+        if (zr__rank_bytes((int64_t)((i + 1) * cell_bytes), &choices->target->profile.facts) >
             choices->target->limit_bytes)
             return i;
     }

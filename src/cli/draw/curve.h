@@ -4,6 +4,7 @@
 #define ZR_CLI_CURVE_H
 
 #include "cli/shell/cli.h"
+#include "zr/base.h"
 
 #include <limits.h>
 

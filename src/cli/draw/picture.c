@@ -1,6 +1,9 @@
 #include "cli/draw/picture.h"
 
 #include "cli/shell/cli.h"
+#include "base/core/core.h"
+#include "plan/cost/cost.h"
+#include "train/setup/setup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -366,7 +369,7 @@ static void draw_legend(const cli_picture *p, double y)
 
 static zr_status find_fullest(cli_picture *p)
 {
-    ZR_TRY(zr_plan_fullest(p->plan, &p->fullest));
+    ZR_TRY(zr__plan_fullest(p->plan, &p->fullest));
     zr_step_time at = p->time[p->fullest.step];
     p->fullest_x = cli_picture_x(p, (at.begin_sec + at.end_sec) / 2);
     return ZR_OK;
@@ -475,7 +478,7 @@ zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_tim
 {
     const zr_machine *m = &profile->machine;
     const bool narrow = plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0;
-    const bool link = plan->layout.ranks == 1 || zr_machine_link(m).bytes_sec > 0;
+    const bool link = plan->layout.ranks == 1 || zr__machine_link(m).bytes_sec > 0;
     const bool known = (narrow ? m->flops_bf16 : m->flops_f32) > 0 && m->memory_bytes_sec > 0 && link;
     *times = (cli_times){.by = profile->facts.name};
     if (!known) return ZR_OK;
@@ -497,12 +500,12 @@ void cli_times_clear(cli_times *times)
 int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
 {
     zr_plan *whole = NULL;
-    zr_layout layout = zr_train_layout(config, ranks);
+    zr_layout layout = zr__train_layout(config, ranks);
     layout.stage = 0;
     layout.recompute = ZR_RECOMPUTE_NONE;
     layout.partition_checkpoints = false;
     layout.shard_ranks = layout.hpz_ranks = 0;
-    if (zr_train_plan_layout(config, &layout, profile, &whole) != ZR_OK) return 0;
+    if (zr__train_plan_layout(config, &layout, profile, &whole) != ZR_OK) return 0;
     const int64_t bytes = whole->memory.states_bytes;
     zr_plan_destroy(&whole);
     return bytes;

@@ -7,6 +7,8 @@
 #include "cli/shell/cli.h"
 #include "cli/draw/svg.h"
 #include "zr/plan.h"
+#include "plan/cost/cost.h"
+#include "zr/graph.h"
 
 #define PICTURE_DARK "#1f2933"
 #define PICTURE_GREY "#5f6c7b"
@@ -23,7 +25,7 @@ typedef struct cli_picture {
     zr_step_time *time;  /* of each step */
     zr_step_time *alive; /* of each buffer */
     double span;         /* end of the last step */
-    zr_fullest fullest;
+    zr__fullest fullest;
     double fullest_x;                                    /* x of the fullest moment */
     svg_box map;                                         /* place of the arena */
     double stage_top, stage_height;                      /* place of the staging memory, above the map */

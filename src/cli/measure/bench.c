@@ -1,4 +1,7 @@
 #include "cli/measure/bench.h"
+#include "device/device.h"
+#include "train/family/family.h"
+#include "train/measure/measure.h"
 
 #include <string.h>
 
@@ -14,24 +17,24 @@ static void tell(const cli_bench *b, const char *what)
 static zr_status measure(cli_bench *b, zr_device *device)
 {
     char what[160];
-    zr_family_model shape;
-    ZR_TRY(zr_family_preset(b->preset, &shape));
+    zr__family_model shape;
+    ZR_TRY(zr__family_find_preset(b->preset, &shape));
     if (b->seq == 0) b->seq = shape.sizes.n_positions < DEFAULT_SEQ ? shape.sizes.n_positions : DEFAULT_SEQ;
-    const zr_model model = zr_family_builder(&shape);
+    const zr_model model = zr__family_builder(&shape);
     tell(b, "arithmetic, memory, and copies between ranks");
     ZR_TRY(device->ops->bench(device, &b->rates));
     bool native = device->profile.facts.bf16_products;
     /* The rates tell how many rows of a large product are enough to time it. */
-    zr_rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, 1, &device->profile);
+    zr__rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, 1, &device->profile);
     snprintf(what, sizeof(what), "the products of %s in fp32", b->preset);
     tell(b, what);
-    ZR_TRY(zr_products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));
-    zr_rates_add_products(&b->rates, &b->f32);
+    ZR_TRY(zr__products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));
+    zr__rates_add_products(&b->rates, &b->f32);
     if (!native && !b->bf16) return ZR_OK;
     snprintf(what, sizeof(what), "the products of %s in bf16%s", b->preset, native ? "" : ", widened to fp32");
     tell(b, what);
-    ZR_TRY(zr_products_measure(&model, b->batch, b->seq, ZR_BF16, device, &b->narrow));
-    if (native) zr_rates_add_products(&b->rates, &b->narrow);
+    ZR_TRY(zr__products_measure(&model, b->batch, b->seq, ZR_BF16, device, &b->narrow));
+    if (native) zr__rates_add_products(&b->rates, &b->narrow);
     return ZR_OK;
 }
 
@@ -56,11 +59,11 @@ static void levels_json(const zr_rates *rates)
     }
 }
 
-static void shapes_json(const zr_products *products, bool first)
+static void shapes_json(const zr__products *products, bool first)
 {
     char rate[ZR_NUMBER_BYTES], part[ZR_NUMBER_BYTES];
     for (int i = 0; i < products->n; i++) {
-        const zr_product *p = &products->product[i];
+        const zr__product_timing *p = &products->product[i];
         printf("%s\n  {\"what\":\"%s\", \"m\":%lld, \"n\":%lld, \"k\":%lld, \"dtype\":\"%s\", \"flops_per_sec\":%s, "
                "\"part\":%s, \"count\":%lld}",
                first && i == 0 ? "" : ",", p->what, (long long)p->m, (long long)p->n, (long long)p->k,
@@ -69,7 +72,7 @@ static void shapes_json(const zr_products *products, bool first)
     }
 }
 
-static double rest_share(const zr_products *products)
+static double rest_share(const zr__products *products)
 {
     double all = products->flops + products->rest_flops;
     return all > 0.0 ? products->rest_flops / all : 0.0;
@@ -78,7 +81,7 @@ static double rest_share(const zr_products *products)
 /** Return the name of the library that multiplies matrices. */
 static const char *matmul_of(const zr_rates *rates)
 {
-    return strcmp(rates->peak.level, ZR_CUDA_LEVEL) == 0 ? "cuBLASLt" : zr_device_cpu_matmul();
+    return strcmp(rates->peak.level, ZR_CUDA_LEVEL) == 0 ? "cuBLASLt" : zr__device_cpu_matmul();
 }
 
 /** Print the peaks that shares refer to, and where each peak was reached. */
@@ -92,7 +95,7 @@ static void peaks_json(const zr_rates *rates)
     printf(" \"peak\":{");
     for (int i = 0; i < 2; i++) {
         bool library = false;
-        double peak = zr_rates_peak(rates, type[i].dtype, &library).all;
+        double peak = zr__rates_peak(rates, type[i].dtype, &library).all;
         const char *of = peak <= 0.0 ? "null" : library ? "\"library\"" : "\"registers\"";
         printf("%s\"%s\":{\"flops\":%s, \"of\":%s}", i ? ", " : "", type[i].name, rate_json(peak, n), of);
     }
@@ -157,7 +160,7 @@ static double share(double rate, double peak)
 
 static double peak_of(const zr_rates *rates, zr_dtype dtype)
 {
-    return zr_rates_peak(rates, dtype, NULL).all;
+    return zr__rates_peak(rates, dtype, NULL).all;
 }
 
 /** Return the peak for bf16 products: fp32's peak where they run in fp32. */
@@ -172,7 +175,7 @@ static void say_library(const zr_rates *rates, zr_dtype dtype, const char *type)
 {
     char n[32];
     bool library = false;
-    zr_rate peak = zr_rates_peak(rates, dtype, &library);
+    zr_rate peak = zr__rates_peak(rates, dtype, &library);
     if (!library) return;
     printf("  %s: a product ran faster than zr's loop between registers, by instructions that zr has no loop for\n"
            "  or while the machine was quieter; \"of peak\" is of the library's best rate, %s GFLOP/s\n",
@@ -180,7 +183,7 @@ static void say_library(const zr_rates *rates, zr_dtype dtype, const char *type)
 }
 
 /** Write a product's rate; "~" marks a product that was timed on a part of its rows. */
-static const char *rate_text(const zr_product *p, char text[40])
+static const char *rate_text(const zr__product_timing *p, char text[40])
 {
     char rate[32];
     snprintf(text, 40, "%s%s", p->part < 1.0 ? "~" : "", giga(p->flops_per_sec, rate));
@@ -194,10 +197,10 @@ static void print_products(const cli_bench *b)
     printf("\nproducts of %s, %lld x %lld tokens\n%-30s%7s%7s%7s%6s%9s  of peak%s\n", b->preset, (long long)b->batch,
            (long long)b->seq, "", "m", "n", "k", "times", "fp32", b->narrow.n ? "     bf16  of peak" : "");
     for (int i = 0; i < b->f32.n; i++) {
-        const zr_product *p = &b->f32.product[i];
+        const zr__product_timing *p = &b->f32.product[i];
         printf("  %-28s%7lld%7lld%7lld%6lld%9s%7.0f %%", p->what, (long long)p->m, (long long)p->n, (long long)p->k,
                (long long)p->count, rate_text(p, n[0]), share(p->flops_per_sec, peak_of(&b->rates, ZR_F32)));
-        const zr_product *q = b->narrow.n ? &b->narrow.product[i] : NULL;
+        const zr__product_timing *q = b->narrow.n ? &b->narrow.product[i] : NULL;
         if (q) printf("%9s%7.0f %%", rate_text(q, n[1]), share(q->flops_per_sec, narrow_peak(&b->rates)));
         putchar('\n');
         estimates |= p->part < 1.0 || (q && q->part < 1.0);
@@ -249,7 +252,7 @@ const char *cli_rates_line(const zr_rates *rates, char text[192])
 static void keep(cli_bench *b, const zr_device *device)
 {
     const zr_device_facts *facts = &device->profile.facts;
-    const zr_status st = zr_rates_remember(facts, &b->rates);
+    const zr_status st = zr__rates_remember(facts, &b->rates);
     if (st != ZR_OK) cli_say("note: not remembered: %s", zr_error_message());
     if (facts->apart) return; /* ranks on GPUs are not measured yet */
     if (cli_launches_threads(&b->how, &b->launches) != ZR_OK)
@@ -263,8 +266,8 @@ zr_status cli_bench_run(cli_bench *b, zr_device *device)
     if (st == ZR_OK) keep(b, device);
     if (st == ZR_OK && b->json) print_json(b);
     if (st == ZR_OK && !b->json) print_text(b);
-    zr_products_clear(&b->f32);
-    zr_products_clear(&b->narrow);
+    zr__products_clear(&b->f32);
+    zr__products_clear(&b->narrow);
     cli_launches_clear(&b->launches);
     return st;
 }

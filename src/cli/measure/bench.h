@@ -3,6 +3,8 @@
 #define ZR_CLI_BENCH_H
 
 #include "cli/measure/launches.h"
+#include "train/measure/measure.h"
+#include "zr/device.h"
 
 typedef struct cli_bench {
     const char *preset;
@@ -12,7 +14,7 @@ typedef struct cli_bench {
     bool json;
     const char *processor;
     zr_rates rates;
-    zr_products f32, narrow; /* narrow.n 0: not measured */
+    zr__products f32, narrow; /* narrow.n 0: not measured */
     cli_launches launches;
 } cli_bench;
 

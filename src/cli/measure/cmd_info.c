@@ -1,5 +1,10 @@
 #include "cli/measure/bench.h"
 #include "cli/measure/launches.h"
+#include "comm/comm.h"
+#include "device/device.h"
+#include "train/host/device.h"
+#include "train/host/host.h"
+#include "train/measure/measure.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -17,16 +22,16 @@ typedef struct info {
 static zr_status collect(info *i)
 {
     zr_device *device = NULL;
-    ZR_TRY(zr_train_device(ZR_DEVICE_CPU, zr_host_cores(), 0, &device));
+    ZR_TRY(zr__train_device(ZR_DEVICE_CPU, zr__host_cores(), 0, &device));
     i->facts = device->profile.facts;
     zr_device_destroy(&device);
-    zr_host_processor(i->processor, sizeof(i->processor));
+    zr__host_processor(i->processor, sizeof(i->processor));
     i->cores = i->facts.threads;
-    zr_status st = zr_rates_recall(&i->facts, &i->rates);
+    zr_status st = zr__rates_recall(&i->facts, &i->rates);
     i->measured = st == ZR_OK;
     if (st == ZR_ERR_DATA) cli_say("note: %s", zr_error_message());
-    i->memory_bytes = (double)zr_host_available_bytes();
-    const char *mpi = zr_comm_mpi_version();
+    i->memory_bytes = (double)zr__host_available_bytes();
+    const char *mpi = zr__comm_mpi_version();
     snprintf(i->mpi, sizeof(i->mpi), "%.*s", (int)strcspn(mpi, "\n"), mpi);
     return ZR_OK;
 }
@@ -40,8 +45,8 @@ static void print_rates_json(const info *i)
         return;
     }
     printf("\"rates\":{\"f32_flops\":%s, \"bf16_flops\":%s, \"memory_bytes_sec\":%s, \"link_bytes_sec\":%s}, ",
-           cli_json_number(zr_rates_peak(&i->rates, ZR_F32, NULL).all, n[0]),
-           cli_json_number(zr_rates_peak(&i->rates, ZR_BF16, NULL).all, n[1]),
+           cli_json_number(zr__rates_peak(&i->rates, ZR_F32, NULL).all, n[0]),
+           cli_json_number(zr__rates_peak(&i->rates, ZR_BF16, NULL).all, n[1]),
            cli_json_number(i->rates.triad.all, n[2]), cli_json_number(i->rates.link.all / i->rates.threads, n[3]));
 }
 
@@ -52,14 +57,14 @@ static void print_rates_json(const info *i)
 static const char *gpu_matmul(char text[64])
 {
     text[0] = '\0';
-    if (zr_device_cuda_count(NULL) > 0) zr_device_cuda_matmul(text, 64);
+    if (zr_device_cuda_count(NULL) > 0) zr__device_cuda_matmul(text, 64);
     return text;
 }
 
 /** Print the GPUs of this machine, and whether this build of zr can use them. */
 static void print_gpus_json(void)
 {
-    const char *why = "", *built = zr_device_cuda_built();
+    const char *why = "", *built = zr__device_cuda_built();
     const int n = zr_device_cuda_count(&why);
     char matmul[64];
     zr_gpu gpu;
@@ -71,7 +76,7 @@ static void print_gpus_json(void)
     printf(", \"gpus\":[");
     for (int g = 0; g < n; g++) {
         int64_t left;
-        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK || zr_device_cuda_free(g, &left) != ZR_OK) continue;
+        if (zr__device_cuda_gpu(g, &gpu) != ZR_OK || zr__device_cuda_free(g, &left) != ZR_OK) continue;
         printf("%s{\"gpu\":%d, \"name\":", g ? ", " : "", g);
         cli_json_print(stdout, gpu.name, (int64_t)strlen(gpu.name));
         printf(", \"memory\":%lld, \"memory_free\":%lld, \"capability\":\"%d.%d\"}", (long long)gpu.memory_bytes,
@@ -82,7 +87,7 @@ static void print_gpus_json(void)
 
 static void print_gpus(void)
 {
-    const char *why = "", *built = zr_device_cuda_built();
+    const char *why = "", *built = zr__device_cuda_built();
     const int n = zr_device_cuda_count(&why);
     char memory[32], left[32];
     int64_t left_bytes;
@@ -90,7 +95,7 @@ static void print_gpus(void)
     if (built[0]) printf("cuda        %s; %s\n", built, CUDA_STATE);
     if (n == 0) printf("gpus        none: %s\n", why);
     for (int g = 0; g < n; g++) {
-        if (zr_device_cuda_gpu(g, &gpu) != ZR_OK || zr_device_cuda_free(g, &left_bytes) != ZR_OK) {
+        if (zr__device_cuda_gpu(g, &gpu) != ZR_OK || zr__device_cuda_free(g, &left_bytes) != ZR_OK) {
             printf("gpu %-7d %s\n", g, zr_error_message());
             continue;
         }
@@ -105,7 +110,7 @@ static void print_json(const info *i)
     cli_json_print(stdout, i->processor, (int64_t)strlen(i->processor));
     printf(", \"cores\":%d, \"memory_available\":%.0f, \"kernels\":\"%s\", \"bf16_products\":%s, \"matmul\":\"%s\", ",
            i->cores, i->memory_bytes, zr_device_cpu_level(), i->facts.bf16_products ? "true" : "false",
-           zr_device_cpu_matmul());
+           zr__device_cpu_matmul());
     print_rates_json(i);
     print_gpus_json();
     printf("\"mpi\":");
@@ -131,7 +136,7 @@ static void print_text(const info *i)
     print_gpus();
     printf("transports  threads%s\n", i->mpi[0] ? ", mpi" : "");
     printf("mpi         %s\n", i->mpi[0] ? i->mpi : "none: built without");
-    printf("libraries   %s, %s%sjansson %s\ncompiler    %s\n", zr_device_cpu_matmul(),
+    printf("libraries   %s, %s%sjansson %s\ncompiler    %s\n", zr__device_cpu_matmul(),
            gpus && !products ? "no cuBLASLt, which GPUs need" : matmul, gpus ? ", " : "", jansson_version_str(),
            __VERSION__);
 }
@@ -145,13 +150,13 @@ static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b
     zr_device *device = NULL;
     b->how.quiet = args->quiet;
     b->json = args->json;
-    ZR_TRY(zr_host_room(BENCH_BYTES, zr_host_cores() - 1));
-    ZR_TRY(zr_train_device(kind, zr_host_cores(), 0, &device));
+    ZR_TRY(zr__host_room(BENCH_BYTES, zr__host_cores() - 1));
+    ZR_TRY(zr__train_device(kind, zr__host_cores(), 0, &device));
     const zr_device_facts *facts = &device->profile.facts;
     if (facts->apart)
         snprintf(processor, sizeof(processor), "%s", facts->name);
     else
-        zr_host_processor(processor, sizeof(processor));
+        zr__host_processor(processor, sizeof(processor));
     b->processor = processor;
     zr_status st = cli_bench_run(b, device);
     zr_device_destroy(&device);
@@ -183,7 +188,7 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 /** End all ranks: a failure of this rank alone would leave the others waiting. */
 static void end_world(zr_comm *comm, zr_status st)
 {
-    (void)zr_comm_first(comm); /* no other rank need say that this one is gone */
+    (void)zr__comm_first(comm); /* no other rank need say that this one is gone */
     cli_say_error();
     zr_comm_abort(comm, cli_exit_code(st));
 }
@@ -256,7 +261,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     zr_status st = parse(&args, &o, comm && comm->size > 1, argc, argv);
     /* A launcher may give each rank other arguments. */
     if (comm) st = zr_comm_agree(comm, st);
-    if (comm && st == ZR_OK) st = zr_comm_same(comm, "--bench", o.wanted + 2 * args.help);
+    if (comm && st == ZR_OK) st = zr__comm_same(comm, "--bench", o.wanted + 2 * args.help);
     ZR_TRY(st);
     if (args.help && first) cli_help(command, options, CLI_KEYS_NONE);
     if (args.help) return ZR_OK;

@@ -1,4 +1,7 @@
 #include "cli/measure/launches.h"
+#include "train/host/device.h"
+#include "train/host/host.h"
+#include "train/measure/measure.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,7 +16,7 @@ typedef struct measuring {
 /** Return the threads of a rank on a host with `local_size` ranks. */
 static int threads_of(const measuring *m, int local_size)
 {
-    const int share = m->how->threads > 0 ? (int)m->how->threads : zr_host_cores() / local_size;
+    const int share = m->how->threads > 0 ? (int)m->how->threads : zr__host_cores() / local_size;
     return share > 1 ? share : 1;
 }
 
@@ -22,12 +25,12 @@ static zr_status measure_rank(zr_comm *comm, void *arg)
     const measuring *m = arg;
     zr_launch launch;
     zr_device *device = NULL;
-    ZR_TRY(zr_train_device(ZR_DEVICE_CPU, threads_of(m, comm->local_size), comm->local_rank, &device));
-    zr_status st = zr_launch_measure(comm, device, m->how->quick, &launch);
+    ZR_TRY(zr__train_device(ZR_DEVICE_CPU, threads_of(m, comm->local_size), comm->local_rank, &device));
+    zr_status st = zr__launch_measure(comm, device, m->how->quick, &launch);
     if (st == ZR_OK && comm->rank == 0)
         *m->launch = launch;
     else if (st == ZR_OK)
-        zr_launch_clear(&launch);
+        zr__launch_clear(&launch);
     zr_device_destroy(&device);
     return st;
 }
@@ -45,16 +48,16 @@ static zr_status measure_ranks(int ranks, measuring *m)
 
 zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches)
 {
-    const int cores = zr_host_cores(), wanted = how->quick && cores > 1 ? cores : 2 * cores,
+    const int cores = zr__host_cores(), wanted = how->quick && cores > 1 ? cores : 2 * cores,
               most = wanted < CLI_LAUNCH_RANKS ? wanted : CLI_LAUNCH_RANKS;
     *launches = (cli_launches){.n = 0};
     for (int ranks = 1; ranks <= most; ranks *= 2) {
         measuring m = {how, &launches->launch[launches->n]};
         if (!how->quiet) cli_say("measuring training steps on %d rank%s ...", ranks, ranks == 1 ? "" : "s");
-        zr_status st = zr_host_room(0, ranks * threads_of(&m, ranks));
+        zr_status st = zr__host_room(0, ranks * threads_of(&m, ranks));
         if (st == ZR_OK) st = measure_ranks(ranks, &m);
         if (st != ZR_OK) {
-            zr_launch_clear(m.launch);
+            zr__launch_clear(m.launch);
             return st;
         }
         launches->n++;
@@ -68,7 +71,7 @@ zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_lau
     measuring m = {how, &launches->launch[0]};
     if (!how->quiet && comm->rank == 0)
         cli_say("measuring training steps on the %d ranks of this launch ...", comm->size);
-    ZR_TRY(zr_comm_agree(comm, zr_host_room(0, threads_of(&m, comm->local_size))));
+    ZR_TRY(zr_comm_agree(comm, zr__host_room(0, threads_of(&m, comm->local_size))));
     ZR_TRY(measure_rank(comm, &m));
     launches->n = comm->rank == 0;
     return ZR_OK;
@@ -76,14 +79,14 @@ zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_lau
 
 void cli_launches_clear(cli_launches *launches)
 {
-    for (int i = 0; i < launches->n; i++) zr_launch_clear(&launches->launch[i]);
+    for (int i = 0; i < launches->n; i++) zr__launch_clear(&launches->launch[i]);
     launches->n = 0;
 }
 
 void cli_launches_remember(const cli_launches *launches, const zr_device_facts *facts)
 {
     for (int i = 0; i < launches->n; i++)
-        if (zr_launch_remember(facts, &launches->launch[i]) != ZR_OK) {
+        if (zr__launch_remember(facts, &launches->launch[i]) != ZR_OK) {
             cli_say("note: not remembered: %s", zr_error_message());
             return;
         }
@@ -163,11 +166,11 @@ static const char *command_of(const char *transport)
 zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                             zr_launch *launch)
 {
-    zr_status st = zr_launch_recall(facts, transport, ranks, hosts, launch);
+    zr_status st = zr__launch_recall(facts, transport, ranks, hosts, launch);
     int fewer = 1;
     while (2 * fewer < ranks) fewer *= 2;
     for (; st == ZR_ERR_NOT_FOUND && strcmp(transport, "threads") == 0 && fewer >= 1; fewer /= 2)
-        st = zr_launch_recall(facts, transport, fewer, 1, launch);
+        st = zr__launch_recall(facts, transport, fewer, 1, launch);
     if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_DATA)
         return ZR_FAIL(st, "--cluster this: %s of %d rank%s of %s on %d host%s; run %s",
                        st == ZR_ERR_DATA ? "the file is damaged that holds the measured steps"
@@ -178,7 +181,7 @@ zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport,
 
 zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates)
 {
-    const zr_status st = zr_rates_recall(facts, rates);
+    const zr_status st = zr__rates_recall(facts, rates);
     if (st != ZR_ERR_NOT_FOUND) return st;
     return ZR_FAIL(st, "--cluster this: nothing is remembered of this machine's processor; run %s",
                    command_of("threads"));

@@ -3,7 +3,9 @@
 #define ZR_CLI_LAUNCHES_H
 
 #include "cli/shell/cli.h"
-#include "zr/train.h"
+#include "zr/comm.h"
+#include "zr/device.h"
+#include "zr/simulate.h"
 
 /** Numbers of thread ranks that are measured: powers of two up to twice the cores, at most 16. */
 enum { CLI_LAUNCH_RANKS = 16, CLI_LAUNCHES = 5 };
@@ -16,7 +18,7 @@ typedef struct cli_launches {
 /** Options of a measurement. */
 typedef struct cli_launches_how {
     int64_t threads; /* threads of each rank; 0: its share of the cores */
-    bool quick;      /* passed to zr_launch_measure; also no more ranks than cores, but at least 2 */
+    bool quick;      /* passed to zr__launch_measure; also no more ranks than cores, but at least 2 */
     bool quiet;      /* print no line for each measurement */
 } cli_launches_how;
 
@@ -33,11 +35,11 @@ void cli_launches_print(const cli_launches *launches);
 void cli_launches_print_json(const cli_launches *launches);
 
 /** Recall the launch with `ranks` ranks on `hosts` hosts; for thread ranks, otherwise, the largest power of two below.
- * Free it with zr_launch_clear. ZR_ERR_NOT_FOUND, ZR_ERR_DATA with the command that measures it. */
+ * Free it with zr__launch_clear. ZR_ERR_NOT_FOUND, ZR_ERR_DATA with the command that measures it. */
 ZR_NODISCARD zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);
 /** Recall the processor's own rates. ZR_ERR_NOT_FOUND with the command that measures them; other errors of
- * zr_rates_recall. */
+ * zr__rates_recall. */
 ZR_NODISCARD zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
 #endif

@@ -4,6 +4,7 @@
  * zr plans a graph of degree M, in which some tensors are whole on each of the M ranks. */
 #include "cli/shell/cli.h"
 #include "cli/papers/papers.h"
+#include "train/setup/setup.h"
 
 #include <math.h>
 #include <string.h>
@@ -153,7 +154,7 @@ static zr_status plan_preset(const cli_papers_preset *c, const zr_profile *profi
     char model[16];
     snprintf(model, sizeof(model), "zero-c%c", c->name[1]);
     ZR_TRY(cli_papers_preset_config(c, model, GPUS, BATCH, &config));
-    zr_status st = zr_train_plan(config, GPUS, -1, profile, &plan);
+    zr_status st = zr__train_plan(config, GPUS, -1, profile, &plan);
     if (st == ZR_OK) {
         const zr_memory *m = &plan->memory;
         *planned = (planned_preset){.sizes = config->model.sizes,

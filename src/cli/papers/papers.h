@@ -3,7 +3,8 @@
 #define ZR_CLI_PAPERS_H
 
 #include "zr/simulate.h"
-#include "zr/train.h"
+#include "zr/config.h"
+#include "zr/plan.h"
 
 #include <stdio.h>
 

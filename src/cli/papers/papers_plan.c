@@ -1,5 +1,6 @@
 /* The ZeRO papers' systems as layouts and configurations of zr. */
 #include "cli/papers/papers.h"
+#include "zr/run.h"
 
 /* DeepSpeed's default: reduce_bucket_size, allgather_bucket_size. */
 #define BUCKET_ELEMS 500000000

@@ -3,6 +3,7 @@
 #include "cli/shell/cli.h"
 #include "cli/papers/papers.h"
 #include "cli/simulate/simulate.h"
+#include "simulate/simulate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -144,7 +145,7 @@ static void set_int(json_t *object, const char *key, int64_t value)
 static void set_times(json_t *object, const zr_simulation *made)
 {
     json_t *exposed = json_object();
-    for (int i = 0; i < ZR_CAUSES; i++) set_real(exposed, zr_cause_name((zr_cause)i), made->exposed_sec[i]);
+    for (int i = 0; i < ZR_CAUSES; i++) set_real(exposed, zr__cause_name((zr_cause)i), made->exposed_sec[i]);
     set_real(object, "step_sec", made->price.step_sec);
     set_real(object, "product_sec", made->product_sec);
     set_real(object, "memory_sec", made->memory_sec);

@@ -4,6 +4,7 @@
 #include "cli/plan/max.h"
 #include "cli/papers/papers.h"
 #include "cli/simulate/simulate.h"
+#include "simulate/simulate.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -87,7 +88,7 @@ static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_pa
                           .limit_bytes = cluster.device.memory_bytes,
                           .run = run};
     zr_plan *plan = NULL;
-    zr_cluster_widen(&cluster, run->gpus);
+    zr__cluster_widen(&cluster, run->gpus);
     ZR_TRY(cli_papers_plan(run, cli_papers_padded(run), &cluster.device, &plan));
     zr_status st = zr_simulate(plan, &cluster, &options, &row.made, NULL);
     row.memory_bytes = plan->memory.total_bytes;

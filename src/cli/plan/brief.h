@@ -3,6 +3,7 @@
 #define ZR_CLI_BRIEF_H
 
 #include "cli/shell/cli.h"
+#include "zr/base.h"
 
 typedef struct cli_brief {
     const char *preset, *memory;

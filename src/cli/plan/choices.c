@@ -1,4 +1,8 @@
 #include "cli/plan/choices.h"
+#include "base/core/core.h"
+#include "plan/cost/cost.h"
+#include "train/host/limits.h"
+#include "train/setup/setup.h"
 
 #include <string.h>
 
@@ -33,7 +37,7 @@ static zr_status try_choice(const cli_choices *choices, const zr_config *config,
     zr_plan *plan = NULL;
     ZR_TRY(cli_try(choices->target, config, layout, &c->made, &plan));
     c->kept = (cli_kept){plan->partition_checkpoints, plan->offload_checkpoints};
-    const zr_status st = zr_plan_fullest(plan, &c->fullest);
+    const zr_status st = zr__plan_fullest(plan, &c->fullest);
     zr_plan_destroy(&plan);
     return st;
 }
@@ -103,7 +107,7 @@ static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
     mixed.recompute.policy = ZR_POLICY_AUTO;
     mixed.recompute.every = 1;
     mixed.memory.limit_bytes = choices->target->limit_bytes;
-    zr_layout layout = zr_train_layout(&mixed, choices->target->ranks);
+    zr_layout layout = zr__train_layout(&mixed, choices->target->ranks);
     layout.stage = stage;
     add(choices, &mixed, &layout, false);
 }
@@ -310,7 +314,7 @@ void cli_choices_table(const cli_choices *choices, cli_table *table)
 zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t batch, int64_t seq,
                             int64_t *bytes)
 {
-    zr_layout layout = zr_train_layout(config, ranks);
+    zr_layout layout = zr__train_layout(config, ranks);
     zr_plan *plan = NULL;
     layout.stage = 3;
     layout.recompute = ZR_RECOMPUTE_UNIT;
@@ -320,9 +324,9 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     layout.batch = batch;
     layout.seq = seq;
     lighten(&layout, CLI_LIGHT_BUCKETS, light_elems(config));
-    ZR_TRY(zr_train_plan_layout(config, &layout, &choices->target->profile, &plan));
+    ZR_TRY(zr__train_plan_layout(config, &layout, &choices->target->profile, &plan));
     const zr_device_facts *facts = &plan->profile.facts;
-    *bytes = zr_train_rank_bytes(zr_memory_limited(&plan->memory, facts), facts);
+    *bytes = zr__rank_bytes(zr__memory_limited(&plan->memory, facts), facts);
     zr_plan_destroy(&plan);
     return ZR_OK;
 }
@@ -368,12 +372,12 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings)
 {
     const int ranks = choices->target->ranks;
-    zr_layout base = zr_train_layout(config, ranks);
+    zr_layout base = zr__train_layout(config, ranks);
     const zr_machine *machine = &choices->target->profile.machine;
     bool narrow = base.dtype != ZR_F32 && machine->flops_bf16 > 0;
     const bool simulated = choices->target->simulated;
     choices->compute_known = simulated || narrow || machine->flops_f32 > 0;
-    choices->link_known = simulated || ranks == 1 || zr_machine_link(machine).bytes_sec > 0;
+    choices->link_known = simulated || ranks == 1 || zr__machine_link(machine).bytes_sec > 0;
     choices->light_elems = light_elems(config);
     choices->step_tokens = config->train_batch_size * base.seq;
     choices->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;

@@ -3,6 +3,9 @@
 #define ZR_CLI_CHOICES_H
 
 #include "cli/plan/target.h"
+#include "plan/cost/cost.h"
+#include "zr/config.h"
+#include "zr/plan.h"
 
 #define CLI_MANY_LAYERS 512 /* more are planned as configured only: planning time grows with the square */
 #define CLI_SPACINGS 64     /* most units between kept inputs that are tried */
@@ -32,7 +35,7 @@ typedef struct cli_choice {
     int64_t every;
     cli_kept asked, kept; /* asked: by the layout; kept: in the plan, where policy auto has chosen */
     cli_trial made;
-    zr_fullest fullest;
+    zr__fullest fullest;
 } cli_choice;
 
 /** Search for more ranks where nothing fits: stage 3 with recompute unit on the fewest ranks that fit, or on the number
@@ -45,7 +48,7 @@ typedef struct cli_more_ranks {
 
 typedef struct cli_choices {
     const cli_target *target; /* set this, `chosen` and `tokens`, then plan */
-    bool chosen;              /* the configured choice was made for the memory (zr_train_choose) */
+    bool chosen;              /* the configured choice was made for the memory (zr__train_choose) */
     double peak_flops;        /* peak FLOP/s of a rank in the type of its products; 0: not known */
     double tokens;            /* tokens to train on; 0: not asked */
     int64_t light_elems;      /* elements of a bucket of CLI_LIGHT_BUCKETS */

@@ -1,6 +1,10 @@
 /* The cluster of a target: a named one, a file, or this machine as it was measured. */
 #include "cli/measure/launches.h"
 #include "cli/plan/target.h"
+#include "simulate/simulate.h"
+#include "train/host/device.h"
+#include "train/host/limits.h"
+#include "train/measure/measure.h"
 
 #include <string.h>
 
@@ -43,7 +47,7 @@ static void cluster_of(const zr_profile *profile, const zr_launch *launch, int r
                             .host_bytes_sec = machine->memory_bytes_sec / 2, /* read and written */
                             .algorithm = ZR_ALGORITHM_EXCHANGE,
                             .measured = launch};
-    cluster->device.memory_bytes = zr_train_limit(profile, local, local);
+    cluster->device.memory_bytes = zr__train_limit(profile, local, local);
     if (local > 1) add_link(cluster, "memory", local, machine->memory_bytes_sec / 2);
     if (hosts > 1) add_link(cluster, "network", hosts * local, launch->across_bytes_sec);
 }
@@ -58,11 +62,11 @@ static zr_status this_cluster(const char *wanted, const zr_config *config, cli_t
     zr_rates rates;
     ZR_CHECK(!hosts || !threads, ZR_ERR_CONFIG,
              "--transport threads: ranks of several hosts are no threads of one process");
-    ZR_TRY(zr_train_device(ZR_DEVICE_CPU, zr_train_threads(config, local), 0, &device));
+    ZR_TRY(zr__train_device(ZR_DEVICE_CPU, zr__train_threads(config, local), 0, &device));
     *profile = device->profile;
     zr_device_destroy(&device);
     ZR_TRY(cli_rates_recall(&profile->facts, &rates));
-    zr_rates_profile(&rates, profile->facts.bf16_products ? ZR_BF16 : ZR_F32, local, local, profile);
+    zr__rates_profile(&rates, profile->facts.bf16_products ? ZR_BF16 : ZR_F32, local, local, profile);
     zr_launch *launch = zr_alloc(sizeof(*launch));
     ZR_CHECK(launch, ZR_ERR_MEMORY, "no memory for measured steps");
     const char *transport = hosts ? "mpi" : wanted ? wanted : "threads";
@@ -85,7 +89,7 @@ zr_status cli_target_cluster(const char *name, const char *transport, const zr_c
         if (config) ZR_TRY(this_cluster(transport, config, target));
     } else {
         ZR_TRY(zr_cluster_read(name, cluster));
-        if (cluster->any_hosts) zr_cluster_widen(cluster, target->ranks);
+        if (cluster->any_hosts) zr__cluster_widen(cluster, target->ranks);
         profile_of(cluster, &target->profile);
     }
     target->chooser = target->profile;
@@ -96,7 +100,7 @@ void cli_target_clear(cli_target *target)
 {
     zr_cluster *cluster = &target->cluster;
     if (!cluster->measured) return;
-    zr_launch_clear((zr_launch *)cluster->measured); /* allocated by this_cluster */
+    zr__launch_clear((zr_launch *)cluster->measured); /* allocated by this_cluster */
     zr_free((zr_launch *)cluster->measured);
     cluster->measured = NULL;
 }

@@ -1,6 +1,14 @@
 #include "cli/plan/brief.h"
 #include "cli/plan/choices.h"
 #include "cli/plan/max.h"
+#include "comm/comm.h"
+#include "config/config.h"
+#include "plan/cost/cost.h"
+#include "train/dir/report.h"
+#include "train/host/device.h"
+#include "train/measure/measure.h"
+#include "train/setup/setup.h"
+#include "zr/run.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -40,7 +48,7 @@ static void print_head(const planning *p, const zr_report *report)
     const zr_config *c = p->config;
     const zr_config_sizes *s = &c->model.sizes;
     bool named = c->model.preset || c->model.init || p->max.what == CLI_MAX_MODEL ||
-                 zr_config_given(c, "model.n_layer") || zr_config_given(c, "model.n_embd");
+                 zr__config_given(c, "model.n_layer") || zr__config_given(c, "model.n_embd");
     printf("model: %s, %lld layers, width %lld, %lld heads, %lld tokens%s\n",
            c->model.preset ? c->model.preset
            : c->model.init ? c->model.init
@@ -90,7 +98,7 @@ static zr_status price_save(const planning *p, const zr_plan *plan, zr_save_pric
     zr_simulation simulation;
     const cli_target *t = &p->target;
     const int host = cli_host_ranks(t) < t->local_ranks ? cli_host_ranks(t) : t->local_ranks;
-    if (!t->simulated) return zr_plan_price_save(plan, &t->profile, ZR_TRAIN_DISK_BYTES_SEC / host, price);
+    if (!t->simulated) return zr__plan_price_save(plan, &t->profile, ZR_TRAIN_DISK_BYTES_SEC / host, price);
     ZR_TRY(zr_simulate(plan, &t->cluster, &t->options, &simulation, NULL));
     *price = simulation.save;
     return ZR_OK;
@@ -102,7 +110,7 @@ static zr_status print_saving(const planning *p)
     char size[32], write[32], stall[32], unknown[CLI_SAVE_UNKNOWN_BYTES];
     zr_plan *plan = NULL;
     zr_save_price price;
-    if (!zr_train_saves_behind(p->config)) return ZR_OK;
+    if (!zr__train_saves_behind(p->config)) return ZR_OK;
     ZR_TRY(make_plan(p, &plan));
     const bool copy = plan->save == ZR_SAVE_COPY;
     zr_status st = price_save(p, plan, &price);
@@ -145,13 +153,13 @@ static zr_status print_text(const planning *p)
 static zr_status print_json(const planning *p, const zr_plan *plan)
 {
     const bool saves = plan->save != ZR_SAVE_NONE;
-    zr_report report = zr_report_planned(plan);
+    zr_report report = zr__report_planned(plan);
     cli_choices choices = choices_of(p);
     zr_save_price price;
     char *json = NULL;
     if (p->o->advice) ZR_TRY(cli_choices_plan(&choices, p->config, p->o->every));
     if (saves) ZR_TRY(price_save(p, plan, &price));
-    ZR_TRY(zr_report_json(&report, &json));
+    ZR_TRY(zr__report_json(&report, &json));
     printf("%.*s", (int)strlen(json) - 1, json);
     zr_free(json);
     ZR_TRY(cli_within_json(stdout, p->config, plan, &p->target.profile));
@@ -169,7 +177,7 @@ static zr_status draw(const planning *p, const zr_plan *plan)
     cli_times times;
     bool named = p->config->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
     const char *model = named ? p->config->model.preset : p->config->model.type, *inputs[ZR_CONFIG_INPUTS + 1];
-    zr_config_inputs(p->config, inputs);
+    zr__config_inputs(p->config, inputs);
     ZR_TRY(cli_target_times(&p->target, plan, &times));
     zr_status st = cli_picture_write(p->o->svg, inputs, plan, &times, model,
                                      cli_whole_states_bytes(p->config, p->target.ranks, &p->target.profile));
@@ -202,9 +210,9 @@ static void know_rates(planning *p, zr_device *device, bool measured)
 {
     zr_rates rates;
     bool narrow = p->config->bf16 && device->profile.facts.bf16_products;
-    const bool known = zr_rates_recall(&device->profile.facts, &rates) == ZR_OK;
+    const bool known = zr__rates_recall(&device->profile.facts, &rates) == ZR_OK;
     if (known)
-        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->target.ranks, p->target.local_ranks, &device->profile);
+        zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->target.ranks, p->target.local_ranks, &device->profile);
     p->target.chooser = device->profile;
     if (measured && !known) device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
 }
@@ -213,7 +221,7 @@ static void know_rates(planning *p, zr_device *device, bool measured)
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
-    ZR_TRY(zr_train_device(p->config->device, zr_train_threads(p->config, p->target.local_ranks), 0, &device));
+    ZR_TRY(zr__train_device(p->config->device, zr__train_threads(p->config, p->target.local_ranks), 0, &device));
     bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
     know_rates(p, device, timed); /* in any case: policy auto chooses by the remembered rates, as `zr train` does */
     p->target.profile = device->profile;
@@ -247,7 +255,7 @@ static zr_status settle(planning *p)
     p->target.here = !p->o->profile && !p->o->cluster;
     ZR_TRY(find_target(p));
     if (p->o->efficiency > 0) cli_target_efficiency(&p->target, p->o->efficiency);
-    p->chosen = zr_config_is_open(p->config);
+    p->chosen = zr__config_is_open(p->config);
     ZR_TRY(cli_settle(p->config, &p->target));
     if (p->o->max) ZR_TRY(find_max(p));
     return ZR_OK;
@@ -291,7 +299,7 @@ static zr_status check_layers(const planning *p)
 static zr_status check_outputs(const planning *p)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr_config_inputs(p->config, inputs);
+    zr__config_inputs(p->config, inputs);
     ZR_TRY(cli_check_stdout(inputs));
     if (p->o->svg) ZR_TRY(zr__output_check(p->o->svg, &cli_svg_kind, inputs));
     return ZR_OK;
@@ -345,7 +353,7 @@ static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *
                   .o = o,
                   .target = {.ranks = ranks,
                              .local_ranks = comm ? comm->local_size : ranks,
-                             .in_process = comm ? zr_comm_process_ranks(comm) : ranks}};
+                             .in_process = comm ? zr__comm_process_ranks(comm) : ranks}};
     const zr_status st = plan(args, &p);
     cli_target_clear(&p.target);
     return st;

@@ -4,6 +4,7 @@
 
 #include "cli/plan/largest.h"
 #include "cli/plan/target.h"
+#include "zr/config.h"
 
 typedef enum cli_max_what {
     CLI_MAX_NONE,

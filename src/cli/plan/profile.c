@@ -2,6 +2,8 @@
 #include "cli/plan/choices.h"
 
 #include "base/json/json.h"
+#include "train/family/family.h"
+#include "train/measure/measure.h"
 
 #include <math.h>
 #include <string.h>
@@ -102,7 +104,7 @@ static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rat
 {
     static const char *const name[] = {"m", "n", "k", "count"};
     const json_t *shapes = json_object_get(root, "shapes"), *shape;
-    zr_products all = {.product = zr_alloc((json_array_size(shapes) + 1) * sizeof(*all.product))};
+    zr__products all = {.product = zr_alloc((json_array_size(shapes) + 1) * sizeof(*all.product))};
     ZR_CHECK(all.product, ZR_ERR_MEMORY, "no memory for the rates of %zu products", json_array_size(shapes));
     size_t i;
     json_array_foreach(shapes, i, shape)
@@ -116,11 +118,11 @@ static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rat
         }
         double rate = json_number_value(json_object_get(shape, "flops_per_sec"));
         if (!good || !(rate > 0)) continue;
-        all.product[all.n++] = (zr_product){
+        all.product[all.n++] = (zr__product_timing){
             .dtype = dtype, .m = number[0], .n = number[1], .k = number[2], .count = number[3], .flops_per_sec = rate};
     }
-    zr_rates_add_products(rates, &all);
-    zr_products_clear(&all);
+    zr__rates_add_products(rates, &all);
+    zr__products_clear(&all);
     return ZR_OK;
 }
 
@@ -149,7 +151,7 @@ static zr_status take_bench(const json_t *root, const char *file, zr_profile *pr
     bool narrow = rates.peak.dot_bf16.all > 0 || rates.matmul_bf16 > 0;
     ZR_TRY(take_products(root, ZR_F32, &rates));
     if (narrow) ZR_TRY(take_products(root, ZR_BF16, &rates));
-    zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, 1, 1, profile);
+    zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, 1, 1, profile);
     const char *processor = json_string_value(json_object_get(root, "processor"));
     if (processor) snprintf(profile->facts.name, sizeof(profile->facts.name), "%.40s", processor);
     return ZR_OK;
@@ -198,8 +200,8 @@ zr_status cli_profile(const char *name, zr_profile *profile)
 
 zr_status cli_preset(const char *name)
 {
-    zr_family_model model;
-    if (zr_family_preset(name, &model) == ZR_OK) return ZR_OK;
+    zr__family_model model;
+    if (zr__family_find_preset(name, &model) == ZR_OK) return ZR_OK;
     char why[512];
     snprintf(why, sizeof(why), "%s", zr_error_message());
     return ZR_FAIL(ZR_ERR_ARG, "--preset: %s", why);

@@ -1,11 +1,12 @@
 #include "cli/shell/cli.h"
+#include "train/family/family.h"
 
 /** Count the parameters that the model itself declares. */
-static zr_status params_of(const zr_family_model *shape, int64_t *params)
+static zr_status params_of(const zr__family_model *shape, int64_t *params)
 {
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
     zr_graph *graph = NULL;
-    zr_model model = zr_family_builder(shape);
+    zr_model model = zr__family_builder(shape);
     ZR_TRY(zr_graph_create(&spec, &graph));
     model.build(graph, model.config);
     zr_status st = zr_graph_finish(graph);
@@ -40,10 +41,10 @@ zr_status cli_shapes_print(FILE *out, bool json)
         fprintf(out, "%-24s%7s%7s%7s%11s%11s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
                 "params");
     }
-    for (int i = 0; (name = zr_family_preset_name(i)); i++) {
-        zr_family_model shape;
+    for (int i = 0; (name = zr__family_preset_name(i)); i++) {
+        zr__family_model shape;
         int64_t params = 0;
-        ZR_TRY(zr_family_preset(name, &shape));
+        ZR_TRY(zr__family_find_preset(name, &shape));
         ZR_TRY(params_of(&shape, &params));
         if (json) {
             print_json(out, i == 0, name, &shape.sizes, params);

@@ -1,4 +1,9 @@
 #include "cli/shell/cli.h"
+#include "plan/cost/cost.h"
+#include "train/dir/report.h"
+#include "train/host/limits.h"
+#include "train/setup/setup.h"
+#include "zr/run.h"
 
 #include <inttypes.h>
 
@@ -67,7 +72,7 @@ static double cell(const zr_report *report, row_kind kind, int index)
     case ROW_TRAFFIC:
         return (double)report->traffic.bytes[index];
     case ROW_WITHIN: {
-        const zr_traffic within = zr_report_within(report, (zr_border)index);
+        const zr_traffic within = zr__report_within(report, (zr_border)index);
         return sum_of(&within);
     }
     case ROW_ACROSS:
@@ -109,8 +114,8 @@ static void print_fits(FILE *out, const cli_table *table)
     snprintf(name, sizeof(name), "fits in %s?", cli_bytes((double)table->memory_bytes, text));
     fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
-        int64_t limited = zr_memory_limited(&table->report[stage].memory, table->facts);
-        int64_t bytes = zr_train_rank_bytes(limited, table->facts);
+        int64_t limited = zr__memory_limited(&table->report[stage].memory, table->facts);
+        int64_t bytes = zr__rank_bytes(limited, table->facts);
         bool fits = bytes <= table->memory_bytes; /* by the rule of memory.limit */
         fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
     }
@@ -158,8 +163,8 @@ void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *ch
     for (int stage = 0; stage < 4; stage++) {
         zr_plan *other = NULL;
         bool made = stage == table->chosen;
-        if (!made && zr_train_plan(config, chosen->ranks, stage, &chosen->profile, &other) != ZR_OK) continue;
-        table->report[stage] = zr_report_planned(made ? chosen : other);
+        if (!made && zr__train_plan(config, chosen->ranks, stage, &chosen->profile, &other) != ZR_OK) continue;
+        table->report[stage] = zr__report_planned(made ? chosen : other);
         table->planned[stage] = true;
         zr_plan_destroy(&other);
     }

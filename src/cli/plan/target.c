@@ -1,4 +1,9 @@
 #include "cli/plan/target.h"
+#include "config/config.h"
+#include "plan/cost/cost.h"
+#include "train/dir/report.h"
+#include "train/host/limits.h"
+#include "train/setup/setup.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -44,7 +49,7 @@ static zr_status note(zr_config *config, const char *format, ...)
     va_start(list, format);
     vsnprintf(text, sizeof(text), format, list);
     va_end(list);
-    return zr_config_add_note(config, text);
+    return zr__config_add_note(config, text);
 }
 
 /** Settle the limit: the smaller of a given limit and the memory of a cluster's device; without both, the profile's
@@ -57,7 +62,7 @@ static zr_status settle_limit(zr_config *config, cli_target *t)
     const int64_t device = t->simulated ? t->cluster.device.memory_bytes : t->profile.machine.memory_bytes;
     t->limit_bytes = config->memory.limit_bytes;
     if (must && (t->here || device == 0)) {
-        t->limit_bytes = zr_train_limit(&t->profile, t->local_ranks, t->in_process);
+        t->limit_bytes = zr__train_limit(&t->profile, t->local_ranks, t->in_process);
         t->own_limit = t->limit_bytes > 0;
     }
     const bool lower = t->simulated && device > 0 && device < t->limit_bytes;
@@ -65,7 +70,7 @@ static zr_status settle_limit(zr_config *config, cli_target *t)
         ZR_TRY(note(config, "memory.limit %s is more than a device of %s has; its %s are the limit",
                     cli_bytes((double)t->limit_bytes, given), t->cluster.name, cli_bytes((double)device, has)));
     if (t->limit_bytes == 0 || lower) t->limit_bytes = device;
-    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* zr_train_choose and policy auto read it there */
+    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* zr__train_choose and policy auto read it there */
     return ZR_OK;
 }
 
@@ -89,7 +94,7 @@ zr_status cli_settle_place(zr_config *config, cli_target *target)
     return ZR_OK;
 }
 
-/** Price a plan on the cluster, for zr_train_choose. */
+/** Price a plan on the cluster, for zr__train_choose. */
 static zr_status price(void *arg, const zr_plan *plan, zr_price *made)
 {
     const cli_target *t = arg;
@@ -103,9 +108,9 @@ zr_status cli_settle(zr_config *config, cli_target *target)
 {
     char chosen[ZR_TRAIN_NOTE_BYTES];
     ZR_TRY(cli_settle_place(config, target));
-    const zr_train_target where = {
+    const zr__train_target where = {
         .ranks = target->ranks, .profile = &target->chooser, .price = target->simulated ? price : NULL, .arg = target};
-    ZR_TRY(zr_train_choose(config, &where, (zr_train_kept){0}, chosen));
+    ZR_TRY(zr__train_choose(config, &where, (zr__train_kept){0}, chosen));
     if (chosen[0]) ZR_TRY(note(config, "%s", chosen));
     return ZR_OK;
 }
@@ -139,9 +144,9 @@ static bool fits(const cli_target *t, const cli_trial *made)
 static zr_status weigh(const cli_target *t, const zr_plan *plan, cli_trial *made)
 {
     const zr_device_facts *facts = &plan->profile.facts;
-    *made = (cli_trial){.report = zr_report_planned(plan),
+    *made = (cli_trial){.report = zr__report_planned(plan),
                         .params = plan->params,
-                        .needs_bytes = zr_train_rank_bytes(zr_memory_limited(&plan->memory, facts), facts)};
+                        .needs_bytes = zr__rank_bytes(zr__memory_limited(&plan->memory, facts), facts)};
     if (t->simulated) {
         made->host_bytes = host_bytes_of(t, plan);
         ZR_TRY(zr_simulate(plan, &t->cluster, &t->options, &made->simulation, NULL));
@@ -155,9 +160,9 @@ static zr_status weigh(const cli_target *t, const zr_plan *plan, cli_trial *made
 zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout, cli_trial *made,
                   zr_plan **plan)
 {
-    const zr_layout own = layout ? *layout : zr_train_layout(config, target->ranks);
+    const zr_layout own = layout ? *layout : zr__train_layout(config, target->ranks);
     zr_plan *one = NULL;
-    ZR_TRY(zr_train_plan_layout(config, &own, &target->profile, &one));
+    ZR_TRY(zr__train_plan_layout(config, &own, &target->profile, &one));
     const zr_status st = weigh(target, one, made);
     if (st == ZR_OK && plan)
         *plan = one;

@@ -5,6 +5,9 @@
 
 #include "cli/shell/cli.h"
 #include "zr/simulate.h"
+#include "zr/config.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 typedef struct cli_target {
     int ranks;
@@ -16,7 +19,7 @@ typedef struct cli_target {
     bool simulated;     /* steps are priced by `cluster`, else by the rates of `profile` */
     zr_cluster cluster;
     zr_simulate_options options; /* of `cluster` */
-    int64_t limit_bytes;         /* memory of a rank, compared with zr_train_rank_bytes; 0: no limit */
+    int64_t limit_bytes;         /* memory of a rank, compared with zr__rank_bytes; 0: no limit */
     bool own_limit;              /* the limit was taken from this machine's free memory, for policy auto */
 } cli_target;
 
@@ -25,7 +28,7 @@ typedef struct cli_trial {
     zr_report report;
     zr_simulation simulation; /* without a cluster only `price` is set */
     int64_t params;
-    int64_t needs_bytes; /* bytes that a rank needs: zr_train_rank_bytes */
+    int64_t needs_bytes; /* bytes that a rank needs: zr__rank_bytes */
     int64_t host_bytes;  /* bytes that all ranks of a host take of its memory */
     bool fits;           /* within limit_bytes and the memory of the cluster's hosts */
 } cli_trial;
@@ -47,11 +50,11 @@ void cli_target_efficiency(cli_target *target, double part);
 
 /** Settle the ranks of a host and the limit from the target. Notes go to the configuration. */
 ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
-/** Settle also the keys that are left to the memory (zr_train_choose), with a note on them. */
+/** Settle also the keys that are left to the memory (zr__train_choose), with a note on them. */
 ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
 
-/** Plan a settled configuration and price it. `layout` NULL: its zr_train_layout. `plan` may be NULL; otherwise it gets
- * the plan, to be destroyed. Errors: of zr_train_plan_layout and zr_simulate. */
+/** Plan a settled configuration and price it. `layout` NULL: its zr__train_layout. `plan` may be NULL; otherwise it
+ * gets the plan, to be destroyed. Errors: of zr__train_plan_layout and zr_simulate. */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout,
                                cli_trial *made, zr_plan **plan);
 /** Return whether a status is the planner's or the simulator's refusal of a combination. Other failures end a command.

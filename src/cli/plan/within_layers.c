@@ -1,6 +1,10 @@
 /* Tensor parallelism's bytes by purpose, their ratio to ZeRO's traffic at stage 3 for the same training on the same
  * ranks, and the parameters that every tensor-parallel rank has whole. */
 #include "cli/shell/cli.h"
+#include "plan/cost/cost.h"
+#include "train/dir/report.h"
+#include "train/setup/setup.h"
+#include "zr/run.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -14,7 +18,7 @@ static double bytes_of(const zr_traffic *traffic)
 /* Make the layout of the configured training without tensor parallelism, sharded at stage 3 over all ranks. */
 static zr_layout stage3_alone(const zr_config *config, int ranks)
 {
-    zr_layout layout = zr_train_layout(config, ranks);
+    zr_layout layout = zr__train_layout(config, ranks);
     layout.tensor = 1;
     layout.ranks = ranks;
     layout.stage = 3;
@@ -30,7 +34,7 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
 {
     const zr_layout layout = stage3_alone(config, report->ranks);
     zr_plan *plan = NULL;
-    ZR_TRY(zr_train_plan_layout(config, &layout, profile, &plan));
+    ZR_TRY(zr__train_plan_layout(config, &layout, profile, &plan));
     *ratio = bytes_of(&report->across[ZR_BORDER_TENSOR]) / bytes_of(&plan->traffic);
     zr_plan_destroy(&plan);
     return ZR_OK;
@@ -67,7 +71,7 @@ static zr_status find_within(const zr_plan *plan, within *w)
         if (step->kind == ZR_STEP_REPEAT) rounds = step->rounds;
         if (step->kind == ZR_STEP_END) rounds = 1;
         if (step->op < 0 || step->kind == ZR_STEP_RUN) continue;
-        const int64_t bytes = rounds * (int64_t)zr_plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i).wire_bytes;
+        const int64_t bytes = rounds * (int64_t)zr__plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i).wire_bytes;
         const purpose what = purpose_of(plan->graph[ZR_SCHEDULE_TRAIN], s, i);
         w->bytes[what] += bytes;
         if (what == FOR_LAYERS) w->unit[step->unit] += bytes;
@@ -198,7 +202,7 @@ static void print_replicated(FILE *out, const zr_graph *g)
 zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
 {
     const double b = (double)config->micro_batch_size, s = (double)config->data.seq_length;
-    const zr_report report = zr_report_planned(plan);
+    const zr_report report = zr__report_planned(plan);
     within w = {0};
     double ratio;
     if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
@@ -249,7 +253,7 @@ static void json_replicated(FILE *out, const zr_graph *g)
 
 zr_status cli_within_json(FILE *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
 {
-    const zr_report report = zr_report_planned(plan);
+    const zr_report report = zr__report_planned(plan);
     char text[ZR_NUMBER_BYTES];
     within w = {0};
     double ratio = NAN;

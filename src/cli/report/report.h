@@ -4,6 +4,7 @@
 #define ZR_CLI_REPORT_H
 
 #include "cli/draw/curve.h"
+#include "zr/base.h"
 
 #include <jansson.h>
 

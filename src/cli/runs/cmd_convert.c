@@ -1,6 +1,7 @@
 #include "cli/shell/cli.h"
 
 #include "base/text/text.h"
+#include "train/weights/weights.h"
 
 #include <limits.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static zr_status read_dtype(const char *name, zr_dtype *dtype)
     return ZR_FAIL(ZR_ERR_ARG, "--dtype is \"%s\"; f32, bf16 or f16 was wanted", name);
 }
 
-static zr_status read_kind(const char *name, zr_convert_to *kind)
+static zr_status read_kind(const char *name, zr__convert_to *kind)
 {
     *kind = strcmp(name, "hf") == 0 ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
     ZR_CHECK(*kind == ZR_CONVERT_HF || strcmp(name, "run") == 0, ZR_ERR_ARG, "--to is \"%s\"; hf or run was wanted",
@@ -27,7 +28,7 @@ static zr_status read_kind(const char *name, zr_convert_to *kind)
     return ZR_OK;
 }
 
-static void say_done(const zr_convert_args *want, const zr_converted *did)
+static void say_done(const zr__convert_args *want, const zr__converted *did)
 {
     char from[PATH_MAX], to[PATH_MAX];
     long long weights = (long long)did->elems;
@@ -44,7 +45,7 @@ static void say_done(const zr_convert_args *want, const zr_converted *did)
                 to, weights, from, to);
 }
 
-static void print_json(const zr_convert_args *want, const zr_converted *did)
+static void print_json(const zr__convert_args *want, const zr__converted *did)
 {
     printf("{\"from\":");
     cli_json_print(stdout, did->from.path, (int64_t)strlen(did->from.path));
@@ -56,14 +57,14 @@ static void print_json(const zr_convert_args *want, const zr_converted *did)
            (long long)did->elems, (long long)did->files, did->tokenizer ? "true" : "false");
 }
 
-static zr_status convert(const cli_args *args, zr_convert_args *want)
+static zr_status convert(const cli_args *args, zr__convert_args *want)
 {
-    zr_converted did;
+    zr__converted did;
     cli_amount_done shown = {.what = "weights"};
     bool show = !args->quiet && cli_live();
     if (show) want->progress = cli_show_done;
     want->arg = &shown;
-    zr_status st = zr_convert(want, &did);
+    zr_status st = zr__convert_dir(want, &did);
     if (show) cli_line_clear();
     ZR_TRY(st);
     if (did.from.passed_over[0] && !args->quiet) cli_say("note: %s", did.from.passed_over);
@@ -88,7 +89,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     cli_args args = {.command = command->name, .options = options, .max_operands = 2};
     ZR_TRY(cli_parse_operands(&args, command, "a source and a directory to make", argc, argv));
     if (args.help) return ZR_OK;
-    zr_convert_args want = {.from = args.operand[0], .to = args.operand[1]};
+    zr__convert_args want = {.from = args.operand[0], .to = args.operand[1]};
     ZR_TRY(read_dtype(dtype, &want.dtype));
     if (to) ZR_TRY(read_kind(to, &want.kind));
     ZR_CHECK(!shard || (zr__text_bytes(shard, &want.file_bytes) && want.file_bytes > 0), ZR_ERR_ARG,

@@ -1,4 +1,5 @@
 #include "cli/shell/cli.h"
+#include "zr/run.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -1,6 +1,7 @@
 #include "cli/runs/stored.h"
 
 #include "base/json/json.h"
+#include "train/weights/weights.h"
 
 #include <limits.h>
 #include <math.h>
@@ -21,7 +22,7 @@ typedef struct saved {
 } saved;
 
 typedef struct inspection {
-    zr_stored stored;
+    zr__stored stored;
     cli_files files;
     row *rows;
     int64_t n_rows, elems;
@@ -262,7 +263,7 @@ static void print_json(const inspection *in)
 
 static zr_status inspect(const char *path, const cli_args *args, inspection *in)
 {
-    ZR_TRY(zr_stored_find(path, false, &in->stored));
+    ZR_TRY(zr__stored_find(path, false, &in->stored));
     if (in->stored.passed_over[0] && !args->quiet) cli_say("note: %s", in->stored.passed_over);
     if (in->stored.from_run) ZR_TRY(list_saved(in));
     ZR_TRY(cli_files_open(&in->stored, &in->files));

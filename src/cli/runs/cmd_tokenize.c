@@ -1,5 +1,7 @@
 #include "cli/shell/cli.h"
 #include "zr/data.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/tokenizer/tokenize.h"
 
 #include <limits.h>
 #include <string.h>
@@ -13,7 +15,7 @@ typedef struct wanted {
 
 enum { UNSAID = -1 };
 
-static zr_status read_format(const char *name, zr_tokens_format *format)
+static zr_status read_format(const char *name, zr__tokens_format *format)
 {
     *format = name && strcmp(name, "nanogpt") == 0 ? ZR_TOKENS_NANOGPT : ZR_TOKENS_LLMC;
     ZR_CHECK(!name || *format == ZR_TOKENS_NANOGPT || strcmp(name, "llmc") == 0, ZR_ERR_ARG,
@@ -31,7 +33,7 @@ static zr_status read_bad_lines(const char *name, bool *skip)
 }
 
 /* Print the figures of the texts that were read, as members of a JSON object. */
-static void print_read(int texts, const zr_tokenized *did)
+static void print_read(int texts, const zr__tokenized *did)
 {
     printf("\"hash\":\"%016llx\", \"vocab\":%lld, \"texts\":%d, \"documents\":%lld, \"skipped_lines\":%lld, "
            "\"bytes\":%lld",
@@ -39,7 +41,7 @@ static void print_read(int texts, const zr_tokenized *did)
            (long long)did->skipped_lines, (long long)did->bytes);
 }
 
-static void print_json(const zr_tokenize_args *args, const zr_tokenized *did)
+static void print_json(const zr__tokenize_args *args, const zr__tokenized *did)
 {
     const char *format = args->format == ZR_TOKENS_NANOGPT ? "nanogpt" : "llmc";
     printf("{\"out\":");
@@ -60,21 +62,21 @@ static zr_progress_fn progress_of(const cli_args *args)
 
 static zr_status tokenize(const cli_args *args, const wanted *w)
 {
-    zr_tokenized did;
+    zr__tokenized did;
     cli_amount_done shown = {.what = "B"};
     char out[PATH_MAX], size[32];
-    zr_tokenize_args want = {.tokenizer = w->tokenizer,
-                             .text = args->operand,
-                             .n_texts = args->n_operands,
-                             .out = w->out,
-                             .eot = w->eot,
-                             .threads = w->threads < INT_MAX ? (int)w->threads : INT_MAX,
-                             .progress = progress_of(args),
-                             .arg = &shown,
-                             .text_key = w->text_key};
+    zr__tokenize_args want = {.tokenizer = w->tokenizer,
+                              .text = args->operand,
+                              .n_texts = args->n_operands,
+                              .out = w->out,
+                              .eot = w->eot,
+                              .threads = w->threads < INT_MAX ? (int)w->threads : INT_MAX,
+                              .progress = progress_of(args),
+                              .arg = &shown,
+                              .text_key = w->text_key};
     ZR_TRY(read_format(w->format, &want.format));
     ZR_TRY(read_bad_lines(w->bad_lines, &want.skip_bad_lines));
-    zr_status st = zr_tokenize(&want, &did);
+    zr_status st = zr__tokenize(&want, &did);
     if (want.progress) cli_line_clear();
     ZR_TRY(st);
     if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
@@ -89,7 +91,7 @@ static zr_status tokenize(const cli_args *args, const wanted *w)
     return ZR_OK;
 }
 
-static void print_learned(const zr_tokenize_train_args *args, const zr_tokenized *did)
+static void print_learned(const zr__tokenize_train_args *args, const zr__tokenized *did)
 {
     printf("{\"out\":");
     cli_json_print(stdout, args->out, (int64_t)strlen(args->out));
@@ -100,20 +102,20 @@ static void print_learned(const zr_tokenize_train_args *args, const zr_tokenized
 
 static zr_status train(const cli_args *args, const wanted *w)
 {
-    zr_tokenized did;
+    zr__tokenized did;
     cli_amount_done shown = {.what = "B"};
     char out[PATH_MAX], size[32];
-    zr_tokenize_train_args want = {.text = args->operand,
-                                   .n_texts = args->n_operands,
-                                   .out = w->out,
-                                   .vocab = w->train,
-                                   .progress = progress_of(args),
-                                   .arg = &shown,
-                                   .text_key = w->text_key};
+    zr__tokenize_train_args want = {.text = args->operand,
+                                    .n_texts = args->n_operands,
+                                    .out = w->out,
+                                    .vocab = w->train,
+                                    .progress = progress_of(args),
+                                    .arg = &shown,
+                                    .text_key = w->text_key};
     ZR_CHECK(!w->tokenizer && !w->format && !w->eot && w->threads == 0, ZR_ERR_ARG,
              "--train learns a tokenizer from texts and takes none of --tokenizer, --format, --eot and --threads");
     ZR_TRY(read_bad_lines(w->bad_lines, &want.skip_bad_lines));
-    zr_status st = zr_tokenize_train(&want, &did);
+    zr_status st = zr__tokenize_train(&want, &did);
     if (want.progress) cli_line_clear();
     ZR_TRY(st);
     if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);

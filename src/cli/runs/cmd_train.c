@@ -1,5 +1,11 @@
 #include "cli/plan/brief.h"
 #include "cli/draw/curve.h"
+#include "comm/comm.h"
+#include "config/config.h"
+#include "train/dir/report.h"
+#include "train/measure/timings.h"
+#include "train/family/paths.h"
+#include "zr/run.h"
 
 #include <limits.h>
 #include <malloc.h>
@@ -88,7 +94,7 @@ static zr_status train_mpi(zr_comm *comm, job *j)
 {
     zr_status st = train_rank(comm, j);
     if (st == ZR_OK || j->result.agreed || comm->size == 1) return st;
-    (void)zr_comm_first(comm); /* no other rank need say that this one is gone */
+    (void)zr__comm_first(comm); /* no other rank need say that this one is gone */
     cli_say_error();
     zr_comm_abort(comm, cli_exit_code(st));
     return st;
@@ -115,7 +121,7 @@ static zr_status check_steps(const watch_options *watch, const zr_config *config
 static zr_status check_stdout(const zr_config *config)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr_config_inputs(config, inputs);
+    zr__config_inputs(config, inputs);
     ZR_TRY(cli_check_stdout(inputs));
     return ZR_OK;
 }
@@ -124,8 +130,8 @@ static zr_status check_stdout(const zr_config *config)
 static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
 {
     ZR_TRY(cli_config_load(args, config));
-    zr_config_go_on(*config);
-    zr_status st = zr_train_own_dir(*config);
+    zr__config_go_on(*config);
+    zr_status st = zr__train_own_dir(*config);
     if (st == ZR_OK && !(*config)->train.output_dir)
         st = ZR_FAIL(ZR_ERR_ARG, "--resume continues the run in train.output_dir, which is not given; name it "
                                  "(--train.output_dir=DIR)");
@@ -154,9 +160,9 @@ static zr_status print_json(const zr_config *config, const zr_train_result *resu
     char *planned = NULL, *measured = NULL, *timed = NULL;
     char loss[ZR_NUMBER_BYTES], val[ZR_NUMBER_BYTES], wall[ZR_NUMBER_BYTES];
     zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr_report_json(&result->planned, &planned), done);
-    ZR_TRY_GOTO(st, zr_report_json(&result->measured, &measured), done);
-    if (timings->steps > 0) ZR_TRY_GOTO(st, zr_timings_json(timings, &timed), done);
+    ZR_TRY_GOTO(st, zr__report_json(&result->planned, &planned), done);
+    ZR_TRY_GOTO(st, zr__report_json(&result->measured, &measured), done);
+    if (timings->steps > 0) ZR_TRY_GOTO(st, zr__timings_json(timings, &timed), done);
     printf("{\"output_dir\":");
     cli_json_print(stdout, config->train.output_dir, (int64_t)strlen(config->train.output_dir));
     printf(", \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s, \"wall_sec\":%s, "
@@ -291,7 +297,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     if (st == ZR_OK && !args.help) st = add_keys(&args, &watch, room, data);
     /* A launcher may give each rank other arguments. */
     if (comm) st = zr_comm_agree(comm, st);
-    if (comm && st == ZR_OK) st = zr_comm_same(comm, "--help", args.help);
+    if (comm && st == ZR_OK) st = zr__comm_same(comm, "--help", args.help);
     ZR_TRY(st);
     if (args.help) {
         if (!comm || comm->rank == 0) cli_help(command, options, cli_help_asked(&args));

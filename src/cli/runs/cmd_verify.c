@@ -1,5 +1,6 @@
 #include "base/core/grow.h"
 #include "cli/runs/stored.h"
+#include "train/weights/weights.h"
 
 #include <limits.h>
 #include <math.h>
@@ -9,7 +10,7 @@ enum { REPORT_BYTES = 32768 };
 
 /** One directory or file, and its findings. */
 typedef struct part {
-    zr_stored stored;
+    zr__stored stored;
     zr_status status; /* ZR_OK: whole */
     zr__text lines;   /* damage and notes, a line each */
     char first[1024]; /* the first damage */
@@ -83,7 +84,7 @@ static zr_status verify_plain(part *p, bool show)
     zr_status st = cli_files_open(&p->stored, &files);
     if (st == ZR_OK) st = verify_numbers(p, &files, show);
     cli_files_close(&files);
-    if (st == ZR_OK && p->stored.kind == ZR_STORED_HF) st = zr_hf_check(p->stored.path, note, sizeof(note));
+    if (st == ZR_OK && p->stored.kind == ZR_STORED_HF) st = zr__hf_check(p->stored.path, note, sizeof(note));
     if (st == ZR_ERR_MEMORY) return st;
     if (st != ZR_OK) find(p, st, zr_error_message());
     if (note[0]) {
@@ -95,7 +96,7 @@ static zr_status verify_plain(part *p, bool show)
 
 /* ---- the whole command ------------------------------------------------------------------------ */
 
-static zr_status add(verification *v, const zr_stored *stored)
+static zr_status add(verification *v, const zr__stored *stored)
 {
     ZR_GROW(v->part, v->room, v->n + 1, "directories");
     v->part[v->n++] = (part){.stored = *stored};
@@ -107,7 +108,7 @@ static zr_status add_run(verification *v, const char *run)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     int64_t *step = NULL, n = 0;
-    zr_stored one = {.kind = ZR_STORED_CHECKPOINT};
+    zr__stored one = {.kind = ZR_STORED_CHECKPOINT};
     zr_status st = zr_checkpoint_list(run, &step, &n);
     for (int64_t i = 0; i < n && st == ZR_OK; i++) {
         zr_checkpoint_name(step[i], name);
@@ -118,14 +119,14 @@ static zr_status add_run(verification *v, const char *run)
     ZR_TRY(st);
     char model[PATH_MAX];
     snprintf(model, sizeof(model), "%.4000s/model", run);
-    if (zr_stored_find(model, true, &one) == ZR_OK && one.kind == ZR_STORED_HF) ZR_TRY(add(v, &one));
+    if (zr__stored_find(model, true, &one) == ZR_OK && one.kind == ZR_STORED_HF) ZR_TRY(add(v, &one));
     return ZR_OK;
 }
 
 static zr_status find_parts(verification *v, const char *path)
 {
-    zr_stored stored;
-    zr_status st = zr_stored_find(path, false, &stored);
+    zr__stored stored;
+    zr_status st = zr__stored_find(path, false, &stored);
     if (stored.from_run && st != ZR_ERR_MEMORY) {
         ZR_TRY(add_run(v, stored.run));
         if (v->n > 0) return ZR_OK; /* the damage of each is found below */

@@ -1,5 +1,6 @@
 /* The command's response to ranks that hang or are gone: it says so, once, and ends the job. */
 #include "cli/shell/cli.h"
+#include "zr/run.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 #include "cli/draw/curve.h"
 #include "zr/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdlib.h>
 
@@ -15,7 +16,7 @@ static zr_status draw(cli_loss *loss)
     ZR_TRY(zr__output_check(loss->svg, &cli_svg_kind, NULL));
     ZR_TRY(cli_curve_read(loss->curve, loss->metrics, false));
     zr_status st = cli_curve_draw(&loss->curve, &name, 1, &svg, &bytes);
-    if (st == ZR_OK) st = zr_file_write(loss->svg, svg, (int64_t)bytes);
+    if (st == ZR_OK) st = zr__file_put(loss->svg, svg, (int64_t)bytes);
     free(svg); /* allocated by open_memstream, not by zr_alloc */
     return st;
 }

@@ -3,6 +3,8 @@
 #include "base/text/text.h"
 #include "cli/draw/curve.h"
 #include "zr/checkpoint.h"
+#include "comm/comm.h"
+#include "zr/run.h"
 
 #include <limits.h>
 #include <math.h>
@@ -226,7 +228,7 @@ static void on_note(void *arg, const char *text)
 static void print_banner(FILE *out, const zr_train_info *info)
 {
     char params[80], dir[PATH_MAX];
-    const char *mpi = strcmp(info->comm->transport, "mpi") == 0 ? zr_comm_mpi_version() : "";
+    const char *mpi = strcmp(info->comm->transport, "mpi") == 0 ? zr__comm_mpi_version() : "";
     int end = (int)strcspn(mpi, ",\n");
     const zr_device_facts *facts = &info->plan->profile.facts;
     fprintf(out, "zr %s, kernels %s, %d rank%s x %d thread%s (%s%s%.*s)\n", zr_version(),

@@ -1,4 +1,6 @@
 #include "cli/runs/stored.h"
+#include "checkpoint/checkpoint.h"
+#include "train/weights/weights.h"
 
 #include <math.h>
 #include <string.h>
@@ -7,7 +9,7 @@
 /* Numbers that are read at a time. */
 #define PIECE ((int64_t)1 << 18)
 
-const char *cli_stored_name(zr_stored_kind kind)
+const char *cli_stored_name(zr__stored_kind kind)
 {
     static const char *const names[] = {[ZR_STORED_CHECKPOINT] = "checkpoint",
                                         [ZR_STORED_HF] = "Hugging Face directory",
@@ -50,12 +52,12 @@ static zr_status open_checkpoint(const char *dir, cli_files *files)
 static void add_tensors(cli_files *files, const zr_safetensors *tensors)
 {
     struct stat st;
-    const char *path = zr_safetensors_path(tensors), *slash = strrchr(path, '/');
+    const char *path = zr__safetensors_path(tensors), *slash = strrchr(path, '/');
     files->file[files->n++] = (cli_file){
         .name = slash ? slash + 1 : path, .bytes = stat(path, &st) == 0 ? st.st_size : 0, .tensors = tensors};
 }
 
-static zr_status open_plain(const zr_stored *stored, cli_files *files)
+static zr_status open_plain(const zr__stored *stored, cli_files *files)
 {
     if (stored->kind == ZR_STORED_FILE) {
         ZR_TRY(zr_safetensors_open(stored->path, &files->single));
@@ -64,13 +66,13 @@ static zr_status open_plain(const zr_stored *stored, cli_files *files)
         return ZR_OK;
     }
     ZR_TRY(zr_weights_open(stored->path, NULL, &files->weights));
-    ZR_TRY(make_room(files, zr_weights_files(files->weights)));
-    for (int64_t i = 0; i < zr_weights_files(files->weights); i++)
-        add_tensors(files, zr_weights_file(files->weights, i));
+    ZR_TRY(make_room(files, zr__weights_files(files->weights)));
+    for (int64_t i = 0; i < zr__weights_files(files->weights); i++)
+        add_tensors(files, zr__weights_file(files->weights, i));
     return ZR_OK;
 }
 
-zr_status cli_files_open(const zr_stored *stored, cli_files *files)
+zr_status cli_files_open(const zr__stored *stored, cli_files *files)
 {
     *files = (cli_files){.n = 0};
     if (stored->kind == ZR_STORED_CHECKPOINT)

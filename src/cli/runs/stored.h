@@ -4,6 +4,7 @@
 
 #include "cli/shell/cli.h"
 #include "zr/checkpoint.h"
+#include "train/weights/weights.h"
 
 typedef struct cli_file {
     const char *name; /* name in its directory */
@@ -23,7 +24,7 @@ typedef struct cli_files {
 } cli_files;
 
 /** Open the files of a stored path; close them in any case. ZR_ERR_NOT_FOUND, ZR_ERR_DATA. */
-ZR_NODISCARD zr_status cli_files_open(const zr_stored *stored, cli_files *files);
+ZR_NODISCARD zr_status cli_files_open(const zr__stored *stored, cli_files *files);
 void cli_files_close(cli_files *files);
 
 /** Statistics of a tensor's numbers. */
@@ -42,6 +43,6 @@ ZR_NODISCARD zr_status cli_numbers_of(const cli_file *file, const zr_safetensors
                                       int64_t *done, int64_t of, cli_amount_done *shown);
 
 /** Return "checkpoint", "Hugging Face directory" or "safetensors file". */
-const char *cli_stored_name(zr_stored_kind kind);
+const char *cli_stored_name(zr__stored_kind kind);
 
 #endif

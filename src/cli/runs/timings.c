@@ -1,4 +1,6 @@
 #include "cli/shell/cli.h"
+#include "train/measure/timings.h"
+#include "zr/run.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,7 +43,7 @@ static void add_head(zr__text *out, columns c)
     zr__text_add(out, "\n");
 }
 
-static void add_rate(zr__text *out, zr_timing_rate rate)
+static void add_rate(zr__text *out, zr__timing_rate rate)
 {
     char amount[32], per_sec[48], peak[32];
     snprintf(per_sec, sizeof(per_sec), "%s%s", cli_amount(rate.per_sec, amount), rate.flops ? "FLOP/s" : "B/s");
@@ -62,7 +64,7 @@ static void add_kind(zr__text *out, const zr_timings *t, const zr_timing *kind, 
     add_cell(out, true, 9, milliseconds(kind->sec, ms));
     add_cell(out, c.slowest, 9, milliseconds(kind->slowest_sec, slowest));
     add_cell(out, true, 6, share);
-    add_rate(out, zr_timing_rate_of(t, kind));
+    add_rate(out, zr__timing_rate_of(t, kind));
     zr__text_add(out, "\n");
 }
 
@@ -102,7 +104,7 @@ static void add_products(zr__text *out, const zr_timings *t)
         all.sec += t->kind[k].sec;
         all.flops += t->kind[k].flops;
     }
-    zr_timing_rate rate = zr_timing_rate_of(t, &all);
+    zr__timing_rate rate = zr__timing_rate_of(t, &all);
     if (!isfinite(rate.per_sec)) return;
     if (isfinite(rate.of_peak)) snprintf(peak, sizeof(peak), ", %.0f%% of the measured peak", 100.0 * rate.of_peak);
     zr__text_add(out, "  matrix products: %s (%.1f%%) at %sFLOP/s%s\n", cli_seconds(all.sec, ms),

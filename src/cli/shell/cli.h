@@ -5,7 +5,10 @@
 
 #include "base/paths/output.h"
 #include "base/text/text.h"
-#include "zr/train.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 #include <stdio.h>
 
@@ -47,7 +50,7 @@ typedef struct cli_args {
     int max_operands;
     bool help, json, quiet;
     bool by_memory; /* keys that are not given are left to --memory */
-    bool recipe;    /* a preset trains by the recipe for its size (zr_config_take_recipe) */
+    bool recipe;    /* a preset trains by the recipe for its size (zr__config_take_recipe) */
     cli_color color;
     const char *operand[CLI_MAX_OPERANDS];
     int n_operands;
@@ -169,7 +172,7 @@ typedef struct cli_table {
     const zr_device_facts *facts;
 } cli_table;
 
-/** Return the bytes that a rank takes beside its plan's total, in words (zr_train_rank_bytes). */
+/** Return the bytes that a rank takes beside its plan's total, in words (zr__rank_bytes). */
 const char *cli_beside(const zr_device_facts *facts);
 /** Return a category's contents, in words. */
 const char *cli_category_words(zr_category category);

@@ -1,11 +1,12 @@
 #include "cli/shell/reference.h"
+#include "train/family/family.h"
 
 #include <string.h>
 
 static void print_presets(void)
 {
     const char *name;
-    for (int i = 0; (name = zr_family_preset_name(i)); i++) printf("%s%s", i ? " " : "", name);
+    for (int i = 0; (name = zr__family_preset_name(i)); i++) printf("%s%s", i ? " " : "", name);
 }
 
 /* ---- bash ------------------------------------------------------------------------------------ */

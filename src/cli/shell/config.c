@@ -1,11 +1,13 @@
 #include "cli/shell/cli.h"
+#include "config/config.h"
+#include "zr/run.h"
 
 zr_status cli_config_load(const cli_args *args, zr_config **config)
 {
     const char *path = args->n_operands ? args->operand[0] : NULL;
     ZR_TRY(zr_config_load(path, args->override, args->n_overrides, config));
-    if (args->by_memory) zr_config_leave_open(*config);
-    if (args->recipe) zr_config_take_recipe(*config);
+    if (args->by_memory) zr__config_leave_open(*config);
+    if (args->recipe) zr__config_take_recipe(*config);
     return ZR_OK;
 }
 

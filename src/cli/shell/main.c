@@ -3,6 +3,7 @@
 #include "cli/shell/reference.h"
 
 #include "base/text/text.h"
+#include "comm/comm.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -112,7 +113,7 @@ static zr_status same_command(zr_comm *comm, const cli_command *command)
 {
     uint64_t number = 0;
     while (commands[number] != command) number++;
-    zr_status st = zr_comm_same(comm, "the command", number);
+    zr_status st = zr__comm_same(comm, "the command", number);
     if (st != ZR_OK && comm->rank == 0) cli_say_error();
     return st;
 }

@@ -1,4 +1,5 @@
 #include "cli/shell/many.h"
+#include "train/host/host.h"
 
 #include <pthread.h>
 
@@ -50,7 +51,7 @@ zr_status cli_many(int64_t n, cli_piece *piece, void *arg, const char *what)
     pthread_t thread[MOST_THREADS];
     cli_amount_done shown = {.what = what};
     work w = {.piece = piece, .arg = arg, .n = n, .failed = -1};
-    const int cores = zr_host_cores();
+    const int cores = zr__host_cores();
     int started = 0, wanted = (cores < MOST_THREADS ? cores : MOST_THREADS) - 1;
     if (what && cli_live()) w.shown = &shown;
     pthread_mutex_init(&w.lock, NULL);

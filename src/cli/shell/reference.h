@@ -3,6 +3,7 @@
 #define ZR_CLI_REFERENCE_H
 
 #include "cli/shell/cli.h"
+#include "zr/config.h"
 
 /** Print `zr help --list`, `--completion bash|zsh` or `--man [COMMAND|config]` on stdout. ZR_ERR_ARG. */
 ZR_NODISCARD zr_status cli_reference(const cli_command *const *commands, int n, int argc, char **argv);

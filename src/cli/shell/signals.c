@@ -1,6 +1,7 @@
 /* Signals that ask a run to stop, or to save. A handler does only what a handler may: it notes the signal and its time,
  * and writes one line. */
 #include "cli/shell/cli.h"
+#include "comm/comm.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -34,8 +35,8 @@ static void end_without_peer(void)
     static const char what[] = "zr: the process of another rank is gone, and the launcher ends the run; nothing more "
                                "is saved\n";
     zr_comm *comm = atomic_load(&peers);
-    if (!comm || (zr_comm_gone(comm) < 0 && !zr_comm_told(comm))) return;
-    if (zr_comm_first(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0; /* nobody reads */
+    if (!comm || (zr__comm_gone(comm) < 0 && !zr__comm_told(comm))) return;
+    if (zr__comm_first(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0; /* nobody reads */
     _exit(gone_code);
 }
 

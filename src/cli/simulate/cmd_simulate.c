@@ -1,6 +1,10 @@
 #include "cli/simulate/simulate.h"
 
 #include "base/json/json.h"
+#include "config/config.h"
+#include "simulate/simulate.h"
+#include "train/dir/report.h"
+#include "zr/run.h"
 
 #include <math.h>
 #include <string.h>
@@ -67,7 +71,7 @@ static void print_waits(const zr_simulation *s)
     printf("exposed    %s of communication and copies", cli_seconds(s->price.exposed_sec, sec));
     for (int i = 0; i < ZR_CAUSES; i++) {
         if (s->exposed_sec[i] <= 0) continue;
-        printf("%s%s %s", before, zr_cause_name((zr_cause)i), cli_seconds(s->exposed_sec[i], sec));
+        printf("%s%s %s", before, zr__cause_name((zr_cause)i), cli_seconds(s->exposed_sec[i], sec));
         before = ", ";
     }
     puts(before[0] == ',' ? ")" : "");
@@ -107,7 +111,7 @@ static void set_real(json_t *object, const char *key, double value)
 static json_t *exposed_by_cause(const zr_simulation *s)
 {
     json_t *by = json_object();
-    for (int i = 0; i < ZR_CAUSES; i++) set_real(by, zr_cause_name((zr_cause)i), s->exposed_sec[i]);
+    for (int i = 0; i < ZR_CAUSES; i++) set_real(by, zr__cause_name((zr_cause)i), s->exposed_sec[i]);
     return by;
 }
 
@@ -127,7 +131,7 @@ static zr_status set_report(json_t *root, const zr_report *report)
 {
     static const char *const keys[] = {"memory", "traffic"};
     char *text = NULL;
-    ZR_TRY(zr_report_json(report, &text));
+    ZR_TRY(zr__report_json(report, &text));
     json_t *all = zr__json_loads(text, 0);
     zr_free(text);
     ZR_CHECK(all, ZR_ERR_MEMORY, "no memory to print a report");
@@ -173,7 +177,7 @@ static zr_status draw(const simulating *c, const zr_plan *plan, const cli_times 
 {
     const char *model = c->config->model.preset ? c->config->model.preset : c->config->model.type;
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr_config_inputs(c->config, inputs);
+    zr__config_inputs(c->config, inputs);
     ZR_TRY(cli_picture_write(c->o->svg, inputs, plan, times, model,
                              cli_whole_states_bytes(c->config, c->ranks, &c->target.profile)));
     return ZR_OK;
@@ -197,7 +201,7 @@ static zr_status make(const simulating *c, cli_trial *made)
 static zr_status check_outputs(const simulating *c)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr_config_inputs(c->config, inputs);
+    zr__config_inputs(c->config, inputs);
     ZR_TRY(cli_check_stdout(inputs));
     if (c->o->svg) ZR_TRY(zr__output_check(c->o->svg, &cli_svg_kind, inputs));
     return ZR_OK;

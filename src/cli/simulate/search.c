@@ -15,6 +15,7 @@
 #include "base/core/grow.h"
 #include "cli/plan/largest.h"
 #include "cli/shell/many.h"
+#include "config/config.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -668,7 +669,7 @@ static space space_of(const search *s, const cli_args *typed)
                            cli_simulate_typed(typed, brief, "activation_checkpointing.offload"),
                    .groups = cli_simulate_typed(typed, brief, "zero_optimization.mics_shard_size") ||
                              cli_simulate_typed(typed, brief, "zero_optimization.zero_hpz_partition_size"),
-                   .global = zr_config_given(s->config, "train_batch_size"),
+                   .global = zr__config_given(s->config, "train_batch_size"),
                    .buckets = cli_simulate_typed(typed, brief, "zero_optimization.reduce_bucket_size") ||
                               cli_simulate_typed(typed, brief, "zero_optimization.allgather_bucket_size"),
                    .prefetch = cli_simulate_typed(typed, brief, "zero_optimization.stage3_prefetch_bucket_size"),
@@ -684,7 +685,7 @@ static zr_status search_all(search *s, const cli_args *typed)
 {
     cli_searched *b = &s->base;
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr_config_inputs(s->config, inputs);
+    zr__config_inputs(s->config, inputs);
     ZR_TRY(cli_check_stdout(inputs));
     ZR_TRY(cli_simulate_target(b->o, s->config, b->target.ranks, &b->target));
     ZR_CHECK(b->target.cluster.device.memory_bytes > 0, ZR_ERR_CONFIG,

@@ -3,6 +3,7 @@
 #define ZR_CLI_SEARCH_H
 
 #include "cli/simulate/simulate.h"
+#include "zr/config.h"
 
 /** A way to train, at the batch with which it is the fastest. */
 typedef struct cli_way {

@@ -1,6 +1,7 @@
 /* The results of `zr simulate --search`, and why other ways are slower. */
 #include "base/json/json.h"
 #include "cli/simulate/search.h"
+#include "simulate/simulate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static const char *part_words(int part, char text[48])
     if (part < WAITS)
         snprintf(text, 48, "%s", words[part]);
     else
-        snprintf(text, 48, "waits for %s", zr_cause_name((zr_cause)(part - WAITS)));
+        snprintf(text, 48, "waits for %s", zr__cause_name((zr_cause)(part - WAITS)));
     return text;
 }
 

@@ -4,6 +4,7 @@
 
 #include "cli/plan/brief.h"
 #include "cli/plan/target.h"
+#include "zr/config.h"
 
 typedef struct cli_simulate_options {
     cli_brief brief;

@@ -4,6 +4,7 @@
 #include "cli/draw/lines.h"
 #include "cli/shell/many.h"
 #include "cli/simulate/simulate.h"
+#include "simulate/simulate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -168,7 +169,7 @@ static zr_status check_axes(sweep *s)
     for (int i = 0; a && i < a->n; i++) {
         int ranks;
         ZR_TRY(ranks_of(a->value[i], &ranks));
-        if (s->target.cluster.any_hosts) zr_cluster_widen(&s->target.cluster, ranks);
+        if (s->target.cluster.any_hosts) zr__cluster_widen(&s->target.cluster, ranks);
     }
     return ZR_OK;
 }

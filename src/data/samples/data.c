@@ -4,6 +4,7 @@
 #include "data/samples/ahead.h"
 #include "data/samples/order.h"
 #include "data/tokens/tokens.h"
+#include "data/samples/samples.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -216,7 +217,7 @@ void zr_data_close(zr_data **data)
     *data = NULL;
 }
 
-zr_status zr_data_look(const char *path, bool *text, char *note, size_t size)
+zr_status zr__data_look(const char *path, bool *text, char *note, size_t size)
 {
     zr__shards shards;
     char its[ZR__NOTE_BYTES] = "", first[ZR__NOTE_BYTES] = "";
@@ -270,7 +271,7 @@ int64_t zr_data_windows(const zr_data *data)
     return data->windows;
 }
 
-zr_status zr_data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg)
+zr_status zr__data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg)
 {
     ZR_TRY(zr__tokens_check(data->tokens, hash, fn, arg));
     for (int64_t s = 0; hash && data->sources > 1 && s < data->sources; s++) {
@@ -293,12 +294,12 @@ static zr_status read_sample(void *arg, int64_t sample, int32_t *window)
 {
     const zr_data *data = arg;
     int64_t first = 0;
-    ZR_TRY(zr_data_locate(data, sample, &first));
+    ZR_TRY(zr__data_locate(data, sample, &first));
     ZR_TRY(zr__tokens_read(data->tokens, first, data->seq_length + 1, data->stage, window));
     return ZR_OK;
 }
 
-zr_status zr_data_locate(const zr_data *data, int64_t sample, int64_t *first_token)
+zr_status zr__data_locate(const zr_data *data, int64_t sample, int64_t *first_token)
 {
     const source *from;
     int64_t own = 0;

@@ -2,6 +2,7 @@
 
 #include "base/core/grow.h"
 #include "base/core/thread.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <sched.h>
 #include <string.h>
@@ -122,14 +123,14 @@ static zr_status encode_all(encoder *e, zr__encoded *all)
 
 static int64_t cut(const void *of, const char *text, int64_t from, int64_t bytes)
 {
-    return zr_tokenizer_cut(of, text, from, bytes);
+    return zr__tokenizer_cut(of, text, from, bytes);
 }
 
 /* Return whether the tokenizer knows cuts: between two words there is one, if anywhere. */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer)
 {
     static const char words[] = "a b";
-    return zr_tokenizer_cut(tokenizer, words, 1, sizeof(words) - 1) > 0;
+    return zr__tokenizer_cut(tokenizer, words, 1, sizeof(words) - 1) > 0;
 }
 
 static int threads_here(void)

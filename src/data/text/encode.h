@@ -6,13 +6,16 @@
 #include "data/text/parts.h"
 #include "zr/data.h"
 
+/** Callback for the next n tokens, little-endian, each of zr__texts_encode's token_bytes. */
+typedef zr_status (*zr__tokens_fn)(void *arg, const unsigned char *tokens, int64_t n);
+
 typedef struct zr__encoding {
     zr__parts parts; /* the file and how it is read; cut, of, and usual_bytes where it is 0, are set by zr__encode */
     const zr_tokenizer *tokenizer;
     int32_t separator; /* the token after each document of .jsonl; negative: none */
     int token_bytes;   /* 1, 2 or 4 */
     int threads;       /* 0: one for each processor, up to 8 */
-    zr_tokens_fn put;
+    zr__tokens_fn put;
     void *put_arg;
     zr_progress_fn progress; /* progress in bytes of the file; may be NULL */
     void *arg;

@@ -1,7 +1,7 @@
 /**
  * Division of a text file into parts that can be processed independently, in memory that does not grow with the file.
  *
- * A part of a plain text ends at a cut of the tokenizer (zr_tokenizer_cut), so that the parts together have the same
+ * A part of a plain text ends at a cut of the tokenizer (zr__tokenizer_cut), so that the parts together have the same
  * tokens as the whole text; a part grows until there is a cut, up to a limit. A part of a .jsonl file is whole lines,
  * each a document.
  */
@@ -15,7 +15,8 @@ enum { ZR__PART_MESSAGE_BYTES = 512 };
 /** Settings of reading a file, and the position in it. Zero-initialise fields that are not set. */
 typedef struct zr__parts {
     const zr__file *file;
-    /** Find a cut as zr_tokenizer_cut does, for the object `of`. NULL: no cuts are known, so a document is one part. */
+    /** Find a cut as zr__tokenizer_cut does, for the object `of`. NULL: no cuts are known, so a document is one part.
+     */
     int64_t (*cut)(const void *of, const char *text, int64_t from, int64_t bytes);
     const void *of;
     int64_t usual_bytes;  /* usual size of a part */

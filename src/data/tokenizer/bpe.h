@@ -64,7 +64,7 @@ void zr__bpe_free(zr__bpe *bpe);
 /** Encode as zr_tokenizer_encode does. */
 ZR_NODISCARD zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, int32_t *tokens,
                                       int64_t room, int64_t *n);
-/** Find a cut as zr_tokenizer_cut does. */
+/** Find a cut as zr__tokenizer_cut does. */
 int64_t zr__bpe_cut(const zr__bpe *bpe, const char *text, int64_t from, int64_t bytes);
 
 /* ---- symbols --------------------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include "base/core/grow.h"
 #include "data/tokenizer/bpe.h"
 #include "zr/data.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -99,17 +100,17 @@ static void strings_free(strings *s)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-struct zr_tokenizer_trainer {
+struct zr__tokenizer_trainer {
     zr__split *split;
     strings words;
     int64_t *count; /* of each word */
     int64_t count_room;
 };
 
-zr_status zr_tokenizer_trainer_open(zr_tokenizer_trainer **trainer)
+zr_status zr__tokenizer_trainer_open(zr__tokenizer_trainer **trainer)
 {
     const char *const expression[] = {ZR__SPLIT_GPT2};
-    zr_tokenizer_trainer *made = zr_alloc(sizeof(*made));
+    zr__tokenizer_trainer *made = zr_alloc(sizeof(*made));
     ZR_CHECK(made, ZR_ERR_MEMORY, "no memory to learn a tokenizer");
     zr_status st = zr__split_open(expression, 1, "GPT-2's tokenizer", &made->split);
     if (st == ZR_OK)
@@ -119,7 +120,7 @@ zr_status zr_tokenizer_trainer_open(zr_tokenizer_trainer **trainer)
     return st;
 }
 
-void zr_tokenizer_trainer_close(zr_tokenizer_trainer **trainer)
+void zr__tokenizer_trainer_close(zr__tokenizer_trainer **trainer)
 {
     if (!*trainer) return;
     zr__split_close(&(*trainer)->split);
@@ -131,7 +132,7 @@ void zr_tokenizer_trainer_close(zr_tokenizer_trainer **trainer)
 
 static zr_status count_piece(void *arg, const char *piece, int64_t bytes)
 {
-    zr_tokenizer_trainer *t = arg;
+    zr__tokenizer_trainer *t = arg;
     int32_t word = 0;
     ZR_TRY(string_note(&t->words, piece, bytes, &word));
     MAKE_ROOM(t->count, t->count_room, t->words.n);
@@ -139,7 +140,7 @@ static zr_status count_piece(void *arg, const char *piece, int64_t bytes)
     return ZR_OK;
 }
 
-zr_status zr_tokenizer_trainer_add(zr_tokenizer_trainer *trainer, const char *text, int64_t bytes)
+zr_status zr__tokenizer_trainer_add(zr__tokenizer_trainer *trainer, const char *text, int64_t bytes)
 {
     zr__matcher *matcher = NULL;
     ZR_TRY(zr__matcher_open(trainer->split, text, count_piece, trainer, &matcher));
@@ -148,7 +149,7 @@ zr_status zr_tokenizer_trainer_add(zr_tokenizer_trainer *trainer, const char *te
     return st;
 }
 
-int64_t zr_tokenizer_trainer_cut(const zr_tokenizer_trainer *trainer, const char *text, int64_t from, int64_t bytes)
+int64_t zr__tokenizer_trainer_cut(const zr__tokenizer_trainer *trainer, const char *text, int64_t from, int64_t bytes)
 {
     return zr__split_cut(trainer->split, text, from, bytes);
 }
@@ -177,7 +178,7 @@ typedef struct candidate {
 } candidate;
 
 typedef struct learner {
-    const zr_tokenizer_trainer *from;
+    const zr__tokenizer_trainer *from;
     strings tokens;
     int32_t *symbols; /* the tokens of all words, each word at the place of its bytes */
     int64_t *length;  /* tokens left in each word */
@@ -428,7 +429,8 @@ static zr_status learn(learner *l, int64_t vocab, char **json, int64_t *learned)
     return ZR_OK;
 }
 
-zr_status zr_tokenizer_trainer_learn(const zr_tokenizer_trainer *trainer, int64_t vocab, char **json, int64_t *learned)
+zr_status zr__tokenizer_trainer_learn(const zr__tokenizer_trainer *trainer, int64_t vocab, char **json,
+                                      int64_t *learned)
 {
     ZR_CHECK(vocab >= ZR_TOKENIZER_LEAST_VOCAB && vocab <= INT32_MAX, ZR_ERR_ARG,
              "a vocabulary of %lld tokens, %d (all bytes and " ZR_END_OF_TEXT ") to %d are possible", (long long)vocab,

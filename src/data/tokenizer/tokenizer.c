@@ -1,6 +1,7 @@
 /* Tokenizers of two kinds, bytes and byte-level BPE, behind one table of functions. */
 #include "data/tokenizer/bpe.h"
 #include "zr/data.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -57,7 +58,7 @@ static int64_t bytes_cut(const zr_tokenizer *tokenizer, const char *text, int64_
     return bytes > from && bytes > 0 ? bytes - 1 : 0;
 }
 
-zr_status zr_tokenizer_bytes_json(char **json)
+zr_status zr__tokenizer_bytes_json(char **json)
 {
     char text[BYTES_VOCAB];
     int64_t end[BYTES_VOCAB];
@@ -123,7 +124,7 @@ zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
     return st;
 }
 
-bool zr_tokenizer_is_in(const char *dir)
+bool zr__tokenizer_is_in(const char *dir)
 {
     return zr__bpe_is_in(dir);
 }
@@ -169,7 +170,7 @@ int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text)
     return n == 1 ? tokens[0] : -1;
 }
 
-int64_t zr_tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
+int64_t zr__tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
 {
     return tokenizer->kind->cut(tokenizer, text, from, bytes);
 }

@@ -3,6 +3,7 @@
 #include "data/tokens/cache.h"
 #include "data/tokens/indexed.h"
 #include "data/text/kind.h"
+#include "data/tokens/texts.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -100,7 +101,7 @@ static zr_status read_llmc(zr__shard *s)
     return ZR_OK;
 }
 
-zr_status zr_llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES])
+zr_status zr__llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES])
 {
     ZR_CHECK(token_bytes == 2 || token_bytes == 4, ZR_ERR_ARG, "tokens of %d bytes, 2 or 4 are possible", token_bytes);
     ZR_CHECK(tokens >= 0 && tokens <= INT32_MAX, ZR_ERR_DATA,

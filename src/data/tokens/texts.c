@@ -1,6 +1,8 @@
 /* Text files that are read once, to tokenize them or to learn a tokenizer. */
 #include "data/text/encode.h"
 #include "data/tokens/shard.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokens/texts.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -14,27 +16,27 @@ typedef struct looked_at {
     bool lines;
 } looked_at;
 
-struct zr_texts {
-    const zr_texts_args *args;
+struct zr__texts {
+    const zr__texts_args *args;
     looked_at *text; /* (args->n) */
-    zr_texts_info info;
+    zr__texts_info info;
     char note[3 * ZR__NOTE_BYTES];
     char first_skipped[ZR__NOTE_BYTES]; /* file and line */
     int64_t done_bytes;                 /* bytes of the files before the current one */
 };
 
-/* State of zr_texts_encode. */
+/* State of zr__texts_encode. */
 typedef struct encoding {
     zr__encoding x;  /* of each file */
     bool lines, due; /* due: the token between documents must precede the next token */
     unsigned char between[sizeof(int32_t)];
-    zr_tokens_fn put;
+    zr__tokens_fn put;
     void *arg;
 } encoding;
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static zr_status look_at(zr_texts *t, int i)
+static zr_status look_at(zr__texts *t, int i)
 {
     const char *path = t->args->path[i];
     char note[ZR__NOTE_BYTES] = "";
@@ -50,9 +52,9 @@ static zr_status look_at(zr_texts *t, int i)
     return ZR_OK;
 }
 
-zr_status zr_texts_open(const zr_texts_args *args, zr_texts **texts)
+zr_status zr__texts_open(const zr__texts_args *args, zr__texts **texts)
 {
-    zr_texts *t = zr_alloc(sizeof(*t));
+    zr__texts *t = zr_alloc(sizeof(*t));
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for %d texts", args->n);
     t->args = args;
     t->text = zr_alloc((size_t)args->n * sizeof(*t->text));
@@ -61,11 +63,11 @@ zr_status zr_texts_open(const zr_texts_args *args, zr_texts **texts)
     if (st == ZR_OK)
         *texts = t;
     else
-        zr_texts_close(&t);
+        zr__texts_close(&t);
     return st;
 }
 
-void zr_texts_close(zr_texts **texts)
+void zr__texts_close(zr__texts **texts)
 {
     if (!*texts) return;
     zr_free((*texts)->text);
@@ -73,9 +75,9 @@ void zr_texts_close(zr_texts **texts)
     *texts = NULL;
 }
 
-zr_texts_info zr_texts_get_info(const zr_texts *texts)
+zr__texts_info zr__texts_get_info(const zr__texts *texts)
 {
-    zr_texts_info info = texts->info;
+    zr__texts_info info = texts->info;
     info.note = texts->note;
     return info;
 }
@@ -84,12 +86,12 @@ zr_texts_info zr_texts_get_info(const zr_texts *texts)
 
 static void tell(void *arg, int64_t done, int64_t all)
 {
-    const zr_texts *t = arg;
+    const zr__texts *t = arg;
     (void)all;
     if (t->args->progress) t->args->progress(t->args->arg, t->done_bytes + done, t->info.file_bytes);
 }
 
-static zr__parts parts_of(const zr_texts *t, int i)
+static zr__parts parts_of(const zr__texts *t, int i)
 {
     return (zr__parts){.file = &t->text[i].file,
                        .usual_bytes = PART_BYTES,
@@ -101,7 +103,7 @@ static zr__parts parts_of(const zr_texts *t, int i)
                        .skip_named = "--bad-lines skip"};
 }
 
-static void add_found(zr_texts *t, int i, const zr__found_texts *found)
+static void add_found(zr__texts *t, int i, const zr__found_texts *found)
 {
     const zr__file *file = &t->text[i].file;
     if (t->info.skipped_lines == 0 && found->skipped_lines > 0)
@@ -112,10 +114,10 @@ static void add_found(zr_texts *t, int i, const zr__found_texts *found)
     t->done_bytes += file->bytes;
 }
 
-typedef zr_status (*read_fn)(zr_texts *t, const zr__parts *parts, void *arg, zr__found_texts *found);
+typedef zr_status (*read_fn)(zr__texts *t, const zr__parts *parts, void *arg, zr__found_texts *found);
 
 /* Append the count of skipped lines to the note. */
-static void note_skipped(zr_texts *t)
+static void note_skipped(zr__texts *t)
 {
     const size_t length = strlen(t->note);
     if (t->info.skipped_lines == 0) return;
@@ -124,7 +126,7 @@ static void note_skipped(zr_texts *t)
 }
 
 /* Read each file; it must be unchanged since it was looked at. */
-static zr_status read_all(zr_texts *t, read_fn read, void *arg)
+static zr_status read_all(zr__texts *t, read_fn read, void *arg)
 {
     for (int i = 0; i < t->args->n; i++) {
         zr__file opened, *file = &t->text[i].file;
@@ -154,7 +156,7 @@ static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
     return n > 0 ? e->put(e->arg, tokens, n) : ZR_OK;
 }
 
-static zr_status encode_one(zr_texts *t, const zr__parts *parts, void *arg, zr__found_texts *found)
+static zr_status encode_one(zr__texts *t, const zr__parts *parts, void *arg, zr__found_texts *found)
 {
     encoding *e = arg;
     zr__encoded did;
@@ -167,8 +169,8 @@ static zr_status encode_one(zr_texts *t, const zr__parts *parts, void *arg, zr__
     return ZR_OK;
 }
 
-zr_status zr_texts_encode(zr_texts *texts, const zr_tokenizer *tokenizer, int token_bytes, int32_t between, int threads,
-                          zr_tokens_fn put, void *arg)
+zr_status zr__texts_encode(zr__texts *texts, const zr_tokenizer *tokenizer, int token_bytes, int32_t between,
+                           int threads, zr__tokens_fn put, void *arg)
 {
     encoding e = {.put = put, .arg = arg};
     e.x = (zr__encoding){.tokenizer = tokenizer,
@@ -187,16 +189,16 @@ zr_status zr_texts_encode(zr_texts *texts, const zr_tokenizer *tokenizer, int to
 
 static int64_t cut(const void *of, const char *text, int64_t from, int64_t bytes)
 {
-    return zr_tokenizer_trainer_cut(of, text, from, bytes);
+    return zr__tokenizer_trainer_cut(of, text, from, bytes);
 }
 
 static zr_status count_pieces(void *arg, const char *text, int64_t bytes, bool ends)
 {
     (void)ends;
-    return zr_tokenizer_trainer_add(arg, text, bytes);
+    return zr__tokenizer_trainer_add(arg, text, bytes);
 }
 
-static zr_status learn_parts(zr_texts *t, zr__parts *parts, zr__part *part, zr_tokenizer_trainer *trainer,
+static zr_status learn_parts(zr__texts *t, zr__parts *parts, zr__part *part, zr__tokenizer_trainer *trainer,
                              zr__found_texts *found)
 {
     ZR_TRY(zr__parts_begin(parts));
@@ -209,7 +211,7 @@ static zr_status learn_parts(zr_texts *t, zr__parts *parts, zr__part *part, zr_t
     return zr__file_unchanged(parts->file);
 }
 
-static zr_status learn_one(zr_texts *t, const zr__parts *parts, void *arg, zr__found_texts *found)
+static zr_status learn_one(zr__texts *t, const zr__parts *parts, void *arg, zr__found_texts *found)
 {
     zr__parts its = *parts;
     zr__part part = {0};
@@ -220,7 +222,7 @@ static zr_status learn_one(zr_texts *t, const zr__parts *parts, void *arg, zr__f
     return st;
 }
 
-zr_status zr_texts_learn(zr_texts *texts, zr_tokenizer_trainer *trainer)
+zr_status zr__texts_learn(zr__texts *texts, zr__tokenizer_trainer *trainer)
 {
     ZR_TRY(read_all(texts, learn_one, trainer));
     return ZR_OK;

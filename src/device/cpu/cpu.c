@@ -9,6 +9,8 @@
 #include "device/device.h"
 #include "device/queue.h"
 #include "kernel_list.h"
+#include "base/core/core.h"
+#include "base/number/exact.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
 /* vector: the level whose kernels are taken where no matrix product is in them. */
@@ -123,7 +125,7 @@ const char *zr_device_cpu_level(void)
     return chosen ? chosen->name : "none";
 }
 
-const char *zr_device_cpu_matmul(void)
+const char *zr__device_cpu_matmul(void)
 {
     return zr__onednn_version();
 }
@@ -289,7 +291,7 @@ static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, co
 static void cpu_populate(zr_device *device, void *memory, int64_t bytes)
 {
     (void)device;
-    zr_alloc_populate(memory, bytes);
+    zr__alloc_populate(memory, bytes);
 }
 
 static zr_status cpu_fill(zr_device *device, void *x, int byte, int64_t bytes)
@@ -314,7 +316,7 @@ static zr_status cpu_cast(zr_device *device, void *out, zr_dtype out_dtype, cons
 static zr_status cpu_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
 {
     (void)device;
-    zr_exact_add(sum, x, n);
+    zr__exact_add(sum, x, n);
     return ZR_OK;
 }
 

@@ -59,7 +59,7 @@ zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget)
 
 /* ---- what is there ----------------------------------------------------------------------------- */
 
-const char *zr_device_cuda_built(void)
+const char *zr__device_cuda_built(void)
 {
     return ZR_CUDA_BUILT;
 }
@@ -83,7 +83,7 @@ int zr_device_cuda_count(const char **why)
     return n;
 }
 
-zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found)
+zr_status zr__device_cuda_gpu(int gpu, zr_gpu *found)
 {
     const char *why;
     const int n = zr_device_cuda_count(&why);
@@ -96,7 +96,7 @@ zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found)
     return ZR_OK;
 }
 
-zr_status zr_device_cuda_free(int gpu, int64_t *bytes)
+zr_status zr__device_cuda_free(int gpu, int64_t *bytes)
 {
     int current;
     size_t free_bytes = 0, total_bytes;
@@ -386,7 +386,7 @@ static const zr_device_ops cuda_ops = {
 zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **device)
 {
     zr_gpu gpu;
-    ZR_TRY(zr_device_cuda_gpu(config->gpu, &gpu));
+    ZR_TRY(zr__device_cuda_gpu(config->gpu, &gpu));
     ZR_CHECK(gpu.major >= MAJOR_LEAST, ZR_ERR_UNSUPPORTED,
              "GPU %d (%s) has compute capability %d.%d; wanted %d.0 or more", config->gpu, gpu.name, gpu.major,
              gpu.minor, MAJOR_LEAST);

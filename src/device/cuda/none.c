@@ -1,14 +1,15 @@
 /* Where zr is built without CUDA. */
 #include "zr/device.h"
+#include "device/device.h"
 
 static const char reason[] = "zr was built without CUDA; `make info` says what was looked for";
 
-const char *zr_device_cuda_built(void)
+const char *zr__device_cuda_built(void)
 {
     return "";
 }
 
-void zr_device_cuda_matmul(char *text, int64_t bytes)
+void zr__device_cuda_matmul(char *text, int64_t bytes)
 {
     if (bytes > 0) text[0] = '\0';
 }
@@ -19,13 +20,13 @@ int zr_device_cuda_count(const char **why)
     return 0;
 }
 
-zr_status zr_device_cuda_gpu(int gpu, zr_gpu *found)
+zr_status zr__device_cuda_gpu(int gpu, zr_gpu *found)
 {
     (void)gpu, (void)found;
     return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no GPU: %s", reason);
 }
 
-zr_status zr_device_cuda_free(int gpu, int64_t *bytes)
+zr_status zr__device_cuda_free(int gpu, int64_t *bytes)
 {
     (void)gpu, (void)bytes;
     return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no GPU: %s", reason);

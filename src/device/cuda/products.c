@@ -9,6 +9,7 @@
 
 #include "base/core/library.h"
 #include "device/cuda/scratch.h"
+#include "device/device.h"
 
 /* Alignment in bytes on which the library's choice of kernels depends: they load no more at a time. */
 enum { ALIGNED = 16 };
@@ -63,7 +64,7 @@ static zr_status failed(const functions *lt, cublasStatus_t status, const char *
         if (status_ != CUBLAS_STATUS_SUCCESS) return failed((lt), status_, #call);                                     \
     } while (0)
 
-void zr_device_cuda_matmul(char *text, int64_t bytes)
+void zr__device_cuda_matmul(char *text, int64_t bytes)
 {
     functions lt;
     if (bytes > 0) text[0] = '\0';

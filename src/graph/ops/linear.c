@@ -1,5 +1,6 @@
 /* linear: y = x w + b, w as (K, N) or, transposed, as (N, K). */
 #include "graph/internal.h"
+#include "base/core/core.h"
 
 #include <inttypes.h>
 
@@ -23,7 +24,7 @@ static zr_cost product_cost(const zr_graph *graph, const zr_op *op, sizes s)
 {
     return (zr_cost){.flops = 2.0 * (double)s.rows * (double)s.K * (double)s.N,
                      .bytes = zr__bytes(graph, op),
-                     .product = zr_product_sizes_of(s.rows, s.N, s.K)};
+                     .product = zr__product_sizes_of(s.rows, s.N, s.K)};
 }
 
 /* ---- adjoint's ops ---------------------------------------------------------------------------- */

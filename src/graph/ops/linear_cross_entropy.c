@@ -6,6 +6,7 @@
  * well, and the forward op runs only if something else reads its losses: otherwise no product is made twice.
  */
 #include "graph/internal.h"
+#include "base/core/core.h"
 
 /* Rows of a block. A longer block makes faster products, a shorter block takes less memory: 512 rows of GPT-2's logits
  * are 103 MB in fp32, and products of 512 rows are as fast as products of all rows. */
@@ -58,7 +59,7 @@ static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, int prod
     return (zr_cost){.flops = 2.0 * products * rows * V * C,
                      .bytes = zr__bytes(graph, op) + logits * rows * V * each +
                               (double)(blocks_of(op, s) - 1) * reads * V * C * each,
-                     .product = zr_product_sizes_of(op->attr.i[0], s.V, s.C)};
+                     .product = zr__product_sizes_of(op->attr.i[0], s.V, s.C)};
 }
 
 /* ---- linear_cross_entropy_dx ------------------------------------------------------------------ */

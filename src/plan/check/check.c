@@ -4,6 +4,7 @@
  * writer or the packer.
  */
 #include "plan/check/check.h"
+#include "plan/list/place.h"
 
 /* Return whether a step of this kind, of this unit (-1: of any), happens before `step`. */
 static bool happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
@@ -324,8 +325,8 @@ static zr_status check_grid(const zr_plan *plan)
     bool *taken = zr_alloc((size_t)all);
     zr_status st = taken ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d ranks", all);
     for (int r = 0; r < all && st == ZR_OK; r++) {
-        int place = zr_plan_place(plan, ZR_GROUP_DATA, r), shard = zr_plan_shard(plan, r);
-        int layer = zr_plan_place(plan, ZR_GROUP_TENSOR, r);
+        int place = zr__plan_place(plan, ZR_GROUP_DATA, r), shard = zr__plan_shard(plan, r);
+        int layer = zr__plan_place(plan, ZR_GROUP_TENSOR, r);
         bool one = plan->group[ZR_GROUP_DATA].size == n && place == r / M && layer == r % M && shard >= 0 &&
                    shard < n && !taken[shard * M + layer];
         if (one)

@@ -2,6 +2,7 @@
  * ZeRO stages. */
 #include "plan/cost/cost.h"
 #include "plan/list/list.h"
+#include "plan/list/place.h"
 
 #include <stdlib.h>
 
@@ -53,12 +54,12 @@ int64_t zr_memory_taken(const zr_memory *memory)
     return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_OPTIM];
 }
 
-int64_t zr_memory_limited(const zr_memory *memory, const zr_device_facts *facts)
+int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts)
 {
     return facts->apart ? memory->total_bytes : zr_memory_taken(memory);
 }
 
-void zr_memory_sum(zr_memory *memory)
+void zr__memory_sum(zr_memory *memory)
 {
     const zr_space_memory *device = &memory->space[ZR_SPACE_DEVICE], *staging = &memory->space[ZR_SPACE_STAGING];
     for (int c = 0; c < ZR_CATEGORIES; c++)
@@ -97,11 +98,11 @@ static int beyond(const zr_plan *plan, int32_t group, int width, int rank)
 {
     const zr_group *g = &plan->group[group];
     const zr_axis *last = g->n_axes ? &plan->axis[g->axis[g->n_axes - 1]] : NULL;
-    const int step = last ? last->step : 1, place = zr_plan_place(plan, group, rank);
+    const int step = last ? last->step : 1, place = zr__plan_place(plan, group, rank);
     return g->size - count_in(rank - place * step, step, g->size, rank / width * width, (rank / width + 1) * width);
 }
 
-int64_t zr_plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes)
+int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes)
 {
     if (border == ZR_BORDER_TENSOR) return group == ZR_GROUP_TENSOR ? bytes : 0;
     const int width = within(&plan->layout, border), size = plan->group[group].size;
@@ -156,7 +157,7 @@ static zr_status charge_step(zr_plan *plan, const zr_step *step, int64_t bytes, 
     const zr_traffic_kind kind = zr_step_traits_of(step->kind).traffic;
     ZR_TRY(charge(plan, &plan->traffic, kind, bytes, runs));
     for (int b = 0; b < ZR_BORDERS; b++) {
-        const int64_t across = zr_plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
+        const int64_t across = zr__plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
         ZR_TRY(charge(plan, &plan->across[b], kind, across, runs));
     }
     return ZR_OK;
@@ -219,7 +220,7 @@ zr_status zr__account(zr_plan *plan)
         plan->memory.space[s].total_bytes = plan->space_bytes[s];
         ZR_TRY(zr__add_bytes(&all, plan->space_bytes[s]));
     }
-    zr_memory_sum(&plan->memory);
+    zr__memory_sum(&plan->memory);
     if (!l->train) return ZR_OK;
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_FLUSH]));

@@ -15,12 +15,12 @@ static void add_lifetimes(const zr_schedule *schedule, int32_t n_persistent, int
     }
 }
 
-zr_status zr_plan_fullest(const zr_plan *plan, zr_fullest *fullest)
+zr_status zr__plan_fullest(const zr_plan *plan, zr__fullest *fullest)
 {
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "this plan has no training step to look through: set zr_layout.train");
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    *fullest = (zr_fullest){0};
+    *fullest = (zr__fullest){0};
     int64_t *change = zr_alloc(sizeof *change * ((size_t)s->n_steps + 1));
     ZR_CHECK(change, ZR_ERR_MEMORY, "no memory to look through %d steps", s->n_steps);
     add_lifetimes(s, plan->n_persistent, change);

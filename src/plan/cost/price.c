@@ -3,10 +3,11 @@
  * of each step. The pricer of a profile takes the larger of a step's time for FLOPs and its time for bytes.
  */
 #include "plan/cost/cost.h"
+#include "base/core/core.h"
 
 typedef struct pricing {
     const zr_plan *plan;
-    const zr_pricer *pricer;
+    const zr__pricer *pricer;
     bool in_turn;             /* all streams but SAVE share one queue */
     bool saves;               /* this training step runs the ZR_WHEN_SAVE steps */
     double clock[ZR_STREAMS]; /* when the stream is free */
@@ -46,7 +47,7 @@ static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_
     return bytes;
 }
 
-zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
+zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const zr_schedule *s = &plan->schedule[kind];
     const zr_step *step = &s->step[index];
@@ -70,44 +71,44 @@ zr_step_cost zr_plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32
 /* ---- by the rates of a profile ------------------------------------------------------------------ */
 
 typedef struct profile_pricer {
-    zr_pricer base;
+    zr__pricer base;
     const zr_machine *machine;
     double disk_bytes_sec;
 } profile_pricer;
 
-double zr_plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
-                            zr_product_sizes sizes)
+double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
+                             zr_product_sizes sizes)
 {
     const bool widens = def->in_f32 && !plan->profile.facts.narrow_attention;
     const bool narrow = plan->layout.dtype != ZR_F32 && machine->flops_bf16 > 0 && !widens;
-    return zr_machine_flops(machine, narrow, sizes);
+    return zr__machine_flops(machine, narrow, sizes);
 }
 
-int64_t zr_plan_saved_bytes(const zr_plan *plan, const zr_step *step)
+int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step)
 {
     const zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
     return zr_dtype_span(use->dtype, use->range.count);
 }
 
-static double step_seconds(const zr_pricer *pricer, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
+static double step_seconds(const zr__pricer *pricer, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const profile_pricer *me = (const profile_pricer *)pricer;
     const zr_step *step = &plan->schedule[kind].step[index];
     double compute = 0;
-    if (step->kind == ZR_STEP_SAVE) return seconds((double)zr_plan_saved_bytes(plan, step), me->disk_bytes_sec);
-    const zr_step_cost cost = zr_plan_step_cost(plan, kind, index);
+    if (step->kind == ZR_STEP_SAVE) return seconds((double)zr__plan_saved_bytes(plan, step), me->disk_bytes_sec);
+    const zr_step_cost cost = zr__plan_step_cost(plan, kind, index);
     if (step->kind == ZR_STEP_RUN) {
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
-        compute = seconds(cost.flops, zr_plan_op_flops_sec(plan, op->def, me->machine, cost.product));
+        compute = seconds(cost.flops, zr__plan_op_flops_sec(plan, op->def, me->machine, cost.product));
     }
     double move = larger(seconds(cost.memory_bytes, me->machine->memory_bytes_sec),
-                         seconds(cost.wire_bytes, zr_machine_link(me->machine).bytes_sec));
+                         seconds(cost.wire_bytes, zr__machine_link(me->machine).bytes_sec));
     return larger(compute, move);
 }
 
 static profile_pricer pricer_of(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec)
 {
-    const zr_queues queues = zr_plan_queues(plan, !profile->machine.link_copies, 1);
+    const zr_queues queues = zr__plan_queues(plan, !profile->machine.link_copies, 1);
     return (profile_pricer){{.step_sec = step_seconds, .queues = queues}, &profile->machine, disk_bytes_sec};
 }
 
@@ -293,7 +294,7 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
     return ZR_OK;
 }
 
-static pricing pricing_by(const zr_plan *plan, const zr_pricer *pricer)
+static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
 {
     pricing p = {.plan = plan, .pricer = pricer, .in_turn = true, .rounds = 1};
     for (int i = 0; i < ZR_STREAMS; i++) {
@@ -304,7 +305,7 @@ static pricing pricing_by(const zr_plan *plan, const zr_pricer *pricer)
 }
 
 /* Price a step in the middle of a run: the gathers that a flush would make are part of the next step. */
-zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_price *price)
+zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price)
 {
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "this plan has no training step to price: set zr_layout.train");
@@ -320,7 +321,7 @@ zr_status zr_plan_price_by(const zr_plan *plan, const zr_pricer *pricer, zr_pric
 zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
 {
     const profile_pricer pricer = pricer_of(plan, profile, 0);
-    ZR_TRY(zr_plan_price_by(plan, &pricer.base, price));
+    ZR_TRY(zr__plan_price_by(plan, &pricer.base, price));
     return ZR_OK;
 }
 
@@ -328,7 +329,7 @@ static bool rates_known(const zr_plan *plan)
 {
     const zr_machine *m = &plan->profile.machine;
     const bool products = m->flops_f32 > 0 || (plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0);
-    return products && m->memory_bytes_sec > 0 && (plan->ranks == 1 || zr_machine_link(m).bytes_sec > 0);
+    return products && m->memory_bytes_sec > 0 && (plan->ranks == 1 || zr__machine_link(m).bytes_sec > 0);
 }
 
 static double all_traffic(const zr_plan *plan)
@@ -359,20 +360,20 @@ static zr_status is_faster(const zr_plan *plan, const zr_plan *other, bool *fast
     return ZR_OK;
 }
 
-zr_status zr_plan_better(const zr_plan *plan, const zr_plan *other, bool *better)
+zr_status zr__plan_better(const zr_plan *plan, const zr_plan *other, bool *better)
 {
-    const bool fits = zr_plan_fits(plan);
+    const bool fits = zr__plan_fits(plan);
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN] && other->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "a plan without a training step is none to choose: set zr_layout.train");
     *better = fits;
-    if (fits != zr_plan_fits(other)) return ZR_OK;
+    if (fits != zr__plan_fits(other)) return ZR_OK;
     if (fits) return is_faster(plan, other, better);
-    *better = zr_memory_limited(&plan->memory, &plan->profile.facts) <
-              zr_memory_limited(&other->memory, &other->profile.facts);
+    *better = zr__memory_limited(&plan->memory, &plan->profile.facts) <
+              zr__memory_limited(&other->memory, &other->profile.facts);
     return ZR_OK;
 }
 
-zr_status zr_plan_price_save_by(const zr_plan *plan, const zr_pricer *pricer, zr_save_price *price)
+zr_status zr__plan_price_save_by(const zr_plan *plan, const zr__pricer *pricer, zr_save_price *price)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     ZR_CHECK(plan->save != ZR_SAVE_NONE, ZR_ERR_STATE, "this plan saves nothing behind a step: set zr_layout.save");
@@ -383,19 +384,19 @@ zr_status zr_plan_price_save_by(const zr_plan *plan, const zr_pricer *pricer, zr
     *price = (zr_save_price){.write_sec = with.busy[ZR_STREAM_SAVE],
                              .stall_sec = larger(all_streams_free(&with) - all_streams_free(&without), 0)};
     for (int32_t i = 0; i < s->n_steps; i++)
-        if (s->step[i].kind == ZR_STEP_SAVE) price->bytes += zr_plan_saved_bytes(plan, &s->step[i]);
+        if (s->step[i].kind == ZR_STEP_SAVE) price->bytes += zr__plan_saved_bytes(plan, &s->step[i]);
     return ZR_OK;
 }
 
-zr_status zr_plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
-                             zr_save_price *price)
+zr_status zr__plan_price_save(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec,
+                              zr_save_price *price)
 {
     const profile_pricer pricer = pricer_of(plan, profile, disk_bytes_sec);
-    ZR_TRY(zr_plan_price_save_by(plan, &pricer.base, price));
+    ZR_TRY(zr__plan_price_save_by(plan, &pricer.base, price));
     return ZR_OK;
 }
 
-zr_status zr_plan_times_by(const zr_plan *plan, const zr_pricer *pricer, zr_step_time *time)
+zr_status zr__plan_times_by(const zr_plan *plan, const zr__pricer *pricer, zr_step_time *time)
 {
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "this plan has no training step to price: set zr_layout.train");
@@ -408,6 +409,6 @@ zr_status zr_plan_times_by(const zr_plan *plan, const zr_pricer *pricer, zr_step
 zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time)
 {
     const profile_pricer pricer = pricer_of(plan, profile, 0);
-    ZR_TRY(zr_plan_times_by(plan, &pricer.base, time));
+    ZR_TRY(zr__plan_times_by(plan, &pricer.base, time));
     return ZR_OK;
 }

@@ -3,7 +3,7 @@
  */
 #include "plan/cost/cost.h"
 
-zr_queues zr_queues_of(bool comm, bool copy, bool save)
+zr_queues zr__queues_of(bool comm, bool copy, bool save)
 {
     zr_queues queues = {.of = {[ZR_STREAM_COMPUTE] = ZR_STREAM_COMPUTE}};
     if (comm) queues.of[ZR_STREAM_COMM] = ZR_STREAM_COMM;
@@ -12,10 +12,10 @@ zr_queues zr_queues_of(bool comm, bool copy, bool save)
     return queues;
 }
 
-zr_queues zr_plan_queues(const zr_plan *plan, bool concurrent, int process_ranks)
+zr_queues zr__plan_queues(const zr_plan *plan, bool concurrent, int process_ranks)
 {
     const bool apart = plan->profile.facts.apart; /* on a processor, a core that computes cannot also copy */
     const bool beside = concurrent || (apart && process_ranks > 1);
-    return zr_queues_of(plan->side_by_side && beside, plan->has_stream[ZR_STREAM_COPY] && apart,
-                        plan->has_stream[ZR_STREAM_SAVE]);
+    return zr__queues_of(plan->side_by_side && beside, plan->has_stream[ZR_STREAM_COPY] && apart,
+                         plan->has_stream[ZR_STREAM_SAVE]);
 }

@@ -6,6 +6,7 @@
  * less recompute.
  */
 #include "plan/policy/policy.h"
+#include "plan/cost/cost.h"
 
 typedef struct search {
     const zr_model *model;
@@ -23,7 +24,7 @@ static zr_status better(const search *s, const zr_plan *plan, bool *is)
 {
     *is = true;
     if (!s->best) return ZR_OK;
-    if (s->free || !zr_plan_fits(plan) || !zr_plan_fits(s->best)) return zr_plan_better(plan, s->best, is);
+    if (s->free || !zr__plan_fits(plan) || !zr__plan_fits(s->best)) return zr__plan_better(plan, s->best, is);
     *is = plan->flops_hardware < s->best->flops_hardware;
     return ZR_OK;
 }
@@ -35,7 +36,7 @@ static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32
     zr_plan *plan = NULL;
     bool is_better = false;
     ZR_TRY(zr__plan_create_mix(s->model, s->layout, s->profile, &mix, &plan));
-    *bytes = zr_memory_limited(&plan->memory, &plan->profile.facts);
+    *bytes = zr__memory_limited(&plan->memory, &plan->profile.facts);
     zr_status st = better(s, plan, &is_better);
     if (is_better) {
         zr_plan *worse = s->best;
@@ -78,7 +79,7 @@ static zr_status find_mix(search *s)
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
     /* Longer groups have fewer checkpoints but recompute more at once: once memory grows with `every`, it keeps
      * growing. */
-    for (int64_t every = 2; !zr_plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
+    for (int64_t every = 2; !zr__plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
         ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
     }
@@ -89,7 +90,7 @@ static zr_status find(search *s)
 {
     int64_t bytes = 0;
     ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
-    if (zr_plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
+    if (zr__plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     ZR_TRY(find_mix(s));
     for (int way = 0; s->free && way < 2; way++) { /* the simpler way first: a plan must be better to replace it */

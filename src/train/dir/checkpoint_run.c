@@ -1,6 +1,7 @@
 #include "train/dir/checkpoint_run.h"
 
 #include "base/json/json.h"
+#include "train/control/control.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +23,7 @@ static json_t *print_file(const zr__file_print *file)
 }
 
 /** Return the scaler's history as JSON; only a dynamic scale has one. */
-static json_t *print_scaler(const zr_loss_scaler *s)
+static json_t *print_scaler(const zr__loss_scaler *s)
 {
     if (!s->dynamic) return json_null();
     return json_pack("{s:I, s:I, s:I}", "step", (json_int_t)s->step, "last_overflow", (json_int_t)s->last_overflow,
@@ -30,7 +31,7 @@ static json_t *print_scaler(const zr_loss_scaler *s)
 }
 
 /** Return the noise averages as JSON, exact to the bit, so that a resumed run continues with the same values. */
-static json_t *print_noise(const zr_noise_scale *n)
+static json_t *print_noise(const zr__noise_scale *n)
 {
     if (n->steps == 0) return json_null();
     return json_pack("{s:I, s:f, s:f}", "steps", (json_int_t)n->steps, "gradient", n->gradient, "trace", n->trace);
@@ -107,7 +108,7 @@ static zr_status read_file(const reader *r, const char *name, zr__file_print *fi
     return end == hash + 16 ? ZR_OK : no_use(r, name);
 }
 
-static zr_status read_scaler(const reader *r, zr_loss_scaler *s)
+static zr_status read_scaler(const reader *r, zr__loss_scaler *s)
 {
     const json_t *scale = json_object_get(r->object, "loss_scale"), *value = json_object_get(r->object, "loss_scaler");
     const reader inner = {value, r->where};
@@ -122,7 +123,7 @@ static zr_status read_scaler(const reader *r, zr_loss_scaler *s)
 }
 
 /** Read the noise averages; a null or missing member: they were not measured. */
-static zr_status read_noise(const reader *r, zr_noise_scale *n)
+static zr_status read_noise(const reader *r, zr__noise_scale *n)
 {
     const json_t *value = json_object_get(r->object, "noise_scale");
     const json_t *gradient = json_object_get(value, "gradient"), *trace = json_object_get(value, "trace");

@@ -3,7 +3,8 @@
 #ifndef ZR_TRAIN_CHECKPOINT_RUN_H
 #define ZR_TRAIN_CHECKPOINT_RUN_H
 
-#include "zr/train.h"
+#include "train/control/control.h"
+#include "zr/plan.h"
 
 /** Fingerprint of a file of training or validation data. */
 typedef struct zr__file_print {
@@ -19,11 +20,11 @@ typedef struct zr__checkpoint_run {
     int64_t updates; /* optimizer steps that changed weights */
     int64_t samples; /* samples of data.train consumed so far; the data go on after them */
     int64_t skipped, skipped_in_row;
-    double loss;           /* loss of the last step; NaN: unknown, or not finite */
-    zr_loss_scaler scaler; /* stored: scale; if dynamic, also step, last_overflow, hysteresis_left */
-    zr_noise_scale noise;  /* steps 0: not measured */
-    int64_t micro_batch_size, accumulation_steps; /* 0: zr_convert wrote it, not a run */
-    int ranks; /* 0: zr_convert wrote it, not a run; its configuration has the model's keys only */
+    double loss;            /* loss of the last step; NaN: unknown, or not finite */
+    zr__loss_scaler scaler; /* stored: scale; if dynamic, also step, last_overflow, hysteresis_left */
+    zr__noise_scale noise;  /* steps 0: not measured */
+    int64_t micro_batch_size, accumulation_steps; /* 0: zr__convert_dir wrote it, not a run */
+    int ranks; /* 0: zr__convert_dir wrote it, not a run; its configuration has the model's keys only */
     char optimizer[ZR_OPTIMIZER_BYTES];
     zr__file_print train, val;
     char tokenizer[ZR_TOKENIZER_BYTES]; /* "": none, the data files hold tokens */

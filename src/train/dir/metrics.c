@@ -1,6 +1,11 @@
 #include "train/dir/metrics.h"
 
 #include "base/text/text.h"
+#include "device/device.h"
+#include "train/dir/report.h"
+#include "train/measure/timings.h"
+#include "train/control/control.h"
+#include "zr/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -78,23 +83,23 @@ zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *resu
          val[ZR_NUMBER_BYTES], noise[ZR_NUMBER_BYTES], words[ZR_NOISE_SCALE_BYTES];
     zr__text text = {0};
     zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr_report_json(&result->planned, &planned), done);
-    ZR_TRY_GOTO(st, zr_report_json(&result->measured, &measured), done);
-    if (timings) ZR_TRY_GOTO(st, zr_timings_json(timings, &timed), done);
+    ZR_TRY_GOTO(st, zr__report_json(&result->planned, &planned), done);
+    ZR_TRY_GOTO(st, zr__report_json(&result->measured, &measured), done);
+    if (timings) ZR_TRY_GOTO(st, zr__timings_json(timings, &timed), done);
     zr__text_add(&text, "{\"params\":%lld, \"ranks\":%d,\n \"planned\":%s,\n \"measured\":%s,\n",
                  (long long)result->planned.params, result->planned.ranks, planned, measured);
     zr__text_add(&text,
                  " \"peak_rss_bytes\":%lld, \"promised_rss_bytes\":%lld, \"wall_sec\":%s,\n \"build\":\"zr %s, %s, %s, "
                  "compiler %s\",\n",
                  (long long)result->peak_rss_bytes, (long long)result->promised_rss_bytes,
-                 number(result->wall_sec, wall), zr_version(), zr_device_cpu_level(), zr_device_cpu_matmul(),
+                 number(result->wall_sec, wall), zr_version(), zr_device_cpu_level(), zr__device_cpu_matmul(),
                  __VERSION__);
     zr__text_add(
         &text, " \"transport\":\"%s\", \"threads\":%d, \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s",
         info->comm->transport, info->threads, (long long)result->steps, (long long)result->skipped,
         number(result->loss, loss), number(result->val_loss, val));
     if (info->config->train.noise_scale) {
-        zr_noise_scale_words(result->noise_scale, info->config->train_batch_size * info->plan->layout.seq, words);
+        zr__noise_scale_words(result->noise_scale, info->config->train_batch_size * info->plan->layout.seq, words);
         zr__text_add(&text, ",\n \"noise_scale_tokens\":%s, \"noise_scale\":\"%s\"", number(result->noise_scale, noise),
                      words);
     }

@@ -2,7 +2,7 @@
 #ifndef ZR_TRAIN_METRICS_H
 #define ZR_TRAIN_METRICS_H
 
-#include "zr/train.h"
+#include "zr/run.h"
 
 #define ZR_LINE_BYTES 768
 

@@ -5,6 +5,7 @@
 #define ZR_TRAIN_METRICS_FILE_H
 
 #include "base/text/text.h"
+#include "zr/base.h"
 
 typedef struct zr__metrics_file {
     const char *name, *line; /* for messages: the file's name, and its unit ("line", "record") */

@@ -1,4 +1,7 @@
-#include "zr/train.h"
+#include "train/dir/report.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -8,7 +11,7 @@ static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCA
                                                           [ZR_TRAFFIC_ALL_GATHER] = "all_gather",
                                                           [ZR_TRAFFIC_ALL_REDUCE] = "all_reduce"};
 
-zr_report zr_report_planned(const zr_plan *plan)
+zr_report zr__report_planned(const zr_plan *plan)
 {
     zr_report report = {.params = plan->params,
                         .trained = plan->trained,
@@ -22,7 +25,7 @@ zr_report zr_report_planned(const zr_plan *plan)
     return report;
 }
 
-zr_traffic zr_report_within(const zr_report *report, zr_border border)
+zr_traffic zr__report_within(const zr_report *report, zr_border border)
 {
     zr_traffic within = report->traffic;
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) {
@@ -45,9 +48,9 @@ static zr_status a_step(const zr_traffic *all, int64_t steps, zr_traffic *one)
     return ZR_OK;
 }
 
-zr_status zr_report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report)
+zr_status zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report)
 {
-    *report = zr_report_planned(plan);
+    *report = zr__report_planned(plan);
     report->memory = measured->memory;
     ZR_TRY(a_step(&measured->traffic, measured->steps, &report->traffic));
     for (int b = 0; b < ZR_BORDERS; b++) ZR_TRY(a_step(&measured->across[b], measured->steps, &report->across[b]));
@@ -122,12 +125,12 @@ static json_t *traffic_json(const zr_report *report)
     json_t *object = json_object();
     int failed = set_traffic(object, &report->traffic);
     if (total_of(groups) > 0) {
-        const zr_traffic within = zr_report_within(report, ZR_BORDER_GROUP);
+        const zr_traffic within = zr__report_within(report, ZR_BORDER_GROUP);
         failed |= set_part(object, "within", &within);
         failed |= set_part(object, "across", groups);
     }
     if (total_of(layers) > 0) {
-        const zr_traffic data = zr_report_within(report, ZR_BORDER_TENSOR);
+        const zr_traffic data = zr__report_within(report, ZR_BORDER_TENSOR);
         failed |= set_part(object, "data", &data);
         failed |= set_part(object, "tensor", layers);
     }
@@ -143,7 +146,7 @@ static json_t *flops_json(double flops)
     return flops < 0x1p62 ? json_integer((json_int_t)flops) : json_real(flops);
 }
 
-zr_status zr_report_json(const zr_report *report, char **json)
+zr_status zr__report_json(const zr_report *report, char **json)
 {
     *json = NULL;
     json_t *root = json_pack("{s:I, s:i, s:i, s:o, s:o, s:{s:o, s:o}}", "params", (json_int_t)report->params, "ranks",

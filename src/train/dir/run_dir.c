@@ -5,6 +5,7 @@
 #include "base/text/text.h"
 #include "train/dir/trained.h"
 #include "zr/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 #define LOCK_NAME "lock"
 #define METRICS_NAME "metrics.jsonl"
 #define PICTURE_NAME "loss.svg"
-#define TMP_SUFFIX ".tmp" /* suffix of zr_file_write's temporary file */
+#define TMP_SUFFIX ".tmp" /* suffix of zr__file_put's temporary file */
 
 /* Bytes of a path in a message. */
 #define SHOWN_BYTES 512
@@ -116,7 +117,7 @@ zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char
 {
     char path[PATH_MAX];
     ZR_TRY(zr__path_join(path, dir->path, name));
-    ZR_TRY(zr_file_write(path, text, (int64_t)strlen(text)));
+    ZR_TRY(zr__file_put(path, text, (int64_t)strlen(text)));
     return ZR_OK;
 }
 
@@ -277,7 +278,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     *step = trained.step;
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
-    /* zr_convert makes a run whose model/ has only the tokenizer. */
+    /* zr__convert_dir makes a run whose model/ has only the tokenizer. */
     const bool empty = !is_there(path, "model.safetensors") && !is_there(path, "model.safetensors.index.json");
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;

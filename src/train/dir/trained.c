@@ -5,6 +5,7 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "zr/checkpoint.h"
+#include "checkpoint/checkpoint.h"
 
 #include <limits.h>
 #include <math.h>
@@ -25,7 +26,7 @@ zr_status zr__trained_reserve(const char *dir)
     char path[PATH_MAX], text[FILE_BYTES] = "{}";
     fill_up(text, 2);
     ZR_TRY(zr__path_join(path, dir, ZR_TRAINED_NAME));
-    return zr_file_write(path, text, FILE_BYTES);
+    return zr__file_put(path, text, FILE_BYTES);
 }
 
 zr_status zr__trained_write(const char *dir, const zr__trained *trained)

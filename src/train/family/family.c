@@ -2,22 +2,23 @@
 
 #include "base/file/file.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const zr_family *const table[] = {&zr__family_gpt2};
+static const zr__family *const table[] = {&zr__family_gpt2};
 enum { FAMILIES = sizeof(table) / sizeof(table[0]) };
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
-const zr_family *const *zr__families(int *n)
+const zr__family *const *zr__families(int *n)
 {
     *n = FAMILIES;
     return table;
 }
 
-zr_status zr__family_of(const zr_config *config, const zr_family **family)
+zr_status zr__family_of(const zr_config *config, const zr__family **family)
 {
     *family = NULL;
     for (int i = 0; i < FAMILIES; i++)
@@ -26,37 +27,37 @@ zr_status zr__family_of(const zr_config *config, const zr_family **family)
     return ZR_OK;
 }
 
-zr_status zr__family_of_dir(const char *dir, const zr_family **family)
+zr_status zr__family_of_dir(const char *dir, const zr__family **family)
 {
     const char *name[FAMILIES];
     int which = 0;
     for (int i = 0; i < FAMILIES; i++) name[i] = table[i]->name;
-    ZR_TRY(zr_hf_model_type(dir, name, FAMILIES, &which));
+    ZR_TRY(zr__hf_model_type(dir, name, FAMILIES, &which));
     *family = table[which];
     return ZR_OK;
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-zr_model zr_family_builder(const zr_family_model *model)
+zr_model zr__family_builder(const zr__family_model *model)
 {
     zr_model built = model->family->builder(&model->numbers);
     built.frozen = model->frozen;
     return built;
 }
 
-zr_status zr__family_preset(const zr_family *family, const char *name, zr_family_model *model)
+zr_status zr__family_preset(const zr__family *family, const char *name, zr__family_model *model)
 {
-    *model = (zr_family_model){.family = family};
+    *model = (zr__family_model){.family = family};
     ZR_TRY(family->preset(name, &model->numbers));
     model->sizes = family->sizes(&model->numbers);
     return ZR_OK;
 }
 
-zr_status zr__family_read(const zr_family *family, const char *dir, zr_family_model *model)
+zr_status zr__family_read(const zr__family *family, const char *dir, zr__family_model *model)
 {
     char why[512], shown[ZR_FILE_NAME_BYTES];
-    *model = (zr_family_model){.family = family};
+    *model = (zr__family_model){.family = family};
     ZR_TRY(family->read(dir, &model->numbers));
     model->sizes = family->sizes(&model->numbers);
     if (family->check(&model->numbers) == ZR_OK) return ZR_OK;
@@ -64,11 +65,11 @@ zr_status zr__family_read(const zr_family *family, const char *dir, zr_family_mo
     return ZR_FAIL(ZR_ERR_DATA, "%s/config.json: %s", zr__text_escape(dir, shown, sizeof(shown)), why);
 }
 
-zr_status zr_train_model(const zr_config *config, zr_family_model *model)
+zr_status zr__train_model(const zr_config *config, zr__family_model *model)
 {
-    const zr_family *family = NULL;
+    const zr__family *family = NULL;
     ZR_TRY(zr__family_of(config, &family));
-    *model = (zr_family_model){.family = family, .frozen = config->model.frozen};
+    *model = (zr__family_model){.family = family, .frozen = config->model.frozen};
     family->configure(config, &model->numbers);
     ZR_TRY(family->check(&model->numbers));
     model->sizes = family->sizes(&model->numbers);
@@ -81,7 +82,7 @@ zr_status zr_train_model(const zr_config *config, zr_family_model *model)
 /* ---- shapes of all families ------------------------------------------------------------------- */
 
 /** Return the name of shape `i` of all families, and its family; NULL after the last. */
-static const char *shape(int i, const zr_family **family)
+static const char *shape(int i, const zr__family **family)
 {
     for (int f = 0; f < FAMILIES; f++)
         for (const char *const *name = table[f]->presets(); *name; name++) {
@@ -91,16 +92,16 @@ static const char *shape(int i, const zr_family **family)
     return NULL;
 }
 
-const char *zr_family_preset_name(int i)
+const char *zr__family_preset_name(int i)
 {
-    const zr_family *family;
+    const zr__family *family;
     return shape(i, &family);
 }
 
 /** Look up a shape of any family; the first family reports an unknown name. */
-zr_status zr_family_preset(const char *name, zr_family_model *model)
+zr_status zr__family_find_preset(const char *name, zr__family_model *model)
 {
-    const zr_family *family = NULL, *of = table[0];
+    const zr__family *family = NULL, *of = table[0];
     const char *one;
     for (int i = 0; (one = shape(i, &family)); i++)
         if (strcmp(one, name) == 0) of = family;

@@ -8,7 +8,33 @@
 
 #include "zr/checkpoint.h"
 #include "zr/data.h"
-#include "zr/train.h"
+#include "zr/config.h"
+#include "zr/models.h"
+
+/** A kind of model that a configuration can name (model.type). */
+typedef struct zr__family zr__family;
+#define ZR_FAMILY_BYTES 256
+
+/** A model of some family: a plain value, which may be copied freely. */
+typedef struct zr__family_model {
+    const zr__family *family;
+    zr_config_sizes sizes;
+    const char *frozen; /* patterns as in zr_model.frozen; borrowed from the configuration */
+    union {
+        char bytes[ZR_FAMILY_BYTES];
+        int64_t integer;
+        double real;
+    } numbers; /* the family's own: the argument of its builder */
+} zr__family_model;
+
+/** Return the builder of a model, for zr_plan_create and zr__products_measure. `model` is borrowed. */
+zr_model zr__family_builder(const zr__family_model *model);
+
+/** Find a model by the name of its shape (model.preset), without dropout. ZR_ERR_NOT_FOUND naming the nearest ones. */
+ZR_NODISCARD zr_status zr__family_find_preset(const char *name, zr__family_model *model);
+
+/** Return the i-th name of a shape; NULL after the last. */
+const char *zr__family_preset_name(int i);
 
 /** A reader of tokens and targets number `index` of a source; a target of -1 does not count. For a zr_data:
  * zr__data_sample, zr__data_window. */
@@ -16,8 +42,8 @@ typedef zr_status (*zr__data_fn)(void *source, int64_t index, int32_t *tokens, i
 zr_status zr__data_sample(void *data, int64_t sample, int32_t *tokens, int32_t *targets);
 zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *targets);
 
-/** A row of the table. `numbers` is the family's own struct, in zr_family_model.numbers. */
-struct zr_family {
+/** A row of the table. `numbers` is the family's own struct, in zr__family_model.numbers. */
+struct zr__family {
     const char *name; /* model.type, and model_type of a directory's config.json */
 
     /* The family's numbers: of a named shape, of a resolved configuration, of a directory's config.json. */
@@ -43,25 +69,28 @@ struct zr_family {
     void (*pad)(int64_t seq, int64_t row, void *const *input);
 };
 
-extern const zr_family zr__family_gpt2;
+extern const zr__family zr__family_gpt2;
 
 /** Return the table; *n: its number of rows. */
-const zr_family *const *zr__families(int *n);
+const zr__family *const *zr__families(int *n);
 
 /** Find the family of a configuration; of a directory's config.json (ZR_ERR_NOT_FOUND, ZR_ERR_DATA). */
-ZR_NODISCARD zr_status zr__family_of(const zr_config *config, const zr_family **family);
-ZR_NODISCARD zr_status zr__family_of_dir(const char *dir, const zr_family **family);
+ZR_NODISCARD zr_status zr__family_of(const zr_config *config, const zr__family **family);
+ZR_NODISCARD zr_status zr__family_of_dir(const char *dir, const zr__family **family);
 
 /** Look up a model of this family by the name of its shape. ZR_ERR_NOT_FOUND names the nearest shapes. */
-ZR_NODISCARD zr_status zr__family_preset(const zr_family *family, const char *name, zr_family_model *model);
+ZR_NODISCARD zr_status zr__family_preset(const zr__family *family, const char *name, zr__family_model *model);
 
 /** Read the model of a directory's config.json. ZR_ERR_DATA names the file when it is of another family, or its sizes
  * are beyond the limits of zr's builder. */
-ZR_NODISCARD zr_status zr__family_read(const zr_family *family, const char *dir, zr_family_model *model);
+ZR_NODISCARD zr_status zr__family_read(const zr__family *family, const char *dir, zr__family_model *model);
 
 /** Fill and pad rows of models that predict the next token: inputs are tokens and targets, (B,T) I32 each. */
 ZR_NODISCARD zr_status zr__next_token_fill(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
                                            void *const *input);
 void zr__next_token_pad(int64_t seq, int64_t row, void *const *input);
+
+/** Find the model of a resolved configuration. */
+ZR_NODISCARD zr_status zr__train_model(const zr_config *config, zr__family_model *model);
 
 #endif

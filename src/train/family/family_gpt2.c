@@ -2,10 +2,12 @@
 #include "train/family/family.h"
 
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
 
 #include <stdio.h>
 
-_Static_assert(sizeof(zr_gpt2_config) <= ZR_FAMILY_BYTES, "a GPT-2's numbers lie in a zr_family_model");
+_Static_assert(sizeof(zr_gpt2_config) <= ZR_FAMILY_BYTES, "a GPT-2's numbers lie in a zr__family_model");
 
 static zr_status preset(const char *name, void *numbers)
 {
@@ -62,7 +64,7 @@ static zr_status adopt(const void *numbers, zr_config *config)
 {
     const zr_gpt2_config *c = numbers;
     char eps[ZR_NUMBER_BYTES];
-    if (zr_config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
+    if (zr__config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
     ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", zr__text_shortest(c->layer_norm_epsilon, eps)));
     return ZR_OK;
 }
@@ -74,7 +76,7 @@ static zr_status tell_dropout(const char *dir, zr_config *config)
     zr_hf_gpt2 hf;
     char note[512], shown[256], embd[ZR_NUMBER_BYTES], resid[ZR_NUMBER_BYTES], attn[ZR_NUMBER_BYTES];
     for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
-        if (zr_config_given(config, key[i])) return ZR_OK;
+        if (zr__config_given(config, key[i])) return ZR_OK;
     ZR_TRY(zr_hf_gpt2_read(dir, &hf));
     if (hf.embd_pdrop == 0 && hf.resid_pdrop == 0 && hf.attn_pdrop == 0) return ZR_OK;
     zr__text_escape(dir, shown, sizeof(shown));
@@ -89,7 +91,7 @@ static zr_status tell_dropout(const char *dir, zr_config *config)
                  "model.dropout: 0, as no key gives another; the model in %s was made for --model.embd_pdrop=%s "
                  "--model.resid_pdrop=%s --model.attn_pdrop=%s",
                  shown, embd, zr__text_shortest(hf.resid_pdrop, resid), zr__text_shortest(hf.attn_pdrop, attn));
-    return zr_config_add_note(config, note);
+    return zr__config_add_note(config, note);
 }
 
 static zr_status write_config(const char *dir, const void *numbers)
@@ -106,20 +108,20 @@ static zr_status write_config(const char *dir, const void *numbers)
                      .layer_norm_epsilon = c->layer_norm_epsilon,
                      .initializer_range = c->initializer_range,
                      .tie_word_embeddings = true};
-    return zr_hf_gpt2_write(dir, &hf);
+    return zr__hf_gpt2_write(dir, &hf);
 }
 
-const zr_family zr__family_gpt2 = {.name = "gpt2",
-                                   .presets = zr_gpt2_presets,
-                                   .preset = preset,
-                                   .configure = configure,
-                                   .read = read_config,
-                                   .check = check,
-                                   .sizes = sizes,
-                                   .builder = builder,
-                                   .adopt = adopt,
-                                   .tell = tell_dropout,
-                                   .write = write_config,
-                                   .names = zr_hf_gpt2_names,
-                                   .fill = zr__next_token_fill,
-                                   .pad = zr__next_token_pad};
+const zr__family zr__family_gpt2 = {.name = "gpt2",
+                                    .presets = zr_gpt2_presets,
+                                    .preset = preset,
+                                    .configure = configure,
+                                    .read = read_config,
+                                    .check = check,
+                                    .sizes = sizes,
+                                    .builder = builder,
+                                    .adopt = adopt,
+                                    .tell = tell_dropout,
+                                    .write = write_config,
+                                    .names = zr_hf_gpt2_names,
+                                    .fill = zr__next_token_fill,
+                                    .pad = zr__next_token_pad};

@@ -2,6 +2,7 @@
 
 #include "base/number/finite.h"
 #include "train/family/family.h"
+#include "checkpoint/checkpoint.h"
 
 zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n)
 {
@@ -16,9 +17,9 @@ zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **
     return ZR_OK;
 }
 
-zr_status zr__param_graph(const zr_family_model *model, zr_graph **graph)
+zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
 {
-    zr_model builder = zr_family_builder(model);
+    zr_model builder = zr__family_builder(model);
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
     ZR_TRY(zr_graph_create(&spec, graph));
     builder.build(*graph, builder.config);
@@ -27,22 +28,22 @@ zr_status zr__param_graph(const zr_family_model *model, zr_graph **graph)
     return st;
 }
 
-zr_status zr__weights_fit(const zr_weights *weights, const zr_family_model *model, char *note, size_t size)
+zr_status zr__weights_fit(const zr_weights *weights, const zr__family_model *model, char *note, size_t size)
 {
     zr_graph *graph = NULL;
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(zr__param_graph(model, &graph));
     zr_status st = zr__param_specs(graph, false, &specs, &n);
-    if (st == ZR_OK) st = zr_weights_check(weights, specs, n, note, size);
+    if (st == ZR_OK) st = zr__weights_check(weights, specs, n, note, size);
     zr_free(specs);
     zr_graph_destroy(&graph);
     return st;
 }
 
-zr_status zr__weights_of_dir(const char *dir, zr_family_model *model, zr_weights **weights, char *note, size_t size)
+zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note, size_t size)
 {
-    const zr_family *family = NULL;
+    const zr__family *family = NULL;
     *weights = NULL;
     ZR_TRY(zr__family_of_dir(dir, &family));
     ZR_TRY(zr__family_read(family, dir, model));
@@ -68,9 +69,9 @@ zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first,
 
 static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
 {
-    zr_family_model model;
+    zr__family_model model;
     if (!config->model.init) return ZR_OK;
-    ZR_TRY(zr_train_model(config, &model));
+    ZR_TRY(zr__train_model(config, &model));
     ZR_TRY(zr_weights_open(config->model.init, model.family->names(), &inputs->weights));
     ZR_TRY(zr__weights_fit(inputs->weights, &model, inputs->note, sizeof(inputs->note)));
     return ZR_OK;

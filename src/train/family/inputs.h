@@ -4,7 +4,9 @@
 
 #include "zr/checkpoint.h"
 #include "zr/data.h"
-#include "zr/train.h"
+#include "train/family/family.h"
+#include "zr/config.h"
+#include "zr/graph.h"
 
 typedef struct zr__inputs {
     zr_data *train;
@@ -23,11 +25,11 @@ void zr__inputs_close(zr__inputs *inputs);
 void zr__data_keys(const zr_config *config, zr_data_args *args);
 
 /** Check weights against a model's parameters. */
-ZR_NODISCARD zr_status zr__weights_fit(const zr_weights *weights, const zr_family_model *model, char *note,
+ZR_NODISCARD zr_status zr__weights_fit(const zr_weights *weights, const zr__family_model *model, char *note,
                                        size_t size);
 
 /** Open a Hugging Face directory of any family, and check its weights against its config.json. */
-ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr_family_model *model, zr_weights **weights, char *note,
+ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note,
                                           size_t size);
 
 /** Check that x, elements [first, first+n) of a tensor, is finite. ZR_ERR_DATA names `where` (if not ""), the tensor
@@ -42,6 +44,6 @@ zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first,
 ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n);
 
 /** Build a graph of the model that is used for its parameters only. */
-ZR_NODISCARD zr_status zr__param_graph(const zr_family_model *model, zr_graph **graph);
+ZR_NODISCARD zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph);
 
 #endif

@@ -3,7 +3,8 @@
 #include "base/file/folder.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
-#include "zr/train.h"
+#include "config/config.h"
+#include "zr/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,7 +128,7 @@ zr_status zr__run_cache_find(const zr_config *config, const char *run, char foun
     char real[PATH_MAX], base[PATH_MAX];
     const char *start = config->train.started_in, *output = config->train.output_dir;
     const char *given = *cache = config->data.cache_dir;
-    if (!given || !*given || !start || zr_config_overridden(config, "data.cache_dir")) return ZR_OK;
+    if (!given || !*given || !start || zr__config_overridden(config, "data.cache_dir")) return ZR_OK;
     if (*given == '/' && is_usable(given, given)) return ZR_OK;
     *cache = found;
     if (*given != '/') {
@@ -149,7 +150,7 @@ static zr_status note_moved(zr_config *config, const char *key, const char *path
     if (path[0] == '/' ? resolve(path, from) : is_there(config->train.started_in, path, from)) return ZR_OK;
     snprintf(note, sizeof(note), "%s: %s is not where the run read it; read from %s", key,
              zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(found, now, sizeof(now)));
-    ZR_TRY(zr_config_add_note(config, note));
+    ZR_TRY(zr__config_add_note(config, note));
     return ZR_OK;
 }
 
@@ -180,11 +181,11 @@ zr_status zr__run_paths_settle(zr_config *config)
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     char run[PATH_MAX];
     if (!config->train.started_in) return ZR_OK;
-    zr_config_inputs(config, inputs);
+    zr__config_inputs(config, inputs);
     const char *slash = inputs[0] ? strrchr(inputs[0], '/') : NULL;
     snprintf(run, sizeof(run), "%.*s", slash ? (int)(slash - inputs[0]) + 1 : 1, slash ? inputs[0] : ".");
     for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
-        if (!read[i].path || zr_config_overridden(config, read[i].key)) continue; /* override, relative to the cwd */
+        if (!read[i].path || zr__config_overridden(config, read[i].key)) continue; /* override, relative to the cwd */
         settling s = {config, run, read[i].key};
         char *found = NULL;
         ZR_TRY(zr__shards_each(read[i].path, settle_one, &s, &found));
@@ -200,12 +201,12 @@ zr_status zr__run_paths_settle(zr_config *config)
     return ZR_OK;
 }
 
-zr_status zr_train_own_dir(zr_config *config)
+zr_status zr__train_own_dir(zr_config *config)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     char dir[PATH_MAX], found[PATH_MAX];
-    if (!config->train.started_in || !zr_config_from_file(config)) return ZR_OK;
-    zr_config_inputs(config, inputs);
+    if (!config->train.started_in || !zr__config_from_file(config)) return ZR_OK;
+    zr__config_inputs(config, inputs);
     const char *slash = strrchr(inputs[0], '/'), *name = slash ? slash + 1 : inputs[0];
     snprintf(dir, sizeof(dir), "%.*s",
              slash == inputs[0] ? 1
@@ -213,7 +214,7 @@ zr_status zr_train_own_dir(zr_config *config)
                                 : 1,
              slash ? inputs[0] : ".");
     bool own = strcmp(name, "config.json") == 0 && is_there(dir, "metrics.jsonl", found);
-    if (!own || zr_config_overridden(config, "train.output_dir")) return ZR_OK;
+    if (!own || zr__config_overridden(config, "train.output_dir")) return ZR_OK;
     ZR_TRY(zr_config_set(config, "train.output_dir", dir));
     return ZR_OK;
 }

@@ -32,4 +32,8 @@ ZR_NODISCARD zr_status zr__run_cache_find(const zr_config *config, const char *r
  * override gave is relative to the current directory. A configuration that no run wrote is not changed. */
 ZR_NODISCARD zr_status zr__run_paths_settle(zr_config *config);
 
+/** Set train.output_dir to the directory of the configuration's file, for a configuration that a run wrote into its own
+ *  directory, unless an override gives train.output_dir. Any other configuration is not changed. */
+ZR_NODISCARD zr_status zr__train_own_dir(zr_config *config);
+
 #endif

@@ -1,5 +1,4 @@
 #include "train/host/host.h"
-#include "zr/train.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -103,13 +102,13 @@ static int64_t groups_left(void)
     return left;
 }
 
-int64_t zr_host_available_bytes(void)
+int64_t zr__host_available_bytes(void)
 {
     int64_t kib = read_number("/proc/meminfo", "MemAvailable:");
     return smaller(kib < 0 ? -1 : kib * 1024, groups_left());
 }
 
-int zr_host_cores(void)
+int zr__host_cores(void)
 {
     cpu_set_t set;
     int64_t cores = 1;
@@ -122,7 +121,7 @@ int zr_host_cores(void)
     return cores < 1 ? 1 : (int)cores;
 }
 
-void zr_host_processor(char *name, size_t size)
+void zr__host_processor(char *name, size_t size)
 {
     char line[512];
     FILE *file = fopen("/proc/cpuinfo", "re");

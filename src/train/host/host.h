@@ -1,8 +1,24 @@
-/** Facts about a process and its host, besides zr_host_cores and zr_host_available_bytes. */
+/** Facts about a process and its host, besides zr__host_cores and zr__host_available_bytes. */
 #ifndef ZR_TRAIN_HOST_H
 #define ZR_TRAIN_HOST_H
 
-#include <stdint.h>
+#include "zr/base.h"
+
+/** Return the processors that this process may use, at least 1: its affinity, capped by the CPU quota of its control
+ *  group. */
+int zr__host_cores(void);
+
+/** Return the bytes that can still be allocated without swapping or being killed: the smaller of MemAvailable and the
+ *  rest of the control groups' limits; -1 when neither is known. */
+int64_t zr__host_available_bytes(void);
+
+/** Check that the system would give this process `bytes` more memory and `threads` more threads at once, by taking them
+ *  and giving them back: libraries that fail to get a thread or memory end the program. ZR_ERR_MEMORY naming the
+ *  resource that was refused, and by which limit. */
+ZR_NODISCARD zr_status zr__host_room(int64_t bytes, int threads);
+
+/** Write the processor's model name as the system gives it, in printable ASCII; "unknown". */
+void zr__host_processor(char *name, size_t size);
 
 /** Return the peak bytes of this process's own anonymous memory; -1: unknown. Mapped files and shared memory (which
  * holds other ranks' windows too) are not included. */

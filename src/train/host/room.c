@@ -1,7 +1,7 @@
 /** Check, before a run starts, that the system grants its memory and threads: compute libraries end the program when
  * they get no thread or no memory. */
 #include "base/text/text.h"
-#include "zr/train.h"
+#include "train/host/host.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -70,7 +70,7 @@ static zr_status try_threads(int threads)
     return ZR_OK;
 }
 
-zr_status zr_host_room(int64_t bytes, int threads)
+zr_status zr__host_room(int64_t bytes, int threads)
 {
     char size[ZR_SIZE_BYTES], limit[LIMIT_BYTES];
     size_t wanted = bytes > 0 ? (size_t)bytes : 1;

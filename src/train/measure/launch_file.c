@@ -3,6 +3,7 @@
  */
 #include "base/text/text.h"
 #include "train/measure/machine.h"
+#include "train/measure/measure.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -144,7 +145,7 @@ static bool launch_from_json(void *arg, const json_t *root)
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-zr_status zr_launch_remember(const zr_device_facts *facts, const zr_launch *launch)
+zr_status zr__launch_remember(const zr_device_facts *facts, const zr_launch *launch)
 {
     char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
     launch_key(facts, launch->transport, launch->ranks, launch->hosts, key);
@@ -161,17 +162,18 @@ zr_status zr_launch_remember(const zr_device_facts *facts, const zr_launch *laun
     return st;
 }
 
-zr_status zr_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts, zr_launch *launch)
+zr_status zr__launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
+                            zr_launch *launch)
 {
     char key[ZR__MACHINE_KEY_BYTES];
     *launch = (zr_launch){.ranks = 0};
     launch_key(facts, transport, ranks, hosts, key);
     zr_status st = zr__machine_recall("steps", key, launch_from_json, launch);
-    if (st != ZR_OK) zr_launch_clear(launch);
+    if (st != ZR_OK) zr__launch_clear(launch);
     return st;
 }
 
-void zr_launch_clear(zr_launch *launch)
+void zr__launch_clear(zr_launch *launch)
 {
     zr_free(launch->sample);
     *launch = (zr_launch){.ranks = 0};

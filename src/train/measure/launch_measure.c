@@ -4,7 +4,19 @@
  */
 #include "train/measure/timings.h"
 #include "zr/models.h"
-#include "zr/train.h"
+#include "engine/engine.h"
+#include "plan/cost/cost.h"
+#include "plan/list/place.h"
+#include "simulate/simulate.h"
+#include "train/host/host.h"
+#include "train/measure/measure.h"
+#include "zr/comm.h"
+#include "zr/device.h"
+#include "zr/engine.h"
+#include "zr/graph.h"
+#include "zr/plan.h"
+#include "zr/run.h"
+#include "zr/simulate.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -67,7 +79,7 @@ typedef struct slope {
 typedef struct measuring {
     zr_comm *comm;
     zr_device *device;
-    bool quick;        /* argument of zr_launch_measure */
+    bool quick;        /* argument of zr__launch_measure */
     double around_sec; /* sum over models */
     int n_around;
     slope lost, late;  /* for zr_launch's lost and late */
@@ -149,7 +161,7 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
     ZR_TRY(zr_comm_agree(m->comm, zr_plan_create(model, layout, &m->device->profile, &r->plan)));
     ZR_TRY(zr_engine_create(r->plan, m->device, m->comm, 1, &r->engine));
     ZR_TRY(zr_comm_agree(m->comm, make_room_to_run(r, timed)));
-    zr_engine_watch(r->engine, ran, r);
+    zr__engine_watch(r->engine, ran, r);
     ZR_TRY(zr_engine_fill(r->engine, ZR_STATE_PARAM, NULL, NULL));
     return ZR_OK;
 }
@@ -240,7 +252,7 @@ static zr_status keep_steps(const measuring *m, const runner *r, const double *s
     ZR_CHECK(times, ZR_ERR_MEMORY, "no memory for %d measured steps", s->n_steps);
     zr_status st = make_room(m->launch, s->n_steps);
     for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
-        zr_step_sample sample = zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
+        zr_step_sample sample = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
         sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* a clock may stand still */
         if (r->runs[i].n > 0) keep(m->launch, first, &sample, times);
     }
@@ -290,7 +302,7 @@ static zr_status settle(const measuring *m, runner *r, double *sec, double *wait
     n = 0;
     for (int32_t i = 0; i < n_steps; i++) {
         const int64_t runs = r->runs[i].n;
-        const bool meet = !m->launch->beside && zr_step_sample_of(plan, ZR_SCHEDULE_TRAIN, i).ranks > 1;
+        const bool meet = !m->launch->beside && zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i).ranks > 1;
         for (int64_t k = n; k < n + runs && meet; k++) mean[k] -= least[k];
         wait_sec[i] = meet ? typical_mean(mean + n, runs, r) : 0;
         sec[i] = typical_mean((meet ? least : mean) + n, runs, r);
@@ -309,7 +321,7 @@ static void keep_wait(const measuring *m, const runner *r, const double *sec, co
     double computed = 0, waited = 0, exchanges = 0;
     for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
         const double runs = (double)r->runs[i].n / r->n;
-        const bool meet = zr_step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i).ranks > 1;
+        const bool meet = zr__step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i).ranks > 1;
         computed += meet ? 0 : runs * sec[i];
         exchanges += meet ? runs : 0;
         waited += runs * wait_sec[i];
@@ -382,7 +394,7 @@ static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *b
 static void keep_spread(measuring *m, const runner *r)
 {
     for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
-        const zr_step_sample sample = zr_step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i);
+        const zr_step_sample sample = zr__step_sample_of(r->plan, ZR_SCHEDULE_TRAIN, i);
         const int64_t n = r->runs[i].n;
         double sum = 0;
         if (sample.ranks < 2 || sample.cost.wire_bytes == 0 || n < 2) continue;
@@ -399,8 +411,8 @@ static void keep_rate(measuring *m, const runner *r)
 {
     const zr_schedule *s = &r->plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) {
-        const int64_t bytes = (int64_t)zr_plan_step_cost(r->plan, ZR_SCHEDULE_TRAIN, i).wire_bytes,
-                      across = zr_plan_across(r->plan, s->step[i].group, ZR_BORDER_HOST, 0, bytes);
+        const int64_t bytes = (int64_t)zr__plan_step_cost(r->plan, ZR_SCHEDULE_TRAIN, i).wire_bytes,
+                      across = zr__plan_across(r->plan, s->step[i].group, ZR_BORDER_HOST, 0, bytes);
         for (int64_t k = 0; k < r->runs[i].n && across > 0; k++) {
             m->bytes += (double)across;
             m->sec += r->runs[i].sec[k];
@@ -518,7 +530,7 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, b
     *launch = (zr_launch){.ranks = comm->size,
                           .hosts = hosts,
                           .threads = device->profile.facts.threads,
-                          .cores = zr_host_cores(),
+                          .cores = zr__host_cores(),
                           .beside = comm->concurrent};
     snprintf(launch->transport, sizeof(launch->transport), "%s", comm->size == 1 ? "threads" : comm->transport);
     measuring m = {.comm = comm, .device = device, .quick = quick, .launch = launch};
@@ -536,7 +548,7 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, b
     return ZR_OK;
 }
 
-zr_status zr_launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch)
+zr_status zr__launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch)
 {
     const int passes = quick ? 1 : PASSES;
     zr_launch pass[PASSES] = {{.ranks = 0}};
@@ -544,6 +556,6 @@ zr_status zr_launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_lau
     zr_status st = count_hosts(comm, &hosts);
     for (int p = 0; p < passes && st == ZR_OK; p++) st = measure_pass(comm, device, hosts, quick, &pass[p]);
     if (st == ZR_OK) combine(pass, passes, launch);
-    for (int p = 0; p < passes; p++) zr_launch_clear(&pass[p]);
+    for (int p = 0; p < passes; p++) zr__launch_clear(&pass[p]);
     return st;
 }

@@ -9,8 +9,10 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "train/measure/machine.h"
-#include "train/dir/run_dir.h"
-#include "zr/train.h"
+#include "device/device.h"
+#include "train/host/host.h"
+#include "train/measure/measure.h"
+#include "zr/device.h"
 
 #include <errno.h>
 #include <math.h>
@@ -27,9 +29,9 @@ void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTE
         snprintf(key, ZR__MACHINE_KEY_BYTES, "%s, zr %s", facts->name, zr_version());
         return;
     }
-    zr_host_processor(processor, sizeof(processor));
-    snprintf(key, ZR__MACHINE_KEY_BYTES, "%s, %d cores, kernels %s, zr %s, %s", processor, zr_host_cores(),
-             zr_device_cpu_level(), zr_version(), zr_device_cpu_matmul());
+    zr__host_processor(processor, sizeof(processor));
+    snprintf(key, ZR__MACHINE_KEY_BYTES, "%s, %d cores, kernels %s, zr %s, %s", processor, zr__host_cores(),
+             zr_device_cpu_level(), zr_version(), zr__device_cpu_matmul());
 }
 
 /* ---- where ----------------------------------------------------------------------------------- */
@@ -219,7 +221,7 @@ zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_re
     return ZR_OK;
 }
 
-zr_status zr_rates_remember(const zr_device_facts *facts, const zr_rates *rates)
+zr_status zr__rates_remember(const zr_device_facts *facts, const zr_rates *rates)
 {
     char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
     zr__machine_key(facts, key);
@@ -241,7 +243,7 @@ static bool read_rates(void *arg, const json_t *root)
     return rates_from_json(root, wanted->apart, wanted->rates);
 }
 
-zr_status zr_rates_recall(const zr_device_facts *facts, zr_rates *rates)
+zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
 {
     char key[ZR__MACHINE_KEY_BYTES];
     wanted_rates wanted = {facts->apart, rates};
@@ -256,7 +258,7 @@ static double part_of(zr_rate rate, int threads, int local_ranks)
     return fmin(rate.one * threads, rate.all / local_ranks);
 }
 
-zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
+zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
 {
     bool bf16 = dtype == ZR_BF16;
     zr_rate peak = bf16 ? rates->peak.dot_bf16 : rates->peak.fma_f32;
@@ -270,20 +272,20 @@ zr_rate zr_rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
 /** Add the rate of products of the given sizes, scaled to a rank's part of the peak. */
 static void add_product(const zr_rates *rates, bool bf16, zr_product_sizes sizes, double flops, zr_machine *machine)
 {
-    double whole = zr_rates_peak(rates, bf16 ? ZR_BF16 : ZR_F32, NULL).all;
+    double whole = zr__rates_peak(rates, bf16 ? ZR_BF16 : ZR_F32, NULL).all;
     double part = bf16 ? machine->flops_bf16 : machine->flops_f32;
     if (flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) return;
     machine->product[machine->n_products++] = (zr_product_rate){bf16, sizes, flops / whole * part};
 }
 
-void zr_rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
+void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->facts.threads;
     if (profile->facts.apart) local_ranks = ranks = 1; /* a GPU is assumed not to be shared */
     zr_machine *machine = &profile->machine;
-    machine->flops_f32 = part_of(zr_rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
+    machine->flops_f32 = part_of(zr__rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
     /* fp16 is multiplied as fp32 */
-    if (dtype == ZR_BF16) machine->flops_bf16 = part_of(zr_rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
+    if (dtype == ZR_BF16) machine->flops_bf16 = part_of(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
     machine->n_products = 0;
     for (int i = 0; i < rates->n_products; i++)
         add_product(rates, rates->product[i].bf16, rates->product[i].sizes, rates->product[i].flops, machine);

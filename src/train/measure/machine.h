@@ -3,7 +3,7 @@
 #define ZR_TRAIN_MACHINE_H
 
 #include "base/json/json.h"
-#include "zr/train.h"
+#include "zr/base.h"
 
 enum { ZR__MACHINE_KEY_BYTES = 448 };
 
@@ -12,7 +12,7 @@ enum { ZR__MACHINE_KEY_BYTES = 448 };
 void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTES]);
 
 /** Write a document, an object whose member "machine" is the key, to <prefix>-<hash of the key>.json, atomically.
- * Failures as zr_rates_remember. */
+ * Failures as zr__rates_remember. */
 ZR_NODISCARD zr_status zr__machine_remember(const char *prefix, const char *key, const char *text);
 
 /** A reader of a document; false: it is damaged. */

@@ -3,7 +3,11 @@
  * total time: a bound that no schedule of the kernels beats.
  */
 #include "zr/ops.h"
-#include "zr/train.h"
+#include "base/core/core.h"
+#include "train/measure/measure.h"
+#include "zr/device.h"
+#include "zr/graph.h"
+#include "zr/models.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -71,20 +75,20 @@ static void name_weight(const zr_graph *graph, int32_t param, char out[ZR_NAME_M
     out[n] = '\0';
 }
 
-static zr_product describe(const zr_graph *graph, const zr_op *op)
+static zr__product_timing describe(const zr_graph *graph, const zr_op *op)
 {
     char weight[ZR_NAME_MAX];
     const zr_shape *a = &zr_graph_value(graph, op->in[0])->type.shape,
                    *c = &zr_graph_value(graph, op->out[0])->type.shape;
     bool dw = strcmp(op->def->name, "linear_dw") == 0;
-    zr_product p = {.dtype = zr_graph_get_spec(graph)->dtype, .m = zr_shape_rows(c), .n = zr_shape_cols(c)};
+    zr__product_timing p = {.dtype = zr_graph_get_spec(graph)->dtype, .m = zr_shape_rows(c), .n = zr_shape_cols(c)};
     p.k = dw ? zr_shape_rows(a) : zr_shape_cols(a);
     name_weight(graph, weight_of(graph, op), weight);
     snprintf(p.what, sizeof(p.what), "%s %s", weight, pass_of(op));
     return p;
 }
 
-static bool alike(const zr_product *a, const zr_product *b)
+static bool alike(const zr__product_timing *a, const zr__product_timing *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && strcmp(a->what, b->what) == 0;
 }
@@ -198,7 +202,7 @@ static int64_t rows_to_run(const zr_device *device, zr_dtype dtype, double flops
     return part > LEAST_ROWS ? part : LEAST_ROWS;
 }
 
-static zr_status measure(zr_device *device, const zr_graph *graph, const zr_op *op, zr_product *product)
+static zr_status measure(zr_device *device, const zr_graph *graph, const zr_op *op, zr__product_timing *product)
 {
     operands o = {.scratch = NULL};
     double sec = 0.0, flops = op->def->cost(graph, op).flops;
@@ -215,12 +219,12 @@ static zr_status measure(zr_device *device, const zr_graph *graph, const zr_op *
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static zr_status add(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t count, zr_products *all)
+static zr_status add(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t count, zr__products *all)
 {
-    zr_product found = describe(graph, op);
+    zr__product_timing found = describe(graph, op);
     int at = 0;
     while (at < all->n && !alike(&all->product[at], &found)) at++;
-    zr_product *product = &all->product[at];
+    zr__product_timing *product = &all->product[at];
     if (at == all->n) {
         ZR_TRY(measure(device, graph, op, &found));
         *product = found;
@@ -256,7 +260,7 @@ static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows
 
 /** Add the products of `count` blocks of `rows` rows. */
 static zr_status add_blocks(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t rows, int64_t count,
-                            zr_products *all)
+                            zr__products *all)
 {
     zr_graph *block = NULL;
     zr_status st = ZR_OK;
@@ -272,7 +276,7 @@ done:
     return st;
 }
 
-static zr_status add_head(zr_device *device, const zr_graph *graph, const zr_op *op, zr_products *all)
+static zr_status add_head(zr_device *device, const zr_graph *graph, const zr_op *op, zr__products *all)
 {
     int64_t rows = zr_shape_rows(&zr_graph_value(graph, op->in[op->backward ? 1 : 0])->type.shape);
     int64_t block = op->attr.i[0];
@@ -280,7 +284,7 @@ static zr_status add_head(zr_device *device, const zr_graph *graph, const zr_op 
     return add_blocks(device, graph, op, rows % block, 1, all);
 }
 
-static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr_products *all)
+static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr__products *all)
 {
     int32_t n = zr_graph_ops(graph);
     all->product = zr_alloc((size_t)n * PRODUCTS_OF_HEAD * sizeof(*all->product));
@@ -298,12 +302,12 @@ static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr_prod
     return ZR_OK;
 }
 
-zr_status zr_products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype, zr_device *device,
-                              zr_products *products)
+zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype, zr_device *device,
+                               zr__products *products)
 {
     zr_graph *graph = NULL;
     zr_status st = ZR_OK;
-    *products = (zr_products){.n = 0};
+    *products = (zr__products){.n = 0};
     ZR_CHECK(dtype == ZR_F32 || dtype == ZR_BF16, ZR_ERR_DTYPE, "products are measured in F32 or BF16, not in %s",
              zr_dtype_name(dtype));
     zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = batch, .seq = seq, .dtype = dtype, .grad_dtype = dtype};
@@ -313,13 +317,13 @@ zr_status zr_products_measure(const zr_model *model, int64_t batch, int64_t seq,
     ZR_TRY_GOTO(st, measure_graph(device, graph, products), done);
 done:
     zr_graph_destroy(&graph);
-    if (st != ZR_OK) zr_products_clear(products);
+    if (st != ZR_OK) zr__products_clear(products);
     return st;
 }
 
-static zr_product_sizes sizes_of(const zr_product *p)
+static zr_product_sizes sizes_of(const zr__product_timing *p)
 {
-    return zr_product_sizes_of(p->m, p->n, p->k);
+    return zr__product_sizes_of(p->m, p->n, p->k);
 }
 
 static bool same_sizes(zr_product_sizes a, zr_product_sizes b)
@@ -327,7 +331,7 @@ static bool same_sizes(zr_product_sizes a, zr_product_sizes b)
     return memcmp(a.size, b.size, sizeof(a.size)) == 0;
 }
 
-void zr_rates_add_products(zr_rates *rates, const zr_products *products)
+void zr__rates_add_products(zr_rates *rates, const zr__products *products)
 {
     for (int i = 0; i < products->n; i++) {
         double *best = products->product[i].dtype == ZR_BF16 ? &rates->best_bf16 : &rates->best_f32;
@@ -339,7 +343,7 @@ void zr_rates_add_products(zr_rates *rates, const zr_products *products)
         double flops = 0.0, sec = 0.0;
         bool before = false;
         for (int j = 0; j < products->n; j++) {
-            const zr_product *p = &products->product[j];
+            const zr__product_timing *p = &products->product[j];
             if (!same_sizes(sizes_of(p), mean.sizes)) continue;
             before = before || j < i;
             double work = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
@@ -352,8 +356,8 @@ void zr_rates_add_products(zr_rates *rates, const zr_products *products)
     }
 }
 
-void zr_products_clear(zr_products *products)
+void zr__products_clear(zr__products *products)
 {
     zr_free(products->product);
-    *products = (zr_products){.n = 0};
+    *products = (zr__products){.n = 0};
 }

@@ -1,6 +1,8 @@
 #include "train/measure/timings.h"
 
 #include "base/text/text.h"
+#include "plan/cost/cost.h"
+#include "zr/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -99,7 +101,7 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
         name_of(graph, step, op, name);
         t->site[i] = (site){.kind = kind_of(t, name, step->stream, in_f32),
                             .replay = step->replay,
-                            .cost = zr_plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i)};
+                            .cost = zr__plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i)};
     }
     return ZR_OK;
 }
@@ -123,7 +125,7 @@ zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
     zr__timings *t = *timings = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
     for (int s = 0; s < ZR_STREAMS; s++) t->n_streams += plan->has_stream[s] && s != ZR_STREAM_SAVE;
-    const zr_queues queues = zr_plan_queues(plan, false, 1);
+    const zr_queues queues = zr__plan_queues(plan, false, 1);
     t->copies_hold = !zr_queues_apart(&queues, ZR_STREAM_COPY);
     ZR_TRY(find_kinds(t, plan));
     return make_room(t, plan);
@@ -288,14 +290,14 @@ double zr__share_of_peak(double rate, double peak)
     return peak > 0.0 && rate <= peak ? rate / peak : NAN;
 }
 
-zr_timing_rate zr_timing_rate_of(const zr_timings *timings, const zr_timing *kind)
+zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *kind)
 {
     bool wire = kind->wire_bytes > 0.0, computes = kind->flops > 0.0;
     double amount = computes ? kind->flops : wire ? kind->wire_bytes : kind->memory_bytes;
     double flops = kind->in_f32 ? timings->peak_f32_flops : timings->peak_flops;
     double peak = computes ? flops : wire ? timings->peak_link_bytes_sec : timings->peak_memory_bytes_sec;
     double per_sec = amount > 0.0 && kind->sec > 0.0 ? amount / kind->sec : NAN;
-    return (zr_timing_rate){.flops = computes, .per_sec = per_sec, .of_peak = zr__share_of_peak(per_sec, peak)};
+    return (zr__timing_rate){.flops = computes, .per_sec = per_sec, .of_peak = zr__share_of_peak(per_sec, peak)};
 }
 
 static const char *number(double x, char out[ZR_NUMBER_BYTES])
@@ -306,7 +308,7 @@ static const char *number(double x, char out[ZR_NUMBER_BYTES])
 static void add_kind(zr__text *text, const zr_timings *timings, const zr_timing *kind)
 {
     char n[9][ZR_NUMBER_BYTES];
-    zr_timing_rate rate = zr_timing_rate_of(timings, kind);
+    zr__timing_rate rate = zr__timing_rate_of(timings, kind);
     zr__text_add(text,
                  "{\"kind\":\"%s\", \"stream\":\"%s\", \"calls\":%s, \"replays\":%s, \"ms\":%s, \"slowest_ms\":%s, "
                  "\"flops\":%s, \"memory_bytes\":%s, \"wire_bytes\":%s, \"%s\":%s, \"of_peak\":%s}",
@@ -317,7 +319,7 @@ static void add_kind(zr__text *text, const zr_timings *timings, const zr_timing 
                  number(rate.of_peak, n[8]));
 }
 
-zr_status zr_timings_json(const zr_timings *timings, char **json)
+zr_status zr__timings_json(const zr_timings *timings, char **json)
 {
     char n[9][ZR_NUMBER_BYTES];
     zr__text text = {0};

@@ -2,7 +2,21 @@
 #ifndef ZR_TRAIN_TIMINGS_H
 #define ZR_TRAIN_TIMINGS_H
 
-#include "zr/train.h"
+#include "zr/comm.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
+#include "zr/run.h"
+
+/** Rate that a kind achieves: FLOP/s when it has FLOPs, otherwise bytes/s, of the link or of memory. */
+typedef struct zr__timing_rate {
+    bool flops;
+    double per_sec; /* NaN: it has no amount */
+    double of_peak; /* NaN: the peak is not known */
+} zr__timing_rate;
+zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *kind);
+
+/** Write timings as one JSON object, "timings" of run.json; zr_free it. */
+ZR_NODISCARD zr_status zr__timings_json(const zr_timings *timings, char **json);
 
 /** Return rate / peak; NaN: the peak is unknown, or below the rate. A peak below the rate was measured too low (on a
  * busy machine) or does not bound this work (memory's, for data that stay in caches). */

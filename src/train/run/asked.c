@@ -1,5 +1,7 @@
 /** Requests to a run while it trains: to stop, to save, to end by a given time. */
 #include "train/run/save.h"
+#include "train/setup/setup.h"
+#include "zr/run.h"
 
 /** Return whether `sec` more seconds and a checkpoint would end after observer->end_sec. Before the first checkpoint
  * its time is estimated for a slow disk. */

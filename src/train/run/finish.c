@@ -2,10 +2,16 @@
 #include "train/run/save.h"
 
 #include "base/text/text.h"
-#include "train/host/device.h"
+#include "train/host/limits.h"
 #include "train/weights/export.h"
 #include "train/host/host.h"
 #include "train/dir/metrics.h"
+#include "base/core/core.h"
+#include "comm/comm.h"
+#include "engine/engine.h"
+#include "train/dir/report.h"
+#include "train/control/control.h"
+#include "zr/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +21,7 @@
 
 void zr__run_enter(const zr__run *r, zr__phase phase)
 {
-    zr_comm_show(r->comm, ZR__PHASE_SHOWN, zr__phase_shown(phase, r->result->steps));
+    zr__comm_show(r->comm, ZR__PHASE_SHOWN, zr__phase_shown(phase, r->result->steps));
     if (r->observer->reached && phase != ZR__PHASE_TRAIN && phase != ZR__PHASE_TRAIN_AND_SAVE)
         r->observer->reached(r->observer->arg, r->comm->rank, zr__phase_name(phase), r->result->steps);
 }
@@ -82,12 +88,12 @@ double zr__run_peak_flops(const zr__run *r)
  * and, where ranks are processes, the process's own windows. */
 static zr_status measure_peak(zr__run *r)
 {
-    const int in_process = zr_comm_process_ranks(r->comm);
+    const int in_process = zr__comm_process_ranks(r->comm);
     double mine = (double)zr__host_peak_bytes();
-    if (mine >= 0.0 && in_process < r->comm->size) mine += (double)zr__train_staging_bytes(r->plan, in_process);
+    if (mine >= 0.0 && in_process < r->comm->size) mine += (double)zr__plan_staging_bytes(r->plan, in_process);
     ZR_TRY(zr__run_highest(r, &mine, 1));
     r->result->peak_rss_bytes = (int64_t)mine;
-    r->result->promised_rss_bytes = zr__train_process_bytes(r->plan, in_process) + in_process * r->ahead_bytes;
+    r->result->promised_rss_bytes = zr__plan_process_bytes(r->plan, in_process) + in_process * r->ahead_bytes;
     return ZR_OK;
 }
 
@@ -134,7 +140,7 @@ static zr_status measure_ranks(zr__run *r)
 {
     zr_measured measured;
     zr_engine_measured(r->engine, &measured);
-    ZR_TRY(zr__run_agree(r, zr_report_measured(r->plan, &measured, &r->result->measured)));
+    ZR_TRY(zr__run_agree(r, zr__report_measured(r->plan, &measured, &r->result->measured)));
     ZR_TRY(zr__run_highest_report(r, &r->result->measured));
     return ZR_OK;
 }
@@ -158,7 +164,7 @@ static zr_status collect_timings(zr__run *r)
     r->timings.peak_flops = zr__run_peak_flops(r);
     r->timings.peak_f32_flops = machine->flops_f32;
     r->timings.peak_memory_bytes_sec = machine->memory_bytes_sec;
-    r->timings.peak_link_bytes_sec = zr_machine_link(machine).bytes_sec;
+    r->timings.peak_link_bytes_sec = zr__machine_link(machine).bytes_sec;
     if (r->comm->rank == 0) r->observer->timings(r->observer->arg, &r->timings);
     return ZR_OK;
 }
@@ -184,7 +190,7 @@ static zr_status report(zr__run *r, double begin)
     char words[ZR_NOISE_SCALE_BYTES];
     if (r->config->train.noise_scale)
         zr__run_note(
-            r, zr_noise_scale_words(r->result->noise_scale, r->config->train_batch_size * r->plan->layout.seq, words));
+            r, zr__noise_scale_words(r->result->noise_scale, r->config->train_batch_size * r->plan->layout.seq, words));
     if (r->comm->rank == 0) compare_with_plan(r);
     if (r->comm->rank == 0) hold_to_promise(r);
     return ZR_OK;
@@ -239,7 +245,7 @@ static zr_status probe(zr__run *r)
     zr_step_args args = zr__run_step_args(r, step, zr__run_read);
     r->batch_failed = ZR_OK;
     r->result->agreed = false;
-    zr_status st = zr_engine_probe(r->engine, &args, &found);
+    zr_status st = zr__engine_probe(r->engine, &args, &found);
     if (st != r->batch_failed) return st; /* aborted on this rank: other ranks may still be in the probe */
     ZR_TRY(zr__run_agree(r, st));
     ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with them the loss of step %lld's batch is %g too",

@@ -4,6 +4,8 @@
 #include "train/host/host.h"
 #include "train/family/inputs.h"
 #include "train/run/save_files.h"
+#include "checkpoint/checkpoint.h"
+#include "train/control/control.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -64,7 +66,7 @@ zr_status zr__run_same_dir(zr__run *r)
 /** The checkpoint that a configuration is compared with. */
 typedef struct compared {
     const char *name;
-    bool begun; /* false: zr_convert made it, and nothing has trained yet */
+    bool begun; /* false: zr__convert_dir made it, and nothing has trained yet */
 } compared;
 
 /** Return whether a key may change in a resumed run: the model's weights do not depend on it. */
@@ -240,7 +242,7 @@ enum {
 static zr_status share(zr__run *r)
 {
     zr__checkpoint_run *from = &r->resume.from;
-    zr_loss_scaler *s = &from->scaler;
+    zr__loss_scaler *s = &from->scaler;
     double number[NUMBERS] = {[STEP] = (double)r->resume.step,
                               [SAMPLES] = (double)from->samples,
                               [UPDATES] = (double)from->updates,
@@ -272,7 +274,7 @@ static zr_status share(zr__run *r)
     s->hysteresis_left = (int64_t)its[LEFT];
     from->micro_batch_size = (int64_t)its[MICRO_BATCH];
     from->accumulation_steps = (int64_t)its[ACCUMULATION];
-    from->noise = (zr_noise_scale){its[NOISE_GRADIENT], its[NOISE_TRACE], (int64_t)its[NOISE_STEPS]};
+    from->noise = (zr__noise_scale){its[NOISE_GRADIENT], its[NOISE_TRACE], (int64_t)its[NOISE_STEPS]};
     return ZR_OK;
 }
 
@@ -333,7 +335,7 @@ static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safe
         bool same = tensor && tensor->ndim == param->whole.ndim && strcmp(tensor->dtype, "F32") == 0;
         for (int d = 0; same && d < tensor->ndim; d++) same = tensor->dim[d] == param->whole.dim[d];
         zr_shape_print(&param->whole, wanted, sizeof(wanted));
-        ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is missing, or not F32 of the shape %s", zr_safetensors_path(file),
+        ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is missing, or not F32 of the shape %s", zr__safetensors_path(file),
                  param->name, wanted);
     }
     return ZR_OK;
@@ -345,7 +347,7 @@ static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int s
     char path[PATH_MAX], name[64];
     *reader = NULL;
     ZR_TRY(zr__state_file(r->plan, state, name, sizeof(name)));
-    if (state > 0 && !zr_manifest_find(manifest, name)) return ZR_OK;
+    if (state > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr_chunk_reader_open(path, manifest, name, r->comm->local_size, reader));
     return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], state > 0, zr_chunk_reader_tensors(*reader));
@@ -390,7 +392,7 @@ static void take_over(zr__run *r)
     r->skipped_in_row = from->skipped_in_row;
     r->result->loss = from->loss;
     if (r->config->train.noise_scale) r->noise = from->noise;
-    r->result->noise_scale = zr_noise_scale_value(&r->noise);
+    r->result->noise_scale = zr__noise_scale_value(&r->noise);
     if (!r->scaler.dynamic || !from->scaler.dynamic) return;
     r->scaler.scale = fmax(from->scaler.scale, r->scaler.min_scale);
     r->scaler.step = from->scaler.step;

@@ -7,6 +7,7 @@
 #define ZR_TRAIN_RESUME_H
 
 #include "train/run/run.h"
+#include "zr/base.h"
 
 /** Lock the directory and find the checkpoint; refuse a checkpoint of another model, other data or another tokenizer.
  * If the directory holds no run or no checkpoint, the run begins at step 0. ZR_ERR_CREATE: the directory cannot be

@@ -9,6 +9,11 @@
 #include "train/dir/metrics.h"
 #include "train/run/sample.h"
 #include "train/measure/timings.h"
+#include "plan/cost/cost.h"
+#include "train/measure/measure.h"
+#include "train/control/control.h"
+#include "train/setup/setup.h"
+#include "zr/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -162,7 +167,7 @@ static void note_saving(const zr__run *r)
     char text[256], size[ZR_SIZE_BYTES];
     zr_save_price price;
     if (r->plan->save == ZR_SAVE_NONE) return;
-    if (zr_plan_price_save(r->plan, &r->plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
+    if (zr__plan_price_save(r->plan, &r->plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
     zr__text_size((double)price.bytes, size);
     if (r->plan->save == ZR_SAVE_COPY)
         snprintf(text, sizeof(text),
@@ -198,7 +203,7 @@ static void announce(zr__run *r)
     note_saving(r);
     char limits[ZR__LIMITS_BYTES];
     if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, limits);
-    int cores = zr_host_cores(), wanted = r->info.threads * r->comm->local_size;
+    int cores = zr__host_cores(), wanted = r->info.threads * r->comm->local_size;
     if (wanted > cores) {
         snprintf(text, sizeof(text), "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
                  r->info.threads, cores);
@@ -217,8 +222,8 @@ static void announce(zr__run *r)
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
-    if (zr_rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
-        zr_rates_profile(&rates, zr__run_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
+    if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
+        zr__rates_profile(&rates, zr__run_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
     else
         r->device->ops->measure(r->device, zr__run_dtype(r));
 }
@@ -345,7 +350,7 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
     char text[448], scale[SCALE_BYTES];
     bool skipped = did->skipped || !isfinite(did->loss);
     double before = r->scaler.scale;
-    zr_loss_scaler_update(&r->scaler, skipped);
+    zr__loss_scaler_update(&r->scaler, skipped);
     if (!skipped) r->skipped_in_row = 0;
     if (!skipped) return ZR_OK;
     if (r->scaler.scale >= before) r->skipped_in_row++;
@@ -383,8 +388,8 @@ static void add_noise(zr__run *r, const zr_step_result *did)
     const zr_layout *l = &r->plan->layout;
     const double small = (double)(l->batch * l->seq), big = small * (double)l->accum * l->ranks;
     if (!l->micro_squares || did->skipped) return;
-    zr_noise_scale_add(&r->noise, did->micro_square, small, did->grad_norm * did->grad_norm, big);
-    r->result->noise_scale = zr_noise_scale_value(&r->noise);
+    zr__noise_scale_add(&r->noise, did->micro_square, small, did->grad_norm * did->grad_norm, big);
+    r->result->noise_scale = zr__noise_scale_value(&r->noise);
 }
 
 zr_status zr__run_collect_trace(zr__run *r, int64_t step)
@@ -398,7 +403,7 @@ zr_status zr__run_collect_trace(zr__run *r, int64_t step)
 zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
 {
     return (zr_step_args){.step = step,
-                          .lr = zr_lr(r->config, r->result->steps - r->result->skipped),
+                          .lr = zr__lr(r->config, r->result->steps - r->result->skipped),
                           .clip = r->config->gradient_clipping,
                           .loss_scale = r->scaler.scale,
                           .batch = batch,
@@ -545,7 +550,7 @@ static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer
                  .comm = comm,
                  .observer = observer ? observer : &nobody,
                  .result = result,
-                 .scaler = zr_loss_scaler_create(config),
+                 .scaler = zr__loss_scaler_create(config),
                  .resume = {.asked = resume, .step = -1},
                  .saved_step = -1,
                  .made = {.best_loss = INFINITY},

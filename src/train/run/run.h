@@ -8,6 +8,16 @@
 #include "train/family/inputs.h"
 #include "train/dir/run_dir.h"
 #include "train/watch/watch.h"
+#include "train/family/family.h"
+#include "train/control/control.h"
+#include "train/setup/setup.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/data.h"
+#include "zr/device.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 /** The checkpoint that a run resumes from. */
 typedef struct zr__resume {
@@ -30,7 +40,7 @@ typedef struct zr__run {
     const zr_observer *observer;
     int64_t peak_before_bytes; /* peak memory of this process when the run began */
     zr_train_result *result;
-    zr_family_model model;
+    zr__family_model model;
     zr__inputs inputs;
     zr_device *device;
     zr_plan *plan;
@@ -58,8 +68,8 @@ typedef struct zr__run {
     bool suspect;           /* the last loss was not finite; the cause may be the batch or the weights */
     bool out_of_time;       /* the run stops because of observer->end_sec, as far as this rank knows */
     bool mixed;             /* only some units were updated, so the weights are not kept */
-    zr_loss_scaler scaler;
-    zr_noise_scale noise;
+    zr__loss_scaler scaler;
+    zr__noise_scale noise;
     zr_tokenizer *tokenizer; /* rank 0, where sample texts are written */
     int64_t skipped_in_row;  /* skipped steps in a row, except steps that lowered the loss scale */
 } zr__run;

@@ -1,10 +1,20 @@
 /** Checks before a run creates anything: inputs, keys that only a run can settle, the plan, and that they are the same
  * on all ranks. */
 #include "train/host/device.h"
+#include "train/host/limits.h"
 #include "train/host/host.h"
 #include "train/run/resume.h"
 #include "train/run/run.h"
 #include "train/run/sample.h"
+#include "base/core/core.h"
+#include "comm/comm.h"
+#include "config/config.h"
+#include "plan/cost/cost.h"
+#include "train/dir/report.h"
+#include "train/measure/measure.h"
+#include "train/family/family.h"
+#include "train/setup/setup.h"
+#include "zr/run.h"
 
 #include <string.h>
 
@@ -18,7 +28,7 @@ static void note_made_again(const zr__run *r, const zr_data *data)
 static zr_status open_inputs(zr__run *r, bool first)
 {
     zr__progress p = {.run = r, .what = "data: texts are looked at, and tokenized once,"};
-    ZR_TRY(zr_train_model(r->config, &r->model));
+    ZR_TRY(zr__train_model(r->config, &r->model));
     ZR_TRY(zr__inputs_open(r->config, first, zr__run_progress, &p, &r->inputs));
     note_made_again(r, r->inputs.train);
     note_made_again(r, r->inputs.val);
@@ -32,8 +42,8 @@ static zr_status check_dir(const zr__run *r)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
     if (r->comm->rank != 0) return ZR_OK;
-    zr_config_inputs(r->config, inputs);
-    bool own = r->resume.asked && zr_config_from_file(r->config);
+    zr__config_inputs(r->config, inputs);
+    bool own = r->resume.asked && zr__config_from_file(r->config);
     ZR_TRY(zr__run_dir_spares(r->config->train.output_dir, inputs[0] ? inputs + own : &none));
     if (!r->resume.asked) ZR_TRY(zr__run_dir_check(r->config->train.output_dir));
     return ZR_OK;
@@ -66,7 +76,7 @@ static zr_config *settle(zr__run *r)
 static zr_status settle_limit(zr__run *r)
 {
     if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
-    double least = -(double)zr_train_limit(&r->device->profile, r->comm->local_size, zr_comm_process_ranks(r->comm));
+    double least = -(double)zr__train_limit(&r->device->profile, r->comm->local_size, zr__comm_process_ranks(r->comm));
     ZR_TRY(zr__run_highest(r, &least, 1));
     settle(r)->memory.limit_bytes = -(int64_t)least;
     return ZR_OK;
@@ -105,12 +115,12 @@ static zr_status settle_hosts(zr__run *r)
  * each rank. */
 static zr_status check_room(const zr__run *r, int ranks)
 {
-    int64_t bytes = zr__train_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
-    const zr_queues queues = zr_plan_queues(r->plan, r->comm->concurrent, ranks);
+    int64_t bytes = zr__plan_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
+    const zr_queues queues = zr__plan_queues(r->plan, r->comm->concurrent, ranks);
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->reads_ahead;
     more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and its file's */
-    return zr_host_room(bytes, ranks * more);
+    return zr__host_room(bytes, ranks * more);
 }
 
 /** Settle the memory of the prefetch; samples that are too long for it are read when they are needed. */
@@ -126,15 +136,15 @@ static void settle_ahead(zr__run *r)
 
 static zr_status make_device(zr__run *r)
 {
-    const int threads = zr_train_threads(r->config, r->comm->local_size);
-    ZR_TRY(zr_train_device(r->config->device, threads, r->comm->local_rank, &r->device));
+    const int threads = zr__train_threads(r->config, r->comm->local_size);
+    ZR_TRY(zr__train_device(r->config->device, threads, r->comm->local_rank, &r->device));
     return ZR_OK;
 }
 
 /** Refuse collectives.reduce nccl if ranks are threads of one process. ZR_ERR_UNSUPPORTED. */
 static zr_status check_reduce(const zr__run *r)
 {
-    const int ranks = zr_comm_process_ranks(r->comm);
+    const int ranks = zr__comm_process_ranks(r->comm);
     ZR_CHECK(r->config->collectives.reduce != ZR_COLLECTIVE_NCCL || ranks == 1, ZR_ERR_UNSUPPORTED,
              "collectives.reduce: nccl sums between processes, and %d ranks are threads of this one; start a process "
              "for each (mpirun, srun), or write reduce_scatter",
@@ -146,7 +156,7 @@ static zr_status check_reduce(const zr__run *r)
 static bool rates_decide(const zr_config *config)
 {
     const bool mixes = config->recompute.policy == ZR_POLICY_AUTO && config->parallel.tensor > 1;
-    return mixes || zr_config_is_open(config);
+    return mixes || zr__config_is_open(config);
 }
 
 /** Use the rates that `zr info --bench` recorded on each host if they are the same on all ranks, since all ranks must
@@ -158,10 +168,10 @@ static zr_status settle_rates(zr__run *r)
     zr_profile mine = r->device->profile;
     const bool narrow = r->config->bf16 && mine.facts.bf16_products;
     if (!rates_decide(r->config)) return ZR_OK;
-    if (zr_rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
-        zr_rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
+    if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
+        zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
     const zr_machine *m = &mine.machine;
-    double number[2 * NUMBERS] = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr_machine_link(m).bytes_sec};
+    double number[2 * NUMBERS] = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr__machine_link(m).bytes_sec};
     for (int i = 0; i < m->n_products; i++) number[NUMBERS - 1] += (i + 1) * m->product[i].flops;
     for (int i = 0; i < NUMBERS; i++) number[NUMBERS + i] = -number[i];
     ZR_TRY(zr__run_highest(r, number, 2 * NUMBERS));
@@ -180,11 +190,11 @@ static zr_status settle_open(zr__run *r)
     const bool first = r->comm->rank == 0;
     double number[NUMBERS];
     zr_status st = ZR_OK;
-    if (!zr_config_is_open(r->config)) return ZR_OK;
+    if (!zr__config_is_open(r->config)) return ZR_OK;
     zr_config *config = settle(r);
-    const zr_train_kept kept = {from->micro_batch_size, from->accumulation_steps};
-    const zr_train_target target = {.ranks = r->comm->size, .profile = &r->device->profile};
-    if (first) st = zr_train_choose(config, &target, kept, r->chosen_note);
+    const zr__train_kept kept = {from->micro_batch_size, from->accumulation_steps};
+    const zr__train_target target = {.ranks = r->comm->size, .profile = &r->device->profile};
+    if (first) st = zr__train_choose(config, &target, kept, r->chosen_note);
     ZR_TRY(zr__run_agree(r, st));
     const double mine[NUMBERS] = {(double)config->zero.stage, config->recompute.policy,
                                   (double)config->micro_batch_size, (double)config->accumulation_steps,
@@ -203,14 +213,14 @@ static zr_status check_plan(zr__run *r)
 {
     /* Messages speak of a limit only if it was given, otherwise of the host's memory. */
     int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
-    const int in_process = zr_comm_process_ranks(r->comm);
-    ZR_TRY(zr_train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
+    const int in_process = zr__comm_process_ranks(r->comm);
+    ZR_TRY(zr__train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
     settle_ahead(r);
-    ZR_TRY(zr_train_memory_check(r->plan, limit_bytes, r->comm->local_size, in_process > 1));
+    ZR_TRY(zr__train_memory_check(r->plan, limit_bytes, r->comm->local_size, in_process > 1));
     if (in_process == 1 || r->comm->rank == 0) ZR_TRY(check_room(r, in_process));
     ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan, r->comm->rank));
     zr__hang_plan(r->hang, r->plan);
-    r->result->planned = zr_report_planned(r->plan);
+    r->result->planned = zr__report_planned(r->plan);
     r->info = (zr_train_info){.config = r->config,
                               .plan = r->plan,
                               .comm = r->comm,
@@ -229,40 +239,40 @@ static zr_status same_auto(zr__run *r)
     if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
     memcpy(&work, &r->plan->flops_hardware, sizeof(work));
     ZR_TRY(zr__run_agreed(
-        r, zr_comm_same(r->comm,
-                        "how activation_checkpointing.policy auto keeps checkpoints (these processors are not alike: "
-                        "name a policy)",
-                        (uint64_t)r->plan->partition_checkpoints + 2 * (uint64_t)r->plan->offload_checkpoints)));
+        r, zr__comm_same(r->comm,
+                         "how activation_checkpointing.policy auto keeps checkpoints (these processors are not alike: "
+                         "name a policy)",
+                         (uint64_t)r->plan->partition_checkpoints + 2 * (uint64_t)r->plan->offload_checkpoints)));
     return zr__run_agreed(
-        r, zr_comm_same(r->comm,
-                        "what activation_checkpointing.policy auto computes again (these processors are not "
-                        "alike: name a policy)",
-                        work));
+        r, zr__comm_same(r->comm,
+                         "what activation_checkpointing.policy auto computes again (these processors are not "
+                         "alike: name a policy)",
+                         work));
 }
 
 static zr_status same_choices(zr__run *r)
 {
     ZR_TRY(same_auto(r)); /* the way of saving follows from it */
-    return zr__run_agreed(r, zr_comm_same(r->comm,
-                                          "how checkpoints are saved behind steps (these processors are not alike: "
-                                          "give another memory.limit, or write checkpoint.async false)",
-                                          (uint64_t)r->plan->save));
+    return zr__run_agreed(r, zr__comm_same(r->comm,
+                                           "how checkpoints are saved behind steps (these processors are not alike: "
+                                           "give another memory.limit, or write checkpoint.async false)",
+                                           (uint64_t)r->plan->save));
 }
 
 zr_status zr__run_check(zr__run *r)
 {
     uint64_t hash = 0;
-    ZR_TRY(check_inputs(r, zr_config_hash(r->config, &hash)));
-    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "the configuration or the version of zr", hash)));
+    ZR_TRY(check_inputs(r, zr__config_hash(r->config, &hash)));
+    ZR_TRY(zr__run_agreed(r, zr__comm_same(r->comm, "the configuration or the version of zr", hash)));
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
-    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--resume", r->resume.asked)));
-    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "--memory", zr_config_is_open(r->config))));
+    ZR_TRY(zr__run_agreed(r, zr__comm_same(r->comm, "--resume", r->resume.asked)));
+    ZR_TRY(zr__run_agreed(r, zr__comm_same(r->comm, "--memory", zr__config_is_open(r->config))));
     ZR_TRY(zr__run_same_inputs(r));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(check_reduce(r));
     ZR_TRY(zr__run_agree(r, make_device(r)));
-    ZR_TRY(zr__run_agreed(r, zr_comm_same(r->comm, "what they compute on (write device \"cpu\" or \"cuda\")",
-                                          r->device->profile.facts.apart)));
+    ZR_TRY(zr__run_agreed(r, zr__comm_same(r->comm, "what they compute on (write device \"cpu\" or \"cuda\")",
+                                           r->device->profile.facts.apart)));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(settle_rates(r));

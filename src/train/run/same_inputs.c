@@ -6,6 +6,10 @@
 #include "base/file/file.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
+#include "comm/comm.h"
+#include "data/samples/samples.h"
+#include "engine/engine.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -98,7 +102,7 @@ static zr_status find_looker(zr__run *r, uint64_t identity, int *looker, bool *p
 void zr__run_progress(void *arg, int64_t done, int64_t all)
 {
     zr__progress *p = arg;
-    zr_comm_show(p->run->comm, ZR_ENGINE_MOVED, (uint64_t)done);
+    zr__comm_show(p->run->comm, ZR_ENGINE_MOVED, (uint64_t)done);
     char text[640], now[ZR_SIZE_BYTES], end[ZR_SIZE_BYTES];
     if (p->next_news == 0) p->next_news = zr_clock_sec() + QUIET_SEC;
     if (zr_clock_sec() < p->next_news) return;
@@ -114,16 +118,16 @@ static zr_status look(const input *in, uint64_t *hash)
     zr__progress p = {.run = in->run};
     snprintf(p.what, sizeof(p.what), "%s: looking at all of %s", in->key,
              zr__text_escape(in->path, shown, sizeof(shown)));
-    if (in->data) return zr_data_check(in->data, hash, zr__run_progress, &p);
-    return hash ? zr_weights_hash(in->weights, hash, zr__run_progress, &p) : ZR_OK;
+    if (in->data) return zr__data_check(in->data, hash, zr__run_progress, &p);
+    return hash ? zr__weights_hash(in->weights, hash, zr__run_progress, &p) : ZR_OK;
 }
 
-/** Compare a number over the ranks: zr_comm_same, with ZR_ERR_DATA in place of ZR_ERR_CONFIG. */
+/** Compare a number over the ranks: zr__comm_same, with ZR_ERR_DATA in place of ZR_ERR_CONFIG. */
 static zr_status same(const input *in, const char *what, uint64_t mine)
 {
     char text[1024], shown[ZR_FILE_NAME_BYTES];
     snprintf(text, sizeof(text), "%s: %s of %s", in->key, what, zr__text_escape(in->path, shown, sizeof(shown)));
-    zr_status st = zr__run_agreed(in->run, zr_comm_same(in->run->comm, text, mine));
+    zr_status st = zr__run_agreed(in->run, zr__comm_same(in->run->comm, text, mine));
     if (st != ZR_ERR_CONFIG) return st;
     snprintf(text, sizeof(text), "%s", zr_error_message());
     return ZR_FAIL(ZR_ERR_DATA, "%s", text);
@@ -132,7 +136,7 @@ static zr_status same(const input *in, const char *what, uint64_t mine)
 static zr_status compare(const input *in, uint64_t hash)
 {
     if (in->data) ZR_TRY(same(in, "the number of tokens", (uint64_t)zr_data_tokens(in->data)));
-    if (in->weights) ZR_TRY(same(in, "the number of bytes", (uint64_t)zr_weights_bytes(in->weights)));
+    if (in->weights) ZR_TRY(same(in, "the number of bytes", (uint64_t)zr__weights_bytes(in->weights)));
     return same(in, "the content", hash);
 }
 

@@ -3,6 +3,7 @@
 #include "base/text/text.h"
 #include "train/dir/metrics.h"
 #include "train/weights/writer.h"
+#include "zr/run.h"
 
 #include <stdio.h>
 #include <string.h>

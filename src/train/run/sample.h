@@ -3,6 +3,7 @@
 #define ZR_TRAIN_SAMPLE_H
 
 #include "train/run/run.h"
+#include "zr/base.h"
 
 /** Limits in bytes: of a prompt, and of the kept part of a text with its prompt. */
 #define ZR__PROMPT_BYTES 1024

@@ -6,6 +6,8 @@
 #include "train/host/host.h"
 #include "train/run/resume.h"
 #include "train/run/save_files.h"
+#include "config/config.h"
+#include "zr/run.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -207,7 +209,7 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char why[WHY_BYTES], text[WHY_BYTES + 160];
     const bool last = step == r->config->train.steps;
-    const bool wanted = !last || r->config->train.save_interval > 0 || zr_config_given(r->config, "train.save_end");
+    const bool wanted = !last || r->config->train.save_interval > 0 || zr__config_given(r->config, "train.save_end");
     if (st == ZR_OK || !r->result->agreed) return st;
     snprintf(why, sizeof(why), "%s", zr_error_message());
     if (last)

@@ -3,6 +3,7 @@
 #define ZR_TRAIN_SAVE_H
 
 #include "train/run/run.h"
+#include "zr/base.h"
 
 /** Write the checkpoint of the last step, unless it is written already, and remove checkpoints that are not to be kept.
  * After a failure that all ranks know of, older checkpoints are unchanged. Collective. ZR_ERR_IO, ZR_ERR_CREATE,

@@ -5,6 +5,8 @@
 #include "base/number/finite.h"
 #include "train/family/family.h"
 #include "train/run/save.h"
+#include "checkpoint/checkpoint.h"
+#include "comm/comm.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +63,7 @@ static void *copy_of(const void *from, int64_t n, size_t size)
 static zr_status keep_chunks(const zr_chunk_writer *writer, zr__save_part *p)
 {
     const zr_chunk *chunk = zr_chunk_writer_chunks(writer, &p->n_mine);
-    const zr_slices *slices = zr_chunk_writer_slices(writer, &p->n_my_slices);
+    const zr_slices *slices = zr__chunk_writer_slices(writer, &p->n_my_slices);
     p->mine = copy_of(chunk, p->n_mine, sizeof(*chunk));
     p->my_slices = copy_of(slices, p->n_my_slices, sizeof(*slices));
     ZR_CHECK((p->mine || p->n_mine == 0) && (p->my_slices || p->n_my_slices == 0), ZR_ERR_MEMORY,
@@ -85,7 +87,7 @@ static zr_status open_file(zr__save *s, int file)
     s->file = file;
     ZR_TRY(zr__path_join(path, s->tmp, s->part[file].name));
     ZR_TRY(zr_safetensors_open(path, &s->layout));
-    return zr_chunk_writer_open(path, zr_comm_process_ranks(s->run->comm), &s->writer);
+    return zr_chunk_writer_open(path, zr__comm_process_ranks(s->run->comm), &s->writer);
 }
 
 /** Finish the open file unless it is `file`: states come one after the other, so a new one ends the last. */
@@ -130,7 +132,7 @@ static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t 
     ZR_CHECK(file != 0 || zr__first_bad(in, n) < 0, ZR_ERR_DIVERGED, "%s is not finite", param->name);
     const int64_t offset = tensor->offset + 4 * first;
     const bool sliced = offset >= s->slices.begin && offset < s->slices.end;
-    return zr_chunk_writer_put_sliced(s->writer, sliced ? &s->slices : NULL, offset, in, 4 * n);
+    return zr__chunk_writer_put_sliced(s->writer, sliced ? &s->slices : NULL, offset, in, 4 * n);
 }
 
 zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)

@@ -4,6 +4,9 @@
 
 #include "train/run/run.h"
 #include "zr/checkpoint.h"
+#include "zr/engine.h"
+#include "zr/graph.h"
+#include "zr/plan.h"
 
 /** Most states of a checkpoint: parameters, and four of the optimizer. */
 #define ZR_CHECKPOINT_STATES 5

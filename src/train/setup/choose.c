@@ -1,7 +1,13 @@
-/** Choice of the keys that a configuration leaves open (zr_config_open): ZeRO stage, recompute policy, micro-batches.
+/** Choice of the keys that a configuration leaves open (zr__config_open): ZeRO stage, recompute policy, micro-batches.
  * Each candidate is planned in full and priced; policy auto, which makes many plans itself, is tried only where it may
  * be fastest. */
-#include "zr/train.h"
+#include "base/core/core.h"
+#include "config/config.h"
+#include "plan/cost/cost.h"
+#include "train/host/limits.h"
+#include "train/setup/setup.h"
+#include "zr/config.h"
+#include "zr/plan.h"
 
 #include "base/text/text.h"
 
@@ -34,18 +40,18 @@ typedef struct tried {
     way way;
     bool fits, again;     /* again: some activations are recomputed */
     double sec, traffic;  /* seconds (FLOPs where not `timed`) and bytes moved for a token */
-    int64_t bytes, needs; /* zr_memory_limited; zr_train_rank_bytes of it */
+    int64_t bytes, needs; /* zr__memory_limited; zr__rank_bytes of it */
 } tried;
 
 typedef struct search {
     const zr_config *config;
-    zr_config_open open;
+    zr__config_open open;
     int ranks;
     zr_profile profile;
-    const zr_train_target *target;
+    const zr__train_target *target;
     bool usual, timed; /* rates are assumed ones; tried.sec is a time, not FLOPs */
     int stages[2];     /* the first and the last stage to try */
-    zr_train_kept kept;
+    zr__train_kept kept;
     bool keeps; /* `kept` fits */
     tried *way;
     int n;
@@ -91,8 +97,8 @@ static zr_status weigh(const search *s, const zr_plan *plan, const way *w, tried
         ZR_TRY(zr_plan_price(plan, &s->profile, &price));
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)plan->traffic.bytes[i] / tokens;
     t->sec = (s->timed ? price.step_sec : plan->flops_hardware) / tokens;
-    t->bytes = zr_memory_limited(&plan->memory, &plan->profile.facts);
-    t->needs = zr_train_rank_bytes(t->bytes, &plan->profile.facts);
+    t->bytes = zr__memory_limited(&plan->memory, &plan->profile.facts);
+    t->needs = zr__rank_bytes(t->bytes, &plan->profile.facts);
     t->fits = t->needs <= s->config->memory.limit_bytes;
     return ZR_OK;
 }
@@ -106,7 +112,7 @@ static zr_status try_way(search *s, const way *w, tried *t, bool *planned)
     set(&config, s->ranks, w);
     const bool alone = config.train.noise_scale && w->accum * data_ranks(&config, s->ranks) == 1;
     zr_status st = alone ? ZR_FAIL(ZR_ERR_CONFIG, "train.gradient_noise_scale with one micro-batch a step")
-                         : zr_train_plan(&config, s->ranks, -1, &s->profile, &plan);
+                         : zr__train_plan(&config, s->ranks, -1, &s->profile, &plan);
     *planned = st == ZR_OK;
     if (st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_CONFIG) {
         if (s->refusal == ZR_OK) {
@@ -343,7 +349,7 @@ static void usual_rates(search *s)
     zr_machine *m = &s->profile.machine;
     const bool apart = s->profile.facts.apart, narrow = s->config->bf16 || s->config->fp16;
     double *products = narrow && m->flops_bf16 > 0 ? &m->flops_bf16 : &m->flops_f32;
-    const bool alone = s->ranks == 1 || zr_machine_link(m).bytes_sec > 0;
+    const bool alone = s->ranks == 1 || zr__machine_link(m).bytes_sec > 0;
     s->timed = s->target->price || (*products > 0 && m->memory_bytes_sec > 0 && alone);
     if (s->timed || !(s->open.stage || s->open.policy || s->open.batch)) return;
     s->timed = s->usual = true;
@@ -435,12 +441,12 @@ static zr_status choose(search *s, zr_config *config, char *note)
     return ZR_OK;
 }
 
-zr_status zr_train_choose(zr_config *config, const zr_train_target *target, zr_train_kept kept,
-                          char note[ZR_TRAIN_NOTE_BYTES])
+zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
+                           char note[ZR_TRAIN_NOTE_BYTES])
 {
     const int ranks = target->ranks;
     search s = {.config = config,
-                .open = zr_config_get_open(config),
+                .open = zr__config_get_open(config),
                 .ranks = ranks,
                 .profile = *target->profile,
                 .target = target};
@@ -448,7 +454,7 @@ zr_status zr_train_choose(zr_config *config, const zr_train_target *target, zr_t
     s.kept = kept;
     if (s.open.batch && kept.accum > 0) {
         config->micro_batch_size = kept.rows;
-        if (!zr_config_given(config, "gradient_accumulation_steps")) config->accumulation_steps = kept.accum;
+        if (!zr__config_given(config, "gradient_accumulation_steps")) config->accumulation_steps = kept.accum;
         config->train_batch_size = kept.rows * config->accumulation_steps * data_ranks(config, ranks);
         s.open.batch = false;
     }

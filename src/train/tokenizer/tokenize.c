@@ -4,7 +4,10 @@
 #include "base/text/text.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
-#include "zr/train.h"
+#include "checkpoint/checkpoint.h"
+#include "data/tokens/texts.h"
+#include "train/host/host.h"
+#include "train/tokenizer/tokenize.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -19,11 +22,11 @@ enum {
 };
 
 typedef struct tokenizing {
-    const zr_tokenize_args *args;
-    zr_tokenized *did;
+    const zr__tokenize_args *args;
+    zr__tokenized *did;
     zr_tokenizer *tokenizer;
-    zr_texts_args wanted;
-    zr_texts *texts;
+    zr__texts_args wanted;
+    zr__texts *texts;
     zr__file out;
     char tmp[PATH_MAX];
     int64_t at; /* offset in the output, bytes */
@@ -35,7 +38,7 @@ typedef struct tokenizing {
 
 static zr_status make_header(const tokenizing *t, unsigned char header[ZR_LLMC_HEADER_BYTES])
 {
-    if (t->args->format == ZR_TOKENS_LLMC) ZR_TRY(zr_llmc_header(t->did->token_bytes, t->did->tokens, header));
+    if (t->args->format == ZR_TOKENS_LLMC) ZR_TRY(zr__llmc_header(t->did->token_bytes, t->did->tokens, header));
     return ZR_OK;
 }
 
@@ -65,9 +68,9 @@ static zr_status write_header(const tokenizing *t)
 static zr_status tokenize_texts(tokenizing *t)
 {
     int threads = t->args->threads;
-    if (threads == 0) threads = zr_host_cores() < ZR_TOKENIZE_THREADS ? zr_host_cores() : ZR_TOKENIZE_THREADS;
-    ZR_TRY(zr_texts_encode(t->texts, t->tokenizer, t->did->token_bytes, t->between, threads, write_tokens, t));
-    const zr_texts_info info = zr_texts_get_info(t->texts);
+    if (threads == 0) threads = zr__host_cores() < ZR_TOKENIZE_THREADS ? zr__host_cores() : ZR_TOKENIZE_THREADS;
+    ZR_TRY(zr__texts_encode(t->texts, t->tokenizer, t->did->token_bytes, t->between, threads, write_tokens, t));
+    const zr__texts_info info = zr__texts_get_info(t->texts);
     t->did->bytes = info.text_bytes;
     t->did->documents = info.documents;
     t->did->skipped_lines = info.skipped_lines;
@@ -77,14 +80,14 @@ static zr_status tokenize_texts(tokenizing *t)
 
 static zr_status open_texts(tokenizing *t)
 {
-    const zr_tokenize_args *a = t->args;
-    t->wanted = (zr_texts_args){.path = a->text,
-                                .n = a->n_texts,
-                                .text_key = a->text_key,
-                                .skip_bad_lines = a->skip_bad_lines,
-                                .progress = a->progress,
-                                .arg = a->arg};
-    ZR_TRY(zr_texts_open(&t->wanted, &t->texts));
+    const zr__tokenize_args *a = t->args;
+    t->wanted = (zr__texts_args){.path = a->text,
+                                 .n = a->n_texts,
+                                 .text_key = a->text_key,
+                                 .skip_bad_lines = a->skip_bad_lines,
+                                 .progress = a->progress,
+                                 .arg = a->arg};
+    ZR_TRY(zr__texts_open(&t->wanted, &t->texts));
     return ZR_OK;
 }
 
@@ -100,7 +103,7 @@ static zr_status find_between(tokenizing *t)
 
 static zr_status settle(tokenizing *t)
 {
-    const zr_tokenize_args *a = t->args;
+    const zr__tokenize_args *a = t->args;
     ZR_TRY(zr_tokenizer_open(a->tokenizer, &t->tokenizer));
     t->did->vocab = zr_tokenizer_vocab(t->tokenizer);
     t->did->hash = zr_tokenizer_hash(t->tokenizer);
@@ -139,7 +142,7 @@ static zr_status check_output(tokenizing *t)
     /* The first bytes of the format: a magic number for llm.c; nanoGPT's files are known by their name alone. */
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     char magic[5] = "";
-    ZR_TRY(zr_llmc_header(t->did->token_bytes, 0, header));
+    ZR_TRY(zr__llmc_header(t->did->token_bytes, 0, header));
     if (t->args->format == ZR_TOKENS_LLMC) memcpy(magic, header, 4);
     const zr__output_kind kind = {"file of tokens", magic, false};
     t->inputs[0] = t->args->tokenizer;
@@ -170,7 +173,7 @@ static zr_status write_all(tokenizing *t)
     ZR_TRY(tokenize_texts(t));
     ZR_TRY(write_header(t));
     ZR_TRY(zr__file_sync(&t->out));
-    return zr_file_commit(t->tmp, t->args->out);
+    return zr__file_commit(t->tmp, t->args->out);
 }
 
 static zr_status tokenize(tokenizing *t)
@@ -184,7 +187,7 @@ static zr_status tokenize(tokenizing *t)
     return st;
 }
 
-static zr_status check_args(const zr_tokenize_args *a)
+static zr_status check_args(const zr__tokenize_args *a)
 {
     size_t n = strlen(a->out);
     ZR_CHECK(a->n_texts >= 1 && a->n_texts <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible",
@@ -196,12 +199,12 @@ static zr_status check_args(const zr_tokenize_args *a)
     return ZR_OK;
 }
 
-zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did)
+zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did)
 {
     ZR_CHECK(args && args->tokenizer && args->text && args->out && did, ZR_ERR_ARG,
-             "zr_tokenize was given a NULL pointer");
+             "zr__tokenize was given a NULL pointer");
     ZR_TRY(check_args(args));
-    *did = (zr_tokenized){0};
+    *did = (zr__tokenized){0};
     tokenizing *t = zr_alloc(sizeof(*t));
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory to tokenize");
     t->args = args;
@@ -209,7 +212,7 @@ zr_status zr_tokenize(const zr_tokenize_args *args, zr_tokenized *did)
     t->out.fd = -1;
     zr_status st = tokenize(t);
     zr_tokenizer_close(&t->tokenizer);
-    zr_texts_close(&t->texts);
+    zr__texts_close(&t->texts);
     zr_free(t);
     return st;
 }

@@ -3,7 +3,10 @@
 #include "train/tokenizer/tokenizer_files.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
-#include "zr/train.h"
+#include "checkpoint/checkpoint.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokens/texts.h"
+#include "train/tokenizer/tokenize.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,39 +14,39 @@
 #include <string.h>
 #include <unistd.h>
 
-static zr_status count_pieces(const zr_tokenize_train_args *args, zr_tokenizer_trainer *trainer, zr_tokenized *did)
+static zr_status count_pieces(const zr__tokenize_train_args *args, zr__tokenizer_trainer *trainer, zr__tokenized *did)
 {
-    const zr_texts_args wanted = {.path = args->text,
-                                  .n = args->n_texts,
-                                  .text_key = args->text_key,
-                                  .skip_bad_lines = args->skip_bad_lines,
-                                  .progress = args->progress,
-                                  .arg = args->arg};
-    zr_texts *texts = NULL;
-    ZR_TRY(zr_texts_open(&wanted, &texts));
-    zr_status st = zr_texts_learn(texts, trainer);
-    const zr_texts_info info = zr_texts_get_info(texts);
+    const zr__texts_args wanted = {.path = args->text,
+                                   .n = args->n_texts,
+                                   .text_key = args->text_key,
+                                   .skip_bad_lines = args->skip_bad_lines,
+                                   .progress = args->progress,
+                                   .arg = args->arg};
+    zr__texts *texts = NULL;
+    ZR_TRY(zr__texts_open(&wanted, &texts));
+    zr_status st = zr__texts_learn(texts, trainer);
+    const zr__texts_info info = zr__texts_get_info(texts);
     did->bytes = info.text_bytes;
     did->documents = info.documents;
     did->skipped_lines = info.skipped_lines;
     snprintf(did->note, sizeof(did->note), "%s", info.note);
-    zr_texts_close(&texts);
+    zr__texts_close(&texts);
     return st;
 }
 
-static zr_status learn(const zr_tokenize_train_args *args, char **json, zr_tokenized *did)
+static zr_status learn(const zr__tokenize_train_args *args, char **json, zr__tokenized *did)
 {
-    zr_tokenizer_trainer *trainer = NULL;
-    ZR_TRY(zr_tokenizer_trainer_open(&trainer));
+    zr__tokenizer_trainer *trainer = NULL;
+    ZR_TRY(zr__tokenizer_trainer_open(&trainer));
     zr_status st = count_pieces(args, trainer, did);
-    if (st == ZR_OK) st = zr_tokenizer_trainer_learn(trainer, args->vocab, json, &did->vocab);
-    zr_tokenizer_trainer_close(&trainer);
+    if (st == ZR_OK) st = zr__tokenizer_trainer_learn(trainer, args->vocab, json, &did->vocab);
+    zr__tokenizer_trainer_close(&trainer);
     return st;
 }
 
 /* Write the tokenizer's files and read them back, before their directory gets its name, to check that the vocabulary is
  * whole. */
-static zr_status write_files(const char *tmp, const char *json, zr_tokenized *did)
+static zr_status write_files(const char *tmp, const char *json, zr__tokenized *did)
 {
     zr_tokenizer *tokenizer = NULL;
     ZR_TRY(zr__tokenizer_files_write(tmp, json, true));
@@ -55,12 +58,12 @@ static zr_status write_files(const char *tmp, const char *json, zr_tokenized *di
     return ZR_OK;
 }
 
-static zr_status make_dir(const char *out, const char *json, zr_tokenized *did)
+static zr_status make_dir(const char *out, const char *json, zr__tokenized *did)
 {
     char name[PATH_MAX], tmp[PATH_MAX];
     ZR_TRY(zr__new_dir_begin(out, name, tmp));
     zr_status st = write_files(tmp, json, did);
-    if (st == ZR_OK) st = zr_dir_commit(tmp, name);
+    if (st == ZR_OK) st = zr__dir_commit(tmp, name);
     if (st != ZR_OK) {
         zr__tokenizer_files_remove(tmp, NULL);
         rmdir(tmp);
@@ -81,13 +84,13 @@ static zr_status check_out(const char *out)
     return ZR_OK;
 }
 
-zr_status zr_tokenize_train(const zr_tokenize_train_args *args, zr_tokenized *did)
+zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized *did)
 {
     char *json = NULL;
-    ZR_CHECK(args && args->text && args->out && did, ZR_ERR_ARG, "zr_tokenize_train was given a NULL pointer");
+    ZR_CHECK(args && args->text && args->out && did, ZR_ERR_ARG, "zr__tokenize_train was given a NULL pointer");
     ZR_CHECK(args->n_texts >= 1 && args->n_texts <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible",
              args->n_texts, ZR_TOKENIZE_TEXTS);
-    *did = (zr_tokenized){0};
+    *did = (zr__tokenized){0};
     ZR_TRY(check_out(args->out));
     zr_status st = learn(args, &json, did);
     if (st == ZR_OK) st = make_dir(args->out, json, did);

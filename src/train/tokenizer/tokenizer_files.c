@@ -5,6 +5,8 @@
 #include "train/dir/run_dir.h"
 #include "zr/checkpoint.h"
 #include "zr/data.h"
+#include "checkpoint/checkpoint.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +22,7 @@ static zr_status write_in(const char *dir, const char *name, const char *text, s
 {
     char path[PATH_MAX];
     ZR_TRY(zr__path_join(path, dir, name));
-    ZR_TRY(zr_file_write(path, text, (int64_t)bytes));
+    ZR_TRY(zr__file_put(path, text, (int64_t)bytes));
     return ZR_OK;
 }
 
@@ -60,7 +62,7 @@ static zr_status copy_file(const char *from, const char *dir, const char *name)
 static zr_status write_bytes(const char *dir)
 {
     char *json = NULL;
-    ZR_TRY(zr_tokenizer_bytes_json(&json));
+    ZR_TRY(zr__tokenizer_bytes_json(&json));
     zr_status st = zr__tokenizer_files_write(dir, json, false);
     zr_free(json);
     return st;
@@ -92,7 +94,7 @@ zr_status zr__tokenizer_files_copy(const char *name, const char *dir)
     if (!name) return ZR_OK;
     if (strcmp(name, "bytes") == 0) return write_bytes(dir);
     if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode)) return copy_file(name, dir, whole);
-    ZR_CHECK(zr_tokenizer_is_in(name), ZR_ERR_NOT_FOUND,
+    ZR_CHECK(zr__tokenizer_is_in(name), ZR_ERR_NOT_FOUND,
              "data.tokenizer: the directory %s has no tokenizer.json, and no vocab.json either", name);
     return zr__tokenizer_files_take(name, dir);
 }

@@ -2,6 +2,9 @@
 
 #include "base/text/text.h"
 #include "base/core/thread.h"
+#include "comm/comm.h"
+#include "engine/engine.h"
+#include "zr/run.h"
 
 #include <errno.h>
 #include <math.h>
@@ -122,8 +125,8 @@ static void add_step(const zr__hang *h, const zr_comm_board *b, char *text, size
                                                     [ZR_SCHEDULE_FLUSH] = "flush"};
     /* If communication runs beside computation, a waiting rank waits there. */
     const zr_plan *plan = h->plan;
-    zr_engine_at at = zr_engine_shown(b->shown[ZR_ENGINE_SHOWN + 1]);
-    if (!at.walks || !(b->waits & 1)) at = zr_engine_shown(b->shown[ZR_ENGINE_SHOWN]);
+    zr__engine_at at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN + 1]);
+    if (!at.walks || !(b->waits & 1)) at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN]);
     if (!at.walks || !plan || at.schedule >= ZR_SCHEDULES) return;
     const zr_schedule *schedule = &plan->schedule[at.schedule];
     if (at.step >= schedule->n_steps) return;
@@ -170,7 +173,7 @@ static void look(zr__hang *h, double sec)
     for (int r = 0; r < h->n; r++) {
         row *at = &h->rows[r];
         zr_comm_board b = {0};
-        at->seen = zr_comm_look(h->comm, r, &b);
+        at->seen = zr__comm_look(h->comm, r, &b);
         bool moved = b.waits != at->board.waits || memcmp(b.shown, at->board.shown, sizeof(b.shown)) != 0;
         at->age_sec = moved ? 0 : at->age_sec + sec;
         at->board = b;
@@ -262,9 +265,9 @@ static void tell(const zr__hang *h, zr_hang_event event, int behind, bool elsewh
 static void check_gone(zr__hang *h, double sec)
 {
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
-    int gone = zr_comm_gone(h->comm);
+    int gone = zr__comm_gone(h->comm);
     h->gone_sec = gone < 0 ? 0 : h->gone_sec + sec;
-    if (h->gone_sec < GONE_SEC || !zr_comm_first(h->comm)) return;
+    if (h->gone_sec < GONE_SEC || !zr__comm_first(h->comm)) return;
     const zr_comm_board *b = &h->rows[gone].board;
     snprintf(line, sizeof(line), "rank %d is gone (process %lld), in %s. The run ends", gone, (long long)b->process,
              place(h, b, where));
@@ -289,7 +292,7 @@ static void check(zr__hang *h, double sec)
     /* The host of the rank that is behind knows more, and gets time to report first. */
     double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
     if (at->age_sec < limit + later + h->another_sec) return;
-    if (h->another_sec > 0 || zr_comm_first(h->comm)) tell(h, ZR_HANG_OVER, behind, elsewhere, limit);
+    if (h->another_sec > 0 || zr__comm_first(h->comm)) tell(h, ZR_HANG_OVER, behind, elsewhere, limit);
     h->another_sec = ANOTHER_SEC;
 }
 
@@ -343,7 +346,7 @@ static void free_all(zr__hang *h)
 
 zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr__hang **hang)
 {
-    bool watched = comm->rank > 0 && zr_comm_process_ranks(comm) > 1;
+    bool watched = comm->rank > 0 && zr__comm_process_ranks(comm) > 1;
     *hang = NULL;
     if (!observer->hang || watched) return ZR_OK;
     zr__hang *h = zr_alloc(sizeof(*h));

@@ -1,9 +1,13 @@
-/** Detection of hung ranks in a training run: one thread of a process reads the ranks' boards (zr_comm_look) from time
+/** Detection of hung ranks in a training run: one thread of a process reads the ranks' boards (zr__comm_look) from time
  * to time, and working ranks only have to show where they are. */
 #ifndef ZR_TRAIN_HANG_H
 #define ZR_TRAIN_HANG_H
 
-#include "zr/train.h"
+#include "engine/engine.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 /** Phases of a run, each with a time limit of its own. */
 typedef enum zr__phase {

@@ -2,6 +2,10 @@
 
 #include "base/paths/output.h"
 #include "base/text/text.h"
+#include "comm/comm.h"
+#include "config/config.h"
+#include "plan/cost/cost.h"
+#include "zr/run.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -186,7 +190,7 @@ zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *
     ZR_CHECK(!zr__run_dir_writes(dir, t->wanted.path), ZR_ERR_CREATE,
              "the trace %s is where the run writes a file of its own; name another file",
              zr__text_escape(t->wanted.path, shown, sizeof(shown)));
-    zr_config_inputs(config, inputs);
+    zr__config_inputs(config, inputs);
     ZR_TRY(zr__output_open(t->wanted.path, &trace, inputs, &t->file));
     ZR_CHECK(ftruncate(t->file.fd, 0) == 0, ZR_ERR_CREATE, "the trace %s cannot be overwritten: %s; name another file",
              t->file.name, strerror(errno));
@@ -225,7 +229,7 @@ static void add_title(zr__trace *t, const record *r)
 /* Append the arguments of an event: its step, FLOPs or bytes, and wait. */
 static void add_args(zr__trace *t, const record *r, int64_t step, double wait_sec)
 {
-    zr_step_cost cost = zr_plan_step_cost(t->plan, ZR_SCHEDULE_TRAIN, r->step);
+    zr_step_cost cost = zr__plan_step_cost(t->plan, ZR_SCHEDULE_TRAIN, r->step);
     double bytes = cost.memory_bytes + cost.wire_bytes;
     zr__text_add(&t->text,
                  ", \"args\":{\"training_step\":%lld, \"schedule\":\"train\", \"step\":%d, "
@@ -267,7 +271,7 @@ static zr_status collect_stream(zr__trace *t, zr_comm *comm, zr_stream stream, i
 zr_status zr__trace_collect(zr__trace *t, zr_comm *comm, int64_t step)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {
-        ZR_TRY(zr_comm_same(comm, "the number of steps that a rank ran", (uint64_t)t->n[s]));
+        ZR_TRY(zr__comm_same(comm, "the number of steps that a rank ran", (uint64_t)t->n[s]));
         ZR_TRY(collect_stream(t, comm, (zr_stream)s, step));
         if (t->lost[s] && !t->cut) {
             t->cut = t->news = true;

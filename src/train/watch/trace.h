@@ -4,7 +4,11 @@
 #define ZR_TRAIN_TRACE_H
 
 #include "train/dir/run_dir.h"
-#include "zr/train.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 typedef struct zr__trace zr__trace;
 

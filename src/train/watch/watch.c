@@ -1,12 +1,15 @@
 #include "train/watch/watch.h"
+#include "comm/comm.h"
+#include "engine/engine.h"
+#include "zr/run.h"
 
 zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm)
 {
     const zr_trace *trace = &observer->trace;
-    ZR_TRY(zr_comm_same(comm, "--timings", observer->timings != NULL));
-    ZR_TRY(zr_comm_same(comm, "--trace", trace->path != NULL));
-    ZR_TRY(zr_comm_same(comm, "the first step of --trace-steps", (uint64_t)trace->first_step));
-    return zr_comm_same(comm, "the last step of --trace-steps", (uint64_t)trace->last_step);
+    ZR_TRY(zr__comm_same(comm, "--timings", observer->timings != NULL));
+    ZR_TRY(zr__comm_same(comm, "--trace", trace->path != NULL));
+    ZR_TRY(zr__comm_same(comm, "the first step of --trace-steps", (uint64_t)trace->first_step));
+    return zr__comm_same(comm, "the last step of --trace-steps", (uint64_t)trace->last_step);
 }
 
 zr_status zr__watch_create(zr__watch *w, const zr_observer *observer, const zr_plan *plan, int rank)
@@ -53,12 +56,12 @@ void zr__watch_begin(zr__watch *w, zr_engine *engine, int64_t step)
     w->tracing = w->trace && zr__trace_wants(w->trace, step);
     if (w->timings) zr__timings_begin(w->timings);
     w->step = step;
-    if (w->timings || w->tracing || w->observer) zr_engine_watch(engine, on_event, w);
+    if (w->timings || w->tracing || w->observer) zr__engine_watch(engine, on_event, w);
 }
 
 void zr__watch_end(zr__watch *w, zr_engine *engine, double wall_sec)
 {
-    zr_engine_watch(engine, NULL, NULL);
+    zr__engine_watch(engine, NULL, NULL);
     if (w->timings) zr__timings_end(w->timings, wall_sec);
 }
 

@@ -5,6 +5,10 @@
 
 #include "train/measure/timings.h"
 #include "train/watch/trace.h"
+#include "zr/comm.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
+#include "zr/run.h"
 
 /** The observers of a rank's steps. Zero-initialised: no observer, and no clock is read. */
 typedef struct zr__watch {

@@ -9,6 +9,9 @@
 #include "train/dir/run_dir.h"
 #include "train/tokenizer/tokenizer_files.h"
 #include "zr/data.h"
+#include "checkpoint/checkpoint.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/weights/weights.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,9 +28,9 @@
 static zr_status open_checkpoint(zr__convert *c)
 {
     const char *dir = c->did->from.path;
-    const zr_family *family = NULL;
+    const zr__family *family = NULL;
     ZR_TRY(zr_manifest_read(dir, &c->manifest));
-    ZR_TRY(zr_checkpoint_check_file(dir, c->manifest, "config.json"));
+    ZR_TRY(zr__checkpoint_check_file(dir, c->manifest, "config.json"));
     ZR_TRY(zr__family_of_dir(dir, &family));
     ZR_TRY(zr__family_read(family, dir, &c->model));
     ZR_TRY(zr_chunk_reader_open(dir, c->manifest, ZR_CONVERT_WEIGHTS, 1, &c->reader));
@@ -82,7 +85,7 @@ static zr_status read_piece(const zr__convert *c, const char *name, int64_t firs
 
 static zr_status write_piece(const zr__convert *c, int64_t tensor, int64_t first, int64_t n)
 {
-    if (c->out) return zr_weights_put(c->out, tensor, first, n, c->piece);
+    if (c->out) return zr__weights_put(c->out, tensor, first, n, c->piece);
     const zr_safetensors_tensor *to = zr_safetensors_find(c->layout, c->specs[tensor].name);
     ZR_ASSERT(to);
     return zr_chunk_writer_put(c->writer, to->offset + 4 * first, c->piece, 4 * n);
@@ -131,12 +134,12 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 {
     char found[PATH_MAX];
     const char *name = NULL;
-    const zr_stored *from = &c->did->from;
+    const zr__stored *from = &c->did->from;
     if (from->kind == ZR_STORED_HF && (!from->run[0] || zr__tokenizer_files_any(from->path))) {
         if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
         ZR_TRY(zr__make_folder(dir));
         ZR_TRY(zr__tokenizer_files_take(from->path, dir));
-        c->did->tokenizer = zr_tokenizer_is_in(dir); /* settings alone are no tokenizer */
+        c->did->tokenizer = zr__tokenizer_is_in(dir); /* settings alone are no tokenizer */
         return ZR_OK;
     }
     ZR_TRY(find_tokenizer(c, found, &name));
@@ -183,9 +186,9 @@ static zr_status copy_config(const zr__convert *c)
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, from, &root), done);
     if (set_type(root, torch_name(c->args->dtype))) {
         ZR_TRY_GOTO(st, zr__json_print(root, &written), done);
-        ZR_TRY_GOTO(st, zr_file_write(to, written, (int64_t)strlen(written)), done);
+        ZR_TRY_GOTO(st, zr__file_put(to, written, (int64_t)strlen(written)), done);
     } else {
-        ZR_TRY_GOTO(st, zr_file_write(to, text, (int64_t)bytes), done);
+        ZR_TRY_GOTO(st, zr__file_put(to, text, (int64_t)bytes), done);
     }
 done:
     json_decref(root);
@@ -199,10 +202,10 @@ static zr_status make_hf(zr__convert *c)
     snprintf(c->dir, sizeof(c->dir), "%s", c->tmp);
     ZR_TRY(copy_config(c));
     ZR_TRY(zr__convert_tokenizer(c, c->dir));
-    ZR_TRY(zr_weights_create(c->dir, c->args->dtype, c->specs, c->did->tensors, c->args->file_bytes, &c->out));
-    c->did->files = zr_weights_out_files(c->out);
+    ZR_TRY(zr__weights_create(c->dir, c->args->dtype, c->specs, c->did->tensors, c->args->file_bytes, &c->out));
+    c->did->files = zr__weights_out_files(c->out);
     ZR_TRY(zr__convert_copy(c));
-    ZR_TRY(zr_weights_end(c->out));
+    ZR_TRY(zr__weights_end(c->out));
     return ZR_OK;
 }
 
@@ -216,7 +219,7 @@ static void remove_tmp(const zr__convert *c)
     char path[PATH_MAX], why[1024];
     snprintf(why, sizeof(why), "%s", zr_error_message());
     zr_status first = zr_checkpoint_remove(c->tmp, 0);
-    if (c->out) zr_weights_undo(c->out);
+    if (c->out) zr__weights_undo(c->out);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (zr__path_join(path, c->tmp, names[i]) == ZR_OK) unlink(path);
     zr__tokenizer_files_remove(c->tmp, NULL);
@@ -236,15 +239,15 @@ static zr_status make(zr__convert *c)
     ZR_CHECK(lstat(c->args->to, &info) != 0, ZR_ERR_CREATE, "%s is there already; name another, or remove it", shown);
     ZR_TRY(zr__new_dir_begin(c->args->to, to, c->tmp));
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
-    if (st == ZR_OK) st = zr_dir_commit(c->tmp, to);
+    if (st == ZR_OK) st = zr__dir_commit(c->tmp, to);
     if (st != ZR_OK && access(c->tmp, F_OK) == 0) remove_tmp(c);
     return st;
 }
 
 static zr_status settle(zr__convert *c)
 {
-    const zr_convert_args *args = c->args;
-    const zr_stored *from = &c->did->from;
+    const zr__convert_args *args = c->args;
+    const zr__stored *from = &c->did->from;
     bool checkpoint = from->kind == ZR_STORED_CHECKPOINT;
     ZR_CHECK(from->kind != ZR_STORED_FILE, ZR_ERR_ARG,
              "%s is one file; give the directory, with the config.json that says what model it is", from->path);
@@ -260,19 +263,19 @@ static zr_status settle(zr__convert *c)
     return ZR_OK;
 }
 
-zr_status zr_convert(const zr_convert_args *args, zr_converted *did)
+zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did)
 {
-    ZR_CHECK(args && args->from && args->to && did, ZR_ERR_ARG, "zr_convert was given a NULL pointer");
-    *did = (zr_converted){.kind = args->kind};
+    ZR_CHECK(args && args->from && args->to && did, ZR_ERR_ARG, "zr__convert_dir was given a NULL pointer");
+    *did = (zr__converted){.kind = args->kind};
     zr__convert c = {.args = args, .did = did};
-    ZR_TRY(zr_stored_find(args->from, false, &did->from));
+    ZR_TRY(zr__stored_find(args->from, false, &did->from));
     ZR_TRY(settle(&c));
     zr_status st = open_source(&c);
     if (st == ZR_OK) st = make(&c);
     zr_free(c.piece);
     zr_chunk_writer_close(&c.writer);
     zr_safetensors_close(&c.layout);
-    zr_weights_out_close(&c.out);
+    zr__weights_out_close(&c.out);
     zr_weights_close(&c.weights);
     zr_chunk_reader_close(&c.reader);
     zr_manifest_free(&c.manifest);

@@ -1,8 +1,14 @@
-/** Declarations shared by the two conversions of zr_convert: to a Hugging Face directory and to a run's directory. */
+/** Declarations shared by the two conversions of zr__convert_dir: to a Hugging Face directory and to a run's directory.
+ */
 #ifndef ZR_TRAIN_CONVERT_H
 #define ZR_TRAIN_CONVERT_H
 
 #include "train/family/inputs.h"
+#include "checkpoint/checkpoint.h"
+#include "train/family/family.h"
+#include "train/weights/weights.h"
+#include "zr/checkpoint.h"
+#include "zr/graph.h"
 
 #include <limits.h>
 
@@ -10,18 +16,18 @@
 #define ZR_CONVERT_WEIGHTS "model.safetensors"
 
 typedef struct zr__convert {
-    const zr_convert_args *args;
-    zr_converted *did;
+    const zr__convert_args *args;
+    zr__converted *did;
     char tmp[PATH_MAX]; /* path of the directory while it is made */
     char dir[PATH_MAX]; /* tmp, or the directory in it that gets the weights */
-    zr_family_model model;
+    zr__family_model model;
     zr_graph *graph;
     zr_tensor_spec *specs;
     zr_manifest *manifest; /* from a checkpoint: */
     zr_chunk_reader *reader;
-    zr_weights *weights; /* or from a Hugging Face directory */
-    zr_weights_out *out; /* to a Hugging Face directory */
-    char file[PATH_MAX]; /* or to a checkpoint: */
+    zr_weights *weights;  /* or from a Hugging Face directory */
+    zr__weights_out *out; /* to a Hugging Face directory */
+    char file[PATH_MAX];  /* or to a checkpoint: */
     zr_safetensors *layout;
     zr_chunk_writer *writer;
     float *piece;

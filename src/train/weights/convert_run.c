@@ -4,6 +4,8 @@
 #include "train/weights/convert.h"
 #include "train/family/family.h"
 #include "train/dir/run_dir.h"
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,11 +18,11 @@ static zr_status model_keys(const zr__convert *c, char **json)
     char text[128];
     zr_config *config = NULL;
     json_t *all = NULL, *keys = NULL;
-    const zr_family *family = c->model.family;
+    const zr__family *family = c->model.family;
     zr_status st = ZR_OK;
     int n = snprintf(text, sizeof(text), "{\"model\": {\"type\": \"%s\"}}", family->name);
     ZR_TRY(zr_config_parse(text, (size_t)n, "the model", NULL, 0, &config));
-    ZR_TRY_GOTO(st, zr_config_set_sizes(config, &c->model.sizes, c->did->from.path), done);
+    ZR_TRY_GOTO(st, zr__config_set_sizes(config, &c->model.sizes, c->did->from.path), done);
     ZR_TRY_GOTO(st, family->adopt(&c->model.numbers, config), done);
     ZR_TRY_GOTO(st, zr_config_to_json(config, json), done);
     ZR_TRY_GOTO(st, zr__json_parse(*json, strlen(*json), "the model", &all), done);
@@ -86,7 +88,7 @@ done:
 static zr_status write_weights(zr__convert *c)
 {
     ZR_TRY(zr_safetensors_create(c->file, c->specs, c->did->tensors));
-    ZR_TRY(zr_safetensors_attach(c->file, &c->layout));
+    ZR_TRY(zr__safetensors_attach(c->file, &c->layout));
     ZR_TRY(zr_chunk_writer_open(c->file, 1, &c->writer));
     ZR_TRY(zr__convert_copy(c));
     ZR_TRY(zr_chunk_writer_end(c->writer));
@@ -108,7 +110,7 @@ zr_status zr__convert_run(zr__convert *c)
     ZR_TRY(write_manifest(c));
     ZR_TRY(zr_checkpoint_commit(c->tmp, 0));
     ZR_TRY(zr__path_join(path, c->tmp, "metrics.jsonl"));
-    ZR_TRY(zr_file_write(path, "", 0));
+    ZR_TRY(zr__file_put(path, "", 0));
     ZR_TRY(zr__path_join(path, c->tmp, "model")); /* where runs keep a tokenizer, for generate and eval */
     ZR_TRY(zr__convert_tokenizer(c, path));
     return ZR_OK;

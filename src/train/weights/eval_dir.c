@@ -2,6 +2,7 @@
 #include "train/weights/evaluate.h"
 #include "train/family/paths.h"
 #include "train/weights/eval_windows.h"
+#include "zr/run.h"
 
 #include <math.h>
 #include <stdio.h>

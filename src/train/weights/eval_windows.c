@@ -1,6 +1,7 @@
 #include "train/weights/eval_windows.h"
 
 #include "train/family/paths.h"
+#include "data/samples/samples.h"
 
 #include <string.h>
 
@@ -24,7 +25,7 @@ static zr_status open_file(const zr__loaded *loaded, const char *path, zr__eval_
     if (loaded->config) zr__data_keys(loaded->config, &args);
     if (loaded->config) ZR_TRY(zr__run_cache_find(loaded->config, loaded->stored.run, cache, &args.cache_dir));
     ZR_TRY(zr__load_tokenizer(loaded, found, &name));
-    ZR_TRY(zr_data_look(path, &text, NULL, 0));
+    ZR_TRY(zr__data_look(path, &text, NULL, 0));
     ZR_CHECK(!text || name, ZR_ERR_UNSUPPORTED,
              "%s is text, but the model has %lld tokens and no tokenizer: put its tokenizer.json, or vocab.json and "
              "merges.txt, into %s, or give a token file",

@@ -4,6 +4,7 @@
 #define ZR_TRAIN_EVAL_WINDOWS_H
 
 #include "train/weights/load.h"
+#include "zr/data.h"
 
 /** Window i is tokens [iS, iS+T] of T = seq and S = stride. All targets of the first window count, in each later
  * window only targets that did not count before. Without a stride asked for, S is T, and the end of the text that

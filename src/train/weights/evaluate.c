@@ -1,4 +1,5 @@
 #include "train/weights/evaluate.h"
+#include "base/number/exact.h"
 
 typedef struct reader {
     const zr__eval_text *text;
@@ -50,15 +51,15 @@ zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *lo
     _Static_assert(N <= ZR_COMM_SCALARS, "a part travels in one call");
     double mine[N];
     zr_exact total = {0};
-    zr_exact_pack(&part->sum, mine);
+    zr__exact_pack(&part->sum, mine);
     mine[ZR_EXACT_LIMBS] = (double)part->tokens;
     ZR_TRY(zr_comm_scalars(comm, mine, N, NULL));
     *tokens = 0;
     for (int rank = 0; rank < comm->size; rank++) {
         const double *other = comm->table + (size_t)N * (size_t)rank;
-        zr_exact_unpack(&total, other);
+        zr__exact_unpack(&total, other);
         *tokens += (int64_t)other[ZR_EXACT_LIMBS];
     }
-    *loss = *tokens > 0 ? zr_exact_value(&total) / (double)*tokens : 0.0;
+    *loss = *tokens > 0 ? zr__exact_value(&total) / (double)*tokens : 0.0;
     return ZR_OK;
 }

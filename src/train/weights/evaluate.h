@@ -3,10 +3,13 @@
 #define ZR_TRAIN_EVALUATE_H
 
 #include "train/family/family.h"
+#include "zr/comm.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
 
 /** Input of an evaluation: the first `windows` windows that `read` returns from `source`, for a model of `family`. */
 typedef struct zr__eval_text {
-    const zr_family *family;
+    const zr__family *family;
     void *source;
     zr__data_fn read;
     int64_t windows;

@@ -6,6 +6,8 @@
 #include "train/dir/run_dir.h"
 #include "train/tokenizer/tokenizer_files.h"
 #include "zr/data.h"
+#include "checkpoint/checkpoint.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <math.h>
@@ -114,7 +116,7 @@ static zr_status reserve_again(const paths *p, const zr__exported *what, bool *m
     struct stat weights, config;
     bool there = lstat(p->unfinished, &weights) == 0 && S_ISREG(weights.st_mode);
     bool described = lstat(p->config, &config) == 0 && S_ISREG(config.st_mode);
-    bool spelled = !what->tokenizer || zr_tokenizer_is_in(p->tmp);
+    bool spelled = !what->tokenizer || zr__tokenizer_is_in(p->tmp);
     if (there && described && spelled) return ZR_OK;
     *made = true;
     return reserve(p, what);
@@ -133,7 +135,7 @@ static zr_status prepare(const paths *p, const zr__exported *what, bool *made)
 
 static zr_status write_mine(zr_safetensors **file, const char *path, zr_engine *engine)
 {
-    ZR_TRY(zr_safetensors_attach(path, file));
+    ZR_TRY(zr__safetensors_attach(path, file));
     ZR_TRY(zr_engine_read(engine, ZR_STATE_PARAM, write_range, *file));
     return ZR_OK;
 }
@@ -144,7 +146,7 @@ static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, boo
     zr_safetensors *file = NULL;
     zr_status st = zr_comm_agree(comm, write_mine(&file, p->unfinished, engine));
     *written = st == ZR_OK;
-    if (st == ZR_OK) st = zr_comm_agree(comm, zr_safetensors_sync(file));
+    if (st == ZR_OK) st = zr_comm_agree(comm, zr__safetensors_sync(file));
     zr_safetensors_close(&file);
     return st;
 }
@@ -183,7 +185,7 @@ static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PA
     struct stat st;
     bool older = replace && lstat(dir, &st) == 0;
     if (older) ZR_TRY(move_old(p, dir));
-    ZR_TRY(zr_dir_commit(p->tmp, dir));
+    ZR_TRY(zr__dir_commit(p->tmp, dir));
     if (replace && !remove_old(p, dir)) snprintf(rest, PATH_MAX, "%s", p->old);
     return ZR_OK;
 }

@@ -8,12 +8,15 @@
 #define ZR_TRAIN_EXPORT_H
 
 #include "train/dir/trained.h"
-#include "zr/train.h"
+#include "train/family/family.h"
+#include "zr/comm.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
 
 #include <limits.h>
 
 typedef struct zr__exported {
-    const zr_family_model *model;
+    const zr__family_model *model;
     const zr_plan *plan;
     const char *tokenizer; /* value of data.tokenizer; NULL: none */
     zr__trained trained;   /* training progress when the weights are written */

@@ -1,5 +1,6 @@
 #include "train/weights/load.h"
 #include "train/weights/writer.h"
+#include "zr/run.h"
 
 #include <limits.h>
 #include <math.h>

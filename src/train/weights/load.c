@@ -1,10 +1,15 @@
 #include "train/weights/load.h"
 
 #include "train/host/device.h"
+#include "train/host/limits.h"
 #include "train/family/family.h"
 #include "train/host/host.h"
 #include "train/family/paths.h"
 #include "train/dir/run_dir.h"
+#include "checkpoint/checkpoint.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/setup/setup.h"
+#include "train/weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +20,8 @@ static zr_status check_bytes(const char *dir)
 {
     zr_manifest *manifest = NULL;
     ZR_TRY(zr_manifest_read(dir, &manifest));
-    zr_status st = zr_checkpoint_check_file(dir, manifest, "config.json");
-    if (st == ZR_OK) st = zr_checkpoint_check_file(dir, manifest, "model.safetensors");
+    zr_status st = zr__checkpoint_check_file(dir, manifest, "config.json");
+    if (st == ZR_OK) st = zr__checkpoint_check_file(dir, manifest, "model.safetensors");
     zr_manifest_free(&manifest);
     return st;
 }
@@ -36,10 +41,10 @@ zr_status zr__load_config(zr__loaded *loaded)
 static zr_status open_weights(const char *dir, zr__loaded *loaded)
 {
     struct stat st;
-    const zr_stored *stored = &loaded->stored;
+    const zr__stored *stored = &loaded->stored;
     ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
              "%s is not a directory; give a run's output_dir, a checkpoint or a Hugging Face directory", dir);
-    ZR_TRY(zr_stored_find(dir, true, &loaded->stored));
+    ZR_TRY(zr__stored_find(dir, true, &loaded->stored));
     if (stored->kind == ZR_STORED_CHECKPOINT) ZR_TRY(check_bytes(stored->path));
     ZR_TRY(zr__load_config(loaded));
     ZR_TRY(zr__weights_of_dir(stored->path, &loaded->model, &loaded->weights, NULL, 0));
@@ -62,9 +67,9 @@ zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], con
     *name = found;
     ZR_CHECK(snprintf(found, PATH_MAX, "%s", loaded->stored.path) < PATH_MAX, ZR_ERR_NOT_FOUND,
              "the path %.60s... is too long", loaded->stored.path);
-    if (zr_tokenizer_is_in(found)) return ZR_OK;
+    if (zr__tokenizer_is_in(found)) return ZR_OK;
     if (loaded->stored.run[0]) ZR_TRY(zr__path_join(found, loaded->stored.run, "model"));
-    if (loaded->stored.run[0] && zr_tokenizer_is_in(found)) return ZR_OK;
+    if (loaded->stored.run[0] && zr__tokenizer_is_in(found)) return ZR_OK;
     if (said) return zr__run_tokenizer_find(loaded->config, loaded->stored.run, found, name);
     *name = loaded->model.sizes.vocab_size == ZR__BYTES_VOCAB ? "bytes" : NULL;
     return ZR_OK;
@@ -75,13 +80,13 @@ zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
     /* Weights that a GPU trained can also be run on a host without one. */
     const bool processor = loaded->config && loaded->config->device == ZR_DEVICE_CPU;
     const zr_config_device kind = processor ? ZR_DEVICE_CPU : ZR_DEVICE_AUTO;
-    zr_model model = zr_family_builder(&loaded->model);
-    layout->dtype = loaded->config ? zr_train_layout(loaded->config, 1).dtype : ZR_F32;
+    zr_model model = zr__family_builder(&loaded->model);
+    layout->dtype = loaded->config ? zr__train_layout(loaded->config, 1).dtype : ZR_F32;
     layout->wire_dtype = layout->dtype;
-    ZR_TRY(zr_train_device(kind, threads > 0 ? threads : zr_host_cores(), 0, &loaded->device));
+    ZR_TRY(zr__train_device(kind, threads > 0 ? threads : zr__host_cores(), 0, &loaded->device));
     ZR_TRY(zr_plan_create(&model, layout, &loaded->device->profile, &loaded->plan));
-    ZR_TRY(zr_train_memory_check(loaded->plan, 0, 1, false));
-    ZR_TRY(zr_host_room(zr__train_process_bytes(loaded->plan, 1), loaded->device->profile.facts.threads - 1));
+    ZR_TRY(zr__train_memory_check(loaded->plan, 0, 1, false));
+    ZR_TRY(zr__host_room(zr__plan_process_bytes(loaded->plan, 1), loaded->device->profile.facts.threads - 1));
     ZR_TRY(zr_comm_create_self(&loaded->comm));
     ZR_TRY(zr_engine_create(loaded->plan, loaded->device, loaded->comm, 0, &loaded->engine));
     ZR_TRY(zr_engine_fill(loaded->engine, ZR_STATE_PARAM, zr__weights_fill, loaded->weights));

@@ -3,17 +3,23 @@
 #ifndef ZR_TRAIN_LOAD_H
 #define ZR_TRAIN_LOAD_H
 
+#include "data/tokenizer/tokenizer.h"
 #include "train/family/inputs.h"
+#include "train/family/family.h"
+#include "train/weights/weights.h"
+#include "zr/checkpoint.h"
+#include "zr/comm.h"
+#include "zr/config.h"
+#include "zr/device.h"
+#include "zr/engine.h"
+#include "zr/plan.h"
 
 #include <limits.h>
 
-/** Vocabulary size at which a model without a known tokenizer is taken for a byte model. */
-#define ZR__BYTES_VOCAB 256
-
 typedef struct zr__loaded {
-    zr_stored stored;  /* kind and paths of the directory */
+    zr__stored stored; /* kind and paths of the directory */
     zr_config *config; /* the run's; NULL where the weights are no run's */
-    zr_family_model model;
+    zr__family_model model;
     zr_weights *weights;
     zr_comm *comm;
     zr_device *device;

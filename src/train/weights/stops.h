@@ -4,6 +4,7 @@
 #define ZR_TRAIN_STOPS_H
 
 #include "base/text/text.h"
+#include "zr/base.h"
 
 typedef struct zr__stops {
     const char *const *stop; /* (n) non-empty texts; borrowed */

@@ -2,13 +2,15 @@
 #include "base/text/text.h"
 #include "train/family/inputs.h"
 #include "train/dir/run_dir.h"
+#include "train/family/family.h"
+#include "train/weights/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-_Static_assert(sizeof(((zr_stored *)0)->path) == PATH_MAX, "paths are of one size");
+_Static_assert(sizeof(((zr__stored *)0)->path) == PATH_MAX, "paths are of one size");
 
 #define WHOLE_MODEL "model/model.safetensors"
 #define SHARDED_MODEL "model/model.safetensors.index.json"
@@ -70,7 +72,7 @@ static bool is_checkpoint(const char *path)
 }
 
 /** Set stored->run to the parent directory, if that is a run's. */
-static zr_status find_run_above(zr_stored *stored)
+static zr_status find_run_above(zr__stored *stored)
 {
     char above[PATH_MAX];
     const char *name = last_name(stored->path);
@@ -84,7 +86,7 @@ static zr_status find_run_above(zr_stored *stored)
 }
 
 /** Find the newest complete checkpoint of stored->run; *found: whether one exists. */
-static zr_status newest_checkpoint(zr_stored *stored, bool *found)
+static zr_status newest_checkpoint(zr__stored *stored, bool *found)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     int64_t *step = NULL, n = 0;
@@ -109,7 +111,7 @@ static zr_status newest_checkpoint(zr_stored *stored, bool *found)
 
 /** Return whether the checkpoint of stored->path was written after model/, as by a run that was extended and then
  * stopped. */
-static bool is_newer_than_model(const zr_stored *stored)
+static bool is_newer_than_model(const zr__stored *stored)
 {
     struct stat checkpoint, model;
     return stat_in(stored->path, "manifest.json", &checkpoint) &&
@@ -118,7 +120,7 @@ static bool is_newer_than_model(const zr_stored *stored)
             (checkpoint.st_mtim.tv_sec == model.st_mtim.tv_sec && checkpoint.st_mtim.tv_nsec > model.st_mtim.tv_nsec));
 }
 
-static zr_status find_in_run(bool model_first, zr_stored *stored)
+static zr_status find_in_run(bool model_first, zr__stored *stored)
 {
     bool checkpoint = false, model = has_model(stored->run);
     char shown[ZR_FILE_NAME_BYTES];
@@ -137,12 +139,12 @@ static zr_status find_in_run(bool model_first, zr_stored *stored)
     return zr__path_join(stored->path, stored->run, "model");
 }
 
-zr_status zr_stored_find(const char *path, bool model_first, zr_stored *stored)
+zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored)
 {
     struct stat st, link;
     char shown[ZR_FILE_NAME_BYTES];
-    ZR_CHECK(path && stored, ZR_ERR_ARG, "zr_stored_find was given a NULL pointer");
-    *stored = (zr_stored){.kind = ZR_STORED_FILE};
+    ZR_CHECK(path && stored, ZR_ERR_ARG, "zr__stored_find was given a NULL pointer");
+    *stored = (zr__stored){.kind = ZR_STORED_FILE};
     zr__text_escape(path, shown, sizeof(shown));
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
@@ -167,9 +169,9 @@ zr_status zr_stored_find(const char *path, bool model_first, zr_stored *stored)
     return ZR_OK;
 }
 
-zr_status zr_hf_check(const char *dir, char *note, size_t size)
+zr_status zr__hf_check(const char *dir, char *note, size_t size)
 {
-    zr_family_model model;
+    zr__family_model model;
     zr_weights *weights = NULL;
     ZR_TRY(zr__weights_of_dir(dir, &model, &weights, note, size));
     zr_weights_close(&weights);

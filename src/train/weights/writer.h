@@ -4,7 +4,7 @@
 
 #include "train/weights/stops.h"
 #include "zr/data.h"
-#include "zr/train.h"
+#include "zr/run.h"
 
 /** A text that is being generated. Zero-initialise all but the first six members. */
 typedef struct zr__writer {

@@ -62,7 +62,7 @@ static void square_range(zr_exact *sum, const void *x, zr_dtype dtype, int64_t b
     }
 }
 
-#pragma omp declare reduction(exact:zr_exact : zr_exact_merge(&omp_out, &omp_in)) initializer(omp_priv = (zr_exact){0})
+#pragma omp declare reduction(exact:zr_exact : zr__exact_merge(&omp_out, &omp_in)) initializer(omp_priv = (zr_exact){0})
 
 static void square_exact(int threads, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum)
 {

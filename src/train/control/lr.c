@@ -1,4 +1,5 @@
-#include "zr/train.h"
+#include "train/control/control.h"
+#include "zr/config.h"
 
 #include <math.h>
 
@@ -22,7 +23,7 @@ static double cosine_ratio(int64_t i, int64_t warmup, int64_t total, double floo
     return fmax(0.0, floor_ratio + (1.0 - floor_ratio) * wave);
 }
 
-double zr_lr(const zr_config *config, int64_t updates)
+double zr__lr(const zr_config *config, int64_t updates)
 {
     zr_config_scheduler type = config->scheduler.type;
     double low = config->scheduler.warmup_min_lr, high = config->scheduler.warmup_max_lr;

@@ -1,5 +1,5 @@
 #include "base/text/text.h"
-#include "zr/train.h"
+#include "train/control/control.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 /* Ratio up to which two batch sizes are about the same. */
 #define ABOUT 2.0
 
-void zr_noise_scale_add(zr_noise_scale *noise, double small_square, double small, double big_square, double big)
+void zr__noise_scale_add(zr__noise_scale *noise, double small_square, double small, double big_square, double big)
 {
     const double gradient = (big * big_square - small * small_square) / (big - small);
     const double trace = (small_square - big_square) / (1 / small - 1 / big);
@@ -20,13 +20,13 @@ void zr_noise_scale_add(zr_noise_scale *noise, double small_square, double small
     noise->steps++;
 }
 
-double zr_noise_scale_value(const zr_noise_scale *noise)
+double zr__noise_scale_value(const zr__noise_scale *noise)
 {
     if (noise->steps < ZR_NOISE_SCALE_STEPS || noise->gradient <= 0 || noise->trace <= 0) return NAN;
     return noise->trace / noise->gradient;
 }
 
-char *zr_noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE_BYTES])
+char *zr__noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE_BYTES])
 {
     char tokens[ZR_NUMBER_BYTES], its[ZR_NUMBER_BYTES];
     const double more = scale / (double)batch;

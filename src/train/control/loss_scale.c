@@ -1,12 +1,13 @@
-#include "zr/train.h"
+#include "train/control/control.h"
+#include "zr/config.h"
 
 #include <math.h>
 
-zr_loss_scaler zr_loss_scaler_create(const zr_config *config)
+zr__loss_scaler zr__loss_scaler_create(const zr_config *config)
 {
-    if (!config->fp16) return (zr_loss_scaler){.scale = 1};
+    if (!config->fp16) return (zr__loss_scaler){.scale = 1};
     const bool dynamic = config->scale.loss_scale == 0;
-    return (zr_loss_scaler){
+    return (zr__loss_scaler){
         .scale = dynamic ? ldexp(1, (int)config->scale.initial_scale_power) : config->scale.loss_scale,
         .min_scale = config->scale.min_loss_scale,
         .dynamic = dynamic,
@@ -18,7 +19,7 @@ zr_loss_scaler zr_loss_scaler_create(const zr_config *config)
     };
 }
 
-static void shrink(zr_loss_scaler *scaler)
+static void shrink(zr__loss_scaler *scaler)
 {
     if (scaler->hysteresis_left <= 1)
         scaler->scale = fmax(scaler->scale / 2, scaler->min_scale);
@@ -27,14 +28,14 @@ static void shrink(zr_loss_scaler *scaler)
     scaler->last_overflow = scaler->step;
 }
 
-static void grow(zr_loss_scaler *scaler)
+static void grow(zr__loss_scaler *scaler)
 {
     const bool full_window = (scaler->step - scaler->last_overflow) % scaler->window == 0;
     if (full_window) scaler->scale *= 2;
     if (full_window || scaler->consecutive_hysteresis) scaler->hysteresis_left = scaler->hysteresis;
 }
 
-void zr_loss_scaler_update(zr_loss_scaler *scaler, bool overflow)
+void zr__loss_scaler_update(zr__loss_scaler *scaler, bool overflow)
 {
     if (!scaler->dynamic) return;
     if (overflow)

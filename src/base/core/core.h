@@ -1,0 +1,30 @@
+/**
+ * base/core: what every layer needs of the process: memory, errors, clock, threads, counters, libraries loaded at run
+ * time. Nothing here knows of files, text or models.
+ */
+#ifndef ZR_BASE_CORE_CORE_H
+#define ZR_BASE_CORE_CORE_H
+
+#include "zr/base.h"
+
+/** Return the bytes that zr_alloc has given to this thread so far, freed memory included. The difference around a call
+ *  is the memory that the call allocated. */
+int64_t zr__alloc_taken(void);
+
+/** Back memory with pages before its first use, without changing a byte of it, so that its first user takes no page
+ *  faults. Other threads may use the memory meanwhile. Where the system cannot do this, nothing happens. */
+void zr__alloc_populate(void *memory, int64_t bytes);
+zr_product_sizes zr__product_sizes_of(int64_t m, int64_t n, int64_t k);
+
+/** Return whether every op needs the same scratch with both facts. Names are not compared. */
+bool zr__device_facts_same(const zr_device_facts *a, const zr_device_facts *b);
+
+/** Return the FLOP/s at which products of these sizes are priced: the rate of the nearest sizes that the machine has in
+ *  that type, by the ratios of sizes; the type's peak where the machine has none or `sizes` are zeros. */
+double zr__machine_flops(const zr_machine *machine, bool bf16, zr_product_sizes sizes);
+
+/** Return the link at which all exchanges are priced: the widest level with a known rate, since a plan does not know on
+ *  which hosts its ranks are and no exchange of all ranks is faster. Zeros: no rate is known. */
+zr_link zr__machine_link(const zr_machine *machine);
+
+#endif

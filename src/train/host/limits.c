@@ -1,0 +1,147 @@
+/*
+ * Memory limits: the bytes that a process may take for a plan, the limit of a rank where memory.limit is not given, and
+ * the arena that fits in a limit.
+ */
+#include "train/host/limits.h"
+
+#include "base/text/text.h"
+#include "plan/cost/cost.h"
+#include "train/host/host.h"
+#include "zr/comm.h"
+#include "zr/device.h"
+
+#include <stdio.h>
+
+/* The memory that the run report promises for a process: PROCESS_SHARE of its arenas, PROCESS_EXTRA_BYTES, and
+ * RANK_EXTRA_BYTES for each further rank's stack and what the allocator and libraries keep for its thread (measured:
+ * 240 to 310 KiB with 400 and 1,000 ranks). */
+#define PROCESS_EXTRA_BYTES (48LL << 20)
+#define RANK_EXTRA_BYTES (384 << 10)
+#define PROCESS_SHARE 1.03
+#define HOST_SHARE 0.9
+
+/** Bytes of host memory that CUDA takes in a process: the driver and the libraries with its first GPU, a context and
+ * its pinned memory with each further one. Bounds, not measured yet. */
+#define GPU_HOST_BYTES (2LL << 30)
+#define GPU_HOST_MORE_BYTES (1LL << 29)
+
+enum { REMEDIES_BYTES = 256 };
+
+int64_t zr__arena_limit(int64_t limit_bytes, bool apart)
+{
+    if (limit_bytes == 0) return 0;
+    double bytes = apart ? (double)(limit_bytes - ZR__GPU_EXTRA_BYTES)
+                         : ((double)limit_bytes - PROCESS_EXTRA_BYTES) / PROCESS_SHARE;
+    return bytes > 1.0 ? (int64_t)bytes : 1;
+}
+
+int64_t zr__process_bytes(int64_t total_bytes, int ranks)
+{
+    const double extra = (double)PROCESS_EXTRA_BYTES + (double)RANK_EXTRA_BYTES * (ranks - 1);
+    const double bytes = PROCESS_SHARE * (double)total_bytes * ranks + extra;
+    return bytes < 0x1p62 ? (int64_t)bytes : INT64_MAX;
+}
+
+int64_t zr__rank_bytes(int64_t limited_bytes, const zr_device_facts *facts)
+{
+    return facts->apart ? limited_bytes + ZR__GPU_EXTRA_BYTES : zr__process_bytes(limited_bytes, 1);
+}
+
+int64_t zr__train_host_limit(int local_ranks)
+{
+    int64_t left = zr__host_available_bytes();
+    return left > 0 ? (int64_t)(HOST_SHARE * (double)left / local_ranks) : 0;
+}
+
+/** List the settings not yet used that would make a plan smaller, for a message that adds one more. */
+static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
+{
+    bool lean = l->states == ZR_STATES_LEAN;
+    bool kept = lean && l->norm_first && l->accum == 1 && !l->rank_free_sums && !l->two_pass;
+    bool again = l->recompute != ZR_RECOMPUTE_NONE && l->recompute != ZR_RECOMPUTE_SELECTIVE;
+    text[0] = '\0';
+    if (!l->train) return text;
+    snprintf(text, REMEDIES_BYTES, "%s%s%s%sa smaller batch or seq_length, or ",
+             l->stage < 3 ? "a higher zero_optimization.stage, " : "",
+             again ? "" : "activation_checkpointing.policy unit, ", lean ? "" : "memory.layout lean, ",
+             kept ? "memory.norm two_pass, " : "");
+    return text;
+}
+
+zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads)
+{
+    char use[REMEDIES_BYTES], needs[ZR_SIZE_BYTES], total[ZR_SIZE_BYTES], states[ZR_SIZE_BYTES], most[ZR_SIZE_BYTES];
+    const zr_memory *memory = &plan->memory;
+    const bool apart = plan->profile.facts.apart;
+    int64_t rank_bytes = zr__plan_process_bytes(plan, 1);
+    if (apart) ZR_TRY(zr__train_gpu_check(plan, limit_bytes, threads ? local_ranks : 1));
+    zr__text_size((double)memory->total_bytes, total);
+    zr__text_size((double)memory->states_bytes, states);
+    ZR_CHECK(
+        apart || limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
+        "the plan needs %s per rank (total %s, of it %s model states; on top 3 %% and 50.33 MB for the program and its "
+        "libraries) but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
+        zr__text_size((double)rank_bytes, needs), total, states, zr__text_size((double)limit_bytes, most),
+        remedies(&plan->layout, use));
+    double host_bytes = threads ? (double)zr__plan_process_bytes(plan, local_ranks) : (double)rank_bytes * local_ranks;
+    int64_t left = zr__host_available_bytes();
+    ZR_CHECK(left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
+             "the plan needs %s on this machine (%d rank%s of %s, of it %s model states) but %s are available; use %sa "
+             "smaller model",
+             zr__text_size(host_bytes, needs), local_ranks, local_ranks == 1 ? "" : "s", total, states,
+             zr__text_size((double)left, most), remedies(&plan->layout, use));
+    return ZR_OK;
+}
+
+int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks)
+{
+    const bool on_gpu = plan->profile.facts.apart && ranks < plan->ranks;
+    int64_t all = 0;
+    if (!on_gpu) return plan->space_bytes[ZR_SPACE_STAGING];
+    for (int32_t g = 0; g < plan->n_groups; g++) {
+        if (plan->staging[g] == ZR_NONE) continue;
+        const int64_t bytes = plan->persistent[plan->staging[g]].bytes,
+                      most = ZR_COMM_STAGING_HOST(plan->group[g].size);
+        all += bytes < most ? bytes : most;
+    }
+    return all;
+}
+
+int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks)
+{
+    if (!plan->profile.facts.apart) return zr__process_bytes(zr_memory_taken(&plan->memory), ranks);
+    const int gpus = zr_device_cuda_count(NULL), used = gpus > 0 && gpus < ranks ? gpus : ranks;
+    const int64_t host_bytes = plan->memory.space[ZR_SPACE_HOST].total_bytes + zr__plan_staging_bytes(plan, ranks);
+    return zr__process_bytes(host_bytes, ranks) + GPU_HOST_BYTES + (used - 1) * GPU_HOST_MORE_BYTES;
+}
+
+/** Return the number of ranks on one GPU: the ranks of a process are assigned to GPUs in turn, and no two processes
+ * share one. */
+static int sharers(int in_process)
+{
+    const int gpus = zr_device_cuda_count(NULL);
+    return gpus > 0 ? (in_process + gpus - 1) / gpus : 1;
+}
+
+zr_status zr__train_gpu_check(const zr_plan *plan, int64_t limit_bytes, int in_process)
+{
+    char needs[ZR_SIZE_BYTES], total[ZR_SIZE_BYTES], extra[ZR_SIZE_BYTES], most[ZR_SIZE_BYTES];
+    const int64_t there = plan->profile.machine.memory_bytes / sharers(in_process),
+                  bytes = zr__rank_bytes(plan->memory.total_bytes, &plan->profile.facts);
+    const int64_t limit = limit_bytes > 0 && limit_bytes < there ? limit_bytes : there;
+    ZR_CHECK(
+        bytes <= limit, ZR_ERR_MEMORY,
+        "the plan needs %s of GPU memory per rank (total %s, and %s for CUDA and its libraries) but %s %s; use more "
+        "ranks or GPUs, a higher zero_optimization.stage or activation_checkpointing.policy unit (`zr plan` shows "
+        "each)",
+        zr__text_size((double)bytes, needs), zr__text_size((double)plan->memory.total_bytes, total),
+        zr__text_size((double)ZR__GPU_EXTRA_BYTES, extra),
+        limit == there ? "its part of the GPU is" : "memory.limit is", zr__text_size((double)limit, most));
+    return ZR_OK;
+}
+
+int64_t zr__train_limit(const zr_profile *profile, int local_ranks, int in_process)
+{
+    if (!profile->facts.apart) return zr__train_host_limit(local_ranks);
+    return profile->machine.memory_bytes / sharers(in_process);
+}

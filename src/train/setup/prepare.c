@@ -1,0 +1,146 @@
+/*
+ * Preparation of a loaded configuration: model sizes, tokenizer, output directory.
+ */
+#include "data/tokenizer/tokenizer.h"
+#include "base/file/file.h"
+#include "base/text/text.h"
+#include "train/family/family.h"
+#include "train/host/host.h"
+#include "train/family/paths.h"
+#include "zr/data.h"
+#include "config/config.h"
+#include "data/samples/samples.h"
+#include "zr/run.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/** Set sizes, and what else changes the result of the weights, from the directory of model.init. */
+static zr_status sizes_from_init(zr_config *config, const zr__family *family)
+{
+    zr__family_model model;
+    ZR_TRY(zr__family_read(family, config->model.init, &model));
+    ZR_TRY(zr__config_set_sizes(config, &model.sizes, config->model.init));
+    ZR_TRY(family->adopt(&model.numbers, config));
+    ZR_TRY(family->tell(config->model.init, config));
+    return ZR_OK;
+}
+
+static zr_status sizes_from_preset(zr_config *config, const zr__family *family)
+{
+    zr__family_model model;
+    char origin[96], reason[256];
+    if (zr__family_preset(family, config->model.preset, &model) != ZR_OK) {
+        snprintf(reason, sizeof(reason), "%s", zr_error_message());
+        return ZR_FAIL(ZR_ERR_CONFIG, "model.preset: %s", reason);
+    }
+    snprintf(origin, sizeof(origin), "preset %s", config->model.preset);
+    ZR_TRY(zr__config_set_sizes(config, &model.sizes, origin));
+    return ZR_OK;
+}
+
+/** Kind of data at a path. */
+typedef enum data_kind { DATA_UNKNOWN, DATA_TOKENS, DATA_TEXT } data_kind;
+
+/** Find whether a path holds text or tokens. Oddities of a text are noted. A path that cannot be opened is left to the
+ * reader, which has the better message; a plan needs no data. */
+static zr_status look_at_data(zr_config *config, const char *path, data_kind *kind)
+{
+    char note[512] = "";
+    bool text = false;
+    *kind = DATA_UNKNOWN;
+    if (!path) return ZR_OK;
+    zr_status looked = zr__data_look(path, &text, note, sizeof(note));
+    if (looked == ZR_ERR_MEMORY) return zr_error_frame(looked, __func__, __FILE__, __LINE__);
+    if (looked != ZR_OK) return ZR_OK;
+    *kind = text ? DATA_TEXT : DATA_TOKENS;
+    return text && note[0] ? zr__config_add_note(config, note) : ZR_OK;
+}
+
+/** Read a text without a named tokenizer as bytes, before the vocabulary is settled. A text and a token file together
+ * are refused then, since bytes are other tokens than the file's. */
+static zr_status default_tokenizer(zr_config *config, bool *bytes)
+{
+    static const char *const name[] = {[DATA_TOKENS] = "tokens", [DATA_TEXT] = "text"};
+    data_kind train, val;
+    *bytes = false;
+    ZR_TRY(look_at_data(config, config->data.train, &train));
+    ZR_TRY(look_at_data(config, config->data.val, &val));
+    if (config->data.tokenizer) return ZR_OK;
+    ZR_CHECK(train == DATA_UNKNOWN || val == DATA_UNKNOWN || train == val, ZR_ERR_CONFIG,
+             "data.train is %s and data.val is %s, and no tokenizer says how text becomes the same tokens; give the "
+             "one that made them as data.tokenizer (its directory, or \"bytes\"), or files of one kind",
+             name[train], name[val]);
+    if (train != DATA_TEXT) return ZR_OK;
+    *bytes = true;
+    ZR_TRY(zr_config_set(config, "data.tokenizer", "bytes"));
+    return ZR_OK;
+}
+
+/** Note that most of the model's vocabulary is unused by a text that is read as bytes for lack of a named tokenizer. A
+ * vocabulary up to twice the bytes counts as rounded up. */
+static zr_status note_bytes(zr_config *config)
+{
+    char note[320];
+    const int64_t vocab = config->model.sizes.vocab_size;
+    if (vocab <= 2 * ZR__BYTES_VOCAB) return ZR_OK;
+    snprintf(
+        note, sizeof(note),
+        "data.tokenizer: not given, so the text is read as bytes, 256 of the model's %lld tokens: it trains badly. "
+        "Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` makes one), or take a "
+        "model with vocab_size 256",
+        (long long)vocab);
+    return zr__config_add_note(config, note);
+}
+
+/** Set the vocabulary size to the tokenizer's if nothing else gives it. */
+static zr_status fit_tokenizer(zr_config *config)
+{
+    zr_tokenizer *tokenizer = NULL;
+    const char *name = config->data.tokenizer;
+    char text[24], why[640];
+    if (!name || strcmp(name, "bytes") == 0 || config->model.sizes.vocab_size > 0) return ZR_OK;
+    zr_status st = zr_tokenizer_open(name, &tokenizer);
+    if (st != ZR_OK) snprintf(why, sizeof(why), "%s", zr_error_message());
+    ZR_CHECK(st == ZR_OK, st, "data.tokenizer: %s (model.vocab_size, which is not given, is to be its size)", why);
+    snprintf(text, sizeof(text), "%lld", (long long)zr_tokenizer_vocab(tokenizer));
+    zr_tokenizer_close(&tokenizer);
+    return zr_config_set(config, "model.vocab_size", text);
+}
+
+static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
+{
+    char when[32], path[160];
+    struct tm utc;
+    time_t now = (time_t)unix_sec;
+    if (config->train.output_dir) return ZR_OK;
+    ZR_CHECK(gmtime_r(&now, &utc), ZR_ERR_ARG,
+             "the clock says %lld seconds since 1970; wanted is a time that has a date", (long long)unix_sec);
+    strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &utc);
+    const char *model = config->model.preset ? config->model.preset : config->model.type;
+    snprintf(path, sizeof(path), "runs/%s-%s", model, when);
+    ZR_TRY(zr_config_set(config, "train.output_dir", path));
+    return ZR_OK;
+}
+
+zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
+{
+    const zr__family *family = NULL;
+    zr__family_model model;
+    bool bytes = false;
+    ZR_TRY(zr__run_paths_settle(config));
+    ZR_TRY(zr__family_of(config, &family));
+    if (config->model.init) {
+        ZR_TRY(sizes_from_init(config, family));
+    } else if (config->model.preset) {
+        ZR_TRY(sizes_from_preset(config, family));
+    }
+    ZR_TRY(default_tokenizer(config, &bytes));
+    ZR_TRY(fit_tokenizer(config));
+    ZR_TRY(default_output_dir(config, unix_sec));
+    ZR_TRY(zr_config_resolve(config, ranks));
+    if (bytes) ZR_TRY(note_bytes(config));
+    ZR_TRY(zr__train_model(config, &model));
+    return ZR_OK;
+}
