@@ -7,7 +7,9 @@
 #include <cmocka.h>
 
 #include "base/json/json.h"
+#include "base/json/json_write.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -198,18 +200,54 @@ static void memory_that_is_not_there(void **state)
     json_set_alloc_funcs(malloc, free);
 }
 
+static void documents_are_written(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    json_t *root = NULL;
+    zr__json_out out = {0};
+    zr__json_open(&out, NULL, '{');
+    zr__json_add(&out, "n", INT64_MIN);
+    zr__json_add(&out, "x", 0.1);
+    zr__json_add(&out, "none", (double)NAN);
+    zr__json_add_exact(&out, "exact", 0.1 + 0.2);
+    zr__json_add(&out, "yes", true);
+    zr__json_break(&out, "\n ");
+    zr__json_add(&out, "name", "a\"\x1b[1m");
+    zr__json_add(&out, "no name", (const char *)NULL);
+    zr__json_open(&out, "list", '[');
+    for (int i = 0; i < 2; i++) {
+        zr__json_break(&out, "\n  ");
+        zr__json_open(&out, NULL, '{');
+        zr__json_add(&out, "i", i);
+        zr__json_close(&out, '}');
+    }
+    zr__json_close(&out, ']');
+    out.spaced = true;
+    zr__json_open(&out, "empty", '[');
+    zr__json_close(&out, ']');
+    zr__json_add_as(&out, "flops", "%.3f", 1.5);
+    zr__json_add_bytes(&out, "bytes", "a\0b", 3);
+    zr__json_close(&out, '}');
+    assert_int_equal(zr__text_take(&out.text, &text), ZR_OK);
+    assert_string_equal(text, "{\"n\":-9223372036854775808, \"x\":0.1, \"none\":null, \"exact\":0.30000000000000004, "
+                              "\"yes\":true,\n \"name\":\"a\\\"\\u001b[1m\", \"no name\":null, \"list\":["
+                              "\n  {\"i\":0},\n  {\"i\":1}], \"empty\": [], \"flops\": 1.500, "
+                              "\"bytes\": \"a\\u0000b\"}");
+    assert_int_equal(zr__json_load(text, strlen(text), JSON_ALLOW_NUL, "f", &root, &(json_error_t){0}), ZR_OK);
+    assert_non_null(root);
+    json_decref(root);
+    zr_free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_name_their_place),
-        cmocka_unit_test(depth_is_limited),
-        cmocka_unit_test(size_is_limited),
-        cmocka_unit_test(windows_files_are_welcome),
-        cmocka_unit_test(places_are_found),
-        cmocka_unit_test(printing_reads_back),
-        cmocka_unit_test(long_strings_are_printed),
-        cmocka_unit_test(files_that_cannot_be_read),
-        cmocka_unit_test(files_are_read_up_to_a_limit),
+        cmocka_unit_test(errors_name_their_place),   cmocka_unit_test(depth_is_limited),
+        cmocka_unit_test(size_is_limited),           cmocka_unit_test(windows_files_are_welcome),
+        cmocka_unit_test(places_are_found),          cmocka_unit_test(printing_reads_back),
+        cmocka_unit_test(documents_are_written),     cmocka_unit_test(long_strings_are_printed),
+        cmocka_unit_test(files_that_cannot_be_read), cmocka_unit_test(files_are_read_up_to_a_limit),
         cmocka_unit_test(memory_that_is_not_there),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);

@@ -52,6 +52,19 @@ const char *zr__text_nearest(const char *wanted, const char *const *names, int n
  * "..." to `size` between two characters. Other bytes above ASCII stay. Returns `out`. */
 const char *zr__text_escape(const char *text, char *out, size_t size);
 
+/* Text for one message, in scratch of the enclosing block: no buffer needs a name.
+ *     ZR_CHECK(fd >= 0, ZR_ERR_IO, "cannot write %s to %s", ZR_SIZE(bytes), ZR_SHOWN(path)); */
+#define ZR_SHOWN_BYTES 512
+/** A path, name or value for a message: zr__text_escape. */
+#define ZR_SHOWN(text) zr__text_escape((text), (char[ZR_SHOWN_BYTES]){0}, ZR_SHOWN_BYTES)
+/** An amount of bytes, "1.23 GB": zr__text_size. */
+#define ZR_SIZE(bytes) zr__text_size((bytes), (char[ZR_SIZE_BYTES]){0})
+/** An amount up to its unit, "1.23 M": zr__text_amount. */
+#define ZR_AMOUNT(amount) zr__text_amount((amount), (char[ZR_SIZE_BYTES]){0})
+/** A real number with nine digits, or in the fewest that read back as the same: zr__text_g9, zr__text_shortest. */
+#define ZR_G9(x) zr__text_g9((x), (char[ZR_NUMBER_BYTES]){0})
+#define ZR_SHORTEST(x) zr__text_shortest((x), (char[ZR_NUMBER_BYTES]){0})
+
 /** Return the bytes of the UTF-8 character at the beginning of text[0, bytes); 0: none begins there. */
 int64_t zr__text_utf8(const char *text, int64_t bytes);
 
