@@ -211,7 +211,7 @@ static void documents_are_written(void **state)
     zr__json_add(&out, "x", 0.1);
     zr__json_add(&out, "none", (double)NAN);
     zr__json_add_exact(&out, "exact", 0.1 + 0.2);
-    zr__json_add(&out, "yes", true);
+    zr__json_add_bool(&out, "yes", true);
     zr__json_break(&out, "\n ");
     zr__json_add(&out, "name", "a\"\x1b[1m");
     zr__json_add(&out, "no name", (const char *)NULL);

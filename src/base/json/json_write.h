@@ -17,14 +17,14 @@ typedef struct zr__json_out {
 } zr__json_out;
 
 /** Add a member of the open object; key NULL: an element of the open array. zr__json_add takes the function by the
- * type of the value. Real numbers are written as "%.9g", null where they are not finite; text NULL is null. */
+ * type of the value; booleans need zr__json_add_bool, since a comparison is an int. Real numbers are written as "%.9g",
+ * null where they are not finite; text NULL is null. */
 void zr__json_add_int(zr__json_out *out, const char *key, int64_t value);
 void zr__json_add_real(zr__json_out *out, const char *key, double value);
 void zr__json_add_bool(zr__json_out *out, const char *key, bool value);
 void zr__json_add_text(zr__json_out *out, const char *key, const char *value);
 #define zr__json_add(out, key, value)                                                                                  \
     _Generic((value),                                                                                                  \
-        bool: zr__json_add_bool,                                                                                       \
         int: zr__json_add_int,                                                                                         \
         unsigned: zr__json_add_int,                                                                                    \
         long: zr__json_add_int,                                                                                        \
