@@ -19,7 +19,8 @@ PKG_CONFIG_PATH=$tmp/usr/lib/pkgconfig
 export PKG_CONFIG_PATH
 
 # From a folder of its own, so that nothing of the source tree is found by luck.
-cp examples/own_model.c examples/own_op.c "$tmp/"
+tree=$PWD
+cp examples/own_model.c examples/own_op.c examples/own_run.c "$tmp/"
 cd "$tmp" || exit 1
 build() { # NAME SOURCE FLAGS...
     name=$1 source=$2
@@ -47,6 +48,17 @@ result $? 'both print the same numbers'
 build own_op own_op.c $(pkg-config --cflags --libs zr) && LD_LIBRARY_PATH=$tmp/usr/lib learns own_op &&
     grep -q 'stages 0 and 3: the same losses' own_op.out
 result $? 'an op and an optimizer of its own, at stages 0 and 3'
+
+# A run from a program is the run of the command.
+few="--train.steps=4 --train.eval_interval=2 --data.train=$tree/ARCHITECTURE.md --data.val=$tree/README.md"
+build own_run own_run.c $(pkg-config --cflags --libs zr) &&
+    LD_LIBRARY_PATH=$tmp/usr/lib ./own_run "$tree/examples/tiny.json" 2 $few --train.output_dir=program >own_run.out 2>own_run.err &&
+    "$tmp/usr/bin/zr" train "$tree/examples/tiny.json" --ranks 2 --quiet $few --train.output_dir=command >/dev/null &&
+    loss_text() { sed 's/.*"\(loss\|val_loss\)":\([^,}]*\).*/\2/' "$1/metrics.jsonl"; } &&
+    [ "$(loss_text program | wc -l)" = 6 ] && [ "$(loss_text program)" = "$(loss_text command)" ] && grep -q '^evaluated: loss [0-9]' own_run.out
+result $? 'a run from a program, through zr/run.h, has the losses of zr train'
+( cd usr/include && ! grep -rn 'zr__[a-z_]*(' . )
+result $? 'the installed headers name no function that is not theirs'
 
 "$tmp/usr/bin/zr" info >info.out && grep -qF "$(pkg-config --modversion zr)" info.out
 result $? 'zr info prints the version of zr.pc'
