@@ -1,10 +1,10 @@
 /*
- * ZeRO's own way against what it is measured against, by name: one fused buffer for the whole model (Megatron, Apex),
- * reduction to one owner after the other, broadcasts for the all-gather, the all-reduce of stage 1 as it was first
- * built; and what two passes for lean's norm and sums that do not depend on the number of ranks cost. Steps are timed
- * in turn, in one process.
+ * Step times of ZeRO's schedule and of its baselines: one fused buffer for the whole model (Megatron, Apex), reduction
+ * to one owner after the other, broadcasts for the all-gather, the first stage 1 with its all-reduce; and the cost of
+ * two passes for lean's norm, and of sums that do not depend on the number of ranks. Steps are timed in turn, in one
+ * process.
  *
- *   build/bench/bench_baselines [RANKS [TEXT]]      of the others only those whose name has TEXT
+ *   build/bench/bench_baselines [RANKS [TEXT]]      TEXT: only baselines whose name has it
  */
 #include "step_timer.h"
 

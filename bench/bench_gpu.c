@@ -1,11 +1,11 @@
 /*
- * What the kernels of a GPU reach: those that memory bounds as shares of the bandwidth of a copy within its memory, in
- * the same run; attention and matrix products in FLOP/s. Every time is that of many runs in a row, between two moments
- * at which the GPU had nothing left to do; the best of three. A table, or with --json a line for each result.
+ * Speed of the GPU kernels: memory-bound kernels as shares of the bandwidth of a copy within the GPU's memory, in the
+ * same run; attention and matrix products in FLOP/s. Each time covers many runs in a row, between two moments at which
+ * the GPU was idle; the best of three. A table, or with --json a line for each result.
  *
  *   build/bench/bench_gpu [--json] [--tiny] [--seconds S] [GROUP ...]      memory attention cube product
  *
- * S: of each measurement (0.1). --tiny: sizes that show no more than that all of it works.
+ * S: seconds of each measurement (0.1). --tiny: small sizes, which only show that every kernel runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 
 enum { MOST_ROWS = 32, PIECES = 4 };
 
-/** Sizes, large ones and those of --tiny. */
+/** Sizes of arrays and models: full, and with --tiny. */
 typedef struct sizes {
-    int64_t elems; /* of what ZeRO's steps read: far beyond any cache */
+    int64_t elems; /* elements that ZeRO's steps read: far beyond any cache */
     int64_t batch, seq, width, vocab;
     int64_t attention_batch, heads, dim[2], attention_seq[2];
     int64_t cube, tokens, fp32_tokens, product_width[2];
@@ -102,7 +102,7 @@ static const char *type_name(zr_dtype dtype)
     return dtype == ZR_BF16 ? "bf16" : "fp32";
 }
 
-/* What memory bounds is told at the end of its group, when the copy's best is known. */
+/* Memory-bound kernels are printed at the end of their group, when the best copy is known. */
 static void keep_row(bench *b, const char *what, double bytes, double sec, double wanted)
 {
     if (b->n_rows == MOST_ROWS) return;
@@ -222,7 +222,7 @@ static zr_status measure_steps(bench *b, arrays *a)
 {
     static const struct {
         const char *what;
-        double bytes; /* of an element of the arrays */
+        double bytes; /* bytes moved for each element of the arrays */
         zr_status (*run)(void *arg, zr_device *device);
     } step[] = {
         {"adamw, fp32", 28, run_adamw},        {"adamw, bf16 with masters", 28, run_adamw_mixed},
@@ -256,7 +256,7 @@ static zr_shape matrix(int64_t rows, int64_t cols)
     return (zr_shape){2, {rows, cols}};
 }
 
-/* What is wanted of a graph; operands are parameters, so that gradients flow into them. */
+/* Build a graph of the op; operands are parameters, so that gradients flow into them. */
 typedef struct wish {
     const char *kind;
     zr_dtype dtype;
@@ -384,7 +384,7 @@ static void tell_flops(bench *b, const wish *w, const char *group, const char *n
     rig_clear(&r);
 }
 
-/* Of what the papers count the causal mask leaves half. */
+/* The causal mask leaves half of the FLOPs that the papers count. */
 static void attention(bench *b)
 {
     static const char *const op[] = {"attention", "attention_dx", NULL};
@@ -494,7 +494,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
             b.stand.target_sec = atof(argv[++i]);
         else
-            b.group[b.n_groups++] = argv[i]; /* in place of what was read */
+            b.group[b.n_groups++] = argv[i]; /* compact argv in place */
     }
     b.stand.vocab = b.size->vocab;
     return run(&b);

@@ -1,11 +1,11 @@
 /*
- * What memory bounds, against memory: the optimizer, the sums and the kernels that walk over activations, as shares of
- * the bandwidth that triad reaches in the same seconds. Everything runs in turn in one process, the best of all rounds
- * counts. Bytes are those that must move: every operand once, every result once.
+ * Speed of memory-bound kernels: the optimizer, the sums and the kernels that walk over activations, as shares of the
+ * bandwidth that triad reaches in the same seconds. Everything runs in turn in one process; the best of all rounds
+ * counts. Bytes count every operand once and every result once.
  *
  *   GOMP_SPINCOUNT=10000 build/bench/bench_memory [--json] [--threads N] [TEXT]
  *
- * N: all cores. TEXT: only triad and what has it in its name.
+ * N: threads (all cores). TEXT: only triad and kernels whose name has it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -49,7 +49,7 @@ typedef struct work {
     double bytes;  /* of an element */
     double wanted; /* share of triad; 0: none is */
     zr_status (*run)(bench *b);
-    bool in_place; /* of y's copy in out, as plans lay it out */
+    bool in_place; /* out holds the copy of y, as in plans */
     double sec;    /* the best */
 } work;
 
@@ -196,7 +196,7 @@ static zr_status run_rmsnorm(bench *b)
     return KERNEL(b, "rmsnorm", 1e-5, in, out);
 }
 
-/* One matrix into another of as many elements. */
+/* Copy a matrix into another with the same number of elements. */
 static zr_status run_map(bench *b, const char *name, zr_tensor into)
 {
     const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH)}, out[] = {into};

@@ -1,7 +1,7 @@
 /*
- * The matrix products of a step of GPT-2 124M, each by itself, in turn with the peak between registers: their shares of
- * it, and those of the library's own product of the same shape. Attention's products are not among them. The level is
- * that of ZR_KERNELS. A table to stderr, a JSON line for each result to stdout.
+ * The matrix products of a step of GPT-2 124M, each by itself, in turn with the peak between registers: shares
+ * of the peak reached by zr's product and by the library's, without attention's products. ZR_KERNELS sets the level.
+ * A table to stderr, a JSON line for each result to stdout.
  *
  *   build/bench/bench_products [fp32|bf16] [TOKENS [THREADS [ROUNDS]]]      fp32, 4096 tokens, all cores, 12 rounds
  *
@@ -44,7 +44,7 @@ static double now_sec(const bench *b)
 
 /* ---- what is measured ------------------------------------------------------------------------ */
 
-/* Of a linear op: forward, dx and dw. */
+/* Products of a linear op: forward, dx and dw. */
 static int add_linear(product *p, const char *const names[3], int64_t rows, int64_t K, int64_t N, int64_t times)
 {
     p[0] = (product){names[0], rows, N, K, times, false, false, false, 0, 0, 0};
@@ -132,7 +132,7 @@ static zr_status measure_ours(const bench *b, product *p)
     return st;
 }
 
-/* The library's product of C cut into calls of so many rows and columns. */
+/* Run the library's product with C cut into calls of `rows` by `cols`. */
 static zr_status time_library(const bench *b, const product *p, int64_t rows, int64_t cols, double *best)
 {
     const int64_t each = zr_dtype_bytes(b->dtype);

@@ -1,5 +1,5 @@
 /*
- * What recomputing activations saves and costs. First the ZeRO paper's example (section 3.2: GPT-2 1.5B, T 1024,
+ * Bytes saved and time spent by recompute. First the ZeRO paper's example (section 3.2: GPT-2 1.5B, T 1024,
  * batch 32, "about 60 GB" of activations that checkpointing brings to "about 8 GB"), planned for every k; then the
  * time of a step of a model that fits here, measured in turn.
  *

@@ -1,7 +1,7 @@
 /*
- * What `zr train` takes before it is at its pace: from exec to the end of the first step, less a median step; beside it
- * the time that as many threads take to touch the bytes of the plan. Both wait first, for a host may take free memory
- * back from a virtual machine, which then gets pages slowly: what is compared must get them alike.
+ * Start-up time of `zr train`: from exec to the end of the first step, less a median step; beside it the time that the
+ * same number of threads takes to touch the bytes of the plan. Both wait first: a host may take free memory back from a
+ * virtual machine, which then gets pages slowly, and both must get them alike.
  *
  *     build/bench/bench_startup CONFIG.json --ranks 8 [--key=value ...]     train.steps from 5 on, stage 3 for the
  * promise
@@ -76,7 +76,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-/* The lines of the steps are read as they come, so their times are those of whoever waits for them. */
+/* Lines of steps are read as they are printed, so their times are a waiting user's. */
 static int step_times(char *const *argv, double at[STEPS])
 {
     FILE *err;

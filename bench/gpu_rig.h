@@ -1,6 +1,6 @@
 /*
- * Kernels of a graph's ops on a device whose memory is its own: arrays for all values, each op run once, so that
- * operands are what they are in training, and single ops timed.
+ * A rig that times single ops of a graph on a device with memory of its own: it allocates all values and runs each op
+ * once, so that operands have the values of training.
  */
 #ifndef GPU_RIG_H
 #define GPU_RIG_H
@@ -199,7 +199,7 @@ static zr_status run_node(void *arg, zr_device *device)
     return n->kernel->run(&n->args);
 }
 
-/* Once each, in order, so that operands are what they are in training. */
+/* Run each op once, in order, so that operands have the values of training. */
 static zr_status run_all(void *arg, zr_device *device, int64_t index)
 {
     rig *r = arg;
