@@ -24,26 +24,27 @@ void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
 }
 
 /** Halve the resolution: each bucket then covers twice the steps. */
-static void halve(curve_series *s)
+static void series_halve(curve_series *s)
 {
-    static const curve_bucket empty;
-    for (int i = 0; i < s->n; i += 2) {
-        curve_bucket both = s->bucket[i];
-        if (i + 1 < s->n) cli_curve_merge(&both, &s->bucket[i + 1]);
-        s->bucket[i / 2] = both;
+    const int n = (s->n + 1) / 2;
+    for (int i = 0; i < n; i++) {
+        curve_bucket both = s->bucket[2 * i];
+        if (2 * i + 1 < s->n) cli_curve_merge(&both, &s->bucket[2 * i + 1]);
+        s->bucket[i] = both;
     }
-    int n = (s->n + 1) / 2;
-    for (int i = n; i < s->n; i++) s->bucket[i] = empty;
+    memset(&s->bucket[n], 0, (size_t)(s->n - n) * sizeof(s->bucket[0]));
     s->n = n;
     s->per *= 2;
 }
 
 /** Drop the values from `step` on: the run was continued from an earlier step, and its new lines replace the old. */
-static void forget_from(curve_series *s, int64_t step)
+static void series_forget(curve_series *s, int64_t step)
 {
-    int keep = (int)((step - 1) / s->per);
-    for (int i = keep; i < s->n; i++) memset(&s->bucket[i], 0, sizeof(s->bucket[i]));
-    s->n = keep < s->n ? keep : s->n;
+    const int left = (int)((step - 1) / s->per);
+    if (left < s->n) {
+        memset(&s->bucket[left], 0, (size_t)(s->n - left) * sizeof(s->bucket[0]));
+        s->n = left;
+    }
     s->last = s->best = NAN;
     for (int i = 0; i < s->n; i++) {
         const curve_bucket *b = &s->bucket[i];
@@ -53,20 +54,20 @@ static void forget_from(curve_series *s, int64_t step)
     }
 }
 
-static void add(curve_series *s, int64_t step, double value, bool bad)
+static void series_add(curve_series *s, int64_t step, double value, bool bad)
 {
     if (s->per == 0) {
         s->per = 1;
         s->last = s->best = NAN;
     }
-    if (step <= s->last_step) forget_from(s, step);
-    while ((step - 1) / s->per >= CURVE_BUCKETS) halve(s);
-    int at = (int)((step - 1) / s->per);
+    if (step <= s->last_step) series_forget(s, step);
+    while ((step - 1) / s->per >= CURVE_BUCKETS) series_halve(s);
+    const int at = (int)((step - 1) / s->per);
     curve_bucket one = {.bad = bad || !isfinite(value)};
     if (isfinite(value)) {
-        one =
-            (curve_bucket){.step_sum = (double)step, .sum = value, .low = value, .high = value, .n = 1, .bad = one.bad};
-        s->last = value;
+        one.step_sum = (double)step;
+        one.sum = one.low = one.high = s->last = value;
+        one.n = 1;
         if (!(value >= s->best)) {
             s->best = value;
             s->best_step = step;
@@ -133,29 +134,24 @@ static bool take_line(cli_curve *c, const char *text, size_t bytes)
     if (line.there[LOSS]) {
         /* The count of skipped steps may begin again when a run is continued. */
         int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
-        add(&c->loss, step, line.x[LOSS], skipped > c->skipped);
+        series_add(&c->loss, step, line.x[LOSS], skipped > c->skipped);
         c->skipped = skipped;
     }
-    if (line.there[LR]) add(&c->lr, step, line.x[LR], false);
-    if (line.there[NORM]) add(&c->norm, step, line.x[NORM], false);
-    if (line.there[STEP_MS]) add(&c->step_ms, step, line.x[STEP_MS], false);
-    if (line.there[RATE]) add(&c->rate, step, line.x[RATE], false);
-    if (line.there[NOISE] && isfinite(line.x[NOISE])) add(&c->noise, step, line.x[NOISE], false); /* null: not known */
-    if (line.there[VAL_LOSS]) add(&c->val, step, line.x[VAL_LOSS], false);
+    if (!isfinite(line.x[NOISE])) line.there[NOISE] = false; /* null: not known */
+    curve_series *const series[] = {[LR] = &c->lr,     [NORM] = &c->norm,   [STEP_MS] = &c->step_ms,
+                                    [RATE] = &c->rate, [NOISE] = &c->noise, [VAL_LOSS] = &c->val};
+    for (int i = 0; i < (int)(sizeof(series) / sizeof(series[0])); i++)
+        if (series[i] && line.there[i]) series_add(series[i], step, line.x[i], false);
     if (c->first_step == 0 || step < c->first_step) c->first_step = step;
     c->last_step = step;
     return true;
 }
 
-static bool is_blank(const char *text, size_t bytes)
-{
-    return zr__json_next(text, bytes, 0).kind == 0;
-}
-
 static void count_line(cli_curve *c, const char *text, size_t bytes)
 {
+    const bool blank = zr__json_next(text, bytes, 0).kind == 0;
     c->lines++;
-    if (is_blank(text, bytes) || take_line(c, text, bytes)) return;
+    if (blank || take_line(c, text, bytes)) return;
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 

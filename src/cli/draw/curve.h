@@ -46,16 +46,10 @@ void cli_curve_merge(curve_bucket *into, const curve_bucket *b);
  * opening and reading. */
 ZR_NODISCARD zr_status cli_curve_read(cli_curve *curve, const char *path, bool to_end);
 
-/** Draw runs as one page of SVG, which the caller frees (free). `name`: (n), the runs' names. ZR_ERR_MEMORY. */
+/** Draw runs as one page of SVG, which the caller frees (free). `name`: (n), the runs' names. *svg NULL and
+ * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status cli_curve_draw(cli_curve *const *curve, const char *const *name, int n, char **svg,
                                       size_t *bytes);
-
-/** Parse a command line that names at least one run; with --help print the help and set args->help. ZR_ERR_ARG. */
-ZR_NODISCARD zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv);
-
-/** Name each run by its path after the last folder that all paths have in common, without trailing slashes; a single
- * run keeps its whole path. room: (n), storage of the names. */
-void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name);
 
 /* ---- a run's own picture --------------------------------------------------------------------- */
 
