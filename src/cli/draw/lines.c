@@ -168,14 +168,13 @@ static zr_status draw_lines_page(FILE *out, void *arg)
     return ZR_OK;
 }
 
-zr_status cli_lines_draw(const cli_lines *lines, char **svg, size_t *bytes)
+zr_status cli_lines_write(const cli_lines *lines, const char *path, const char *const *inputs)
 {
     lines_page g = {.lines = lines,
                     .x = zr_alloc((size_t)lines->n_x * sizeof(*g.x)),
                     .sorted = zr_alloc((size_t)lines->n_x * sizeof(*g.sorted))};
-    *svg = NULL;
-    zr_status st =
-        g.x && g.sorted ? svg_page(draw_lines_page, &g, svg, bytes) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
+    const zr_status st =
+        g.x && g.sorted ? svg_write(draw_lines_page, &g, path, inputs) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
     zr_free(g.x);
     zr_free(g.sorted);
     return st;

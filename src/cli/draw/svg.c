@@ -1,6 +1,7 @@
 #include "cli/draw/svg.h"
 
 #include "base/text/text.h"
+#include "cli/shell/cli.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -21,6 +22,16 @@ zr_status svg_page(svg_draw *draw, void *arg, char **page, size_t *bytes)
     if (st == ZR_OK) return ZR_OK;
     free(*page); /* allocated by open_memstream, not by zr_alloc */
     *page = NULL;
+    return st;
+}
+
+zr_status svg_write(svg_draw *draw, void *arg, const char *path, const char *const *inputs)
+{
+    char *page = NULL;
+    size_t bytes = 0;
+    ZR_TRY(svg_page(draw, arg, &page, &bytes));
+    const zr_status st = zr__output_write(path, &cli_svg_kind, inputs, page, bytes);
+    free(page); /* allocated by open_memstream, not by zr_alloc */
     return st;
 }
 

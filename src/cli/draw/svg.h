@@ -30,6 +30,9 @@ typedef zr_status svg_draw(FILE *out, void *arg);
  * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status svg_page(svg_draw *draw, void *arg, char **page, size_t *bytes);
 
+/** Let `draw` write an SVG picture into a file, which must not be one of `inputs` (zr__output_open). */
+ZR_NODISCARD zr_status svg_write(svg_draw *draw, void *arg, const char *path, const char *const *inputs);
+
 /** Write text as XML and HTML need it: markup characters as entities, bytes that are no UTF-8 and control bytes as a
  * question mark. _lines leaves the ends of lines as they are. */
 void svg_escaped(FILE *out, const char *text);

@@ -2,11 +2,11 @@
  * beside zr's plans: all 48 runs of the appendix of its artifact, and ZeRO-R's configurations C1 to C5 at the largest
  * models that the paper gives for them. Both use tensor parallelism: the paper's formulas divide all states by M, and
  * zr plans a graph of degree M, in which some tensors are whole on each of the M ranks. */
-#include "cli/shell/cli.h"
+#include "base/json/json_write.h"
 #include "cli/papers/papers.h"
+#include "cli/shell/cli.h"
 #include "train/setup/setup.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
@@ -36,12 +36,6 @@ static double copies_bytes(const zr_plan *plan)
 static double percent(double part, double whole)
 {
     return 100 * part / whole;
-}
-
-/* Return a share for two decimals: a share that rounds to zero has no sign. */
-static double shown(double share)
-{
-    return fabs(share) < 0.005 ? 0 : share;
 }
 
 /* ---- the appendix ------------------------------------------------------------------------------ */
@@ -100,26 +94,40 @@ static void print_runs(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX]
         snprintf(shape, sizeof(shape), "%dx%dx%d", r->layers, r->hidden, r->heads);
         fprintf(out, "%-5s %-8s %5d %4d %3d %3d %13s %2d %7.2f%8.2f%+7.2f%+7.2f\n", r->label, system_of(r),
                 cli_papers_stage(r), r->gpus, ranks_of(r), r->tensor, shape, r->batch, p->states / 1e9,
-                p->formula / 1e9, shown(run_deviation(p)), shown(percent(p->copies, p->formula)));
+                p->formula / 1e9, cli_papers_rounded(run_deviation(p)),
+                cli_papers_rounded(percent(p->copies, p->formula)));
     }
 }
 
-static void print_runs_json(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX])
+static void add_runs_json(zr__json_out *json, const planned_run planned[CLI_PAPERS_APPENDIX])
 {
-    fprintf(out, "\"runs\": [");
+    zr__json_open(json, "runs", '[');
     for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) {
         const cli_papers_run *r = &cli_papers_appendix[i];
         const planned_run *p = &planned[i];
-        fprintf(out,
-                "%s\n  {\"figure\": \"%s\", \"label\": \"%s\", \"system\": \"%s\", \"stage\": %d, \"gpus\": %d, "
-                "\"tensor\": %d, \"ranks\": %d, \"layers\": %d, \"hidden\": %d, \"heads\": %d, \"batch\": %d, "
-                "\"params\": %lld, \"states\": %.0f, \"formula\": %.0f, \"deviation_percent\": %.4f, "
-                "\"copies\": %.0f, \"copies_percent\": %.4f}",
-                i ? "," : "", r->table, r->label, system_of(r), cli_papers_stage(r), r->gpus, r->tensor, ranks_of(r),
-                r->layers, r->hidden, r->heads, r->batch, (long long)p->params, p->states, p->formula, run_deviation(p),
-                p->copies, percent(p->copies, p->formula));
+        zr__json_break(json, "\n  ");
+        zr__json_open(json, NULL, '{');
+        zr__json_add(json, "figure", r->table);
+        zr__json_add(json, "label", r->label);
+        zr__json_add(json, "system", system_of(r));
+        zr__json_add(json, "stage", cli_papers_stage(r));
+        zr__json_add(json, "gpus", r->gpus);
+        zr__json_add(json, "tensor", r->tensor);
+        zr__json_add(json, "ranks", ranks_of(r));
+        zr__json_add(json, "layers", r->layers);
+        zr__json_add(json, "hidden", r->hidden);
+        zr__json_add(json, "heads", r->heads);
+        zr__json_add(json, "batch", r->batch);
+        zr__json_add(json, "params", p->params);
+        zr__json_add_as(json, "states", "%.0f", p->states);
+        zr__json_add_as(json, "formula", "%.0f", p->formula);
+        zr__json_add_as(json, "deviation_percent", "%.4f", run_deviation(p));
+        zr__json_add_as(json, "copies", "%.0f", p->copies);
+        zr__json_add_as(json, "copies_percent", "%.4f", percent(p->copies, p->formula));
+        zr__json_close(json, '}');
     }
-    fprintf(out, "\n]");
+    zr__text_add(&json->text, "\n");
+    zr__json_close(json, ']');
 }
 
 /* ---- C1 to C5 ---------------------------------------------------------------------------------- */
@@ -131,11 +139,6 @@ typedef struct planned_preset {
     int64_t params, checkpoint, host, total;
     double states, copies; /* bytes of a rank */
 } planned_preset;
-
-static const char *truth(bool value)
-{
-    return value ? "true" : "false";
-}
 
 static bool in_pieces(const cli_papers_preset *c)
 {
@@ -234,31 +237,46 @@ static void print_presets(FILE *out, const planned_preset planned[CLI_PAPERS_PRE
     }
 }
 
-static void print_presets_json(FILE *out, const planned_preset planned[CLI_PAPERS_PRESETS])
+static void add_presets_json(zr__json_out *json, const planned_preset planned[CLI_PAPERS_PRESETS])
 {
-    char text[128];
-    fprintf(out, "\"presets\": [");
+    char text[128], reason[256];
+    zr__json_break(json, "\n");
+    zr__json_open(json, "presets", '[');
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
         const cli_papers_preset *c = &cli_papers_presets[i];
         const planned_preset *p = &planned[i];
         const char *why = checkpoints_reason(c, p);
-        fprintf(out,
-                "%s\n  {\"name\": \"%s\", \"stage\": %d, \"partition_activations\": %s, \"cpu_checkpointing\": %s, "
-                "\"tensor\": %d, \"ranks\": %d, \"batch\": %d, \"layers\": %lld, \"hidden\": %lld, \"heads\": %lld, "
-                "\"params\": %lld, \"paper_params\": %.0f, \"states\": %.0f, \"paper_states\": %.0f, "
-                "\"deviation_percent\": %.4f, \"copies\": %.0f, \"checkpoint\": %lld, \"host_checkpoint\": %lld, "
-                "\"paper_checkpoint\": %.0f, \"total\": %lld, \"reason\": \"%s%s%s\"}",
-                i ? "," : "", c->name, c->stage, truth(in_pieces(c)), truth(on_host(c)), CLI_PAPERS_TENSOR,
-                GPUS / CLI_PAPERS_TENSOR, BATCH, (long long)p->sizes.n_layer, (long long)p->sizes.n_embd,
-                (long long)p->sizes.n_head, (long long)p->params, 1e9 * c->largest_billion, p->states, paper_states(c),
-                preset_deviation(c, p), p->copies, (long long)p->checkpoint, (long long)p->host,
-                on_host(c) ? 0 : paper_checkpoints(c, p), (long long)p->total, states_reason(c, p, text),
-                *why ? "; " : "", why);
+        snprintf(reason, sizeof(reason), "%s%s%s", states_reason(c, p, text), *why ? "; " : "", why);
+        zr__json_break(json, "\n  ");
+        zr__json_open(json, NULL, '{');
+        zr__json_add(json, "name", c->name);
+        zr__json_add(json, "stage", c->stage);
+        zr__json_add_bool(json, "partition_activations", in_pieces(c));
+        zr__json_add_bool(json, "cpu_checkpointing", on_host(c));
+        zr__json_add(json, "tensor", CLI_PAPERS_TENSOR);
+        zr__json_add(json, "ranks", GPUS / CLI_PAPERS_TENSOR);
+        zr__json_add(json, "batch", BATCH);
+        zr__json_add(json, "layers", p->sizes.n_layer);
+        zr__json_add(json, "hidden", p->sizes.n_embd);
+        zr__json_add(json, "heads", p->sizes.n_head);
+        zr__json_add(json, "params", p->params);
+        zr__json_add_as(json, "paper_params", "%.0f", 1e9 * c->largest_billion);
+        zr__json_add_as(json, "states", "%.0f", p->states);
+        zr__json_add_as(json, "paper_states", "%.0f", paper_states(c));
+        zr__json_add_as(json, "deviation_percent", "%.4f", preset_deviation(c, p));
+        zr__json_add_as(json, "copies", "%.0f", p->copies);
+        zr__json_add(json, "checkpoint", p->checkpoint);
+        zr__json_add(json, "host_checkpoint", p->host);
+        zr__json_add_as(json, "paper_checkpoint", "%.0f", on_host(c) ? 0 : paper_checkpoints(c, p));
+        zr__json_add(json, "total", p->total);
+        zr__json_add(json, "reason", reason);
+        zr__json_close(json, '}');
     }
-    fprintf(out, "\n]");
+    zr__text_add(&json->text, "\n");
+    zr__json_close(json, ']');
 }
 
-zr_status cli_papers_configs(FILE *out, bool json)
+zr_status cli_papers_configs(FILE *out, bool as_json)
 {
     planned_run planned[CLI_PAPERS_APPENDIX];
     planned_preset made[CLI_PAPERS_PRESETS];
@@ -266,15 +284,16 @@ zr_status cli_papers_configs(FILE *out, bool json)
     ZR_TRY(cli_profile("v100-dgx2", &profile));
     for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) ZR_TRY(plan_run(&cli_papers_appendix[i], &profile, &planned[i]));
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) ZR_TRY(plan_preset(&cli_papers_presets[i], &profile, &made[i]));
-    if (json) {
-        fputc('{', out);
-        print_runs_json(out, planned);
-        fputs(",\n", out);
-        print_presets_json(out, made);
-        fputs("}\n", out);
-    } else {
+    if (!as_json) {
         print_runs(out, planned);
         print_presets(out, made);
+        return ZR_OK;
     }
+    zr__json_out json = {.spaced = true};
+    zr__json_open(&json, NULL, '{');
+    add_runs_json(&json, planned);
+    add_presets_json(&json, made);
+    zr__json_close(&json, '}');
+    ZR_TRY(zr__json_write(&json, out));
     return ZR_OK;
 }

@@ -1,4 +1,6 @@
-/** The ZeRO papers' runs and printed numbers: data that `zr plan --configs` and `zr simulate --paper` share. */
+/** cli/papers: the ZeRO papers' runs and printed numbers beside zr's. papers_runs.c has the papers' data, papers_plan.c
+ * its systems as layouts of zr. `zr plan --table1, --table2` are papers.c, `zr plan --configs` is configs.c;
+ * `zr simulate --paper` is simulate_papers.c, which makes the rows, papers_print.c and papers_draw.c. */
 #ifndef ZR_CLI_PAPERS_H
 #define ZR_CLI_PAPERS_H
 
@@ -86,6 +88,13 @@ enum { CLI_PAPERS_TENSOR = 16, CLI_PAPERS_TOKENS = 1024, CLI_PAPERS_VOCABULARY =
 ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
                                                 zr_config **config);
 
+/** Return zr's number over the paper's, as a deviation in percent. */
+double cli_papers_percent(double ours, double printed);
+/** Return a percentage for two decimals: a share that rounds to zero has no sign. */
+double cli_papers_rounded(double percent);
+/** Names of the places of checkpoints, "", " Pa" and " Pa+cpu". */
+extern const char *const cli_papers_kept_name[];
+
 /* ---- `zr simulate --paper` ----------------------------------------------------------------------- */
 
 /** A number of the papers beside zr's. */
@@ -110,7 +119,6 @@ typedef struct cli_papers_rows {
 /** Return the row of a simulated run, NULL if there is no match; gpus 0: any number. */
 const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *table, const char *label,
                                       cli_papers_system system, int gpus);
-double cli_papers_percent(double ours, double printed);
 void cli_papers_print(FILE *out, const cli_papers_rows *rows);
 ZR_NODISCARD zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows);
 /** Draw one of the papers' pictures into a file. ZR_ERR_ARG with the names of the pictures. */

@@ -52,31 +52,18 @@ zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_ma
 zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
                                    zr_config **config)
 {
-    static const char *const truth[] = {"false", "true"};
-    char shape[96], stage[96], parts[96], host[96], tensor[96], samples[96], tokens[96];
-    snprintf(shape, sizeof(shape), "model.preset=\"%s\"", model);
-    snprintf(stage, sizeof(stage), "zero_optimization.stage=%d", preset->stage);
-    snprintf(parts, sizeof(parts), "activation_checkpointing.partition_activations=%s",
-             truth[preset->kept != CLI_PAPERS_WHOLE]);
-    snprintf(host, sizeof(host), "activation_checkpointing.cpu_checkpointing=%s",
-             truth[preset->kept == CLI_PAPERS_HOST]);
-    snprintf(tensor, sizeof(tensor), "parallel.tensor=%d", CLI_PAPERS_TENSOR);
-    snprintf(samples, sizeof(samples), "train_micro_batch_size_per_gpu=%d", batch);
-    snprintf(tokens, sizeof(tokens), "data.seq_length=%d", CLI_PAPERS_TOKENS);
-    const char *const keys[] = {shape,
-                                stage,
-                                parts,
-                                host,
-                                tensor,
-                                samples,
-                                tokens,
-                                "gradient_accumulation_steps=1",
-                                "activation_checkpointing.policy=\"unit\"",
-                                "collectives.buffer=\"constant\"",
-                                "fp16.enabled=true",
-                                "memory.layout=\"paper\"",
-                                "optimizer.type=\"AdamW\""};
-    ZR_TRY(zr_config_load(NULL, keys, sizeof(keys) / sizeof(keys[0]), config));
+    char text[640];
+    const int bytes = snprintf(
+        text, sizeof(text),
+        "{\"model\": {\"preset\": \"%s\"}, \"memory\": {\"layout\": \"paper\"}, \"fp16\": {\"enabled\": true}, "
+        "\"optimizer\": {\"type\": \"AdamW\"}, \"collectives\": {\"buffer\": \"constant\"}, "
+        "\"parallel\": {\"tensor\": %d}, \"zero_optimization\": {\"stage\": %d}, "
+        "\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": 1, "
+        "\"data\": {\"seq_length\": %d}, \"activation_checkpointing\": {\"policy\": \"unit\", "
+        "\"partition_activations\": %s, \"cpu_checkpointing\": %s}}",
+        model, CLI_PAPERS_TENSOR, preset->stage, batch, CLI_PAPERS_TOKENS,
+        preset->kept != CLI_PAPERS_WHOLE ? "true" : "false", preset->kept == CLI_PAPERS_HOST ? "true" : "false");
+    ZR_TRY(zr_config_parse(text, (size_t)bytes, preset->name, NULL, 0, config));
     zr_status st = zr_train_prepare(*config, gpus, 0);
     if (st != ZR_OK) zr_config_destroy(config);
     return st;

@@ -24,14 +24,6 @@ static bool is_too_large(const cli_papers_row *r)
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
-static void print_count(FILE *out, int n, int width)
-{
-    if (n > 0)
-        fprintf(out, " %*d", width, n);
-    else
-        fprintf(out, " %*s", width, "");
-}
-
 static void print_row(FILE *out, const cli_papers_row *r)
 {
     char printed[16] = "-", deviation[16] = "", memory[16] = "";
@@ -42,11 +34,9 @@ static void print_row(FILE *out, const cli_papers_row *r)
     }
     if (r->memory_bytes > 0)
         snprintf(memory, sizeof(memory), "%.1f%s", (double)r->memory_bytes / 1e9, is_too_large(r) ? "!" : " ");
-    fprintf(out, "%-12s %-20s %-12s", r->table, r->label, r->system);
-    print_count(out, r->gpus, 4);
-    print_count(out, r->tensor, 3);
-    print_count(out, r->batch, 2);
-    fprintf(out, " %7s %7.4g %6s %-11s %6s %s\n", printed, r->zr, deviation, r->unit, memory, mark_name[r->mark]);
+    /* Precision 0 leaves a count of 0 blank. */
+    fprintf(out, "%-12s %-20s %-12s %4.0d %3.0d %2.0d %7s %7.4g %6s %-11s %6s %s\n", r->table, r->label, r->system,
+            r->gpus, r->tensor, r->batch, printed, r->zr, deviation, r->unit, memory, mark_name[r->mark]);
 }
 
 static int by_size(const void *a, const void *b)
@@ -55,10 +45,11 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Collect the deviations of the rows that count, and with `fitted` also of the rows that constants were fitted on,
- * sorted. */
-static int deviations(const cli_papers_rows *rows, bool fitted, double all[CLI_PAPERS_ROWS])
+/* Print the median deviation of the rows that count, and with `fitted` also of the rows that constants were fitted on.
+ */
+static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, const char *words)
 {
+    double all[CLI_PAPERS_ROWS];
     int n = 0;
     for (int i = 0; i < rows->n; i++) {
         const cli_papers_row *r = &rows->row[i];
@@ -66,13 +57,6 @@ static int deviations(const cli_papers_rows *rows, bool fitted, double all[CLI_P
             all[n++] = fabs(cli_papers_percent(r->zr, r->paper));
     }
     qsort(all, (size_t)n, sizeof(*all), by_size);
-    return n;
-}
-
-static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, const char *words)
-{
-    double all[CLI_PAPERS_ROWS];
-    const int n = deviations(rows, fitted, all);
     fprintf(out, "%d %s: median deviation %.1f %%, largest %.1f %%\n", n, words,
             n % 2 ? all[n / 2] : (all[n / 2 - 1] + all[n / 2]) / 2, all[n - 1]);
 }
@@ -126,57 +110,33 @@ void cli_papers_print(FILE *out, const cli_papers_rows *rows)
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-static void set_text(json_t *object, const char *key, const char *text)
+static json_t *row_json(const cli_papers_row *r)
 {
-    (void)json_object_set_new(object, key, json_string(text));
-}
-
-static void set_real(json_t *object, const char *key, double value)
-{
-    (void)json_object_set_new(object, key, json_real(value));
-}
-
-static void set_int(json_t *object, const char *key, int64_t value)
-{
-    (void)json_object_set_new(object, key, json_integer(value));
-}
-
-/* Add the parts of a step's time. */
-static void set_times(json_t *object, const zr_simulation *made)
-{
+    json_t *one = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:o, s:f, s:b, s:b, s:s}", "source", r->source, "table", r->table, "row", r->label,
+        "system", r->system, "what", r->unit, "paper", r->paper > 0 ? json_real(r->paper) : json_null(), "zr", r->zr,
+        "fitted", r->mark == CLI_PAPERS_FITTED, "counts", r->mark == CLI_PAPERS_COUNTS, "mark", mark_name[r->mark]);
+    if (r->gpus > 0) (void)json_object_set_new(one, "gpus", json_integer(r->gpus));
+    if (r->tensor > 0) (void)json_object_set_new(one, "tensor", json_integer(r->tensor));
+    if (r->batch > 0) (void)json_object_set_new(one, "batch", json_integer(r->batch));
+    if (r->memory_bytes > 0) {
+        (void)json_object_set_new(one, "memory_bytes", json_integer(r->memory_bytes));
+        (void)json_object_set_new(one, "fits", json_boolean(!is_too_large(r)));
+    }
+    if (!r->run) return one;
     json_t *exposed = json_object();
-    for (int i = 0; i < ZR_CAUSES; i++) set_real(exposed, zr__cause_name((zr_cause)i), made->exposed_sec[i]);
-    set_real(object, "step_sec", made->price.step_sec);
-    set_real(object, "product_sec", made->product_sec);
-    set_real(object, "memory_sec", made->memory_sec);
-    (void)json_object_set_new(object, "exposed", exposed);
-}
-
-static json_t *json_of(const cli_papers_row *r)
-{
-    json_t *one = json_object();
-    set_text(one, "source", r->source);
-    set_text(one, "table", r->table);
-    set_text(one, "row", r->label);
-    set_text(one, "system", r->system);
-    set_text(one, "what", r->unit);
-    (void)json_object_set_new(one, "paper", r->paper > 0 ? json_real(r->paper) : json_null());
-    set_real(one, "zr", r->zr);
-    (void)json_object_set_new(one, "fitted", json_boolean(r->mark == CLI_PAPERS_FITTED));
-    (void)json_object_set_new(one, "counts", json_boolean(r->mark == CLI_PAPERS_COUNTS));
-    set_text(one, "mark", mark_name[r->mark]);
-    if (r->gpus > 0) set_int(one, "gpus", r->gpus);
-    if (r->tensor > 0) set_int(one, "tensor", r->tensor);
-    if (r->batch > 0) set_int(one, "batch", r->batch);
-    if (r->memory_bytes > 0) set_int(one, "memory_bytes", r->memory_bytes);
-    if (r->memory_bytes > 0) (void)json_object_set_new(one, "fits", json_boolean(!is_too_large(r)));
-    if (r->run) set_times(one, &r->made);
+    for (int i = 0; i < ZR_CAUSES; i++)
+        (void)json_object_set_new(exposed, zr__cause_name((zr_cause)i), json_real(r->made.exposed_sec[i]));
+    (void)json_object_set_new(one, "step_sec", json_real(r->made.price.step_sec));
+    (void)json_object_set_new(one, "product_sec", json_real(r->made.product_sec));
+    (void)json_object_set_new(one, "memory_sec", json_real(r->made.memory_sec));
+    (void)json_object_set_new(one, "exposed", exposed);
     return one;
 }
 
 zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows)
 {
     json_t *all = json_array();
-    for (int i = 0; i < rows->n; i++) (void)json_array_append_new(all, json_of(&rows->row[i]));
+    for (int i = 0; i < rows->n; i++) (void)json_array_append_new(all, row_json(&rows->row[i]));
     return cli_json_put(out, all);
 }

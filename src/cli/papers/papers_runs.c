@@ -3,6 +3,7 @@
  * paper's artifact. All runs had 1,024 tokens a sample. */
 #include "cli/papers/papers.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Short names for the tables below. */
@@ -125,6 +126,18 @@ const cli_papers_preset cli_papers_presets[CLI_PAPERS_PRESETS] = {
     {"C1", 1, WHOLE, 40, 2},    {"C2", 1, PIECES, 60, 4}, {"C3", 2, WHOLE, 50, 8},
     {"C4", 2, PIECES, 140, 32}, {"C5", 2, HOST, 150, 32},
 };
+
+const char *const cli_papers_kept_name[] = {[WHOLE] = "", [PIECES] = " Pa", [HOST] = " Pa+cpu"};
+
+double cli_papers_percent(double ours, double printed)
+{
+    return 100 * (ours / printed - 1);
+}
+
+double cli_papers_rounded(double percent)
+{
+    return fabs(percent) < 0.005 ? 0 : percent;
+}
 
 bool cli_papers_on_azure(const cli_papers_run *run)
 {

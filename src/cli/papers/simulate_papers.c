@@ -24,8 +24,9 @@ typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;
 
-static cli_papers_row *next(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...) ZR_PRINTF(3, 4);
-static cli_papers_row *next(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
+static cli_papers_row *add_row(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
+    ZR_PRINTF(3, 4);
+static cli_papers_row *add_row(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
 {
     va_list list;
     cli_papers_row *one = &rows->row[rows->n++];
@@ -49,11 +50,11 @@ static void add_clusters(cli_papers_rows *rows, const clusters *c)
         const zr_cluster *own = all[i].cluster;
         cli_papers_row row = {.source = "v1", .table = "3", .mark = CLI_PAPERS_NO_SPEED};
         row.unit = "nodes", row.paper = all[i].nodes, row.zr = (double)own->devices / own->host_devices;
-        next(rows, &row, "%s", all[i].label);
+        add_row(rows, &row, "%s", all[i].label);
         row.unit = "GPUs a node", row.paper = all[i].gpus, row.zr = own->host_devices;
-        next(rows, &row, "%s", all[i].label);
+        add_row(rows, &row, "%s", all[i].label);
         row.unit = "GB a GPU", row.paper = all[i].gb, row.zr = round((double)own->device.memory_bytes / 1e9);
-        next(rows, &row, "%s", all[i].label);
+        add_row(rows, &row, "%s", all[i].label);
     }
 }
 
@@ -66,9 +67,8 @@ static void name_system(const cli_papers_run *run, char name[24])
                                         [CLI_PAPERS_ZERO_1] = "Pos",
                                         [CLI_PAPERS_ZERO_2] = "Pos+g",
                                         [CLI_PAPERS_ZERO_3] = "Pos+g+p"};
-    static const char *const kept[] = {"", " Pa", " Pa+cpu"};
     const bool ddp = run->system == CLI_PAPERS_MEGATRON && run->tensor == 1;
-    snprintf(name, 24, "%s%s", ddp ? "DDP" : names[run->system], kept[run->kept]);
+    snprintf(name, 24, "%s%s", ddp ? "DDP" : names[run->system], cli_papers_kept_name[run->kept]);
 }
 
 static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_papers_run *run, const zr_cluster *on)
@@ -96,7 +96,7 @@ static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_pa
     ZR_TRY(st);
     row.zr = run->unit == CLI_PAPERS_SAMPLES ? row.made.samples_sec : row.made.flops_sec / 1e12;
     name_system(run, row.system);
-    next(rows, &row, "%s", run->label);
+    add_row(rows, &row, "%s", run->label);
     return ZR_OK;
 }
 
@@ -122,11 +122,6 @@ const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *t
     return NULL;
 }
 
-double cli_papers_percent(double ours, double printed)
-{
-    return 100 * (ours / printed - 1);
-}
-
 /* ---- ratios and means ---------------------------------------------------------------------------- */
 
 /* SC20 has one number, 15 PFLOP/s or 38 TFLOP/s a GPU, for its models of 8B to 100B together. */
@@ -142,7 +137,7 @@ static void add_mean(cli_papers_rows *rows)
                           .paper = 38,
                           .mark = CLI_PAPERS_COUNTS};
     for (int i = 0; i < N; i++) row.zr += cli_papers_find(rows, "Fig2", labels[i], CLI_PAPERS_ZERO_2, 0)->zr / N;
-    next(rows, &row, "mean of 8B to 100B");
+    add_row(rows, &row, "mean of 8B to 100B");
 }
 
 /* Add the ratios of ZeRO-OS to Megatron. With `gpus`: how many times fewer GPUs ZeRO would need for Megatron's
@@ -160,7 +155,7 @@ static void add_ratios(cli_papers_rows *rows)
                               .zr = zero->made.samples_sec / other->made.samples_sec,
                               .mark = CLI_PAPERS_SAME_RUN};
         if (r->gpus) row.zr *= (double)other->gpus / zero->gpus;
-        next(rows, &row, "%s ZeRO-OS/Megatron", r->label);
+        add_row(rows, &row, "%s ZeRO-OS/Megatron", r->label);
     }
 }
 
@@ -183,7 +178,6 @@ static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_
 static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *preset, const zr_profile *profile,
                              cli_max_what what)
 {
-    static const char *const kept[] = {"", " Pa", " Pa+cpu"};
     const bool batch = what == CLI_MAX_BATCH;
     cli_papers_row row = {.source = "SC20",
                           .table = batch ? "Fig8" : "Fig6",
@@ -200,14 +194,26 @@ static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *pre
     zr_status st = find_largest(config, profile, &row, what);
     zr_config_destroy(&config);
     ZR_TRY(st);
-    snprintf(row.system, sizeof(row.system), "%s%s", preset->stage == 1 ? "Pos" : "Pos+g", kept[preset->kept]);
-    next(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
+    snprintf(row.system, sizeof(row.system), "%s%s", preset->stage == 1 ? "Pos" : "Pos+g",
+             cli_papers_kept_name[preset->kept]);
+    add_row(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
     return ZR_OK;
 }
 
-static zr_status add_all_largest(cli_papers_rows *rows)
+/* ---- all ------------------------------------------------------------------------------------------ */
+
+static zr_status fill_rows(cli_papers_rows *rows, const char *cluster)
 {
+    clusters c;
     zr_profile profile;
+    ZR_TRY(zr_cluster_read(cluster ? cluster : "dgx2x25", &c.dgx2));
+    ZR_TRY(zr_cluster_read(cluster ? cluster : "azure-nc24rs-v3x8", &c.azure));
+    rows->elsewhere = cluster != NULL;
+    if (!cluster) add_clusters(rows, &c);
+    ZR_TRY(add_runs(rows, &c));
+    add_mean(rows);
+    add_ratios(rows);
+    if (cluster) return ZR_OK;
     ZR_TRY(cli_profile("v100-dgx2", &profile));
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++)
         ZR_TRY(add_largest(rows, &cli_papers_presets[i], &profile, CLI_MAX_LAYERS));
@@ -216,36 +222,16 @@ static zr_status add_all_largest(cli_papers_rows *rows)
     return ZR_OK;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------ */
-
-static zr_status fill(cli_papers_rows *rows, const char *cluster)
-{
-    clusters c;
-    ZR_TRY(zr_cluster_read(cluster ? cluster : "dgx2x25", &c.dgx2));
-    ZR_TRY(zr_cluster_read(cluster ? cluster : "azure-nc24rs-v3x8", &c.azure));
-    rows->elsewhere = cluster != NULL;
-    if (!cluster) add_clusters(rows, &c);
-    ZR_TRY(add_runs(rows, &c));
-    add_mean(rows);
-    add_ratios(rows);
-    if (!cluster) ZR_TRY(add_all_largest(rows));
-    return ZR_OK;
-}
-
-static zr_status show(const cli_simulate_options *o, const cli_papers_rows *rows, bool json)
-{
-    if (o->svg) ZR_TRY(cli_papers_draw(o->svg, o->plot, rows));
-    if (json) return cli_papers_print_json(stdout, rows);
-    cli_papers_print(stdout, rows);
-    return ZR_OK;
-}
-
 zr_status cli_simulate_papers(const cli_simulate_options *o, bool json)
 {
     cli_papers_rows *rows = zr_alloc(sizeof(*rows));
     ZR_CHECK(rows, ZR_ERR_MEMORY, "no memory for the papers' rows");
-    zr_status st = fill(rows, o->cluster);
-    if (st == ZR_OK) st = show(o, rows, json);
+    zr_status st = fill_rows(rows, o->cluster);
+    if (st == ZR_OK && o->svg) st = cli_papers_draw(o->svg, o->plot, rows);
+    if (st == ZR_OK && json)
+        st = cli_papers_print_json(stdout, rows);
+    else if (st == ZR_OK)
+        cli_papers_print(stdout, rows);
     zr_free(rows);
     return st;
 }
