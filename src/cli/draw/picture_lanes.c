@@ -10,7 +10,7 @@ typedef enum work {
     WORK_OTHER, /* not drawn */
     WORK_FORWARD,
     WORK_BACKWARD,
-    WORK_AGAIN,
+    WORK_RECOMPUTE,
     WORK_CAST,
     WORK_GATHER,
     WORK_REDUCE,
@@ -24,7 +24,7 @@ static const struct {
 } works[WORKS] = {
     [WORK_FORWARD] = {"#8da2b6", "forward"},
     [WORK_BACKWARD] = {"#48596b", "backward"},
-    [WORK_AGAIN] = {"#cc79a7", "computed again"},
+    [WORK_RECOMPUTE] = {"#cc79a7", "computed again"},
     [WORK_CAST] = {"#7cc4ee", "cast: fp32 to 16 bits"},
     [WORK_GATHER] = {"#0072b2", "gather: parts become whole"},
     [WORK_REDUCE] = {"#e69f00", "reduce-scatter of gradients"},
@@ -62,7 +62,7 @@ static work work_of(const cli_picture *p, int32_t index)
     }
     if (step->kind != ZR_STEP_RUN) return work_of_kind[step->kind];
     if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
-    return step->replay ? WORK_AGAIN : WORK_FORWARD;
+    return step->replay ? WORK_RECOMPUTE : WORK_FORWARD;
 }
 
 /** Return the end of a cell: steps of one stream, unit and kind of work that follow each other without a pause. */
@@ -101,16 +101,6 @@ static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t
                      LANE_HEIGHT};
 }
 
-static void draw_own_cell(const cli_picture *p, svg_box box, work kind, int32_t first, int32_t end)
-{
-    char tip[224], when[96];
-    int32_t unit = p->schedule->step[first].unit;
-    zr_step_time time = {p->time[first].begin_sec, p->time[end - 1].end_sec};
-    snprintf(tip, sizeof(tip), "%s %s, %s", works[kind].name, unit >= 0 ? cli_picture_unit(p, unit) : "",
-             cli_picture_when(p, first, end - 1, time, when));
-    svg_rect(p->out, box, works[kind].color, NULL, tip);
-}
-
 /** Draw the cells of one kind of work. In a long schedule cells less than a pixel apart are merged. */
 static void draw_cells(const cli_picture *p, double top, work kind)
 {
@@ -121,7 +111,12 @@ static void draw_cells(const cli_picture *p, double top, work kind)
         if (work_of(p, i) != kind) continue;
         svg_box box = cell_box(p, top, i, end), *last = &open[p->schedule->step[i].stream];
         if (own) {
-            draw_own_cell(p, box, kind, i, end);
+            char tip[224], when[96];
+            const int32_t unit = p->schedule->step[i].unit;
+            const zr_step_time time = {p->time[i].begin_sec, p->time[end - 1].end_sec};
+            snprintf(tip, sizeof(tip), "%s %s, %s", works[kind].name, unit >= 0 ? cli_picture_unit(p, unit) : "",
+                     cli_picture_when(p, i, end - 1, time, when));
+            svg_rect(p->out, box, works[kind].color, NULL, tip);
             continue;
         }
         if (last->w > 0 && box.x < last->x + last->w + PICTURE_LEAST) {
@@ -163,7 +158,7 @@ static void draw_waits(const cli_picture *p, double top)
     svg_shape_stroke(p->out, PICTURE_GREY, 0.7);
 }
 
-static void draw_legend(const cli_picture *p, double y)
+static void draw_work_legend(const cli_picture *p, double y)
 {
     bool present[WORKS] = {false};
     double x = p->map.x;
@@ -195,6 +190,6 @@ double cli_picture_lanes(cli_picture *p, double top)
     }
     draw_waits(p, top);
     for (int k = WORK_OTHER + 1; k < WORKS; k++) draw_cells(p, top, (work)k);
-    draw_legend(p, bottom + 24);
+    draw_work_legend(p, bottom + 24);
     return bottom + 24;
 }
