@@ -33,11 +33,6 @@ static double copies_bytes(const zr_plan *plan)
     return (double)plan->memory.states_bytes * copied * (parts - 1) / parts / all;
 }
 
-static double percent(double part, double whole)
-{
-    return 100 * part / whole;
-}
-
 /* ---- the appendix ------------------------------------------------------------------------------ */
 
 typedef struct planned_run {
@@ -50,9 +45,15 @@ static int ranks_of(const cli_papers_run *r)
     return r->gpus / r->tensor;
 }
 
+/* Return the deviation from the paper's formula, each tensor counted once, in percent. */
 static double run_deviation(const planned_run *p)
 {
-    return percent(p->states - p->copies - p->formula, p->formula);
+    return cli_papers_percent(p->states - p->copies, p->formula);
+}
+
+static double copies_percent(const planned_run *p)
+{
+    return 100 * p->copies / p->formula;
 }
 
 static zr_status plan_run(const cli_papers_run *r, const zr_profile *profile, planned_run *planned)
@@ -94,8 +95,7 @@ static void print_runs(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX]
         snprintf(shape, sizeof(shape), "%dx%dx%d", r->layers, r->hidden, r->heads);
         fprintf(out, "%-5s %-8s %5d %4d %3d %3d %13s %2d %7.2f%8.2f%+7.2f%+7.2f\n", r->label, system_of(r),
                 cli_papers_stage(r), r->gpus, ranks_of(r), r->tensor, shape, r->batch, p->states / 1e9,
-                p->formula / 1e9, cli_papers_rounded(run_deviation(p)),
-                cli_papers_rounded(percent(p->copies, p->formula)));
+                p->formula / 1e9, cli_papers_rounded(run_deviation(p)), cli_papers_rounded(copies_percent(p)));
     }
 }
 
@@ -123,7 +123,7 @@ static void add_runs_json(zr__json_out *json, const planned_run planned[CLI_PAPE
         zr__json_add_as(json, "formula", "%.0f", p->formula);
         zr__json_add_as(json, "deviation_percent", "%.4f", run_deviation(p));
         zr__json_add_as(json, "copies", "%.0f", p->copies);
-        zr__json_add_as(json, "copies_percent", "%.4f", percent(p->copies, p->formula));
+        zr__json_add_as(json, "copies_percent", "%.4f", copies_percent(p));
         zr__json_close(json, '}');
     }
     zr__text_add(&json->text, "\n");
@@ -154,9 +154,7 @@ static zr_status plan_preset(const cli_papers_preset *c, const zr_profile *profi
 {
     zr_config *config = NULL;
     zr_plan *plan = NULL;
-    char model[16];
-    snprintf(model, sizeof(model), "zero-c%c", c->name[1]);
-    ZR_TRY(cli_papers_preset_config(c, model, GPUS, BATCH, &config));
+    ZR_TRY(cli_papers_preset_config(c, NULL, GPUS, BATCH, &config));
     zr_status st = zr__train_plan(config, GPUS, -1, profile, &plan);
     if (st == ZR_OK) {
         const zr_memory *m = &plan->memory;
@@ -191,8 +189,8 @@ static const char *states_reason(const cli_papers_preset *c, const planned_prese
 {
     const double paper = 1e9 * c->largest_billion;
     snprintf(text, 128, "%+.2f %% as the paper's %g billion parameters are %.2f, %+.2f %% for copies",
-             percent((double)p->params - paper, paper), c->largest_billion, (double)p->params / 1e9,
-             percent(p->copies, paper_states(c)));
+             cli_papers_percent((double)p->params, paper), c->largest_billion, (double)p->params / 1e9,
+             100 * p->copies / paper_states(c));
     return text;
 }
 
@@ -205,7 +203,7 @@ static const char *checkpoints_reason(const cli_papers_preset *c, const planned_
 
 static double preset_deviation(const cli_papers_preset *c, const planned_preset *p)
 {
-    return percent(p->states - paper_states(c), paper_states(c));
+    return cli_papers_percent(p->states, paper_states(c));
 }
 
 static void print_presets(FILE *out, const planned_preset planned[CLI_PAPERS_PRESETS])

@@ -5,8 +5,6 @@
 #include "cli/papers/papers.h"
 #include "cli/shell/cli.h"
 
-static const char *const stage_name[] = {"baseline", "Pos", "Pos+g", "Pos+g+p"};
-
 /* Find the bytes of a rank's model states: mixed precision, Adam. Buckets as large as a unit keep the schedule short.
  */
 static zr_status states_bytes(const zr_chain_config *chain, int stage, int tensor, int ranks, int64_t *bytes)
@@ -60,7 +58,7 @@ static void print_table1(FILE *out, int64_t bytes[SIZES][DEGREES][STAGES])
                  "zr: planned, layout paper; paper: as printed, rounded or cut off\n");
     for (int i = 0; i < SIZES; i++) {
         fprintf(out, "\n%6s", size_of[i].label);
-        for (int s = 0; s < STAGES; s++) fprintf(out, "%24s", stage_name[s + 1]);
+        for (int s = 0; s < STAGES; s++) fprintf(out, "%24s", cli_papers_stage_name[s + 1]);
         fprintf(out, "\n     N");
         for (int s = 0; s < STAGES; s++) fprintf(out, "%9s%7s%8s", "zr", "paper", "%");
         for (int n = 0; n < DEGREES; n++) {
@@ -164,7 +162,7 @@ static void print_table2(FILE *out, double billion[ROWS][4])
         fprintf(out, "\n%10s", "");
         for (int r = first; r < end; r++) fprintf(out, "%11s%9s%7s", "zr", "paper", "%");
         for (int s = 0; s < 4; s++) {
-            fprintf(out, "\n%-10s", stage_name[s]);
+            fprintf(out, "\n%-10s", cli_papers_stage_name[s]);
             for (int r = first; r < end; r++) {
                 double ours = billion[r][s], printed = table2[r].printed_billion[s];
                 fprintf(out, "%11.5g%9g%+7.2f", ours, printed, cli_papers_rounded(cli_papers_percent(ours, printed)));

@@ -84,7 +84,8 @@ typedef struct cli_papers_preset {
 extern const cli_papers_preset cli_papers_presets[CLI_PAPERS_PRESETS];
 enum { CLI_PAPERS_TENSOR = 16, CLI_PAPERS_TOKENS = 1024, CLI_PAPERS_VOCABULARY = 50257 };
 
-/** Make a preset's settled configuration for a model that zr knows by name, as the command line would make it. */
+/** Make a preset's settled configuration, as the command line would make it. `model`: a model that zr knows by name;
+ * NULL: the largest model that the paper gives for the preset. */
 ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
                                                 zr_config **config);
 
@@ -92,8 +93,8 @@ ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset,
 double cli_papers_percent(double ours, double printed);
 /** Return a percentage for two decimals: a share that rounds to zero has no sign. */
 double cli_papers_rounded(double percent);
-/** Names of the places of checkpoints, "", " Pa" and " Pa+cpu". */
-extern const char *const cli_papers_kept_name[];
+/** Names of stages, "baseline" to "Pos+g+p", and of the places of checkpoints, "", " Pa" and " Pa+cpu". */
+extern const char *const cli_papers_stage_name[4], *const cli_papers_kept_name[3];
 
 /* ---- `zr simulate --paper` ----------------------------------------------------------------------- */
 

@@ -52,7 +52,8 @@ zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_ma
 zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
                                    zr_config **config)
 {
-    char text[640];
+    char text[640], own[16];
+    snprintf(own, sizeof(own), "zero-c%c", preset->name[1]);
     const int bytes = snprintf(
         text, sizeof(text),
         "{\"model\": {\"preset\": \"%s\"}, \"memory\": {\"layout\": \"paper\"}, \"fp16\": {\"enabled\": true}, "
@@ -61,7 +62,7 @@ zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *
         "\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": 1, "
         "\"data\": {\"seq_length\": %d}, \"activation_checkpointing\": {\"policy\": \"unit\", "
         "\"partition_activations\": %s, \"cpu_checkpointing\": %s}}",
-        model, CLI_PAPERS_TENSOR, preset->stage, batch, CLI_PAPERS_TOKENS,
+        model ? model : own, CLI_PAPERS_TENSOR, preset->stage, batch, CLI_PAPERS_TOKENS,
         preset->kept != CLI_PAPERS_WHOLE ? "true" : "false", preset->kept == CLI_PAPERS_HOST ? "true" : "false");
     ZR_TRY(zr_config_parse(text, (size_t)bytes, preset->name, NULL, 0, config));
     zr_status st = zr_train_prepare(*config, gpus, 0);

@@ -127,6 +127,7 @@ const cli_papers_preset cli_papers_presets[CLI_PAPERS_PRESETS] = {
     {"C4", 2, PIECES, 140, 32}, {"C5", 2, HOST, 150, 32},
 };
 
+const char *const cli_papers_stage_name[] = {"baseline", "Pos", "Pos+g", "Pos+g+p"};
 const char *const cli_papers_kept_name[] = {[WHOLE] = "", [PIECES] = " Pa", [HOST] = " Pa+cpu"};
 
 double cli_papers_percent(double ours, double printed)

@@ -24,9 +24,8 @@ typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;
 
-static cli_papers_row *add_row(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
-    ZR_PRINTF(3, 4);
-static cli_papers_row *add_row(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
+static void add_row(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...) ZR_PRINTF(3, 4);
+static void add_row(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
 {
     va_list list;
     cli_papers_row *one = &rows->row[rows->n++];
@@ -34,7 +33,6 @@ static cli_papers_row *add_row(cli_papers_rows *rows, const cli_papers_row *row,
     va_start(list, format);
     (void)vsnprintf(one->label, sizeof(one->label), format, list);
     va_end(list);
-    return one;
 }
 
 /* ---- table 3: the clusters ---------------------------------------------------------------------- */
@@ -60,17 +58,6 @@ static void add_clusters(cli_papers_rows *rows, const clusters *c)
 
 /* ---- runs ---------------------------------------------------------------------------------------- */
 
-static void name_system(const cli_papers_run *run, char name[24])
-{
-    static const char *const names[] = {[CLI_PAPERS_MEGATRON] = "Megatron",
-                                        [CLI_PAPERS_ZERO_OS] = "ZeRO-OS",
-                                        [CLI_PAPERS_ZERO_1] = "Pos",
-                                        [CLI_PAPERS_ZERO_2] = "Pos+g",
-                                        [CLI_PAPERS_ZERO_3] = "Pos+g+p"};
-    const bool ddp = run->system == CLI_PAPERS_MEGATRON && run->tensor == 1;
-    snprintf(name, 24, "%s%s", ddp ? "DDP" : names[run->system], cli_papers_kept_name[run->kept]);
-}
-
 static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_papers_run *run, const zr_cluster *on)
 {
     static const char *const unit[] = {[CLI_PAPERS_SAMPLES] = "samples/s", [CLI_PAPERS_TFLOPS] = "TFLOP/s"};
@@ -95,7 +82,10 @@ static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_pa
     zr_plan_destroy(&plan);
     ZR_TRY(st);
     row.zr = run->unit == CLI_PAPERS_SAMPLES ? row.made.samples_sec : row.made.flops_sec / 1e12;
-    name_system(run, row.system);
+    const char *system = cli_papers_stage_name[cli_papers_stage(run)];
+    if (run->system == CLI_PAPERS_MEGATRON) system = run->tensor == 1 ? "DDP" : "Megatron";
+    if (run->system == CLI_PAPERS_ZERO_OS) system = "ZeRO-OS";
+    snprintf(row.system, sizeof(row.system), "%s%s", system, cli_papers_kept_name[run->kept]);
     add_row(rows, &row, "%s", run->label);
     return ZR_OK;
 }
@@ -187,14 +177,12 @@ static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *pre
                           .batch = batch ? preset->batch : 16,
                           .paper = batch ? preset->batch : preset->largest_billion,
                           .mark = CLI_PAPERS_NO_SPEED};
-    char model[32];
     zr_config *config = NULL;
-    snprintf(model, sizeof(model), "zero-c%c", preset->name[1]);
-    ZR_TRY(cli_papers_preset_config(preset, batch ? "zero-60b-75x8192x64" : model, row.gpus, row.batch, &config));
+    ZR_TRY(cli_papers_preset_config(preset, batch ? "zero-60b-75x8192x64" : NULL, row.gpus, row.batch, &config));
     zr_status st = find_largest(config, profile, &row, what);
     zr_config_destroy(&config);
     ZR_TRY(st);
-    snprintf(row.system, sizeof(row.system), "%s%s", preset->stage == 1 ? "Pos" : "Pos+g",
+    snprintf(row.system, sizeof(row.system), "%s%s", cli_papers_stage_name[preset->stage],
              cli_papers_kept_name[preset->kept]);
     add_row(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
     return ZR_OK;

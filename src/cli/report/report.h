@@ -22,7 +22,7 @@ typedef struct cli_fact {
 #define REPORT_SAMPLES 20
 
 typedef struct cli_report_run {
-    const char *dir, *name;
+    const char *dir;
     cli_curve *curve;
     json_t *config, *facts; /* config.json, run.json; NULL: missing or damaged */
     json_t *samples;        /* the last lines of metrics.jsonl with a text, at most REPORT_SAMPLES */

@@ -317,12 +317,13 @@ static void put_config(FILE *out, const cli_report_run *run)
     zr_free(text);
 }
 
-static void put_run(FILE *out, const cli_report_run *run, bool alone)
+static void put_run(FILE *out, const cli_report *r, int index)
 {
-    if (!alone) put_text(out, "<h2>", run->name, "</h2>\n");
+    const cli_report_run *run = &r->run[index];
+    if (r->n > 1) put_text(out, "<h2>", r->name[index], "</h2>\n");
     fputs("<section>\n", out);
     for (int i = 0; i < run->n_notes; i++) put_text(out, "<p class=\"note\">", run->note[i], "</p>\n");
-    if (alone) put_facts(out, run);
+    if (r->n == 1) put_facts(out, run);
     fputs("<div class=\"sides\">\n", out);
     put_table(out, run, "memory", "Memory of a rank, at most", "planned");
     put_table(out, run, "traffic", "Traffic of a rank and step", "by the formula");
@@ -361,7 +362,7 @@ static zr_status put_page(FILE *out, void *arg)
     for (int i = 0; i < CLI_QUANTITIES; i++) put_panel(out, r, &cli_quantities[i]);
     fputs("</div>\n", out);
     if (r->n > 1) put_comparison(out, r);
-    for (int i = 0; i < r->n; i++) put_run(out, &r->run[i], r->n == 1);
+    for (int i = 0; i < r->n; i++) put_run(out, r, i);
     fprintf(out,
             "<p class=\"soft\">Written by zr %s from metrics.jsonl, run.json and config.json.</p>\n</body>\n"
             "</html>\n",

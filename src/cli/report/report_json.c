@@ -1,5 +1,7 @@
 #include "cli/report/report.h"
 
+#include "base/json/json.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,16 @@ static json_t *finite_json(double x)
 {
     if (!isfinite(x)) return json_null();
     return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
+}
+
+/** Make a JSON string; bytes that are not UTF-8, as in a path, become U+FFFD. */
+static json_t *text_json(const char *text)
+{
+    zr__text quoted = {0};
+    zr__text_add_json(&quoted, text, (int64_t)strlen(text));
+    json_t *string = quoted.failed ? NULL : zr__json_loads(quoted.data, JSON_DECODE_ANY);
+    zr__text_clear(&quoted);
+    return string;
 }
 
 static json_t *series_json(const curve_series *s)
@@ -43,7 +55,7 @@ static json_t *facts_json(const cli_report_run *run)
     for (int i = 0; i < run->n_facts; i++) {
         const cli_fact *f = &run->fact[i];
         bool text = f->text[0] && !isfinite(f->value);
-        json_object_set_new(all, f->key, text ? json_string(f->text) : finite_json(f->value));
+        json_object_set_new(all, f->key, text ? text_json(f->text) : finite_json(f->value));
     }
     return all;
 }
@@ -57,9 +69,9 @@ static json_t *part_json(const cli_report_run *run, const char *key)
 static json_t *run_json(const cli_report_run *run)
 {
     json_t *notes = json_array();
-    for (int i = 0; i < run->n_notes; i++) json_array_append_new(notes, json_string(run->note[i]));
-    return json_pack("{s:s%, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:O}", "run", run->dir, strlen(run->dir),
-                     "notes", notes, "first_step", (json_int_t)run->curve->first_step, "last_step",
+    for (int i = 0; i < run->n_notes; i++) json_array_append_new(notes, text_json(run->note[i]));
+    return json_pack("{s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:O}", "run", text_json(run->dir), "notes",
+                     notes, "first_step", (json_int_t)run->curve->first_step, "last_step",
                      (json_int_t)run->curve->last_step, "left_out", (json_int_t)run->curve->bad_lines, "facts",
                      facts_json(run), "curves", curves_json(run->curve), "planned", part_json(run, "planned"),
                      "measured", part_json(run, "measured"), "timings", part_json(run, "timings"), "samples",
@@ -70,7 +82,7 @@ zr_status cli_report_json(FILE *out, const cli_report *report, const char *file)
 {
     json_t *runs = json_array();
     for (int i = 0; i < report->n; i++) json_array_append_new(runs, run_json(&report->run[i]));
-    json_t *root = json_pack("{s:s, s:o, s:O}", "file", file, "runs", runs, "different", report->different);
+    json_t *root = json_pack("{s:o, s:o, s:O}", "file", text_json(file), "runs", runs, "different", report->different);
     char *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the figures of %d runs", report->n);

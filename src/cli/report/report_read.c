@@ -185,17 +185,12 @@ int cli_report_rows(const cli_report_run *run, const char *part, cli_bytes_row r
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static bool path_of(const cli_report_run *run, const char *file, char path[PATH_MAX])
-{
-    int n = snprintf(path, PATH_MAX, "%s/%s", run->dir, file);
-    return n > 0 && n < PATH_MAX;
-}
-
-static bool is_there(const cli_report_run *run, const char *file)
+/** Write the path of a file of the run; return whether it is there. */
+static bool find_file(const cli_report_run *run, const char *file, char path[PATH_MAX])
 {
     struct stat info;
-    char path[PATH_MAX];
-    return path_of(run, file, path) && stat(path, &info) == 0;
+    const int n = snprintf(path, PATH_MAX, "%s/%s", run->dir, file);
+    return n > 0 && n < PATH_MAX && stat(path, &info) == 0;
 }
 
 /** Read a JSON object from a file; NULL if the file is missing or, with a note, damaged. */
@@ -204,7 +199,7 @@ static json_t *read_object(cli_report_run *run, const char *file)
     char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
     json_t *root = NULL;
-    if (!is_there(run, file) || !path_of(run, file, path)) return NULL;
+    if (!find_file(run, file, path)) return NULL;
     zr_status st = zr__json_read_file(path, &text, &bytes);
     if (st == ZR_OK) st = zr__json_parse(text, bytes, file, &root);
     zr_free(text);
@@ -220,7 +215,7 @@ static void read_metrics(cli_report_run *run)
     cli_curve *c = run->curve;
     char path[PATH_MAX];
     struct stat info;
-    if (!path_of(run, "metrics.jsonl", path) || !is_there(run, "metrics.jsonl")) {
+    if (!find_file(run, "metrics.jsonl", path)) {
         add_note(run, "there is no metrics.jsonl: no step has ended yet");
         return;
     }
@@ -254,7 +249,7 @@ static void read_samples(cli_report_run *run)
     char path[PATH_MAX], *line = NULL;
     size_t room = 0;
     run->samples = json_array();
-    FILE *file = path_of(run, "metrics.jsonl", path) ? fopen(path, "re") : NULL;
+    FILE *file = find_file(run, "metrics.jsonl", path) ? fopen(path, "re") : NULL;
     if (!file) return; /* read_metrics has noted it */
     for (ssize_t n; (n = getline(&line, &room, file)) > 0;) {
         json_t *root = NULL;
@@ -271,11 +266,12 @@ static void note_gaps(cli_report_run *run)
 {
     const cli_curve *c = run->curve;
     const json_t *steps = cli_json_at(run->facts, "steps");
-    if (!is_there(run, "run.json"))
+    char path[PATH_MAX];
+    if (!find_file(run, "run.json", path))
         add_note(run, "there is no run.json, which a run writes at its end: %s; memory, traffic and times are in it",
-                 is_there(run, "lock") ? "this one goes on, or was killed"
-                                       : "this one was stopped, or is not of zr train");
-    if (!is_there(run, "config.json")) add_note(run, "there is no config.json");
+                 find_file(run, "lock", path) ? "this one goes on, or was killed"
+                                              : "this one was stopped, or is not of zr train");
+    if (!find_file(run, "config.json", path)) add_note(run, "there is no config.json");
     if (json_is_integer(steps) && json_integer_value(steps) < c->last_step)
         add_note(run, "run.json is of step %lld; the metrics go on to step %lld", (long long)json_integer_value(steps),
                  (long long)c->last_step);
@@ -286,7 +282,9 @@ static void note_gaps(cli_report_run *run)
 
 static zr_status read_report_run(cli_report_run *run)
 {
-    ZR_CHECK(is_there(run, "metrics.jsonl") || is_there(run, "config.json") || is_there(run, "run.json"),
+    char path[PATH_MAX];
+    ZR_CHECK(find_file(run, "metrics.jsonl", path) || find_file(run, "config.json", path) ||
+                 find_file(run, "run.json", path),
              ZR_ERR_NOT_FOUND,
              "%s is not the directory of a run: metrics.jsonl, config.json or run.json was wanted in it",
              ZR_SHOWN(run->dir));
@@ -368,7 +366,6 @@ zr_status cli_report_read(cli_report *report, const char *const *dir, const char
     report->n = n;
     for (int i = 0; i < n; i++) {
         report->run[i].dir = dir[i];
-        report->run[i].name = name[i];
         ZR_TRY(read_report_run(&report->run[i]));
         report->curve[i] = report->run[i].curve;
     }
