@@ -1,4 +1,4 @@
-/** The one palette of lines, the axes of a plot with their ticks, and its legend. */
+/** The palette of lines, the axes of a plot with their ticks, and its legend, for all plots. */
 #ifndef ZR_CLI_AXES_H
 #define ZR_CLI_AXES_H
 
@@ -40,7 +40,7 @@ typedef struct cli_legend {
     const char *const *name; /* (n) */
     legend_words *behind;    /* (shown) words after each name; NULL: none */
     int n, shown, columns, rows;
-    double name_width, width, height; /* of a name, a column; of all rows, pixels */
+    double name_width, width, height; /* pixels; height: all rows */
 } cli_legend;
 /** Lay out a legend of lines 0 to n. `behind`: room after each name, pixels. */
 cli_legend cli_legend_of(const char *const *name, int n, double width, double behind);

@@ -93,8 +93,7 @@ static const char *states_sentence(const cli_picture *p)
         "Stage 1: a rank keeps its share of the optimizer states. It receives the summed gradient of that share, and "
         "updates that share of the parameters.",
         "Stage 2: a rank keeps its share of gradients and optimizer states. A unit's gradient goes to its owners as "
-        "soon "
-        "as it is complete.",
+        "soon as it is complete.",
         "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
         "used (blue boxes) and dropped behind."};
     if (p->plan->layout.ranks == 1)
@@ -192,17 +191,7 @@ static double phase_begin(const cli_picture *p, phase which)
     return p->span;
 }
 
-static void draw_turns(const cli_picture *p, double y, double height)
-{
-    if (p->plan->layout.accum == 1 || p->repeat_step < 0) return;
-    for (int i = 0; i < 2; i++) {
-        double x = cli_picture_x(p, p->time[i ? p->end_step : p->repeat_step].begin_sec);
-        svg_line(p->out, x, y - 6, x, y + height, PICTURE_DARK, 2.5);
-    }
-    svg_text(p->out, cli_picture_x(p, p->time[p->repeat_step].begin_sec) + 6, y - 4,
-             (svg_font){.size = 11, .color = PICTURE_DARK}, "%lld times", (long long)p->plan->layout.accum);
-}
-
+/** Draw forward, backward and update and, with several micro-batches, marks around the steps that are repeated. */
 static void draw_phases(const cli_picture *p, double y)
 {
     const double height = 20;
@@ -221,7 +210,13 @@ static void draw_phases(const cli_picture *p, double y)
                  (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = fits ? SVG_MIDDLE : SVG_START, .bold = true},
                  "%s", name);
     }
-    draw_turns(p, y, height);
+    if (p->plan->layout.accum == 1 || p->repeat_step < 0) return;
+    const double first = cli_picture_x(p, p->time[p->repeat_step].begin_sec);
+    const double end = cli_picture_x(p, p->time[p->end_step].begin_sec);
+    svg_line(p->out, first, y - 6, first, y + height, PICTURE_DARK, 2.5);
+    svg_line(p->out, end, y - 6, end, y + height, PICTURE_DARK, 2.5);
+    svg_text(p->out, first + 6, y - 4, (svg_font){.size = 11, .color = PICTURE_DARK}, "%lld times",
+             (long long)p->plan->layout.accum);
 }
 
 /** Draw the unit that computes at each moment, with its name where there is room. */
@@ -330,7 +325,7 @@ static void draw_parts(const cli_picture *p)
                  plan->space_bytes[ZR_SPACE_STAGING]);
 }
 
-static void draw_legend(const cli_picture *p, double y)
+static void draw_category_legend(const cli_picture *p, double y)
 {
     char text[64];
     double x = p->map.x;
@@ -401,20 +396,10 @@ static zr_status draw_picture_page(FILE *out, void *arg)
     draw_fullest(p);
     draw_parts(p);
     double y = p->map.y + p->map.h + 58;
-    draw_legend(p, y);
+    draw_category_legend(p, y);
     cli_picture_lanes(p, y + 28);
     svg_end(p->out);
     return ZR_OK;
-}
-
-/** Set each step's time as priced or, where the rates are not known, to its place in the schedule. */
-static void set_times(cli_picture *p)
-{
-    p->timed = p->times->time != NULL;
-    for (int32_t i = 0; i < p->schedule->n_steps; i++) {
-        p->time[i] = p->timed ? p->times->time[i] : (zr_step_time){i, i + 1};
-        if (p->time[i].end_sec > p->span) p->span = p->time[i].end_sec;
-    }
 }
 
 /** Set each buffer's lifetime, from its first use to its last in time: streams overlap, whatever the order of the list.
@@ -486,7 +471,11 @@ zr_status cli_picture_write(const char *path, const char *const *inputs, const z
                      .alive = zr_alloc(((size_t)schedule->n_buffers + 1) * sizeof(*p.alive))};
     zr_status st = ZR_OK;
     if (p.time && p.alive) {
-        set_times(&p);
+        p.timed = times->time != NULL;
+        for (int32_t i = 0; i < schedule->n_steps; i++) {
+            p.time[i] = p.timed ? times->time[i] : (zr_step_time){i, i + 1};
+            if (p.time[i].end_sec > p.span) p.span = p.time[i].end_sec;
+        }
         set_lives(&p);
         st = svg_write(draw_picture_page, &p, path, inputs);
     } else {

@@ -48,7 +48,7 @@ const char *cli_picture_words(const char *op);
 
 /** Draw all buffers at their addresses over their lifetimes. */
 zr_status cli_picture_map(const cli_picture *p);
-/** Draw the streams as lanes below `top`; return where the lanes end. */
-double cli_picture_lanes(cli_picture *p, double top);
+/** Draw the streams as lanes below `top`, with a legend. */
+void cli_picture_lanes(cli_picture *p, double top);
 
 #endif

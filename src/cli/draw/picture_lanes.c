@@ -78,15 +78,6 @@ static int32_t cell_end(const cli_picture *p, int32_t first)
     return end;
 }
 
-/** Return whether a stream has a lane: compute and comm always, others where one of their steps is drawn. */
-static bool has_lane(const cli_picture *p, zr_stream stream)
-{
-    bool any = stream == ZR_STREAM_COMPUTE || stream == ZR_STREAM_COMM;
-    for (int32_t i = 0; !any && i < p->schedule->n_steps; i++)
-        any = is_drawn(p, i) && p->schedule->step[i].stream == stream;
-    return any;
-}
-
 static double lane_top(const cli_picture *p, double top, zr_stream stream)
 {
     return top + (LANE_HEIGHT + LANE_GAP) * p->lane[stream];
@@ -133,26 +124,22 @@ static void draw_cells(const cli_picture *p, double top, work kind)
     if (begun) svg_shape_fill(p->out, works[kind].color);
 }
 
-/** Draw a line from the end of a step to the begin of the step in another lane that waits for it. */
-static void draw_wait(const cli_picture *p, double top, int32_t from, int32_t to)
-{
-    const zr_step *step = p->schedule->step;
-    bool down = step[from].stream < step[to].stream;
-    double y1 = lane_top(p, top, step[from].stream) + (down ? LANE_HEIGHT : 0);
-    double y2 = lane_top(p, top, step[to].stream) + (down ? 0 : LANE_HEIGHT);
-    svg_shape_line(p->out, cli_picture_x(p, p->time[from].end_sec), y1, cli_picture_x(p, p->time[to].begin_sec), y2);
-}
-
+/** Draw a line from the end of each step to the begin of a step in another lane that waits for it. */
 static void draw_waits(const cli_picture *p, double top)
 {
     const zr_schedule *s = p->schedule;
-    int32_t every = 1 + s->n_waits / MOST_WAITS;
+    const int32_t every = 1 + s->n_waits / MOST_WAITS;
     if (s->n_waits == 0) return;
     svg_shape_begin(p->out);
-    for (int32_t i = 0; i < s->n_steps; i++) {
-        for (int32_t w = s->step[i].waits; w < s->step[i].waits + s->step[i].n_waits; w++) {
-            bool drawn = is_drawn(p, i) && is_drawn(p, s->wait[w].step);
-            if (drawn && !s->wait[w].before && w % every == 0) draw_wait(p, top, s->wait[w].step, i);
+    for (int32_t to = 0; to < s->n_steps; to++) {
+        for (int32_t w = s->step[to].waits; w < s->step[to].waits + s->step[to].n_waits; w++) {
+            const int32_t from = s->wait[w].step;
+            if (!is_drawn(p, to) || !is_drawn(p, from) || s->wait[w].before || w % every != 0) continue;
+            const bool down = s->step[from].stream < s->step[to].stream;
+            svg_shape_line(p->out, cli_picture_x(p, p->time[from].end_sec),
+                           lane_top(p, top, s->step[from].stream) + (down ? LANE_HEIGHT : 0),
+                           cli_picture_x(p, p->time[to].begin_sec),
+                           lane_top(p, top, s->step[to].stream) + (down ? 0 : LANE_HEIGHT));
         }
     }
     svg_shape_stroke(p->out, PICTURE_GREY, 0.7);
@@ -176,14 +163,18 @@ static void draw_work_legend(const cli_picture *p, double y)
     }
 }
 
-double cli_picture_lanes(cli_picture *p, double top)
+void cli_picture_lanes(cli_picture *p, double top)
 {
-    svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
+    const svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
+    /* compute and comm always have a lane, other streams where one of their steps is drawn */
+    bool has_lane[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = true, [ZR_STREAM_COMM] = true};
     double bottom = top;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++)
+        if (is_drawn(p, i)) has_lane[p->schedule->step[i].stream] = true;
     for (int s = 0, n = 0; s < ZR_STREAMS; s++) {
-        p->lane[s] = has_lane(p, (zr_stream)s) ? n++ : -1;
-        if (p->lane[s] < 0) continue;
-        double y = lane_top(p, top, (zr_stream)s);
+        p->lane[s] = has_lane[s] ? n++ : -1;
+        if (!has_lane[s]) continue;
+        const double y = lane_top(p, top, (zr_stream)s);
         svg_rect(p->out, (svg_box){p->map.x, y, p->map.w, LANE_HEIGHT}, "#f3f5f8", NULL, NULL);
         svg_text(p->out, p->map.x - 8, y + LANE_HEIGHT / 2 + 4, font, "%s", zr_stream_name((zr_stream)s));
         bottom = y + LANE_HEIGHT;
@@ -191,5 +182,4 @@ double cli_picture_lanes(cli_picture *p, double top)
     draw_waits(p, top);
     for (int k = WORK_OTHER + 1; k < WORKS; k++) draw_cells(p, top, (work)k);
     draw_work_legend(p, bottom + 24);
-    return bottom + 24;
 }

@@ -15,14 +15,6 @@ const char *cli_category_color(zr_category category)
     return color[category];
 }
 
-/** Return white, or a dark colour for light categories. */
-static const char *label_color(zr_category category)
-{
-    return category == ZR_CATEGORY_PARAM || category == ZR_CATEGORY_OPTIM || category == ZR_CATEGORY_BUFFER
-               ? "#ffffff"
-               : PICTURE_DARK;
-}
-
 static zr_step_time life_of(const cli_picture *p, const zr_buffer *b)
 {
     return b->persistent ? (zr_step_time){0, p->span} : p->alive[b - p->schedule->buffer];
@@ -64,12 +56,14 @@ static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
     /* The name of a part of a gradient is only the op that makes it. */
     bool part = b->category == ZR_CATEGORY_GRAD && !strstr(what, "gradient");
     snprintf(both, sizeof(both), part ? "gradient, made by %s: %s" : "%s %s", unit, cli_picture_words(what));
+    const bool dark =
+        b->category == ZR_CATEGORY_PARAM || b->category == ZR_CATEGORY_OPTIM || b->category == ZR_CATEGORY_BUFFER;
     const char *label[] = {unit[0] ? both : what, unit, part ? "gradient" : ""};
     if (box.h < LABEL_SIZE + 2) return;
     for (int i = 0; i < 3; i++) {
         if (!label[i][0] || svg_text_width(label[i], LABEL_SIZE) > box.w - 3) continue;
         svg_text(p->out, label_x(p, box, svg_text_width(label[i], LABEL_SIZE)), box.y + box.h / 2 + LABEL_SIZE * 0.36,
-                 (svg_font){.size = LABEL_SIZE, .color = label_color(b->category), .anchor = SVG_MIDDLE}, "%s",
+                 (svg_font){.size = LABEL_SIZE, .color = dark ? "#ffffff" : PICTURE_DARK, .anchor = SVG_MIDDLE}, "%s",
                  label[i]);
         return;
     }

@@ -1,7 +1,7 @@
-/** cli/draw: pictures. A small writer of SVG stands here: shapes and text, escaped and closed. On it stand `axes.h`,
- * the one palette, axis and legend; `panel.h`, curves of runs over their steps, which `curve.h` reads from
- * metrics.jsonl and draws as loss.svg; `lines.h`, a sweep's lines; `picture.h`, a plan's memory map and streams.
- * `bars.c` draws on the terminal the memory of the layouts to choose from. */
+/** cli/draw: pictures. This file writes SVG: shapes and text, escaped and closed. `axes.h` has palette, axes and legend
+ * of all plots; `panel.h` draws a quantity of runs over their steps, which `curve.h` reads from metrics.jsonl and draws
+ * as loss.svg; `lines.h` draws a sweep or a paper's figure, `picture.h` a plan's memory map and streams. `bars.c` shows
+ * on the terminal how much memory each layout takes. */
 #ifndef ZR_CLI_SVG_H
 #define ZR_CLI_SVG_H
 

@@ -1,6 +1,5 @@
 /* The papers' numbers beside zr's, as text and as JSON. */
 #include "base/json/json.h"
-#include "cli/shell/cli.h"
 #include "cli/papers/papers.h"
 #include "cli/simulate/simulate.h"
 #include "simulate/simulate.h"
@@ -61,9 +60,22 @@ static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, co
             n % 2 ? all[n / 2] : (all[n / 2 - 1] + all[n / 2]) / 2, all[n - 1]);
 }
 
-/* Explain a run that deviates by more than a quarter: the exposed communication that would give the paper's number. */
-static void print_speed_reason(FILE *out, const cli_papers_row *r)
+/* Explain a row that deviates by more than a quarter, or that only the paper's memory could not hold: the exposed
+ * communication, or the bytes that the paper's program must have held beyond zr's plan, that would give the paper's
+ * number. */
+static void print_reason(FILE *out, const cli_papers_row *r)
 {
+    const bool far = r->paper > 0 && fabs(cli_papers_percent(r->zr, r->paper)) > 25;
+    const bool only_papers = r->mark == CLI_PAPERS_TOO_LARGE && !is_too_large(r);
+    if (r->mark == CLI_PAPERS_SAME_RUN || r->mark == CLI_PAPERS_AT_LEAST || (!far && !only_papers)) return;
+    fprintf(out, "%s, %s %s: ", r->table, r->label, r->system);
+    if (only_papers || !r->run) {
+        const double taken = (double)r->memory_bytes / 1e9, there = (double)r->limit_bytes / 1e9;
+        fprintf(out,
+                "the paper's %s takes %.1f of %.1f GB in zr's plan;\n  its program's %.1f GB more would give the %s\n",
+                r->run ? "run" : "size", taken, there, there - taken, r->run ? "paper's end" : "paper's number");
+        return;
+    }
     const zr_price *price = &r->made.price;
     const double step = price->step_sec * r->zr / r->paper, busy = price->step_sec - price->exposed_sec;
     fprintf(out, "the paper's step took %.1f s; zr's kernels take %.1f s\n  and it waits %.1f s; ", step, busy,
@@ -72,23 +84,6 @@ static void print_speed_reason(FILE *out, const cli_papers_row *r)
         fprintf(out, "waits of %.1f s would give the paper's number\n", step - busy);
     else
         fprintf(out, "the kernels alone would have to be %.2f times as fast\n", busy / step);
-}
-
-/* Explain a deviation in memory: the bytes that the paper's program must have held beyond zr's plan. */
-static void print_memory_reason(FILE *out, const cli_papers_row *r)
-{
-    const double taken = (double)r->memory_bytes / 1e9, there = (double)r->limit_bytes / 1e9;
-    fprintf(out, "the paper's %s takes %.1f of %.1f GB in zr's plan;\n  its program's %.1f GB more would give the %s\n",
-            r->run ? "run" : "size", taken, there, there - taken, r->run ? "paper's end" : "paper's number");
-}
-
-static void print_reason(FILE *out, const cli_papers_row *r)
-{
-    const bool far = r->paper > 0 && fabs(cli_papers_percent(r->zr, r->paper)) > 25;
-    const bool only_papers = r->mark == CLI_PAPERS_TOO_LARGE && !is_too_large(r);
-    if (r->mark == CLI_PAPERS_SAME_RUN || r->mark == CLI_PAPERS_AT_LEAST || (!far && !only_papers)) return;
-    fprintf(out, "%s, %s %s: ", r->table, r->label, r->system);
-    (only_papers || !r->run ? print_memory_reason : print_speed_reason)(out, r);
 }
 
 void cli_papers_print(FILE *out, const cli_papers_rows *rows)
