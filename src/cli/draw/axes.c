@@ -100,9 +100,8 @@ void cli_axes_frame(FILE *out, const cli_axes *p, const char *name)
     draw_ticks(out, p);
     svg_line(out, p->box.x, p->box.y, p->box.x, p->box.y + p->box.h, AXES_GREY, 1);
     svg_line(out, p->box.x, p->box.y + p->box.h, p->box.x + p->box.w, p->box.y + p->box.h, AXES_GREY, 1);
-    if (!name) return;
-    svg_text_up(out, 22, p->box.y + p->box.h / 2, (svg_font){.size = 13, .color = AXES_DARK, .anchor = SVG_MIDDLE},
-                name);
+    const svg_font font = {.size = 13, .color = AXES_DARK, .anchor = SVG_MIDDLE, .up = true};
+    if (name) svg_text(out, 22, p->box.y + p->box.h / 2, font, "%s", name);
 }
 
 /* ---- legend ---------------------------------------------------------------------------------- */

@@ -82,7 +82,7 @@ static void print_bar(FILE *out, const cli_choice *c, int cells, double cell_byt
     if (color) fputs(CLI_PLAIN, out);
 }
 
-static void print_choice(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
+static void print_bars_line(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
 {
     static const char *const light[CLI_LIGHTS] = {"", " a", " b", " c"};
     const cli_choice *c = &choices->choice[index];
@@ -121,7 +121,7 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     double cell_bytes = scale_bytes(choices) / bar_cells(choices);
     fprintf(out, "   stage, recompute%*s total %-5s     step waiting  the fullest moment\n", wider(choices), "",
             choices->target->limit_bytes ? "fits" : "");
-    for (int i = 0; i < choices->n; i++) print_choice(out, choices, i, cell_bytes, color);
+    for (int i = 0; i < choices->n; i++) print_bars_line(out, choices, i, cell_bytes, color);
     print_bars_legend(out, choices, color);
     fputs("  * configured  > advised", out);
     if (limit_cell(choices, cell_bytes) >= 0) {

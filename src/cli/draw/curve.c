@@ -91,7 +91,7 @@ typedef struct line_numbers {
     bool there[NUMBERS];
 } line_numbers;
 
-static void take_number(line_numbers *out, const char *text, zr__json_token key, zr__json_token value)
+static void take_metric(line_numbers *out, const char *text, zr__json_token key, zr__json_token value)
 {
     char number[ZR_NUMBER_BYTES] = "";
     for (int i = 0; i < NUMBERS; i++) {
@@ -107,7 +107,7 @@ static void take_number(line_numbers *out, const char *text, zr__json_token key,
 }
 
 /** Parse a flat JSON object, as a run writes it. */
-static bool read_numbers(const char *text, size_t bytes, line_numbers *out)
+static bool read_metric_line(const char *text, size_t bytes, line_numbers *out)
 {
     zr__json_token t = zr__json_next(text, bytes, 0);
     if (t.kind != '{') return false;
@@ -116,16 +116,16 @@ static bool read_numbers(const char *text, size_t bytes, line_numbers *out)
         zr__json_token colon = zr__json_next(text, bytes, key.end);
         zr__json_token value = zr__json_next(text, bytes, colon.end);
         if (key.kind != '"' || colon.kind != ':' || (value.kind != 'x' && value.kind != '"')) return false;
-        take_number(out, text, key, value);
+        take_metric(out, text, key, value);
         t = zr__json_next(text, bytes, value.end);
     } while (t.kind == ',');
     return t.kind == '}' && zr__json_next(text, bytes, t.end).kind == 0;
 }
 
-static bool take_line(cli_curve *c, const char *text, size_t bytes)
+static bool take_metric_line(cli_curve *c, const char *text, size_t bytes)
 {
     line_numbers line = {0};
-    if (!read_numbers(text, bytes, &line) || !line.there[STEP]) return false;
+    if (!read_metric_line(text, bytes, &line) || !line.there[STEP]) return false;
     double step_number = line.x[STEP];
     if (!(step_number >= 1 && step_number <= (double)MOST_STEPS)) return false;
     int64_t step = (int64_t)step_number;
@@ -151,7 +151,7 @@ static void count_line(cli_curve *c, const char *text, size_t bytes)
 {
     const bool blank = zr__json_next(text, bytes, 0).kind == 0;
     c->lines++;
-    if (blank || take_line(c, text, bytes)) return;
+    if (blank || take_metric_line(c, text, bytes)) return;
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 
@@ -178,7 +178,7 @@ static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool
         size_t done = take_block(c, block, (size_t)n);
         if (done == 0 && n < BLOCK_BYTES) {
             line_numbers unused = {0};
-            bool whole = read_numbers(block, (size_t)n, &unused);
+            bool whole = read_metric_line(block, (size_t)n, &unused);
             if (!to_end || (!whole && block[0] == '{')) return ZR_OK; /* the rest of the line is still to come */
             count_line(c, block, (size_t)n);
             c->offset += n;

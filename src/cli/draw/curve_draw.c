@@ -24,7 +24,7 @@ static const char *loss_words(double loss, char text[32])
 }
 
 /** Explain the lines and dots of a single run. */
-static void draw_kinds(const cli_panel *loss, double y)
+static void draw_loss_kinds(const cli_panel *loss, double y)
 {
     static const svg_font font = {.size = 13, .color = AXES_DARK};
     char text[96] = "training loss";
@@ -40,7 +40,7 @@ static void draw_kinds(const cli_panel *loss, double y)
 }
 
 /** Draw the names of several runs, each with its losses. */
-static void draw_names(FILE *out, const loss_page *g, cli_legend *l, double y)
+static void draw_loss_names(FILE *out, const loss_page *g, cli_legend *l, double y)
 {
     legend_words losses[LEGEND_MOST];
     svg_text(out, LEFT, y, (svg_font){.size = 12, .color = AXES_GREY},
@@ -56,7 +56,7 @@ static void draw_names(FILE *out, const loss_page *g, cli_legend *l, double y)
     cli_legend_draw(out, l, LEFT, y + 2 + AXES_ROW);
 }
 
-static void draw_title(FILE *out, const loss_page *g)
+static void draw_loss_title(FILE *out, const loss_page *g)
 {
     char name[SVG_TEXT_BYTES], first[32], last[32], loss[32], val[128] = "", skipped[96] = "";
     char text[96] = "no finite loss";
@@ -95,11 +95,11 @@ static zr_status draw_loss_page(FILE *out, void *arg)
     cli_panel_place(&lr, (svg_box){LEFT, lr_top, PLOT_WIDTH, LR_HEIGHT});
     for (int i = 0; i < g->n; i++) g->any_val |= g->curve[i]->val.n > 0;
     svg_begin(out, PAGE_WIDTH, bottom + 52, "zr: loss, validation loss and learning rate");
-    draw_title(out, g);
+    draw_loss_title(out, g);
     if (g->n == 1)
-        draw_kinds(&loss, legend_y);
+        draw_loss_kinds(&loss, legend_y);
     else
-        draw_names(out, g, &l, legend_y);
+        draw_loss_names(out, g, &l, legend_y);
     cli_panel_frame(&loss, loss.axes.log ? "loss, nats a token, log scale" : "loss, nats a token", false);
     cli_panel_frame(&lr, "learning rate", true);
     svg_text(out, LEFT + PLOT_WIDTH / 2, bottom + 40, (svg_font){.size = 13, .color = AXES_DARK, .anchor = SVG_MIDDLE},

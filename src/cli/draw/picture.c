@@ -68,7 +68,7 @@ const char *cli_picture_words(const char *op)
 
 /* ---- above the map --------------------------------------------------------------------------- */
 
-static void draw_title(const cli_picture *p)
+static void draw_picture_title(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
     const zr_layout *layout = &plan->layout;
@@ -175,7 +175,7 @@ static void draw_sentences(const cli_picture *p)
              cli_seconds(p->times->price.step_sec, (char[32]){0}), comm);
 }
 
-static phase phase_of(const cli_picture *p, int32_t step)
+static phase step_phase(const cli_picture *p, int32_t step)
 {
     int32_t update = p->end_step >= 0 ? p->end_step : p->norm_step;
     if (update >= 0 && step >= update) return PHASE_UPDATE;
@@ -187,7 +187,7 @@ static double phase_begin(const cli_picture *p, phase which)
 {
     if (which == PHASE_FORWARD) return 0;
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
-        if (p->schedule->step[i].stream == ZR_STREAM_COMPUTE && phase_of(p, i) >= which) return p->time[i].begin_sec;
+        if (p->schedule->step[i].stream == ZR_STREAM_COMPUTE && step_phase(p, i) >= which) return p->time[i].begin_sec;
     return p->span;
 }
 
@@ -274,10 +274,9 @@ static void draw_addresses(const cli_picture *p)
         svg_text(p->out, p->map.x - 9, y + 4, (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = SVG_END}, "%g",
                  at);
     }
-    char text[64];
-    snprintf(text, sizeof(text), "address in the arena, %s", unit->name);
-    svg_text_up(p->out, 34, p->map.y + p->map.h / 2,
-                (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, text);
+    svg_text(p->out, 34, p->map.y + p->map.h / 2,
+             (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_MIDDLE, .up = true},
+             "address in the arena, %s", unit->name);
 }
 
 /** Draw the time axis below the map. */
@@ -383,7 +382,7 @@ static zr_status draw_picture_page(FILE *out, void *arg)
         p->map.h -= p->stage_height + 5;
     }
     svg_begin(p->out, PAGE_WIDTH, PAGE_HEIGHT, "zr: memory map and schedule of one training step");
-    draw_title(p);
+    draw_picture_title(p);
     draw_sentences(p);
     draw_phases(p, 190);
     draw_units(p, 226);

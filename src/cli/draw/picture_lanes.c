@@ -44,7 +44,7 @@ static bool is_drawn(const cli_picture *p, int32_t index)
     return p->schedule->step[index].when != ZR_WHEN_SAVE;
 }
 
-static work work_of(const cli_picture *p, int32_t index)
+static work step_work(const cli_picture *p, int32_t index)
 {
     const zr_step *step = &p->schedule->step[index];
     if (!is_drawn(p, index)) return WORK_OTHER;
@@ -71,7 +71,7 @@ static int32_t cell_end(const cli_picture *p, int32_t first)
     const zr_step *step = p->schedule->step;
     int32_t end = first + 1;
     while (end < p->schedule->n_steps && step[end].stream == step[first].stream && step[end].unit == step[first].unit &&
-           work_of(p, end) == work_of(p, first) &&
+           step_work(p, end) == step_work(p, first) &&
            cli_picture_x(p, p->time[end].begin_sec) < cli_picture_x(p, p->time[end - 1].end_sec) + PICTURE_LEAST) {
         end++;
     }
@@ -99,7 +99,7 @@ static void draw_cells(const cli_picture *p, double top, work kind)
     svg_box open[ZR_STREAMS] = {{0}};
     for (int32_t i = 0, end = 0; i < p->schedule->n_steps; i = end) {
         end = cell_end(p, i);
-        if (work_of(p, i) != kind) continue;
+        if (step_work(p, i) != kind) continue;
         svg_box box = cell_box(p, top, i, end), *last = &open[p->schedule->step[i].stream];
         if (own) {
             char tip[224], when[96];
@@ -150,7 +150,7 @@ static void draw_work_legend(const cli_picture *p, double y)
     bool present[WORKS] = {false};
     double x = p->map.x;
     svg_font font = {.size = 11, .color = PICTURE_DARK};
-    for (int32_t i = 0; i < p->schedule->n_steps; i++) present[work_of(p, i)] = true;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) present[step_work(p, i)] = true;
     for (int k = WORK_OTHER + 1; k < WORKS; k++) {
         if (!present[k]) continue;
         svg_rect(p->out, (svg_box){x, y - 9, 11, 11}, works[k].color, NULL, NULL);

@@ -102,7 +102,7 @@ static bool is_uncovered(const pixels *grid, const cli_picture *p, svg_box box)
 }
 
 /** Draw the small buffers of a category as one shape. */
-static void draw_small(const cli_picture *p, zr_category category, const pixels *grid)
+static void draw_small_buffers(const cli_picture *p, zr_category category, const pixels *grid)
 {
     bool begun = false;
     for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
@@ -118,7 +118,7 @@ static void draw_small(const cli_picture *p, zr_category category, const pixels 
     if (begun) svg_shape_fill(p->out, cli_category_color(category));
 }
 
-static int by_offset(const void *x, const void *y)
+static int by_address(const void *x, const void *y)
 {
     const zr_buffer *a = *(const zr_buffer *const *)x, *b = *(const zr_buffer *const *)y;
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
@@ -126,7 +126,7 @@ static int by_offset(const void *x, const void *y)
 }
 
 /** Draw adjacent model states of one kind as one band. */
-static zr_status draw_states(const cli_picture *p)
+static zr_status draw_state_bands(const cli_picture *p)
 {
     int32_t n = 0;
     const zr_buffer **sorted = zr_alloc(sizeof(*sorted) * (size_t)(p->plan->n_persistent + 1));
@@ -136,7 +136,7 @@ static zr_status draw_states(const cli_picture *p)
         if (b->space == ZR_SPACE_STAGING) draw_buffer(p, b);
         if (b->space == ZR_SPACE_DEVICE && b->bytes > 0) sorted[n++] = b;
     }
-    qsort(sorted, (size_t)n, sizeof(*sorted), by_offset);
+    qsort(sorted, (size_t)n, sizeof(*sorted), by_address);
     for (int32_t i = 0; i < n;) {
         zr_buffer band = *sorted[i++];
         for (; i < n && sorted[i]->category == band.category; i++) {
@@ -154,7 +154,7 @@ zr_status cli_picture_map(const cli_picture *p)
 {
     pixels grid = {.w = (int)p->map.w + 1, .h = (int)p->map.h + 1};
     size_t bytes = (size_t)grid.w * (size_t)grid.h * sizeof(*grid.reach);
-    ZR_TRY(draw_states(p));
+    ZR_TRY(draw_state_bands(p));
     for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
         svg_box box = box_of(p, &p->schedule->buffer[i]);
         const bool here = p->schedule->buffer[i].space == ZR_SPACE_DEVICE;
@@ -163,7 +163,7 @@ zr_status cli_picture_map(const cli_picture *p)
     for (int c = 0; c < ZR_CATEGORIES; c++) {
         grid.reach = zr_alloc(bytes);
         ZR_CHECK(grid.reach, ZR_ERR_MEMORY, "no memory for %zu bytes of pixels", bytes);
-        draw_small(p, (zr_category)c, &grid);
+        draw_small_buffers(p, (zr_category)c, &grid);
         zr_free(grid.reach);
     }
     return ZR_OK;

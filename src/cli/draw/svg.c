@@ -141,9 +141,14 @@ void svg_dashed(FILE *out, double x1, double y1, double x2, double y2, const cha
     svg_segment(out, (const double[]){x1, y1, x2, y2}, color, width, " stroke-dasharray=\"5 4\"");
 }
 
-static void svg_text_at(FILE *out, double x, double y, svg_font font, bool up, const char *text)
+void svg_text(FILE *out, double x, double y, svg_font font, const char *format, ...)
 {
     static const char *const anchor[] = {"start", "middle", "end"};
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
     fputs("<text", out);
     svg_attribute(out, "x", x);
     svg_attribute(out, "y", y);
@@ -151,25 +156,10 @@ static void svg_text_at(FILE *out, double x, double y, svg_font font, bool up, c
     fprintf(out, " fill=\"%s\"", font.color);
     if (font.anchor != SVG_START) fprintf(out, " text-anchor=\"%s\"", anchor[font.anchor]);
     if (font.bold) fputs(" font-weight=\"700\"", out);
-    if (up) fprintf(out, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
+    if (font.up) fprintf(out, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
     fputc('>', out);
     svg_escaped(out, text);
     fputs("</text>\n", out);
-}
-
-void svg_text(FILE *out, double x, double y, svg_font font, const char *format, ...)
-{
-    char text[512];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    svg_text_at(out, x, y, font, false, text);
-}
-
-void svg_text_up(FILE *out, double x, double y, svg_font font, const char *text)
-{
-    svg_text_at(out, x, y, font, true, text);
 }
 
 void svg_shape_begin(FILE *out)

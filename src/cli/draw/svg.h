@@ -21,7 +21,7 @@ typedef struct svg_font {
     double size;
     const char *color;
     svg_anchor anchor;
-    bool bold;
+    bool bold, up; /* up: the text reads upwards */
 } svg_font;
 
 /** Write a page, or a failure, which ends it. */
@@ -48,8 +48,6 @@ void svg_line(FILE *out, double x1, double y1, double x2, double y2, const char 
 /** Draw a dashed line. */
 void svg_dashed(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width);
 void svg_text(FILE *out, double x, double y, svg_font font, const char *format, ...) ZR_PRINTF(5, 6);
-/** Write text that reads upwards. */
-void svg_text_up(FILE *out, double x, double y, svg_font font, const char *text);
 
 /** Draw many small shapes of one colour as one element: begin, boxes and strokes, end. */
 void svg_shape_begin(FILE *out);

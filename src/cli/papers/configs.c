@@ -40,7 +40,7 @@ typedef struct planned_run {
     double states, formula, copies; /* bytes of a rank */
 } planned_run;
 
-static int ranks_of(const cli_papers_run *r)
+static int run_ranks(const cli_papers_run *r)
 {
     return r->gpus / r->tensor;
 }
@@ -63,7 +63,7 @@ static zr_status plan_run(const cli_papers_run *r, const zr_profile *profile, pl
     *planned =
         (planned_run){.params = plan->params,
                       .states = (double)plan->memory.states_bytes,
-                      .formula = formula_bytes((double)plan->params, cli_papers_stage(r), r->tensor, ranks_of(r)),
+                      .formula = formula_bytes((double)plan->params, cli_papers_stage(r), r->tensor, run_ranks(r)),
                       .copies = copies_bytes(plan)};
     zr_plan_destroy(&plan);
     return ZR_OK;
@@ -74,7 +74,7 @@ static const char *system_of(const cli_papers_run *r)
     return r->system == CLI_PAPERS_MEGATRON ? "Baseline" : "ZeRO";
 }
 
-static void print_runs(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX])
+static void print_planned_runs(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX])
 {
     fprintf(out,
             "The %d runs of the appendix of ZeRO's artifact (SC20): model states of one rank\n"
@@ -94,7 +94,7 @@ static void print_runs(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX]
         figure = r->table;
         snprintf(shape, sizeof(shape), "%dx%dx%d", r->layers, r->hidden, r->heads);
         fprintf(out, "%-5s %-8s %5d %4d %3d %3d %13s %2d %7.2f%8.2f%+7.2f%+7.2f\n", r->label, system_of(r),
-                cli_papers_stage(r), r->gpus, ranks_of(r), r->tensor, shape, r->batch, p->states / 1e9,
+                cli_papers_stage(r), r->gpus, run_ranks(r), r->tensor, shape, r->batch, p->states / 1e9,
                 p->formula / 1e9, cli_papers_rounded(run_deviation(p)), cli_papers_rounded(copies_percent(p)));
     }
 }
@@ -113,7 +113,7 @@ static void add_runs_json(zr__json_out *json, const planned_run planned[CLI_PAPE
         zr__json_add(json, "stage", cli_papers_stage(r));
         zr__json_add(json, "gpus", r->gpus);
         zr__json_add(json, "tensor", r->tensor);
-        zr__json_add(json, "ranks", ranks_of(r));
+        zr__json_add(json, "ranks", run_ranks(r));
         zr__json_add(json, "layers", r->layers);
         zr__json_add(json, "hidden", r->hidden);
         zr__json_add(json, "heads", r->heads);
@@ -206,7 +206,7 @@ static double preset_deviation(const cli_papers_preset *c, const planned_preset 
     return cli_papers_percent(p->states, paper_states(c));
 }
 
-static void print_presets(FILE *out, const planned_preset planned[CLI_PAPERS_PRESETS])
+static void print_planned_presets(FILE *out, const planned_preset planned[CLI_PAPERS_PRESETS])
 {
     char text[128], shape[40];
     fprintf(out,
@@ -283,8 +283,8 @@ zr_status cli_papers_configs(FILE *out, bool as_json)
     for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) ZR_TRY(plan_run(&cli_papers_appendix[i], &profile, &planned[i]));
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) ZR_TRY(plan_preset(&cli_papers_presets[i], &profile, &made[i]));
     if (!as_json) {
-        print_runs(out, planned);
-        print_presets(out, made);
+        print_planned_runs(out, planned);
+        print_planned_presets(out, made);
         return ZR_OK;
     }
     zr__json_out json = {.spaced = true};

@@ -5,7 +5,7 @@
 /* DeepSpeed's default: reduce_bucket_size, allgather_bucket_size. */
 #define BUCKET_ELEMS 500000000
 
-static zr_layout layout_of(const cli_papers_run *r)
+static zr_layout papers_layout(const cli_papers_run *r)
 {
     zr_layout l = ZR_LAYOUT_INIT;
     l.ranks = r->gpus / r->tensor;
@@ -43,7 +43,7 @@ zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_ma
                                   .layer_norm_epsilon = 1e-5,
                                   .initializer_range = 0.02};
     const zr_model model = zr_gpt2(&sizes);
-    const zr_layout layout = layout_of(run);
+    const zr_layout layout = papers_layout(run);
     const zr_profile profile = {.machine = *device, .facts = {.name = "V100", .threads = 1, .apart = true}};
     ZR_TRY(zr_plan_create(&model, &layout, &profile, plan));
     return ZR_OK;

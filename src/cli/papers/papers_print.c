@@ -23,7 +23,7 @@ static bool is_too_large(const cli_papers_row *r)
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
-static void print_row(FILE *out, const cli_papers_row *r)
+static void print_papers_row(FILE *out, const cli_papers_row *r)
 {
     char printed[16] = "-", deviation[16] = "", memory[16] = "";
     if (r->mark == CLI_PAPERS_TOO_LARGE) snprintf(printed, sizeof(printed), "OOM");
@@ -38,7 +38,7 @@ static void print_row(FILE *out, const cli_papers_row *r)
             r->gpus, r->tensor, r->batch, printed, r->zr, deviation, r->unit, memory, mark_name[r->mark]);
 }
 
-static int by_size(const void *a, const void *b)
+static int by_deviation(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -55,7 +55,7 @@ static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, co
         if (r->mark == CLI_PAPERS_COUNTS || (fitted && r->mark == CLI_PAPERS_FITTED))
             all[n++] = fabs(cli_papers_percent(r->zr, r->paper));
     }
-    qsort(all, (size_t)n, sizeof(*all), by_size);
+    qsort(all, (size_t)n, sizeof(*all), by_deviation);
     fprintf(out, "%d %s: median deviation %.1f %%, largest %.1f %%\n", n, words,
             n % 2 ? all[n / 2] : (all[n / 2 - 1] + all[n / 2]) / 2, all[n - 1]);
 }
@@ -63,7 +63,7 @@ static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, co
 /* Explain a row that deviates by more than a quarter, or that only the paper's memory could not hold: the exposed
  * communication, or the bytes that the paper's program must have held beyond zr's plan, that would give the paper's
  * number. */
-static void print_reason(FILE *out, const cli_papers_row *r)
+static void print_papers_reason(FILE *out, const cli_papers_row *r)
 {
     const bool far = r->paper > 0 && fabs(cli_papers_percent(r->zr, r->paper)) > 25;
     const bool only_papers = r->mark == CLI_PAPERS_TOO_LARGE && !is_too_large(r);
@@ -94,13 +94,13 @@ void cli_papers_print(FILE *out, const cli_papers_rows *rows)
           "zr's plan takes of a GPU, !: more than it has; fitted: constants were; -: not printed; >: at least\n\n"
           "table        row                  system       GPUs   M  B   paper      zr      % unit            GB\n",
           out);
-    for (int i = 0; i < rows->n; i++) print_row(out, &rows->row[i]);
+    for (int i = 0; i < rows->n; i++) print_papers_row(out, &rows->row[i]);
     if (rows->elsewhere) return;
     fputc('\n', out);
     print_median(out, rows, false, "rows that count and were not fitted");
     print_median(out, rows, true, "with those that were fitted");
     fputs("\nWhat it would take where a row is off by more than a quarter:\n", out);
-    for (int i = 0; i < rows->n; i++) print_reason(out, &rows->row[i]);
+    for (int i = 0; i < rows->n; i++) print_papers_reason(out, &rows->row[i]);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */

@@ -24,8 +24,8 @@ typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;
 
-static void add_row(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...) ZR_PRINTF(3, 4);
-static void add_row(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
+static void papers_add(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...) ZR_PRINTF(3, 4);
+static void papers_add(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
 {
     va_list list;
     cli_papers_row *one = &rows->row[rows->n++];
@@ -48,17 +48,18 @@ static void add_clusters(cli_papers_rows *rows, const clusters *c)
         const zr_cluster *own = all[i].cluster;
         cli_papers_row row = {.source = "v1", .table = "3", .mark = CLI_PAPERS_NO_SPEED};
         row.unit = "nodes", row.paper = all[i].nodes, row.zr = (double)own->devices / own->host_devices;
-        add_row(rows, &row, "%s", all[i].label);
+        papers_add(rows, &row, "%s", all[i].label);
         row.unit = "GPUs a node", row.paper = all[i].gpus, row.zr = own->host_devices;
-        add_row(rows, &row, "%s", all[i].label);
+        papers_add(rows, &row, "%s", all[i].label);
         row.unit = "GB a GPU", row.paper = all[i].gb, row.zr = round((double)own->device.memory_bytes / 1e9);
-        add_row(rows, &row, "%s", all[i].label);
+        papers_add(rows, &row, "%s", all[i].label);
     }
 }
 
 /* ---- runs ---------------------------------------------------------------------------------------- */
 
-static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_papers_run *run, const zr_cluster *on)
+static zr_status papers_add_run(cli_papers_rows *rows, const char *source, const cli_papers_run *run,
+                                const zr_cluster *on)
 {
     static const char *const unit[] = {[CLI_PAPERS_SAMPLES] = "samples/s", [CLI_PAPERS_TFLOPS] = "TFLOP/s"};
     const zr_simulate_options options = {
@@ -86,17 +87,18 @@ static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_pa
     if (run->system == CLI_PAPERS_MEGATRON) system = run->tensor == 1 ? "DDP" : "Megatron";
     if (run->system == CLI_PAPERS_ZERO_OS) system = "ZeRO-OS";
     snprintf(row.system, sizeof(row.system), "%s%s", system, cli_papers_kept_name[run->kept]);
-    add_row(rows, &row, "%s", run->label);
+    papers_add(rows, &row, "%s", run->label);
     return ZR_OK;
 }
 
-static zr_status add_runs(cli_papers_rows *rows, const clusters *c)
+static zr_status papers_add_runs(cli_papers_rows *rows, const clusters *c)
 {
     for (int i = 0; i < cli_papers_v1_n; i++) {
         const cli_papers_run *run = &cli_papers_v1[i];
-        ZR_TRY(add_run(rows, "v1", run, cli_papers_on_azure(run) ? &c->azure : &c->dgx2));
+        ZR_TRY(papers_add_run(rows, "v1", run, cli_papers_on_azure(run) ? &c->azure : &c->dgx2));
     }
-    for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) ZR_TRY(add_run(rows, "SC20", &cli_papers_appendix[i], &c->dgx2));
+    for (int i = 0; i < CLI_PAPERS_APPENDIX; i++)
+        ZR_TRY(papers_add_run(rows, "SC20", &cli_papers_appendix[i], &c->dgx2));
     return ZR_OK;
 }
 
@@ -127,7 +129,7 @@ static void add_mean(cli_papers_rows *rows)
                           .paper = 38,
                           .mark = CLI_PAPERS_COUNTS};
     for (int i = 0; i < N; i++) row.zr += cli_papers_find(rows, "Fig2", labels[i], CLI_PAPERS_ZERO_2, 0)->zr / N;
-    add_row(rows, &row, "mean of 8B to 100B");
+    papers_add(rows, &row, "mean of 8B to 100B");
 }
 
 /* Add the ratios of ZeRO-OS to Megatron. With `gpus`: how many times fewer GPUs ZeRO would need for Megatron's
@@ -145,7 +147,7 @@ static void add_ratios(cli_papers_rows *rows)
                               .zr = zero->made.samples_sec / other->made.samples_sec,
                               .mark = CLI_PAPERS_SAME_RUN};
         if (r->gpus) row.zr *= (double)other->gpus / zero->gpus;
-        add_row(rows, &row, "%s ZeRO-OS/Megatron", r->label);
+        papers_add(rows, &row, "%s ZeRO-OS/Megatron", r->label);
     }
 }
 
@@ -184,7 +186,7 @@ static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *pre
     ZR_TRY(st);
     snprintf(row.system, sizeof(row.system), "%s%s", cli_papers_stage_name[preset->stage],
              cli_papers_kept_name[preset->kept]);
-    add_row(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
+    papers_add(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
     return ZR_OK;
 }
 
@@ -198,7 +200,7 @@ static zr_status fill_rows(cli_papers_rows *rows, const char *cluster)
     ZR_TRY(zr_cluster_read(cluster ? cluster : "azure-nc24rs-v3x8", &c.azure));
     rows->elsewhere = cluster != NULL;
     if (!cluster) add_clusters(rows, &c);
-    ZR_TRY(add_runs(rows, &c));
+    ZR_TRY(papers_add_runs(rows, &c));
     add_mean(rows);
     add_ratios(rows);
     if (cluster) return ZR_OK;

@@ -17,7 +17,7 @@
 /* ---- text ------------------------------------------------------------------------------------ */
 
 /** Write text escaped, so that nothing in a file is taken for markup, between two pieces of markup. */
-static void put_text(FILE *out, const char *before, const char *text, const char *after)
+static void put_escaped(FILE *out, const char *before, const char *text, const char *after)
 {
     fputs(before, out);
     svg_escaped(out, text);
@@ -28,7 +28,7 @@ static void put_text(FILE *out, const char *before, const char *text, const char
 static void put_data(FILE *out, const char *key, double value, const char *words)
 {
     fprintf(out, "<data data-key=\"%s\" value=\"%s\">", key, ZR_SHORTEST(value));
-    put_text(out, "", words, "</data>");
+    put_escaped(out, "", words, "</data>");
 }
 
 /* In dark mode the style replaces the pictures' colours, which it selects by their light-mode values. */
@@ -65,11 +65,11 @@ static const char style[] =
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-static void put_key(FILE *out, const char *color, const char *dash, bool dot, const char *words)
+static void put_line_key(FILE *out, const char *color, const char *dash, bool dot, const char *words)
 {
     fputs("<span class=\"key\"><svg viewBox=\"0 0 26 14\" aria-hidden=\"true\">", out);
     cli_legend_line(out, 0, 11, color, dash, dot);
-    put_text(out, "</svg><span>", words, "</span></span>");
+    put_escaped(out, "</svg><span>", words, "</span></span>");
 }
 
 /** Explain the lines of the training and validation losses, if any run has been validated. */
@@ -80,8 +80,8 @@ static void put_kinds(FILE *out, const cli_report *r)
     for (int i = 0; i < r->n; i++) any |= r->curve[i]->val.n > 0;
     if (!any) return;
     fputs("<br>", out);
-    put_key(out, one ? cli_axes_color(0) : AXES_GREY, NULL, false, "training");
-    put_key(out, one ? cli_axes_color(1) : AXES_GREY, one ? NULL : "1 4", true, "validation");
+    put_line_key(out, one ? cli_axes_color(0) : AXES_GREY, NULL, false, "training");
+    put_line_key(out, one ? cli_axes_color(1) : AXES_GREY, one ? NULL : "1 4", true, "validation");
 }
 
 /** Begin a figure; its `data-` attributes map places in the picture back to values. */
@@ -155,7 +155,7 @@ static void put_facts(FILE *out, const cli_report_run *run)
 static void put_heads(FILE *out, const cli_report *r, const char *first)
 {
     fprintf(out, "<div class=\"wide\"><table><tr><th>%s</th>", first);
-    for (int i = 0; i < r->n; i++) put_text(out, "<th>", r->name[i], "</th>");
+    for (int i = 0; i < r->n; i++) put_escaped(out, "<th>", r->name[i], "</th>");
     fputs("</tr>\n", out);
 }
 
@@ -185,10 +185,10 @@ static void put_comparison(FILE *out, const cli_report *r)
     put_heads(out, r, "key");
     json_object_foreach(r->different, key, values)
     {
-        put_text(out, "<tr><td>", key, "</td>");
+        put_escaped(out, "<tr><td>", key, "</td>");
         for (size_t i = 0; i < json_array_size(values); i++) {
             char shown[200];
-            put_text(out, "<td>", zr__json_show(json_array_get(values, i), shown, sizeof(shown)), "</td>");
+            put_escaped(out, "<td>", zr__json_show(json_array_get(values, i), shown, sizeof(shown)), "</td>");
         }
         fputs("</tr>\n", out);
     }
@@ -197,7 +197,7 @@ static void put_comparison(FILE *out, const cli_report *r)
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-static void put_bytes(FILE *out, const char *of, const cli_bytes_row *row, json_int_t bytes)
+static void put_bytes_cell(FILE *out, const char *of, const cli_bytes_row *row, json_int_t bytes)
 {
     char path[128];
     snprintf(path, sizeof(path), "%s.%s", of, row->path);
@@ -227,9 +227,9 @@ static void put_table(FILE *out, const cli_report_run *run, const char *part, co
     for (int i = 0; i < n; i++) {
         if (row[i].planned <= 0 && row[i].measured <= 0 && !row[i].total) continue;
         fprintf(out, "<tr%s><td>", row[i].total ? " class=\"total\"" : "");
-        put_text(out, "", row[i].words, "</td>");
-        put_bytes(out, "planned", &row[i], row[i].planned);
-        put_bytes(out, "measured", &row[i], row[i].measured);
+        put_escaped(out, "", row[i].words, "</td>");
+        put_bytes_cell(out, "planned", &row[i], row[i].planned);
+        put_bytes_cell(out, "measured", &row[i], row[i].measured);
         fprintf(out,
                 "<td><div class=\"bar\"><i style=\"width:%.2f%%\"></i><b style=\"left:%.2f%%\"></b></div></td></tr>\n",
                 row[i].measured > 0 ? 100.0 * (double)row[i].measured / (double)most : 0.0,
@@ -238,7 +238,7 @@ static void put_table(FILE *out, const cli_report_run *run, const char *part, co
     fputs("</table></div><p class=\"soft\">Bars: what was used; marks: the plan.</p></div>\n", out);
 }
 
-static double number_of(const json_t *object, const char *key)
+static double timing_number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
@@ -246,7 +246,7 @@ static double number_of(const json_t *object, const char *key)
 
 static void put_kind(FILE *out, const char *name, const char *calls, double ms, double step_ms, double of_peak)
 {
-    put_text(out, "<tr><td>", name, "</td>");
+    put_escaped(out, "<tr><td>", name, "</td>");
     fprintf(out, "<td class=\"n\">%s</td><td class=\"n\">", calls);
     put_data(out, "timings.ms", ms, cli_seconds(1e-3 * ms, (char[32]){0}));
     fputs("</td><td class=\"n\">", out);
@@ -260,27 +260,27 @@ static void put_timings(FILE *out, const cli_report_run *run)
 {
     const json_t *timings = cli_json_at(run->facts, "timings"), *kinds = json_object_get(timings, "kinds");
     char step[32], compute[32], comm[32], idle[32], calls[32];
-    double step_ms = number_of(timings, "step_ms"), rest = 0;
+    double step_ms = timing_number(timings, "step_ms"), rest = 0;
     size_t n = json_array_size(kinds);
     if (n == 0) return;
     fprintf(out,
             "<div><h3>Where the time of a step goes</h3><p class=\"soft\">A step takes %s: %s of computing, %s that "
             "only communication takes, %s of neither.</p><div class=\"wide\"><table><tr><th></th><th class=\"n\">calls"
             "</th><th class=\"n\">time</th><th class=\"n\">of peak</th><th></th></tr>\n",
-            cli_seconds(1e-3 * step_ms, step), cli_seconds(1e-3 * number_of(timings, "compute_ms"), compute),
-            cli_seconds(1e-3 * number_of(timings, "exposed_ms"), comm),
-            cli_seconds(1e-3 * number_of(timings, "idle_ms"), idle));
+            cli_seconds(1e-3 * step_ms, step), cli_seconds(1e-3 * timing_number(timings, "compute_ms"), compute),
+            cli_seconds(1e-3 * timing_number(timings, "exposed_ms"), comm),
+            cli_seconds(1e-3 * timing_number(timings, "idle_ms"), idle));
     for (size_t i = 0; i < n; i++) {
         const json_t *kind = json_array_get(kinds, i);
         const char *name = json_string_value(json_object_get(kind, "kind"));
-        double ms = number_of(kind, "ms");
+        double ms = timing_number(kind, "ms");
         if (!name || !isfinite(ms)) continue;
         if (i >= MOST_KINDS) {
             rest += ms;
             continue;
         }
         snprintf(calls, sizeof(calls), "%lld", (long long)json_integer_value(json_object_get(kind, "calls")));
-        put_kind(out, name, calls, ms, step_ms, number_of(kind, "of_peak"));
+        put_kind(out, name, calls, ms, step_ms, timing_number(kind, "of_peak"));
     }
     if (n > MOST_KINDS) put_kind(out, "all others", "", rest, step_ms, NAN);
     fputs("</table></div></div>\n", out);
@@ -320,9 +320,9 @@ static void put_config(FILE *out, const cli_report_run *run)
 static void put_run(FILE *out, const cli_report *r, int index)
 {
     const cli_report_run *run = &r->run[index];
-    if (r->n > 1) put_text(out, "<h2>", r->name[index], "</h2>\n");
+    if (r->n > 1) put_escaped(out, "<h2>", r->name[index], "</h2>\n");
     fputs("<section>\n", out);
-    for (int i = 0; i < run->n_notes; i++) put_text(out, "<p class=\"note\">", run->note[i], "</p>\n");
+    for (int i = 0; i < run->n_notes; i++) put_escaped(out, "<p class=\"note\">", run->note[i], "</p>\n");
     if (r->n == 1) put_facts(out, run);
     fputs("<div class=\"sides\">\n", out);
     put_table(out, run, "memory", "Memory of a rank, at most", "planned");
@@ -355,7 +355,7 @@ static zr_status put_page(FILE *out, void *arg)
     fputs("</h1>\n", out);
     if (r->n > 1) {
         fputs("<p>", out);
-        for (int i = 0; i < r->n; i++) put_key(out, cli_axes_color(i), cli_axes_dash(i), false, r->name[i]);
+        for (int i = 0; i < r->n; i++) put_line_key(out, cli_axes_color(i), cli_axes_dash(i), false, r->name[i]);
         fputs("</p>\n", out);
     }
     fputs("<div class=\"panels\">\n", out);

@@ -75,14 +75,14 @@ static void fact_value(cli_report_run *run, const char *key, const char *label, 
     add_fact(run, key, label, known ? value : NAN, "%s", known ? words(value, (char[32]){0}) : "");
 }
 
-static const char *type_of(const json_t *config)
+static const char *number_type(const json_t *config)
 {
     if (!config) return "";
     if (json_is_true(cli_json_at(config, "bf16.enabled"))) return "bf16";
     return json_is_true(cli_json_at(config, "fp16.enabled")) ? "fp16" : "fp32";
 }
 
-static const char *loss_words(double loss, char text[32])
+static const char *loss_digits(double loss, char text[32])
 {
     snprintf(text, 32, "%.5g", loss);
     return text;
@@ -101,8 +101,8 @@ static void find_facts(cli_report_run *run)
     if (json_is_integer(steps))
         snprintf(run->fact[0].text, sizeof(run->fact[0].text), "%lld of %lld", (long long)c->last_step,
                  (long long)json_integer_value(steps));
-    fact_value(run, "loss", "Last training loss", c->loss.per ? c->loss.last : NAN, loss_words);
-    fact_value(run, "val_loss", "Lowest validation loss", c->val.per ? c->val.best : NAN, loss_words);
+    fact_value(run, "loss", "Last training loss", c->loss.per ? c->loss.last : NAN, loss_digits);
+    fact_value(run, "val_loss", "Lowest validation loss", c->val.per ? c->val.best : NAN, loss_digits);
     if (run->fact[2].text[0]) {
         size_t length = strlen(run->fact[2].text);
         snprintf(run->fact[2].text + length, sizeof(run->fact[2].text) - length, ", at step %lld",
@@ -115,7 +115,7 @@ static void find_facts(cli_report_run *run)
     fact_at(run, "params", "Parameters", run->facts, "params", cli_amount);
     fact_at(run, "ranks", "Ranks", run->facts, "ranks", NULL);
     fact_at(run, "stage", "ZeRO stage", run->facts, "planned.stage", NULL);
-    add_fact(run, "type", "Numbers", NAN, "%s", type_of(run->config));
+    add_fact(run, "type", "Numbers", NAN, "%s", number_type(run->config));
     fact_at(run, "layout", "Layout", run->config, "memory.layout", NULL);
     fact_at(run, "optimizer", "Optimizer", run->config, "optimizer.type", NULL);
     fact_at(run, "policy", "Recompute", run->config, "activation_checkpointing.policy", NULL);
@@ -153,7 +153,7 @@ static void row_words(const char *path, char words[96])
 }
 
 /** Add the rows of an object and of the objects in it, without the device's space, which is the top level itself. */
-static int add_rows(const json_t *planned, const json_t *measured, const char *path, cli_bytes_row *row, int n)
+static int add_byte_rows(const json_t *planned, const json_t *measured, const char *path, cli_bytes_row *row, int n)
 {
     const char *key;
     json_t *value;
@@ -164,7 +164,7 @@ static int add_rows(const json_t *planned, const json_t *measured, const char *p
         if (n == REPORT_ROWS || strcmp(key, "device") == 0) continue;
         if (snprintf(inner, sizeof(inner), "%s.%s", path, key) >= (int)sizeof(inner)) continue;
         if (json_is_object(value) && strlen(path) < 32) {
-            n = add_rows(value, other, inner, row, n);
+            n = add_byte_rows(value, other, inner, row, n);
         } else if (json_is_integer(value)) {
             cli_bytes_row *r = &row[n++];
             snprintf(r->path, sizeof(r->path), "%s", inner);
@@ -179,8 +179,8 @@ static int add_rows(const json_t *planned, const json_t *measured, const char *p
 
 int cli_report_rows(const cli_report_run *run, const char *part, cli_bytes_row row[REPORT_ROWS])
 {
-    return add_rows(json_object_get(cli_json_at(run->facts, "planned"), part),
-                    json_object_get(cli_json_at(run->facts, "measured"), part), part, row, 0);
+    return add_byte_rows(json_object_get(cli_json_at(run->facts, "planned"), part),
+                         json_object_get(cli_json_at(run->facts, "measured"), part), part, row, 0);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -194,7 +194,7 @@ static bool find_file(const cli_report_run *run, const char *file, char path[PAT
 }
 
 /** Read a JSON object from a file; NULL if the file is missing or, with a note, damaged. */
-static json_t *read_object(cli_report_run *run, const char *file)
+static json_t *read_run_json(cli_report_run *run, const char *file)
 {
     char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
@@ -262,7 +262,7 @@ static void read_samples(cli_report_run *run)
 }
 
 /** Note facts that a reader should know before the figures. */
-static void note_gaps(cli_report_run *run)
+static void note_oddities(cli_report_run *run)
 {
     const cli_curve *c = run->curve;
     const json_t *steps = cli_json_at(run->facts, "steps");
@@ -290,11 +290,11 @@ static zr_status read_report_run(cli_report_run *run)
              ZR_SHOWN(run->dir));
     run->curve = zr_alloc(sizeof(*run->curve));
     ZR_CHECK(run->curve, ZR_ERR_MEMORY, "no memory for the curves of %s", run->dir);
-    run->config = read_object(run, "config.json");
-    run->facts = read_object(run, "run.json");
+    run->config = read_run_json(run, "config.json");
+    run->facts = read_run_json(run, "run.json");
     read_metrics(run);
     read_samples(run);
-    note_gaps(run);
+    note_oddities(run);
     find_facts(run);
     return ZR_OK;
 }
