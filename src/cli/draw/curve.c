@@ -11,6 +11,16 @@
 #define BLOCK_BYTES 65536
 #define MOST_STEPS ((int64_t)1 << 53)
 
+const cli_quantity cli_quantities[CLI_QUANTITIES] = {
+    [CLI_LOSS] = {"loss", "Loss", "nats a token", true, false, true},
+    [CLI_NORM] = {"grad_norm", "Gradient norm", "before clipping", true, false, true},
+    [CLI_LR] = {"lr", "Learning rate", "", false, true, false},
+    [CLI_RATE] = {"tokens_per_sec", "Tokens a second", "of all ranks", false, true, true},
+    [CLI_STEP_MS] = {"step_ms", "Time of a step", "ms", false, true, true},
+    [CLI_NOISE] = {"noise_scale_tokens", "Gradient noise scale", "tokens", true, false, false},
+    [CLI_VAL] = {"val_loss", "Validation loss", "nats a token", true, false, false},
+};
+
 /* ---- series ---------------------------------------------------------------------------------- */
 
 void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
@@ -80,10 +90,14 @@ static void series_add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-enum { STEP, LOSS, VAL_LOSS, LR, NORM, STEP_MS, RATE, SKIPPED, NOISE, SAMPLE, NUMBERS };
-static const char *const keys[NUMBERS] = {
-    "\"step\"",           "\"loss\"",    "\"val_loss\"",           "\"lr\"",    "\"grad_norm\"", "\"step_ms\"",
-    "\"tokens_per_sec\"", "\"skipped\"", "\"noise_scale_tokens\"", "\"sample\""};
+/* Numbers of a line: the quantities, then these. */
+enum { STEP = CLI_QUANTITIES, SKIPPED, SAMPLE, NUMBERS };
+
+static const char *metric_key(int number)
+{
+    static const char *const others[] = {"step", "skipped", "sample"};
+    return number < CLI_QUANTITIES ? cli_quantities[number].key : others[number - CLI_QUANTITIES];
+}
 
 /** Numbers of a line. A key without a number (null: the value was not finite) is NaN. */
 typedef struct line_numbers {
@@ -95,8 +109,8 @@ static void take_metric(line_numbers *out, const char *text, zr__json_token key,
 {
     char number[ZR_NUMBER_BYTES] = "";
     for (int i = 0; i < NUMBERS; i++) {
-        size_t bytes = strlen(keys[i]);
-        if (key.end - key.begin != bytes || memcmp(text + key.begin, keys[i], bytes) != 0) continue;
+        const size_t bytes = strlen(metric_key(i)), quotes = 2;
+        if (key.end - key.begin != bytes + quotes || memcmp(text + key.begin + 1, metric_key(i), bytes) != 0) continue;
         size_t length = value.end - value.begin;
         if (value.kind == 'x' && length < sizeof(number)) memcpy(number, text + value.begin, length);
         char *end = NULL;
@@ -130,18 +144,17 @@ static bool take_metric_line(cli_curve *c, const char *text, size_t bytes)
     if (!(step_number >= 1 && step_number <= (double)MOST_STEPS)) return false;
     int64_t step = (int64_t)step_number;
     if (line.there[SAMPLE]) return true; /* a line with a text has no values */
-    if (!line.there[LOSS] && !line.there[VAL_LOSS]) return false;
-    if (line.there[LOSS]) {
+    if (!line.there[CLI_LOSS] && !line.there[CLI_VAL]) return false;
+    bool nothing = false; /* the step updated nothing */
+    if (line.there[CLI_LOSS]) {
         /* The count of skipped steps may begin again when a run is continued. */
-        int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
-        series_add(&c->loss, step, line.x[LOSS], skipped > c->skipped);
+        const int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
+        nothing = skipped > c->skipped;
         c->skipped = skipped;
     }
-    if (!isfinite(line.x[NOISE])) line.there[NOISE] = false; /* null: not known */
-    curve_series *const series[] = {[LR] = &c->lr,     [NORM] = &c->norm,   [STEP_MS] = &c->step_ms,
-                                    [RATE] = &c->rate, [NOISE] = &c->noise, [VAL_LOSS] = &c->val};
-    for (int i = 0; i < (int)(sizeof(series) / sizeof(series[0])); i++)
-        if (series[i] && line.there[i]) series_add(series[i], step, line.x[i], false);
+    if (!isfinite(line.x[CLI_NOISE])) line.there[CLI_NOISE] = false; /* null: not known */
+    for (int i = 0; i < CLI_QUANTITIES; i++)
+        if (line.there[i]) series_add(&c->series[i], step, line.x[i], i == CLI_LOSS && nothing);
     if (c->first_step == 0 || step < c->first_step) c->first_step = step;
     c->last_step = step;
     return true;

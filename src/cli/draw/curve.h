@@ -29,12 +29,20 @@ typedef struct curve_series {
     int64_t best_step;
 } curve_series;
 
+/** Quantities of metrics.jsonl. The validation loss is drawn with the training loss. */
+enum { CLI_LOSS, CLI_NORM, CLI_LR, CLI_RATE, CLI_STEP_MS, CLI_NOISE, CLI_VAL, CLI_QUANTITIES };
+typedef struct cli_quantity {
+    const char *key, *title, *unit; /* the key of metrics.jsonl */
+    bool may_log, from_zero;        /* scale of the y axis */
+    bool noisy;                     /* the mean is drawn if there are many steps */
+} cli_quantity;
+extern const cli_quantity cli_quantities[CLI_QUANTITIES];
+
 typedef struct cli_curve {
-    curve_series loss, val, lr, norm, step_ms, rate; /* rate: tokens a second */
-    curve_series noise;                              /* gradient noise scale, tokens */
-    int64_t first_step, last_step;                   /* 0: no step yet */
-    int64_t skipped;                                 /* skipped steps, by the last line */
-    int64_t bad_lines, first_bad;                    /* lines that no run writes; number of the first */
+    curve_series series[CLI_QUANTITIES];
+    int64_t first_step, last_step; /* 0: no step yet */
+    int64_t skipped;               /* skipped steps, by the last line */
+    int64_t bad_lines, first_bad;  /* lines that no run writes; number of the first */
     /* Position in the file: bytes and lines read, inode. */
     int64_t offset, lines, file;
 } cli_curve;

@@ -33,7 +33,7 @@ static void draw_loss_kinds(const cli_panel *loss, double y)
     if (steps > 1) snprintf(text, sizeof(text), "training loss, mean of %lld steps; pale: each step", (long long)steps);
     cli_legend_line(loss->out, x, y, cli_axes_color(0), NULL, false);
     svg_text(loss->out, x + 33, y, font, "%s", text);
-    if (!loss->curve[0]->val.n) return;
+    if (!loss->curve[0]->series[CLI_VAL].n) return;
     x += 60 + svg_text_width(text, 13);
     cli_legend_line(loss->out, x, y, cli_axes_color(1), NULL, true);
     svg_text(loss->out, x + 33, y, font, "validation loss");
@@ -48,9 +48,10 @@ static void draw_loss_names(FILE *out, const loss_page *g, cli_legend *l, double
              g->any_val ? "; dots: validation loss" : "", g->any_val ? " / the lowest validation loss" : "");
     for (int i = 0; i < l->shown; i++) {
         const cli_curve *c = g->curve[i];
-        char loss[32], val[32];
-        snprintf(losses[i], sizeof(losses[i]), "%s%s%s", c->last_step ? loss_words(c->loss.last, loss) : "no step yet",
-                 c->val.n ? " / " : "", c->val.n ? loss_words(c->val.best, val) : "");
+        const curve_series *loss = &c->series[CLI_LOSS], *val = &c->series[CLI_VAL];
+        char last[32], best[32];
+        snprintf(losses[i], sizeof(losses[i]), "%s%s%s", c->last_step ? loss_words(loss->last, last) : "no step yet",
+                 val->n ? " / " : "", val->n ? loss_words(val->best, best) : "");
     }
     l->behind = losses;
     cli_legend_draw(out, l, LEFT, y + 2 + AXES_ROW);
@@ -58,8 +59,7 @@ static void draw_loss_names(FILE *out, const loss_page *g, cli_legend *l, double
 
 static void draw_loss_title(FILE *out, const loss_page *g)
 {
-    char name[SVG_TEXT_BYTES], first[32], last[32], loss[32], val[128] = "", skipped[96] = "";
-    char text[96] = "no finite loss";
+    char name[SVG_TEXT_BYTES], text[96] = "no finite loss", validated[128] = "", skipped[96] = "";
     svg_font title = {.size = 18, .color = AXES_DARK, .bold = true}, small = {.size = 13, .color = AXES_GREY};
     if (g->n > 1) {
         svg_text(out, LEFT, 34, title, "Loss of %d runs", g->n);
@@ -71,16 +71,17 @@ static void draw_loss_title(FILE *out, const loss_page *g)
         svg_text(out, LEFT, 56, small, "no step yet");
         return;
     }
-    if (isfinite(c->loss.last) && c->loss.per)
-        snprintf(text, sizeof(text), "last training loss %s", loss_words(c->loss.last, loss));
-    if (isfinite(c->val.best) && c->val.n)
-        snprintf(val, sizeof(val), "; lowest validation loss %s, at step %s", loss_words(c->val.best, loss),
-                 cli_step_text((double)c->val.best_step, last));
+    const curve_series *loss = &c->series[CLI_LOSS], *val = &c->series[CLI_VAL];
+    if (isfinite(loss->last) && loss->per)
+        snprintf(text, sizeof(text), "last training loss %s", loss_words(loss->last, (char[32]){0}));
+    if (isfinite(val->best) && val->n)
+        snprintf(validated, sizeof(validated), "; lowest validation loss %s, at step %s",
+                 loss_words(val->best, (char[32]){0}), cli_step_text((double)val->best_step, (char[32]){0}));
     if (c->skipped)
         snprintf(skipped, sizeof(skipped), "; %lld step%s updated nothing", (long long)c->skipped,
                  c->skipped == 1 ? "" : "s");
-    svg_text(out, LEFT, 56, small, "step %s to %s; %s%s%s", cli_step_text((double)c->first_step, first),
-             cli_step_text((double)c->last_step, last), text, val, skipped);
+    svg_text(out, LEFT, 56, small, "step %s to %s; %s%s%s", cli_step_text((double)c->first_step, (char[32]){0}),
+             cli_step_text((double)c->last_step, (char[32]){0}), text, validated, skipped);
 }
 
 static zr_status draw_loss_page(FILE *out, void *arg)
@@ -89,11 +90,11 @@ static zr_status draw_loss_page(FILE *out, void *arg)
     cli_legend l = cli_legend_of(g->name, g->n, PLOT_WIDTH, VALUES_WIDTH);
     const double legend_y = g->n == 1 ? 80 : 58, top = g->n == 1 ? 98 : legend_y + AXES_ROW + l.height + 6;
     const double lr_top = top + LOSS_HEIGHT + GAP, bottom = lr_top + LR_HEIGHT;
-    cli_panel loss = {out, &cli_quantities[CLI_LOSS], g->curve, g->name, g->n, .color = 0};
-    cli_panel lr = {out, &cli_quantities[CLI_LR], g->curve, g->name, g->n, .color = 2};
+    cli_panel loss = {out, CLI_LOSS, g->curve, g->name, g->n, .color = 0};
+    cli_panel lr = {out, CLI_LR, g->curve, g->name, g->n, .color = 2};
     cli_panel_place(&loss, (svg_box){LEFT, top, PLOT_WIDTH, LOSS_HEIGHT});
     cli_panel_place(&lr, (svg_box){LEFT, lr_top, PLOT_WIDTH, LR_HEIGHT});
-    for (int i = 0; i < g->n; i++) g->any_val |= g->curve[i]->val.n > 0;
+    for (int i = 0; i < g->n; i++) g->any_val |= g->curve[i]->series[CLI_VAL].n > 0;
     svg_begin(out, PAGE_WIDTH, bottom + 52, "zr: loss, validation loss and learning rate");
     draw_loss_title(out, g);
     if (g->n == 1)

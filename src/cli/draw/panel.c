@@ -6,27 +6,6 @@
 #define MANY_POINTS 200 /* points from which on a mean is drawn */
 #define FEW_POINTS 60   /* most points of a short run; each gets a dot */
 
-const cli_quantity cli_quantities[CLI_QUANTITIES] = {
-    [CLI_LOSS] = {"loss", "Loss", "nats a token", offsetof(cli_curve, loss), true, false, true},
-    [CLI_NORM] = {"grad_norm", "Gradient norm", "before clipping", offsetof(cli_curve, norm), true, false, true},
-    [CLI_LR] = {"lr", "Learning rate", "", offsetof(cli_curve, lr), false, true, false},
-    [CLI_RATE] = {"tokens_per_sec", "Tokens a second", "of all ranks", offsetof(cli_curve, rate), false, true, true},
-    [CLI_STEP_MS] = {"step_ms", "Time of a step", "ms", offsetof(cli_curve, step_ms), false, true, true},
-    [CLI_NOISE] = {"noise_scale_tokens", "Gradient noise scale", "tokens", offsetof(cli_curve, noise), true, false,
-                   false},
-};
-
-const curve_series *cli_series_of(const cli_curve *curve, const cli_quantity *quantity)
-{
-    return (const curve_series *)(const void *)((const char *)curve + quantity->offset);
-}
-
-/** Return whether a panel shows the training loss, which is drawn with the validation loss. */
-static bool shows_loss(const cli_panel *p)
-{
-    return p->quantity == &cli_quantities[CLI_LOSS];
-}
-
 /* ---- axes ------------------------------------------------------------------------------------ */
 
 void cli_series_widen(const curve_series *s, double *low, double *high)
@@ -46,12 +25,13 @@ void cli_panel_place(cli_panel *p, svg_box box)
         const cli_curve *c = p->curve[i];
         if (c->first_step && c->first_step < first) first = c->first_step;
         if (c->last_step > last) last = c->last_step;
-        cli_series_widen(cli_series_of(c, p->quantity), &low, &high);
-        if (shows_loss(p)) cli_series_widen(&c->val, &low, &high);
+        cli_series_widen(&c->series[p->quantity], &low, &high);
+        if (p->quantity == CLI_LOSS) cli_series_widen(&c->series[CLI_VAL], &low, &high);
     }
     const bool late = first < INT64_MAX && first > last / 10 && first > 1;
     p->axes = (cli_axes){.box = box, .x0 = late ? (double)(first - 1) : 0, .x1 = (double)last};
-    cli_axes_range(&p->axes, p->quantity->from_zero && low > 0 ? 0 : low, high, p->quantity->may_log);
+    const cli_quantity *q = &cli_quantities[p->quantity];
+    cli_axes_range(&p->axes, q->from_zero && low > 0 ? 0 : low, high, q->may_log);
 }
 
 const char *cli_step_text(double step, char text[32])
@@ -187,16 +167,17 @@ static void draw_series(cli_panel *panel, const curve_series *series, const curv
     }
     for (int i = 0; i < p.n && p.n <= pen->dots; i++)
         if (p.at[i].n) svg_dot(out, point_x(axes, &p.at[i]), cli_axes_y(axes, mean_at(&p, i, 0)), pen->dot, pen->color);
-    if (shows_loss(panel)) draw_bad(panel, series);
+    if (panel->quantity == CLI_LOSS) draw_bad(panel, series);
 }
 
 void cli_panel_run(cli_panel *p, int run)
 {
     const bool one = p->n == 1;
     const char *color = cli_axes_color(one ? p->color : run);
-    const curve_pen pen = {color, cli_axes_dash(run), 1.8, 2.4, FEW_POINTS, p->quantity->noisy, p->name[run]};
-    draw_series(p, cli_series_of(p->curve[run], p->quantity), &pen);
-    if (!shows_loss(p)) return;
+    const curve_pen pen = {color,       cli_axes_dash(run), 1.8, 2.4, FEW_POINTS, cli_quantities[p->quantity].noisy,
+                           p->name[run]};
+    draw_series(p, &p->curve[run]->series[p->quantity], &pen);
+    if (p->quantity != CLI_LOSS) return;
     const curve_pen val = {one ? cli_axes_color(1) : color,
                            one ? NULL : "1 4",
                            1.4,
@@ -204,7 +185,7 @@ void cli_panel_run(cli_panel *p, int run)
                            (is_wide(p) ? 2 : 1) * FEW_POINTS,
                            false,
                            p->name[run]};
-    draw_series(p, &p->curve[run]->val, &val);
+    draw_series(p, &p->curve[run]->series[CLI_VAL], &val);
 }
 
 void cli_panel_explain(const cli_panel *panel, double x, double y)
@@ -220,7 +201,7 @@ int64_t cli_panel_mean_steps(const cli_panel *panel)
 {
     int64_t most = 1;
     for (int i = 0; i < panel->n; i++) {
-        const curve_series *series = cli_series_of(panel->curve[i], panel->quantity);
+        const curve_series *series = &panel->curve[i]->series[panel->quantity];
         curve_points p;
         gather_points(&panel->axes, series, &p);
         const int64_t steps = p.reach > 0 ? series->per * p.every * (2 * p.reach + 1) : 1;

@@ -8,21 +8,10 @@
 /** Most runs whose single steps are drawn behind the mean. */
 #define PANEL_BANDS 3
 
-/** A quantity drawn over steps. */
-typedef struct cli_quantity {
-    const char *key, *title, *unit; /* the key of metrics.jsonl */
-    size_t offset;                  /* offset of its series in cli_curve */
-    bool may_log, from_zero;        /* scale of the y axis */
-    bool noisy;                     /* the mean is drawn if there are many steps */
-} cli_quantity;
-enum { CLI_LOSS, CLI_NORM, CLI_LR, CLI_RATE, CLI_STEP_MS, CLI_NOISE, CLI_QUANTITIES };
-extern const cli_quantity cli_quantities[CLI_QUANTITIES];
-const curve_series *cli_series_of(const cli_curve *curve, const cli_quantity *quantity);
-
 /** Everything but `axes` and `any_bad` is set by the caller. */
 typedef struct cli_panel {
     FILE *out;
-    const cli_quantity *quantity;
+    int quantity;            /* index into cli_quantities */
     cli_curve *const *curve; /* (n) */
     const char *const *name; /* (n) */
     int n;

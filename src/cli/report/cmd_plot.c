@@ -48,8 +48,8 @@ static zr_status print_plot_json(const char *out, const char *const *run, cli_cu
         zr__json_add(&json, "last_step", curve[i]->last_step);
         zr__json_add(&json, "skipped", curve[i]->skipped);
         zr__json_add(&json, "left_out", curve[i]->bad_lines);
-        add_losses(&json, "loss", &curve[i]->loss);
-        add_losses(&json, "val_loss", &curve[i]->val);
+        add_losses(&json, "loss", &curve[i]->series[CLI_LOSS]);
+        add_losses(&json, "val_loss", &curve[i]->series[CLI_VAL]);
         zr__json_close(&json, '}');
     }
     zr__json_close(&json, ']');

@@ -77,7 +77,7 @@ static void put_kinds(FILE *out, const cli_report *r)
 {
     const bool one = r->n == 1;
     bool any = false;
-    for (int i = 0; i < r->n; i++) any |= r->curve[i]->val.n > 0;
+    for (int i = 0; i < r->n; i++) any |= r->curve[i]->series[CLI_VAL].n > 0;
     if (!any) return;
     fputs("<br>", out);
     put_line_key(out, one ? cli_axes_color(0) : AXES_GREY, NULL, false, "training");
@@ -89,14 +89,14 @@ static void put_place(FILE *out, const cli_panel *panel)
 {
     const cli_axes *a = &panel->axes;
     fprintf(out, "<figure data-quantity=\"%s\" data-left=\"%g\" data-top=\"%g\" data-width=\"%g\" data-height=\"%g\"",
-            panel->quantity->key, a->box.x, a->box.y, a->box.w, a->box.h);
+            cli_quantities[panel->quantity].key, a->box.x, a->box.y, a->box.w, a->box.h);
     fprintf(out, " data-x0=\"%s\" data-x1=\"%s\" data-y0=\"%s\" data-y1=\"%s\" data-log=\"%d\">\n", ZR_SHORTEST(a->x0),
             ZR_SHORTEST(a->x1), ZR_SHORTEST(a->y0), ZR_SHORTEST(a->y1), a->log);
 }
 
 static void put_caption(FILE *out, const cli_report *r, const cli_panel *panel)
 {
-    const cli_quantity *q = panel->quantity;
+    const cli_quantity *q = &cli_quantities[panel->quantity];
     const int64_t steps = cli_panel_mean_steps(panel);
     fprintf(out, "<figcaption><b>%s</b><span class=\"soft\">%s", q->title, q->unit);
     if (steps > 1 && q->noisy)
@@ -104,22 +104,22 @@ static void put_caption(FILE *out, const cli_report *r, const cli_panel *panel)
                 r->n <= PANEL_BANDS ? ", pale: each step" : "");
     if (panel->axes.log) fputs("; log scale", out);
     fputs("</span>", out);
-    if (q == &cli_quantities[CLI_LOSS]) put_kinds(out, r);
+    if (panel->quantity == CLI_LOSS) put_kinds(out, r);
     fputs("</figcaption>\n", out);
 }
 
 /** Draw a quantity that any run has. */
-static void put_panel(FILE *out, const cli_report *r, const cli_quantity *q)
+static void put_panel(FILE *out, const cli_report *r, int quantity)
 {
-    cli_panel panel = {out, q, r->curve, r->name, r->n, .color = 0};
+    cli_panel panel = {out, quantity, r->curve, r->name, r->n, .color = 0};
     const double foot = PANEL_HEIGHT - 6;
     bool any = false;
-    for (int i = 0; i < r->n; i++) any |= cli_series_of(r->curve[i], q)->n > 0;
+    for (int i = 0; i < r->n; i++) any |= r->curve[i]->series[quantity].n > 0;
     if (!any) return;
     cli_panel_place(&panel, (svg_box){LEFT, TOP, PANEL_WIDTH - LEFT - RIGHT, PANEL_HEIGHT - TOP - BOTTOM});
     put_place(out, &panel);
     put_caption(out, r, &panel);
-    svg_begin(out, PANEL_WIDTH, PANEL_HEIGHT, q->title);
+    svg_begin(out, PANEL_WIDTH, PANEL_HEIGHT, cli_quantities[quantity].title);
     cli_panel_frame(&panel, NULL, true);
     for (int i = 0; i < r->n; i++) cli_panel_run(&panel, i);
     svg_text(out, PANEL_WIDTH - RIGHT, foot, (svg_font){.size = 12, .color = AXES_GREY, .anchor = SVG_END}, "step");
@@ -359,7 +359,8 @@ static zr_status put_page(FILE *out, void *arg)
         fputs("</p>\n", out);
     }
     fputs("<div class=\"panels\">\n", out);
-    for (int i = 0; i < CLI_QUANTITIES; i++) put_panel(out, r, &cli_quantities[i]);
+    for (int i = 0; i < CLI_QUANTITIES; i++)
+        if (i != CLI_VAL) put_panel(out, r, i);
     fputs("</div>\n", out);
     if (r->n > 1) put_comparison(out, r);
     for (int i = 0; i < r->n; i++) put_run(out, r, i);

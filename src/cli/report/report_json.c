@@ -44,8 +44,7 @@ static json_t *curves_json(const cli_curve *c)
 {
     json_t *all = json_object();
     for (int i = 0; i < CLI_QUANTITIES; i++)
-        json_object_set_new(all, cli_quantities[i].key, series_json(cli_series_of(c, &cli_quantities[i])));
-    json_object_set_new(all, "val_loss", series_json(&c->val));
+        json_object_set_new(all, cli_quantities[i].key, series_json(&c->series[i]));
     return all;
 }
 

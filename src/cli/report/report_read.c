@@ -96,20 +96,21 @@ static const char *ms_words(double ms, char text[32])
 static void find_facts(cli_report_run *run)
 {
     const cli_curve *c = run->curve;
+    const curve_series *loss = &c->series[CLI_LOSS], *val = &c->series[CLI_VAL];
     const json_t *steps = cli_json_at(run->config, "train.steps");
     add_fact(run, "last_step", "Steps", (double)c->last_step, "%s", cli_step_text((double)c->last_step, (char[32]){0}));
     if (json_is_integer(steps))
         snprintf(run->fact[0].text, sizeof(run->fact[0].text), "%lld of %lld", (long long)c->last_step,
                  (long long)json_integer_value(steps));
-    fact_value(run, "loss", "Last training loss", c->loss.per ? c->loss.last : NAN, loss_digits);
-    fact_value(run, "val_loss", "Lowest validation loss", c->val.per ? c->val.best : NAN, loss_digits);
+    fact_value(run, "loss", "Last training loss", loss->per ? loss->last : NAN, loss_digits);
+    fact_value(run, "val_loss", "Lowest validation loss", val->per ? val->best : NAN, loss_digits);
     if (run->fact[2].text[0]) {
         size_t length = strlen(run->fact[2].text);
         snprintf(run->fact[2].text + length, sizeof(run->fact[2].text) - length, ", at step %lld",
-                 (long long)c->val.best_step);
+                 (long long)val->best_step);
     }
-    fact_value(run, "step_ms", "Mean time of a step", mean_of(&c->step_ms), ms_words);
-    fact_value(run, "tokens_per_sec", "Mean tokens a second", mean_of(&c->rate), cli_amount);
+    fact_value(run, "step_ms", "Mean time of a step", mean_of(&c->series[CLI_STEP_MS]), ms_words);
+    fact_value(run, "tokens_per_sec", "Mean tokens a second", mean_of(&c->series[CLI_RATE]), cli_amount);
     add_fact(run, "skipped", "Steps that updated nothing", (double)c->skipped, "%lld", (long long)c->skipped);
     fact_at(run, "noise_scale_tokens", "Noise scale, in tokens", run->facts, "noise_scale_tokens", cli_amount);
     fact_at(run, "params", "Parameters", run->facts, "params", cli_amount);
@@ -277,7 +278,8 @@ static void note_oddities(cli_report_run *run)
                  (long long)c->last_step);
     if (run->facts && !json_equal(json_object_get(run->facts, "planned"), json_object_get(run->facts, "measured")))
         add_note(run, "what was measured is not what was planned");
-    if (c->loss.per && !isfinite(c->loss.last)) add_note(run, "no training loss is finite");
+    const curve_series *loss = &c->series[CLI_LOSS];
+    if (loss->per && !isfinite(loss->last)) add_note(run, "no training loss is finite");
 }
 
 static zr_status read_report_run(cli_report_run *run)

@@ -39,14 +39,15 @@ static void terminal_series(terminal_curve *c, const curve_series *s, char lette
 static void print_terminal_curve(FILE *out, const cli_curve *curve)
 {
     terminal_curve c = {.axes = {.box = {0, 0, COLUMNS, ROWS}, .x0 = 0, .x1 = (double)curve->last_step}};
+    const curve_series *loss = &curve->series[CLI_LOSS], *val = &curve->series[CLI_VAL];
     double low = NAN, high = NAN;
-    cli_series_widen(&curve->loss, &low, &high);
-    cli_series_widen(&curve->val, &low, &high);
+    cli_series_widen(loss, &low, &high);
+    cli_series_widen(val, &low, &high);
     if (!isfinite(low)) return;
     memset(c.at, ' ', sizeof(c.at));
     cli_axes_range(&c.axes, low, high, true);
-    terminal_series(&c, &curve->loss, '*');
-    terminal_series(&c, &curve->val, 'o');
+    terminal_series(&c, loss, '*');
+    terminal_series(&c, val, 'o');
     for (int y = 0; y < ROWS; y++) {
         int length = COLUMNS;
         while (length > 0 && c.at[y][length - 1] == ' ') length--;
@@ -56,7 +57,7 @@ static void print_terminal_curve(FILE *out, const cli_curve *curve)
             fprintf(out, "  %8s |%.*s\n", "", length, c.at[y]);
     }
     fprintf(out, "  %8s  step 1 to %lld; * training loss%s%s\n\n", "", (long long)curve->last_step,
-            curve->val.n ? ", o validation loss" : "", c.axes.log ? "; log scale" : "");
+            val->n ? ", o validation loss" : "", c.axes.log ? "; log scale" : "");
 }
 
 /** Print the newest text, on lines of its own. */
