@@ -1,3 +1,4 @@
+/* Layouts to choose from as a table for the terminal, each with its memory as a bar of characters. */
 #include "cli/plan/choices.h"
 #include "train/host/limits.h"
 

@@ -1,3 +1,4 @@
+/* The page of loss.svg and `zr plot`: the losses of runs, and their learning rates below. */
 #include "cli/draw/panel.h"
 
 #include <math.h>

@@ -27,6 +27,15 @@ static zr_status states_bytes(const zr_chain_config *chain, int stage, int tenso
     return ZR_OK;
 }
 
+static zr_status end_table_json(zr__json_out *json, FILE *out)
+{
+    zr__text_add(&json->text, "\n");
+    zr__json_close(json, ']');
+    zr__json_close(json, '}');
+    ZR_TRY(zr__json_write(json, out));
+    return ZR_OK;
+}
+
 /* ---- table 1: gigabytes of a rank ------------------------------------------------------------- */
 
 enum { SIZES = 3, DEGREES = 6, STAGES = 3 };
@@ -92,11 +101,7 @@ static zr_status print_table1_json(FILE *out, int64_t bytes[SIZES][DEGREES][STAG
         zr__json_add_as(&json, "deviation_percent", "%.4f", cli_papers_percent((double)bytes[i][n][s] / 1e9, printed));
         zr__json_close(&json, '}');
     }
-    zr__text_add(&json.text, "\n");
-    zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
-    ZR_TRY(zr__json_write(&json, out));
-    return ZR_OK;
+    return end_table_json(&json, out);
 }
 
 zr_status cli_papers_table1(FILE *out, bool json)
@@ -192,11 +197,7 @@ static zr_status print_table2_json(FILE *out, double billion[ROWS][4])
         zr__json_add_as(&json, "deviation_percent", "%.4f", cli_papers_percent(ours, printed));
         zr__json_close(&json, '}');
     }
-    zr__text_add(&json.text, "\n");
-    zr__json_close(&json, ']');
-    zr__json_close(&json, '}');
-    ZR_TRY(zr__json_write(&json, out));
-    return ZR_OK;
+    return end_table_json(&json, out);
 }
 
 zr_status cli_papers_table2(FILE *out, bool json)

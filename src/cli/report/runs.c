@@ -1,3 +1,4 @@
+/* The runs that a command line names. */
 #include "cli/report/report.h"
 
 #include <string.h>
