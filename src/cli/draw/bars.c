@@ -24,7 +24,7 @@ static int bar_cells(const cli_choices *choices)
 static const struct {
     char letter;
     const char *color;
-} category[ZR_CATEGORIES] = {
+} bar_category[ZR_CATEGORIES] = {
     [ZR_CATEGORY_PARAM] = {'P', "\033[30;44m"},      [ZR_CATEGORY_GRAD] = {'G', "\033[30;43m"},
     [ZR_CATEGORY_OPTIM] = {'O', "\033[30;42m"},      [ZR_CATEGORY_ACT] = {'A', "\033[30;47m"},
     [ZR_CATEGORY_CHECKPOINT] = {'C', "\033[30;45m"}, [ZR_CATEGORY_BUFFER] = {'B', "\033[30;41m"},
@@ -74,8 +74,8 @@ static void print_bar(FILE *out, const cli_choice *c, int cells, double cell_byt
     for (int i = 0; i <= last; i++) {
         const int at = category_at(c, (i + 0.5) * cell_bytes);
         const bool plain = at < 0 || at == ZR_CATEGORIES || i == limit;
-        const char letter = at < 0 ? ' ' : at == ZR_CATEGORIES ? '.' : category[at].letter;
-        const char *wanted = !color ? "" : plain ? CLI_PLAIN : category[at].color;
+        const char letter = at < 0 ? ' ' : at == ZR_CATEGORIES ? '.' : bar_category[at].letter;
+        const char *wanted = !color ? "" : plain ? CLI_PLAIN : bar_category[at].color;
         if (strcmp(wanted, now) != 0) fputs(wanted, out);
         now = wanted;
         fputc(i == limit ? '|' : i == cells - 1 && longer ? '>' : letter, out);
@@ -89,6 +89,7 @@ static void print_bars_line(FILE *out, const cli_choices *choices, int index, do
     const cli_choice *c = &choices->choice[index];
     const zr_price *price = &c->made.simulation.price;
     const bool bold = color && index == choices->advised;
+    const char *fits = choices->target->limit_bytes == 0 ? "" : c->made.fits ? "yes" : "no";
     char kept[CLI_CHOICE_BYTES], name[64], time[32] = "?", exposed[32] = "?";
     if (choices->compute_known) cli_seconds(price->step_sec, time);
     if (choices->compute_known && choices->link_known && price->step_sec > 0)
@@ -96,11 +97,7 @@ static void print_bars_line(FILE *out, const cli_choices *choices, int index, do
     snprintf(name, sizeof(name), "%s%s", cli_choice_name(choices, c, kept), light[c->light]);
     fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
             index == choices->advised ? '>' : ' ', c->stage, NAME_COLUMNS + wider(choices), name,
-            ZR_SIZE((double)c->made.report.memory.total_bytes),
-            choices->target->limit_bytes == 0 ? ""
-            : c->made.fits                    ? "yes"
-                                              : "no",
-            time, exposed, bold ? CLI_PLAIN : "");
+            ZR_SIZE((double)c->made.report.memory.total_bytes), fits, time, exposed, bold ? CLI_PLAIN : "");
     print_bar(out, c, bar_cells(choices), cell_bytes, limit_cell(choices, cell_bytes), color);
     fputc('\n', out);
 }
@@ -111,8 +108,8 @@ static void print_bars_legend(FILE *out, const cli_choices *choices, bool color)
         bool used = false;
         for (int c = 0; c < choices->n; c++) used |= choices->choice[c].fullest.category_bytes[i] > 0;
         if (!used) continue;
-        fprintf(out, "%s%s%c%s %s", i == ZR_CATEGORY_ACT ? "\n  " : "  ", color ? category[i].color : "",
-                category[i].letter, color ? CLI_PLAIN : "", cli_category_words((zr_category)i));
+        fprintf(out, "%s%s%c%s %s", i == ZR_CATEGORY_ACT ? "\n  " : "  ", color ? bar_category[i].color : "",
+                bar_category[i].letter, color ? CLI_PLAIN : "", cli_category_words((zr_category)i));
     }
     fputs("  . not in use then\n", out);
 }

@@ -80,9 +80,10 @@ static json_t *run_json(const cli_report_run *run)
 zr_status cli_report_json(FILE *out, const cli_report *report, const char *file)
 {
     json_t *runs = json_array();
-    for (int i = 0; i < report->n; i++) json_array_append_new(runs, run_json(&report->run[i]));
+    int failed = 0;
+    for (int i = 0; i < report->n; i++) failed |= json_array_append_new(runs, run_json(&report->run[i]));
     json_t *root = json_pack("{s:o, s:o, s:O}", "file", text_json(file), "runs", runs, "different", report->different);
-    char *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *text = root && !failed ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the figures of %d runs", report->n);
     cli_json_put_text(out, text);
