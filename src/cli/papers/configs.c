@@ -45,7 +45,7 @@ typedef struct planned_run {
 static zr_status plan_run(const cli_papers_run *r, const zr_profile *profile, planned_run *planned)
 {
     zr_plan *plan = NULL;
-    ZR_TRY(cli_papers_plan(r, CLI_PAPERS_VOCABULARY, &profile->machine, &plan));
+    ZR_TRY(cli_papers_plan(r, false, &profile->machine, &plan));
     planned_run p = {.ranks = r->gpus / r->tensor,
                      .params = plan->params,
                      .states = (double)plan->memory.states_bytes,
@@ -129,8 +129,8 @@ typedef struct planned_preset {
     int64_t params, checkpoint, host, total;
     double states, copies, paper_states, paper_checkpoint; /* bytes of a rank */
     double deviation;                                      /* of the states, percent */
-    char states_reason[128];                               /* why the planned states exceed the paper's */
-    const char *checkpoint_reason;                         /* "": the planned checkpoints do not exceed the paper's */
+    char states_reason[128];                               /* for states above the paper's */
+    const char *checkpoint_reason;                         /* for checkpoints above the paper's; "": they are not */
 } planned_preset;
 
 static void compare_preset(const cli_papers_preset *c, const zr_plan *plan, planned_preset *p)

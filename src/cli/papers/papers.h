@@ -53,14 +53,11 @@ extern const int cli_papers_v1_n;
 #define CLI_PAPERS_APPENDIX 48
 extern const cli_papers_run cli_papers_appendix[CLI_PAPERS_APPENDIX];
 
-/** Return whether a run of v1 was on the papers' small cluster (Azure). */
-bool cli_papers_on_azure(const cli_papers_run *run);
 int cli_papers_stage(const cli_papers_run *run);
-/** Plan a run as its system trained it, with the scratch memory and rates of `device`. Free with zr_plan_destroy. */
-ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_machine *device,
+/** Plan a run as its system trained it, with the scratch memory and rates of `device`. `padded`: pad the vocabulary as
+ * Megatron-LM did, to a multiple of 128 on each tensor-parallel rank. Free with zr_plan_destroy. */
+ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device,
                                        zr_plan **plan);
-/** Return the vocabulary as Megatron-LM padded it: to a multiple of 128 on each tensor-parallel rank. */
-int cli_papers_padded(const cli_papers_run *run);
 
 /** Ratio of two runs of a table, ZeRO-OS over Megatron: of their samples a second or, with `gpus`, of the GPUs at equal
  * throughput. */

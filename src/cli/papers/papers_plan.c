@@ -27,14 +27,10 @@ static zr_layout papers_layout(const cli_papers_run *r)
     return l;
 }
 
-int cli_papers_padded(const cli_papers_run *run)
+zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device, zr_plan **plan)
 {
-    const int multiple = 128 * run->tensor;
-    return (CLI_PAPERS_VOCABULARY + multiple - 1) / multiple * multiple;
-}
-
-zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_machine *device, zr_plan **plan)
-{
+    const int multiple = padded ? 128 * run->tensor : 1;
+    const int vocabulary = (CLI_PAPERS_VOCABULARY + multiple - 1) / multiple * multiple;
     const zr_gpt2_config sizes = {.n_layer = run->layers,
                                   .n_head = run->heads,
                                   .n_embd = run->hidden,

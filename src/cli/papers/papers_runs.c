@@ -4,7 +4,6 @@
 #include "cli/papers/papers.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Short names for the tables below. */
 #define MEGATRON CLI_PAPERS_MEGATRON
@@ -138,11 +137,6 @@ double cli_papers_percent(double ours, double printed)
 double cli_papers_rounded(double percent)
 {
     return fabs(percent) < 0.005 ? 0 : percent;
-}
-
-bool cli_papers_on_azure(const cli_papers_run *run)
-{
-    return strcmp(run->table, "7") == 0;
 }
 
 int cli_papers_stage(const cli_papers_run *run)

@@ -77,7 +77,7 @@ static zr_status papers_add_run(cli_papers_rows *rows, const char *source, const
                           .run = run};
     zr_plan *plan = NULL;
     zr__cluster_widen(&cluster, run->gpus);
-    ZR_TRY(cli_papers_plan(run, cli_papers_padded(run), &cluster.device, &plan));
+    ZR_TRY(cli_papers_plan(run, true, &cluster.device, &plan));
     zr_status st = zr_simulate(plan, &cluster, &options, &row.made, NULL);
     row.memory_bytes = plan->memory.total_bytes;
     zr_plan_destroy(&plan);
@@ -95,7 +95,8 @@ static zr_status papers_add_runs(cli_papers_rows *rows, const clusters *c)
 {
     for (int i = 0; i < cli_papers_v1_n; i++) {
         const cli_papers_run *run = &cli_papers_v1[i];
-        ZR_TRY(papers_add_run(rows, "v1", run, cli_papers_on_azure(run) ? &c->azure : &c->dgx2));
+        const bool azure = strcmp(run->table, "7") == 0;
+        ZR_TRY(papers_add_run(rows, "v1", run, azure ? &c->azure : &c->dgx2));
     }
     for (int i = 0; i < CLI_PAPERS_APPENDIX; i++)
         ZR_TRY(papers_add_run(rows, "SC20", &cli_papers_appendix[i], &c->dgx2));
