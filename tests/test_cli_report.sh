@@ -129,6 +129,9 @@ cat >'odd <b>&"/config.json' <<'END_CONFIG'
 END_CONFIG
 check "marks in names and values" "$ZR" report --quiet 'odd <b>&"' runs/b -o odd.html
 check "... are letters on the page" sh -c "! grep -Eq '<b>&|<script|<i>|<u>' odd.html && grep -q 'odd &#60;b&#62;&#38;&#34;' odd.html && grep -q '&#60;script' odd.html"
+odd=$(printf 'odd\377')
+mkdir -p "$odd" && cp runs/a/metrics.jsonl "$odd/"
+check "a name that is not UTF-8, as JSON" prints '"run":"odd' "$ZR" report --quiet --json "$odd"
 check "all of them together" "$ZR" report --quiet runs/a stopped none nan -o many.html
 
 echo '<!doctype html><p>mine' >mine.html

@@ -8,6 +8,8 @@
 
 #include "base/text/text.h"
 
+#include <stdio.h>
+
 /** A document under construction. Zero-initialise. As in zr__text, a failed allocation is latched. */
 typedef struct zr__json_out {
     zr__text text;
@@ -48,5 +50,8 @@ void zr__json_open(zr__json_out *out, const char *key, char bracket);
 void zr__json_close(zr__json_out *out, char bracket);
 /** Put the next member on a new line: `at` is written before it, as "\n  ". */
 void zr__json_break(zr__json_out *out, const char *at);
+
+/** Write the document and a line's end to a stream, and free it. ZR_ERR_MEMORY. A failed write shows on the stream. */
+ZR_NODISCARD zr_status zr__json_write(zr__json_out *out, FILE *to);
 
 #endif

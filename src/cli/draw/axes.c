@@ -2,22 +2,26 @@
 
 #include <math.h>
 
-#define LEGEND_MOST 40
-
 /* Colours that the colour-blind can tell apart: Okabe and Ito's set without its yellow. */
 static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
 enum { COLORS = sizeof(colors) / sizeof(colors[0]) };
 static const char *const dashes[] = {NULL, "7 4", "2 3"};
 enum { DASHES = sizeof(dashes) / sizeof(dashes[0]) };
 
-const char *cli_axes_color(int run)
+const char *cli_axes_color(int line)
 {
-    return colors[run % COLORS];
+    return colors[line % COLORS];
 }
 
-const char *cli_axes_dash(int run)
+const char *cli_axes_dash(int line)
 {
-    return dashes[run / COLORS % DASHES];
+    return dashes[line / COLORS % DASHES];
+}
+
+void cli_axes_widen(double value, double *low, double *high)
+{
+    if (!(*low <= value)) *low = value;
+    if (!(*high >= value)) *high = value;
 }
 
 void cli_axes_range(cli_axes *p, double low, double high, bool may_log)
@@ -38,34 +42,35 @@ void cli_axes_range(cli_axes *p, double low, double high, bool may_log)
     p->y1 = high + room;
 }
 
+/** Return the part of an axis that lies before a value. */
+static double axis_part(double value, double from, double to, bool is_log)
+{
+    return is_log ? log(value / from) / log(to / from) : (value - from) / (to - from);
+}
+
 double cli_axes_x(const cli_axes *p, double x)
 {
-    const double part = p->log_x ? log(x / p->x0) / log(p->x1 / p->x0) : (x - p->x0) / (p->x1 - p->x0);
-    return p->box.x + p->box.w * part;
+    return p->box.x + p->box.w * axis_part(x, p->x0, p->x1, p->log_x);
 }
 
 double cli_axes_y(const cli_axes *p, double value)
 {
-    double part = p->log ? log(value / p->y0) / log(p->y1 / p->y0) : (value - p->y0) / (p->y1 - p->y0);
-    return p->box.y + p->box.h * (1 - part);
+    return p->box.y + p->box.h * (1 - axis_part(value, p->y0, p->y1, p->log));
 }
 
 static void draw_tick(FILE *out, const cli_axes *p, double value)
 {
-    char text[40];
     double y = cli_axes_y(p, value);
     if (y < p->box.y - 0.5 || y > p->box.y + p->box.h + 0.5) return;
-    snprintf(text, sizeof(text), "%.6g", value);
-    if (value == 0) snprintf(text, sizeof(text), "0"); /* not -0 */
     svg_line(out, p->box.x, y, p->box.x + p->box.w, y, AXES_GRID, 1);
-    svg_text(out, p->box.x - 8, y + 4, (svg_font){.size = 12, .color = AXES_DARK, .anchor = SVG_END}, "%s", text);
+    svg_text(out, p->box.x - 8, y + 4, (svg_font){.size = 12, .color = AXES_DARK, .anchor = SVG_END}, "%.6g",
+             value == 0 ? 0 : value); /* not -0 */
 }
 
-void cli_axes_values(FILE *out, const cli_axes *p)
+static void draw_ticks(FILE *out, const cli_axes *p)
 {
     if (!p->log) {
-        double step = svg_nice_step(p->y1 - p->y0);
-        if (p->box.h < 200) step = svg_nice_step(2 * (p->y1 - p->y0));
+        double step = svg_nice_step((p->box.h < 200 ? 2 : 1) * (p->y1 - p->y0));
         double first = ceil(p->y0 / step), last = floor(p->y1 / step);
         for (double k = first; k <= last && k - first < 50; k++) draw_tick(out, p, k * step);
         return;
@@ -81,15 +86,6 @@ void cli_axes_values(FILE *out, const cli_axes *p)
     }
 }
 
-void cli_axes_swatch(FILE *out, double x, double y, const char *color, const char *dash, bool dot)
-{
-    svg_shape_begin(out);
-    svg_shape_move(out, x, y - 4);
-    svg_shape_to(out, x + 26, y - 4);
-    svg_shape_line_end(out, color, 2.2, dash, 1, NULL);
-    if (dot) svg_dot(out, x + 13, y - 4, 4, color);
-}
-
 void cli_axes_place(FILE *out, const cli_axes *p, double x, const char *word)
 {
     const double at = cli_axes_x(p, x), bottom = p->box.y + p->box.h;
@@ -101,21 +97,48 @@ void cli_axes_place(FILE *out, const cli_axes *p, double x, const char *word)
 
 void cli_axes_frame(FILE *out, const cli_axes *p, const char *name)
 {
+    draw_ticks(out, p);
     svg_line(out, p->box.x, p->box.y, p->box.x, p->box.y + p->box.h, AXES_GREY, 1);
     svg_line(out, p->box.x, p->box.y + p->box.h, p->box.x + p->box.w, p->box.y + p->box.h, AXES_GREY, 1);
-    if (!name) return;
-    svg_text_up(out, 22, p->box.y + p->box.h / 2, (svg_font){.size = 13, .color = AXES_DARK, .anchor = SVG_MIDDLE},
-                name);
+    const svg_font font = {.size = 13, .color = AXES_DARK, .anchor = SVG_MIDDLE, .up = true};
+    if (name) svg_text(out, 22, p->box.y + p->box.h / 2, font, "%s", name);
 }
+
+/* ---- legend ---------------------------------------------------------------------------------- */
 
 cli_legend cli_legend_of(const char *const *name, int n, double width, double behind)
 {
-    cli_legend l = {.shown = n < LEGEND_MOST ? n : LEGEND_MOST};
+    cli_legend l = {.name = name, .n = n, .shown = n < LEGEND_MOST ? n : LEGEND_MOST};
     for (int i = 0; i < l.shown; i++) l.name_width = fmax(l.name_width, svg_text_width(name[i], 13));
     if (l.name_width > 560) l.name_width = 560;
     l.width = 33 + l.name_width + behind;
     l.columns = (int)(width / l.width);
     if (l.columns < 1) l.columns = 1;
     l.rows = (l.shown + l.columns - 1) / l.columns;
+    l.height = AXES_ROW * (l.rows + (n > l.shown));
     return l;
+}
+
+void cli_legend_line(FILE *out, double x, double y, const char *color, const char *dash, bool dot)
+{
+    bool pen = false;
+    svg_shape_begin(out);
+    svg_shape_point(out, &pen, x, y - 4);
+    svg_shape_point(out, &pen, x + 26, y - 4);
+    svg_shape_line_end(out, color, 2.2, dash, 1, NULL);
+    if (dot) svg_dot(out, x + 13, y - 4, 4, color);
+}
+
+void cli_legend_draw(FILE *out, const cli_legend *l, double x, double y)
+{
+    static const svg_font grey = {.size = 12, .color = AXES_GREY};
+    char name[SVG_TEXT_BYTES];
+    for (int i = 0; i < l->shown; i++) {
+        const double left = x + l->width * (i / l->rows), at = y + AXES_ROW * (i % l->rows);
+        cli_legend_line(out, left, at, cli_axes_color(i), cli_axes_dash(i), false);
+        svg_text(out, left + 33, at, (svg_font){.size = 13, .color = AXES_DARK}, "%s",
+                 svg_text_fit(l->name[i], 13, l->name_width, name));
+        if (l->behind) svg_text(out, left + 33 + l->name_width + 8, at, grey, "%s", l->behind[i]);
+    }
+    if (l->n > l->shown) svg_text(out, x, y + AXES_ROW * l->rows, grey, "and %d more", l->n - l->shown);
 }

@@ -1,3 +1,4 @@
+/* Layouts to choose from as a table for the terminal, each with its memory as a bar of characters. */
 #include "cli/plan/choices.h"
 #include "train/host/limits.h"
 
@@ -8,6 +9,7 @@
 #define NAME_COLUMNS 11
 #define PA_COLUMNS 3
 
+/** Return the columns by which names are wider, and bars shorter. */
 static int wider(const cli_choices *choices)
 {
     return choices->shares_layers ? PA_COLUMNS : 0;
@@ -22,7 +24,7 @@ static int bar_cells(const cli_choices *choices)
 static const struct {
     char letter;
     const char *color;
-} category[ZR_CATEGORIES] = {
+} bar_category[ZR_CATEGORIES] = {
     [ZR_CATEGORY_PARAM] = {'P', "\033[30;44m"},      [ZR_CATEGORY_GRAD] = {'G', "\033[30;43m"},
     [ZR_CATEGORY_OPTIM] = {'O', "\033[30;42m"},      [ZR_CATEGORY_ACT] = {'A', "\033[30;47m"},
     [ZR_CATEGORY_CHECKPOINT] = {'C', "\033[30;45m"}, [ZR_CATEGORY_BUFFER] = {'B', "\033[30;41m"},
@@ -53,7 +55,7 @@ static int limit_cell(const cli_choices *choices, double cell_bytes)
 }
 
 /** Return the category in the middle of a cell, ZR_CATEGORIES where no buffer is in use, -1 beyond the arena. */
-static int what_at(const cli_choice *c, double bytes)
+static int category_at(const cli_choice *c, double bytes)
 {
     double end = 0;
     for (int i = 0; i < ZR_CATEGORIES; i++) {
@@ -63,71 +65,65 @@ static int what_at(const cli_choice *c, double bytes)
     return bytes < (double)c->made.report.memory.total_bytes ? ZR_CATEGORIES : -1;
 }
 
-static char mark_of(int what)
-{
-    return what < 0 ? ' ' : what == ZR_CATEGORIES ? '.' : category[what].letter;
-}
-
 static void print_bar(FILE *out, const cli_choice *c, int cells, double cell_bytes, int limit, bool color)
 {
     int last = cells - 1;
     bool longer = (double)c->made.report.memory.total_bytes > 1.001 * cell_bytes * cells;
-    while (last > limit && what_at(c, (last + 0.5) * cell_bytes) < 0) last--;
+    while (last > limit && category_at(c, (last + 0.5) * cell_bytes) < 0) last--;
     const char *now = "";
     for (int i = 0; i <= last; i++) {
-        int what = what_at(c, (i + 0.5) * cell_bytes);
-        bool plain = what < 0 || what == ZR_CATEGORIES || i == limit;
-        const char *wanted = !color ? "" : plain ? CLI_PLAIN : category[what].color;
+        const int at = category_at(c, (i + 0.5) * cell_bytes);
+        const bool plain = at < 0 || at == ZR_CATEGORIES || i == limit;
+        const char letter = at < 0 ? ' ' : at == ZR_CATEGORIES ? '.' : bar_category[at].letter;
+        const char *wanted = !color ? "" : plain ? CLI_PLAIN : bar_category[at].color;
         if (strcmp(wanted, now) != 0) fputs(wanted, out);
         now = wanted;
-        fputc(i == limit ? '|' : i == cells - 1 && longer ? '>' : mark_of(what), out);
+        fputc(i == limit ? '|' : i == cells - 1 && longer ? '>' : letter, out);
     }
     if (color) fputs(CLI_PLAIN, out);
 }
 
-static void print_choice(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
+static void print_bars_line(FILE *out, const cli_choices *choices, int index, double cell_bytes, bool color)
 {
-    const cli_choice *c = &choices->choice[index];
     static const char *const light[CLI_LIGHTS] = {"", " a", " b", " c"};
-    char kept[CLI_CHOICE_BYTES], name[64], total[32], time[32] = "?", exposed[32] = "?";
-    if (choices->compute_known) cli_seconds(c->made.simulation.price.step_sec, time);
-    if (choices->compute_known && choices->link_known && c->made.simulation.price.step_sec > 0) {
-        snprintf(exposed, sizeof(exposed), "%.1f %%",
-                 100 * c->made.simulation.price.exposed_sec / c->made.simulation.price.step_sec);
-    }
+    const cli_choice *c = &choices->choice[index];
+    const zr_price *price = &c->made.simulation.price;
+    const bool bold = color && index == choices->advised;
     const char *fits = choices->target->limit_bytes == 0 ? "" : c->made.fits ? "yes" : "no";
-    bool bold = color && index == choices->advised;
+    char kept[CLI_CHOICE_BYTES], name[64], time[32] = "?", exposed[32] = "?";
+    if (choices->compute_known) cli_seconds(price->step_sec, time);
+    if (choices->compute_known && choices->link_known && price->step_sec > 0)
+        snprintf(exposed, sizeof(exposed), "%.1f %%", 100 * price->exposed_sec / price->step_sec);
     snprintf(name, sizeof(name), "%s%s", cli_choice_name(choices, c, kept), light[c->light]);
     fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',
             index == choices->advised ? '>' : ' ', c->stage, NAME_COLUMNS + wider(choices), name,
-            cli_bytes((double)c->made.report.memory.total_bytes, total), fits, time, exposed, bold ? CLI_PLAIN : "");
+            ZR_SIZE((double)c->made.report.memory.total_bytes), fits, time, exposed, bold ? CLI_PLAIN : "");
     print_bar(out, c, bar_cells(choices), cell_bytes, limit_cell(choices, cell_bytes), color);
     fputc('\n', out);
 }
 
-static void print_legend(FILE *out, const cli_choices *choices, bool color)
+static void print_bars_legend(FILE *out, const cli_choices *choices, bool color)
 {
     for (int i = 0; i < ZR_CATEGORIES; i++) {
         bool used = false;
         for (int c = 0; c < choices->n; c++) used |= choices->choice[c].fullest.category_bytes[i] > 0;
         if (!used) continue;
-        fprintf(out, "%s%s%c%s %s", i == ZR_CATEGORY_ACT ? "\n  " : "  ", color ? category[i].color : "",
-                category[i].letter, color ? CLI_PLAIN : "", cli_category_words((zr_category)i));
+        fprintf(out, "%s%s%c%s %s", i == ZR_CATEGORY_ACT ? "\n  " : "  ", color ? bar_category[i].color : "",
+                bar_category[i].letter, color ? CLI_PLAIN : "", cli_category_words((zr_category)i));
     }
     fputs("  . not in use then\n", out);
 }
 
 void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
 {
-    char limit[32];
     double cell_bytes = scale_bytes(choices) / bar_cells(choices);
     fprintf(out, "   stage, recompute%*s total %-5s     step waiting  the fullest moment\n", wider(choices), "",
             choices->target->limit_bytes ? "fits" : "");
-    for (int i = 0; i < choices->n; i++) print_choice(out, choices, i, cell_bytes, color);
-    print_legend(out, choices, color);
+    for (int i = 0; i < choices->n; i++) print_bars_line(out, choices, i, cell_bytes, color);
+    print_bars_legend(out, choices, color);
     fputs("  * configured  > advised", out);
     if (limit_cell(choices, cell_bytes) >= 0) {
-        fprintf(out, "  | where %s end (%s aside)", cli_bytes((double)choices->target->limit_bytes, limit),
+        fprintf(out, "  | where %s end (%s aside)", ZR_SIZE((double)choices->target->limit_bytes),
                 cli_beside(&choices->target->profile.facts));
     }
     fputc('\n', out);

@@ -11,6 +11,16 @@
 #define BLOCK_BYTES 65536
 #define MOST_STEPS ((int64_t)1 << 53)
 
+const cli_quantity cli_quantities[CLI_QUANTITIES] = {
+    [CLI_LOSS] = {"loss", "Loss", "nats a token", true, false, true},
+    [CLI_NORM] = {"grad_norm", "Gradient norm", "before clipping", true, false, true},
+    [CLI_LR] = {"lr", "Learning rate", "", false, true, false},
+    [CLI_RATE] = {"tokens_per_sec", "Tokens a second", "of all ranks", false, true, true},
+    [CLI_STEP_MS] = {"step_ms", "Time of a step", "ms", false, true, true},
+    [CLI_NOISE] = {"noise_scale_tokens", "Gradient noise scale", "tokens", true, false, false},
+    [CLI_VAL] = {"val_loss", "Validation loss", "nats a token", true, false, false},
+};
+
 /* ---- series ---------------------------------------------------------------------------------- */
 
 void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
@@ -24,26 +34,27 @@ void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
 }
 
 /** Halve the resolution: each bucket then covers twice the steps. */
-static void halve(curve_series *s)
+static void series_halve(curve_series *s)
 {
-    static const curve_bucket empty;
-    for (int i = 0; i < s->n; i += 2) {
-        curve_bucket both = s->bucket[i];
-        if (i + 1 < s->n) cli_curve_merge(&both, &s->bucket[i + 1]);
-        s->bucket[i / 2] = both;
+    const int n = (s->n + 1) / 2;
+    for (int i = 0; i < n; i++) {
+        curve_bucket both = s->bucket[2 * i];
+        if (2 * i + 1 < s->n) cli_curve_merge(&both, &s->bucket[2 * i + 1]);
+        s->bucket[i] = both;
     }
-    int n = (s->n + 1) / 2;
-    for (int i = n; i < s->n; i++) s->bucket[i] = empty;
+    memset(&s->bucket[n], 0, (size_t)(s->n - n) * sizeof(s->bucket[0]));
     s->n = n;
     s->per *= 2;
 }
 
 /** Drop the values from `step` on: the run was continued from an earlier step, and its new lines replace the old. */
-static void forget_from(curve_series *s, int64_t step)
+static void series_forget(curve_series *s, int64_t step)
 {
-    int keep = (int)((step - 1) / s->per);
-    for (int i = keep; i < s->n; i++) memset(&s->bucket[i], 0, sizeof(s->bucket[i]));
-    s->n = keep < s->n ? keep : s->n;
+    const int left = (int)((step - 1) / s->per);
+    if (left < s->n) {
+        memset(&s->bucket[left], 0, (size_t)(s->n - left) * sizeof(s->bucket[0]));
+        s->n = left;
+    }
     s->last = s->best = NAN;
     for (int i = 0; i < s->n; i++) {
         const curve_bucket *b = &s->bucket[i];
@@ -53,20 +64,20 @@ static void forget_from(curve_series *s, int64_t step)
     }
 }
 
-static void add(curve_series *s, int64_t step, double value, bool bad)
+static void series_add(curve_series *s, int64_t step, double value, bool bad)
 {
     if (s->per == 0) {
         s->per = 1;
         s->last = s->best = NAN;
     }
-    if (step <= s->last_step) forget_from(s, step);
-    while ((step - 1) / s->per >= CURVE_BUCKETS) halve(s);
-    int at = (int)((step - 1) / s->per);
+    if (step <= s->last_step) series_forget(s, step);
+    while ((step - 1) / s->per >= CURVE_BUCKETS) series_halve(s);
+    const int at = (int)((step - 1) / s->per);
     curve_bucket one = {.bad = bad || !isfinite(value)};
     if (isfinite(value)) {
-        one =
-            (curve_bucket){.step_sum = (double)step, .sum = value, .low = value, .high = value, .n = 1, .bad = one.bad};
-        s->last = value;
+        one.step_sum = (double)step;
+        one.sum = one.low = one.high = s->last = value;
+        one.n = 1;
         if (!(value >= s->best)) {
             s->best = value;
             s->best_step = step;
@@ -79,10 +90,14 @@ static void add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-enum { STEP, LOSS, VAL_LOSS, LR, NORM, STEP_MS, RATE, SKIPPED, NOISE, SAMPLE, NUMBERS };
-static const char *const keys[NUMBERS] = {
-    "\"step\"",           "\"loss\"",    "\"val_loss\"",           "\"lr\"",    "\"grad_norm\"", "\"step_ms\"",
-    "\"tokens_per_sec\"", "\"skipped\"", "\"noise_scale_tokens\"", "\"sample\""};
+/* Numbers of a line: the quantities, then these. */
+enum { STEP = CLI_QUANTITIES, SKIPPED, SAMPLE, NUMBERS };
+
+static const char *metric_key(int number)
+{
+    static const char *const others[] = {"step", "skipped", "sample"};
+    return number < CLI_QUANTITIES ? cli_quantities[number].key : others[number - CLI_QUANTITIES];
+}
 
 /** Numbers of a line. A key without a number (null: the value was not finite) is NaN. */
 typedef struct line_numbers {
@@ -90,12 +105,12 @@ typedef struct line_numbers {
     bool there[NUMBERS];
 } line_numbers;
 
-static void take_number(line_numbers *out, const char *text, zr__json_token key, zr__json_token value)
+static void take_metric(line_numbers *out, const char *text, zr__json_token key, zr__json_token value)
 {
     char number[ZR_NUMBER_BYTES] = "";
     for (int i = 0; i < NUMBERS; i++) {
-        size_t bytes = strlen(keys[i]);
-        if (key.end - key.begin != bytes || memcmp(text + key.begin, keys[i], bytes) != 0) continue;
+        const size_t bytes = strlen(metric_key(i)), quotes = 2;
+        if (key.end - key.begin != bytes + quotes || memcmp(text + key.begin + 1, metric_key(i), bytes) != 0) continue;
         size_t length = value.end - value.begin;
         if (value.kind == 'x' && length < sizeof(number)) memcpy(number, text + value.begin, length);
         char *end = NULL;
@@ -106,7 +121,7 @@ static void take_number(line_numbers *out, const char *text, zr__json_token key,
 }
 
 /** Parse a flat JSON object, as a run writes it. */
-static bool read_numbers(const char *text, size_t bytes, line_numbers *out)
+static bool read_metric_line(const char *text, size_t bytes, line_numbers *out)
 {
     zr__json_token t = zr__json_next(text, bytes, 0);
     if (t.kind != '{') return false;
@@ -115,47 +130,41 @@ static bool read_numbers(const char *text, size_t bytes, line_numbers *out)
         zr__json_token colon = zr__json_next(text, bytes, key.end);
         zr__json_token value = zr__json_next(text, bytes, colon.end);
         if (key.kind != '"' || colon.kind != ':' || (value.kind != 'x' && value.kind != '"')) return false;
-        take_number(out, text, key, value);
+        take_metric(out, text, key, value);
         t = zr__json_next(text, bytes, value.end);
     } while (t.kind == ',');
     return t.kind == '}' && zr__json_next(text, bytes, t.end).kind == 0;
 }
 
-static bool take_line(cli_curve *c, const char *text, size_t bytes)
+static bool take_metric_line(cli_curve *c, const char *text, size_t bytes)
 {
     line_numbers line = {0};
-    if (!read_numbers(text, bytes, &line) || !line.there[STEP]) return false;
+    if (!read_metric_line(text, bytes, &line) || !line.there[STEP]) return false;
     double step_number = line.x[STEP];
     if (!(step_number >= 1 && step_number <= (double)MOST_STEPS)) return false;
     int64_t step = (int64_t)step_number;
     if (line.there[SAMPLE]) return true; /* a line with a text has no values */
-    if (!line.there[LOSS] && !line.there[VAL_LOSS]) return false;
-    if (line.there[LOSS]) {
+    if (!line.there[CLI_LOSS] && !line.there[CLI_VAL]) return false;
+    bool nothing = false; /* the step updated nothing */
+    if (line.there[CLI_LOSS]) {
         /* The count of skipped steps may begin again when a run is continued. */
-        int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
-        add(&c->loss, step, line.x[LOSS], skipped > c->skipped);
+        const int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
+        nothing = skipped > c->skipped;
         c->skipped = skipped;
     }
-    if (line.there[LR]) add(&c->lr, step, line.x[LR], false);
-    if (line.there[NORM]) add(&c->norm, step, line.x[NORM], false);
-    if (line.there[STEP_MS]) add(&c->step_ms, step, line.x[STEP_MS], false);
-    if (line.there[RATE]) add(&c->rate, step, line.x[RATE], false);
-    if (line.there[NOISE] && isfinite(line.x[NOISE])) add(&c->noise, step, line.x[NOISE], false); /* null: not known */
-    if (line.there[VAL_LOSS]) add(&c->val, step, line.x[VAL_LOSS], false);
+    if (!isfinite(line.x[CLI_NOISE])) line.there[CLI_NOISE] = false; /* null: not known */
+    for (int i = 0; i < CLI_QUANTITIES; i++)
+        if (line.there[i]) series_add(&c->series[i], step, line.x[i], i == CLI_LOSS && nothing);
     if (c->first_step == 0 || step < c->first_step) c->first_step = step;
     c->last_step = step;
     return true;
 }
 
-static bool is_blank(const char *text, size_t bytes)
-{
-    return zr__json_next(text, bytes, 0).kind == 0;
-}
-
 static void count_line(cli_curve *c, const char *text, size_t bytes)
 {
+    const bool blank = zr__json_next(text, bytes, 0).kind == 0;
     c->lines++;
-    if (is_blank(text, bytes) || take_line(c, text, bytes)) return;
+    if (blank || take_metric_line(c, text, bytes)) return;
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 
@@ -182,7 +191,7 @@ static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool
         size_t done = take_block(c, block, (size_t)n);
         if (done == 0 && n < BLOCK_BYTES) {
             line_numbers unused = {0};
-            bool whole = read_numbers(block, (size_t)n, &unused);
+            bool whole = read_metric_line(block, (size_t)n, &unused);
             if (!to_end || (!whole && block[0] == '{')) return ZR_OK; /* the rest of the line is still to come */
             count_line(c, block, (size_t)n);
             c->offset += n;

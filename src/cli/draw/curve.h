@@ -29,12 +29,20 @@ typedef struct curve_series {
     int64_t best_step;
 } curve_series;
 
+/** Quantities of metrics.jsonl. The validation loss is drawn with the training loss. */
+enum { CLI_LOSS, CLI_NORM, CLI_LR, CLI_RATE, CLI_STEP_MS, CLI_NOISE, CLI_VAL, CLI_QUANTITIES };
+typedef struct cli_quantity {
+    const char *key, *title, *unit; /* the key of metrics.jsonl */
+    bool may_log, from_zero;        /* scale of the y axis */
+    bool noisy;                     /* the mean is drawn if there are many steps */
+} cli_quantity;
+extern const cli_quantity cli_quantities[CLI_QUANTITIES];
+
 typedef struct cli_curve {
-    curve_series loss, val, lr, norm, step_ms, rate; /* rate: tokens a second */
-    curve_series noise;                              /* gradient noise scale, tokens */
-    int64_t first_step, last_step;                   /* 0: no step yet */
-    int64_t skipped;                                 /* skipped steps, by the last line */
-    int64_t bad_lines, first_bad;                    /* lines that no run writes; number of the first */
+    curve_series series[CLI_QUANTITIES];
+    int64_t first_step, last_step; /* 0: no step yet */
+    int64_t skipped;               /* skipped steps, by the last line */
+    int64_t bad_lines, first_bad;  /* lines that no run writes; number of the first */
     /* Position in the file: bytes and lines read, inode. */
     int64_t offset, lines, file;
 } cli_curve;
@@ -46,16 +54,10 @@ void cli_curve_merge(curve_bucket *into, const curve_bucket *b);
  * opening and reading. */
 ZR_NODISCARD zr_status cli_curve_read(cli_curve *curve, const char *path, bool to_end);
 
-/** Draw runs as one page of SVG, which the caller frees (free). `name`: (n), the runs' names. ZR_ERR_MEMORY. */
+/** Draw runs as one page of SVG, which the caller frees (free). `name`: (n), the runs' names. *svg NULL and
+ * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status cli_curve_draw(cli_curve *const *curve, const char *const *name, int n, char **svg,
                                       size_t *bytes);
-
-/** Parse a command line that names at least one run; with --help print the help and set args->help. ZR_ERR_ARG. */
-ZR_NODISCARD zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv);
-
-/** Name each run by its path after the last folder that all paths have in common, without trailing slashes; a single
- * run keeps its whole path. room: (n), storage of the names. */
-void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name);
 
 /* ---- a run's own picture --------------------------------------------------------------------- */
 

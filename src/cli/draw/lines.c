@@ -9,30 +9,27 @@
 #define LEFT 88.0
 #define PLOT_WIDTH 690.0
 #define PLOT_HEIGHT 380.0
-#define LOG_FROM 8.0 /* ratio of the largest to the smallest x from which a logarithmic scale is clearer */
+#define LOG_FROM 8.0 /* ratio of the largest to the smallest x from which on a logarithmic scale is clearer */
 
-typedef struct page {
+typedef struct lines_page {
     FILE *out;
     const cli_lines *lines;
     double *x;   /* (n_x) */
     int *sorted; /* (n_x) places from left to right */
     cli_axes axes;
-} page;
+} lines_page;
 
 /* ---- places ------------------------------------------------------------------------------------- */
 
-static bool is_number(const char *word, double *x)
-{
-    char *end = NULL;
-    *x = strtod(word, &end);
-    return end != word && !*end && isfinite(*x);
-}
-
 /** Find the places on the x axis; return whether they are numbers. */
-static bool find_places(page *g)
+static bool find_places(lines_page *g)
 {
     bool numbers = true;
-    for (int i = 0; i < g->lines->n_x; i++) numbers &= is_number(g->lines->x[i], &g->x[i]);
+    for (int i = 0; i < g->lines->n_x; i++) {
+        char *end = NULL;
+        g->x[i] = strtod(g->lines->x[i], &end);
+        numbers &= end != g->lines->x[i] && !*end && isfinite(g->x[i]);
+    }
     for (int i = 0; !numbers && i < g->lines->n_x; i++) g->x[i] = i;
     for (int i = 0; i < g->lines->n_x; i++) { /* insertion sort */
         int at = i;
@@ -43,7 +40,7 @@ static bool find_places(page *g)
 }
 
 /** Set the x range, with room beside the outermost places, so that no dot lies on an axis. */
-static void set_x(page *g, bool numbers)
+static void set_x(lines_page *g, bool numbers)
 {
     const int n = g->lines->n_x;
     const double low = g->x[g->sorted[0]], high = g->x[g->sorted[n - 1]];
@@ -59,14 +56,11 @@ static void set_x(page *g, bool numbers)
     g->axes.x1 = high + room;
 }
 
-static void set_y(page *g)
+static void set_y(lines_page *g)
 {
     double low = NAN, high = NAN;
-    for (int i = 0; i < g->lines->n * g->lines->n_x; i++) {
-        if (!isfinite(g->lines->y[i])) continue;
-        low = fmin(low, g->lines->y[i]);
-        high = fmax(high, g->lines->y[i]);
-    }
+    for (int i = 0; i < g->lines->n * g->lines->n_x; i++)
+        if (isfinite(g->lines->y[i])) cli_axes_widen(g->lines->y[i], &low, &high);
     /* From zero on, heights compare as lengths. */
     const bool from_zero = g->lines->from_zero || high / low <= 12;
     cli_axes_range(&g->axes, low > 0 && from_zero ? 0 : low, high, !g->lines->from_zero);
@@ -75,7 +69,7 @@ static void set_y(page *g)
 /* ---- drawing ------------------------------------------------------------------------------------ */
 
 /** Draw the words below the x axis, without words that would overlap the word before them. */
-static void draw_places(const page *g)
+static void draw_places(const lines_page *g)
 {
     double free_x = 0;
     for (int k = 0; k < g->lines->n_x; k++) {
@@ -89,7 +83,7 @@ static void draw_places(const page *g)
     }
 }
 
-static bool is_covered(const page *g, int line, int by)
+static bool is_covered(const lines_page *g, int line, int by)
 {
     const double *mine = &g->lines->y[line * g->lines->n_x], *its = &g->lines->y[by * g->lines->n_x];
     bool any = false;
@@ -102,7 +96,7 @@ static bool is_covered(const page *g, int line, int by)
 }
 
 /** Return the extra width of a line, whose edges then show beside later lines that cover it. */
-static double wider(const page *g, int line)
+static double extra_width(const lines_page *g, int line)
 {
     int n = 0;
     for (int i = line + 1; i < g->lines->n; i++) n += is_covered(g, line, i);
@@ -110,19 +104,16 @@ static double wider(const page *g, int line)
 }
 
 /** Draw a line, broken where it has no value. */
-static void draw_line(const page *g, int line)
+static void draw_line(const lines_page *g, int line)
 {
     const double *y = &g->lines->y[line * g->lines->n_x];
     bool pen = false;
     svg_shape_begin(g->out);
     for (int k = 0; k < g->lines->n_x; k++) {
         const int i = g->sorted[k];
-        const bool there = isfinite(y[i]);
-        if (there)
-            (pen ? svg_shape_to : svg_shape_move)(g->out, cli_axes_x(&g->axes, g->x[i]), cli_axes_y(&g->axes, y[i]));
-        pen = there;
+        svg_shape_point(g->out, &pen, cli_axes_x(&g->axes, g->x[i]), isfinite(y[i]) ? cli_axes_y(&g->axes, y[i]) : NAN);
     }
-    svg_shape_line_end(g->out, cli_axes_color(line), 1.8 + wider(g, line), cli_axes_dash(line), 1,
+    svg_shape_line_end(g->out, cli_axes_color(line), 1.8 + extra_width(g, line), cli_axes_dash(line), 1,
                        g->lines->n > 1 ? g->lines->name[line] : NULL);
 }
 
@@ -133,9 +124,9 @@ static void draw_dot(FILE *out, double x, double y, double radius, const char *c
 }
 
 /** Draw the dots of a line; return whether any is hollow. */
-static bool draw_dots(const page *g, int line)
+static bool draw_dots(const lines_page *g, int line)
 {
-    const double radius = 3.4 + 0.5 * wider(g, line);
+    const double radius = 3.4 + 0.5 * extra_width(g, line);
     bool any = false;
     for (int i = 0; i < g->lines->n_x; i++) {
         const int at = line * g->lines->n_x + i;
@@ -147,63 +138,44 @@ static bool draw_dots(const page *g, int line)
     return any;
 }
 
-static void draw_names(const page *g, const cli_legend *l, double y)
+static zr_status draw_lines_page(FILE *out, void *arg)
 {
-    char name[SVG_TEXT_BYTES];
-    for (int i = 0; i < l->shown; i++) {
-        const double x = LEFT + l->width * (i / l->rows), at = y + AXES_ROW * (i % l->rows);
-        cli_axes_swatch(g->out, x, at, cli_axes_color(i), cli_axes_dash(i), false);
-        svg_text(g->out, x + 33, at, (svg_font){.size = 13, .color = AXES_DARK}, "%s",
-                 svg_text_fit(g->lines->name[i], 13, l->name_width, name));
-    }
-    if (g->lines->n > l->shown)
-        svg_text(g->out, LEFT, y + AXES_ROW * l->rows, (svg_font){.size = 12, .color = AXES_GREY}, "and %d more",
-                 g->lines->n - l->shown);
-}
-
-static void draw_page(page *g)
-{
+    lines_page *g = arg;
     const cli_lines *lines = g->lines;
-    const cli_legend l = cli_legend_of(lines->name, lines->n, PLOT_WIDTH, 18);
-    const double legend = 58, top = lines->n > 1 ? legend + AXES_ROW * (l.rows + (lines->n > l.shown)) : 52;
+    const cli_legend legend = cli_legend_of(lines->name, lines->n, PLOT_WIDTH, 18);
+    const double legend_y = 58, top = lines->n > 1 ? legend_y + legend.height : 52, bottom = top + PLOT_HEIGHT;
     char title[SVG_TEXT_BYTES];
     bool hollow = false;
+    g->out = out;
     g->axes.box = (svg_box){LEFT, top, PLOT_WIDTH, PLOT_HEIGHT};
     set_x(g, find_places(g));
     set_y(g);
-    svg_begin(g->out, PAGE_WIDTH, top + PLOT_HEIGHT + 76, lines->title);
-    svg_text(g->out, LEFT, 32, (svg_font){.size = 17, .color = AXES_DARK, .bold = true}, "%s",
+    svg_begin(out, PAGE_WIDTH, bottom + 76, lines->title);
+    svg_text(out, LEFT, 32, (svg_font){.size = 17, .color = AXES_DARK, .bold = true}, "%s",
              svg_text_fit(lines->title, 17, PLOT_WIDTH, title));
-    if (lines->n > 1) draw_names(g, &l, legend);
+    if (lines->n > 1) cli_legend_draw(out, &legend, LEFT, legend_y);
     draw_places(g);
-    cli_axes_values(g->out, &g->axes);
-    cli_axes_frame(g->out, &g->axes, lines->y_name);
+    cli_axes_frame(out, &g->axes, lines->y_name);
     for (int i = 0; i < lines->n; i++) draw_line(g, i);
     for (int i = 0; i < lines->n; i++) hollow |= draw_dots(g, i);
-    const double bottom = top + PLOT_HEIGHT;
-    svg_text(g->out, LEFT + PLOT_WIDTH / 2, bottom + 40,
-             (svg_font){.size = 13, .color = AXES_DARK, .anchor = SVG_MIDDLE}, "%s", lines->x_name);
+    svg_text(out, LEFT + PLOT_WIDTH / 2, bottom + 40, (svg_font){.size = 13, .color = AXES_DARK, .anchor = SVG_MIDDLE},
+             "%s", lines->x_name);
     if (hollow) {
-        draw_dot(g->out, LEFT + 4, bottom + 60, 3.4, AXES_DARK, true);
-        svg_text(g->out, LEFT + 14, bottom + 64, (svg_font){.size = 12, .color = AXES_DARK}, "%s", lines->hollow_words);
+        draw_dot(out, LEFT + 4, bottom + 60, 3.4, AXES_DARK, true);
+        svg_text(out, LEFT + 14, bottom + 64, (svg_font){.size = 12, .color = AXES_DARK}, "%s", lines->hollow_words);
     }
-    svg_end(g->out);
+    svg_end(out);
+    return ZR_OK;
 }
 
-zr_status cli_lines_draw(const cli_lines *lines, char **svg, size_t *bytes)
+zr_status cli_lines_write(const cli_lines *lines, const char *path, const char *const *inputs)
 {
-    page g = {.lines = lines,
-              .x = zr_alloc((size_t)lines->n_x * sizeof(*g.x)),
-              .sorted = zr_alloc((size_t)lines->n_x * sizeof(*g.sorted))};
-    *svg = NULL;
-    if (g.x && g.sorted) g.out = open_memstream(svg, bytes);
-    if (g.out) draw_page(&g);
-    bool drawn = g.out && ferror(g.out) == 0;
-    if (g.out && fclose(g.out) != 0) drawn = false;
+    lines_page g = {.lines = lines,
+                    .x = zr_alloc((size_t)lines->n_x * sizeof(*g.x)),
+                    .sorted = zr_alloc((size_t)lines->n_x * sizeof(*g.sorted))};
+    const zr_status st =
+        g.x && g.sorted ? svg_write(draw_lines_page, &g, path, inputs) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
     zr_free(g.x);
     zr_free(g.sorted);
-    if (drawn) return ZR_OK;
-    free(*svg);
-    *svg = NULL;
-    return ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
+    return st;
 }

@@ -18,7 +18,8 @@ typedef struct cli_lines {
     const char *hollow_words;
 } cli_lines;
 
-/** Draw as one page of SVG, which the caller frees (free). ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status cli_lines_draw(const cli_lines *lines, char **svg, size_t *bytes);
+/** Draw as one page of SVG into a file, which must not be one of `inputs` (zr__output_open). ZR_ERR_MEMORY,
+ * ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status cli_lines_write(const cli_lines *lines, const char *path, const char *const *inputs);
 
 #endif

@@ -3,29 +3,35 @@
 #include <math.h>
 
 #define BAD "#b3261e"
-#define MANY_POINTS 200 /* number of points from which a mean is drawn */
+#define MANY_POINTS 200 /* points from which on a mean is drawn */
+#define FEW_POINTS 60   /* most points of a short run; each gets a dot */
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
-void cli_panel_widen(const curve_series *s, double *low, double *high)
+void cli_series_widen(const curve_series *s, double *low, double *high)
 {
     for (int i = 0; i < s->n; i++) {
         if (!s->bucket[i].n) continue;
-        if (!(*low <= s->bucket[i].low)) *low = s->bucket[i].low;
-        if (!(*high >= s->bucket[i].high)) *high = s->bucket[i].high;
+        cli_axes_widen(s->bucket[i].low, low, high);
+        cli_axes_widen(s->bucket[i].high, low, high);
     }
 }
 
-void cli_panel_steps(cli_axes *axes, cli_curve *const *curve, int n)
+void cli_panel_place(cli_panel *p, svg_box box)
 {
     int64_t first = INT64_MAX, last = 2;
-    for (int i = 0; i < n; i++) {
-        const cli_curve *c = curve[i];
+    double low = NAN, high = NAN;
+    for (int i = 0; i < p->n; i++) {
+        const cli_curve *c = p->curve[i];
         if (c->first_step && c->first_step < first) first = c->first_step;
         if (c->last_step > last) last = c->last_step;
+        cli_series_widen(&c->series[p->quantity], &low, &high);
+        if (p->quantity == CLI_LOSS) cli_series_widen(&c->series[CLI_VAL], &low, &high);
     }
-    axes->x0 = first < INT64_MAX && first > last / 10 && first > 1 ? (double)(first - 1) : 0;
-    axes->x1 = (double)last;
+    const bool late = first < INT64_MAX && first > last / 10 && first > 1;
+    p->axes = (cli_axes){.box = box, .x0 = late ? (double)(first - 1) : 0, .x1 = (double)last};
+    const cli_quantity *q = &cli_quantities[p->quantity];
+    cli_axes_range(&p->axes, q->from_zero && low > 0 ? 0 : low, high, q->may_log);
 }
 
 const char *cli_step_text(double step, char text[32])
@@ -39,51 +45,46 @@ const char *cli_step_text(double step, char text[32])
     return text;
 }
 
-static void draw_steps(FILE *out, const cli_axes *p, bool names)
+/** Return whether a panel has a page of its own; a panel beside others has fewer numbers and smaller dots. */
+static bool is_wide(const cli_panel *p)
 {
-    char text[32];
-    double every = svg_nice_step((p->box.w < 500 ? 2 : 1) * (p->x1 - p->x0));
-    if (every < 1) every = 1;
-    for (double at = ceil(p->x0 / every) * every; at <= p->x1; at += every) {
-        cli_axes_place(out, p, at, names ? cli_step_text(at, text) : NULL);
-    }
+    return p->axes.box.w >= 500;
 }
 
 void cli_panel_frame(const cli_panel *p, const char *name, bool steps)
 {
-    draw_steps(p->out, &p->axes, steps);
-    cli_axes_values(p->out, &p->axes);
-    cli_axes_frame(p->out, &p->axes, name);
+    char text[32];
+    const cli_axes *a = &p->axes;
+    const double every = fmax(1, svg_nice_step((is_wide(p) ? 1 : 2) * (a->x1 - a->x0)));
+    for (double at = ceil(a->x0 / every) * every; at <= a->x1; at += every)
+        cli_axes_place(p->out, a, at, steps ? cli_step_text(at, text) : NULL);
+    cli_axes_frame(p->out, a, name);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-/** Return the number of buckets that are merged into a point. */
-static int every_of(const cli_axes *axes, const curve_series *s)
-{
-    return 1 + s->n / (int)axes->box.w;
-}
+/** Points of a series as they are drawn, each at least a pixel wide. */
+typedef struct curve_points {
+    curve_bucket at[CURVE_BUCKETS];
+    int n, every; /* every: buckets merged into a point */
+    int reach;    /* points on either side that are averaged, 0 for a short run */
+} curve_points;
 
-/** Gather the buckets of a series that have values or bad steps, merged to at most one point a pixel. */
-static void gather(const cli_axes *axes, const curve_series *s, cli_points *to)
+/** Gather the buckets of a series that have values or bad steps. */
+static void gather_points(const cli_axes *axes, const curve_series *s, curve_points *to)
 {
-    int every = every_of(axes, s);
+    to->every = 1 + s->n / (int)axes->box.w;
     to->n = 0;
-    for (int i = 0; i < s->n; i += every) {
+    for (int i = 0; i < s->n; i += to->every) {
         curve_bucket all = {0};
-        for (int j = i; j < i + every && j < s->n; j++) cli_curve_merge(&all, &s->bucket[j]);
+        for (int j = i; j < i + to->every && j < s->n; j++) cli_curve_merge(&all, &s->bucket[j]);
         if (all.n || all.bad) to->at[to->n++] = all;
     }
-}
-
-/** Return the number of points on either side that are averaged, 0 for a short run. */
-static int reach_of(const cli_points *p)
-{
-    return p->n < MANY_POINTS ? 0 : p->n / 100;
+    to->reach = to->n < MANY_POINTS ? 0 : to->n / 100;
 }
 
 /** Average the points around point i, equally many to its left and right so that the ends stay in place. */
-static double mean_at(const cli_points *p, int i, int reach)
+static double mean_at(const curve_points *p, int i, int reach)
 {
     double sum = 0, n = 0;
     if (reach > i) reach = i;
@@ -96,47 +97,23 @@ static double mean_at(const cli_points *p, int i, int reach)
     return n > 0 ? sum / n : NAN;
 }
 
-static double x_at(const cli_axes *axes, const cli_points *p, int i)
+static double point_x(const cli_axes *axes, const curve_bucket *point)
 {
-    return cli_axes_x(axes, p->at[i].step_sum / (double)p->at[i].n);
+    return cli_axes_x(axes, point->step_sum / (double)point->n);
 }
 
-/** Draw through the points: their means or, with BAND for `reach`, each point from its lowest to its highest value. The
- * line is broken where there is no finite value. */
-enum { BAND = -1 };
-static void draw_through(FILE *out, const cli_axes *axes, const cli_points *p, int reach)
+/** Draw each point from its lowest to its highest value. */
+static void draw_band(FILE *out, const cli_axes *axes, const curve_points *p, const char *color)
 {
     bool pen = false;
     svg_shape_begin(out);
     for (int i = 0; i < p->n; i++) {
         const curve_bucket *at = &p->at[i];
-        if (at->n) {
-            double x = x_at(axes, p, i), y = reach == BAND ? at->low : mean_at(p, i, reach);
-            (pen ? svg_shape_to : svg_shape_move)(out, x, cli_axes_y(axes, y));
-            if (reach == BAND && at->high > at->low) svg_shape_to(out, x, cli_axes_y(axes, at->high));
-        }
-        pen = at->n > 0;
+        const double x = point_x(axes, at);
+        svg_shape_point(out, &pen, x, at->n ? cli_axes_y(axes, at->low) : NAN);
+        if (at->n && at->high > at->low) svg_shape_point(out, &pen, x, cli_axes_y(axes, at->high));
     }
-}
-
-static void draw_band(FILE *out, const cli_axes *axes, const cli_points *p, const char *color)
-{
-    draw_through(out, axes, p, BAND);
     svg_shape_line_end(out, color, 1, NULL, 0.35, NULL);
-}
-
-static void draw_line(FILE *out, const cli_axes *axes, const cli_points *p, int reach, const char *color,
-                      const char *dash, double width, const char *tip)
-{
-    draw_through(out, axes, p, reach);
-    svg_shape_line_end(out, color, width, dash, 1, tip);
-}
-
-static void draw_dots(FILE *out, const cli_axes *axes, const cli_points *p, const char *color, double radius)
-{
-    for (int i = 0; i < p->n; i++)
-        if (p->at[i].n)
-            svg_dot(out, x_at(axes, p, i), cli_axes_y(axes, p->at[i].sum / (double)p->at[i].n), radius, color);
 }
 
 static void draw_cross(FILE *out, double x, double y)
@@ -163,15 +140,52 @@ static void draw_bad(cli_panel *panel, const curve_series *s)
     panel->any_bad |= begun;
 }
 
-void cli_panel_draw(cli_panel *panel, const curve_series *series, const cli_pen *pen)
+/** Style of a series. */
+typedef struct curve_pen {
+    const char *color, *dash; /* dash NULL: solid */
+    double width, dot;        /* dot: radius */
+    int dots;                 /* most points that each get a dot */
+    bool mean;                /* draw the mean if there are many points */
+    const char *tip;
+} curve_pen;
+
+static void draw_series(cli_panel *panel, const curve_series *series, const curve_pen *pen)
 {
-    cli_points *p = panel->points;
-    gather(&panel->axes, series, p);
-    int reach = pen->mean ? reach_of(p) : 0;
-    if (reach > 0 && pen->band) draw_band(panel->out, &panel->axes, p, pen->color);
-    if (p->n) draw_line(panel->out, &panel->axes, p, reach, pen->color, pen->dash, pen->width, pen->tip);
-    if (p->n <= pen->dots) draw_dots(panel->out, &panel->axes, p, pen->color, pen->dot);
-    if (pen->crosses) draw_bad(panel, series);
+    FILE *out = panel->out;
+    const cli_axes *axes = &panel->axes;
+    curve_points p;
+    bool down = false;
+    gather_points(axes, series, &p);
+    const int reach = pen->mean ? p.reach : 0;
+    if (reach > 0 && panel->n <= PANEL_BANDS) draw_band(out, axes, &p, pen->color);
+    if (p.n) {
+        svg_shape_begin(out); /* the line is broken where there is no finite value */
+        for (int i = 0; i < p.n; i++)
+            svg_shape_point(out, &down, point_x(axes, &p.at[i]),
+                            p.at[i].n ? cli_axes_y(axes, mean_at(&p, i, reach)) : NAN);
+        svg_shape_line_end(out, pen->color, pen->width, pen->dash, 1, pen->tip);
+    }
+    for (int i = 0; i < p.n && p.n <= pen->dots; i++)
+        if (p.at[i].n) svg_dot(out, point_x(axes, &p.at[i]), cli_axes_y(axes, mean_at(&p, i, 0)), pen->dot, pen->color);
+    if (panel->quantity == CLI_LOSS) draw_bad(panel, series);
+}
+
+void cli_panel_run(cli_panel *p, int run)
+{
+    const bool one = p->n == 1;
+    const char *color = cli_axes_color(one ? p->color : run);
+    const curve_pen pen = {color,       cli_axes_dash(run), 1.8, 2.4, FEW_POINTS, cli_quantities[p->quantity].noisy,
+                           p->name[run]};
+    draw_series(p, &p->curve[run]->series[p->quantity], &pen);
+    if (p->quantity != CLI_LOSS) return;
+    const curve_pen val = {one ? cli_axes_color(1) : color,
+                           one ? NULL : "1 4",
+                           1.4,
+                           is_wide(p) ? 4 : 3.6,
+                           (is_wide(p) ? 2 : 1) * FEW_POINTS,
+                           false,
+                           p->name[run]};
+    draw_series(p, &p->curve[run]->series[CLI_VAL], &val);
 }
 
 void cli_panel_explain(const cli_panel *panel, double x, double y)
@@ -183,9 +197,15 @@ void cli_panel_explain(const cli_panel *panel, double x, double y)
     svg_text(panel->out, x + 14, y, (svg_font){.size = 12, .color = AXES_DARK}, "not finite, or nothing updated");
 }
 
-int64_t cli_panel_mean_steps(const cli_panel *panel, const curve_series *series)
+int64_t cli_panel_mean_steps(const cli_panel *panel)
 {
-    gather(&panel->axes, series, panel->points);
-    int reach = reach_of(panel->points);
-    return reach > 0 ? series->per * every_of(&panel->axes, series) * (2 * reach + 1) : 1;
+    int64_t most = 1;
+    for (int i = 0; i < panel->n; i++) {
+        const curve_series *series = &panel->curve[i]->series[panel->quantity];
+        curve_points p;
+        gather_points(&panel->axes, series, &p);
+        const int64_t steps = p.reach > 0 ? series->per * p.every * (2 * p.reach + 1) : 1;
+        if (steps > most) most = steps;
+    }
+    return most;
 }

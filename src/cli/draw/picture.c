@@ -1,11 +1,8 @@
 #include "cli/draw/picture.h"
 
-#include "cli/shell/cli.h"
 #include "base/core/core.h"
-#include "plan/cost/cost.h"
 #include "train/setup/setup.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define PAGE_WIDTH 1400.0
@@ -39,10 +36,9 @@ const char *cli_picture_unit(const cli_picture *p, int32_t unit)
 
 const char *cli_picture_when(const cli_picture *p, int32_t first, int32_t last, zr_step_time time, char text[96])
 {
-    char begin[32], end[32];
     if (p->timed)
-        snprintf(text, 96, "steps %d to %d, %s to %s", first, last, cli_seconds(time.begin_sec, begin),
-                 cli_seconds(time.end_sec, end));
+        snprintf(text, 96, "steps %d to %d, %s to %s", first, last, cli_seconds(time.begin_sec, (char[32]){0}),
+                 cli_seconds(time.end_sec, (char[32]){0}));
     else
         snprintf(text, 96, "steps %d to %d", first, last);
     return text;
@@ -72,30 +68,21 @@ const char *cli_picture_words(const char *op)
 
 /* ---- above the map --------------------------------------------------------------------------- */
 
-static void draw_title(const cli_picture *p, const char *model)
+static void draw_picture_title(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
     const zr_layout *layout = &plan->layout;
-    char params[32], total[32], states[32], policy[32], where[64] = "";
+    char where[64] = "";
     if (plan->ranks > 1) snprintf(where, sizeof(where), " on each of %d ranks", plan->ranks);
     svg_text(p->out, 40, 40, (svg_font){.size = 20, .color = PICTURE_DARK, .bold = true},
-             "One training step of %s%s: %s", model, where, cli_bytes((double)plan->memory.total_bytes, total));
+             "One training step of %s%s: %s", p->model, where, ZR_SIZE((double)plan->memory.total_bytes));
     svg_text(
         p->out, 40, 62, (svg_font){.size = 13, .color = PICTURE_GREY},
         "ZeRO stage %d, layout %s, recompute %s, %s parameters, %s, %lld x %lld tokens a rank%s; of it %s model states",
         layout->stage, layout->states == ZR_STATES_LEAN ? "lean" : "paper",
-        cli_recompute_name(layout->recompute, layout->recompute_every, policy),
-        cli_amount((double)plan->params, params), zr_dtype_name(layout->dtype), (long long)layout->batch,
-        (long long)layout->seq, layout->accum > 1 ? " and micro-batch" : "",
-        cli_bytes((double)plan->memory.states_bytes, states));
-}
-
-/** Return whether stages 1 and 2 gather the previous step's updates within this step. */
-static bool gathers_once(const cli_picture *p)
-{
-    for (int32_t i = 0; i < p->schedule->n_steps; i++)
-        if (p->schedule->step[i].when == ZR_WHEN_STALE) return true;
-    return false;
+        cli_recompute_name(layout->recompute, layout->recompute_every, (char[32]){0}), ZR_AMOUNT((double)plan->params),
+        zr_dtype_name(layout->dtype), (long long)layout->batch, (long long)layout->seq,
+        layout->accum > 1 ? " and micro-batch" : "", ZR_SIZE((double)plan->memory.states_bytes));
 }
 
 static const char *states_sentence(const cli_picture *p)
@@ -106,8 +93,7 @@ static const char *states_sentence(const cli_picture *p)
         "Stage 1: a rank keeps its share of the optimizer states. It receives the summed gradient of that share, and "
         "updates that share of the parameters.",
         "Stage 2: a rank keeps its share of gradients and optimizer states. A unit's gradient goes to its owners as "
-        "soon "
-        "as it is complete.",
+        "soon as it is complete.",
         "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
         "used (blue boxes) and dropped behind."};
     if (p->plan->layout.ranks == 1)
@@ -123,21 +109,22 @@ static const char *parameters_sentence(const cli_picture *p)
 {
     const zr_layout *layout = &p->plan->layout;
     if (layout->ranks == 1 || (layout->stage != 1 && layout->stage != 2)) return NULL;
-    return gathers_once(p)
-               ? "Parameters stay whole. What the step before has updated is gathered unit by unit, ahead of "
-                 "its first use (blue cells of comm)."
-               : "Parameters stay whole; what the others have updated is gathered before the next step.";
+    for (int32_t i = 0; i < p->schedule->n_steps; i++)
+        if (p->schedule->step[i].when == ZR_WHEN_STALE) /* gathered within this step, not before */
+            return "Parameters stay whole. What the step before has updated is gathered unit by unit, ahead of "
+                   "its first use (blue cells of comm).";
+    return "Parameters stay whole; what the others have updated is gathered before the next step.";
 }
 
 static const char *activations_sentence(const cli_picture *p, char room[160])
 {
-    bool again = false; /* ops are recomputed, by the policy */
+    bool recomputed = false; /* ops are, by the policy */
     const zr_layout *layout = &p->plan->layout;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         const zr_step *step = &p->schedule->step[i];
-        again |= step->replay && p->plan->unit[step->unit].recompute != ZR_RECOMPUTE_NONE;
+        recomputed |= step->replay && p->plan->unit[step->unit].recompute != ZR_RECOMPUTE_NONE;
     }
-    if (!again)
+    if (!recomputed)
         return "Activations, but what is cheap to compute again, are kept until the backward pass has used them: the "
                "grey hill.";
     if (layout->recompute == ZR_RECOMPUTE_AUTO)
@@ -156,53 +143,39 @@ static const char *activations_sentence(const cli_picture *p, char room[160])
     return room;
 }
 
-/** Compare the bytes of model states here and without ZeRO. */
-static void states_text(const zr_plan *plan, int64_t whole_states_bytes, char text[256])
+/** Explain the picture: a line on each kind of model data and, at the end, on the time axis. */
+static void draw_sentences(const cli_picture *p)
 {
-    char whole[32], here[32], other[128] = "";
-    const char *consumed = plan->consume_grad ? " A unit's gradient is used up by its update at once." : "";
-    cli_bytes((double)plan->memory.states_bytes, here);
-    if (whole_states_bytes > plan->memory.states_bytes)
-        snprintf(other, sizeof(other), " here, %s %s", cli_bytes((double)whole_states_bytes, whole),
-                 plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0");
-    snprintf(text, 256, "Model states: %s%s.%s", here, other, consumed);
-}
-
-/** Say how the time axis was priced, or why it has no times. */
-static void time_text(const cli_picture *p, char text[256])
-{
-    char step[32], comm[32], exposed[32];
-    if (!p->timed) {
-        snprintf(text, 256,
-                 "Steps of the schedule, one after the other: the rates of this machine are not known. With --profile "
-                 "NAME, or after `zr info --bench`, the axis is time.");
-        return;
-    }
-    int n = snprintf(text, 256, "Time as priced for %.47s: %s a step", p->times->by,
-                     cli_seconds(p->times->price.step_sec, step));
-    if (p->plan->ranks > 1 && n > 0)
-        snprintf(text + n, 256 - (size_t)n, ", communication %s, of which %s is not hidden",
-                 cli_seconds(p->times->price.comm_sec, comm), cli_seconds(p->times->price.exposed_sec, exposed));
-    strcat(text, ".");
-}
-
-static void draw_sentences(const cli_picture *p, int64_t whole_states_bytes)
-{
-    char text[256], room[160];
+    const zr_plan *plan = p->plan;
+    const svg_font font = {.size = 13, .color = PICTURE_DARK};
+    char room[160], whole[96] = "", comm[96] = "";
     double y = 88;
-    svg_font font = {.size = 13, .color = PICTURE_DARK};
     const char *parameters = parameters_sentence(p);
     svg_text(p->out, 40, y, font, "%s", states_sentence(p));
     if (parameters) svg_text(p->out, 40, y += 19, font, "%s", parameters);
     svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, room),
-             p->plan->layout.accum > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
-    states_text(p->plan, whole_states_bytes, text);
-    svg_text(p->out, 40, y += 19, font, "%s", text);
-    time_text(p, text);
-    svg_text(p->out, 40, y + 19, font, "%s", text);
+             plan->layout.accum > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
+    if (p->whole_states_bytes > plan->memory.states_bytes)
+        snprintf(whole, sizeof(whole), " here, %s %s", ZR_SIZE((double)p->whole_states_bytes),
+                 plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0");
+    svg_text(p->out, 40, y += 19, font, "Model states: %s%s.%s", ZR_SIZE((double)plan->memory.states_bytes), whole,
+             plan->consume_grad ? " A unit's gradient is used up by its update at once." : "");
+    y += 19;
+    if (!p->timed) {
+        svg_text(p->out, 40, y, font,
+                 "Steps of the schedule, one after the other: the rates of this machine are not known. With --profile "
+                 "NAME, or after `zr info --bench`, the axis is time.");
+        return;
+    }
+    if (plan->ranks > 1)
+        snprintf(comm, sizeof(comm), ", communication %s, of which %s is not hidden",
+                 cli_seconds(p->times->price.comm_sec, (char[32]){0}),
+                 cli_seconds(p->times->price.exposed_sec, (char[32]){0}));
+    svg_text(p->out, 40, y, font, "Time as priced for %.47s: %s a step%s.", p->times->by,
+             cli_seconds(p->times->price.step_sec, (char[32]){0}), comm);
 }
 
-static phase phase_of(const cli_picture *p, int32_t step)
+static phase step_phase(const cli_picture *p, int32_t step)
 {
     int32_t update = p->end_step >= 0 ? p->end_step : p->norm_step;
     if (update >= 0 && step >= update) return PHASE_UPDATE;
@@ -214,21 +187,11 @@ static double phase_begin(const cli_picture *p, phase which)
 {
     if (which == PHASE_FORWARD) return 0;
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
-        if (p->schedule->step[i].stream == ZR_STREAM_COMPUTE && phase_of(p, i) >= which) return p->time[i].begin_sec;
+        if (p->schedule->step[i].stream == ZR_STREAM_COMPUTE && step_phase(p, i) >= which) return p->time[i].begin_sec;
     return p->span;
 }
 
-static void draw_turns(const cli_picture *p, double y, double height)
-{
-    if (p->plan->layout.accum == 1 || p->repeat_step < 0) return;
-    for (int i = 0; i < 2; i++) {
-        double x = cli_picture_x(p, p->time[i ? p->end_step : p->repeat_step].begin_sec);
-        svg_line(p->out, x, y - 6, x, y + height, PICTURE_DARK, 2.5);
-    }
-    svg_text(p->out, cli_picture_x(p, p->time[p->repeat_step].begin_sec) + 6, y - 4,
-             (svg_font){.size = 11, .color = PICTURE_DARK}, "%lld times", (long long)p->plan->layout.accum);
-}
-
+/** Draw forward, backward and update and, with several micro-batches, marks around the steps that are repeated. */
 static void draw_phases(const cli_picture *p, double y)
 {
     const double height = 20;
@@ -247,7 +210,13 @@ static void draw_phases(const cli_picture *p, double y)
                  (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = fits ? SVG_MIDDLE : SVG_START, .bold = true},
                  "%s", name);
     }
-    draw_turns(p, y, height);
+    if (p->plan->layout.accum == 1 || p->repeat_step < 0) return;
+    const double first = cli_picture_x(p, p->time[p->repeat_step].begin_sec);
+    const double end = cli_picture_x(p, p->time[p->end_step].begin_sec);
+    svg_line(p->out, first, y - 6, first, y + height, PICTURE_DARK, 2.5);
+    svg_line(p->out, end, y - 6, end, y + height, PICTURE_DARK, 2.5);
+    svg_text(p->out, first + 6, y - 4, (svg_font){.size = 11, .color = PICTURE_DARK}, "%lld times",
+             (long long)p->plan->layout.accum);
 }
 
 /** Draw the unit that computes at each moment, with its name where there is room. */
@@ -279,60 +248,64 @@ static void draw_units(const cli_picture *p, double y)
 
 /* ---- beside the map -------------------------------------------------------------------------- */
 
-static void draw_axis(const cli_picture *p)
+typedef struct axis_unit {
+    const char *name; /* NULL ends a list */
+    double size;
+} axis_unit;
+
+/** Return the largest unit, of a list from the largest on, in which an axis has numbers above 1. */
+static const axis_unit *axis_unit_of(const axis_unit *unit, double most)
 {
-    static const struct {
-        const char *name;
-        double bytes;
-    } unit[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"bytes", 1}};
-    double arena = (double)p->plan->space_bytes[ZR_SPACE_DEVICE];
-    size_t u = 0;
-    while (u < 4 && arena < 1.5 * unit[u].bytes) u++;
-    double step = svg_nice_step(arena / unit[u].bytes);
-    for (double at = 0; arena > 0 && at * unit[u].bytes <= arena; at += step) {
-        double y = cli_picture_y(p, (int64_t)(at * unit[u].bytes));
+    while (unit[1].name && most < 1.5 * unit->size) unit++;
+    return unit;
+}
+
+/** Draw the axis of addresses, left of the map. */
+static void draw_addresses(const cli_picture *p)
+{
+    static const axis_unit units[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"bytes", 1}, {0}};
+    const double arena = (double)p->plan->space_bytes[ZR_SPACE_DEVICE];
+    const axis_unit *unit = axis_unit_of(units, arena);
+    const double every = svg_nice_step(arena / unit->size);
+    for (double at = 0; arena > 0 && at * unit->size <= arena; at += every) {
+        const double y = cli_picture_y(p, (int64_t)(at * unit->size));
         svg_line(p->out, p->map.x - 5, y, p->map.x, y, PICTURE_GREY, 1);
         svg_line(p->out, p->map.x, y, p->map.x + p->map.w, y, "#eceff3", 0.8);
         svg_text(p->out, p->map.x - 9, y + 4, (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = SVG_END}, "%g",
                  at);
     }
-    char text[64];
-    snprintf(text, sizeof(text), "address in the arena, %s", unit[u].name);
-    svg_text_up(p->out, 34, p->map.y + p->map.h / 2,
-                (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, text);
+    svg_text(p->out, 34, p->map.y + p->map.h / 2,
+             (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_MIDDLE, .up = true},
+             "address in the arena, %s", unit->name);
 }
 
 /** Draw the time axis below the map. */
 static void draw_moments(const cli_picture *p)
 {
-    static const struct {
-        const char *name;
-        double sec;
-    } unit[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
-    size_t u = 0;
-    while (p->timed && u < 3 && p->span < 1.5 * unit[u].sec) u++;
-    double bottom = p->map.y + p->map.h, scale = p->timed ? unit[u].sec : 1, every = svg_nice_step(p->span / scale);
+    static const axis_unit units[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {0}};
+    const axis_unit *unit = axis_unit_of(units, p->span);
+    const double bottom = p->map.y + p->map.h, scale = p->timed ? unit->size : 1;
+    double every = svg_nice_step(p->span / scale);
     if (!p->timed && every < 1) every = 1;
     for (double k = 0; k * every * scale <= p->span * (1 + 1e-9) && k < 50; k++) {
-        double x = cli_picture_x(p, k * every * scale);
+        const double x = cli_picture_x(p, k * every * scale);
         svg_line(p->out, x, bottom, x, bottom + 4, PICTURE_GREY, 1);
         svg_text(p->out, x, bottom + 16, (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = SVG_MIDDLE}, "%g",
                  k * every);
     }
     svg_text(p->out, p->map.x - 12, bottom + 16, (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_END},
-             p->timed ? "time, %s" : "step%s", p->timed ? unit[u].name : "");
+             p->timed ? "time, %s" : "step%s", p->timed ? unit->name : "");
 }
 
 static void draw_bracket(const cli_picture *p, double top, double bottom, double text_y, const char *name,
                          const char *fate, int64_t bytes)
 {
-    char size[32];
-    double x = p->map.x + p->map.w + 5;
+    const double x = p->map.x + p->map.w + 5;
     svg_line(p->out, x, top, x, bottom, PICTURE_DARK, 2);
     svg_line(p->out, x, (top + bottom) / 2, RIGHT - 6, text_y, PICTURE_PALE, 1);
     svg_text(p->out, RIGHT, text_y, (svg_font){.size = 12, .color = PICTURE_DARK, .bold = true}, "%s", name);
     svg_text(p->out, RIGHT, text_y + 15, (svg_font){.size = 12, .color = PICTURE_GREY}, "%s, %s",
-             cli_bytes((double)bytes, size), fate);
+             ZR_SIZE((double)bytes), fate);
 }
 
 /** Mark the parts of the map: model states, working memory, staging memory. */
@@ -351,39 +324,30 @@ static void draw_parts(const cli_picture *p)
                  plan->space_bytes[ZR_SPACE_STAGING]);
 }
 
-static void draw_legend(const cli_picture *p, double y)
+static void draw_category_legend(const cli_picture *p, double y)
 {
-    char size[32], text[64];
+    char text[64];
     double x = p->map.x;
     svg_font font = {.size = 11, .color = PICTURE_DARK};
     svg_text(p->out, x - 8, y, (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_END}, "at most");
     for (int c = 0; c < ZR_CATEGORIES; c++) {
         int64_t bytes = p->plan->memory.category_bytes[c];
         if (bytes == 0) continue;
-        snprintf(text, sizeof(text), "%s %s", cli_category_words((zr_category)c), cli_bytes((double)bytes, size));
+        snprintf(text, sizeof(text), "%s %s", cli_category_words((zr_category)c), ZR_SIZE((double)bytes));
         svg_rect(p->out, (svg_box){x, y - 10, 12, 12}, cli_category_color((zr_category)c), NULL, NULL);
         svg_text(p->out, x + 17, y, font, "%s", text);
         x += 36 + svg_text_width(text, font.size);
     }
 }
 
-static zr_status find_fullest(cli_picture *p)
-{
-    ZR_TRY(zr__plan_fullest(p->plan, &p->fullest));
-    zr_step_time at = p->time[p->fullest.step];
-    p->fullest_x = cli_picture_x(p, (at.begin_sec + at.end_sec) / 2);
-    return ZR_OK;
-}
-
 static void draw_fullest(const cli_picture *p)
 {
-    char live[32];
     double x = p->fullest_x, y = p->map.y + p->map.h + 34;
     bool left = x > p->map.x + p->map.w / 2;
     svg_dashed(p->out, x, p->map.y - 4, x, y - 10, PICTURE_DARK, 1);
     svg_text(p->out, left ? x - 4 : x + 4, y,
              (svg_font){.size = 11, .color = PICTURE_DARK, .anchor = left ? SVG_END : SVG_START},
-             "fullest moment: %s in use", cli_bytes((double)p->fullest.live_bytes, live));
+             "fullest moment: %s in use", ZR_SIZE((double)p->fullest.live_bytes));
 }
 
 /* ---- page ------------------------------------------------------------------------------------ */
@@ -402,8 +366,10 @@ static void find_marks(cli_picture *p)
     }
 }
 
-static zr_status draw_page(cli_picture *p, const char *model, int64_t whole_states_bytes)
+static zr_status draw_picture_page(FILE *out, void *arg)
 {
+    cli_picture *p = arg;
+    p->out = out;
     find_marks(p);
     double total = (double)(p->plan->space_bytes[ZR_SPACE_DEVICE] + p->plan->space_bytes[ZR_SPACE_STAGING]);
     p->map = (svg_box){92, 242, 1070, 530};
@@ -416,31 +382,23 @@ static zr_status draw_page(cli_picture *p, const char *model, int64_t whole_stat
         p->map.h -= p->stage_height + 5;
     }
     svg_begin(p->out, PAGE_WIDTH, PAGE_HEIGHT, "zr: memory map and schedule of one training step");
-    draw_title(p, model);
-    draw_sentences(p, whole_states_bytes);
+    draw_picture_title(p);
+    draw_sentences(p);
     draw_phases(p, 190);
     draw_units(p, 226);
-    draw_axis(p);
+    draw_addresses(p);
     draw_moments(p);
-    ZR_TRY(find_fullest(p));
+    ZR_TRY(zr__plan_fullest(p->plan, &p->fullest));
+    const zr_step_time fullest = p->time[p->fullest.step];
+    p->fullest_x = cli_picture_x(p, (fullest.begin_sec + fullest.end_sec) / 2);
     ZR_TRY(cli_picture_map(p));
     draw_fullest(p);
     draw_parts(p);
     double y = p->map.y + p->map.h + 58;
-    draw_legend(p, y);
+    draw_category_legend(p, y);
     cli_picture_lanes(p, y + 28);
     svg_end(p->out);
     return ZR_OK;
-}
-
-/** Set each step's time as priced or, where the rates are not known, to its place in the schedule. */
-static void set_times(cli_picture *p)
-{
-    p->timed = p->times->time != NULL;
-    for (int32_t i = 0; i < p->schedule->n_steps; i++) {
-        p->time[i] = p->timed ? p->times->time[i] : (zr_step_time){i, i + 1};
-        if (p->time[i].end_sec > p->span) p->span = p->time[i].end_sec;
-    }
 }
 
 /** Set each buffer's lifetime, from its first use to its last in time: streams overlap, whatever the order of the list.
@@ -457,19 +415,6 @@ static void set_lives(cli_picture *p)
             if (p->time[i].end_sec > p->alive[b].end_sec) p->alive[b].end_sec = p->time[i].end_sec;
         }
     }
-    for (int32_t b = 0; b < p->schedule->n_buffers; b++)
-        if (p->schedule->buffer[b].persistent) p->alive[b] = (zr_step_time){0, p->span};
-}
-
-static zr_status draw(cli_picture *p, const char *model, int64_t whole_states_bytes)
-{
-    p->time = zr_alloc(((size_t)p->schedule->n_steps + 1) * sizeof(*p->time));
-    p->alive = zr_alloc(((size_t)p->schedule->n_buffers + 1) * sizeof(*p->alive));
-    ZR_CHECK(p->time && p->alive, ZR_ERR_MEMORY, "no memory to draw %d steps", p->schedule->n_steps);
-    set_times(p);
-    set_lives(p);
-    ZR_TRY(draw_page(p, model, whole_states_bytes));
-    return ZR_OK;
 }
 
 /* ---- times and writing ----------------------------------------------------------------------- */
@@ -514,22 +459,28 @@ int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_prof
 zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan, const cli_times *times,
                             const char *model, int64_t whole_states_bytes)
 {
-    char *page = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&page, &bytes);
-    ZR_CHECK(out, ZR_ERR_MEMORY, "--svg: no memory to draw");
-    cli_picture picture = {.out = out,
-                           .plan = plan,
-                           .schedule = &plan->schedule[ZR_SCHEDULE_TRAIN],
-                           .graph = plan->graph[ZR_SCHEDULE_TRAIN],
-                           .times = times};
-    zr_status st = draw(&picture, model, whole_states_bytes);
-    zr_free(picture.time);
-    zr_free(picture.alive);
-    bool failed = ferror(out) != 0;
-    failed |= fclose(out) != 0;
-    if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_MEMORY, "--svg: no memory to draw");
-    if (st == ZR_OK) st = zr__output_write(path, &cli_svg_kind, inputs, page, bytes);
-    free(page); /* allocated by open_memstream, not by zr_alloc */
+    const zr_schedule *schedule = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    cli_picture p = {.plan = plan,
+                     .schedule = schedule,
+                     .graph = plan->graph[ZR_SCHEDULE_TRAIN],
+                     .times = times,
+                     .model = model,
+                     .whole_states_bytes = whole_states_bytes,
+                     .time = zr_alloc(((size_t)schedule->n_steps + 1) * sizeof(*p.time)),
+                     .alive = zr_alloc(((size_t)schedule->n_buffers + 1) * sizeof(*p.alive))};
+    zr_status st = ZR_OK;
+    if (p.time && p.alive) {
+        p.timed = times->time != NULL;
+        for (int32_t i = 0; i < schedule->n_steps; i++) {
+            p.time[i] = p.timed ? times->time[i] : (zr_step_time){i, i + 1};
+            if (p.time[i].end_sec > p.span) p.span = p.time[i].end_sec;
+        }
+        set_lives(&p);
+        st = svg_write(draw_picture_page, &p, path, inputs);
+    } else {
+        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw %d steps", schedule->n_steps);
+    }
+    zr_free(p.time);
+    zr_free(p.alive);
     return st;
 }

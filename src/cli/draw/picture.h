@@ -4,11 +4,11 @@
 #ifndef ZR_CLI_PICTURE_H
 #define ZR_CLI_PICTURE_H
 
-#include "cli/shell/cli.h"
 #include "cli/draw/svg.h"
-#include "zr/plan.h"
+#include "cli/shell/cli.h"
 #include "plan/cost/cost.h"
 #include "zr/graph.h"
+#include "zr/plan.h"
 
 #define PICTURE_DARK "#1f2933"
 #define PICTURE_GREY "#5f6c7b"
@@ -21,10 +21,12 @@ typedef struct cli_picture {
     const zr_schedule *schedule; /* of training */
     const zr_graph *graph;
     const cli_times *times;
-    bool timed;          /* the axis is in seconds; otherwise in steps */
-    zr_step_time *time;  /* of each step */
-    zr_step_time *alive; /* of each buffer */
-    double span;         /* end of the last step */
+    const char *model;
+    int64_t whole_states_bytes; /* bytes of model states on a rank at stage 0; 0: not known */
+    bool timed;                 /* the axis is in seconds; otherwise in steps */
+    zr_step_time *time;         /* of each step */
+    zr_step_time *alive;        /* of each buffer */
+    double span;                /* end of the last step */
     zr__fullest fullest;
     double fullest_x;                                    /* x of the fullest moment */
     svg_box map;                                         /* place of the arena */
@@ -46,7 +48,7 @@ const char *cli_picture_words(const char *op);
 
 /** Draw all buffers at their addresses over their lifetimes. */
 zr_status cli_picture_map(const cli_picture *p);
-/** Draw the streams as lanes below `top`; return where the lanes end. */
-double cli_picture_lanes(cli_picture *p, double top);
+/** Draw the streams as lanes below `top`, with a legend. */
+void cli_picture_lanes(cli_picture *p, double top);
 
 #endif

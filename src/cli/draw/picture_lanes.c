@@ -10,7 +10,7 @@ typedef enum work {
     WORK_OTHER, /* not drawn */
     WORK_FORWARD,
     WORK_BACKWARD,
-    WORK_AGAIN,
+    WORK_RECOMPUTE,
     WORK_CAST,
     WORK_GATHER,
     WORK_REDUCE,
@@ -24,7 +24,7 @@ static const struct {
 } works[WORKS] = {
     [WORK_FORWARD] = {"#8da2b6", "forward"},
     [WORK_BACKWARD] = {"#48596b", "backward"},
-    [WORK_AGAIN] = {"#cc79a7", "computed again"},
+    [WORK_RECOMPUTE] = {"#cc79a7", "computed again"},
     [WORK_CAST] = {"#7cc4ee", "cast: fp32 to 16 bits"},
     [WORK_GATHER] = {"#0072b2", "gather: parts become whole"},
     [WORK_REDUCE] = {"#e69f00", "reduce-scatter of gradients"},
@@ -44,7 +44,7 @@ static bool is_drawn(const cli_picture *p, int32_t index)
     return p->schedule->step[index].when != ZR_WHEN_SAVE;
 }
 
-static work work_of(const cli_picture *p, int32_t index)
+static work step_work(const cli_picture *p, int32_t index)
 {
     const zr_step *step = &p->schedule->step[index];
     if (!is_drawn(p, index)) return WORK_OTHER;
@@ -62,7 +62,7 @@ static work work_of(const cli_picture *p, int32_t index)
     }
     if (step->kind != ZR_STEP_RUN) return work_of_kind[step->kind];
     if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
-    return step->replay ? WORK_AGAIN : WORK_FORWARD;
+    return step->replay ? WORK_RECOMPUTE : WORK_FORWARD;
 }
 
 /** Return the end of a cell: steps of one stream, unit and kind of work that follow each other without a pause. */
@@ -71,20 +71,11 @@ static int32_t cell_end(const cli_picture *p, int32_t first)
     const zr_step *step = p->schedule->step;
     int32_t end = first + 1;
     while (end < p->schedule->n_steps && step[end].stream == step[first].stream && step[end].unit == step[first].unit &&
-           work_of(p, end) == work_of(p, first) &&
+           step_work(p, end) == step_work(p, first) &&
            cli_picture_x(p, p->time[end].begin_sec) < cli_picture_x(p, p->time[end - 1].end_sec) + PICTURE_LEAST) {
         end++;
     }
     return end;
-}
-
-/** Return whether a stream has a lane: compute and comm always, others where one of their steps is drawn. */
-static bool has_lane(const cli_picture *p, zr_stream stream)
-{
-    bool any = stream == ZR_STREAM_COMPUTE || stream == ZR_STREAM_COMM;
-    for (int32_t i = 0; !any && i < p->schedule->n_steps; i++)
-        any = is_drawn(p, i) && p->schedule->step[i].stream == stream;
-    return any;
 }
 
 static double lane_top(const cli_picture *p, double top, zr_stream stream)
@@ -101,16 +92,6 @@ static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t
                      LANE_HEIGHT};
 }
 
-static void draw_own_cell(const cli_picture *p, svg_box box, work kind, int32_t first, int32_t end)
-{
-    char tip[224], when[96];
-    int32_t unit = p->schedule->step[first].unit;
-    zr_step_time time = {p->time[first].begin_sec, p->time[end - 1].end_sec};
-    snprintf(tip, sizeof(tip), "%s %s, %s", works[kind].name, unit >= 0 ? cli_picture_unit(p, unit) : "",
-             cli_picture_when(p, first, end - 1, time, when));
-    svg_rect(p->out, box, works[kind].color, NULL, tip);
-}
-
 /** Draw the cells of one kind of work. In a long schedule cells less than a pixel apart are merged. */
 static void draw_cells(const cli_picture *p, double top, work kind)
 {
@@ -118,10 +99,15 @@ static void draw_cells(const cli_picture *p, double top, work kind)
     svg_box open[ZR_STREAMS] = {{0}};
     for (int32_t i = 0, end = 0; i < p->schedule->n_steps; i = end) {
         end = cell_end(p, i);
-        if (work_of(p, i) != kind) continue;
+        if (step_work(p, i) != kind) continue;
         svg_box box = cell_box(p, top, i, end), *last = &open[p->schedule->step[i].stream];
         if (own) {
-            draw_own_cell(p, box, kind, i, end);
+            char tip[224], when[96];
+            const int32_t unit = p->schedule->step[i].unit;
+            const zr_step_time time = {p->time[i].begin_sec, p->time[end - 1].end_sec};
+            snprintf(tip, sizeof(tip), "%s %s, %s", works[kind].name, unit >= 0 ? cli_picture_unit(p, unit) : "",
+                     cli_picture_when(p, i, end - 1, time, when));
+            svg_rect(p->out, box, works[kind].color, NULL, tip);
             continue;
         }
         if (last->w > 0 && box.x < last->x + last->w + PICTURE_LEAST) {
@@ -138,37 +124,33 @@ static void draw_cells(const cli_picture *p, double top, work kind)
     if (begun) svg_shape_fill(p->out, works[kind].color);
 }
 
-/** Draw a line from the end of a step to the begin of the step in another lane that waits for it. */
-static void draw_wait(const cli_picture *p, double top, int32_t from, int32_t to)
-{
-    const zr_step *step = p->schedule->step;
-    bool down = step[from].stream < step[to].stream;
-    double y1 = lane_top(p, top, step[from].stream) + (down ? LANE_HEIGHT : 0);
-    double y2 = lane_top(p, top, step[to].stream) + (down ? 0 : LANE_HEIGHT);
-    svg_shape_line(p->out, cli_picture_x(p, p->time[from].end_sec), y1, cli_picture_x(p, p->time[to].begin_sec), y2);
-}
-
+/** Draw a line from the end of each step to the begin of a step in another lane that waits for it. */
 static void draw_waits(const cli_picture *p, double top)
 {
     const zr_schedule *s = p->schedule;
-    int32_t every = 1 + s->n_waits / MOST_WAITS;
+    const int32_t every = 1 + s->n_waits / MOST_WAITS;
     if (s->n_waits == 0) return;
     svg_shape_begin(p->out);
-    for (int32_t i = 0; i < s->n_steps; i++) {
-        for (int32_t w = s->step[i].waits; w < s->step[i].waits + s->step[i].n_waits; w++) {
-            bool drawn = is_drawn(p, i) && is_drawn(p, s->wait[w].step);
-            if (drawn && !s->wait[w].before && w % every == 0) draw_wait(p, top, s->wait[w].step, i);
+    for (int32_t to = 0; to < s->n_steps; to++) {
+        for (int32_t w = s->step[to].waits; w < s->step[to].waits + s->step[to].n_waits; w++) {
+            const int32_t from = s->wait[w].step;
+            if (!is_drawn(p, to) || !is_drawn(p, from) || s->wait[w].before || w % every != 0) continue;
+            const bool down = s->step[from].stream < s->step[to].stream;
+            svg_shape_line(p->out, cli_picture_x(p, p->time[from].end_sec),
+                           lane_top(p, top, s->step[from].stream) + (down ? LANE_HEIGHT : 0),
+                           cli_picture_x(p, p->time[to].begin_sec),
+                           lane_top(p, top, s->step[to].stream) + (down ? 0 : LANE_HEIGHT));
         }
     }
     svg_shape_stroke(p->out, PICTURE_GREY, 0.7);
 }
 
-static void draw_legend(const cli_picture *p, double y)
+static void draw_work_legend(const cli_picture *p, double y)
 {
     bool present[WORKS] = {false};
     double x = p->map.x;
     svg_font font = {.size = 11, .color = PICTURE_DARK};
-    for (int32_t i = 0; i < p->schedule->n_steps; i++) present[work_of(p, i)] = true;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++) present[step_work(p, i)] = true;
     for (int k = WORK_OTHER + 1; k < WORKS; k++) {
         if (!present[k]) continue;
         svg_rect(p->out, (svg_box){x, y - 9, 11, 11}, works[k].color, NULL, NULL);
@@ -181,20 +163,23 @@ static void draw_legend(const cli_picture *p, double y)
     }
 }
 
-double cli_picture_lanes(cli_picture *p, double top)
+void cli_picture_lanes(cli_picture *p, double top)
 {
-    svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
+    const svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
+    /* compute and comm always have a lane, other streams where one of their steps is drawn */
+    bool has_lane[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = true, [ZR_STREAM_COMM] = true};
     double bottom = top;
+    for (int32_t i = 0; i < p->schedule->n_steps; i++)
+        if (is_drawn(p, i)) has_lane[p->schedule->step[i].stream] = true;
     for (int s = 0, n = 0; s < ZR_STREAMS; s++) {
-        p->lane[s] = has_lane(p, (zr_stream)s) ? n++ : -1;
-        if (p->lane[s] < 0) continue;
-        double y = lane_top(p, top, (zr_stream)s);
+        p->lane[s] = has_lane[s] ? n++ : -1;
+        if (!has_lane[s]) continue;
+        const double y = lane_top(p, top, (zr_stream)s);
         svg_rect(p->out, (svg_box){p->map.x, y, p->map.w, LANE_HEIGHT}, "#f3f5f8", NULL, NULL);
         svg_text(p->out, p->map.x - 8, y + LANE_HEIGHT / 2 + 4, font, "%s", zr_stream_name((zr_stream)s));
         bottom = y + LANE_HEIGHT;
     }
     draw_waits(p, top);
     for (int k = WORK_OTHER + 1; k < WORKS; k++) draw_cells(p, top, (work)k);
-    draw_legend(p, bottom + 24);
-    return bottom + 24;
+    draw_work_legend(p, bottom + 24);
 }

@@ -1,7 +1,5 @@
 #include "cli/draw/picture.h"
 
-#include "cli/shell/cli.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,18 +15,9 @@ const char *cli_category_color(zr_category category)
     return color[category];
 }
 
-/** Return white, or a dark colour for light categories. */
-static const char *label_color(zr_category category)
-{
-    return category == ZR_CATEGORY_PARAM || category == ZR_CATEGORY_OPTIM || category == ZR_CATEGORY_BUFFER
-               ? "#ffffff"
-               : PICTURE_DARK;
-}
-
 static zr_step_time life_of(const cli_picture *p, const zr_buffer *b)
 {
-    if (b->persistent) return (zr_step_time){0, p->span};
-    return p->alive[b - p->schedule->buffer];
+    return b->persistent ? (zr_step_time){0, p->span} : p->alive[b - p->schedule->buffer];
 }
 
 static svg_box box_of(const cli_picture *p, const zr_buffer *b)
@@ -40,7 +29,7 @@ static svg_box box_of(const cli_picture *p, const zr_buffer *b)
     return (svg_box){left, top, right - left, bottom - top};
 }
 
-static svg_box visible(svg_box box)
+static svg_box at_least_visible(svg_box box)
 {
     if (box.w < PICTURE_LEAST) box.w = PICTURE_LEAST;
     if (box.h < PICTURE_LEAST) box.h = PICTURE_LEAST;
@@ -67,25 +56,27 @@ static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
     /* The name of a part of a gradient is only the op that makes it. */
     bool part = b->category == ZR_CATEGORY_GRAD && !strstr(what, "gradient");
     snprintf(both, sizeof(both), part ? "gradient, made by %s: %s" : "%s %s", unit, cli_picture_words(what));
+    const bool dark =
+        b->category == ZR_CATEGORY_PARAM || b->category == ZR_CATEGORY_OPTIM || b->category == ZR_CATEGORY_BUFFER;
     const char *label[] = {unit[0] ? both : what, unit, part ? "gradient" : ""};
     if (box.h < LABEL_SIZE + 2) return;
     for (int i = 0; i < 3; i++) {
         if (!label[i][0] || svg_text_width(label[i], LABEL_SIZE) > box.w - 3) continue;
         svg_text(p->out, label_x(p, box, svg_text_width(label[i], LABEL_SIZE)), box.y + box.h / 2 + LABEL_SIZE * 0.36,
-                 (svg_font){.size = LABEL_SIZE, .color = label_color(b->category), .anchor = SVG_MIDDLE}, "%s",
+                 (svg_font){.size = LABEL_SIZE, .color = dark ? "#ffffff" : PICTURE_DARK, .anchor = SVG_MIDDLE}, "%s",
                  label[i]);
         return;
     }
 }
 
-static void draw_own(const cli_picture *p, const zr_buffer *b)
+static void draw_buffer(const cli_picture *p, const zr_buffer *b)
 {
-    char size[32], tip[256], when[96] = "always";
-    svg_box box = visible(box_of(p, b));
+    char tip[256], when[96] = "always";
+    svg_box box = at_least_visible(box_of(p, b));
     if (!b->persistent) cli_picture_when(p, b->first_step, b->last_step, life_of(p, b), when);
     snprintf(tip, sizeof(tip), "%s %s: %s of %s, %s", b->unit >= 0 ? cli_picture_unit(p, b->unit) : "",
-             b->what ? cli_picture_words(b->what) : "", cli_bytes((double)b->bytes, size),
-             cli_category_words(b->category), when);
+             b->what ? cli_picture_words(b->what) : "", ZR_SIZE((double)b->bytes), cli_category_words(b->category),
+             when);
     /* An outline would hide the colour of a thin box. */
     bool outlined = box.w > 4 && box.h > 4;
     svg_rect(p->out, box, cli_category_color(b->category), outlined ? "#ffffff" : NULL, tip);
@@ -99,7 +90,7 @@ typedef struct pixels {
     int *reach;
 } pixels;
 
-static bool is_new(const pixels *grid, const cli_picture *p, svg_box box)
+static bool is_uncovered(const pixels *grid, const cli_picture *p, svg_box box)
 {
     if (box.h > 1.0) return true;
     int x = (int)(box.x - p->map.x), y = (int)(box.y - p->map.y), end = (int)(box.x - p->map.x + box.w) + 1;
@@ -111,23 +102,23 @@ static bool is_new(const pixels *grid, const cli_picture *p, svg_box box)
 }
 
 /** Draw the small buffers of a category as one shape. */
-static void draw_small(const cli_picture *p, zr_category category, const pixels *grid)
+static void draw_small_buffers(const cli_picture *p, zr_category category, const pixels *grid)
 {
     bool begun = false;
     for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
         const zr_buffer *b = &p->schedule->buffer[i];
         svg_box box = box_of(p, b);
         if (b->space != ZR_SPACE_DEVICE || b->category != category || b->bytes == 0 || box.w * box.h >= OWN_AREA ||
-            !is_new(grid, p, box))
+            !is_uncovered(grid, p, box))
             continue;
         if (!begun) svg_shape_begin(p->out);
         begun = true;
-        svg_shape_box(p->out, visible(box));
+        svg_shape_box(p->out, at_least_visible(box));
     }
     if (begun) svg_shape_fill(p->out, cli_category_color(category));
 }
 
-static int by_offset(const void *x, const void *y)
+static int by_address(const void *x, const void *y)
 {
     const zr_buffer *a = *(const zr_buffer *const *)x, *b = *(const zr_buffer *const *)y;
     if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
@@ -135,17 +126,17 @@ static int by_offset(const void *x, const void *y)
 }
 
 /** Draw adjacent model states of one kind as one band. */
-static zr_status draw_states(const cli_picture *p)
+static zr_status draw_state_bands(const cli_picture *p)
 {
     int32_t n = 0;
     const zr_buffer **sorted = zr_alloc(sizeof(*sorted) * (size_t)(p->plan->n_persistent + 1));
     ZR_CHECK(sorted, ZR_ERR_MEMORY, "no memory to draw %d buffers", p->plan->n_persistent);
     for (int32_t i = 0; i < p->plan->n_persistent; i++) {
         const zr_buffer *b = &p->plan->persistent[i];
-        if (b->space == ZR_SPACE_STAGING) draw_own(p, b);
+        if (b->space == ZR_SPACE_STAGING) draw_buffer(p, b);
         if (b->space == ZR_SPACE_DEVICE && b->bytes > 0) sorted[n++] = b;
     }
-    qsort(sorted, (size_t)n, sizeof(*sorted), by_offset);
+    qsort(sorted, (size_t)n, sizeof(*sorted), by_address);
     for (int32_t i = 0; i < n;) {
         zr_buffer band = *sorted[i++];
         for (; i < n && sorted[i]->category == band.category; i++) {
@@ -153,7 +144,7 @@ static zr_status draw_states(const cli_picture *p)
             band.unit = -1;
             if (band.what != sorted[i]->what) band.what = cli_category_words(band.category);
         }
-        draw_own(p, &band);
+        draw_buffer(p, &band);
     }
     zr_free(sorted);
     return ZR_OK;
@@ -163,16 +154,16 @@ zr_status cli_picture_map(const cli_picture *p)
 {
     pixels grid = {.w = (int)p->map.w + 1, .h = (int)p->map.h + 1};
     size_t bytes = (size_t)grid.w * (size_t)grid.h * sizeof(*grid.reach);
-    ZR_TRY(draw_states(p));
+    ZR_TRY(draw_state_bands(p));
     for (int32_t i = p->plan->n_persistent; i < p->schedule->n_buffers; i++) {
         svg_box box = box_of(p, &p->schedule->buffer[i]);
         const bool here = p->schedule->buffer[i].space == ZR_SPACE_DEVICE;
-        if (here && box.w * box.h >= OWN_AREA) draw_own(p, &p->schedule->buffer[i]);
+        if (here && box.w * box.h >= OWN_AREA) draw_buffer(p, &p->schedule->buffer[i]);
     }
     for (int c = 0; c < ZR_CATEGORIES; c++) {
         grid.reach = zr_alloc(bytes);
         ZR_CHECK(grid.reach, ZR_ERR_MEMORY, "no memory for %zu bytes of pixels", bytes);
-        draw_small(p, (zr_category)c, &grid);
+        draw_small_buffers(p, (zr_category)c, &grid);
         zr_free(grid.reach);
     }
     return ZR_OK;

@@ -1,20 +1,49 @@
 #include "cli/draw/svg.h"
 
 #include "base/text/text.h"
+#include "cli/shell/cli.h"
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MEAN_LETTER 0.56 /* mean width of a letter over its size, of sans-serif fonts */
 
-void svg_escaped(FILE *out, const char *text)
+zr_status svg_page(svg_draw *draw, void *arg, char **page, size_t *bytes)
+{
+    *page = NULL;
+    FILE *out = open_memstream(page, bytes);
+    ZR_CHECK(out, ZR_ERR_MEMORY, "no memory to draw");
+    zr_status st = draw(out, arg);
+    bool failed = ferror(out) != 0;
+    failed |= fclose(out) != 0;
+    if (st == ZR_OK && failed) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
+    if (st == ZR_OK) return ZR_OK;
+    free(*page); /* allocated by open_memstream, not by zr_alloc */
+    *page = NULL;
+    return st;
+}
+
+zr_status svg_write(svg_draw *draw, void *arg, const char *path, const char *const *inputs)
+{
+    char *page = NULL;
+    size_t bytes = 0;
+    ZR_TRY(svg_page(draw, arg, &page, &bytes));
+    const zr_status st = zr__output_write(path, &cli_svg_kind, inputs, page, bytes);
+    free(page); /* allocated by open_memstream, not by zr_alloc */
+    return st;
+}
+
+static void svg_escape(FILE *out, const char *text, bool lines)
 {
     int64_t bytes = (int64_t)strlen(text);
     for (int64_t i = 0; i < bytes;) {
         int64_t n = zr__text_utf8(text + i, bytes - i);
         unsigned char c = (unsigned char)text[i];
-        if (n == 0 || c < 0x20 || c == 0x7f) {
+        if (lines && c == '\n') {
+            fputc('\n', out);
+        } else if (n == 0 || c < 0x20 || c == 0x7f) {
             fputc('?', out);
         } else if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'') {
             fprintf(out, "&#%d;", c);
@@ -25,8 +54,18 @@ void svg_escaped(FILE *out, const char *text)
     }
 }
 
+void svg_escaped(FILE *out, const char *text)
+{
+    svg_escape(out, text, false);
+}
+
+void svg_escaped_lines(FILE *out, const char *text)
+{
+    svg_escape(out, text, true);
+}
+
 /** Write a number with at most two decimals and no trailing zeros: a page has thousands of numbers. */
-static void put_number(FILE *out, double x)
+static void svg_number(FILE *out, double x)
 {
     char text[40];
     int n = snprintf(text, sizeof(text), "%.2f", x);
@@ -36,11 +75,23 @@ static void put_number(FILE *out, double x)
     fputs(strcmp(text, "-0") == 0 ? "0" : text, out);
 }
 
-static void put_attribute(FILE *out, const char *name, double x)
+static void svg_attribute(FILE *out, const char *name, double x)
 {
     fprintf(out, " %s=\"", name);
-    put_number(out, x);
+    svg_number(out, x);
     fputc('"', out);
+}
+
+/** End an element; `tip` (NULL: none) is shown under the mouse. */
+static void svg_element_end(FILE *out, const char *element, const char *tip)
+{
+    if (!tip) {
+        fputs("/>\n", out);
+        return;
+    }
+    fputs("><title>", out);
+    svg_escaped(out, tip);
+    fprintf(out, "</title></%s>\n", element);
 }
 
 void svg_begin(FILE *out, double width, double height, const char *title)
@@ -62,69 +113,53 @@ void svg_end(FILE *out)
 void svg_rect(FILE *out, svg_box box, const char *fill, const char *stroke, const char *tip)
 {
     fputs("<rect", out);
-    put_attribute(out, "x", box.x);
-    put_attribute(out, "y", box.y);
-    put_attribute(out, "width", box.w);
-    put_attribute(out, "height", box.h);
+    svg_attribute(out, "x", box.x);
+    svg_attribute(out, "y", box.y);
+    svg_attribute(out, "width", box.w);
+    svg_attribute(out, "height", box.h);
     fprintf(out, " fill=\"%s\"", fill);
     if (stroke) fprintf(out, " stroke=\"%s\" stroke-width=\"0.6\"", stroke);
-    if (!tip) {
-        fputs("/>\n", out);
-        return;
-    }
-    fputs("><title>", out);
-    svg_escaped(out, tip);
-    fputs("</title></rect>\n", out);
+    svg_element_end(out, "rect", tip);
 }
 
-static void put_line(FILE *out, const double end[4], const char *color, double width, const char *more)
+static void svg_segment(FILE *out, const double end[4], const char *color, double width, const char *dash)
 {
     static const char *const name[4] = {"x1", "y1", "x2", "y2"};
     fputs("<line", out);
-    for (int i = 0; i < 4; i++) put_attribute(out, name[i], end[i]);
-    put_attribute(out, "stroke-width", width);
-    fprintf(out, " stroke=\"%s\"%s/>\n", color, more);
+    for (int i = 0; i < 4; i++) svg_attribute(out, name[i], end[i]);
+    svg_attribute(out, "stroke-width", width);
+    fprintf(out, " stroke=\"%s\"%s/>\n", color, dash);
 }
 
 void svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width)
 {
-    put_line(out, (const double[]){x1, y1, x2, y2}, color, width, "");
+    svg_segment(out, (const double[]){x1, y1, x2, y2}, color, width, "");
 }
 
 void svg_dashed(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width)
 {
-    put_line(out, (const double[]){x1, y1, x2, y2}, color, width, " stroke-dasharray=\"5 4\"");
-}
-
-static void put_text(FILE *out, double x, double y, svg_font font, bool up, const char *text)
-{
-    static const char *const anchor[] = {"start", "middle", "end"};
-    fputs("<text", out);
-    put_attribute(out, "x", x);
-    put_attribute(out, "y", y);
-    put_attribute(out, "font-size", font.size);
-    fprintf(out, " fill=\"%s\"", font.color);
-    if (font.anchor != SVG_START) fprintf(out, " text-anchor=\"%s\"", anchor[font.anchor]);
-    if (font.bold) fputs(" font-weight=\"700\"", out);
-    if (up) fprintf(out, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
-    fputc('>', out);
-    svg_escaped(out, text);
-    fputs("</text>\n", out);
+    svg_segment(out, (const double[]){x1, y1, x2, y2}, color, width, " stroke-dasharray=\"5 4\"");
 }
 
 void svg_text(FILE *out, double x, double y, svg_font font, const char *format, ...)
 {
+    static const char *const anchor[] = {"start", "middle", "end"};
     char text[512];
     va_list list;
     va_start(list, format);
     vsnprintf(text, sizeof(text), format, list);
     va_end(list);
-    put_text(out, x, y, font, false, text);
-}
-
-void svg_text_up(FILE *out, double x, double y, svg_font font, const char *text)
-{
-    put_text(out, x, y, font, true, text);
+    fputs("<text", out);
+    svg_attribute(out, "x", x);
+    svg_attribute(out, "y", y);
+    svg_attribute(out, "font-size", font.size);
+    fprintf(out, " fill=\"%s\"", font.color);
+    if (font.anchor != SVG_START) fprintf(out, " text-anchor=\"%s\"", anchor[font.anchor]);
+    if (font.bold) fputs(" font-weight=\"700\"", out);
+    if (font.up) fprintf(out, " transform=\"rotate(-90 %.1f %.1f)\"", x, y);
+    fputc('>', out);
+    svg_escaped(out, text);
+    fputs("</text>\n", out);
 }
 
 void svg_shape_begin(FILE *out)
@@ -132,30 +167,30 @@ void svg_shape_begin(FILE *out)
     fputs("<path d=\"", out);
 }
 
-static void put_point(FILE *out, char verb, double x, double y)
+static void svg_point(FILE *out, char verb, double x, double y)
 {
     fputc(verb, out);
-    put_number(out, x);
+    svg_number(out, x);
     fputc(' ', out);
-    put_number(out, y);
+    svg_number(out, y);
 }
 
 void svg_shape_box(FILE *out, svg_box box)
 {
-    put_point(out, 'M', box.x, box.y);
+    svg_point(out, 'M', box.x, box.y);
     fputc('h', out);
-    put_number(out, box.w);
+    svg_number(out, box.w);
     fputc('v', out);
-    put_number(out, box.h);
+    svg_number(out, box.h);
     fputc('h', out);
-    put_number(out, -box.w);
+    svg_number(out, -box.w);
     fputc('z', out);
 }
 
 void svg_shape_line(FILE *out, double x1, double y1, double x2, double y2)
 {
-    put_point(out, 'M', x1, y1);
-    put_point(out, 'L', x2, y2);
+    svg_point(out, 'M', x1, y1);
+    svg_point(out, 'L', x2, y2);
 }
 
 void svg_shape_fill(FILE *out, const char *color)
@@ -168,14 +203,10 @@ void svg_shape_stroke(FILE *out, const char *color, double width)
     fprintf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.2f\"/>\n", color, width);
 }
 
-void svg_shape_move(FILE *out, double x, double y)
+void svg_shape_point(FILE *out, bool *pen, double x, double y)
 {
-    put_point(out, 'M', x, y);
-}
-
-void svg_shape_to(FILE *out, double x, double y)
-{
-    put_point(out, 'L', x, y);
+    if (!isnan(y)) svg_point(out, *pen ? 'L' : 'M', x, y);
+    *pen = !isnan(y);
 }
 
 void svg_shape_line_end(FILE *out, const char *color, double width, const char *dash, double opacity, const char *tip)
@@ -183,21 +214,15 @@ void svg_shape_line_end(FILE *out, const char *color, double width, const char *
     fprintf(out, "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.2f\" stroke-linejoin=\"round\"", color, width);
     if (dash) fprintf(out, " stroke-dasharray=\"%s\"", dash);
     if (opacity < 1) fprintf(out, " opacity=\"%.2f\"", opacity);
-    if (!tip) {
-        fputs("/>\n", out);
-        return;
-    }
-    fputs("><title>", out);
-    svg_escaped(out, tip);
-    fputs("</title></path>\n", out);
+    svg_element_end(out, "path", tip);
 }
 
 void svg_dot(FILE *out, double x, double y, double radius, const char *color)
 {
     fputs("<circle", out);
-    put_attribute(out, "cx", x);
-    put_attribute(out, "cy", y);
-    put_attribute(out, "r", radius);
+    svg_attribute(out, "cx", x);
+    svg_attribute(out, "cy", y);
+    svg_attribute(out, "r", radius);
     fprintf(out, " fill=\"%s\"/>\n", color);
 }
 

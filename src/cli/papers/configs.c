@@ -2,11 +2,11 @@
  * beside zr's plans: all 48 runs of the appendix of its artifact, and ZeRO-R's configurations C1 to C5 at the largest
  * models that the paper gives for them. Both use tensor parallelism: the paper's formulas divide all states by M, and
  * zr plans a graph of degree M, in which some tensors are whole on each of the M ranks. */
-#include "cli/shell/cli.h"
+#include "base/json/json_write.h"
 #include "cli/papers/papers.h"
+#include "cli/shell/cli.h"
 #include "train/setup/setup.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
@@ -33,43 +33,27 @@ static double copies_bytes(const zr_plan *plan)
     return (double)plan->memory.states_bytes * copied * (parts - 1) / parts / all;
 }
 
-static double percent(double part, double whole)
-{
-    return 100 * part / whole;
-}
-
-/* Return a share for two decimals: a share that rounds to zero has no sign. */
-static double shown(double share)
-{
-    return fabs(share) < 0.005 ? 0 : share;
-}
-
 /* ---- the appendix ------------------------------------------------------------------------------ */
 
 typedef struct planned_run {
+    int ranks; /* data-parallel */
     int64_t params;
     double states, formula, copies; /* bytes of a rank */
+    double deviation, copies_part;  /* percent of the formula; deviation: each tensor counted once */
 } planned_run;
-
-static int ranks_of(const cli_papers_run *r)
-{
-    return r->gpus / r->tensor;
-}
-
-static double run_deviation(const planned_run *p)
-{
-    return percent(p->states - p->copies - p->formula, p->formula);
-}
 
 static zr_status plan_run(const cli_papers_run *r, const zr_profile *profile, planned_run *planned)
 {
     zr_plan *plan = NULL;
-    ZR_TRY(cli_papers_plan(r, CLI_PAPERS_VOCABULARY, &profile->machine, &plan));
-    *planned =
-        (planned_run){.params = plan->params,
-                      .states = (double)plan->memory.states_bytes,
-                      .formula = formula_bytes((double)plan->params, cli_papers_stage(r), r->tensor, ranks_of(r)),
-                      .copies = copies_bytes(plan)};
+    ZR_TRY(cli_papers_plan(r, false, &profile->machine, &plan));
+    planned_run p = {.ranks = r->gpus / r->tensor,
+                     .params = plan->params,
+                     .states = (double)plan->memory.states_bytes,
+                     .copies = copies_bytes(plan)};
+    p.formula = formula_bytes((double)p.params, cli_papers_stage(r), r->tensor, p.ranks);
+    p.deviation = cli_papers_percent(p.states - p.copies, p.formula);
+    p.copies_part = 100 * p.copies / p.formula;
+    *planned = p;
     zr_plan_destroy(&plan);
     return ZR_OK;
 }
@@ -79,7 +63,7 @@ static const char *system_of(const cli_papers_run *r)
     return r->system == CLI_PAPERS_MEGATRON ? "Baseline" : "ZeRO";
 }
 
-static void print_runs(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX])
+static void print_planned_runs(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX])
 {
     fprintf(out,
             "The %d runs of the appendix of ZeRO's artifact (SC20): model states of one rank\n"
@@ -99,27 +83,40 @@ static void print_runs(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX]
         figure = r->table;
         snprintf(shape, sizeof(shape), "%dx%dx%d", r->layers, r->hidden, r->heads);
         fprintf(out, "%-5s %-8s %5d %4d %3d %3d %13s %2d %7.2f%8.2f%+7.2f%+7.2f\n", r->label, system_of(r),
-                cli_papers_stage(r), r->gpus, ranks_of(r), r->tensor, shape, r->batch, p->states / 1e9,
-                p->formula / 1e9, shown(run_deviation(p)), shown(percent(p->copies, p->formula)));
+                cli_papers_stage(r), r->gpus, p->ranks, r->tensor, shape, r->batch, p->states / 1e9, p->formula / 1e9,
+                cli_papers_rounded(p->deviation), cli_papers_rounded(p->copies_part));
     }
 }
 
-static void print_runs_json(FILE *out, const planned_run planned[CLI_PAPERS_APPENDIX])
+static void add_runs_json(zr__json_out *json, const planned_run planned[CLI_PAPERS_APPENDIX])
 {
-    fprintf(out, "\"runs\": [");
+    zr__json_open(json, "runs", '[');
     for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) {
         const cli_papers_run *r = &cli_papers_appendix[i];
         const planned_run *p = &planned[i];
-        fprintf(out,
-                "%s\n  {\"figure\": \"%s\", \"label\": \"%s\", \"system\": \"%s\", \"stage\": %d, \"gpus\": %d, "
-                "\"tensor\": %d, \"ranks\": %d, \"layers\": %d, \"hidden\": %d, \"heads\": %d, \"batch\": %d, "
-                "\"params\": %lld, \"states\": %.0f, \"formula\": %.0f, \"deviation_percent\": %.4f, "
-                "\"copies\": %.0f, \"copies_percent\": %.4f}",
-                i ? "," : "", r->table, r->label, system_of(r), cli_papers_stage(r), r->gpus, r->tensor, ranks_of(r),
-                r->layers, r->hidden, r->heads, r->batch, (long long)p->params, p->states, p->formula, run_deviation(p),
-                p->copies, percent(p->copies, p->formula));
+        zr__json_break(json, "\n  ");
+        zr__json_open(json, NULL, '{');
+        zr__json_add(json, "figure", r->table);
+        zr__json_add(json, "label", r->label);
+        zr__json_add(json, "system", system_of(r));
+        zr__json_add(json, "stage", cli_papers_stage(r));
+        zr__json_add(json, "gpus", r->gpus);
+        zr__json_add(json, "tensor", r->tensor);
+        zr__json_add(json, "ranks", p->ranks);
+        zr__json_add(json, "layers", r->layers);
+        zr__json_add(json, "hidden", r->hidden);
+        zr__json_add(json, "heads", r->heads);
+        zr__json_add(json, "batch", r->batch);
+        zr__json_add(json, "params", p->params);
+        zr__json_add_as(json, "states", "%.0f", p->states);
+        zr__json_add_as(json, "formula", "%.0f", p->formula);
+        zr__json_add_as(json, "deviation_percent", "%.4f", p->deviation);
+        zr__json_add_as(json, "copies", "%.0f", p->copies);
+        zr__json_add_as(json, "copies_percent", "%.4f", p->copies_part);
+        zr__json_close(json, '}');
     }
-    fprintf(out, "\n]");
+    zr__text_add(&json->text, "\n");
+    zr__json_close(json, ']');
 }
 
 /* ---- C1 to C5 ---------------------------------------------------------------------------------- */
@@ -128,86 +125,56 @@ enum { GPUS = 400, BATCH = 16 };
 
 typedef struct planned_preset {
     zr_config_sizes sizes;
+    bool in_pieces, on_host; /* checkpoints, by P_a and P_a+cpu */
     int64_t params, checkpoint, host, total;
-    double states, copies; /* bytes of a rank */
+    double states, copies, paper_states, paper_checkpoint; /* bytes of a rank */
+    double deviation;                                      /* of the states, percent */
+    char states_reason[128];                               /* for states above the paper's */
+    const char *checkpoint_reason;                         /* for checkpoints above the paper's; "": they are not */
 } planned_preset;
 
-static const char *truth(bool value)
+static void compare_preset(const cli_papers_preset *c, const zr_plan *plan, planned_preset *p)
 {
-    return value ? "true" : "false";
-}
-
-static bool in_pieces(const cli_papers_preset *c)
-{
-    return c->kept != CLI_PAPERS_WHOLE;
-}
-
-static bool on_host(const cli_papers_preset *c)
-{
-    return c->kept == CLI_PAPERS_HOST;
+    const double paper_params = 1e9 * c->largest_billion;
+    /* By the paper: the input of each block in 16 bits, divided by M with P_a; with P_a+cpu they are on the host. */
+    const double inputs = 2.0 * BATCH * CLI_PAPERS_TOKENS * (double)p->sizes.n_embd * (double)p->sizes.n_layer;
+    const double checkpoints = p->in_pieces ? inputs / CLI_PAPERS_TENSOR : inputs;
+    const zr_memory *m = &plan->memory;
+    p->params = plan->params;
+    p->checkpoint = m->category_bytes[ZR_CATEGORY_CHECKPOINT];
+    p->host = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT];
+    p->total = m->total_bytes;
+    p->states = (double)m->states_bytes;
+    p->copies = copies_bytes(plan);
+    p->paper_states = formula_bytes(paper_params, c->stage, CLI_PAPERS_TENSOR, GPUS / CLI_PAPERS_TENSOR);
+    p->paper_checkpoint = p->on_host ? 0 : checkpoints;
+    p->deviation = cli_papers_percent(p->states, p->paper_states);
+    snprintf(p->states_reason, sizeof(p->states_reason),
+             "%+.2f %% as the paper's %g billion parameters are %.2f, %+.2f %% for copies",
+             cli_papers_percent((double)p->params, paper_params), c->largest_billion, (double)p->params / 1e9,
+             100 * p->copies / p->paper_states);
+    p->checkpoint_reason = p->in_pieces && (double)(p->checkpoint + p->host) > 2 * checkpoints
+                               ? "each of the M ranks has whole checkpoints: P_a has no effect in this plan"
+                               : "";
 }
 
 static zr_status plan_preset(const cli_papers_preset *c, const zr_profile *profile, planned_preset *planned)
 {
     zr_config *config = NULL;
     zr_plan *plan = NULL;
-    char model[16];
-    snprintf(model, sizeof(model), "zero-c%c", c->name[1]);
-    ZR_TRY(cli_papers_preset_config(c, model, GPUS, BATCH, &config));
+    ZR_TRY(cli_papers_preset_config(c, NULL, GPUS, BATCH, &config));
+    *planned = (planned_preset){
+        .sizes = config->model.sizes, .in_pieces = c->kept != CLI_PAPERS_WHOLE, .on_host = c->kept == CLI_PAPERS_HOST};
     zr_status st = zr__train_plan(config, GPUS, -1, profile, &plan);
-    if (st == ZR_OK) {
-        const zr_memory *m = &plan->memory;
-        *planned = (planned_preset){.sizes = config->model.sizes,
-                                    .params = plan->params,
-                                    .checkpoint = m->category_bytes[ZR_CATEGORY_CHECKPOINT],
-                                    .host = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT],
-                                    .total = m->total_bytes,
-                                    .states = (double)m->states_bytes,
-                                    .copies = copies_bytes(plan)};
-    }
+    if (st == ZR_OK) compare_preset(c, plan, planned);
     zr_plan_destroy(&plan);
     zr_config_destroy(&config);
     return st;
 }
 
-static double paper_states(const cli_papers_preset *c)
+static void print_planned_presets(FILE *out, const planned_preset planned[CLI_PAPERS_PRESETS])
 {
-    return formula_bytes(1e9 * c->largest_billion, c->stage, CLI_PAPERS_TENSOR, GPUS / CLI_PAPERS_TENSOR);
-}
-
-/* Return the bytes of a rank's checkpoints by the paper: the input of each block in 16 bits, with P_a divided by M;
- * with P_a+cpu they are on the host. */
-static double paper_checkpoints(const cli_papers_preset *c, const planned_preset *p)
-{
-    const double all = 2.0 * BATCH * CLI_PAPERS_TOKENS * (double)p->sizes.n_embd * (double)p->sizes.n_layer;
-    return in_pieces(c) ? all / CLI_PAPERS_TENSOR : all;
-}
-
-/* Explain why the planned states exceed the paper's. */
-static const char *states_reason(const cli_papers_preset *c, const planned_preset *p, char text[128])
-{
-    const double paper = 1e9 * c->largest_billion;
-    snprintf(text, 128, "%+.2f %% as the paper's %g billion parameters are %.2f, %+.2f %% for copies",
-             percent((double)p->params - paper, paper), c->largest_billion, (double)p->params / 1e9,
-             percent(p->copies, paper_states(c)));
-    return text;
-}
-
-/* Explain why the planned checkpoints exceed the paper's; "": they do not. */
-static const char *checkpoints_reason(const cli_papers_preset *c, const planned_preset *p)
-{
-    const bool whole = in_pieces(c) && (double)(p->checkpoint + p->host) > 2 * paper_checkpoints(c, p);
-    return whole ? "each of the M ranks has whole checkpoints: P_a has no effect in this plan" : "";
-}
-
-static double preset_deviation(const cli_papers_preset *c, const planned_preset *p)
-{
-    return percent(p->states - paper_states(c), paper_states(c));
-}
-
-static void print_presets(FILE *out, const planned_preset planned[CLI_PAPERS_PRESETS])
-{
-    char text[128], shape[40];
+    char kind[16], shape[40];
     fprintf(out,
             "\nZeRO-R's C1 to C5 at the paper's largest models: N = %d, M = %d, B = %d x %d\n"
             "tokens, fp16, layout paper, recompute unit; GB (1e9 bytes) of one rank\n"
@@ -218,47 +185,61 @@ static void print_presets(FILE *out, const planned_preset planned[CLI_PAPERS_PRE
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
         const cli_papers_preset *c = &cli_papers_presets[i];
         const planned_preset *p = &planned[i];
-        char kind[16];
-        snprintf(kind, sizeof(kind), "%d%s%s", c->stage, in_pieces(c) ? " P_a" : "", on_host(c) ? "+cpu" : "");
+        snprintf(kind, sizeof(kind), "%d%s%s", c->stage, p->in_pieces ? " P_a" : "", p->on_host ? "+cpu" : "");
         snprintf(shape, sizeof(shape), "%lldx%lldx%lld", (long long)p->sizes.n_layer, (long long)p->sizes.n_embd,
                  (long long)p->sizes.n_head);
         fprintf(out, "%s %-9s%12s%7.2f%8.2f%+7.2f%9.2f%8.2f%8.2f%8.2f\n", c->name, kind, shape, p->states / 1e9,
-                paper_states(c) / 1e9, preset_deviation(c, p), (double)p->checkpoint / 1e9,
-                on_host(c) ? 0 : paper_checkpoints(c, p) / 1e9, (double)p->host / 1e9, (double)p->total / 1e9);
+                p->paper_states / 1e9, p->deviation, (double)p->checkpoint / 1e9, p->paper_checkpoint / 1e9,
+                (double)p->host / 1e9, (double)p->total / 1e9);
     }
     fprintf(out, "\ntotal: with a block's gradient and activations, and staging buffers\nWhy zr is above the paper:\n");
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
-        const char *why = checkpoints_reason(&cli_papers_presets[i], &planned[i]);
-        fprintf(out, "%s %s\n", cli_papers_presets[i].name, states_reason(&cli_papers_presets[i], &planned[i], text));
-        if (*why) fprintf(out, "   %s\n", why);
+        const planned_preset *p = &planned[i];
+        fprintf(out, "%s %s\n", cli_papers_presets[i].name, p->states_reason);
+        if (*p->checkpoint_reason) fprintf(out, "   %s\n", p->checkpoint_reason);
     }
 }
 
-static void print_presets_json(FILE *out, const planned_preset planned[CLI_PAPERS_PRESETS])
+static void add_presets_json(zr__json_out *json, const planned_preset planned[CLI_PAPERS_PRESETS])
 {
-    char text[128];
-    fprintf(out, "\"presets\": [");
+    char reason[256];
+    zr__json_break(json, "\n");
+    zr__json_open(json, "presets", '[');
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
         const cli_papers_preset *c = &cli_papers_presets[i];
         const planned_preset *p = &planned[i];
-        const char *why = checkpoints_reason(c, p);
-        fprintf(out,
-                "%s\n  {\"name\": \"%s\", \"stage\": %d, \"partition_activations\": %s, \"cpu_checkpointing\": %s, "
-                "\"tensor\": %d, \"ranks\": %d, \"batch\": %d, \"layers\": %lld, \"hidden\": %lld, \"heads\": %lld, "
-                "\"params\": %lld, \"paper_params\": %.0f, \"states\": %.0f, \"paper_states\": %.0f, "
-                "\"deviation_percent\": %.4f, \"copies\": %.0f, \"checkpoint\": %lld, \"host_checkpoint\": %lld, "
-                "\"paper_checkpoint\": %.0f, \"total\": %lld, \"reason\": \"%s%s%s\"}",
-                i ? "," : "", c->name, c->stage, truth(in_pieces(c)), truth(on_host(c)), CLI_PAPERS_TENSOR,
-                GPUS / CLI_PAPERS_TENSOR, BATCH, (long long)p->sizes.n_layer, (long long)p->sizes.n_embd,
-                (long long)p->sizes.n_head, (long long)p->params, 1e9 * c->largest_billion, p->states, paper_states(c),
-                preset_deviation(c, p), p->copies, (long long)p->checkpoint, (long long)p->host,
-                on_host(c) ? 0 : paper_checkpoints(c, p), (long long)p->total, states_reason(c, p, text),
-                *why ? "; " : "", why);
+        snprintf(reason, sizeof(reason), "%s%s%s", p->states_reason, *p->checkpoint_reason ? "; " : "",
+                 p->checkpoint_reason);
+        zr__json_break(json, "\n  ");
+        zr__json_open(json, NULL, '{');
+        zr__json_add(json, "name", c->name);
+        zr__json_add(json, "stage", c->stage);
+        zr__json_add_bool(json, "partition_activations", p->in_pieces);
+        zr__json_add_bool(json, "cpu_checkpointing", p->on_host);
+        zr__json_add(json, "tensor", CLI_PAPERS_TENSOR);
+        zr__json_add(json, "ranks", GPUS / CLI_PAPERS_TENSOR);
+        zr__json_add(json, "batch", BATCH);
+        zr__json_add(json, "layers", p->sizes.n_layer);
+        zr__json_add(json, "hidden", p->sizes.n_embd);
+        zr__json_add(json, "heads", p->sizes.n_head);
+        zr__json_add(json, "params", p->params);
+        zr__json_add_as(json, "paper_params", "%.0f", 1e9 * c->largest_billion);
+        zr__json_add_as(json, "states", "%.0f", p->states);
+        zr__json_add_as(json, "paper_states", "%.0f", p->paper_states);
+        zr__json_add_as(json, "deviation_percent", "%.4f", p->deviation);
+        zr__json_add_as(json, "copies", "%.0f", p->copies);
+        zr__json_add(json, "checkpoint", p->checkpoint);
+        zr__json_add(json, "host_checkpoint", p->host);
+        zr__json_add_as(json, "paper_checkpoint", "%.0f", p->paper_checkpoint);
+        zr__json_add(json, "total", p->total);
+        zr__json_add(json, "reason", reason);
+        zr__json_close(json, '}');
     }
-    fprintf(out, "\n]");
+    zr__text_add(&json->text, "\n");
+    zr__json_close(json, ']');
 }
 
-zr_status cli_papers_configs(FILE *out, bool json)
+zr_status cli_papers_configs(FILE *out, bool as_json)
 {
     planned_run planned[CLI_PAPERS_APPENDIX];
     planned_preset made[CLI_PAPERS_PRESETS];
@@ -266,15 +247,16 @@ zr_status cli_papers_configs(FILE *out, bool json)
     ZR_TRY(cli_profile("v100-dgx2", &profile));
     for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) ZR_TRY(plan_run(&cli_papers_appendix[i], &profile, &planned[i]));
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) ZR_TRY(plan_preset(&cli_papers_presets[i], &profile, &made[i]));
-    if (json) {
-        fputc('{', out);
-        print_runs_json(out, planned);
-        fputs(",\n", out);
-        print_presets_json(out, made);
-        fputs("}\n", out);
-    } else {
-        print_runs(out, planned);
-        print_presets(out, made);
+    if (!as_json) {
+        print_planned_runs(out, planned);
+        print_planned_presets(out, made);
+        return ZR_OK;
     }
+    zr__json_out json = {.spaced = true};
+    zr__json_open(&json, NULL, '{');
+    add_runs_json(&json, planned);
+    add_presets_json(&json, made);
+    zr__json_close(&json, '}');
+    ZR_TRY(zr__json_write(&json, out));
     return ZR_OK;
 }

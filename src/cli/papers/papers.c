@@ -1,22 +1,9 @@
 /* Tables 1 and 2 of the ZeRO paper (Rajbhandari et al., arXiv 1910.02054 v1) beside zr's plans. The paper's numbers are
  * data as it prints them, some rounded and some cut off; zr's numbers come from planning a chain with the same number
  * of parameters. */
+#include "base/json/json_write.h"
+#include "cli/papers/papers.h"
 #include "cli/shell/cli.h"
-
-#include <math.h>
-
-static const char *const stage_name[] = {"baseline", "Pos", "Pos+g", "Pos+g+p"};
-
-static double deviation_percent(double ours, double printed)
-{
-    return 100 * (ours / printed - 1);
-}
-
-/* Return a percentage for two decimals: a share that rounds to zero has no sign. */
-static double shown(double percent)
-{
-    return fabs(percent) < 0.005 ? 0 : percent;
-}
 
 /* Find the bytes of a rank's model states: mixed precision, Adam. Buckets as large as a unit keep the schedule short.
  */
@@ -37,6 +24,15 @@ static zr_status states_bytes(const zr_chain_config *chain, int stage, int tenso
     ZR_TRY(zr_plan_create(&model, &layout, &profile, &plan));
     *bytes = plan->memory.states_bytes;
     zr_plan_destroy(&plan);
+    return ZR_OK;
+}
+
+static zr_status end_table_json(zr__json_out *json, FILE *out)
+{
+    zr__text_add(&json->text, "\n");
+    zr__json_close(json, ']');
+    zr__json_close(json, '}');
+    ZR_TRY(zr__json_write(json, out));
     return ZR_OK;
 }
 
@@ -65,63 +61,58 @@ static const struct {
     {1024, {{30.1, 15.1, 0.12}, {513, 257, 2}, {4011, 2013, 15.6}}},
 };
 
-static zr_status plan_table1(int64_t bytes[SIZES][DEGREES][STAGES])
-{
-    for (int i = 0; i < SIZES; i++)
-        for (int n = 0; n < DEGREES; n++)
-            for (int s = 0; s < STAGES; s++)
-                ZR_TRY(states_bytes(&size_of[i].chain, s + 1, 1, table1[n].ranks, &bytes[i][n][s]));
-    return ZR_OK;
-}
-
 static void print_table1(FILE *out, int64_t bytes[SIZES][DEGREES][STAGES])
 {
     fprintf(out, "ZeRO, table 1: model states of one of N ranks in GB (1e9 bytes), Adam, bf16\n"
                  "zr: planned, layout paper; paper: as printed, rounded or cut off\n");
     for (int i = 0; i < SIZES; i++) {
         fprintf(out, "\n%6s", size_of[i].label);
-        for (int s = 0; s < STAGES; s++) fprintf(out, "%24s", stage_name[s + 1]);
+        for (int s = 0; s < STAGES; s++) fprintf(out, "%24s", cli_papers_stage_name[s + 1]);
         fprintf(out, "\n     N");
         for (int s = 0; s < STAGES; s++) fprintf(out, "%9s%7s%8s", "zr", "paper", "%");
         for (int n = 0; n < DEGREES; n++) {
             fprintf(out, "\n%6d", table1[n].ranks);
             for (int s = 0; s < STAGES; s++) {
                 double ours = (double)bytes[i][n][s] / 1e9, printed = table1[n].printed_gb[i][s];
-                fprintf(out, "%9.6g%7g%+8.2f", ours, printed, shown(deviation_percent(ours, printed)));
+                fprintf(out, "%9.6g%7g%+8.2f", ours, printed, cli_papers_rounded(cli_papers_percent(ours, printed)));
             }
         }
         fputc('\n', out);
     }
 }
 
-static void print_table1_json(FILE *out, int64_t bytes[SIZES][DEGREES][STAGES])
+static zr_status print_table1_json(FILE *out, int64_t bytes[SIZES][DEGREES][STAGES])
 {
-    const char *before = "";
-    fprintf(out, "{\"table\": 1, \"rows\": [");
-    for (int i = 0; i < SIZES; i++) {
+    zr__json_out json = {.spaced = true};
+    zr__json_open(&json, NULL, '{');
+    zr__json_add(&json, "table", 1);
+    zr__json_open(&json, "rows", '[');
+    for (int at = 0; at < SIZES * DEGREES * STAGES; at++) {
+        const int i = at / (DEGREES * STAGES), n = at / STAGES % DEGREES, s = at % STAGES;
         const zr_chain_config *c = &size_of[i].chain;
-        for (int n = 0; n < DEGREES; n++)
-            for (int s = 0; s < STAGES; s++) {
-                double printed = table1[n].printed_gb[i][s];
-                fprintf(out,
-                        "%s\n  {\"params\": %lld, \"ranks\": %d, \"stage\": %d, \"states\": %lld, \"paper_gb\": %g, "
-                        "\"deviation_percent\": %.4f}",
-                        before, (long long)(c->units * c->rows * c->cols), table1[n].ranks, s + 1,
-                        (long long)bytes[i][n][s], printed, deviation_percent((double)bytes[i][n][s] / 1e9, printed));
-                before = ",";
-            }
+        const double printed = table1[n].printed_gb[i][s];
+        zr__json_break(&json, "\n  ");
+        zr__json_open(&json, NULL, '{');
+        zr__json_add(&json, "params", c->units * c->rows * c->cols);
+        zr__json_add(&json, "ranks", table1[n].ranks);
+        zr__json_add(&json, "stage", s + 1);
+        zr__json_add(&json, "states", bytes[i][n][s]);
+        zr__json_add_as(&json, "paper_gb", "%g", printed);
+        zr__json_add_as(&json, "deviation_percent", "%.4f", cli_papers_percent((double)bytes[i][n][s] / 1e9, printed));
+        zr__json_close(&json, '}');
     }
-    fprintf(out, "\n]}\n");
+    return end_table_json(&json, out);
 }
 
 zr_status cli_papers_table1(FILE *out, bool json)
 {
     int64_t bytes[SIZES][DEGREES][STAGES];
-    ZR_TRY(plan_table1(bytes));
-    if (json)
-        print_table1_json(out, bytes);
-    else
-        print_table1(out, bytes);
+    for (int i = 0; i < SIZES; i++)
+        for (int n = 0; n < DEGREES; n++)
+            for (int s = 0; s < STAGES; s++)
+                ZR_TRY(states_bytes(&size_of[i].chain, s + 1, 1, table1[n].ranks, &bytes[i][n][s]));
+    if (json) return print_table1_json(out, bytes);
+    print_table1(out, bytes);
     return ZR_OK;
 }
 
@@ -176,41 +167,45 @@ static void print_table2(FILE *out, double billion[ROWS][4])
         fprintf(out, "\n%10s", "");
         for (int r = first; r < end; r++) fprintf(out, "%11s%9s%7s", "zr", "paper", "%");
         for (int s = 0; s < 4; s++) {
-            fprintf(out, "\n%-10s", stage_name[s]);
+            fprintf(out, "\n%-10s", cli_papers_stage_name[s]);
             for (int r = first; r < end; r++) {
                 double ours = billion[r][s], printed = table2[r].printed_billion[s];
-                fprintf(out, "%11.5g%9g%+7.2f", ours, printed, shown(deviation_percent(ours, printed)));
+                fprintf(out, "%11.5g%9g%+7.2f", ours, printed, cli_papers_rounded(cli_papers_percent(ours, printed)));
             }
         }
         fputc('\n', out);
     }
 }
 
-static void print_table2_json(FILE *out, double billion[ROWS][4])
+static zr_status print_table2_json(FILE *out, double billion[ROWS][4])
 {
-    const char *before = "";
-    fprintf(out, "{\"table\": 2, \"memory\": %lld, \"rows\": [", LIMIT_GB * 1000000000LL);
-    for (int r = 0; r < ROWS; r++)
-        for (int s = 0; s < 4; s++) {
-            double ours = billion[r][s], printed = table2[r].printed_billion[s];
-            fprintf(out,
-                    "%s\n  {\"tensor\": %d, \"ranks\": %d, \"stage\": %d, \"paper_params\": %.0f, \"params\": %.0f, "
-                    "\"deviation_percent\": %.4f}",
-                    before, table2[r].tensor, table2[r].ranks, s, 1e9 * printed, 1e9 * ours,
-                    deviation_percent(ours, printed));
-            before = ",";
-        }
-    fprintf(out, "\n]}\n");
+    zr__json_out json = {.spaced = true};
+    zr__json_open(&json, NULL, '{');
+    zr__json_add(&json, "table", 2);
+    zr__json_add(&json, "memory", LIMIT_GB * 1000000000LL);
+    zr__json_open(&json, "rows", '[');
+    for (int at = 0; at < ROWS * 4; at++) {
+        const int r = at / 4, s = at % 4;
+        const double ours = billion[r][s], printed = table2[r].printed_billion[s];
+        zr__json_break(&json, "\n  ");
+        zr__json_open(&json, NULL, '{');
+        zr__json_add(&json, "tensor", table2[r].tensor);
+        zr__json_add(&json, "ranks", table2[r].ranks);
+        zr__json_add(&json, "stage", s);
+        zr__json_add_as(&json, "paper_params", "%.0f", 1e9 * printed);
+        zr__json_add_as(&json, "params", "%.0f", 1e9 * ours);
+        zr__json_add_as(&json, "deviation_percent", "%.4f", cli_papers_percent(ours, printed));
+        zr__json_close(&json, '}');
+    }
+    return end_table_json(&json, out);
 }
 
 zr_status cli_papers_table2(FILE *out, bool json)
 {
-    double billion[ROWS][4] = {{0}};
+    double billion[ROWS][4];
     for (int r = 0; r < ROWS; r++)
         for (int s = 0; s < 4; s++) ZR_TRY(largest_billion(s, table2[r].tensor, table2[r].ranks, &billion[r][s]));
-    if (json)
-        print_table2_json(out, billion);
-    else
-        print_table2(out, billion);
+    if (json) return print_table2_json(out, billion);
+    print_table2(out, billion);
     return ZR_OK;
 }

@@ -1,4 +1,6 @@
-/** The ZeRO papers' runs and printed numbers: data that `zr plan --configs` and `zr simulate --paper` share. */
+/** cli/papers: the ZeRO papers' runs and printed numbers beside zr's. papers_runs.c has the papers' data, papers_plan.c
+ * its systems as layouts of zr. `zr plan --table1, --table2` are papers.c, `zr plan --configs` is configs.c;
+ * `zr simulate --paper` is simulate_papers.c, which makes the rows, papers_print.c and papers_draw.c. */
 #ifndef ZR_CLI_PAPERS_H
 #define ZR_CLI_PAPERS_H
 
@@ -51,14 +53,11 @@ extern const int cli_papers_v1_n;
 #define CLI_PAPERS_APPENDIX 48
 extern const cli_papers_run cli_papers_appendix[CLI_PAPERS_APPENDIX];
 
-/** Return whether a run of v1 was on the papers' small cluster (Azure). */
-bool cli_papers_on_azure(const cli_papers_run *run);
 int cli_papers_stage(const cli_papers_run *run);
-/** Plan a run as its system trained it, with the scratch memory and rates of `device`. Free with zr_plan_destroy. */
-ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_machine *device,
+/** Plan a run as its system trained it, with the scratch memory and rates of `device`. `padded`: pad the vocabulary as
+ * Megatron-LM did, to a multiple of 128 on each tensor-parallel rank. Free with zr_plan_destroy. */
+ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device,
                                        zr_plan **plan);
-/** Return the vocabulary as Megatron-LM padded it: to a multiple of 128 on each tensor-parallel rank. */
-int cli_papers_padded(const cli_papers_run *run);
 
 /** Ratio of two runs of a table, ZeRO-OS over Megatron: of their samples a second or, with `gpus`, of the GPUs at equal
  * throughput. */
@@ -82,9 +81,17 @@ typedef struct cli_papers_preset {
 extern const cli_papers_preset cli_papers_presets[CLI_PAPERS_PRESETS];
 enum { CLI_PAPERS_TENSOR = 16, CLI_PAPERS_TOKENS = 1024, CLI_PAPERS_VOCABULARY = 50257 };
 
-/** Make a preset's settled configuration for a model that zr knows by name, as the command line would make it. */
+/** Make a preset's settled configuration, as the command line would make it. `model`: a model that zr knows by name;
+ * NULL: the largest model that the paper gives for the preset. */
 ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
                                                 zr_config **config);
+
+/** Return zr's number over the paper's, as a deviation in percent. */
+double cli_papers_percent(double ours, double printed);
+/** Return a percentage for two decimals: a share that rounds to zero has no sign. */
+double cli_papers_rounded(double percent);
+/** Names of stages, "baseline" to "Pos+g+p", and of the places of checkpoints, "", " Pa" and " Pa+cpu". */
+extern const char *const cli_papers_stage_name[4], *const cli_papers_kept_name[3];
 
 /* ---- `zr simulate --paper` ----------------------------------------------------------------------- */
 
@@ -110,7 +117,6 @@ typedef struct cli_papers_rows {
 /** Return the row of a simulated run, NULL if there is no match; gpus 0: any number. */
 const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *table, const char *label,
                                       cli_papers_system system, int gpus);
-double cli_papers_percent(double ours, double printed);
 void cli_papers_print(FILE *out, const cli_papers_rows *rows);
 ZR_NODISCARD zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows);
 /** Draw one of the papers' pictures into a file. ZR_ERR_ARG with the names of the pictures. */

@@ -1,5 +1,4 @@
 /* The ZeRO papers' pictures, from simulated numbers: 60B on 64 to 400 GPUs, and throughput over the size of a model. */
-#include "cli/shell/cli.h"
 #include "cli/draw/lines.h"
 #include "cli/papers/papers.h"
 
@@ -9,58 +8,43 @@
 
 enum { LINES = 4, PLACES = 10 };
 
-typedef struct picture {
+typedef struct papers_picture {
     cli_lines lines;
     double y[LINES * PLACES];
     bool hollow[LINES * PLACES];
-} picture;
+} papers_picture;
 
-static void set(picture *p, int line, int at, const cli_papers_row *row, double value)
+static void set_value(papers_picture *p, int line, int at, const cli_papers_row *row, double value)
 {
     p->y[line * p->lines.n_x + at] = value;
     p->hollow[line * p->lines.n_x + at] = row && row->memory_bytes > row->limit_bytes;
 }
 
-/* ---- 60B on 64 to 400 GPUs ------------------------------------------------------------------------ */
-
-static const char *const gpus[] = {"64", "128", "256", "400"};
-enum { DEGREES = sizeof(gpus) / sizeof(*gpus) };
-
-/* Draw FLOP/s of all GPUs or of each, beside linear scaling from the smallest number of GPUs. */
-static void scaling(picture *p, const cli_papers_rows *rows, bool all)
+/* Draw 60B on 64 to 400 GPUs: FLOP/s of all GPUs or of each, beside linear scaling from the smallest number of GPUs. */
+static void draw_scaling(papers_picture *p, const cli_papers_rows *rows, bool all)
 {
+    static const char *const gpus[] = {"64", "128", "256", "400"};
     static const char *const names[] = {"zr, Pos+g with Pa", "perfect linear from 64"};
     p->lines.title = all ? "60B on 64 to 400 GPUs: PFLOP/s of all" : "60B on 64 to 400 GPUs: TFLOP/s of each";
     p->lines.y_name = all ? "PFLOP/s of all GPUs" : "TFLOP/s of a GPU";
     p->lines.x_name = "GPUs";
     p->lines.x = gpus;
-    p->lines.n_x = DEGREES;
+    p->lines.n_x = sizeof(gpus) / sizeof(*gpus);
     p->lines.name = names;
     p->lines.n = 2;
     double first = 0;
-    for (int i = 0; i < DEGREES; i++) {
+    for (int i = 0; i < p->lines.n_x; i++) {
         const int n = atoi(gpus[i]);
         const cli_papers_row *row = cli_papers_find(rows, "Fig3", "60B", CLI_PAPERS_ZERO_2, n);
         const double scale = all ? n / 1e15 : 1 / 1e12;
         if (i == 0) first = row->made.flops_sec;
-        set(p, 0, i, row, row->made.flops_sec * scale);
-        set(p, 1, i, NULL, first * scale);
+        set_value(p, 0, i, row, row->made.flops_sec * scale);
+        set_value(p, 1, i, NULL, first * scale);
     }
 }
 
-static void draw_total(picture *p, const cli_papers_rows *rows)
-{
-    scaling(p, rows, true);
-}
-
-static void draw_each(picture *p, const cli_papers_rows *rows)
-{
-    scaling(p, rows, false);
-}
-
-/* ---- throughput over the size of a model ------------------------------------------------------------ */
-
-static void draw_models(picture *p, const cli_papers_rows *rows)
+/* Draw throughput over the size of a model. */
+static void draw_models(papers_picture *p, const cli_papers_rows *rows)
 {
     static const char *const names[] = {"zr, ZeRO (Pos+g)", "zr, Megatron-LM", "SC20, ZeRO: 38 for 8B to 100B",
                                         "SC20, Megatron-LM: 5 at 40B"};
@@ -78,35 +62,25 @@ static void draw_models(picture *p, const cli_papers_rows *rows)
         const cli_papers_row *zero = cli_papers_find(rows, "Fig2", label, CLI_PAPERS_ZERO_2, 0),
                              *other = cli_papers_find(rows, "Fig2", label, CLI_PAPERS_MEGATRON, 0);
         const double size = atof(sizes[i]);
-        set(p, 0, i, zero, zero->zr);
-        set(p, 1, i, other, other->zr);
-        set(p, 2, i, NULL, size >= 8 && size <= 100 ? 38 : NAN);
-        set(p, 3, i, NULL, other->paper > 0 ? other->paper : NAN);
+        set_value(p, 0, i, zero, zero->zr);
+        set_value(p, 1, i, other, other->zr);
+        set_value(p, 2, i, NULL, size >= 8 && size <= 100 ? 38 : NAN);
+        set_value(p, 3, i, NULL, other->paper > 0 ? other->paper : NAN);
     }
 }
-
-/* ---- by name ---------------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *name;
-    void (*draw)(picture *p, const cli_papers_rows *rows);
-} pictures[] = {{"models", draw_models}, {"60b-total", draw_total}, {"60b-each", draw_each}};
-enum { PICTURES = sizeof(pictures) / sizeof(*pictures) };
 
 zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows)
 {
     const char *const inputs[] = {NULL};
-    int at = 0;
-    while (at < PICTURES && strcmp(pictures[at].name, name) != 0) at++;
-    ZR_CHECK(at < PICTURES, ZR_ERR_ARG, "--plot %s: with --paper models, 60b-total or 60b-each was wanted", name);
-    picture p = {.lines = {.hollow_words = "hollow: zr's plan needs more memory", .from_zero = true}};
+    const bool all = strcmp(name, "60b-total") == 0, models = strcmp(name, "models") == 0;
+    papers_picture p = {.lines = {.hollow_words = "hollow: zr's plan needs more memory", .from_zero = true}};
+    ZR_CHECK(models || all || strcmp(name, "60b-each") == 0, ZR_ERR_ARG,
+             "--plot %s: with --paper models, 60b-total or 60b-each was wanted", name);
     p.lines.y = p.y;
     p.lines.hollow = p.hollow;
-    char *svg = NULL;
-    size_t bytes = 0;
-    pictures[at].draw(&p, rows);
-    ZR_TRY(cli_lines_draw(&p.lines, &svg, &bytes));
-    zr_status st = zr__output_write(path, &cli_svg_kind, inputs, svg, bytes);
-    free(svg); /* allocated by open_memstream, not by zr_alloc */
-    return st;
+    if (models)
+        draw_models(&p, rows);
+    else
+        draw_scaling(&p, rows, all);
+    return cli_lines_write(&p.lines, path, inputs);
 }

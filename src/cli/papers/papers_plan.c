@@ -5,7 +5,7 @@
 /* DeepSpeed's default: reduce_bucket_size, allgather_bucket_size. */
 #define BUCKET_ELEMS 500000000
 
-static zr_layout layout_of(const cli_papers_run *r)
+static zr_layout papers_layout(const cli_papers_run *r)
 {
     zr_layout l = ZR_LAYOUT_INIT;
     l.ranks = r->gpus / r->tensor;
@@ -27,14 +27,10 @@ static zr_layout layout_of(const cli_papers_run *r)
     return l;
 }
 
-int cli_papers_padded(const cli_papers_run *run)
+zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device, zr_plan **plan)
 {
-    const int multiple = 128 * run->tensor;
-    return (CLI_PAPERS_VOCABULARY + multiple - 1) / multiple * multiple;
-}
-
-zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_machine *device, zr_plan **plan)
-{
+    const int multiple = padded ? 128 * run->tensor : 1;
+    const int vocabulary = (CLI_PAPERS_VOCABULARY + multiple - 1) / multiple * multiple;
     const zr_gpt2_config sizes = {.n_layer = run->layers,
                                   .n_head = run->heads,
                                   .n_embd = run->hidden,
@@ -43,7 +39,7 @@ zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_ma
                                   .layer_norm_epsilon = 1e-5,
                                   .initializer_range = 0.02};
     const zr_model model = zr_gpt2(&sizes);
-    const zr_layout layout = layout_of(run);
+    const zr_layout layout = papers_layout(run);
     const zr_profile profile = {.machine = *device, .facts = {.name = "V100", .threads = 1, .apart = true}};
     ZR_TRY(zr_plan_create(&model, &layout, &profile, plan));
     return ZR_OK;
@@ -52,31 +48,19 @@ zr_status cli_papers_plan(const cli_papers_run *run, int vocabulary, const zr_ma
 zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
                                    zr_config **config)
 {
-    static const char *const truth[] = {"false", "true"};
-    char shape[96], stage[96], parts[96], host[96], tensor[96], samples[96], tokens[96];
-    snprintf(shape, sizeof(shape), "model.preset=\"%s\"", model);
-    snprintf(stage, sizeof(stage), "zero_optimization.stage=%d", preset->stage);
-    snprintf(parts, sizeof(parts), "activation_checkpointing.partition_activations=%s",
-             truth[preset->kept != CLI_PAPERS_WHOLE]);
-    snprintf(host, sizeof(host), "activation_checkpointing.cpu_checkpointing=%s",
-             truth[preset->kept == CLI_PAPERS_HOST]);
-    snprintf(tensor, sizeof(tensor), "parallel.tensor=%d", CLI_PAPERS_TENSOR);
-    snprintf(samples, sizeof(samples), "train_micro_batch_size_per_gpu=%d", batch);
-    snprintf(tokens, sizeof(tokens), "data.seq_length=%d", CLI_PAPERS_TOKENS);
-    const char *const keys[] = {shape,
-                                stage,
-                                parts,
-                                host,
-                                tensor,
-                                samples,
-                                tokens,
-                                "gradient_accumulation_steps=1",
-                                "activation_checkpointing.policy=\"unit\"",
-                                "collectives.buffer=\"constant\"",
-                                "fp16.enabled=true",
-                                "memory.layout=\"paper\"",
-                                "optimizer.type=\"AdamW\""};
-    ZR_TRY(zr_config_load(NULL, keys, sizeof(keys) / sizeof(keys[0]), config));
+    char text[640], own[16];
+    snprintf(own, sizeof(own), "zero-c%c", preset->name[1]);
+    const int bytes = snprintf(
+        text, sizeof(text),
+        "{\"model\": {\"preset\": \"%s\"}, \"memory\": {\"layout\": \"paper\"}, \"fp16\": {\"enabled\": true}, "
+        "\"optimizer\": {\"type\": \"AdamW\"}, \"collectives\": {\"buffer\": \"constant\"}, "
+        "\"parallel\": {\"tensor\": %d}, \"zero_optimization\": {\"stage\": %d}, "
+        "\"train_micro_batch_size_per_gpu\": %d, \"gradient_accumulation_steps\": 1, "
+        "\"data\": {\"seq_length\": %d}, \"activation_checkpointing\": {\"policy\": \"unit\", "
+        "\"partition_activations\": %s, \"cpu_checkpointing\": %s}}",
+        model ? model : own, CLI_PAPERS_TENSOR, preset->stage, batch, CLI_PAPERS_TOKENS,
+        preset->kept != CLI_PAPERS_WHOLE ? "true" : "false", preset->kept == CLI_PAPERS_HOST ? "true" : "false");
+    ZR_TRY(zr_config_parse(text, (size_t)bytes, preset->name, NULL, 0, config));
     zr_status st = zr_train_prepare(*config, gpus, 0);
     if (st != ZR_OK) zr_config_destroy(config);
     return st;

@@ -1,6 +1,5 @@
 /* The papers' numbers beside zr's, as text and as JSON. */
 #include "base/json/json.h"
-#include "cli/shell/cli.h"
 #include "cli/papers/papers.h"
 #include "cli/simulate/simulate.h"
 #include "simulate/simulate.h"
@@ -24,15 +23,7 @@ static bool is_too_large(const cli_papers_row *r)
 
 /* ---- text ---------------------------------------------------------------------------------------- */
 
-static void print_count(FILE *out, int n, int width)
-{
-    if (n > 0)
-        fprintf(out, " %*d", width, n);
-    else
-        fprintf(out, " %*s", width, "");
-}
-
-static void print_row(FILE *out, const cli_papers_row *r)
+static void print_papers_row(FILE *out, const cli_papers_row *r)
 {
     char printed[16] = "-", deviation[16] = "", memory[16] = "";
     if (r->mark == CLI_PAPERS_TOO_LARGE) snprintf(printed, sizeof(printed), "OOM");
@@ -42,44 +33,49 @@ static void print_row(FILE *out, const cli_papers_row *r)
     }
     if (r->memory_bytes > 0)
         snprintf(memory, sizeof(memory), "%.1f%s", (double)r->memory_bytes / 1e9, is_too_large(r) ? "!" : " ");
-    fprintf(out, "%-12s %-20s %-12s", r->table, r->label, r->system);
-    print_count(out, r->gpus, 4);
-    print_count(out, r->tensor, 3);
-    print_count(out, r->batch, 2);
-    fprintf(out, " %7s %7.4g %6s %-11s %6s %s\n", printed, r->zr, deviation, r->unit, memory, mark_name[r->mark]);
+    /* Precision 0 leaves a count of 0 blank. */
+    fprintf(out, "%-12s %-20s %-12s %4.0d %3.0d %2.0d %7s %7.4g %6s %-11s %6s %s\n", r->table, r->label, r->system,
+            r->gpus, r->tensor, r->batch, printed, r->zr, deviation, r->unit, memory, mark_name[r->mark]);
 }
 
-static int by_size(const void *a, const void *b)
+static int by_deviation(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* Collect the deviations of the rows that count, and with `fitted` also of the rows that constants were fitted on,
- * sorted. */
-static int deviations(const cli_papers_rows *rows, bool fitted, double all[CLI_PAPERS_ROWS])
+/* Print the median deviation of the rows that count, and with `fitted` also of the rows that constants were fitted on.
+ */
+static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, const char *words)
 {
+    double all[CLI_PAPERS_ROWS];
     int n = 0;
     for (int i = 0; i < rows->n; i++) {
         const cli_papers_row *r = &rows->row[i];
         if (r->mark == CLI_PAPERS_COUNTS || (fitted && r->mark == CLI_PAPERS_FITTED))
             all[n++] = fabs(cli_papers_percent(r->zr, r->paper));
     }
-    qsort(all, (size_t)n, sizeof(*all), by_size);
-    return n;
-}
-
-static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, const char *words)
-{
-    double all[CLI_PAPERS_ROWS];
-    const int n = deviations(rows, fitted, all);
+    qsort(all, (size_t)n, sizeof(*all), by_deviation);
     fprintf(out, "%d %s: median deviation %.1f %%, largest %.1f %%\n", n, words,
             n % 2 ? all[n / 2] : (all[n / 2 - 1] + all[n / 2]) / 2, all[n - 1]);
 }
 
-/* Explain a run that deviates by more than a quarter: the exposed communication that would give the paper's number. */
-static void print_speed_reason(FILE *out, const cli_papers_row *r)
+/* Explain a row that deviates by more than a quarter, or that only the paper's memory could not hold: the exposed
+ * communication, or the bytes that the paper's program must have held beyond zr's plan, that would give the paper's
+ * number. */
+static void print_papers_reason(FILE *out, const cli_papers_row *r)
 {
+    const bool far = r->paper > 0 && fabs(cli_papers_percent(r->zr, r->paper)) > 25;
+    const bool only_papers = r->mark == CLI_PAPERS_TOO_LARGE && !is_too_large(r);
+    if (r->mark == CLI_PAPERS_SAME_RUN || r->mark == CLI_PAPERS_AT_LEAST || (!far && !only_papers)) return;
+    fprintf(out, "%s, %s %s: ", r->table, r->label, r->system);
+    if (only_papers || !r->run) {
+        const double taken = (double)r->memory_bytes / 1e9, there = (double)r->limit_bytes / 1e9;
+        fprintf(out,
+                "the paper's %s takes %.1f of %.1f GB in zr's plan;\n  its program's %.1f GB more would give the %s\n",
+                r->run ? "run" : "size", taken, there, there - taken, r->run ? "paper's end" : "paper's number");
+        return;
+    }
     const zr_price *price = &r->made.price;
     const double step = price->step_sec * r->zr / r->paper, busy = price->step_sec - price->exposed_sec;
     fprintf(out, "the paper's step took %.1f s; zr's kernels take %.1f s\n  and it waits %.1f s; ", step, busy,
@@ -90,23 +86,6 @@ static void print_speed_reason(FILE *out, const cli_papers_row *r)
         fprintf(out, "the kernels alone would have to be %.2f times as fast\n", busy / step);
 }
 
-/* Explain a deviation in memory: the bytes that the paper's program must have held beyond zr's plan. */
-static void print_memory_reason(FILE *out, const cli_papers_row *r)
-{
-    const double taken = (double)r->memory_bytes / 1e9, there = (double)r->limit_bytes / 1e9;
-    fprintf(out, "the paper's %s takes %.1f of %.1f GB in zr's plan;\n  its program's %.1f GB more would give the %s\n",
-            r->run ? "run" : "size", taken, there, there - taken, r->run ? "paper's end" : "paper's number");
-}
-
-static void print_reason(FILE *out, const cli_papers_row *r)
-{
-    const bool far = r->paper > 0 && fabs(cli_papers_percent(r->zr, r->paper)) > 25;
-    const bool only_papers = r->mark == CLI_PAPERS_TOO_LARGE && !is_too_large(r);
-    if (r->mark == CLI_PAPERS_SAME_RUN || r->mark == CLI_PAPERS_AT_LEAST || (!far && !only_papers)) return;
-    fprintf(out, "%s, %s %s: ", r->table, r->label, r->system);
-    (only_papers || !r->run ? print_memory_reason : print_speed_reason)(out, r);
-}
-
 void cli_papers_print(FILE *out, const cli_papers_rows *rows)
 {
     fputs("The ZeRO papers' numbers beside zr's, with one set of constants for all\n"
@@ -115,68 +94,44 @@ void cli_papers_print(FILE *out, const cli_papers_rows *rows)
           "zr's plan takes of a GPU, !: more than it has; fitted: constants were; -: not printed; >: at least\n\n"
           "table        row                  system       GPUs   M  B   paper      zr      % unit            GB\n",
           out);
-    for (int i = 0; i < rows->n; i++) print_row(out, &rows->row[i]);
+    for (int i = 0; i < rows->n; i++) print_papers_row(out, &rows->row[i]);
     if (rows->elsewhere) return;
     fputc('\n', out);
     print_median(out, rows, false, "rows that count and were not fitted");
     print_median(out, rows, true, "with those that were fitted");
     fputs("\nWhat it would take where a row is off by more than a quarter:\n", out);
-    for (int i = 0; i < rows->n; i++) print_reason(out, &rows->row[i]);
+    for (int i = 0; i < rows->n; i++) print_papers_reason(out, &rows->row[i]);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
 
-static void set_text(json_t *object, const char *key, const char *text)
+static json_t *row_json(const cli_papers_row *r)
 {
-    (void)json_object_set_new(object, key, json_string(text));
-}
-
-static void set_real(json_t *object, const char *key, double value)
-{
-    (void)json_object_set_new(object, key, json_real(value));
-}
-
-static void set_int(json_t *object, const char *key, int64_t value)
-{
-    (void)json_object_set_new(object, key, json_integer(value));
-}
-
-/* Add the parts of a step's time. */
-static void set_times(json_t *object, const zr_simulation *made)
-{
+    json_t *one = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:o, s:f, s:b, s:b, s:s}", "source", r->source, "table", r->table, "row", r->label,
+        "system", r->system, "what", r->unit, "paper", r->paper > 0 ? json_real(r->paper) : json_null(), "zr", r->zr,
+        "fitted", r->mark == CLI_PAPERS_FITTED, "counts", r->mark == CLI_PAPERS_COUNTS, "mark", mark_name[r->mark]);
+    if (r->gpus > 0) (void)json_object_set_new(one, "gpus", json_integer(r->gpus));
+    if (r->tensor > 0) (void)json_object_set_new(one, "tensor", json_integer(r->tensor));
+    if (r->batch > 0) (void)json_object_set_new(one, "batch", json_integer(r->batch));
+    if (r->memory_bytes > 0) {
+        (void)json_object_set_new(one, "memory_bytes", json_integer(r->memory_bytes));
+        (void)json_object_set_new(one, "fits", json_boolean(!is_too_large(r)));
+    }
+    if (!r->run) return one;
     json_t *exposed = json_object();
-    for (int i = 0; i < ZR_CAUSES; i++) set_real(exposed, zr__cause_name((zr_cause)i), made->exposed_sec[i]);
-    set_real(object, "step_sec", made->price.step_sec);
-    set_real(object, "product_sec", made->product_sec);
-    set_real(object, "memory_sec", made->memory_sec);
-    (void)json_object_set_new(object, "exposed", exposed);
-}
-
-static json_t *json_of(const cli_papers_row *r)
-{
-    json_t *one = json_object();
-    set_text(one, "source", r->source);
-    set_text(one, "table", r->table);
-    set_text(one, "row", r->label);
-    set_text(one, "system", r->system);
-    set_text(one, "what", r->unit);
-    (void)json_object_set_new(one, "paper", r->paper > 0 ? json_real(r->paper) : json_null());
-    set_real(one, "zr", r->zr);
-    (void)json_object_set_new(one, "fitted", json_boolean(r->mark == CLI_PAPERS_FITTED));
-    (void)json_object_set_new(one, "counts", json_boolean(r->mark == CLI_PAPERS_COUNTS));
-    set_text(one, "mark", mark_name[r->mark]);
-    if (r->gpus > 0) set_int(one, "gpus", r->gpus);
-    if (r->tensor > 0) set_int(one, "tensor", r->tensor);
-    if (r->batch > 0) set_int(one, "batch", r->batch);
-    if (r->memory_bytes > 0) set_int(one, "memory_bytes", r->memory_bytes);
-    if (r->memory_bytes > 0) (void)json_object_set_new(one, "fits", json_boolean(!is_too_large(r)));
-    if (r->run) set_times(one, &r->made);
+    for (int i = 0; i < ZR_CAUSES; i++)
+        (void)json_object_set_new(exposed, zr__cause_name((zr_cause)i), json_real(r->made.exposed_sec[i]));
+    (void)json_object_set_new(one, "step_sec", json_real(r->made.price.step_sec));
+    (void)json_object_set_new(one, "product_sec", json_real(r->made.product_sec));
+    (void)json_object_set_new(one, "memory_sec", json_real(r->made.memory_sec));
+    (void)json_object_set_new(one, "exposed", exposed);
     return one;
 }
 
 zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows)
 {
     json_t *all = json_array();
-    for (int i = 0; i < rows->n; i++) (void)json_array_append_new(all, json_of(&rows->row[i]));
+    for (int i = 0; i < rows->n; i++) (void)json_array_append_new(all, row_json(&rows->row[i]));
     return cli_json_put(out, all);
 }

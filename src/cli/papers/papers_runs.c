@@ -3,7 +3,7 @@
  * paper's artifact. All runs had 1,024 tokens a sample. */
 #include "cli/papers/papers.h"
 
-#include <string.h>
+#include <math.h>
 
 /* Short names for the tables below. */
 #define MEGATRON CLI_PAPERS_MEGATRON
@@ -126,9 +126,17 @@ const cli_papers_preset cli_papers_presets[CLI_PAPERS_PRESETS] = {
     {"C4", 2, PIECES, 140, 32}, {"C5", 2, HOST, 150, 32},
 };
 
-bool cli_papers_on_azure(const cli_papers_run *run)
+const char *const cli_papers_stage_name[] = {"baseline", "Pos", "Pos+g", "Pos+g+p"};
+const char *const cli_papers_kept_name[] = {[WHOLE] = "", [PIECES] = " Pa", [HOST] = " Pa+cpu"};
+
+double cli_papers_percent(double ours, double printed)
 {
-    return strcmp(run->table, "7") == 0;
+    return 100 * (ours / printed - 1);
+}
+
+double cli_papers_rounded(double percent)
+{
+    return fabs(percent) < 0.005 ? 0 : percent;
 }
 
 int cli_papers_stage(const cli_papers_run *run)

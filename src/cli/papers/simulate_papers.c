@@ -1,8 +1,8 @@
 /* The ZeRO papers' numbers beside zr's: clusters, runs, ratios, and the largest model and batch of C1 to C5. One set of
  * constants prices all runs (src/simulate/clusters.c); the four rows that the constants were fitted on are marked.
  * Nothing is tuned for a row. */
-#include "cli/plan/max.h"
 #include "cli/papers/papers.h"
+#include "cli/plan/max.h"
 #include "cli/simulate/simulate.h"
 #include "simulate/simulate.h"
 
@@ -24,8 +24,8 @@ typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;
 
-static cli_papers_row *next(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...) ZR_PRINTF(3, 4);
-static cli_papers_row *next(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
+static void papers_add(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...) ZR_PRINTF(3, 4);
+static void papers_add(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
 {
     va_list list;
     cli_papers_row *one = &rows->row[rows->n++];
@@ -33,7 +33,6 @@ static cli_papers_row *next(cli_papers_rows *rows, const cli_papers_row *row, co
     va_start(list, format);
     (void)vsnprintf(one->label, sizeof(one->label), format, list);
     va_end(list);
-    return one;
 }
 
 /* ---- table 3: the clusters ---------------------------------------------------------------------- */
@@ -49,29 +48,18 @@ static void add_clusters(cli_papers_rows *rows, const clusters *c)
         const zr_cluster *own = all[i].cluster;
         cli_papers_row row = {.source = "v1", .table = "3", .mark = CLI_PAPERS_NO_SPEED};
         row.unit = "nodes", row.paper = all[i].nodes, row.zr = (double)own->devices / own->host_devices;
-        next(rows, &row, "%s", all[i].label);
+        papers_add(rows, &row, "%s", all[i].label);
         row.unit = "GPUs a node", row.paper = all[i].gpus, row.zr = own->host_devices;
-        next(rows, &row, "%s", all[i].label);
+        papers_add(rows, &row, "%s", all[i].label);
         row.unit = "GB a GPU", row.paper = all[i].gb, row.zr = round((double)own->device.memory_bytes / 1e9);
-        next(rows, &row, "%s", all[i].label);
+        papers_add(rows, &row, "%s", all[i].label);
     }
 }
 
 /* ---- runs ---------------------------------------------------------------------------------------- */
 
-static void name_system(const cli_papers_run *run, char name[24])
-{
-    static const char *const names[] = {[CLI_PAPERS_MEGATRON] = "Megatron",
-                                        [CLI_PAPERS_ZERO_OS] = "ZeRO-OS",
-                                        [CLI_PAPERS_ZERO_1] = "Pos",
-                                        [CLI_PAPERS_ZERO_2] = "Pos+g",
-                                        [CLI_PAPERS_ZERO_3] = "Pos+g+p"};
-    static const char *const kept[] = {"", " Pa", " Pa+cpu"};
-    const bool ddp = run->system == CLI_PAPERS_MEGATRON && run->tensor == 1;
-    snprintf(name, 24, "%s%s", ddp ? "DDP" : names[run->system], kept[run->kept]);
-}
-
-static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_papers_run *run, const zr_cluster *on)
+static zr_status papers_add_run(cli_papers_rows *rows, const char *source, const cli_papers_run *run,
+                                const zr_cluster *on)
 {
     static const char *const unit[] = {[CLI_PAPERS_SAMPLES] = "samples/s", [CLI_PAPERS_TFLOPS] = "TFLOP/s"};
     const zr_simulate_options options = {
@@ -89,24 +77,29 @@ static zr_status add_run(cli_papers_rows *rows, const char *source, const cli_pa
                           .run = run};
     zr_plan *plan = NULL;
     zr__cluster_widen(&cluster, run->gpus);
-    ZR_TRY(cli_papers_plan(run, cli_papers_padded(run), &cluster.device, &plan));
+    ZR_TRY(cli_papers_plan(run, true, &cluster.device, &plan));
     zr_status st = zr_simulate(plan, &cluster, &options, &row.made, NULL);
     row.memory_bytes = plan->memory.total_bytes;
     zr_plan_destroy(&plan);
     ZR_TRY(st);
     row.zr = run->unit == CLI_PAPERS_SAMPLES ? row.made.samples_sec : row.made.flops_sec / 1e12;
-    name_system(run, row.system);
-    next(rows, &row, "%s", run->label);
+    const char *system = cli_papers_stage_name[cli_papers_stage(run)];
+    if (run->system == CLI_PAPERS_MEGATRON) system = run->tensor == 1 ? "DDP" : "Megatron";
+    if (run->system == CLI_PAPERS_ZERO_OS) system = "ZeRO-OS";
+    snprintf(row.system, sizeof(row.system), "%s%s", system, cli_papers_kept_name[run->kept]);
+    papers_add(rows, &row, "%s", run->label);
     return ZR_OK;
 }
 
-static zr_status add_runs(cli_papers_rows *rows, const clusters *c)
+static zr_status papers_add_runs(cli_papers_rows *rows, const clusters *c)
 {
     for (int i = 0; i < cli_papers_v1_n; i++) {
         const cli_papers_run *run = &cli_papers_v1[i];
-        ZR_TRY(add_run(rows, "v1", run, cli_papers_on_azure(run) ? &c->azure : &c->dgx2));
+        const bool azure = strcmp(run->table, "7") == 0;
+        ZR_TRY(papers_add_run(rows, "v1", run, azure ? &c->azure : &c->dgx2));
     }
-    for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) ZR_TRY(add_run(rows, "SC20", &cli_papers_appendix[i], &c->dgx2));
+    for (int i = 0; i < CLI_PAPERS_APPENDIX; i++)
+        ZR_TRY(papers_add_run(rows, "SC20", &cli_papers_appendix[i], &c->dgx2));
     return ZR_OK;
 }
 
@@ -120,11 +113,6 @@ const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *t
             return r;
     }
     return NULL;
-}
-
-double cli_papers_percent(double ours, double printed)
-{
-    return 100 * (ours / printed - 1);
 }
 
 /* ---- ratios and means ---------------------------------------------------------------------------- */
@@ -142,7 +130,7 @@ static void add_mean(cli_papers_rows *rows)
                           .paper = 38,
                           .mark = CLI_PAPERS_COUNTS};
     for (int i = 0; i < N; i++) row.zr += cli_papers_find(rows, "Fig2", labels[i], CLI_PAPERS_ZERO_2, 0)->zr / N;
-    next(rows, &row, "mean of 8B to 100B");
+    papers_add(rows, &row, "mean of 8B to 100B");
 }
 
 /* Add the ratios of ZeRO-OS to Megatron. With `gpus`: how many times fewer GPUs ZeRO would need for Megatron's
@@ -160,7 +148,7 @@ static void add_ratios(cli_papers_rows *rows)
                               .zr = zero->made.samples_sec / other->made.samples_sec,
                               .mark = CLI_PAPERS_SAME_RUN};
         if (r->gpus) row.zr *= (double)other->gpus / zero->gpus;
-        next(rows, &row, "%s ZeRO-OS/Megatron", r->label);
+        papers_add(rows, &row, "%s ZeRO-OS/Megatron", r->label);
     }
 }
 
@@ -183,7 +171,6 @@ static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_
 static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *preset, const zr_profile *profile,
                              cli_max_what what)
 {
-    static const char *const kept[] = {"", " Pa", " Pa+cpu"};
     const bool batch = what == CLI_MAX_BATCH;
     cli_papers_row row = {.source = "SC20",
                           .table = batch ? "Fig8" : "Fig6",
@@ -193,21 +180,31 @@ static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *pre
                           .batch = batch ? preset->batch : 16,
                           .paper = batch ? preset->batch : preset->largest_billion,
                           .mark = CLI_PAPERS_NO_SPEED};
-    char model[32];
     zr_config *config = NULL;
-    snprintf(model, sizeof(model), "zero-c%c", preset->name[1]);
-    ZR_TRY(cli_papers_preset_config(preset, batch ? "zero-60b-75x8192x64" : model, row.gpus, row.batch, &config));
+    ZR_TRY(cli_papers_preset_config(preset, batch ? "zero-60b-75x8192x64" : NULL, row.gpus, row.batch, &config));
     zr_status st = find_largest(config, profile, &row, what);
     zr_config_destroy(&config);
     ZR_TRY(st);
-    snprintf(row.system, sizeof(row.system), "%s%s", preset->stage == 1 ? "Pos" : "Pos+g", kept[preset->kept]);
-    next(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
+    snprintf(row.system, sizeof(row.system), "%s%s", cli_papers_stage_name[preset->stage],
+             cli_papers_kept_name[preset->kept]);
+    papers_add(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
     return ZR_OK;
 }
 
-static zr_status add_all_largest(cli_papers_rows *rows)
+/* ---- all ------------------------------------------------------------------------------------------ */
+
+static zr_status fill_rows(cli_papers_rows *rows, const char *cluster)
 {
+    clusters c;
     zr_profile profile;
+    ZR_TRY(zr_cluster_read(cluster ? cluster : "dgx2x25", &c.dgx2));
+    ZR_TRY(zr_cluster_read(cluster ? cluster : "azure-nc24rs-v3x8", &c.azure));
+    rows->elsewhere = cluster != NULL;
+    if (!cluster) add_clusters(rows, &c);
+    ZR_TRY(papers_add_runs(rows, &c));
+    add_mean(rows);
+    add_ratios(rows);
+    if (cluster) return ZR_OK;
     ZR_TRY(cli_profile("v100-dgx2", &profile));
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++)
         ZR_TRY(add_largest(rows, &cli_papers_presets[i], &profile, CLI_MAX_LAYERS));
@@ -216,36 +213,16 @@ static zr_status add_all_largest(cli_papers_rows *rows)
     return ZR_OK;
 }
 
-/* ---- all ------------------------------------------------------------------------------------------ */
-
-static zr_status fill(cli_papers_rows *rows, const char *cluster)
-{
-    clusters c;
-    ZR_TRY(zr_cluster_read(cluster ? cluster : "dgx2x25", &c.dgx2));
-    ZR_TRY(zr_cluster_read(cluster ? cluster : "azure-nc24rs-v3x8", &c.azure));
-    rows->elsewhere = cluster != NULL;
-    if (!cluster) add_clusters(rows, &c);
-    ZR_TRY(add_runs(rows, &c));
-    add_mean(rows);
-    add_ratios(rows);
-    if (!cluster) ZR_TRY(add_all_largest(rows));
-    return ZR_OK;
-}
-
-static zr_status show(const cli_simulate_options *o, const cli_papers_rows *rows, bool json)
-{
-    if (o->svg) ZR_TRY(cli_papers_draw(o->svg, o->plot, rows));
-    if (json) return cli_papers_print_json(stdout, rows);
-    cli_papers_print(stdout, rows);
-    return ZR_OK;
-}
-
 zr_status cli_simulate_papers(const cli_simulate_options *o, bool json)
 {
     cli_papers_rows *rows = zr_alloc(sizeof(*rows));
     ZR_CHECK(rows, ZR_ERR_MEMORY, "no memory for the papers' rows");
-    zr_status st = fill(rows, o->cluster);
-    if (st == ZR_OK) st = show(o, rows, json);
+    zr_status st = fill_rows(rows, o->cluster);
+    if (st == ZR_OK && o->svg) st = cli_papers_draw(o->svg, o->plot, rows);
+    if (st == ZR_OK && json)
+        st = cli_papers_print_json(stdout, rows);
+    else if (st == ZR_OK)
+        cli_papers_print(stdout, rows);
     zr_free(rows);
     return st;
 }

@@ -1,10 +1,10 @@
-/** The report of runs: the types and functions that its files share. Every figure comes from metrics.jsonl, run.json or
- * config.json; a missing or damaged figure is a note. */
+/** cli/report: commands that look at runs, `zr report` (cmd_report.c) and `zr plot` (cmd_plot.c). report_read.c finds
+ * the figures of a run, from metrics.jsonl, run.json and config.json alone; a missing or damaged figure is a note.
+ * report_html.c, report_json.c and report_terminal.c show them; curves are cli/draw's. */
 #ifndef ZR_CLI_REPORT_H
 #define ZR_CLI_REPORT_H
 
-#include "cli/draw/curve.h"
-#include "zr/base.h"
+#include "cli/draw/panel.h"
 
 #include <jansson.h>
 
@@ -22,7 +22,7 @@ typedef struct cli_fact {
 #define REPORT_SAMPLES 20
 
 typedef struct cli_report_run {
-    const char *dir, *name;
+    const char *dir;
     cli_curve *curve;
     json_t *config, *facts; /* config.json, run.json; NULL: missing or damaged */
     json_t *samples;        /* the last lines of metrics.jsonl with a text, at most REPORT_SAMPLES */
@@ -35,20 +35,10 @@ typedef struct cli_report_run {
 typedef struct cli_report {
     cli_report_run *run;
     int n;
-    cli_curve **curve; /* (n) the runs' curves */
-    json_t *different; /* with several runs: key to an array of values, null where a run has no value */
+    cli_curve **curve;       /* (n) the runs' curves */
+    const char *const *name; /* (n) */
+    json_t *different;       /* with several runs: key to an array of values, null where a run has no value */
 } cli_report;
-
-/** A quantity drawn over steps. */
-typedef struct cli_quantity {
-    const char *key, *title, *unit; /* the key of metrics.jsonl */
-    size_t offset;                  /* offset of its series in cli_curve */
-    bool may_log, from_zero;
-    bool noisy; /* the mean is drawn if there are many steps */
-} cli_quantity;
-extern const cli_quantity cli_quantities[];
-extern const int cli_n_quantities;
-const curve_series *cli_series_of(const cli_curve *curve, const cli_quantity *quantity);
 
 /** A row of the memory or traffic of run.json, planned and measured, bytes. */
 typedef struct cli_bytes_row {
@@ -60,8 +50,15 @@ typedef struct cli_bytes_row {
 /** Fill the rows of `part` ("memory", "traffic"), largest place first as run.json has them; return their number. */
 int cli_report_rows(const cli_report_run *run, const char *part, cli_bytes_row row[REPORT_ROWS]);
 
+/** Parse a command line that names at least one run; with --help print the help and set args->help. ZR_ERR_ARG. */
+ZR_NODISCARD zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv);
+/** Name each run by its path after the last folder that all paths have in common, without trailing slashes; a single
+ * run keeps its whole path. room: (n), storage of the names. */
+void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name);
+
 /** Read the runs in directories (metrics.jsonl alone is enough). ZR_ERR_NOT_FOUND: a directory has no file of a run;
- * ZR_ERR_MEMORY. Free with cli_report_clear in any case. */
+ * ZR_ERR_MEMORY. `name` is borrowed. Free with cli_report_clear in any
+ * case. */
 ZR_NODISCARD zr_status cli_report_read(cli_report *report, const char *const *dir, const char *const *name, int n);
 void cli_report_clear(cli_report *report);
 
@@ -72,7 +69,7 @@ const json_t *cli_json_at(const json_t *object, const char *path);
 ZR_NODISCARD zr_status cli_report_html(const cli_report *report, char **html, size_t *bytes);
 /** Write the figures as one JSON document. ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status cli_report_json(FILE *out, const cli_report *report, const char *file);
-/** Write a short summary, with the losses as a small picture of characters. */
-void cli_report_text(FILE *out, const cli_report *report);
+/** Write a short summary, with the losses as a curve of characters. */
+void cli_report_terminal(FILE *out, const cli_report *report);
 
 #endif

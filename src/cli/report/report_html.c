@@ -1,10 +1,8 @@
-#include "cli/draw/panel.h"
 #include "cli/report/report.h"
 
 #include "base/json/json.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Panels are as wide as a phone shows without small letters. */
@@ -14,35 +12,23 @@
 #define TOP 12.0
 #define RIGHT 14.0
 #define BOTTOM 44.0
-#define BANDS 3       /* most runs whose single steps are drawn behind the mean */
 #define MOST_KINDS 16 /* most kinds of ops in a table */
-
-typedef struct page {
-    FILE *out;
-    const cli_report *report;
-    cli_points *points; /* scratch memory */
-} page;
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/** Write text escaped, so that nothing in a file is taken for markup. */
-static void put_lines(FILE *out, char *text)
+/** Write text escaped, so that nothing in a file is taken for markup, between two pieces of markup. */
+static void put_escaped(FILE *out, const char *before, const char *text, const char *after)
 {
-    for (char *end; (end = strchr(text, '\n')); text = end + 1) {
-        *end = '\0';
-        svg_escaped(out, text);
-        fputc('\n', out);
-    }
+    fputs(before, out);
     svg_escaped(out, text);
+    fputs(after, out);
 }
 
 /** Write a figure: words for people, the number itself for programs. */
 static void put_data(FILE *out, const char *key, double value, const char *words)
 {
-    char number[ZR_NUMBER_BYTES];
-    fprintf(out, "<data data-key=\"%s\" value=\"%s\">", key, zr__text_shortest(value, number));
-    svg_escaped(out, words);
-    fputs("</data>", out);
+    fprintf(out, "<data data-key=\"%s\" value=\"%s\">", key, ZR_SHORTEST(value));
+    put_escaped(out, "", words, "</data>");
 }
 
 /* In dark mode the style replaces the pictures' colours, which it selects by their light-mode values. */
@@ -79,122 +65,67 @@ static const char style[] =
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-static void put_key(FILE *out, const char *color, const char *dash, bool dot, const char *words)
+static void put_line_key(FILE *out, const char *color, const char *dash, bool dot, const char *words)
 {
     fputs("<span class=\"key\"><svg viewBox=\"0 0 26 14\" aria-hidden=\"true\">", out);
-    cli_axes_swatch(out, 0, 11, color, dash, dot);
-    fputs("</svg><span>", out);
-    svg_escaped(out, words);
-    fputs("</span></span>", out);
+    cli_legend_line(out, 0, 11, color, dash, dot);
+    put_escaped(out, "</svg><span>", words, "</span></span>");
 }
 
-static void put_names(const page *p)
+/** Explain the lines of the training and validation losses, if any run has been validated. */
+static void put_kinds(FILE *out, const cli_report *r)
 {
-    fputs("<p>", p->out);
-    for (int i = 0; i < p->report->n; i++)
-        put_key(p->out, cli_axes_color(i), cli_axes_dash(i), false, p->report->run[i].name);
-    fputs("</p>\n", p->out);
-}
-
-static bool any_val(const cli_report *report)
-{
+    const bool one = r->n == 1;
     bool any = false;
-    for (int i = 0; i < report->n; i++) any |= report->curve[i]->val.n > 0;
-    return any;
+    for (int i = 0; i < r->n; i++) any |= r->curve[i]->series[CLI_VAL].n > 0;
+    if (!any) return;
+    fputs("<br>", out);
+    put_line_key(out, one ? cli_axes_color(0) : AXES_GREY, NULL, false, "training");
+    put_line_key(out, one ? cli_axes_color(1) : AXES_GREY, one ? NULL : "1 4", true, "validation");
 }
 
-/** Return whether a quantity is the training loss, which is drawn with the validation loss. */
-static bool is_loss(const cli_quantity *q)
+/** Begin a figure; its `data-` attributes map places in the picture back to values. */
+static void put_place(FILE *out, const cli_panel *panel)
 {
-    return q->offset == offsetof(cli_curve, loss);
-}
-
-/** Set the axes of a quantity; return whether any run has it. */
-static bool set_axes(const page *p, const cli_quantity *q, cli_axes *axes)
-{
-    double low = NAN, high = NAN;
-    bool any = false;
-    for (int i = 0; i < p->report->n; i++) {
-        const cli_curve *c = p->report->curve[i];
-        any |= cli_series_of(c, q)->n > 0;
-        cli_panel_widen(cli_series_of(c, q), &low, &high);
-        if (is_loss(q)) cli_panel_widen(&c->val, &low, &high);
-    }
-    axes->box = (svg_box){LEFT, TOP, PANEL_WIDTH - LEFT - RIGHT, PANEL_HEIGHT - TOP - BOTTOM};
-    cli_panel_steps(axes, p->report->curve, p->report->n);
-    cli_axes_range(axes, q->from_zero && low > 0 ? 0 : low, high, q->may_log);
-    return any;
-}
-
-static void draw_run(const page *p, const cli_quantity *q, cli_panel *panel, int run)
-{
-    const cli_report_run *r = &p->report->run[run];
-    const bool one = p->report->n == 1, loss = is_loss(q);
-    const char *color = cli_axes_color(run), *dash = cli_axes_dash(run);
-    const cli_pen pen = {color, dash, 1.8, 2.4, PANEL_FEW, q->noisy, p->report->n <= BANDS, loss, r->name};
-    const cli_pen val = {
-        one ? cli_axes_color(1) : color, one ? NULL : "1 4", 1.4, 3.6, PANEL_FEW, false, false, true, r->name};
-    cli_panel_draw(panel, cli_series_of(r->curve, q), &pen);
-    if (loss) cli_panel_draw(panel, &r->curve->val, &val);
-}
-
-/** Explain the lines of the training and validation losses. */
-static void put_kinds(const page *p)
-{
-    if (!any_val(p->report)) return;
-    fputs("<br>", p->out);
-    if (p->report->n > 1) {
-        put_key(p->out, AXES_GREY, NULL, false, "training");
-        put_key(p->out, AXES_GREY, "1 4", true, "validation");
-        return;
-    }
-    put_key(p->out, cli_axes_color(0), NULL, false, "training");
-    put_key(p->out, cli_axes_color(1), NULL, true, "validation");
-}
-
-/** Write a panel's `data-` attributes, which map places in the picture back to values. */
-static void put_place(FILE *out, const cli_quantity *q, const cli_axes *a)
-{
-    static const char *const name[] = {"x0", "x1", "y0", "y1"};
-    const double edge[] = {a->x0, a->x1, a->y0, a->y1};
-    char number[ZR_NUMBER_BYTES];
+    const cli_axes *a = &panel->axes;
     fprintf(out, "<figure data-quantity=\"%s\" data-left=\"%g\" data-top=\"%g\" data-width=\"%g\" data-height=\"%g\"",
-            q->key, a->box.x, a->box.y, a->box.w, a->box.h);
-    for (int i = 0; i < 4; i++) fprintf(out, " data-%s=\"%s\"", name[i], zr__text_shortest(edge[i], number));
-    fprintf(out, " data-log=\"%d\">\n", a->log);
+            cli_quantities[panel->quantity].key, a->box.x, a->box.y, a->box.w, a->box.h);
+    fprintf(out, " data-x0=\"%s\" data-x1=\"%s\" data-y0=\"%s\" data-y1=\"%s\" data-log=\"%d\">\n", ZR_SHORTEST(a->x0),
+            ZR_SHORTEST(a->x1), ZR_SHORTEST(a->y0), ZR_SHORTEST(a->y1), a->log);
 }
 
-static void put_caption(const page *p, const cli_quantity *q, const cli_panel *panel)
+static void put_caption(FILE *out, const cli_report *r, const cli_panel *panel)
 {
-    int64_t steps = 1;
-    for (int i = 0; i < p->report->n; i++) {
-        int64_t its = cli_panel_mean_steps(panel, cli_series_of(p->report->curve[i], q));
-        if (its > steps) steps = its;
-    }
-    fprintf(p->out, "<figcaption><b>%s</b><span class=\"soft\">%s", q->title, q->unit);
+    const cli_quantity *q = &cli_quantities[panel->quantity];
+    const int64_t steps = cli_panel_mean_steps(panel);
+    fprintf(out, "<figcaption><b>%s</b><span class=\"soft\">%s", q->title, q->unit);
     if (steps > 1 && q->noisy)
-        fprintf(p->out, "%smean of %lld steps%s", *q->unit ? "; " : "", (long long)steps,
-                p->report->n <= BANDS ? ", pale: each step" : "");
-    if (panel->axes.log) fputs("; log scale", p->out);
-    fputs("</span>", p->out);
-    if (is_loss(q)) put_kinds(p);
-    fputs("</figcaption>\n", p->out);
+        fprintf(out, "%smean of %lld steps%s", *q->unit ? "; " : "", (long long)steps,
+                r->n <= PANEL_BANDS ? ", pale: each step" : "");
+    if (panel->axes.log) fputs("; log scale", out);
+    fputs("</span>", out);
+    if (panel->quantity == CLI_LOSS) put_kinds(out, r);
+    fputs("</figcaption>\n", out);
 }
 
-static void put_panel(const page *p, const cli_quantity *q)
+/** Draw a quantity that any run has. */
+static void put_panel(FILE *out, const cli_report *r, int quantity)
 {
-    cli_panel panel = {.out = p->out, .points = p->points};
+    cli_panel panel = {out, quantity, r->curve, r->name, r->n, .color = 0};
     const double foot = PANEL_HEIGHT - 6;
-    if (!set_axes(p, q, &panel.axes)) return;
-    put_place(p->out, q, &panel.axes);
-    put_caption(p, q, &panel);
-    svg_begin(p->out, PANEL_WIDTH, PANEL_HEIGHT, q->title);
+    bool any = false;
+    for (int i = 0; i < r->n; i++) any |= r->curve[i]->series[quantity].n > 0;
+    if (!any) return;
+    cli_panel_place(&panel, (svg_box){LEFT, TOP, PANEL_WIDTH - LEFT - RIGHT, PANEL_HEIGHT - TOP - BOTTOM});
+    put_place(out, &panel);
+    put_caption(out, r, &panel);
+    svg_begin(out, PANEL_WIDTH, PANEL_HEIGHT, cli_quantities[quantity].title);
     cli_panel_frame(&panel, NULL, true);
-    for (int i = 0; i < p->report->n; i++) draw_run(p, q, &panel, i);
-    svg_text(p->out, PANEL_WIDTH - RIGHT, foot, (svg_font){.size = 12, .color = AXES_GREY, .anchor = SVG_END}, "step");
+    for (int i = 0; i < r->n; i++) cli_panel_run(&panel, i);
+    svg_text(out, PANEL_WIDTH - RIGHT, foot, (svg_font){.size = 12, .color = AXES_GREY, .anchor = SVG_END}, "step");
     cli_panel_explain(&panel, LEFT, foot);
-    svg_end(p->out);
-    fputs("</figure>\n", p->out);
+    svg_end(out);
+    fputs("</figure>\n", out);
 }
 
 /* ---- facts and differences ------------------------------------------------------------------- */
@@ -221,68 +152,58 @@ static void put_facts(FILE *out, const cli_report_run *run)
     fputs("</div>\n", out);
 }
 
-static void put_heads(const page *p, const char *first)
+static void put_heads(FILE *out, const cli_report *r, const char *first)
 {
-    fprintf(p->out, "<div class=\"wide\"><table><tr><th>%s</th>", first);
-    for (int i = 0; i < p->report->n; i++) {
-        fputs("<th>", p->out);
-        svg_escaped(p->out, p->report->run[i].name);
-        fputs("</th>", p->out);
-    }
-    fputs("</tr>\n", p->out);
+    fprintf(out, "<div class=\"wide\"><table><tr><th>%s</th>", first);
+    for (int i = 0; i < r->n; i++) put_escaped(out, "<th>", r->name[i], "</th>");
+    fputs("</tr>\n", out);
 }
 
-static void put_comparison(const page *p)
+static void put_comparison(FILE *out, const cli_report *r)
 {
-    const cli_report *r = p->report;
-    fputs("<h2>Side by side</h2>\n", p->out);
-    put_heads(p, "figure");
+    fputs("<h2>Side by side</h2>\n", out);
+    put_heads(out, r, "figure");
     for (int f = 0; f < r->run[0].n_facts; f++) {
         bool any = false;
         for (int i = 0; i < r->n; i++) any |= r->run[i].fact[f].text[0] != '\0';
         if (!any) continue;
-        fprintf(p->out, "<tr><td>%s</td>", r->run[0].fact[f].label);
+        fprintf(out, "<tr><td>%s</td>", r->run[0].fact[f].label);
         for (int i = 0; i < r->n; i++) {
-            fprintf(p->out, "<td data-run=\"%d\">", i);
-            put_fact(p->out, &r->run[i].fact[f]);
-            fputs("</td>", p->out);
+            fprintf(out, "<td data-run=\"%d\">", i);
+            put_fact(out, &r->run[i].fact[f]);
+            fputs("</td>", out);
         }
-        fputs("</tr>\n", p->out);
+        fputs("</tr>\n", out);
     }
-    fputs("</table></div>\n<h3>What differs in the configurations</h3>\n", p->out);
+    fputs("</table></div>\n<h3>What differs in the configurations</h3>\n", out);
     if (json_object_size(r->different) == 0) {
-        fputs("<p>Nothing but the directory.</p>\n", p->out);
+        fputs("<p>Nothing but the directory.</p>\n", out);
         return;
     }
     const char *key;
     json_t *values;
-    put_heads(p, "key");
+    put_heads(out, r, "key");
     json_object_foreach(r->different, key, values)
     {
-        fputs("<tr><td>", p->out);
-        svg_escaped(p->out, key);
-        fputs("</td>", p->out);
+        put_escaped(out, "<tr><td>", key, "</td>");
         for (size_t i = 0; i < json_array_size(values); i++) {
             char shown[200];
-            fputs("<td>", p->out);
-            svg_escaped(p->out, zr__json_show(json_array_get(values, i), shown, sizeof(shown)));
-            fputs("</td>", p->out);
+            put_escaped(out, "<td>", zr__json_show(json_array_get(values, i), shown, sizeof(shown)), "</td>");
         }
-        fputs("</tr>\n", p->out);
+        fputs("</tr>\n", out);
     }
-    fputs("</table></div>\n", p->out);
+    fputs("</table></div>\n", out);
 }
 
 /* ---- a run ----------------------------------------------------------------------------------- */
 
-static void put_bytes(FILE *out, const char *of, const cli_bytes_row *row, bool measured)
+static void put_bytes_cell(FILE *out, const char *of, const cli_bytes_row *row, json_int_t bytes)
 {
-    char path[128], words[32];
-    json_int_t bytes = measured ? row->measured : row->planned;
+    char path[128];
     snprintf(path, sizeof(path), "%s.%s", of, row->path);
     fputs("<td class=\"n\">", out);
     if (bytes >= 0)
-        put_data(out, path, (double)bytes, cli_bytes((double)bytes, words));
+        put_data(out, path, (double)bytes, ZR_SIZE((double)bytes));
     else
         fputs("-", out);
     fputs("</td>", out);
@@ -294,9 +215,11 @@ static void put_table(FILE *out, const cli_report_run *run, const char *part, co
     cli_bytes_row row[REPORT_ROWS];
     int n = cli_report_rows(run, part, row);
     json_int_t most = 1;
-    for (int i = 0; i < n; i++) most = row[i].planned > most ? row[i].planned : most;
-    for (int i = 0; i < n; i++) most = row[i].measured > most ? row[i].measured : most;
     if (n == 0) return;
+    for (int i = 0; i < n; i++) {
+        if (row[i].planned > most) most = row[i].planned;
+        if (row[i].measured > most) most = row[i].measured;
+    }
     fprintf(out,
             "<div><h3>%s</h3><div class=\"wide\"><table><tr><th></th><th class=\"n\">%s</th><th class=\"n\">%s</th>"
             "<th></th></tr>\n",
@@ -304,10 +227,9 @@ static void put_table(FILE *out, const cli_report_run *run, const char *part, co
     for (int i = 0; i < n; i++) {
         if (row[i].planned <= 0 && row[i].measured <= 0 && !row[i].total) continue;
         fprintf(out, "<tr%s><td>", row[i].total ? " class=\"total\"" : "");
-        svg_escaped(out, row[i].words);
-        fputs("</td>", out);
-        put_bytes(out, "planned", &row[i], false);
-        put_bytes(out, "measured", &row[i], true);
+        put_escaped(out, "", row[i].words, "</td>");
+        put_bytes_cell(out, "planned", &row[i], row[i].planned);
+        put_bytes_cell(out, "measured", &row[i], row[i].measured);
         fprintf(out,
                 "<td><div class=\"bar\"><i style=\"width:%.2f%%\"></i><b style=\"left:%.2f%%\"></b></div></td></tr>\n",
                 row[i].measured > 0 ? 100.0 * (double)row[i].measured / (double)most : 0.0,
@@ -316,7 +238,7 @@ static void put_table(FILE *out, const cli_report_run *run, const char *part, co
     fputs("</table></div><p class=\"soft\">Bars: what was used; marks: the plan.</p></div>\n", out);
 }
 
-static double number_of(const json_t *object, const char *key)
+static double timing_number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return json_is_number(value) ? json_number_value(value) : NAN;
@@ -324,11 +246,9 @@ static double number_of(const json_t *object, const char *key)
 
 static void put_kind(FILE *out, const char *name, const char *calls, double ms, double step_ms, double of_peak)
 {
-    char words[32];
-    fputs("<tr><td>", out);
-    svg_escaped(out, name);
-    fprintf(out, "</td><td class=\"n\">%s</td><td class=\"n\">", calls);
-    put_data(out, "timings.ms", ms, cli_seconds(1e-3 * ms, words));
+    put_escaped(out, "<tr><td>", name, "</td>");
+    fprintf(out, "<td class=\"n\">%s</td><td class=\"n\">", calls);
+    put_data(out, "timings.ms", ms, cli_seconds(1e-3 * ms, (char[32]){0}));
     fputs("</td><td class=\"n\">", out);
     if (isfinite(of_peak)) fprintf(out, "%.0f %%", 100 * of_peak);
     fprintf(out, "</td><td><div class=\"bar\"><i style=\"width:%.2f%%\"></i></div></td></tr>\n",
@@ -340,27 +260,27 @@ static void put_timings(FILE *out, const cli_report_run *run)
 {
     const json_t *timings = cli_json_at(run->facts, "timings"), *kinds = json_object_get(timings, "kinds");
     char step[32], compute[32], comm[32], idle[32], calls[32];
-    double step_ms = number_of(timings, "step_ms"), rest = 0;
+    double step_ms = timing_number(timings, "step_ms"), rest = 0;
     size_t n = json_array_size(kinds);
     if (n == 0) return;
     fprintf(out,
             "<div><h3>Where the time of a step goes</h3><p class=\"soft\">A step takes %s: %s of computing, %s that "
             "only communication takes, %s of neither.</p><div class=\"wide\"><table><tr><th></th><th class=\"n\">calls"
             "</th><th class=\"n\">time</th><th class=\"n\">of peak</th><th></th></tr>\n",
-            cli_seconds(1e-3 * step_ms, step), cli_seconds(1e-3 * number_of(timings, "compute_ms"), compute),
-            cli_seconds(1e-3 * number_of(timings, "exposed_ms"), comm),
-            cli_seconds(1e-3 * number_of(timings, "idle_ms"), idle));
+            cli_seconds(1e-3 * step_ms, step), cli_seconds(1e-3 * timing_number(timings, "compute_ms"), compute),
+            cli_seconds(1e-3 * timing_number(timings, "exposed_ms"), comm),
+            cli_seconds(1e-3 * timing_number(timings, "idle_ms"), idle));
     for (size_t i = 0; i < n; i++) {
         const json_t *kind = json_array_get(kinds, i);
         const char *name = json_string_value(json_object_get(kind, "kind"));
-        double ms = number_of(kind, "ms");
+        double ms = timing_number(kind, "ms");
         if (!name || !isfinite(ms)) continue;
         if (i >= MOST_KINDS) {
             rest += ms;
             continue;
         }
         snprintf(calls, sizeof(calls), "%lld", (long long)json_integer_value(json_object_get(kind, "calls")));
-        put_kind(out, name, calls, ms, step_ms, number_of(kind, "of_peak"));
+        put_kind(out, name, calls, ms, step_ms, timing_number(kind, "of_peak"));
     }
     if (n > MOST_KINDS) put_kind(out, "all others", "", rest, step_ms, NAN);
     fputs("</table></div></div>\n", out);
@@ -368,14 +288,10 @@ static void put_timings(FILE *out, const cli_report_run *run)
 
 static void put_sample(FILE *out, const json_t *sample)
 {
-    const json_t *text = json_object_get(sample, "sample");
-    char *lines = strdup(json_string_value(text));
-    if (!lines) return;
     fprintf(out, "<p class=\"soft\">after step %lld</p>\n<pre class=\"sample\">",
             (long long)json_integer_value(json_object_get(sample, "step")));
-    put_lines(out, lines);
+    svg_escaped_lines(out, json_string_value(json_object_get(sample, "sample")));
     fputs("</pre>\n", out);
-    free(lines);
 }
 
 /** Show the newest text; fold the earlier ones. */
@@ -396,78 +312,67 @@ static void put_config(FILE *out, const cli_report_run *run)
     char *text = NULL;
     if (!run->config || zr__json_print(run->config, &text) != ZR_OK) return;
     fputs("<details><summary>The whole configuration, every default written out</summary>\n<pre>", out);
-    put_lines(out, text);
+    svg_escaped_lines(out, text);
     fputs("</pre></details>\n", out);
     zr_free(text);
 }
 
-static void put_run(const page *p, const cli_report_run *run)
+static void put_run(FILE *out, const cli_report *r, int index)
 {
-    bool one = p->report->n == 1;
-    if (!one) {
-        fputs("<h2>", p->out);
-        svg_escaped(p->out, run->name);
-        fputs("</h2>\n", p->out);
-    }
-    fputs("<section>\n", p->out);
-    for (int i = 0; i < run->n_notes; i++) {
-        fputs("<p class=\"note\">", p->out);
-        svg_escaped(p->out, run->note[i]);
-        fputs("</p>\n", p->out);
-    }
-    if (one) put_facts(p->out, run);
-    fputs("<div class=\"sides\">\n", p->out);
-    put_table(p->out, run, "memory", "Memory of a rank, at most", "planned");
-    put_table(p->out, run, "traffic", "Traffic of a rank and step", "by the formula");
-    put_timings(p->out, run);
-    fputs("</div>\n", p->out);
-    put_samples(p->out, run);
-    put_config(p->out, run);
-    fputs("</section>\n", p->out);
+    const cli_report_run *run = &r->run[index];
+    if (r->n > 1) put_escaped(out, "<h2>", r->name[index], "</h2>\n");
+    fputs("<section>\n", out);
+    for (int i = 0; i < run->n_notes; i++) put_escaped(out, "<p class=\"note\">", run->note[i], "</p>\n");
+    if (r->n == 1) put_facts(out, run);
+    fputs("<div class=\"sides\">\n", out);
+    put_table(out, run, "memory", "Memory of a rank, at most", "planned");
+    put_table(out, run, "traffic", "Traffic of a rank and step", "by the formula");
+    put_timings(out, run);
+    fputs("</div>\n", out);
+    put_samples(out, run);
+    put_config(out, run);
+    fputs("</section>\n", out);
 }
 
-static void put_title(const page *p, const char *before)
+static void put_title(FILE *out, const cli_report *r, const char *before)
 {
-    if (p->report->n > 1) {
-        fprintf(p->out, "%s%d runs", before, p->report->n);
-    } else {
-        fprintf(p->out, "%sRun ", before);
-        svg_escaped(p->out, p->report->run[0].name);
-    }
+    char words[24] = "Run ";
+    if (r->n > 1) snprintf(words, sizeof(words), "%d runs", r->n);
+    fprintf(out, "%s%s", before, words);
+    if (r->n == 1) svg_escaped(out, r->name[0]);
 }
 
-static void put_page(const page *p)
+static zr_status put_page(FILE *out, void *arg)
 {
-    const cli_report *r = p->report;
+    const cli_report *r = arg;
     fputs(REPORT_HEAD "<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
                       "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-          p->out);
-    put_title(p, "zr: ");
-    fprintf(p->out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<h1>", style);
-    put_title(p, "");
-    fputs("</h1>\n", p->out);
-    if (r->n > 1) put_names(p);
-    fputs("<div class=\"panels\">\n", p->out);
-    for (int i = 0; i < cli_n_quantities; i++) put_panel(p, &cli_quantities[i]);
-    fputs("</div>\n", p->out);
-    if (r->n > 1) put_comparison(p);
-    for (int i = 0; i < r->n; i++) put_run(p, &r->run[i]);
-    fprintf(p->out,
+          out);
+    put_title(out, r, "zr: ");
+    fprintf(out, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<h1>", style);
+    put_title(out, r, "");
+    fputs("</h1>\n", out);
+    if (r->n > 1) {
+        fputs("<p>", out);
+        for (int i = 0; i < r->n; i++) put_line_key(out, cli_axes_color(i), cli_axes_dash(i), false, r->name[i]);
+        fputs("</p>\n", out);
+    }
+    fputs("<div class=\"panels\">\n", out);
+    for (int i = 0; i < CLI_QUANTITIES; i++)
+        if (i != CLI_VAL) put_panel(out, r, i);
+    fputs("</div>\n", out);
+    if (r->n > 1) put_comparison(out, r);
+    for (int i = 0; i < r->n; i++) put_run(out, r, i);
+    fprintf(out,
             "<p class=\"soft\">Written by zr %s from metrics.jsonl, run.json and config.json.</p>\n</body>\n"
             "</html>\n",
             zr_version());
+    return ZR_OK;
 }
 
 zr_status cli_report_html(const cli_report *report, char **html, size_t *bytes)
 {
-    page p = {.report = report, .points = zr_alloc(sizeof(*p.points))};
-    ZR_CHECK(p.points, ZR_ERR_MEMORY, "no memory to write a report");
-    p.out = open_memstream(html, bytes);
-    if (p.out) put_page(&p);
-    bool written = p.out && ferror(p.out) == 0;
-    if (p.out && fclose(p.out) != 0) written = false;
-    zr_free(p.points);
-    ZR_CHECK(written, ZR_ERR_MEMORY, "no memory to write a report");
+    ZR_TRY(svg_page(put_page, (void *)report, html, bytes));
     return ZR_OK;
 }

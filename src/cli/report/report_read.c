@@ -1,29 +1,12 @@
 #include "cli/report/report.h"
-#include "cli/draw/panel.h"
 
 #include "base/json/json.h"
 
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-const cli_quantity cli_quantities[] = {
-    {"loss", "Loss", "nats a token", offsetof(cli_curve, loss), true, false, true},
-    {"grad_norm", "Gradient norm", "before clipping", offsetof(cli_curve, norm), true, false, true},
-    {"lr", "Learning rate", "", offsetof(cli_curve, lr), false, true, false},
-    {"tokens_per_sec", "Tokens a second", "of all ranks", offsetof(cli_curve, rate), false, true, true},
-    {"step_ms", "Time of a step", "ms", offsetof(cli_curve, step_ms), false, true, true},
-    {"noise_scale_tokens", "Gradient noise scale", "tokens", offsetof(cli_curve, noise), true, false, false},
-};
-const int cli_n_quantities = sizeof(cli_quantities) / sizeof(cli_quantities[0]);
-
-const curve_series *cli_series_of(const cli_curve *curve, const cli_quantity *quantity)
-{
-    return (const curve_series *)(const void *)((const char *)curve + quantity->offset);
-}
 
 const json_t *cli_json_at(const json_t *object, const char *path)
 {
@@ -39,8 +22,8 @@ const json_t *cli_json_at(const json_t *object, const char *path)
 
 /* ---- notes and facts ------------------------------------------------------------------------- */
 
-static void note(cli_report_run *run, const char *format, ...) ZR_PRINTF(2, 3);
-static void note(cli_report_run *run, const char *format, ...)
+static void add_note(cli_report_run *run, const char *format, ...) ZR_PRINTF(2, 3);
+static void add_note(cli_report_run *run, const char *format, ...)
 {
     if (run->n_notes == REPORT_NOTES) return;
     va_list list;
@@ -49,9 +32,9 @@ static void note(cli_report_run *run, const char *format, ...)
     va_end(list);
 }
 
-static void fact(cli_report_run *run, const char *key, const char *label, double value, const char *format, ...)
+static void add_fact(cli_report_run *run, const char *key, const char *label, double value, const char *format, ...)
     ZR_PRINTF(5, 6);
-static void fact(cli_report_run *run, const char *key, const char *label, double value, const char *format, ...)
+static void add_fact(cli_report_run *run, const char *key, const char *label, double value, const char *format, ...)
 {
     cli_fact *f = &run->fact[run->n_facts++];
     *f = (cli_fact){.key = key, .label = label, .value = value};
@@ -61,23 +44,17 @@ static void fact(cli_report_run *run, const char *key, const char *label, double
     va_end(list);
 }
 
-static void fact_at(cli_report_run *run, const char *key, const char *label, const char *path,
+/** Add the number or text at a path of run.json or config.json. */
+static void fact_at(cli_report_run *run, const char *key, const char *label, const json_t *file, const char *path,
                     const char *(*words)(double, char[32]))
 {
     char text[ZR_NUMBER_BYTES];
-    const json_t *value = cli_json_at(run->facts, path);
-    if (json_is_number(value)) {
-        double x = json_number_value(value);
-        fact(run, key, label, x, "%s", words ? words(x, text) : zr__text_shortest(x, text));
-    } else {
-        fact(run, key, label, NAN, "%s", json_is_string(value) ? json_string_value(value) : "");
-    }
-}
-
-static void fact_word(cli_report_run *run, const char *key, const char *label, const char *path)
-{
-    const json_t *value = cli_json_at(run->config, path);
-    fact(run, key, label, NAN, "%s", json_is_string(value) ? json_string_value(value) : "");
+    const json_t *value = cli_json_at(file, path);
+    const double x = json_is_number(value) ? json_number_value(value) : NAN;
+    if (json_is_number(value))
+        add_fact(run, key, label, x, "%s", words ? words(x, text) : zr__text_shortest(x, text));
+    else
+        add_fact(run, key, label, x, "%s", json_is_string(value) ? json_string_value(value) : "");
 }
 
 static double mean_of(const curve_series *s)
@@ -94,27 +71,24 @@ static double mean_of(const curve_series *s)
 static void fact_value(cli_report_run *run, const char *key, const char *label, double value,
                        const char *(*words)(double, char[32]))
 {
-    char text[32];
-    if (isfinite(value))
-        fact(run, key, label, value, "%s", words(value, text));
-    else
-        fact(run, key, label, NAN, "%s", "");
+    const bool known = isfinite(value);
+    add_fact(run, key, label, known ? value : NAN, "%s", known ? words(value, (char[32]){0}) : "");
 }
 
-static const char *type_of(const json_t *config)
+static const char *number_type(const json_t *config)
 {
     if (!config) return "";
     if (json_is_true(cli_json_at(config, "bf16.enabled"))) return "bf16";
     return json_is_true(cli_json_at(config, "fp16.enabled")) ? "fp16" : "fp32";
 }
 
-static const char *loss_text(double loss, char text[32])
+static const char *loss_digits(double loss, char text[32])
 {
     snprintf(text, 32, "%.5g", loss);
     return text;
 }
 
-static const char *ms_text(double ms, char text[32])
+static const char *ms_words(double ms, char text[32])
 {
     return cli_seconds(1e-3 * ms, text);
 }
@@ -122,44 +96,44 @@ static const char *ms_text(double ms, char text[32])
 static void find_facts(cli_report_run *run)
 {
     const cli_curve *c = run->curve;
+    const curve_series *loss = &c->series[CLI_LOSS], *val = &c->series[CLI_VAL];
     const json_t *steps = cli_json_at(run->config, "train.steps");
-    char last[32];
-    fact(run, "last_step", "Steps", (double)c->last_step, "%s", cli_step_text((double)c->last_step, last));
+    add_fact(run, "last_step", "Steps", (double)c->last_step, "%s", cli_step_text((double)c->last_step, (char[32]){0}));
     if (json_is_integer(steps))
         snprintf(run->fact[0].text, sizeof(run->fact[0].text), "%lld of %lld", (long long)c->last_step,
                  (long long)json_integer_value(steps));
-    fact_value(run, "loss", "Last training loss", c->loss.per ? c->loss.last : NAN, loss_text);
-    fact_value(run, "val_loss", "Lowest validation loss", c->val.per ? c->val.best : NAN, loss_text);
+    fact_value(run, "loss", "Last training loss", loss->per ? loss->last : NAN, loss_digits);
+    fact_value(run, "val_loss", "Lowest validation loss", val->per ? val->best : NAN, loss_digits);
     if (run->fact[2].text[0]) {
         size_t length = strlen(run->fact[2].text);
         snprintf(run->fact[2].text + length, sizeof(run->fact[2].text) - length, ", at step %lld",
-                 (long long)c->val.best_step);
+                 (long long)val->best_step);
     }
-    fact_value(run, "step_ms", "Mean time of a step", mean_of(&c->step_ms), ms_text);
-    fact_value(run, "tokens_per_sec", "Mean tokens a second", mean_of(&c->rate), cli_amount);
-    fact(run, "skipped", "Steps that updated nothing", (double)c->skipped, "%lld", (long long)c->skipped);
-    fact_at(run, "noise_scale_tokens", "Noise scale, in tokens", "noise_scale_tokens", cli_amount);
-    fact_at(run, "params", "Parameters", "params", cli_amount);
-    fact_at(run, "ranks", "Ranks", "ranks", NULL);
-    fact_at(run, "stage", "ZeRO stage", "planned.stage", NULL);
-    fact(run, "type", "Numbers", NAN, "%s", type_of(run->config));
-    fact_word(run, "layout", "Layout", "memory.layout");
-    fact_word(run, "optimizer", "Optimizer", "optimizer.type");
-    fact_word(run, "policy", "Recompute", "activation_checkpointing.policy");
-    fact_at(run, "memory", "Memory of a rank", "measured.memory.total", cli_bytes);
-    fact_at(run, "traffic", "Traffic of a rank and step", "measured.traffic.total", cli_bytes);
-    fact_at(run, "peak_rss_bytes", "Peak of a process", "peak_rss_bytes", cli_bytes);
-    fact_at(run, "promised_rss_bytes", "... at most, as promised", "promised_rss_bytes", cli_bytes);
-    fact_at(run, "wall_sec", "Time of the whole run", "wall_sec", cli_seconds);
-    fact_at(run, "transport", "Transport", "transport", NULL);
-    fact_at(run, "threads", "Threads of a rank", "threads", NULL);
-    fact_at(run, "build", "Made by", "build", NULL);
+    fact_value(run, "step_ms", "Mean time of a step", mean_of(&c->series[CLI_STEP_MS]), ms_words);
+    fact_value(run, "tokens_per_sec", "Mean tokens a second", mean_of(&c->series[CLI_RATE]), cli_amount);
+    add_fact(run, "skipped", "Steps that updated nothing", (double)c->skipped, "%lld", (long long)c->skipped);
+    fact_at(run, "noise_scale_tokens", "Noise scale, in tokens", run->facts, "noise_scale_tokens", cli_amount);
+    fact_at(run, "params", "Parameters", run->facts, "params", cli_amount);
+    fact_at(run, "ranks", "Ranks", run->facts, "ranks", NULL);
+    fact_at(run, "stage", "ZeRO stage", run->facts, "planned.stage", NULL);
+    add_fact(run, "type", "Numbers", NAN, "%s", number_type(run->config));
+    fact_at(run, "layout", "Layout", run->config, "memory.layout", NULL);
+    fact_at(run, "optimizer", "Optimizer", run->config, "optimizer.type", NULL);
+    fact_at(run, "policy", "Recompute", run->config, "activation_checkpointing.policy", NULL);
+    fact_at(run, "memory", "Memory of a rank", run->facts, "measured.memory.total", cli_bytes);
+    fact_at(run, "traffic", "Traffic of a rank and step", run->facts, "measured.traffic.total", cli_bytes);
+    fact_at(run, "peak_rss_bytes", "Peak of a process", run->facts, "peak_rss_bytes", cli_bytes);
+    fact_at(run, "promised_rss_bytes", "... at most, as promised", run->facts, "promised_rss_bytes", cli_bytes);
+    fact_at(run, "wall_sec", "Time of the whole run", run->facts, "wall_sec", cli_seconds);
+    fact_at(run, "transport", "Transport", run->facts, "transport", NULL);
+    fact_at(run, "threads", "Threads of a rank", run->facts, "threads", NULL);
+    fact_at(run, "build", "Made by", run->facts, "build", NULL);
 }
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 /** Write the words for a part of run.json. */
-static void words_of(const char *path, char words[96])
+static void row_words(const char *path, char words[96])
 {
     static const char *const names[][2] = {{"reduce_scatter", "gradients, reduced"},
                                            {"all_gather", "parameters, gathered"},
@@ -180,7 +154,7 @@ static void words_of(const char *path, char words[96])
 }
 
 /** Add the rows of an object and of the objects in it, without the device's space, which is the top level itself. */
-static int add_rows(const json_t *planned, const json_t *measured, const char *path, cli_bytes_row *row, int n)
+static int add_byte_rows(const json_t *planned, const json_t *measured, const char *path, cli_bytes_row *row, int n)
 {
     const char *key;
     json_t *value;
@@ -191,11 +165,11 @@ static int add_rows(const json_t *planned, const json_t *measured, const char *p
         if (n == REPORT_ROWS || strcmp(key, "device") == 0) continue;
         if (snprintf(inner, sizeof(inner), "%s.%s", path, key) >= (int)sizeof(inner)) continue;
         if (json_is_object(value) && strlen(path) < 32) {
-            n = add_rows(value, other, inner, row, n);
+            n = add_byte_rows(value, other, inner, row, n);
         } else if (json_is_integer(value)) {
             cli_bytes_row *r = &row[n++];
             snprintf(r->path, sizeof(r->path), "%s", inner);
-            words_of(inner, r->words);
+            row_words(inner, r->words);
             r->planned = json_integer_value(value);
             r->measured = json_is_integer(other) ? json_integer_value(other) : -1;
             r->total = strcmp(key, "total") == 0;
@@ -206,38 +180,33 @@ static int add_rows(const json_t *planned, const json_t *measured, const char *p
 
 int cli_report_rows(const cli_report_run *run, const char *part, cli_bytes_row row[REPORT_ROWS])
 {
-    return add_rows(json_object_get(cli_json_at(run->facts, "planned"), part),
-                    json_object_get(cli_json_at(run->facts, "measured"), part), part, row, 0);
+    return add_byte_rows(json_object_get(cli_json_at(run->facts, "planned"), part),
+                         json_object_get(cli_json_at(run->facts, "measured"), part), part, row, 0);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static bool path_of(const cli_report_run *run, const char *file, char path[PATH_MAX])
-{
-    int n = snprintf(path, PATH_MAX, "%s/%s", run->dir, file);
-    return n > 0 && n < PATH_MAX;
-}
-
-static bool is_there(const cli_report_run *run, const char *file)
+/** Write the path of a file of the run; return whether it is there. */
+static bool find_file(const cli_report_run *run, const char *file, char path[PATH_MAX])
 {
     struct stat info;
-    char path[PATH_MAX];
-    return path_of(run, file, path) && stat(path, &info) == 0;
+    const int n = snprintf(path, PATH_MAX, "%s/%s", run->dir, file);
+    return n > 0 && n < PATH_MAX && stat(path, &info) == 0;
 }
 
 /** Read a JSON object from a file; NULL if the file is missing or, with a note, damaged. */
-static json_t *read_object(cli_report_run *run, const char *file)
+static json_t *read_run_json(cli_report_run *run, const char *file)
 {
     char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
     json_t *root = NULL;
-    if (!is_there(run, file) || !path_of(run, file, path)) return NULL;
+    if (!find_file(run, file, path)) return NULL;
     zr_status st = zr__json_read_file(path, &text, &bytes);
     if (st == ZR_OK) st = zr__json_parse(text, bytes, file, &root);
     zr_free(text);
-    if (st != ZR_OK) note(run, "%s cannot be read: %s", file, zr_error_message());
+    if (st != ZR_OK) add_note(run, "%s cannot be read: %s", file, zr_error_message());
     if (st == ZR_OK && json_is_object(root)) return root;
-    if (st == ZR_OK) note(run, "%s is not an object of JSON", file);
+    if (st == ZR_OK) add_note(run, "%s is not an object of JSON", file);
     json_decref(root);
     return NULL;
 }
@@ -247,20 +216,20 @@ static void read_metrics(cli_report_run *run)
     cli_curve *c = run->curve;
     char path[PATH_MAX];
     struct stat info;
-    if (!path_of(run, "metrics.jsonl", path) || !is_there(run, "metrics.jsonl")) {
-        note(run, "there is no metrics.jsonl: no step has ended yet");
+    if (!find_file(run, "metrics.jsonl", path)) {
+        add_note(run, "there is no metrics.jsonl: no step has ended yet");
         return;
     }
-    if (cli_curve_read(c, path, true) != ZR_OK) note(run, "metrics.jsonl cannot be read: %s", zr_error_message());
-    if (!c->last_step) note(run, "no step has ended yet");
+    if (cli_curve_read(c, path, true) != ZR_OK) add_note(run, "metrics.jsonl cannot be read: %s", zr_error_message());
+    if (!c->last_step) add_note(run, "no step has ended yet");
     if (c->bad_lines)
-        note(run, "metrics.jsonl: %lld line%s left out, the first of them line %lld", (long long)c->bad_lines,
-             c->bad_lines == 1 ? "" : "s", (long long)c->first_bad);
+        add_note(run, "metrics.jsonl: %lld line%s left out, the first of them line %lld", (long long)c->bad_lines,
+                 c->bad_lines == 1 ? "" : "s", (long long)c->first_bad);
     if (stat(path, &info) == 0 && info.st_size > c->offset)
-        note(run, "metrics.jsonl: its last line is not whole, and left out");
+        add_note(run, "metrics.jsonl: its last line is not whole, and left out");
 }
 
-static json_int_t step_of(const json_t *line)
+static json_int_t sample_step(const json_t *line)
 {
     return json_integer_value(json_object_get(line, "step"));
 }
@@ -270,7 +239,8 @@ static void keep_sample(json_t *samples, json_t *line)
 {
     size_t n = json_array_size(samples);
     if (!json_is_integer(json_object_get(line, "step")) || !json_is_string(json_object_get(line, "sample"))) return;
-    for (; n > 0 && step_of(json_array_get(samples, n - 1)) >= step_of(line); n--) json_array_remove(samples, n - 1);
+    for (; n > 0 && sample_step(json_array_get(samples, n - 1)) >= sample_step(line); n--)
+        json_array_remove(samples, n - 1);
     if (n == REPORT_SAMPLES) json_array_remove(samples, 0);
     json_array_append(samples, line);
 }
@@ -280,7 +250,7 @@ static void read_samples(cli_report_run *run)
     char path[PATH_MAX], *line = NULL;
     size_t room = 0;
     run->samples = json_array();
-    FILE *file = path_of(run, "metrics.jsonl", path) ? fopen(path, "re") : NULL;
+    FILE *file = find_file(run, "metrics.jsonl", path) ? fopen(path, "re") : NULL;
     if (!file) return; /* read_metrics has noted it */
     for (ssize_t n; (n = getline(&line, &room, file)) > 0;) {
         json_t *root = NULL;
@@ -293,36 +263,40 @@ static void read_samples(cli_report_run *run)
 }
 
 /** Note facts that a reader should know before the figures. */
-static void look_over(cli_report_run *run)
+static void note_oddities(cli_report_run *run)
 {
     const cli_curve *c = run->curve;
     const json_t *steps = cli_json_at(run->facts, "steps");
-    if (!is_there(run, "run.json"))
-        note(run, "there is no run.json, which a run writes at its end: %s; memory, traffic and times are in it",
-             is_there(run, "lock") ? "this one goes on, or was killed" : "this one was stopped, or is not of zr train");
-    if (!is_there(run, "config.json")) note(run, "there is no config.json");
+    char path[PATH_MAX];
+    if (!find_file(run, "run.json", path))
+        add_note(run, "there is no run.json, which a run writes at its end: %s; memory, traffic and times are in it",
+                 find_file(run, "lock", path) ? "this one goes on, or was killed"
+                                              : "this one was stopped, or is not of zr train");
+    if (!find_file(run, "config.json", path)) add_note(run, "there is no config.json");
     if (json_is_integer(steps) && json_integer_value(steps) < c->last_step)
-        note(run, "run.json is of step %lld; the metrics go on to step %lld", (long long)json_integer_value(steps),
-             (long long)c->last_step);
+        add_note(run, "run.json is of step %lld; the metrics go on to step %lld", (long long)json_integer_value(steps),
+                 (long long)c->last_step);
     if (run->facts && !json_equal(json_object_get(run->facts, "planned"), json_object_get(run->facts, "measured")))
-        note(run, "what was measured is not what was planned");
-    if (c->loss.per && !isfinite(c->loss.last)) note(run, "no training loss is finite");
+        add_note(run, "what was measured is not what was planned");
+    const curve_series *loss = &c->series[CLI_LOSS];
+    if (loss->per && !isfinite(loss->last)) add_note(run, "no training loss is finite");
 }
 
-static zr_status read_run(cli_report_run *run)
+static zr_status read_report_run(cli_report_run *run)
 {
-    char shown[512];
-    ZR_CHECK(is_there(run, "metrics.jsonl") || is_there(run, "config.json") || is_there(run, "run.json"),
+    char path[PATH_MAX];
+    ZR_CHECK(find_file(run, "metrics.jsonl", path) || find_file(run, "config.json", path) ||
+                 find_file(run, "run.json", path),
              ZR_ERR_NOT_FOUND,
              "%s is not the directory of a run: metrics.jsonl, config.json or run.json was wanted in it",
-             zr__text_escape(run->dir, shown, sizeof(shown)));
+             ZR_SHOWN(run->dir));
     run->curve = zr_alloc(sizeof(*run->curve));
     ZR_CHECK(run->curve, ZR_ERR_MEMORY, "no memory for the curves of %s", run->dir);
-    run->config = read_object(run, "config.json");
-    run->facts = read_object(run, "run.json");
+    run->config = read_run_json(run, "config.json");
+    run->facts = read_run_json(run, "run.json");
     read_metrics(run);
     read_samples(run);
-    look_over(run);
+    note_oddities(run);
     find_facts(run);
     return ZR_OK;
 }
@@ -330,7 +304,7 @@ static zr_status read_run(cli_report_run *run)
 /* ---- differences ----------------------------------------------------------------------------- */
 
 /** Put every value of a configuration, under its whole path, into an array with one value for each run. */
-static int spread(json_t *all, const json_t *object, const char *path, int run, int n)
+static int spread_config(json_t *all, const json_t *object, const char *path, int run, int n)
 {
     const char *key;
     json_t *value;
@@ -340,7 +314,7 @@ static int spread(json_t *all, const json_t *object, const char *path, int run, 
         char inner[256];
         if (snprintf(inner, sizeof(inner), "%s%s%s", path, *path ? "." : "", key) >= (int)sizeof(inner)) continue;
         if (json_is_object(value)) {
-            failed |= spread(all, value, inner, run, n); /* the JSON reader limits the depth */
+            failed |= spread_config(all, value, inner, run, n); /* the JSON reader limits the depth */
             continue;
         }
         json_t *values = json_object_get(all, inner);
@@ -355,7 +329,7 @@ static int spread(json_t *all, const json_t *object, const char *path, int run, 
 }
 
 /** Return whether all runs that have a configuration have the same value. */
-static bool are_equal(const cli_report *report, const json_t *values)
+static bool all_equal(const cli_report *report, const json_t *values)
 {
     const json_t *first = NULL;
     for (int i = 0; i < report->n; i++) {
@@ -374,12 +348,13 @@ static zr_status find_differences(cli_report *report)
     void *next;
     int failed = 0;
     report->different = json_object();
-    for (int i = 0; i < report->n; i++) failed |= spread(report->different, report->run[i].config, "", i, report->n);
+    for (int i = 0; i < report->n; i++)
+        failed |= spread_config(report->different, report->run[i].config, "", i, report->n);
     ZR_CHECK(report->different && !failed, ZR_ERR_MEMORY, "no memory for %d configurations", report->n);
     json_object_foreach_safe(report->different, next, key, values)
     {
         bool place = strcmp(key, "train.output_dir") == 0 || strcmp(key, "train.started_in") == 0;
-        if (place || are_equal(report, values)) json_object_del(report->different, key);
+        if (place || all_equal(report, values)) json_object_del(report->different, key);
     }
     return ZR_OK;
 }
@@ -387,13 +362,13 @@ static zr_status find_differences(cli_report *report)
 zr_status cli_report_read(cli_report *report, const char *const *dir, const char *const *name, int n)
 {
     *report = (cli_report){.run = zr_alloc(sizeof(*report->run) * (size_t)n),
-                           .curve = zr_alloc(sizeof(*report->curve) * (size_t)n)};
+                           .curve = zr_alloc(sizeof(*report->curve) * (size_t)n),
+                           .name = name};
     ZR_CHECK(report->run && report->curve, ZR_ERR_MEMORY, "no memory for %d runs", n);
     report->n = n;
     for (int i = 0; i < n; i++) {
         report->run[i].dir = dir[i];
-        report->run[i].name = name[i];
-        ZR_TRY(read_run(&report->run[i]));
+        ZR_TRY(read_report_run(&report->run[i]));
         report->curve[i] = report->run[i].curve;
     }
     ZR_TRY(find_differences(report));

@@ -1,4 +1,5 @@
-#include "cli/draw/curve.h"
+/* The runs that a command line names. */
+#include "cli/report/report.h"
 
 #include <string.h>
 
@@ -25,8 +26,5 @@ void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const 
         if (!same) break;
         if (room[0][at] == '/') common = at + 1;
     }
-    for (int i = 0; i < n; i++) {
-        const char *rest = room[i] + common;
-        name[i] = *rest ? rest : room[i];
-    }
+    for (int i = 0; i < n; i++) name[i] = room[i][common] ? room[i] + common : room[i];
 }

@@ -52,7 +52,7 @@ typedef struct cli_args {
     bool by_memory; /* keys that are not given are left to --memory */
     bool recipe;    /* a preset trains by the recipe for its size (zr__config_take_recipe) */
     cli_color color;
-    const char *operand[CLI_MAX_OPERANDS];
+    const char *operand[CLI_MAX_OPERANDS + 1]; /* then NULL */
     int n_operands;
     const char *override[CLI_MAX_OVERRIDES];
     int n_overrides;

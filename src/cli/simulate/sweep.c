@@ -354,8 +354,6 @@ static zr_status draw_lines(const sweep *s, cli_lines *lines, double *y, bool *h
                             char (*room)[256])
 {
     const char *inputs[] = {s->args->n_operands ? s->args->operand[0] : NULL, NULL};
-    char *svg = NULL;
-    size_t bytes = 0;
     for (int i = 0; i < lines->n; i++) {
         bool any = false;
         name_line(s, i, room[i]);
@@ -369,10 +367,7 @@ static zr_status draw_lines(const sweep *s, cli_lines *lines, double *y, bool *h
         const size_t length = strlen(room[i]);
         if (!any) snprintf(room[i] + length, sizeof(room[i]) - length, ": impossible");
     }
-    ZR_TRY(cli_lines_draw(lines, &svg, &bytes));
-    zr_status st = zr__output_write(s->o->svg, &cli_svg_kind, inputs, svg, bytes);
-    free(svg); /* allocated by open_memstream, not by zr_alloc */
-    return st;
+    return cli_lines_write(lines, s->o->svg, inputs);
 }
 
 static zr_status draw(const sweep *s)
