@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64, SHOWN_BYTES = 512 };
+enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64 };
 
 /* Seconds after which an empty lock counts as abandoned: a process writes its name as soon as it has made the lock. */
 enum { EMPTY_SEC = 10 };
@@ -145,7 +145,7 @@ static void read_lock(const char *path, char text[TEXT_BYTES])
  * there, and `before` is written back over a partial write, so that the lock never loses its name. */
 static zr_status write_all(int fd, const char *path, const holder *me, const char *before)
 {
-    char text[TEXT_BYTES], shown[SHOWN_BYTES];
+    char text[TEXT_BYTES];
     const int n = write_text(me, text);
     errno = 0;
     const ssize_t put = write(fd, text, (size_t)n); /* at offset 0: reads use pread, which does not move it */
@@ -153,27 +153,24 @@ static zr_status write_all(int fd, const char *path, const holder *me, const cha
     const int error = errno;
     const size_t old = strlen(before);
     if (put > 0 && pwrite(fd, before, old, 0) == (ssize_t)old) (void)!ftruncate(fd, (off_t)old);
-    return ZR_FAIL(ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(path, shown, sizeof(shown)),
-                   error ? strerror(error) : "no room");
+    return ZR_FAIL(ZR_ERR_CREATE, "cannot write %s: %s", ZR_SHOWN(path), error ? strerror(error) : "no room");
 }
 
 /** Fail with ZR_ERR_CREATE, naming the lock's holder. */
 static zr_status in_use(const char *path)
 {
-    char who[TEXT_BYTES], dir[SHOWN_BYTES], shown[SHOWN_BYTES], folder[SHOWN_BYTES];
+    char who[TEXT_BYTES], folder[ZR_SHOWN_BYTES];
     const char *slash = strrchr(path, '/');
     struct stat info;
     read_lock(path, who);
     who[strcspn(who, "\n")] = '\0';
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    zr__text_escape(folder, dir, sizeof(dir));
-    zr__text_escape(path, shown, sizeof(shown));
     ZR_CHECK(lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > 0, ZR_ERR_CREATE,
              "train.output_dir %s is in use by another job, which has not written its name into %s yet; if it is gone, "
              "start again %d seconds from now, and its lock is taken over",
-             dir, shown, EMPTY_SEC);
+             ZR_SHOWN(folder), ZR_SHOWN(path), EMPTY_SEC);
     return ZR_FAIL(ZR_ERR_CREATE, "train.output_dir %s is in use by another job (%s); if that job is gone, remove %s",
-                   dir, who[0] ? who : "its lock says no name", shown);
+                   ZR_SHOWN(folder), who[0] ? who : "its lock says no name", ZR_SHOWN(path));
 }
 
 static bool is_file(int fd, const char *path)
@@ -207,7 +204,7 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
 
 /** Write this process's name into a new lock. Another process that found it empty may hold flock for a moment; if this
  * process was stopped for long, the lock may be another's by now. */
-static zr_status fill(int fd, const char *path, const holder *me)
+static zr_status name_new_lock(int fd, const char *path, const holder *me)
 {
     struct stat info;
     while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
@@ -219,16 +216,14 @@ static zr_status fill(int fd, const char *path, const holder *me)
 
 zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES])
 {
-    char shown[SHOWN_BYTES];
     const holder me = myself();
     gone[0] = '\0';
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool made = fd >= 0;
     if (!made && errno == EEXIST) fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && access(path, F_OK) == 0) return in_use(path);
-    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(path, shown, sizeof(shown)),
-             strerror(errno));
-    zr_status st = made ? fill(fd, path, &me) : take_over(fd, path, &me, gone);
+    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", ZR_SHOWN(path), strerror(errno));
+    zr_status st = made ? name_new_lock(fd, path, &me) : take_over(fd, path, &me, gone);
     close(fd);
     return st;
 }

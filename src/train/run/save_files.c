@@ -3,10 +3,10 @@
 #include "train/run/save_files.h"
 
 #include "base/number/finite.h"
-#include "train/family/family.h"
-#include "train/run/save.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
+#include "train/dir/run_files.h"
+#include "train/run/agree.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -120,7 +120,8 @@ static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, 
 }
 
 /** Write elements into a state's file. ZR_ERR_DIVERGED: a weight is not finite, a checkpoint would be useless. */
-static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+static zr_status put_in_file(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n,
+                             const float *in)
 {
     if (s->begin_sec == 0) s->begin_sec = zr_clock_sec();
     ZR_TRY(close_other(s, file));
@@ -138,7 +139,7 @@ static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t 
 zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     zr__save *s = arg;
-    zr_status st = put(s, file_of(state), param, first, n, in);
+    zr_status st = put_in_file(s, file_of(state), param, first, n, in);
     if (st != ZR_OK) drop_file(s);
     return st;
 }
@@ -197,7 +198,7 @@ typedef struct gathering {
 } gathering;
 
 /** Collect the list on rank 0. count: items of each rank, on rank 0; send: this rank's items, padded to `most`. */
-static zr_status collect(zr__save *s, gathering *g, const int64_t *count, int64_t most, const void *send)
+static zr_status collect_list(zr__save *s, gathering *g, const int64_t *count, int64_t most, const void *send)
 {
     zr__run *r = s->run;
     arrival a = {g->all, most * g->size, r->comm->size};
@@ -209,22 +210,24 @@ static zr_status collect(zr__save *s, gathering *g, const int64_t *count, int64_
     return ZR_OK;
 }
 
-static zr_status gather(zr__save *s, gathering *g, const char *name)
+static zr_status gather_list(zr__save *s, gathering *g, const char *name)
 {
     zr__run *r = s->run;
     const bool first = r->comm->rank == 0;
-    int64_t most = 1, *count = NULL;
-    double mine = (double)g->n_mine;
-    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, &mine, 1, NULL)));
-    for (int q = 0; q < r->comm->size; q++) most = r->comm->table[q] > most ? (int64_t)r->comm->table[q] : most;
-    void *send = zr_alloc((size_t)(g->size * most));
+    int64_t most = g->n_mine > 1 ? g->n_mine : 1, *count = NULL;
+    ZR_TRY(zr__run_gather(r, (uint64_t)g->n_mine));
     if (first) count = zr_alloc(sizeof(*count) * (size_t)r->comm->size);
+    for (int q = 0; q < r->comm->size; q++) {
+        const int64_t its = (int64_t)zr__run_gathered(r, q);
+        if (count) count[q] = its;
+        if (its > most) most = its;
+    }
+    void *send = zr_alloc((size_t)(g->size * most));
     if (first) g->all = zr_alloc((size_t)(g->size * most * r->comm->size));
-    for (int q = 0; count && q < r->comm->size; q++) count[q] = (int64_t)r->comm->table[q];
     bool room = send && (!first || (count && g->all));
     zr_status st = zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name));
     if (st == ZR_OK && g->n_mine > 0) memcpy(send, g->mine, (size_t)(g->size * g->n_mine));
-    if (st == ZR_OK) st = collect(s, g, count, most, send);
+    if (st == ZR_OK) st = collect_list(s, g, count, most, send);
     zr_free(count);
     zr_free(send);
     return st;
@@ -236,8 +239,8 @@ zr_status zr__save_gather(zr__save *s)
         zr__save_part *p = &s->part[i];
         gathering chunks = {.mine = p->mine, .n_mine = p->n_mine, .size = sizeof(*p->mine)};
         gathering slices = {.mine = p->my_slices, .n_mine = p->n_my_slices, .size = sizeof(*p->my_slices)};
-        zr_status st = gather(s, &chunks, p->name);
-        if (st == ZR_OK && zr_plan_shares_layers(s->run->plan)) st = gather(s, &slices, p->name);
+        zr_status st = gather_list(s, &chunks, p->name);
+        if (st == ZR_OK && zr_plan_shares_layers(s->run->plan)) st = gather_list(s, &slices, p->name);
         p->all = (zr_chunk *)(void *)chunks.all;
         p->n_all = chunks.n_all;
         p->slices = (zr_slices *)(void *)slices.all;
@@ -333,7 +336,7 @@ zr_status zr__save_names(zr__save *s)
 {
     for (int i = 0; i < s->n_states; i++)
         ZR_TRY(zr__state_file(s->run->plan, i, s->part[i].name, sizeof(s->part[i].name)));
-    snprintf(s->part[CONFIG].name, sizeof(s->part[CONFIG].name), "config.json");
+    snprintf(s->part[CONFIG].name, sizeof(s->part[CONFIG].name), "%s", ZR_RUN_CONFIG);
     return ZR_OK;
 }
 

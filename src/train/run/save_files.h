@@ -34,7 +34,7 @@ typedef struct zr__save {
     zr__save_part part[ZR__SAVE_FILES];    /* by state, and config.json at ZR_CHECKPOINT_STATES */
     zr__checkpoint_run about;              /* rank 0: the run at this step */
     int64_t bytes;
-    double waited_sec, behind_sec; /* seconds that training waited for it; seconds of asynchronous writing */
+    double waited_sec, async_sec; /* seconds that training waited for it; seconds of asynchronous writing */
     /* Fields of the writing thread, which is this rank's or, in an asynchronous save, the engine's. */
     double begin_sec, put_sec; /* clock at the first element; seconds from it to the last sync, 0: no element */
     int file;                  /* index in `part` of the file being written, -1: no file */
