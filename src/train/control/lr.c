@@ -1,5 +1,4 @@
 #include "train/control/control.h"
-#include "zr/config.h"
 
 #include <math.h>
 

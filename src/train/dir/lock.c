@@ -36,7 +36,7 @@ typedef struct holder {
 /* ---- processes -------------------------------------------------------------------------------- */
 
 /** Return a process's start time, in clock ticks since boot; 0: the process does not exist, or is a zombie. */
-static uint64_t started(long process)
+static uint64_t start_of(long process)
 {
     char path[64], text[1024] = "", state = 'Z';
     unsigned long long ticks = 0;
@@ -77,7 +77,7 @@ static uint64_t machine_hash(void)
 
 static holder myself(void)
 {
-    holder me = {.process = (long)getpid(), .started = started((long)getpid()), .machine = machine_hash()};
+    holder me = {.process = (long)getpid(), .started = start_of((long)getpid()), .machine = machine_hash()};
     zr__host_name(me.host, sizeof(me.host));
     first_word("/proc/sys/kernel/random/boot_id", false, me.boot);
     first_word("/proc/self/ns/pid", true, me.space);
@@ -95,13 +95,13 @@ static bool is_gone(const holder *its, const holder *mine)
     if (its->boot[0] && mine->boot[0] && strcmp(its->boot, mine->boot) != 0) return true;
     if (strcmp(its->space, mine->space) != 0) return false;
     if (kill((pid_t)its->process, 0) != 0 && errno == ESRCH) return true;
-    return its->started > 0 && mine->started > 0 && started(its->process) != its->started;
+    return its->started > 0 && mine->started > 0 && start_of(its->process) != its->started;
 }
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
 /** Write the lock's text: the first line is for people, the second for other processes. */
-static int write_text(const holder *h, char text[TEXT_BYTES])
+static int print_lock(const holder *h, char text[TEXT_BYTES])
 {
     const char *job = getenv("SLURM_JOB_ID");
     return snprintf(text, TEXT_BYTES,
@@ -112,7 +112,7 @@ static int write_text(const holder *h, char text[TEXT_BYTES])
 }
 
 /** Read the lock's text; a missing field stays 0 or "". */
-static holder read_text(const char *text)
+static holder parse_lock(const char *text)
 {
     holder h = {0};
     char boot[WORD_BYTES] = "-", space[WORD_BYTES] = "-";
@@ -126,7 +126,7 @@ static holder read_text(const char *text)
     return h;
 }
 
-static void read_all(int fd, char text[TEXT_BYTES])
+static void read_open_lock(int fd, char text[TEXT_BYTES])
 {
     ssize_t n = pread(fd, text, TEXT_BYTES - 1, 0);
     text[n > 0 ? n : 0] = '\0';
@@ -137,16 +137,16 @@ static void read_lock(const char *path, char text[TEXT_BYTES])
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     text[0] = '\0';
     if (fd < 0) return;
-    read_all(fd, text);
+    read_open_lock(fd, text);
     close(fd);
 }
 
 /** Write this process's name into the lock. The file is truncated last: on a full disk the earlier text is still
  * there, and `before` is written back over a partial write, so that the lock never loses its name. */
-static zr_status write_all(int fd, const char *path, const holder *me, const char *before)
+static zr_status write_lock(int fd, const char *path, const holder *me, const char *before)
 {
     char text[TEXT_BYTES];
-    const int n = write_text(me, text);
+    const int n = print_lock(me, text);
     errno = 0;
     const ssize_t put = write(fd, text, (size_t)n); /* at offset 0: reads use pread, which does not move it */
     if (put == n && ftruncate(fd, n) == 0) return ZR_OK;
@@ -193,10 +193,10 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
 {
     char text[TEXT_BYTES];
     bool mine = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_file(fd, path);
-    read_all(fd, text);
-    holder its = read_text(text);
+    read_open_lock(fd, text);
+    holder its = parse_lock(text);
     if (!mine || (!is_gone(&its, me) && !is_abandoned(fd))) return in_use(path);
-    ZR_TRY(write_all(fd, path, me, text));
+    ZR_TRY(write_lock(fd, path, me, text));
     snprintf(gone, ZR_LOCK_HOLDER_BYTES, "%.*s", text[0] ? (int)strcspn(text, "\n") : TEXT_BYTES,
              text[0] ? text : "its lock has no name");
     return ZR_OK;
@@ -209,7 +209,7 @@ static zr_status name_new_lock(int fd, const char *path, const holder *me)
     struct stat info;
     while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
     if (!is_file(fd, path) || fstat(fd, &info) != 0 || info.st_size > 0) return in_use(path);
-    zr_status st = write_all(fd, path, me, "");
+    zr_status st = write_lock(fd, path, me, "");
     if (st != ZR_OK) unlink(path);
     return st;
 }
@@ -237,5 +237,5 @@ uint64_t zr__lock_key(const char *path)
 {
     char text[TEXT_BYTES];
     read_lock(path, text);
-    return read_text(text).key;
+    return parse_lock(text).key;
 }

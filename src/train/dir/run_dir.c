@@ -302,29 +302,29 @@ zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *confi
     return zr__metrics_cut(&dir->metrics, path, step);
 }
 
-static bool is_same(const struct stat *own, const char *path)
+static bool is_same_dir(const struct stat *own, const char *path)
 {
     struct stat its;
     return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
 }
 
 /** Return whether the directory still exists, and set dir->path to its current name. */
-static bool follow(zr__run_dir *dir)
+static bool follow_rename(zr__run_dir *dir)
 {
     struct stat own;
     char link[48], now[PATH_MAX];
-    if (dir->place < 0 || fstat(dir->place, &own) != 0 || is_same(&own, dir->path)) return true;
+    if (dir->place < 0 || fstat(dir->place, &own) != 0 || is_same_dir(&own, dir->path)) return true;
     snprintf(link, sizeof(link), "/proc/self/fd/%d", dir->place);
     ssize_t n = readlink(link, now, sizeof(now) - 1);
     now[n > 0 ? n : 0] = '\0';
-    if (!is_same(&own, now)) return false;
+    if (!is_same_dir(&own, now)) return false;
     memcpy(dir->path, now, (size_t)n + 1);
     return true;
 }
 
 zr_status zr__run_dir_find(zr__run_dir *dir)
 {
-    if (follow(dir)) return ZR_OK;
+    if (follow_rename(dir)) return ZR_OK;
     ZR_TRY(zr__make_folders(dir->path));
     close(dir->place);
     dir->place = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -336,7 +336,7 @@ void zr__run_dir_close(zr__run_dir *dir)
     char lock[PATH_MAX];
     zr__metrics_close(&dir->metrics);
     zr__metrics_close(&dir->events);
-    if (dir->locked && follow(dir) && zr__run_dir_key(dir->path) == dir->key &&
+    if (dir->locked && follow_rename(dir) && zr__run_dir_key(dir->path) == dir->key &&
         zr__path_join(lock, dir->path, ZR_RUN_LOCK) == ZR_OK)
         zr__lock_release(lock);
     dir->locked = false;

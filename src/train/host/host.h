@@ -1,4 +1,8 @@
-/** Facts about a process and its host, besides zr__host_cores and zr__host_available_bytes. */
+/**
+ * Facts about a process and its host: processors, memory, names, and whether the system grants a run its memory and
+ * threads (room.c). This room holds what a rank computes on and within which limits: device.h chooses the processor or
+ * a GPU, limits.h says how much memory a plan may take.
+ */
 #ifndef ZR_TRAIN_HOST_H
 #define ZR_TRAIN_HOST_H
 
