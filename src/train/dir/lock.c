@@ -53,34 +53,16 @@ static uint64_t start_of(long process)
     return at && sscanf(at, " %llu", &ticks) == 1 ? (uint64_t)ticks : 0;
 }
 
-static void first_word(const char *path, bool link, char word[WORD_BYTES])
-{
-    word[0] = '\0';
-    if (link) {
-        ssize_t n = readlink(path, word, WORD_BYTES - 1);
-        word[n > 0 ? n : 0] = '\0';
-    } else {
-        FILE *file = fopen(path, "re");
-        if (file && !fgets(word, WORD_BYTES, file)) word[0] = '\0';
-        if (file) fclose(file);
-    }
-    word[strcspn(word, " \n")] = '\0';
-}
-
-/** Return a hash of the machine's id, since the id itself is confidential; 0: unknown. */
-static uint64_t machine_hash(void)
-{
-    char name[WORD_BYTES];
-    first_word("/etc/machine-id", false, name);
-    return name[0] ? XXH3_64bits(name, strlen(name)) : 0;
-}
-
 static holder myself(void)
 {
-    holder me = {.process = (long)getpid(), .started = start_of((long)getpid()), .machine = machine_hash()};
+    char machine[WORD_BYTES]; /* only its hash is written, since the id itself is confidential */
+    holder me = {.process = (long)getpid(), .started = start_of((long)getpid())};
     zr__host_name(me.host, sizeof(me.host));
-    first_word("/proc/sys/kernel/random/boot_id", false, me.boot);
-    first_word("/proc/self/ns/pid", true, me.space);
+    zr__host_line("/proc/sys/kernel/random/boot_id", "", me.boot, sizeof(me.boot));
+    if (zr__host_line("/etc/machine-id", "", machine, sizeof(machine)) && machine[0])
+        me.machine = XXH3_64bits(machine, strlen(machine));
+    const ssize_t n = readlink("/proc/self/ns/pid", me.space, sizeof(me.space) - 1);
+    me.space[n > 0 ? n : 0] = '\0';
     /* Without random bytes the key is made of start time and process number: no two processes share both. */
     if (getrandom(&me.key, sizeof(me.key), GRND_NONBLOCK) != sizeof(me.key) || me.key == 0)
         me.key = me.started << 24 ^ (uint64_t)me.process ^ 1;

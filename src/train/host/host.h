@@ -34,6 +34,9 @@ int64_t zr__host_peak_of(const char *status_path);
  * pages that the system can drop count as left. */
 int64_t zr__host_group_left(const char *group);
 
+/** Read a file's first line that begins with `key`, without the key and its newline; false and "": no such line. */
+bool zr__host_line(const char *path, const char *key, char *line, int size);
+
 /** Write the host's name to `name`, "unknown" if it cannot be read. */
 void zr__host_name(char *name, int size);
 

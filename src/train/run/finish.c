@@ -42,15 +42,6 @@ zr_status zr__run_highest_report(zr__run *r, zr_report *report)
     return ZR_OK;
 }
 
-/** Measure memory and traffic as maxima over the ranks. */
-static zr_status measure_ranks(zr__run *r)
-{
-    zr_measured measured;
-    zr_engine_measured(r->engine, &measured);
-    ZR_TRY(zr__run_agree(r, zr__report_measured(r->plan, &measured, &r->result->measured)));
-    return zr__run_highest_report(r, &r->result->measured);
-}
-
 /** Note measurements that differ from the plan, and a peak above the promise unless the process had reached it before
  * the run. */
 static void note_broken_promises(zr__run *r)
@@ -94,9 +85,12 @@ static zr_status write_run_json(zr__run *r)
 
 static zr_status report_run(zr__run *r, double begin)
 {
+    zr_measured measured;
     char words[ZR_NOISE_SCALE_BYTES];
     zr__run_enter(r, ZR__PHASE_END);
-    ZR_TRY(measure_ranks(r));
+    zr_engine_measured(r->engine, &measured);
+    ZR_TRY(zr__run_agree(r, zr__report_measured(r->plan, &measured, &r->result->measured)));
+    ZR_TRY(zr__run_highest_report(r, &r->result->measured));
     ZR_TRY(collect_timings(r));
     ZR_TRY(measure_peak(r));
     r->result->wall_sec = zr_clock_sec() - begin;
@@ -226,23 +220,20 @@ zr_status zr__run_keep_best(zr__run *r)
     return ZR_OK;
 }
 
-static zr_status complete_weights(zr__run *r, const char *name)
-{
-    const char *from = NULL;
-    char path[PATH_MAX], rest[PATH_MAX];
-    ZR_TRY(zr__path_join(path, r->dir.path, name));
-    ZR_TRY(zr__export_complete(path, &from, rest));
-    note_rest(r, name, rest);
-    if (from)
-        zr__run_note(r, "an earlier run was ended while it wrote %s: what was whole in %s%s is there now", name, name,
-                     from);
-    return ZR_OK;
-}
-
 zr_status zr__run_complete_weights(zr__run *r)
 {
-    ZR_TRY(complete_weights(r, ZR_RUN_MODEL));
-    return complete_weights(r, ZR_RUN_BEST);
+    static const char *const names[] = {ZR_RUN_MODEL, ZR_RUN_BEST};
+    char path[PATH_MAX], rest[PATH_MAX];
+    for (int i = 0; i < 2; i++) {
+        const char *name = names[i], *from = NULL;
+        ZR_TRY(zr__path_join(path, r->dir.path, name));
+        ZR_TRY(zr__export_complete(path, &from, rest));
+        note_rest(r, name, rest);
+        if (from)
+            zr__run_note(r, "an earlier run was ended while it wrote %s: what was whole in %s%s is there now", name,
+                         name, from);
+    }
+    return ZR_OK;
 }
 
 zr_status zr__run_know_best(zr__run *r)

@@ -372,18 +372,14 @@ void zr__resume_forget(zr__run *r, int64_t step)
     if (found) *found = -1;
 }
 
-static bool is_listed(const zr__run *r, int64_t step)
-{
-    return find_step(r, r->resume.n, step) != NULL;
-}
-
 void zr__resume_clean(const zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES], tmp[ZR_CHECKPOINT_NAME_BYTES + 4];
     DIR *dir = opendir(r->dir.path);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         long long step = -1;
-        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || is_listed(r, step)) continue;
+        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || find_step(r, r->resume.n, step))
+            continue;
         zr_checkpoint_name(step, name);
         snprintf(tmp, sizeof(tmp), "%s.tmp", name);
         if (strcmp(tmp, entry->d_name) == 0 && zr_checkpoint_remove(r->dir.path, step) != ZR_OK)

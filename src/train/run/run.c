@@ -50,7 +50,7 @@ static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, i
 }
 
 /** Begin the event file. A resumed run also writes its first step, from which on it repeats what earlier files hold. */
-static void begin_events(zr__run *r)
+static void log_events_begin(zr__run *r)
 {
     char record[ZR_EVENT_BYTES];
     const double now = zr__event_now();
@@ -228,7 +228,8 @@ static void announce(zr__run *r)
         zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
 }
 
-/** Set the peak FLOP/s for mfu, as recorded by `zr info --bench` or measured now, in a few milliseconds. */
+/** Set the peak FLOP/s for mfu, as recorded by `zr info --bench` or measured now, in a few milliseconds. The other
+ * ranks wait meanwhile, so that the measurement is undisturbed. Rank 0. */
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
@@ -238,27 +239,23 @@ static void know_peak(zr__run *r)
         r->device->ops->measure(r->device, rate_dtype(r));
 }
 
-static zr_status fill(zr__run *r)
-{
-    zr_fill_fn fn = r->inputs.weights ? zr__weights_fill : NULL;
-    if (r->resume.step >= 0) return zr__resume_fill(r);
-    return zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, fn, r->inputs.weights));
-}
-
 /** Allocate memory, fill the states and create the outputs. Memory comes before the directory: it is the last resource
  * that may be missing. */
 static zr_status start_run(zr__run *r)
 {
     uint64_t seed = (uint64_t)r->config->train.seed;
-    /* The other ranks wait meanwhile, so that the measurement is undisturbed. */
     if (r->comm->rank == 0) know_peak(r);
     ZR_TRY(zr__run_agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
-    ZR_TRY(fill(r));
+    if (r->resume.step >= 0)
+        ZR_TRY(zr__resume_fill(r));
+    else
+        ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, r->inputs.weights ? zr__weights_fill : NULL,
+                                                r->inputs.weights)));
     ZR_TRY(zr__run_agree(r, open_outputs(r)));
     ZR_TRY(share_outputs(r));
     r->info.from_step = r->from_step;
     announce(r);
-    begin_events(r);
+    log_events_begin(r);
     if (r->watch.trace) ZR_TRY(zr__run_agreed(r, zr__trace_align(r->watch.trace, r->comm)));
     return ZR_OK;
 }
@@ -270,30 +267,18 @@ int64_t zr__run_sample(const zr__run *r, int64_t step)
     return r->from_sample + (step - r->from_step) * r->config->train_batch_size;
 }
 
-static zr_status read_rows(const zr__run *r, const zr_batch *batch, void *const *input)
-{
-    int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
-    int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
-    for (int64_t b = 0; b < rows; b++)
-        ZR_TRY(r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input));
-    return ZR_OK;
-}
-
-/** Prefetch this rank's samples of the next micro-batch, which come after those that all ranks take in this one. */
-static zr_status want_next(const zr__run *r, const zr_batch *batch)
-{
-    const int64_t next = r->config->train_batch_size / r->plan->layout.accum;
-    if (!r->reads_ahead) return ZR_OK;
-    return zr_data_read_ahead(r->inputs.train, zr__run_sample(r, batch->step) + batch->first_row + next,
-                              r->plan->layout.batch);
-}
-
 zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
     const double begin = zr_clock_sec();
-    zr_status st = read_rows(r, batch, input);
-    if (st == ZR_OK) st = want_next(r, batch);
+    const int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
+    int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
+    zr_status st = ZR_OK;
+    for (int64_t b = 0; b < rows && st == ZR_OK; b++)
+        st = r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
+    /* This rank's samples of the next micro-batch come after those that all ranks take in this one. */
+    const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
+    if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train, next, rows);
     r->data_wait_sec += zr_clock_sec() - begin;
     if (r->batch_failed == ZR_OK) r->batch_failed = st; /* the first failure, which the engine reports too */
     return st;
@@ -305,16 +290,6 @@ static zr_status train_batch(void *arg, const zr_batch *batch, void *const *inpu
     zr__run *r = arg;
     if (batch->micro > 0 && zr_engine_serial(r->engine)) ZR_TRY(zr__run_stop_asked(r));
     return zr__run_read(arg, batch, input);
-}
-
-static void fill_rates(const zr__run *r, zr_train_step *line)
-{
-    double peak = zr__run_peak_flops(r);
-    double sec = line->step_sec > 0.0 ? line->step_sec : 1e-9;
-    line->tokens_per_sec = (double)line->tokens / sec;
-    line->samples_per_sec = (double)r->config->train_batch_size / sec;
-    line->tflops = r->plan->flops_hardware / r->comm->size / sec / 1e12;
-    line->mfu = zr__share_of_peak(r->plan->flops_model / r->comm->size / sec, peak);
 }
 
 static void report_step(zr__run *r, const zr_step_result *did, double lr, double scale, double sec)
@@ -333,7 +308,11 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
                           .loss_scale = r->config->fp16 ? scale : 0.0,
                           .noise = r->config->train.noise_scale,
                           .noise_scale = r->result->noise_scale};
-    fill_rates(r, &line);
+    const double least_sec = sec > 0.0 ? sec : 1e-9;
+    line.tokens_per_sec = (double)line.tokens / least_sec;
+    line.samples_per_sec = (double)r->config->train_batch_size / least_sec;
+    line.tflops = r->plan->flops_hardware / r->comm->size / least_sec / 1e12;
+    line.mfu = zr__share_of_peak(r->plan->flops_model / r->comm->size / least_sec, zr__run_peak_flops(r));
     log_line(r, &r->dir.metrics, text, zr__metrics_step(&line, text));
     zr__scalar scalar[ZR_SCALARS];
     log_event(r, "train", scalar, zr__metrics_step_scalars(&line, scalar));

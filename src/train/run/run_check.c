@@ -81,24 +81,18 @@ static zr_status settle_limit(zr__run *r)
     return ZR_OK;
 }
 
-/** Set *alike to whether all hosts have the same number of ranks, consecutive on each host. */
-static zr_status hosts_alike(zr__run *r, bool *alike)
-{
-    const zr_comm *c = r->comm;
-    const bool in_a_row = c->size % c->local_size == 0 && c->rank % c->local_size == c->local_rank;
-    const int ranks = in_a_row ? c->local_size : 0;
-    ZR_TRY(zr__run_alike(r, &ranks, sizeof(ranks), alike));
-    *alike = *alike && ranks > 0;
-    return ZR_OK;
-}
-
-/** Settle the ranks of a host, which the report of traffic across hosts and two-level collectives need. */
+/** Settle the ranks of a host, which the report of traffic across hosts and two-level collectives need, if all hosts
+ * have the same number of ranks, consecutive on each. */
 static zr_status settle_hosts(zr__run *r)
 {
+    const zr_comm *c = r->comm;
     const zr_config_switch wanted = r->config->collectives.hierarchical;
+    const bool in_a_row = c->size % c->local_size == 0 && c->rank % c->local_size == c->local_rank;
+    const int ranks = in_a_row ? c->local_size : 0;
     bool alike = false;
     if (r->config->parallel.ranks_per_host > 0) return ZR_OK;
-    ZR_TRY(hosts_alike(r, &alike));
+    ZR_TRY(zr__run_alike(r, &ranks, sizeof(ranks), &alike));
+    alike = alike && ranks > 0;
     ZR_CHECK(alike || wanted != ZR_SWITCH_ON, ZR_ERR_CONFIG,
              "collectives.hierarchical: the hosts have different numbers of ranks, or those of a host are not next to "
              "each other; start as many on each (mpirun -N), in a row, or write \"auto\"");
@@ -106,7 +100,7 @@ static zr_status settle_hosts(zr__run *r)
         zr__run_note(r,
                      "collectives.hierarchical auto: gathers and reductions are flat, since the hosts have different "
                      "numbers of ranks, or those of a host are not next to each other");
-    if (alike && r->comm->local_size < r->comm->size) own_config(r)->parallel.ranks_per_host = r->comm->local_size;
+    if (alike && c->local_size < c->size) own_config(r)->parallel.ranks_per_host = c->local_size;
     return ZR_OK;
 }
 
@@ -133,12 +127,6 @@ static void settle_ahead(zr__run *r)
                         "there is for it");
 }
 
-static zr_status make_device(zr__run *r)
-{
-    const int threads = zr__train_threads(r->config, r->comm->local_size);
-    return zr__train_device(r->config->device, threads, r->comm->local_rank, &r->device);
-}
-
 /** Refuse collectives.reduce nccl if ranks are threads of one process. ZR_ERR_UNSUPPORTED. */
 static zr_status check_reduce(const zr__run *r)
 {
@@ -150,13 +138,6 @@ static zr_status check_reduce(const zr__run *r)
     return ZR_OK;
 }
 
-/** Return whether the plan depends on the machine's rates. */
-static bool rates_decide(const zr_config *config)
-{
-    const bool mixes = config->recompute.policy == ZR_POLICY_AUTO && config->parallel.tensor > 1;
-    return mixes || zr__config_is_open(config);
-}
-
 /** Use the rates that `zr info --bench` recorded on each host if they are the same on all ranks, since all ranks must
  * plan alike; otherwise plans are chosen without measured rates. */
 static zr_status settle_rates(zr__run *r)
@@ -165,7 +146,8 @@ static zr_status settle_rates(zr__run *r)
     bool alike;
     zr_profile mine = r->device->profile;
     const bool narrow = r->config->bf16 && mine.facts.bf16_products;
-    if (!rates_decide(r->config)) return ZR_OK;
+    const bool mixes = r->config->recompute.policy == ZR_POLICY_AUTO && r->config->parallel.tensor > 1;
+    if (!mixes && !zr__config_is_open(r->config)) return ZR_OK; /* the plan does not depend on rates */
     if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
         zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
     const zr_machine *m = &mine.machine;
@@ -252,7 +234,8 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_same_inputs(r));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(check_reduce(r));
-    ZR_TRY(zr__run_agree(r, make_device(r)));
+    const int threads = zr__train_threads(r->config, r->comm->local_size);
+    ZR_TRY(zr__run_agree(r, zr__train_device(r->config->device, threads, r->comm->local_rank, &r->device)));
     ZR_TRY(zr__run_same(r, "what they compute on (write device \"cpu\" or \"cuda\")", r->device->profile.facts.apart));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));

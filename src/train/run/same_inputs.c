@@ -9,12 +9,12 @@
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "data/samples/samples.h"
+#include "train/host/host.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 typedef struct input {
@@ -29,12 +29,9 @@ typedef struct input {
  * numbers. */
 static uint64_t host_identity(void)
 {
-    char text[128] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    size_t n = file ? fread(text, 1, sizeof(text), file) : 0;
-    if (file) fclose(file);
-    if (n == 0 && gethostname(text, sizeof(text) - 1) == 0) n = strlen(text);
-    return XXH3_64bits(text, n);
+    char text[128];
+    if (!zr__host_line("/proc/sys/kernel/random/boot_id", "", text, sizeof(text))) zr__host_name(text, sizeof(text));
+    return XXH3_64bits(text, strlen(text));
 }
 
 /** Compute a number that is the same on ranks with the same files or directory. The size of opened data is part of it,

@@ -120,16 +120,6 @@ static zr_status name_place(zr__save *s)
     return zr__path_join(s->tmp, s->run_dir, tmp);
 }
 
-/** Create the files for all ranks to write. */
-static zr_status begin_files(zr__save *s)
-{
-    zr__run *r = s->run;
-    ZR_TRY(zr__run_agree(r, name_place(s)));
-    ZR_TRY(zr__run_share_text(r, s->run_dir));
-    ZR_TRY(zr__run_share_text(r, s->tmp));
-    return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
-}
-
 /** Complete the checkpoint once all ranks have written their elements. written: this rank's status. */
 static zr_status finish_files(zr__save *s, zr_status written)
 {
@@ -151,7 +141,8 @@ static void destroy_save(zr__save **s)
     *s = NULL;
 }
 
-/** Begin a checkpoint on all ranks. *save is set after a failure too, for end_save or destroy_save to free. */
+/** Begin a checkpoint, and create the files for all ranks to write. *save is set after a failure too, for end_save or
+ * destroy_save to free. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
@@ -162,7 +153,10 @@ static zr_status begin_save(zr__run *r, zr__save **save)
         s->file = -1;
     }
     ZR_TRY(zr__run_agree(r, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
-    return begin_files(s);
+    ZR_TRY(zr__run_agree(r, name_place(s)));
+    ZR_TRY(zr__run_share_text(r, s->run_dir));
+    ZR_TRY(zr__run_share_text(r, s->tmp));
+    return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
 }
 
 /** Report a completed checkpoint, or clean up after a failed one (`st`). */
