@@ -83,7 +83,7 @@ static zr_status read_count(const reader *r, const char *name, int64_t least, in
     return ZR_OK;
 }
 
-static zr_status read_text(const reader *r, const char *name, char *text, size_t size)
+static zr_status read_short_text(const reader *r, const char *name, char *text, size_t size)
 {
     const json_t *value = json_object_get(r->object, name);
     text[0] = '\0';
@@ -102,7 +102,7 @@ static zr_status read_file_print(const reader *r, const char *name, zr__file_pri
     if (json_is_null(value)) return ZR_OK;
     if (!json_is_object(value)) return no_use_of(r, name);
     ZR_TRY(read_count(&inner, "bytes", 0, &file->bytes));
-    ZR_TRY(read_text(&inner, "xxh3", hash, sizeof(hash)));
+    ZR_TRY(read_short_text(&inner, "xxh3", hash, sizeof(hash)));
     file->hash = strtoull(hash, &end, 16);
     return end == hash + 16 ? ZR_OK : no_use_of(r, name);
 }
@@ -150,10 +150,10 @@ static zr_status read_record(const reader *r, zr__checkpoint_run *run)
     run->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     ZR_TRY(read_scaler(r, &run->scaler));
     ZR_TRY(read_noise(r, &run->noise));
-    ZR_TRY(read_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
+    ZR_TRY(read_short_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
     ZR_TRY(read_file_print(&data, "train", &run->train));
     ZR_TRY(read_file_print(&data, "val", &run->val));
-    ZR_TRY(read_text(r, "tokenizer", run->tokenizer, sizeof(run->tokenizer)));
+    ZR_TRY(read_short_text(r, "tokenizer", run->tokenizer, sizeof(run->tokenizer)));
     if (!json_is_object(config)) return no_use_of(r, "config");
     const reader its = {config, r->where};
     if (ranks > 0) ZR_TRY(read_count(&its, "train_micro_batch_size_per_gpu", 1, &run->micro_batch_size));

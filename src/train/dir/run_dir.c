@@ -37,7 +37,7 @@ static void nearest_parent(const char *path, char parent[PATH_MAX])
     }
 }
 
-static bool is_there(const char *dir, const char *name)
+static bool has_entry(const char *dir, const char *name)
 {
     struct stat st;
     char path[PATH_MAX];
@@ -57,7 +57,7 @@ static const char *trace_in(const char *path)
 {
     if (has_checkpoint(path)) return "a checkpoint";
     for (size_t i = 0; i < sizeof(run_traces) / sizeof(run_traces[0]); i++)
-        if (is_there(path, run_traces[i])) return run_traces[i];
+        if (has_entry(path, run_traces[i])) return run_traces[i];
     return NULL;
 }
 
@@ -230,7 +230,7 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     *there = trace != NULL;
     if (!trace) return ZR_OK;
     /* Checkpoints may have been copied here without metrics.jsonl. */
-    ZR_CHECK(is_there(path, ZR_RUN_METRICS) || has_checkpoint(path), ZR_ERR_CREATE,
+    ZR_CHECK(has_entry(path, ZR_RUN_METRICS) || has_checkpoint(path), ZR_ERR_CREATE,
              "train.output_dir %s holds no run to continue (%s is there, and neither " ZR_RUN_METRICS
              " nor a checkpoint); name another",
              ZR_SHOWN(path), trace);
@@ -267,7 +267,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
     /* zr__convert_dir makes a run whose model/ has only the tokenizer. */
-    const bool empty = !is_there(path, ZR_RUN_WEIGHTS) && !is_there(path, ZR_RUN_WEIGHTS ".index.json");
+    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS ".index.json");
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
 }
@@ -284,7 +284,7 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         /* Where other weights exist, model.old needs a weights file to count: it may hold only files of the user. */
-        if (!is_there(dir->path, *name ? places[i].file : places[i].name)) continue;
+        if (!has_entry(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));
         if (*name && its <= *step) continue;
         *name = places[i].name;

@@ -5,8 +5,8 @@
 
 #define ZR_RUN_CONFIG "config.json"        /* the resolved configuration; also the model's, in a directory of weights */
 #define ZR_RUN_METRICS "metrics.jsonl"     /* a line for each step, evaluation and sample */
-#define ZR_RUN_REPORT "run.json"           /* what was planned and measured, written at the end */
-#define ZR_RUN_LOCK "lock"                 /* there while a process holds the directory */
+#define ZR_RUN_REPORT "run.json"           /* planned and measured numbers, written at the end */
+#define ZR_RUN_LOCK "lock"                 /* exists while a process holds the directory */
 #define ZR_RUN_LATEST "latest"             /* the name of the newest checkpoint, for other programs */
 #define ZR_RUN_PICTURE "loss.svg"          /* drawn by an observer of the run */
 #define ZR_RUN_MODEL "model"               /* the weights at the end */
@@ -14,6 +14,6 @@
 #define ZR_RUN_MODEL_OLD "model.old"       /* earlier weights while they are replaced, and files of the user */
 #define ZR_RUN_BEST "best"                 /* the weights with the lowest val_loss, with train.keep_best */
 #define ZR_RUN_WEIGHTS "model.safetensors" /* the weights' file in these directories */
-#define ZR_TRAINED_NAME "trained.json"     /* beside it: step and loss of the weights (trained.h) */
+#define ZR_TRAINED_NAME "trained.json"     /* step and loss of the weights (trained.h) */
 
 #endif

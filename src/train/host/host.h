@@ -34,7 +34,8 @@ int64_t zr__host_peak_of(const char *status_path);
  * pages that the system can drop count as left. */
 int64_t zr__host_group_left(const char *group);
 
-/** Read a file's first line that begins with `key`, without the key and its newline; false and "": no such line. */
+/** Read a file's first line that begins with `key`, without the key and its newline; false and "": the file or the line
+ * is missing. */
 bool zr__host_line(const char *path, const char *key, char *line, int size);
 
 /** Write the host's name to `name`, "unknown" if it cannot be read. */

@@ -23,12 +23,13 @@ ZR_NODISCARD zr_status zr__run_share_text(zr__run *r, char *text);
 /** Replace each of n <= ZR_COMM_SCALARS whole numbers by the largest over the ranks. */
 ZR_NODISCARD zr_status zr__run_most(zr__run *r, int64_t *number, int n);
 
-/** Set *alike, on all ranks alike, to whether `bytes` <= 8 * ZR_COMM_SCALARS bytes are the same on all of them. */
+/** Set *alike, on all ranks alike, to whether `bytes` <= 8 * ZR_COMM_SCALARS bytes are the same on every rank. */
 ZR_NODISCARD zr_status zr__run_alike(zr__run *r, const void *value, size_t bytes, bool *alike);
 /** Fail with ZR_ERR_CONFIG, naming `what` and the odd ranks, unless all ranks have the same number (zr__comm_same). */
 ZR_NODISCARD zr_status zr__run_same(zr__run *r, const char *what, uint64_t mine);
 
-/** Give every rank's number to all; zr__run_gathered reads the number of one rank until the next call of these. */
+/** Give every rank's number to all; zr__run_gathered reads the number of one rank, until the
+ * next call of this header. */
 ZR_NODISCARD zr_status zr__run_gather(zr__run *r, uint64_t mine);
 uint64_t zr__run_gathered(const zr__run *r, int rank);
 

@@ -143,7 +143,7 @@ static bool is_damage(zr_status st)
 }
 
 /** Read a checkpoint's record of its run. Rank 0. */
-static zr_status read_run(zr__run *r, int64_t step)
+static zr_status read_run_record(zr__run *r, int64_t step)
 {
     char path[PATH_MAX];
     zr_manifest *manifest = NULL;
@@ -192,7 +192,7 @@ static zr_status choose_checkpoint(zr__run *r)
     const char *shown = ZR_SHOWN(r->config->train.output_dir);
     for (; r->resume.next < r->resume.n; pass_over_checkpoint(r)) {
         const int64_t step = r->resume.steps[r->resume.next];
-        zr_status st = read_run(r, step);
+        zr_status st = read_run_record(r, step);
         if (is_damage(st)) continue;
         ZR_TRY(st);
         zr_checkpoint_name(step, name);
@@ -293,12 +293,11 @@ static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int s
 static zr_status fill_state(zr__run *r, const zr_manifest *manifest, int state)
 {
     zr_chunk_reader *reader = NULL;
-    const int its = state == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + state - 1;
     zr_status st = zr__run_agree(r, open_state(r, manifest, state, &reader));
     if (st == ZR_OK) {
         zr_fill_fn fn = !reader ? fill_zero : state == 0 ? fill_param : fill_from_file;
         r->resume.anew |= !reader;
-        st = zr__run_agreed(r, zr_engine_fill(r->engine, its, fn, reader));
+        st = zr__run_agreed(r, zr_engine_fill(r->engine, zr__state_of_file(state), fn, reader));
     }
     zr_chunk_reader_close(&reader);
     return st;

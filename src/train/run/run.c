@@ -276,7 +276,7 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++)
         st = r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
-    /* This rank's samples of the next micro-batch come after those that all ranks take in this one. */
+    /* The next micro-batch's samples of a rank come after the samples that all ranks take now. */
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
     if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train, next, rows);
     r->data_wait_sec += zr_clock_sec() - begin;

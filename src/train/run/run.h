@@ -31,7 +31,7 @@ typedef struct zr__resume {
     bool anew;    /* the checkpoint lacks states of this optimizer, which begin at zero */
     double read_sec;
     /* Rank 0: steps of all n checkpoints, newest first; steps before index `next` were passed over. `from`: the chosen
-     * checkpoint's record of its run, of which other ranks have all but the configuration. */
+     * checkpoint's record of its run; other ranks lack its configuration. */
     int64_t *steps, n, next;
     zr__checkpoint_run from;
 } zr__resume;

@@ -13,17 +13,18 @@
 /** Most files of a checkpoint: one for each state, and config.json. */
 #define ZR__SAVE_FILES (ZR_CHECKPOINT_STATES + 1)
 
+/** A list that is gathered on rank 0. */
+typedef struct zr__save_list {
+    void *mine; /* (n_mine), of this rank */
+    void *all;  /* (n_all), rank 0: of all ranks */
+    int64_t n_mine, n_all;
+} zr__save_list;
+
 /** One file of the checkpoint. */
 typedef struct zr__save_part {
-    char name[64];  /* "": not a file of this checkpoint */
-    zr_chunk *mine; /* chunks that this rank wrote */
-    int64_t n_mine;
-    zr_slices *my_slices; /* regions in which this rank wrote slices of columns */
-    int64_t n_my_slices;
-    zr_chunk *all; /* rank 0: chunks of all ranks, and of the header */
-    int64_t n_all;
-    zr_slices *slices; /* rank 0: regions of all ranks */
-    int64_t n_slices;
+    char name[64];        /* "": not a file of this checkpoint */
+    zr__save_list chunks; /* zr_chunk: checksums of the written chunks; `all` has the header's too */
+    zr__save_list slices; /* zr_slices: regions in which ranks wrote slices of columns */
 } zr__save_part;
 
 typedef struct zr__save {
@@ -48,6 +49,9 @@ typedef struct zr__save {
 
 /** Write the file name of a state into `name`; state 0: parameters, from 1 on the optimizer's. */
 ZR_NODISCARD zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size);
+
+/** Return the engine's number of the state in the file of that number; file 0: parameters. */
+int zr__state_of_file(int file);
 
 /** Set the names of all files. */
 ZR_NODISCARD zr_status zr__save_names(zr__save *save);

@@ -1,4 +1,4 @@
-/** What a run tells while it goes: its observer gets notes and warnings, the rank's board its phase and progress. */
+/** Messages of a run while it goes: notes and warnings to its observer, phase and progress to the rank's board. */
 #ifndef ZR_TRAIN_TELL_H
 #define ZR_TRAIN_TELL_H
 
