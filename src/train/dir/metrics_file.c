@@ -69,22 +69,16 @@ static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t 
     return ZR_OK;
 }
 
-static zr_status check_own(int fd, const char *shown)
-{
-    struct stat st;
-    ZR_CHECK(fstat(fd, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
-    ZR_CHECK(st.st_nlink == 1, ZR_ERR_CREATE,
-             "%s has %llu names (hard links), and under each of them it would be changed; put a copy in its place",
-             shown, (unsigned long long)st.st_nlink);
-    return ZR_OK;
-}
-
 zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t step, zr__run_made *made)
 {
+    struct stat info;
     const char *shown = ZR_SHOWN(path);
     m->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot open %s: %s", shown, strerror(errno));
-    ZR_TRY(check_own(m->fd, shown));
+    ZR_CHECK(fstat(m->fd, &info) == 0 && S_ISREG(info.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
+    ZR_CHECK(info.st_nlink == 1, ZR_ERR_CREATE,
+             "%s has %llu names (hard links), and under each of them it would be changed; put a copy in its place",
+             shown, (unsigned long long)info.st_nlink);
     const int copy = dup(m->fd);
     FILE *file = copy >= 0 ? fdopen(copy, "r") : NULL;
     if (!file && copy >= 0) close(copy);

@@ -470,11 +470,21 @@ static zr_status evaluate_now(zr__run *r)
     return zr__run_keep_best(r);
 }
 
+/** Return whether evaluations and samples come after this step, where the run has any. */
+static bool is_eval_step(const zr__run *r)
+{
+    const int64_t step = r->result->steps, interval = r->config->train.eval_interval;
+    return step == r->config->train.steps || (interval > 0 && step % interval == 0);
+}
+
 static bool eval_is_due(const zr__run *r)
 {
-    int64_t step = r->result->steps, interval = r->config->train.eval_interval;
-    bool now = step == r->config->train.steps || (interval > 0 && step % interval == 0);
-    return r->inputs.val && interval > 0 && now;
+    return r->inputs.val && r->config->train.eval_interval > 0 && is_eval_step(r);
+}
+
+static bool sample_is_due(const zr__run *r)
+{
+    return r->config->train.sample_tokens > 0 && is_eval_step(r);
 }
 
 static zr_status write_sample_line(zr__run *r)
@@ -500,13 +510,13 @@ static bool save_is_due(const zr__run *r)
 static zr_status make_steps(zr__run *r)
 {
     if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(evaluate_now(r));
-    if (r->from_step > 0 && !r->made.sample && zr__sample_is_due(r)) ZR_TRY(write_sample_line(r));
+    if (r->from_step > 0 && !r->made.sample && sample_is_due(r)) ZR_TRY(write_sample_line(r));
     while (r->result->steps < r->config->train.steps) {
         ZR_TRY(one_step(r));
         if (save_is_due(r)) ZR_TRY(zr__run_save(r));
         if (r->result->steps < r->config->train.steps) ZR_TRY(zr__run_asked(r));
         if (eval_is_due(r)) ZR_TRY(evaluate_now(r));
-        if (zr__sample_is_due(r)) ZR_TRY(write_sample_line(r));
+        if (sample_is_due(r)) ZR_TRY(write_sample_line(r));
     }
     return ZR_OK;
 }

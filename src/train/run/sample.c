@@ -11,13 +11,6 @@
 /* The default temperature of `zr generate`. */
 #define TEMPERATURE 0.8
 
-bool zr__sample_is_due(const zr__run *r)
-{
-    const int64_t step = r->result->steps, interval = r->config->train.eval_interval;
-    const bool now = step == r->config->train.steps || (interval > 0 && step % interval == 0);
-    return r->config->train.sample_tokens > 0 && now;
-}
-
 /* ---- all ranks decode ------------------------------------------------------------------------ */
 
 /** Rank 0's word before each token that all ranks decode, and after the last one. */

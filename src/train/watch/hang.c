@@ -229,25 +229,18 @@ static void tell_of_ranks(const zr__hang *h)
     }
 }
 
-/* Count the ranks of other hosts. If there are several, one may wait for another. */
-static int count_unseen(const zr__hang *h)
-{
-    int n = 0;
-    for (int r = 0; r < h->n; r++) n += !h->rows[r].seen;
-    return n;
-}
-
 static void tell_hang(const zr__hang *h, zr_hang_event event, int behind, bool elsewhere, double limit)
 {
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
     const row *at = &h->rows[behind];
     write_place(h, &at->board, where);
-    int n;
+    int n, unseen = 0; /* ranks of other hosts; of several, one may wait for another */
+    for (int r = 0; r < h->n; r++) unseen += !h->rows[r].seen;
     if (!elsewhere)
         n = snprintf(line, sizeof(line), "rank %d has been stuck for %.1f s in %s", behind, at->age_sec, where);
     else if (at->board.awaited > 0)
         n = snprintf(line, sizeof(line), "rank %lld%s has not come for %.1f s, for which rank %d waits in %s",
-                     (long long)at->board.awaited - 1, count_unseen(h) > 1 ? ", or one that it waits for itself," : "",
+                     (long long)at->board.awaited - 1, unseen > 1 ? ", or one that it waits for itself," : "",
                      at->age_sec, behind, where);
     else
         n = snprintf(line, sizeof(line), "ranks of other hosts have not come for %.1f s, for which rank %d waits in %s",
