@@ -27,8 +27,8 @@ limit() {
     total=$("$ZR" plan c.json --checkpoint.async=false --json "$@" | sed 's/.*"states": [0-9]*, "total": \([0-9]*\).*/\1/')
     echo $((total + total * 3 / 100 + 50331648 + 2))
 }
-copied='written behind the next steps, from a copy of .* a rank in the host'
-in_place='written behind the next step, .* a rank from where the states are'
+copied='written asynchronously, during the next steps, from a copy of .* a rank in the host'
+in_place='written asynchronously, during the next step, .* a rank from where the states are'
 
 for stage in 0 1 2 3; do
     for ranks in 1 2; do

@@ -426,7 +426,7 @@ static void weights_are_read_back(void **state)
 static void the_loss_scale_is_in_the_line(void **state)
 {
     (void)state;
-    char line[ZR_LINE_BYTES];
+    char line[ZR_METRICS_LINE_BYTES];
     zr_train_step step = {.step = 1, .mfu = NAN, .skipped = 3};
     int n = zr__metrics_step(&step, line);
     assert_int_equal(n, strlen(line));

@@ -1,5 +1,4 @@
 #include "train/control/control.h"
-#include "zr/config.h"
 
 #include <math.h>
 
@@ -19,28 +18,19 @@ zr__loss_scaler zr__loss_scaler_create(const zr_config *config)
     };
 }
 
-static void shrink(zr__loss_scaler *scaler)
-{
-    if (scaler->hysteresis_left <= 1)
-        scaler->scale = fmax(scaler->scale / 2, scaler->min_scale);
-    else
-        scaler->hysteresis_left--;
-    scaler->last_overflow = scaler->step;
-}
-
-static void grow(zr__loss_scaler *scaler)
-{
-    const bool full_window = (scaler->step - scaler->last_overflow) % scaler->window == 0;
-    if (full_window) scaler->scale *= 2;
-    if (full_window || scaler->consecutive_hysteresis) scaler->hysteresis_left = scaler->hysteresis;
-}
-
 void zr__loss_scaler_update(zr__loss_scaler *scaler, bool overflow)
 {
     if (!scaler->dynamic) return;
-    if (overflow)
-        shrink(scaler);
-    else
-        grow(scaler);
+    if (overflow) {
+        if (scaler->hysteresis_left <= 1)
+            scaler->scale = fmax(scaler->scale / 2, scaler->min_scale);
+        else
+            scaler->hysteresis_left--;
+        scaler->last_overflow = scaler->step;
+    } else {
+        const bool full_window = (scaler->step - scaler->last_overflow) % scaler->window == 0;
+        if (full_window) scaler->scale *= 2;
+        if (full_window || scaler->consecutive_hysteresis) scaler->hysteresis_left = scaler->hysteresis;
+    }
     scaler->step++;
 }

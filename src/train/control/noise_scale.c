@@ -1,5 +1,6 @@
-#include "base/text/text.h"
 #include "train/control/control.h"
+
+#include "base/text/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +29,6 @@ double zr__noise_scale_value(const zr__noise_scale *noise)
 
 char *zr__noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE_BYTES])
 {
-    char tokens[ZR_NUMBER_BYTES], its[ZR_NUMBER_BYTES];
     const double more = scale / (double)batch;
     if (!isfinite(scale)) {
         snprintf(out, ZR_NOISE_SCALE_BYTES,
@@ -39,11 +39,9 @@ char *zr__noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE
     const char *advice = more > ABOUT       ? "a larger batch would take fewer steps for few more tokens"
                          : 1 / more > ABOUT ? "a smaller batch would take fewer tokens for few more steps"
                                             : "larger batches save few steps, smaller ones few tokens";
-    zr__text_shortest(round(scale), tokens);
-    zr__text_shortest((double)batch, its);
     snprintf(out, ZR_NOISE_SCALE_BYTES,
              "critical batch about %s tokens (gradient noise scale), a step has %s: %.2g times the fewest steps and "
              "%.2g times the fewest tokens; %s",
-             tokens, its, 1 + more, 1 + 1 / more, advice);
+             ZR_SHORTEST(round(scale)), ZR_SHORTEST((double)batch), 1 + more, 1 + 1 / more, advice);
     return out;
 }

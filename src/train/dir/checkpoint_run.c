@@ -1,7 +1,6 @@
 #include "train/dir/checkpoint_run.h"
 
 #include "base/json/json.h"
-#include "train/control/control.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +13,7 @@
 
 /* ---- out -------------------------------------------------------------------------------------- */
 
-static json_t *print_file(const zr__file_print *file)
+static json_t *print_file_print(const zr__file_print *file)
 {
     char hash[20];
     if (file->bytes < 0) return json_null();
@@ -37,7 +36,7 @@ static json_t *print_noise(const zr__noise_scale *n)
     return json_pack("{s:I, s:f, s:f}", "steps", (json_int_t)n->steps, "gradient", n->gradient, "trace", n->trace);
 }
 
-static json_t *print_all(const zr__checkpoint_run *run, const zr_layout *layout, json_t *config)
+static json_t *print_record(const zr__checkpoint_run *run, const zr_layout *layout, json_t *config)
 {
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:o, s:O}", /**/
@@ -46,8 +45,8 @@ static json_t *print_all(const zr__checkpoint_run *run, const zr_layout *layout,
         isfinite(run->loss) ? json_real(run->loss) : json_null(), "loss_scale", run->scaler.scale, "loss_scaler",
         print_scaler(&run->scaler), "ranks", run->ranks, "stage", layout->stage, "dtype", zr_dtype_name(layout->dtype),
         "layout", layout->states == ZR_STATES_LEAN ? "lean" : "paper", "optimizer", run->optimizer, "data", "train",
-        print_file(&run->train), "val", print_file(&run->val), "noise_scale", print_noise(&run->noise), "tokenizer",
-        run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
+        print_file_print(&run->train), "val", print_file_print(&run->val), "noise_scale", print_noise(&run->noise),
+        "tokenizer", run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
 }
 
 zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layout *layout, char **json)
@@ -55,7 +54,7 @@ zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layou
     json_t *config = NULL;
     *json = NULL;
     ZR_TRY(zr__json_parse(run->config, strlen(run->config), "the resolved configuration", &config));
-    json_t *all = print_all(run, layout, config);
+    json_t *all = print_record(run, layout, config);
     zr_status st = all ? zr__json_print(all, json) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for what a checkpoint says");
     json_decref(all);
     json_decref(config);
@@ -69,7 +68,7 @@ typedef struct reader {
     const char *where;
 } reader;
 
-static zr_status no_use(const reader *r, const char *name)
+static zr_status no_use_of(const reader *r, const char *name)
 {
     return ZR_FAIL(ZR_ERR_DATA, "%s: \"%s\" is missing or of no use; this checkpoint is of another program", r->where,
                    name);
@@ -80,32 +79,32 @@ static zr_status read_count(const reader *r, const char *name, int64_t least, in
 {
     const json_t *value = json_object_get(r->object, name);
     *count = json_integer_value(value);
-    if (!json_is_integer(value) || *count < least || (double)*count > MOST) return no_use(r, name);
+    if (!json_is_integer(value) || *count < least || (double)*count > MOST) return no_use_of(r, name);
     return ZR_OK;
 }
 
-static zr_status read_text(const reader *r, const char *name, char *text, size_t size)
+static zr_status read_short_text(const reader *r, const char *name, char *text, size_t size)
 {
     const json_t *value = json_object_get(r->object, name);
     text[0] = '\0';
     if (json_is_null(value)) return ZR_OK;
-    if (!json_is_string(value) || json_string_length(value) >= size) return no_use(r, name);
+    if (!json_is_string(value) || json_string_length(value) >= size) return no_use_of(r, name);
     snprintf(text, size, "%s", json_string_value(value));
     return ZR_OK;
 }
 
-static zr_status read_file(const reader *r, const char *name, zr__file_print *file)
+static zr_status read_file_print(const reader *r, const char *name, zr__file_print *file)
 {
     char hash[20], *end = NULL;
     const json_t *value = json_object_get(r->object, name);
     const reader inner = {value, r->where};
     *file = (zr__file_print){.bytes = -1};
     if (json_is_null(value)) return ZR_OK;
-    if (!json_is_object(value)) return no_use(r, name);
+    if (!json_is_object(value)) return no_use_of(r, name);
     ZR_TRY(read_count(&inner, "bytes", 0, &file->bytes));
-    ZR_TRY(read_text(&inner, "xxh3", hash, sizeof(hash)));
+    ZR_TRY(read_short_text(&inner, "xxh3", hash, sizeof(hash)));
     file->hash = strtoull(hash, &end, 16);
-    return end == hash + 16 ? ZR_OK : no_use(r, name);
+    return end == hash + 16 ? ZR_OK : no_use_of(r, name);
 }
 
 static zr_status read_scaler(const reader *r, zr__loss_scaler *s)
@@ -113,9 +112,9 @@ static zr_status read_scaler(const reader *r, zr__loss_scaler *s)
     const json_t *scale = json_object_get(r->object, "loss_scale"), *value = json_object_get(r->object, "loss_scaler");
     const reader inner = {value, r->where};
     s->scale = json_number_value(scale);
-    if (!json_is_number(scale) || !isfinite(s->scale) || s->scale <= 0) return no_use(r, "loss_scale");
+    if (!json_is_number(scale) || !isfinite(s->scale) || s->scale <= 0) return no_use_of(r, "loss_scale");
     s->dynamic = json_is_object(value);
-    if (!s->dynamic) return json_is_null(value) ? ZR_OK : no_use(r, "loss_scaler");
+    if (!s->dynamic) return json_is_null(value) ? ZR_OK : no_use_of(r, "loss_scaler");
     ZR_TRY(read_count(&inner, "step", 0, &s->step));
     ZR_TRY(read_count(&inner, "last_overflow", -1, &s->last_overflow));
     ZR_TRY(read_count(&inner, "hysteresis_left", 0, &s->hysteresis_left));
@@ -129,13 +128,13 @@ static zr_status read_noise(const reader *r, zr__noise_scale *n)
     const json_t *gradient = json_object_get(value, "gradient"), *trace = json_object_get(value, "trace");
     const reader inner = {value, r->where};
     if (!value || json_is_null(value)) return ZR_OK;
-    if (!json_is_number(gradient) || !json_is_number(trace)) return no_use(r, "noise_scale");
+    if (!json_is_number(gradient) || !json_is_number(trace)) return no_use_of(r, "noise_scale");
     n->gradient = json_number_value(gradient);
     n->trace = json_number_value(trace);
     return read_count(&inner, "steps", 1, &n->steps);
 }
 
-static zr_status read_all(const reader *r, zr__checkpoint_run *run)
+static zr_status read_record(const reader *r, zr__checkpoint_run *run)
 {
     int64_t ranks = 0;
     const json_t *loss = json_object_get(r->object, "loss"), *config = json_object_get(r->object, "config");
@@ -146,16 +145,16 @@ static zr_status read_all(const reader *r, zr__checkpoint_run *run)
     ZR_TRY(read_count(r, "skipped", 0, &run->skipped));
     ZR_TRY(read_count(r, "skipped_in_row", 0, &run->skipped_in_row));
     ZR_TRY(read_count(r, "ranks", 0, &ranks));
-    if (ranks > INT32_MAX) return no_use(r, "ranks");
+    if (ranks > INT32_MAX) return no_use_of(r, "ranks");
     run->ranks = (int)ranks;
     run->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
     ZR_TRY(read_scaler(r, &run->scaler));
     ZR_TRY(read_noise(r, &run->noise));
-    ZR_TRY(read_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
-    ZR_TRY(read_file(&data, "train", &run->train));
-    ZR_TRY(read_file(&data, "val", &run->val));
-    ZR_TRY(read_text(r, "tokenizer", run->tokenizer, sizeof(run->tokenizer)));
-    if (!json_is_object(config)) return no_use(r, "config");
+    ZR_TRY(read_short_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
+    ZR_TRY(read_file_print(&data, "train", &run->train));
+    ZR_TRY(read_file_print(&data, "val", &run->val));
+    ZR_TRY(read_short_text(r, "tokenizer", run->tokenizer, sizeof(run->tokenizer)));
+    if (!json_is_object(config)) return no_use_of(r, "config");
     const reader its = {config, r->where};
     if (ranks > 0) ZR_TRY(read_count(&its, "train_micro_batch_size_per_gpu", 1, &run->micro_batch_size));
     if (ranks > 0) ZR_TRY(read_count(&its, "gradient_accumulation_steps", 1, &run->accumulation_steps));
@@ -168,7 +167,7 @@ zr_status zr__checkpoint_run_read(const char *json, const char *where, zr__check
     *run = (zr__checkpoint_run){.config = NULL};
     ZR_TRY(zr__json_parse(json, strlen(json), where, &root));
     const reader r = {root, where};
-    zr_status st = read_all(&r, run);
+    zr_status st = read_record(&r, run);
     json_decref(root);
     if (st != ZR_OK) zr__checkpoint_run_clear(run);
     return st;
@@ -187,14 +186,20 @@ typedef struct difference {
     void *arg;
 } difference;
 
-static zr_status tell(const difference *d, const char *key, const json_t *was, const json_t *is)
+static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now);
+
+/** Compare the values of a key; NULL: the key is missing. */
+static zr_status compare_key(const difference *d, const char *path, const char *name, const json_t *was,
+                             const json_t *is)
 {
-    char *before = NULL, *after = NULL;
-    zr_status st = ZR_OK;
+    char key[256], *before = NULL, *after = NULL;
+    snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
+    if (json_is_object(is ? is : was)) return compare_sections(d, key, json_is_object(was) ? was : NULL, is);
+    if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK; /* a newer key's null is no difference */
     if (was) before = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (is) after = json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-    st = (was && !before) || (is && !after) ? ZR_FAIL(ZR_ERR_MEMORY, "no memory to compare configurations")
-                                            : d->fn(d->arg, key, before, after);
+    zr_status st = (was && !before) || (is && !after) ? ZR_FAIL(ZR_ERR_MEMORY, "no memory to compare configurations")
+                                                      : d->fn(d->arg, key, before, after);
     free(before);
     free(after);
     return st;
@@ -202,29 +207,14 @@ static zr_status tell(const difference *d, const char *key, const json_t *was, c
 
 /** Compare two sections of the same path, recursively; the table of keys, or the JSON parser's limit, bounds the
  * depth. */
-static zr_status compare(const difference *d, const char *path, const json_t *then, const json_t *now)
+static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now)
 {
     const char *name;
     json_t *value;
-    char key[256];
     json_object_foreach((json_t *)now, name, value)
-    {
-        const json_t *was = json_object_get(then, name);
-        snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
-        if (json_is_object(value))
-            ZR_TRY(compare(d, key, json_is_object(was) ? was : NULL, value));
-        else if (was ? !json_equal(was, value) : !json_is_null(value)) /* a null under a newer key is no difference */
-            ZR_TRY(tell(d, key, was, value));
-    }
-    json_object_foreach((json_t *)then, name, value)
-    {
-        if (json_object_get(now, name)) continue;
-        snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
-        if (json_is_object(value))
-            ZR_TRY(compare(d, key, value, NULL));
-        else
-            ZR_TRY(tell(d, key, value, NULL));
-    }
+        ZR_TRY(compare_key(d, path, name, json_object_get(then, name), value));
+    json_object_foreach((json_t *)then, name, value) if (!json_object_get(now, name))
+        ZR_TRY(compare_key(d, path, name, value, NULL));
     return ZR_OK;
 }
 
@@ -235,7 +225,7 @@ zr_status zr__checkpoint_config_differs(const char *then, const char *now, zr__k
     const difference d = {fn, arg};
     ZR_TRY_GOTO(st, zr__json_parse(then, strlen(then), "the checkpoint's configuration", &before), done);
     ZR_TRY_GOTO(st, zr__json_parse(now, strlen(now), "the configuration", &after), done);
-    ZR_TRY_GOTO(st, compare(&d, "", before, after), done);
+    ZR_TRY_GOTO(st, compare_sections(&d, "", before, after), done);
 done:
     json_decref(before);
     json_decref(after);

@@ -25,7 +25,7 @@ typedef struct message {
     int length, room;
 } message;
 
-static void put(message *m, const void *bytes, int n)
+static void put_raw(message *m, const void *bytes, int n)
 {
     if (n > m->room - m->length) return;
     memcpy(m->data + m->length, bytes, (size_t)n);
@@ -38,7 +38,7 @@ static void put_varint(message *m, uint64_t x)
     int n = 0;
     for (; x >= 0x80; x >>= 7) byte[n++] = (unsigned char)(0x80 | (x & 0x7f));
     byte[n++] = (unsigned char)x;
-    put(m, byte, n);
+    put_raw(m, byte, n);
 }
 
 /** Append the lowest `n` bytes of x, little-endian. */
@@ -46,7 +46,7 @@ static void put_fixed(message *m, uint64_t x, int n)
 {
     unsigned char byte[8];
     for (int i = 0; i < n; i++) byte[i] = (unsigned char)(x >> 8 * i);
-    put(m, byte, n);
+    put_raw(m, byte, n);
 }
 
 static void put_key(message *m, int field, int type)
@@ -58,7 +58,7 @@ static void put_bytes(message *m, int field, const void *bytes, int n)
 {
     put_key(m, field, BYTES);
     put_varint(m, (uint64_t)n);
-    put(m, bytes, n);
+    put_raw(m, bytes, n);
 }
 
 /* ---- records ---------------------------------------------------------------------------------- */
@@ -81,7 +81,7 @@ static uint32_t masked(uint32_t crc)
 }
 
 /** Begin an event after the space reserved for its frame's header. */
-static message begin(char record[ZR_EVENT_BYTES], double wall_sec, int64_t step)
+static message begin_event(char record[ZR_EVENT_BYTES], double wall_sec, int64_t step)
 {
     uint64_t bits;
     message m = {(unsigned char *)record + HEADER_BYTES, 0, ZR_EVENT_BYTES - HEADER_BYTES - FOOTER_BYTES};
@@ -95,7 +95,7 @@ static message begin(char record[ZR_EVENT_BYTES], double wall_sec, int64_t step)
 }
 
 /** Put the TFRecord frame around the message; return the length of the record. */
-static int end(const message *m, char record[ZR_EVENT_BYTES])
+static int end_event(const message *m, char record[ZR_EVENT_BYTES])
 {
     unsigned char *bytes = (unsigned char *)record;
     message frame = {bytes, 0, HEADER_BYTES};
@@ -110,20 +110,20 @@ static int end(const message *m, char record[ZR_EVENT_BYTES])
 int zr__event_version(double wall_sec, char record[ZR_EVENT_BYTES])
 {
     static const char version[] = "brain.Event:2";
-    message m = begin(record, wall_sec, 0);
+    message m = begin_event(record, wall_sec, 0);
     put_bytes(&m, EVENT_FILE_VERSION, version, (int)strlen(version));
-    return end(&m, record);
+    return end_event(&m, record);
 }
 
 int zr__event_start(double wall_sec, int64_t step, char record[ZR_EVENT_BYTES])
 {
     unsigned char status[4];
     message log = {status, 0, sizeof(status)};
-    message m = begin(record, wall_sec, step);
+    message m = begin_event(record, wall_sec, step);
     put_key(&log, SESSION_STATUS, VARINT);
     put_varint(&log, STATUS_START);
     put_bytes(&m, EVENT_SESSION_LOG, log.data, log.length);
-    return end(&m, record);
+    return end_event(&m, record);
 }
 
 static void put_scalar(message *summary, const char *group, const zr__scalar *scalar)
@@ -145,10 +145,10 @@ int zr__event_scalars(double wall_sec, int64_t step, const char *group, const zr
                       char record[ZR_EVENT_BYTES])
 {
     unsigned char room[ZR_SCALARS * VALUE_BYTES];
-    message summary = {room, 0, sizeof(room)}, m = begin(record, wall_sec, step);
+    message summary = {room, 0, sizeof(room)}, m = begin_event(record, wall_sec, step);
     for (int i = 0; i < n; i++) put_scalar(&summary, group, &scalar[i]);
     put_bytes(&m, EVENT_SUMMARY, summary.data, summary.length);
-    return end(&m, record);
+    return end_event(&m, record);
 }
 
 /* ---- files ------------------------------------------------------------------------------------ */

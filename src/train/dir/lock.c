@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64, SHOWN_BYTES = 512 };
+enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64 };
 
 /* Seconds after which an empty lock counts as abandoned: a process writes its name as soon as it has made the lock. */
 enum { EMPTY_SEC = 10 };
@@ -36,7 +36,7 @@ typedef struct holder {
 /* ---- processes -------------------------------------------------------------------------------- */
 
 /** Return a process's start time, in clock ticks since boot; 0: the process does not exist, or is a zombie. */
-static uint64_t started(long process)
+static uint64_t start_of(long process)
 {
     char path[64], text[1024] = "", state = 'Z';
     unsigned long long ticks = 0;
@@ -53,34 +53,16 @@ static uint64_t started(long process)
     return at && sscanf(at, " %llu", &ticks) == 1 ? (uint64_t)ticks : 0;
 }
 
-static void first_word(const char *path, bool link, char word[WORD_BYTES])
-{
-    word[0] = '\0';
-    if (link) {
-        ssize_t n = readlink(path, word, WORD_BYTES - 1);
-        word[n > 0 ? n : 0] = '\0';
-    } else {
-        FILE *file = fopen(path, "re");
-        if (file && !fgets(word, WORD_BYTES, file)) word[0] = '\0';
-        if (file) fclose(file);
-    }
-    word[strcspn(word, " \n")] = '\0';
-}
-
-/** Return a hash of the machine's id, since the id itself is confidential; 0: unknown. */
-static uint64_t machine_hash(void)
-{
-    char name[WORD_BYTES];
-    first_word("/etc/machine-id", false, name);
-    return name[0] ? XXH3_64bits(name, strlen(name)) : 0;
-}
-
 static holder myself(void)
 {
-    holder me = {.process = (long)getpid(), .started = started((long)getpid()), .machine = machine_hash()};
+    char machine[WORD_BYTES]; /* only its hash is written, since the id itself is confidential */
+    holder me = {.process = (long)getpid(), .started = start_of((long)getpid())};
     zr__host_name(me.host, sizeof(me.host));
-    first_word("/proc/sys/kernel/random/boot_id", false, me.boot);
-    first_word("/proc/self/ns/pid", true, me.space);
+    zr__host_line("/proc/sys/kernel/random/boot_id", "", me.boot, sizeof(me.boot));
+    if (zr__host_line("/etc/machine-id", "", machine, sizeof(machine)) && machine[0])
+        me.machine = XXH3_64bits(machine, strlen(machine));
+    const ssize_t n = readlink("/proc/self/ns/pid", me.space, sizeof(me.space) - 1);
+    me.space[n > 0 ? n : 0] = '\0';
     /* Without random bytes the key is made of start time and process number: no two processes share both. */
     if (getrandom(&me.key, sizeof(me.key), GRND_NONBLOCK) != sizeof(me.key) || me.key == 0)
         me.key = me.started << 24 ^ (uint64_t)me.process ^ 1;
@@ -95,13 +77,13 @@ static bool is_gone(const holder *its, const holder *mine)
     if (its->boot[0] && mine->boot[0] && strcmp(its->boot, mine->boot) != 0) return true;
     if (strcmp(its->space, mine->space) != 0) return false;
     if (kill((pid_t)its->process, 0) != 0 && errno == ESRCH) return true;
-    return its->started > 0 && mine->started > 0 && started(its->process) != its->started;
+    return its->started > 0 && mine->started > 0 && start_of(its->process) != its->started;
 }
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
 /** Write the lock's text: the first line is for people, the second for other processes. */
-static int write_text(const holder *h, char text[TEXT_BYTES])
+static int print_lock(const holder *h, char text[TEXT_BYTES])
 {
     const char *job = getenv("SLURM_JOB_ID");
     return snprintf(text, TEXT_BYTES,
@@ -112,7 +94,7 @@ static int write_text(const holder *h, char text[TEXT_BYTES])
 }
 
 /** Read the lock's text; a missing field stays 0 or "". */
-static holder read_text(const char *text)
+static holder parse_lock(const char *text)
 {
     holder h = {0};
     char boot[WORD_BYTES] = "-", space[WORD_BYTES] = "-";
@@ -126,7 +108,7 @@ static holder read_text(const char *text)
     return h;
 }
 
-static void read_all(int fd, char text[TEXT_BYTES])
+static void read_open_lock(int fd, char text[TEXT_BYTES])
 {
     ssize_t n = pread(fd, text, TEXT_BYTES - 1, 0);
     text[n > 0 ? n : 0] = '\0';
@@ -137,43 +119,40 @@ static void read_lock(const char *path, char text[TEXT_BYTES])
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     text[0] = '\0';
     if (fd < 0) return;
-    read_all(fd, text);
+    read_open_lock(fd, text);
     close(fd);
 }
 
 /** Write this process's name into the lock. The file is truncated last: on a full disk the earlier text is still
  * there, and `before` is written back over a partial write, so that the lock never loses its name. */
-static zr_status write_all(int fd, const char *path, const holder *me, const char *before)
+static zr_status write_lock(int fd, const char *path, const holder *me, const char *before)
 {
-    char text[TEXT_BYTES], shown[SHOWN_BYTES];
-    const int n = write_text(me, text);
+    char text[TEXT_BYTES];
+    const int n = print_lock(me, text);
     errno = 0;
     const ssize_t put = write(fd, text, (size_t)n); /* at offset 0: reads use pread, which does not move it */
     if (put == n && ftruncate(fd, n) == 0) return ZR_OK;
     const int error = errno;
     const size_t old = strlen(before);
     if (put > 0 && pwrite(fd, before, old, 0) == (ssize_t)old) (void)!ftruncate(fd, (off_t)old);
-    return ZR_FAIL(ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(path, shown, sizeof(shown)),
-                   error ? strerror(error) : "no room");
+    return ZR_FAIL(ZR_ERR_CREATE, "cannot write %s: %s", ZR_SHOWN(path), error ? strerror(error) : "no room");
 }
 
 /** Fail with ZR_ERR_CREATE, naming the lock's holder. */
 static zr_status in_use(const char *path)
 {
-    char who[TEXT_BYTES], dir[SHOWN_BYTES], shown[SHOWN_BYTES], folder[SHOWN_BYTES];
+    char who[TEXT_BYTES], folder[ZR_SHOWN_BYTES];
     const char *slash = strrchr(path, '/');
     struct stat info;
     read_lock(path, who);
     who[strcspn(who, "\n")] = '\0';
     snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    zr__text_escape(folder, dir, sizeof(dir));
-    zr__text_escape(path, shown, sizeof(shown));
     ZR_CHECK(lstat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > 0, ZR_ERR_CREATE,
              "train.output_dir %s is in use by another job, which has not written its name into %s yet; if it is gone, "
              "start again %d seconds from now, and its lock is taken over",
-             dir, shown, EMPTY_SEC);
+             ZR_SHOWN(folder), ZR_SHOWN(path), EMPTY_SEC);
     return ZR_FAIL(ZR_ERR_CREATE, "train.output_dir %s is in use by another job (%s); if that job is gone, remove %s",
-                   dir, who[0] ? who : "its lock says no name", shown);
+                   ZR_SHOWN(folder), who[0] ? who : "its lock says no name", ZR_SHOWN(path));
 }
 
 static bool is_file(int fd, const char *path)
@@ -196,10 +175,10 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
 {
     char text[TEXT_BYTES];
     bool mine = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_file(fd, path);
-    read_all(fd, text);
-    holder its = read_text(text);
+    read_open_lock(fd, text);
+    holder its = parse_lock(text);
     if (!mine || (!is_gone(&its, me) && !is_abandoned(fd))) return in_use(path);
-    ZR_TRY(write_all(fd, path, me, text));
+    ZR_TRY(write_lock(fd, path, me, text));
     snprintf(gone, ZR_LOCK_HOLDER_BYTES, "%.*s", text[0] ? (int)strcspn(text, "\n") : TEXT_BYTES,
              text[0] ? text : "its lock has no name");
     return ZR_OK;
@@ -207,28 +186,26 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
 
 /** Write this process's name into a new lock. Another process that found it empty may hold flock for a moment; if this
  * process was stopped for long, the lock may be another's by now. */
-static zr_status fill(int fd, const char *path, const holder *me)
+static zr_status name_new_lock(int fd, const char *path, const holder *me)
 {
     struct stat info;
     while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
     if (!is_file(fd, path) || fstat(fd, &info) != 0 || info.st_size > 0) return in_use(path);
-    zr_status st = write_all(fd, path, me, "");
+    zr_status st = write_lock(fd, path, me, "");
     if (st != ZR_OK) unlink(path);
     return st;
 }
 
 zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES])
 {
-    char shown[SHOWN_BYTES];
     const holder me = myself();
     gone[0] = '\0';
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     bool made = fd >= 0;
     if (!made && errno == EEXIST) fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0 && access(path, F_OK) == 0) return in_use(path);
-    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", zr__text_escape(path, shown, sizeof(shown)),
-             strerror(errno));
-    zr_status st = made ? fill(fd, path, &me) : take_over(fd, path, &me, gone);
+    ZR_CHECK(fd >= 0, ZR_ERR_CREATE, "cannot write %s: %s", ZR_SHOWN(path), strerror(errno));
+    zr_status st = made ? name_new_lock(fd, path, &me) : take_over(fd, path, &me, gone);
     close(fd);
     return st;
 }
@@ -242,5 +219,5 @@ uint64_t zr__lock_key(const char *path)
 {
     char text[TEXT_BYTES];
     read_lock(path, text);
-    return read_text(text).key;
+    return parse_lock(text).key;
 }

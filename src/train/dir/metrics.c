@@ -1,113 +1,138 @@
 #include "train/dir/metrics.h"
 
-#include "base/text/text.h"
+#include "base/json/json_write.h"
 #include "device/device.h"
+#include "train/control/control.h"
 #include "train/dir/report.h"
 #include "train/measure/timings.h"
-#include "train/control/control.h"
-#include "zr/run.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/** Return x as JSON: a number, or "null" where it is not finite. */
-static const char *number(double x, char out[ZR_NUMBER_BYTES])
-{
-    return isfinite(x) ? zr__text_g9(x, out) : "null";
-}
-
 int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCALARS])
 {
+    const zr__scalar all[] = {
+        {"loss", step->loss, .exact = false},
+        {"grad_norm", step->grad_norm, .exact = false},
+        {"lr", step->lr, .exact = false},
+        {"tokens", (double)step->tokens, .exact = true},
+        {"step_ms", 1e3 * step->step_sec, .exact = false},
+        {"tokens_per_sec", step->tokens_per_sec, .exact = false},
+        {"samples_per_sec", step->samples_per_sec, .exact = false},
+        {"tflops", step->tflops, .exact = false},
+        {"mfu", step->mfu, .exact = false},
+        {"skipped", (double)step->skipped, .exact = true},
+        {"data_wait_ms", 1e3 * step->data_wait_sec, .exact = false},
+        {"loss_scale", step->loss_scale, .exact = true, .absent = step->loss_scale <= 0},
+        {"noise_scale_tokens", step->noise_scale, .exact = false, .absent = !step->noise},
+    };
+    enum { ALL = sizeof(all) / sizeof(all[0]) };
+    _Static_assert(ALL <= ZR_SCALARS, "raise ZR_SCALARS");
     int n = 0;
-    scalar[n++] = (zr__scalar){"loss", step->loss, false};
-    scalar[n++] = (zr__scalar){"grad_norm", step->grad_norm, false};
-    scalar[n++] = (zr__scalar){"lr", step->lr, false};
-    scalar[n++] = (zr__scalar){"tokens", (double)step->tokens, true};
-    scalar[n++] = (zr__scalar){"step_ms", 1e3 * step->step_sec, false};
-    scalar[n++] = (zr__scalar){"tokens_per_sec", step->tokens_per_sec, false};
-    scalar[n++] = (zr__scalar){"samples_per_sec", step->samples_per_sec, false};
-    scalar[n++] = (zr__scalar){"tflops", step->tflops, false};
-    scalar[n++] = (zr__scalar){"mfu", step->mfu, false};
-    scalar[n++] = (zr__scalar){"skipped", (double)step->skipped, true};
-    scalar[n++] = (zr__scalar){"data_wait_ms", 1e3 * step->data_wait_sec, false};
-    if (step->loss_scale > 0.0) scalar[n++] = (zr__scalar){"loss_scale", step->loss_scale, true};
-    if (step->noise) scalar[n++] = (zr__scalar){"noise_scale_tokens", step->noise_scale, false};
+    for (int i = 0; i < ALL; i++)
+        if (!all[i].absent) scalar[n++] = all[i];
     return n;
 }
 
 int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCALARS])
 {
-    int n = 0;
-    scalar[n++] = (zr__scalar){"loss", eval->val_loss, false};
-    scalar[n++] = (zr__scalar){"tokens", (double)eval->val_tokens, true};
-    return n;
+    scalar[0] = (zr__scalar){"loss", eval->val_loss, .exact = false};
+    scalar[1] = (zr__scalar){"tokens", (double)eval->val_tokens, .exact = true};
+    return 2;
 }
 
-static int write_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n, char line[ZR_LINE_BYTES])
+/** Write a line without an allocation, which could fail in every step. */
+static int write_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n,
+                      char line[ZR_METRICS_LINE_BYTES])
 {
-    char text[ZR_NUMBER_BYTES];
-    int used = snprintf(line, ZR_LINE_BYTES, "{\"step\":%lld", (long long)step);
+    int used = snprintf(line, ZR_METRICS_LINE_BYTES, "{\"step\":%lld", (long long)step);
     for (int i = 0; i < n; i++) {
         const double x = scalar[i].value;
-        used += snprintf(line + used, ZR_LINE_BYTES - (size_t)used, ", \"%s%s\":%s", prefix, scalar[i].name,
-                         scalar[i].exact ? zr__text_shortest(x, text) : number(x, text));
+        used += snprintf(line + used, ZR_METRICS_LINE_BYTES - (size_t)used, ", \"%s%s\":%s", prefix, scalar[i].name,
+                         scalar[i].exact ? ZR_SHORTEST(x)
+                         : isfinite(x)   ? ZR_G9(x)
+                                         : "null");
     }
-    return used + snprintf(line + used, ZR_LINE_BYTES - (size_t)used, "}\n");
+    return used + snprintf(line + used, ZR_METRICS_LINE_BYTES - (size_t)used, "}\n");
 }
 
-int zr__metrics_step(const zr_train_step *step, char line[ZR_LINE_BYTES])
+int zr__metrics_step(const zr_train_step *step, char line[ZR_METRICS_LINE_BYTES])
 {
     zr__scalar scalar[ZR_SCALARS];
     return write_line(step->step, "", scalar, zr__metrics_step_scalars(step, scalar), line);
 }
 
-int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_LINE_BYTES])
+int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_METRICS_LINE_BYTES])
 {
     zr__scalar scalar[ZR_SCALARS];
     return write_line(eval->step, "val_", scalar, zr__metrics_eval_scalars(eval, scalar), line);
 }
 
+/** End the document with a newline and hand it over. */
+static zr_status end_document(zr__json_out *out, char **json)
+{
+    zr__json_close(out, '}');
+    zr__text_add(&out->text, "\n");
+    return zr__text_take(&out->text, json);
+}
+
 zr_status zr__metrics_sample(int64_t step, const char *text, int64_t bytes, char **line)
 {
-    zr__text out = {0};
-    zr__text_add(&out, "{\"step\":%lld, \"sample\":", (long long)step);
-    zr__text_add_json(&out, text, bytes);
-    zr__text_add(&out, "}\n");
-    return zr__text_take(&out, line);
+    zr__json_out out = {0};
+    zr__json_open(&out, NULL, '{');
+    zr__json_add(&out, "step", step);
+    zr__json_add_bytes(&out, "sample", text, bytes);
+    return end_document(&out, line);
+}
+
+static void add_results(zr__json_out *out, const zr_train_info *info, const zr_train_result *result)
+{
+    char build[512], words[ZR_NOISE_SCALE_BYTES];
+    zr__json_break(out, "\n ");
+    zr__json_add(out, "peak_rss_bytes", result->peak_rss_bytes);
+    zr__json_add(out, "promised_rss_bytes", result->promised_rss_bytes);
+    zr__json_add(out, "wall_sec", result->wall_sec);
+    snprintf(build, sizeof(build), "zr %s, %s, %s, compiler %s", zr_version(), zr_device_cpu_level(),
+             zr__device_cpu_matmul(), __VERSION__);
+    zr__json_break(out, "\n ");
+    zr__json_add(out, "build", build);
+    zr__json_break(out, "\n ");
+    zr__json_add(out, "transport", info->comm->transport);
+    zr__json_add(out, "threads", info->threads);
+    zr__json_add(out, "steps", result->steps);
+    zr__json_add(out, "skipped", result->skipped);
+    zr__json_add(out, "loss", result->loss);
+    zr__json_add(out, "val_loss", result->val_loss);
+    if (!info->config->train.noise_scale) return;
+    zr__noise_scale_words(result->noise_scale, info->config->train_batch_size * info->plan->layout.seq, words);
+    zr__json_break(out, "\n ");
+    zr__json_add(out, "noise_scale_tokens", result->noise_scale);
+    zr__json_add(out, "noise_scale", words);
 }
 
 zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result, const zr_timings *timings,
                           char **json)
 {
-    char *planned = NULL, *measured = NULL, *timed = NULL, wall[ZR_NUMBER_BYTES], loss[ZR_NUMBER_BYTES],
-         val[ZR_NUMBER_BYTES], noise[ZR_NUMBER_BYTES], words[ZR_NOISE_SCALE_BYTES];
-    zr__text text = {0};
+    char *planned = NULL, *measured = NULL, *timed = NULL;
+    zr__json_out out = {0};
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, zr__report_json(&result->planned, &planned), done);
     ZR_TRY_GOTO(st, zr__report_json(&result->measured, &measured), done);
     if (timings) ZR_TRY_GOTO(st, zr__timings_json(timings, &timed), done);
-    zr__text_add(&text, "{\"params\":%lld, \"ranks\":%d,\n \"planned\":%s,\n \"measured\":%s,\n",
-                 (long long)result->planned.params, result->planned.ranks, planned, measured);
-    zr__text_add(&text,
-                 " \"peak_rss_bytes\":%lld, \"promised_rss_bytes\":%lld, \"wall_sec\":%s,\n \"build\":\"zr %s, %s, %s, "
-                 "compiler %s\",\n",
-                 (long long)result->peak_rss_bytes, (long long)result->promised_rss_bytes,
-                 number(result->wall_sec, wall), zr_version(), zr_device_cpu_level(), zr__device_cpu_matmul(),
-                 __VERSION__);
-    zr__text_add(
-        &text, " \"transport\":\"%s\", \"threads\":%d, \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s",
-        info->comm->transport, info->threads, (long long)result->steps, (long long)result->skipped,
-        number(result->loss, loss), number(result->val_loss, val));
-    if (info->config->train.noise_scale) {
-        zr__noise_scale_words(result->noise_scale, info->config->train_batch_size * info->plan->layout.seq, words);
-        zr__text_add(&text, ",\n \"noise_scale_tokens\":%s, \"noise_scale\":\"%s\"", number(result->noise_scale, noise),
-                     words);
+    zr__json_open(&out, NULL, '{');
+    zr__json_add(&out, "params", result->planned.params);
+    zr__json_add(&out, "ranks", result->planned.ranks);
+    zr__json_break(&out, "\n ");
+    zr__json_add_json(&out, "planned", planned);
+    zr__json_break(&out, "\n ");
+    zr__json_add_json(&out, "measured", measured);
+    add_results(&out, info, result);
+    if (timed) {
+        zr__json_break(&out, "\n ");
+        zr__json_add_json(&out, "timings", timed);
     }
-    if (timed) zr__text_add(&text, ",\n \"timings\":%s", timed);
-    zr__text_add(&text, "}\n");
-    ZR_TRY_GOTO(st, zr__text_take(&text, json), done);
+    ZR_TRY_GOTO(st, end_document(&out, json), done);
 done:
-    zr__text_clear(&text);
     zr_free(planned);
     zr_free(measured);
     zr_free(timed);

@@ -10,15 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of a path in a message. */
-#define SHOWN_BYTES 512
-
 zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
 {
-    char shown[SHOWN_BYTES];
     m->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot create %s: %s", zr__text_escape(path, shown, sizeof(shown)),
-             strerror(errno));
+    ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot create %s: %s", ZR_SHOWN(path), strerror(errno));
     return ZR_OK;
 }
 
@@ -74,23 +69,16 @@ static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t 
     return ZR_OK;
 }
 
-static zr_status check_own(int fd, const char *shown)
-{
-    struct stat st;
-    ZR_CHECK(fstat(fd, &st) == 0 && S_ISREG(st.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
-    ZR_CHECK(st.st_nlink == 1, ZR_ERR_CREATE,
-             "%s has %llu names (hard links), and under each of them it would be changed; put a copy in its place",
-             shown, (unsigned long long)st.st_nlink);
-    return ZR_OK;
-}
-
 zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t step, zr__run_made *made)
 {
-    char shown[SHOWN_BYTES];
-    zr__text_escape(path, shown, sizeof(shown));
+    struct stat info;
+    const char *shown = ZR_SHOWN(path);
     m->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot open %s: %s", shown, strerror(errno));
-    ZR_TRY(check_own(m->fd, shown));
+    ZR_CHECK(fstat(m->fd, &info) == 0 && S_ISREG(info.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
+    ZR_CHECK(info.st_nlink == 1, ZR_ERR_CREATE,
+             "%s has %llu names (hard links), and under each of them it would be changed; put a copy in its place",
+             shown, (unsigned long long)info.st_nlink);
     const int copy = dup(m->fd);
     FILE *file = copy >= 0 ? fdopen(copy, "r") : NULL;
     if (!file && copy >= 0) close(copy);
@@ -105,9 +93,8 @@ zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t st
 
 zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t step)
 {
-    char shown[SHOWN_BYTES];
-    ZR_CHECK(ftruncate(m->fd, m->bytes) == 0, ZR_ERR_IO, "cannot cut %s after step %lld: %s",
-             zr__text_escape(path, shown, sizeof(shown)), (long long)step, strerror(errno));
+    ZR_CHECK(ftruncate(m->fd, m->bytes) == 0, ZR_ERR_IO, "cannot cut %s after step %lld: %s", ZR_SHOWN(path),
+             (long long)step, strerror(errno));
     return ZR_OK;
 }
 
@@ -124,18 +111,13 @@ static bool find_place(zr__metrics_file *m)
     return true;
 }
 
-static ssize_t write_once(int fd, const char *bytes, size_t n)
-{
-    ssize_t done;
-    do done = write(fd, bytes, n);
-    while (done < 0 && errno == EINTR);
-    return done;
-}
-
 /** Append lines whole, or leave the file as it was. */
-static bool append(zr__metrics_file *m, const char *lines, size_t bytes)
+static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
 {
-    const ssize_t n = find_place(m) ? write_once(m->fd, lines, bytes) : -1;
+    ssize_t n = -1;
+    if (find_place(m)) do
+            n = write(m->fd, lines, bytes);
+        while (n < 0 && errno == EINTR);
     if (n == (ssize_t)bytes) return true;
     m->error = n < 0 ? errno : ENOSPC;                               /* a partial write: the disk is full */
     m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* the next write tries again */
@@ -144,7 +126,7 @@ static bool append(zr__metrics_file *m, const char *lines, size_t bytes)
 
 static bool append_kept(zr__metrics_file *m)
 {
-    if (m->n_kept > 0 && !append(m, m->kept.data, m->kept.length)) return false;
+    if (m->n_kept > 0 && !append_lines(m, m->kept.data, m->kept.length)) return false;
     m->outage.n_late += m->n_kept;
     m->n_kept = 0;
     zr__text_clear(&m->kept);
@@ -152,7 +134,7 @@ static bool append_kept(zr__metrics_file *m)
 }
 
 /** Keep a line for later; false: no room. */
-static bool keep(zr__metrics_file *m, const char *line, size_t bytes)
+static bool keep_line(zr__metrics_file *m, const char *line, size_t bytes)
 {
     const size_t before = m->kept.length;
     if (before + bytes > ZR_METRICS_KEPT_BYTES) return false;
@@ -167,10 +149,10 @@ zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t
 {
     const bool waiting = m->outage.now;
     if (m->fd < 0) return ZR_METRICS_NO_NEWS;
-    m->outage.now = !append_kept(m) || !append(m, line, bytes);
+    m->outage.now = !append_kept(m) || !append_lines(m, line, bytes);
     if (!m->outage.now) return waiting ? ZR_METRICS_AGAIN : ZR_METRICS_NO_NEWS;
     if (!waiting) m->outage.n_late = m->outage.n_lost = 0;
-    if (keep(m, line, bytes)) return waiting ? ZR_METRICS_NO_NEWS : ZR_METRICS_KEPT;
+    if (keep_line(m, line, bytes)) return waiting ? ZR_METRICS_NO_NEWS : ZR_METRICS_KEPT;
     m->n_lost++;
     return m->outage.n_lost++ == 0 ? ZR_METRICS_LOST : ZR_METRICS_NO_NEWS;
 }
@@ -188,7 +170,7 @@ zr_status zr__metrics_sync(zr__metrics_file *m)
     return ZR_OK;
 }
 
-static zr_status finish(zr__metrics_file *m)
+static zr_status finish_lines(zr__metrics_file *m)
 {
     struct stat st;
     const bool written = append_kept(m);
@@ -202,7 +184,7 @@ static zr_status finish(zr__metrics_file *m)
 
 zr_status zr__metrics_end(zr__metrics_file *m)
 {
-    zr_status st = m->fd >= 0 ? finish(m) : ZR_OK;
+    zr_status st = m->fd >= 0 ? finish_lines(m) : ZR_OK;
     zr__metrics_close(m);
     return st;
 }

@@ -5,6 +5,7 @@
 #define ZR_TRAIN_METRICS_FILE_H
 
 #include "base/text/text.h"
+#include "train/dir/run_files.h"
 #include "zr/base.h"
 
 typedef struct zr__metrics_file {
@@ -24,7 +25,7 @@ typedef struct zr__metrics_file {
 
 #define ZR_METRICS_FILE_INIT                                                                                           \
     {                                                                                                                  \
-        .name = "metrics.jsonl", .line = "line", .fd = -1                                                              \
+        .name = ZR_RUN_METRICS, .line = "line", .fd = -1                                                               \
     }
 
 /** Maximum bytes of kept lines. */

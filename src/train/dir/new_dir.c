@@ -1,6 +1,5 @@
 #include "train/dir/new_dir.h"
 
-#include "base/file/file.h"
 #include "base/text/text.h"
 
 #include <errno.h>
@@ -10,10 +9,9 @@
 
 zr_status zr__new_dir_begin(const char *to, char name[PATH_MAX], char tmp[PATH_MAX])
 {
-    char shown[ZR_FILE_NAME_BYTES];
     size_t n = strlen(to);
     while (n > 1 && to[n - 1] == '/') n--;
-    zr__text_escape(to, shown, sizeof(shown));
+    const char *shown = ZR_SHOWN(to);
     ZR_CHECK(n > 0 && n + sizeof(".tmp") <= PATH_MAX, ZR_ERR_CREATE, "the path \"%.60s\" cannot be used", shown);
     snprintf(name, PATH_MAX, "%.*s", (int)n, to);
     snprintf(tmp, PATH_MAX, "%.*s.tmp", (int)n, to);

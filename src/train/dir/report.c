@@ -1,7 +1,6 @@
 #include "train/dir/report.h"
-#include "zr/engine.h"
-#include "zr/plan.h"
-#include "zr/run.h"
+
+#include "base/json/json_write.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -57,110 +56,94 @@ zr_status zr__report_measured(const zr_plan *plan, const zr_measured *measured, 
     return ZR_OK;
 }
 
-static int set_categories(json_t *object, const int64_t category_bytes[ZR_CATEGORIES])
+static void add_categories(zr__json_out *out, const int64_t category_bytes[ZR_CATEGORIES])
 {
-    int failed = object ? 0 : -1;
-    for (int c = 0; c < ZR_CATEGORIES; c++)
-        failed |= json_object_set_new(object, zr_category_name((zr_category)c), json_integer(category_bytes[c]));
-    return failed;
+    for (int c = 0; c < ZR_CATEGORIES; c++) zr__json_add(out, zr_category_name((zr_category)c), category_bytes[c]);
 }
 
-/** Add the spaces in use, one object each. The device's numbers include its staging memory, like the numbers of the
- * object itself. */
-static int set_spaces(json_t *object, const zr_memory *memory)
+/** Add the memory, with an object for each space in use. The device's numbers include its staging memory, like the
+ * numbers of the whole. */
+static void add_memory(zr__json_out *out, const zr_memory *memory)
 {
-    json_t *all = json_object();
-    int failed = json_object_set_new(object, "spaces", all);
+    zr__json_open(out, "memory", '{');
+    add_categories(out, memory->category_bytes);
+    zr__json_add(out, "states", memory->states_bytes);
+    zr__json_add(out, "total", memory->total_bytes);
+    zr__json_open(out, "spaces", '{');
     for (int s = 0; s < ZR_SPACES; s++) {
         const zr_space_memory *space = &memory->space[s];
         const bool device = s == ZR_SPACE_DEVICE;
         if (space->total_bytes == 0 || s == ZR_SPACE_STAGING) continue;
-        json_t *one = json_object();
-        failed |= json_object_set_new(all, zr_space_name((zr_space)s), one);
-        failed |= set_categories(one, device ? memory->category_bytes : space->category_bytes);
-        failed |= json_object_set_new(one, "total", json_integer(device ? memory->total_bytes : space->total_bytes));
+        zr__json_open(out, zr_space_name((zr_space)s), '{');
+        add_categories(out, device ? memory->category_bytes : space->category_bytes);
+        zr__json_add(out, "total", device ? memory->total_bytes : space->total_bytes);
+        zr__json_close(out, '}');
     }
-    return failed;
+    zr__json_close(out, '}');
+    zr__json_close(out, '}');
 }
 
-static json_t *memory_json(const zr_memory *memory)
-{
-    json_t *object = json_object();
-    int failed = set_categories(object, memory->category_bytes);
-    failed |= json_object_set_new(object, "states", json_integer(memory->states_bytes));
-    failed |= json_object_set_new(object, "total", json_integer(memory->total_bytes));
-    failed |= set_spaces(object, memory);
-    if (!failed) return object;
-    json_decref(object);
-    return NULL;
-}
-
-static int64_t total_of(const zr_traffic *traffic)
+static int64_t traffic_total(const zr_traffic *traffic)
 {
     int64_t total = 0;
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) total += traffic->bytes[kind];
     return total;
 }
 
-static int set_traffic(json_t *object, const zr_traffic *traffic)
+/** Begin an object with the numbers of a traffic; the caller closes it. */
+static void open_traffic(zr__json_out *out, const char *key, const zr_traffic *traffic)
 {
-    int failed = object ? 0 : -1;
-    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++)
-        failed |= json_object_set_new(object, traffic_key[kind], json_integer(traffic->bytes[kind]));
-    return failed | json_object_set_new(object, "total", json_integer(total_of(traffic)));
+    zr__json_open(out, key, '{');
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) zr__json_add(out, traffic_key[kind], traffic->bytes[kind]);
+    zr__json_add(out, "total", traffic_total(traffic));
 }
 
-/** Add a part of the traffic under its own name. */
-static int set_part(json_t *object, const char *name, const zr_traffic *part)
+static void add_traffic(zr__json_out *out, const char *key, const zr_traffic *traffic)
 {
-    json_t *own = json_object();
-    int failed = json_object_set_new(object, name, own);
-    return failed | set_traffic(own, part);
+    open_traffic(out, key, traffic);
+    zr__json_close(out, '}');
 }
 
-static json_t *traffic_json(const zr_report *report)
+/** Add the traffic that crosses a border, and the part that does not, where any does. */
+static void add_border(zr__json_out *out, const zr_report *report, zr_border border, const char *inside,
+                       const char *across)
 {
-    const zr_traffic *groups = &report->across[ZR_BORDER_GROUP], *hosts = &report->across[ZR_BORDER_HOST],
-                     *layers = &report->across[ZR_BORDER_TENSOR];
-    json_t *object = json_object();
-    int failed = set_traffic(object, &report->traffic);
-    if (total_of(groups) > 0) {
-        const zr_traffic within = zr__report_within(report, ZR_BORDER_GROUP);
-        failed |= set_part(object, "within", &within);
-        failed |= set_part(object, "across", groups);
-    }
-    if (total_of(layers) > 0) {
-        const zr_traffic data = zr__report_within(report, ZR_BORDER_TENSOR);
-        failed |= set_part(object, "data", &data);
-        failed |= set_part(object, "tensor", layers);
-    }
-    if (total_of(hosts) > 0) failed |= set_part(object, "across_hosts", hosts);
-    if (!failed) return object;
-    json_decref(object);
-    return NULL;
+    if (traffic_total(&report->across[border]) == 0) return;
+    const zr_traffic within = zr__report_within(report, border);
+    add_traffic(out, inside, &within);
+    add_traffic(out, across, &report->across[border]);
 }
 
-/** Return FLOPs as an integer, or as a real where they may exceed one. */
-static json_t *flops_json(double flops)
+/** Add FLOPs as an integer, or as a real where they may exceed one. */
+static void add_flops(zr__json_out *out, const char *key, double flops)
 {
-    return flops < 0x1p62 ? json_integer((json_int_t)flops) : json_real(flops);
+    json_t *json = flops < 0x1p62 ? json_integer((json_int_t)flops) : json_real(flops);
+    char *text = json ? json_dumps(json, JSON_ENCODE_ANY) : NULL;
+    if (!text) out->text.failed = true;
+    zr__json_add_json(out, key, text);
+    free(text);
+    json_decref(json);
 }
 
 zr_status zr__report_json(const zr_report *report, char **json)
 {
-    *json = NULL;
-    json_t *root = json_pack("{s:I, s:i, s:i, s:o, s:o, s:{s:o, s:o}}", "params", (json_int_t)report->params, "ranks",
-                             report->ranks, "stage", report->stage, "memory", memory_json(&report->memory), "traffic",
-                             traffic_json(report), "flops", "model", flops_json(report->flops_model), "hardware",
-                             flops_json(report->flops_hardware));
-    if (report->trained < report->params) json_object_set_new(root, "trained", json_integer(report->trained));
-    char *text = root ? json_dumps(root, 0) : NULL;
-    json_decref(root);
-    ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for a report");
-    size_t bytes = strlen(text) + 1;
-    *json = zr_alloc(bytes);
-    if (*json) memcpy(*json, text, bytes);
-    free(text);
-    ZR_CHECK(*json, ZR_ERR_MEMORY, "no memory for a report of %zu bytes", bytes);
-    return ZR_OK;
+    const zr_traffic *hosts = &report->across[ZR_BORDER_HOST];
+    zr__json_out out = {.spaced = true};
+    zr__json_open(&out, NULL, '{');
+    zr__json_add(&out, "params", report->params);
+    zr__json_add(&out, "ranks", report->ranks);
+    zr__json_add(&out, "stage", report->stage);
+    add_memory(&out, &report->memory);
+    open_traffic(&out, "traffic", &report->traffic);
+    add_border(&out, report, ZR_BORDER_GROUP, "within", "across");
+    add_border(&out, report, ZR_BORDER_TENSOR, "data", "tensor");
+    if (traffic_total(hosts) > 0) add_traffic(&out, "across_hosts", hosts);
+    zr__json_close(&out, '}');
+    zr__json_open(&out, "flops", '{');
+    add_flops(&out, "model", report->flops_model);
+    add_flops(&out, "hardware", report->flops_hardware);
+    zr__json_close(&out, '}');
+    if (report->trained < report->params) zr__json_add(&out, "trained", report->trained);
+    zr__json_close(&out, '}');
+    return zr__text_take(&out.text, json);
 }

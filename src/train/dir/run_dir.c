@@ -1,11 +1,12 @@
 #include "train/dir/run_dir.h"
 
+#include "checkpoint/checkpoint.h"
 #include "base/json/json.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
+#include "train/dir/run_files.h"
 #include "train/dir/trained.h"
 #include "zr/checkpoint.h"
-#include "checkpoint/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,17 +15,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOCK_NAME "lock"
-#define METRICS_NAME "metrics.jsonl"
-#define PICTURE_NAME "loss.svg"
 #define TMP_SUFFIX ".tmp" /* suffix of zr__file_put's temporary file */
 
-/* Bytes of a path in a message. */
-#define SHOWN_BYTES 512
-
-/* Files and folders that a run leaves. model.tmp may hold complete weights. */
-static const char *const traces[] = {"config.json", METRICS_NAME, "run.json", "model",
-                                     "model.tmp",   "model.old",  "latest",   "best"};
+/* Files and folders that a run leaves. */
+static const char *const run_traces[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS,   ZR_RUN_REPORT, ZR_RUN_MODEL,
+                                         ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_OLD, ZR_RUN_LATEST, ZR_RUN_BEST};
 
 /** Write the longest existing part of `path` to `parent`. */
 static void nearest_parent(const char *path, char parent[PATH_MAX])
@@ -42,7 +37,7 @@ static void nearest_parent(const char *path, char parent[PATH_MAX])
     }
 }
 
-static bool is_there(const char *dir, const char *name)
+static bool has_entry(const char *dir, const char *name)
 {
     struct stat st;
     char path[PATH_MAX];
@@ -61,8 +56,8 @@ static bool has_checkpoint(const char *path)
 static const char *trace_in(const char *path)
 {
     if (has_checkpoint(path)) return "a checkpoint";
-    for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
-        if (is_there(path, traces[i])) return traces[i];
+    for (size_t i = 0; i < sizeof(run_traces) / sizeof(run_traces[0]); i++)
+        if (has_entry(path, run_traces[i])) return run_traces[i];
     return NULL;
 }
 
@@ -70,67 +65,68 @@ static const char *trace_in(const char *path)
 static zr_status check_place(const char *path)
 {
     struct stat st;
-    char parent[PATH_MAX], shown[SHOWN_BYTES], shown_parent[SHOWN_BYTES];
+    char parent[PATH_MAX];
     ZR_CHECK(path[0], ZR_ERR_CREATE, "train.output_dir is empty; name a directory");
     ZR_CHECK(strlen(path) < PATH_MAX - 64, ZR_ERR_CREATE, "train.output_dir has %zu bytes; at most %d are possible",
              strlen(path), PATH_MAX - 65);
     nearest_parent(path, parent);
-    zr__text_escape(path, shown, sizeof(shown));
-    zr__text_escape(parent, shown_parent, sizeof(shown_parent));
     ZR_CHECK(stat(parent, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_CREATE,
-             "train.output_dir %s cannot be made: %s is not a directory", shown, shown_parent);
+             "train.output_dir %s cannot be made: %s is not a directory", ZR_SHOWN(path), ZR_SHOWN(parent));
     ZR_CHECK(access(parent, W_OK | X_OK) == 0, ZR_ERR_CREATE,
-             "train.output_dir %s cannot be written: %s: %s; choose another directory", shown, shown_parent,
-             strerror(errno));
+             "train.output_dir %s cannot be written: %s: %s; choose another directory", ZR_SHOWN(path),
+             ZR_SHOWN(parent), strerror(errno));
     return ZR_OK;
 }
 
 zr_status zr__run_dir_check(const char *path)
 {
-    char shown[SHOWN_BYTES];
     ZR_TRY(check_place(path));
     const char *trace = trace_in(path);
     ZR_CHECK(!trace, ZR_ERR_CREATE,
              "train.output_dir %s holds another run (%s is there); continue that (--resume), name another directory "
              "(--train.output_dir=DIR) or remove it",
-             zr__text_escape(path, shown, sizeof(shown)), trace);
+             ZR_SHOWN(path), trace);
     return ZR_OK;
 }
 
 static zr_status take_lock(zr__run_dir *dir)
 {
     char lock[PATH_MAX];
-    ZR_TRY(zr__path_join(lock, dir->path, LOCK_NAME));
+    ZR_TRY(zr__path_join(lock, dir->path, ZR_RUN_LOCK));
     ZR_TRY(zr__lock_take(lock, dir->gone));
     dir->key = zr__lock_key(lock);
     dir->locked = true;
     return ZR_OK;
 }
 
+zr_status zr__checkpoint_path(char path[PATH_MAX], const char *run_dir, int64_t step)
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    zr_checkpoint_name(step, name);
+    return zr__path_join(path, run_dir, name);
+}
+
 uint64_t zr__run_dir_key(const char *path)
 {
     char lock[PATH_MAX];
-    return zr__path_join(lock, path, LOCK_NAME) == ZR_OK ? zr__lock_key(lock) : 0;
+    return zr__path_join(lock, path, ZR_RUN_LOCK) == ZR_OK ? zr__lock_key(lock) : 0;
 }
 
 zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text)
 {
     char path[PATH_MAX];
     ZR_TRY(zr__path_join(path, dir->path, name));
-    ZR_TRY(zr__file_put(path, text, (int64_t)strlen(text)));
-    return ZR_OK;
+    return zr__file_put(path, text, (int64_t)strlen(text));
 }
 
-static zr_status metrics_path(const zr__run_dir *dir, char path[PATH_MAX])
+/** Return whether a name of n bytes is one of the run's own files. */
+static bool is_own_name(const char *name, size_t n)
 {
-    return zr__path_join(path, dir->path, METRICS_NAME);
-}
-
-static zr_status open_metrics(zr__run_dir *dir)
-{
-    char path[PATH_MAX];
-    ZR_TRY(metrics_path(dir, path));
-    return zr__metrics_create(&dir->metrics, path);
+    bool found = n == strlen(ZR_RUN_LOCK) && strncmp(name, ZR_RUN_LOCK, n) == 0;
+    found |= n == strlen(ZR_RUN_PICTURE) && strncmp(name, ZR_RUN_PICTURE, n) == 0;
+    for (size_t i = 0; i < sizeof(run_traces) / sizeof(run_traces[0]); i++)
+        found |= n == strlen(run_traces[i]) && strncmp(name, run_traces[i], n) == 0;
+    return found;
 }
 
 bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
@@ -143,21 +139,7 @@ bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
     if (own.st_dev != its.st_dev || own.st_ino != its.st_ino) return false;
     size_t n = strlen(name), tmp = strlen(TMP_SUFFIX);
     if (n > tmp && strcmp(name + n - tmp, TMP_SUFFIX) == 0) n -= tmp;
-    bool found = n == strlen(LOCK_NAME) && strncmp(name, LOCK_NAME, n) == 0;
-    found |= n == strlen(PICTURE_NAME) && strncmp(name, PICTURE_NAME, n) == 0; /* an observer of the run may draw it */
-    for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
-        found |= n == strlen(traces[i]) && strncmp(name, traces[i], n) == 0;
-    return found;
-}
-
-static zr_status spares(const zr__run_dir *dir, const char *input)
-{
-    char shown[SHOWN_BYTES], shown_input[SHOWN_BYTES];
-    ZR_CHECK(!zr__run_dir_writes(dir, input), ZR_ERR_CREATE,
-             "train.output_dir %s: the run would write over %s, which it reads; choose another directory",
-             zr__text_escape(dir->path, shown, sizeof(shown)),
-             zr__text_escape(input, shown_input, sizeof(shown_input)));
-    return ZR_OK;
+    return is_own_name(name, n);
 }
 
 zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
@@ -167,7 +149,12 @@ zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
     for (; *inputs; inputs++) {
         zr__shards shards;
         zr_status st = zr__shards_find(*inputs, &shards);
-        for (int64_t i = 0; i < shards.n && st == ZR_OK; i++) st = spares(&dir, shards.path[i]);
+        for (int64_t i = 0; i < shards.n && st == ZR_OK; i++)
+            if (zr__run_dir_writes(&dir, shards.path[i]))
+                st = ZR_FAIL(
+                    ZR_ERR_CREATE,
+                    "train.output_dir %s: the run would write over %s, which it reads; choose another directory",
+                    ZR_SHOWN(path), ZR_SHOWN(shards.path[i]));
         zr__shards_free(&shards);
         ZR_TRY(st);
     }
@@ -209,23 +196,25 @@ void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];
     zr__run_dir_drop_events(dir);
-    if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, METRICS_NAME) == ZR_OK) unlink(path);
-    if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, "config.json") == ZR_OK) unlink(path);
+    if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, ZR_RUN_METRICS) == ZR_OK) unlink(path);
+    if (dir->metrics.fd >= 0 && zr__path_join(path, dir->path, ZR_RUN_CONFIG) == ZR_OK) unlink(path);
     zr__run_dir_close(dir);
 }
 
 zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config)
 {
+    char metrics[PATH_MAX];
     zr_status st = ZR_OK;
     ZR_TRY(zr__run_dir_check(path));
+    ZR_TRY(zr__path_join(metrics, path, ZR_RUN_METRICS));
     snprintf(dir->path, sizeof(dir->path), "%s", path);
     ZR_TRY(zr__make_folders(path));
     ZR_TRY_GOTO(st, take_lock(dir), fail);
     /* Another job may have run here between the check and the lock. */
     ZR_TRY_GOTO(st, zr__run_dir_check(path), fail);
     dir->place = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ZR_TRY_GOTO(st, open_metrics(dir), fail);
-    ZR_TRY_GOTO(st, zr__run_dir_write(dir, "config.json", config), fail);
+    ZR_TRY_GOTO(st, zr__metrics_create(&dir->metrics, metrics), fail);
+    ZR_TRY_GOTO(st, zr__run_dir_write(dir, ZR_RUN_CONFIG, config), fail);
     return ZR_OK;
 fail:
     zr__run_dir_undo(dir);
@@ -236,16 +225,15 @@ fail:
 
 zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
 {
-    char shown[SHOWN_BYTES];
     ZR_TRY(check_place(path));
     const char *trace = trace_in(path);
     *there = trace != NULL;
     if (!trace) return ZR_OK;
     /* Checkpoints may have been copied here without metrics.jsonl. */
-    ZR_CHECK(is_there(path, METRICS_NAME) || has_checkpoint(path), ZR_ERR_CREATE,
-             "train.output_dir %s holds no run to continue (%s is there, and neither " METRICS_NAME
+    ZR_CHECK(has_entry(path, ZR_RUN_METRICS) || has_checkpoint(path), ZR_ERR_CREATE,
+             "train.output_dir %s holds no run to continue (%s is there, and neither " ZR_RUN_METRICS
              " nor a checkpoint); name another",
-             zr__text_escape(path, shown, sizeof(shown)), trace);
+             ZR_SHOWN(path), trace);
     snprintf(dir->path, sizeof(dir->path), "%s", path);
     ZR_TRY(take_lock(dir));
     dir->place = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -259,7 +247,7 @@ static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
     size_t bytes = 0;
     json_t *root = NULL;
     *steps = ZR_STEP_UNKNOWN;
-    ZR_TRY(zr__path_join(path, dir->path, "run.json"));
+    ZR_TRY(zr__path_join(path, dir->path, ZR_RUN_REPORT));
     zr_status st = zr__json_read_file(path, &text, &bytes);
     if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
     if (st == ZR_OK && json_is_integer(json_object_get(root, "steps")))
@@ -279,7 +267,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
     /* zr__convert_dir makes a run whose model/ has only the tokenizer. */
-    const bool empty = !is_there(path, "model.safetensors") && !is_there(path, "model.safetensors.index.json");
+    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS ".index.json");
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
 }
@@ -288,15 +276,15 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
 {
     static const struct {
         const char *folder, *name, *file;
-    } places[] = {{"model", "model", "model"},
-                  {"model.tmp", "model.tmp/model.safetensors", "model.tmp/model.safetensors"},
-                  {"model.old", "model.old", "model.old/model.safetensors"}};
+    } places[] = {{ZR_RUN_MODEL, ZR_RUN_MODEL, ZR_RUN_MODEL},
+                  {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS},
+                  {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_RUN_WEIGHTS}};
     int64_t its;
     *name = NULL;
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         /* Where other weights exist, model.old needs a weights file to count: it may hold only files of the user. */
-        if (!is_there(dir->path, *name ? places[i].file : places[i].name)) continue;
+        if (!has_entry(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));
         if (*name && its <= *step) continue;
         *name = places[i].name;
@@ -308,35 +296,35 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
 zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, zr__run_made *made)
 {
     char path[PATH_MAX];
-    ZR_TRY(metrics_path(dir, path));
+    ZR_TRY(zr__path_join(path, dir->path, ZR_RUN_METRICS));
     ZR_TRY(zr__metrics_continue(&dir->metrics, path, step, made));
-    ZR_TRY(zr__run_dir_write(dir, "config.json", config));
+    ZR_TRY(zr__run_dir_write(dir, ZR_RUN_CONFIG, config));
     return zr__metrics_cut(&dir->metrics, path, step);
 }
 
-static bool is_same(const struct stat *own, const char *path)
+static bool is_same_dir(const struct stat *own, const char *path)
 {
     struct stat its;
     return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
 }
 
 /** Return whether the directory still exists, and set dir->path to its current name. */
-static bool follow(zr__run_dir *dir)
+static bool follow_rename(zr__run_dir *dir)
 {
     struct stat own;
     char link[48], now[PATH_MAX];
-    if (dir->place < 0 || fstat(dir->place, &own) != 0 || is_same(&own, dir->path)) return true;
+    if (dir->place < 0 || fstat(dir->place, &own) != 0 || is_same_dir(&own, dir->path)) return true;
     snprintf(link, sizeof(link), "/proc/self/fd/%d", dir->place);
     ssize_t n = readlink(link, now, sizeof(now) - 1);
     now[n > 0 ? n : 0] = '\0';
-    if (!is_same(&own, now)) return false;
+    if (!is_same_dir(&own, now)) return false;
     memcpy(dir->path, now, (size_t)n + 1);
     return true;
 }
 
 zr_status zr__run_dir_find(zr__run_dir *dir)
 {
-    if (follow(dir)) return ZR_OK;
+    if (follow_rename(dir)) return ZR_OK;
     ZR_TRY(zr__make_folders(dir->path));
     close(dir->place);
     dir->place = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -348,8 +336,8 @@ void zr__run_dir_close(zr__run_dir *dir)
     char lock[PATH_MAX];
     zr__metrics_close(&dir->metrics);
     zr__metrics_close(&dir->events);
-    if (dir->locked && follow(dir) && zr__run_dir_key(dir->path) == dir->key &&
-        zr__path_join(lock, dir->path, LOCK_NAME) == ZR_OK)
+    if (dir->locked && follow_rename(dir) && zr__run_dir_key(dir->path) == dir->key &&
+        zr__path_join(lock, dir->path, ZR_RUN_LOCK) == ZR_OK)
         zr__lock_release(lock);
     dir->locked = false;
     if (dir->place >= 0) close(dir->place);

@@ -1,7 +1,8 @@
 /**
  * The directory of a run: rank 0 creates it, or reopens it to resume, and holds it by a lock file against other jobs; a
- * run never overwrites another. Small files are written atomically; metrics.jsonl grows by whole lines, an event file
- * by whole records.
+ * run never overwrites another. This room holds the formats of the files in it: run_files.h their names, lock.h,
+ * metrics.h lines of metrics.jsonl and run.json, metrics_file.h a file that grows by whole lines, events.h records for
+ * TensorBoard, report.h, trained.h, checkpoint_run.h a checkpoint's record of its run.
  */
 #ifndef ZR_TRAIN_RUN_DIR_H
 #define ZR_TRAIN_RUN_DIR_H
@@ -63,6 +64,9 @@ ZR_NODISCARD zr_status zr__run_dir_end(zr__run_dir *dir);
  * ZR_ERR_IO, ZR_ERR_MEMORY. */
 #define ZR_STEP_UNKNOWN INT64_MAX
 ZR_NODISCARD zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t *step);
+
+/** Write the path of a step's checkpoint in a run's directory; ZR_ERR_CREATE when it is too long. */
+ZR_NODISCARD zr_status zr__checkpoint_path(char path[PATH_MAX], const char *run_dir, int64_t step);
 
 /** Return the key of the lock in `path` (zr__lock_key). */
 uint64_t zr__run_dir_key(const char *path);

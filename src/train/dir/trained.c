@@ -4,10 +4,8 @@
 #include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "zr/checkpoint.h"
 #include "checkpoint/checkpoint.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,26 +30,16 @@ zr_status zr__trained_reserve(const char *dir)
 zr_status zr__trained_write(const char *dir, const zr__trained *trained)
 {
     zr__file file;
-    char path[PATH_MAX], text[FILE_BYTES], loss[ZR_NUMBER_BYTES];
-    int n = snprintf(text, sizeof(text), "{\"step\":%lld", (long long)trained->step);
-    if (isfinite(trained->val_loss))
-        n += snprintf(text + n, sizeof(text) - (size_t)n, ", \"val_loss\":%s",
-                      zr__text_shortest(trained->val_loss, loss));
-    n += snprintf(text + n, sizeof(text) - (size_t)n, "}");
-    fill_up(text, n);
+    char path[PATH_MAX], text[FILE_BYTES];
+    const bool known = isfinite(trained->val_loss);
+    fill_up(text, snprintf(text, sizeof(text), "{\"step\":%lld%s%s}", (long long)trained->step,
+                           known ? ", \"val_loss\":" : "", known ? ZR_SHORTEST(trained->val_loss) : ""));
     ZR_TRY(zr__path_join(path, dir, ZR_TRAINED_NAME));
     ZR_TRY(zr__file_open(path, true, &file));
     zr_status st = zr__file_write(&file, 0, text, FILE_BYTES);
     if (st == ZR_OK) st = zr__file_sync(&file);
     zr__file_close(&file);
     return st;
-}
-
-static void take(const json_t *root, zr__trained *trained)
-{
-    const json_t *step = json_object_get(root, "step"), *loss = json_object_get(root, "val_loss");
-    if (json_is_integer(step) && json_integer_value(step) >= 0) trained->step = json_integer_value(step);
-    if (json_is_number(loss)) trained->val_loss = json_number_value(loss);
 }
 
 zr_status zr__trained_read(const char *dir, zr__trained *trained)
@@ -63,7 +51,9 @@ zr_status zr__trained_read(const char *dir, zr__trained *trained)
     ZR_TRY(zr__path_join(path, dir, ZR_TRAINED_NAME));
     zr_status st = zr__json_read_most(path, FILE_BYTES, &text, &bytes);
     if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
-    if (st == ZR_OK) take(root, trained);
+    const json_t *step = json_object_get(root, "step"), *loss = json_object_get(root, "val_loss");
+    if (json_is_integer(step) && json_integer_value(step) >= 0) trained->step = json_integer_value(step);
+    if (json_is_number(loss)) trained->val_loss = json_number_value(loss);
     json_decref(root);
     zr_free(text);
     return st == ZR_ERR_IO || st == ZR_ERR_MEMORY ? st : ZR_OK;

@@ -3,11 +3,10 @@
 #ifndef ZR_TRAIN_TRAINED_H
 #define ZR_TRAIN_TRAINED_H
 
+#include "train/dir/run_files.h"
 #include "zr/base.h"
 
 #include <stdint.h>
-
-#define ZR_TRAINED_NAME "trained.json"
 
 typedef struct zr__trained {
     int64_t step;    /* training step, from 1; -1: unknown */

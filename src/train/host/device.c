@@ -1,20 +1,7 @@
-/*
- * Choice of the device that a rank computes on.
- */
 #include "train/host/device.h"
-#include "train/host/host.h"
 
 #include "device/device.h"
-#include "zr/config.h"
-#include "zr/device.h"
-
-/** Create a rank's GPU device; the ranks of a host are assigned to its GPUs in turn. */
-static zr_status create_cuda(zr_device_config *device, int local_rank, int gpus, zr_device **made)
-{
-    device->gpu = gpus > 0 ? local_rank % gpus : 0;
-    ZR_TRY(zr_device_create_cuda(device, made));
-    return ZR_OK;
-}
+#include "train/host/host.h"
 
 /** Count the GPUs that a run uses when no device is named; 0 unless all kernels and the library of matrix products run
  * on them. */
@@ -33,9 +20,9 @@ zr_status zr__train_device(zr_config_device kind, int threads, int local_rank, z
     zr_device_config device = ZR_DEVICE_CONFIG_INIT;
     const int gpus = kind == ZR_DEVICE_CPU ? 0 : kind == ZR_DEVICE_AUTO ? usable_gpus() : zr_device_cuda_count(NULL);
     device.threads = threads;
-    if (kind == ZR_DEVICE_CUDA || gpus > 0) return create_cuda(&device, local_rank, gpus, made);
-    ZR_TRY(zr_device_create_cpu(&device, made));
-    return ZR_OK;
+    device.gpu = gpus > 0 ? local_rank % gpus : 0;
+    if (kind == ZR_DEVICE_CUDA || gpus > 0) return zr_device_create_cuda(&device, made);
+    return zr_device_create_cpu(&device, made);
 }
 
 int zr__train_threads(const zr_config *config, int local_ranks)

@@ -8,39 +8,24 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+bool zr__host_line(const char *path, const char *key, char *line, int size)
+{
+    FILE *file = fopen(path, "re");
+    const size_t skip = strlen(key);
+    bool found = false;
+    while (file && !found && fgets(line, size, file)) found = strncmp(line, key, skip) == 0;
+    if (file) fclose(file);
+    if (found) memmove(line, line + skip, strlen(line + skip) + 1);
+    line[found ? strcspn(line, "\n") : 0] = '\0';
+    return found;
+}
+
 /** Return the first number of a file, or of its line that starts with `key`; -1: no number ("max") or no file. */
 static int64_t read_number(const char *path, const char *key)
 {
-    FILE *file = fopen(path, "re");
-    if (!file) return -1;
-    char line[512];
-    int64_t number = -1;
-    size_t skip = key ? strlen(key) : 0;
-    while (fgets(line, sizeof(line), file)) {
-        if (skip && strncmp(line, key, skip) != 0) continue;
-        char *end = NULL;
-        long long value = strtoll(line + skip, &end, 10);
-        if (end != line + skip && value >= 0) number = value;
-        break;
-    }
-    fclose(file);
-    return number;
-}
-
-/** Write the path of this process's control group in the unified hierarchy; "": not in one. */
-static void group_path(char *path, size_t size)
-{
-    path[0] = '\0';
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    if (!file) return;
-    char line[PATH_MAX];
-    while (fgets(line, sizeof(line), file)) {
-        if (strncmp(line, "0::", 3) != 0) continue;
-        line[strcspn(line, "\n")] = '\0';
-        snprintf(path, size, "/sys/fs/cgroup%.*s", (int)size - 32, line + 3);
-        break;
-    }
-    fclose(file);
+    char line[512], *end = line;
+    long long value = zr__host_line(path, key, line, sizeof(line)) ? strtoll(line, &end, 10) : -1;
+    return end != line && value >= 0 ? value : -1;
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -54,10 +39,10 @@ int64_t zr__host_group_left(const char *group)
 {
     char path[PATH_MAX + 64];
     snprintf(path, sizeof(path), "%s/memory.max", group);
-    int64_t limit = read_number(path, NULL);
+    int64_t limit = read_number(path, "");
     if (limit < 0) return -1;
     snprintf(path, sizeof(path), "%s/memory.current", group);
-    int64_t used = read_number(path, NULL);
+    int64_t used = read_number(path, "");
     snprintf(path, sizeof(path), "%s/memory.stat", group);
     int64_t files = read_number(path, "inactive_file ");
     if (used < 0) used = 0;
@@ -68,24 +53,24 @@ int64_t zr__host_group_left(const char *group)
 /** Return the whole processors of one group's CPU quota (at least 1); -1: no quota. */
 static int64_t group_cores(const char *group)
 {
-    char path[PATH_MAX + 16];
-    snprintf(path, sizeof(path), "%s/cpu.max", group);
-    FILE *file = fopen(path, "re");
-    if (!file) return -1;
+    char path[PATH_MAX + 16], line[512];
     long long quota = 0, period = 0;
-    int n = fscanf(file, "%lld %lld", &quota, &period);
-    fclose(file);
-    if (n != 2 || quota <= 0 || period <= 0) return -1;
+    snprintf(path, sizeof(path), "%s/cpu.max", group);
+    zr__host_line(path, "", line, sizeof(line));
+    if (sscanf(line, "%lld %lld", &quota, &period) != 2 || quota <= 0 || period <= 0) return -1;
     return quota < period ? 1 : quota / period;
 }
 
-/** Return the least of `number` over this process's group and its ancestors; -1: no group has one. */
+/** Return the least of `number` over this process's group in the unified hierarchy and its ancestors; -1: no group has
+ * one, or the process is in none. */
 static int64_t least_of_groups(int64_t (*number)(const char *group))
 {
-    char path[PATH_MAX];
-    group_path(path, sizeof(path));
+    static const char root[] = "/sys/fs/cgroup";
+    char line[PATH_MAX], path[PATH_MAX];
     int64_t least = -1;
-    while (strlen(path) >= strlen("/sys/fs/cgroup")) {
+    if (!zr__host_line("/proc/self/cgroup", "0::", line, sizeof(line))) return -1;
+    snprintf(path, sizeof(path), "%s%.*s", root, (int)sizeof(path) - 32, line);
+    while (strlen(path) >= strlen(root)) {
         least = smaller(least, number(path));
         *strrchr(path, '/') = '\0';
     }
@@ -96,8 +81,8 @@ static int64_t groups_left(void)
 {
     int64_t left = least_of_groups(zr__host_group_left);
     /* Control groups version 1. */
-    int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL);
-    int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", NULL);
+    int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", "");
+    int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", "");
     if (limit >= 0 && used >= 0) left = smaller(left, limit > used ? limit - used : 0);
     return left;
 }
@@ -111,12 +96,7 @@ int64_t zr__host_available_bytes(void)
 int zr__host_cores(void)
 {
     cpu_set_t set;
-    int64_t cores = 1;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-        cores = CPU_COUNT(&set);
-    } else {
-        cores = sysconf(_SC_NPROCESSORS_ONLN);
-    }
+    int64_t cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
     cores = smaller(cores, least_of_groups(group_cores));
     return cores < 1 ? 1 : (int)cores;
 }
@@ -124,15 +104,8 @@ int zr__host_cores(void)
 void zr__host_processor(char *name, size_t size)
 {
     char line[512];
-    FILE *file = fopen("/proc/cpuinfo", "re");
-    snprintf(name, size, "unknown");
-    while (file && fgets(line, sizeof(line), file)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon || !colon[1]) continue;
-        snprintf(name, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-        break;
-    }
-    if (file) fclose(file);
+    const char *colon = zr__host_line("/proc/cpuinfo", "model name", line, sizeof(line)) ? strchr(line, ':') : NULL;
+    snprintf(name, size, "%s", colon && colon[1] ? colon + 2 : "unknown");
     for (char *c = name; *c; c++)
         if (*c < ' ' || *c > '~') *c = '?';
 }

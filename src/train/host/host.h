@@ -1,4 +1,8 @@
-/** Facts about a process and its host, besides zr__host_cores and zr__host_available_bytes. */
+/**
+ * Facts about a process and its host: processors, memory, names, and whether the system grants a run its memory and
+ * threads (room.c). This room holds what a rank computes on and within which limits: device.h chooses the processor or
+ * a GPU, limits.h says how much memory a plan may take.
+ */
 #ifndef ZR_TRAIN_HOST_H
 #define ZR_TRAIN_HOST_H
 
@@ -29,6 +33,10 @@ int64_t zr__host_peak_of(const char *status_path);
 /** Return the bytes that a control group leaves of its memory.max, from its folder; -1 without a limit. Cached file
  * pages that the system can drop count as left. */
 int64_t zr__host_group_left(const char *group);
+
+/** Read a file's first line that begins with `key`, without the key and its newline; false and "": the file or the line
+ * is missing. */
+bool zr__host_line(const char *path, const char *key, char *line, int size);
 
 /** Write the host's name to `name`, "unknown" if it cannot be read. */
 void zr__host_name(char *name, int size);

@@ -1,7 +1,3 @@
-/*
- * Memory limits: the bytes that a process may take for a plan, the limit of a rank where memory.limit is not given, and
- * the arena that fits in a limit.
- */
 #include "train/host/limits.h"
 
 #include "base/text/text.h"
@@ -70,26 +66,24 @@ static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 
 zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads)
 {
-    char use[REMEDIES_BYTES], needs[ZR_SIZE_BYTES], total[ZR_SIZE_BYTES], states[ZR_SIZE_BYTES], most[ZR_SIZE_BYTES];
+    char use[REMEDIES_BYTES];
     const zr_memory *memory = &plan->memory;
     const bool apart = plan->profile.facts.apart;
     int64_t rank_bytes = zr__plan_process_bytes(plan, 1);
     if (apart) ZR_TRY(zr__train_gpu_check(plan, limit_bytes, threads ? local_ranks : 1));
-    zr__text_size((double)memory->total_bytes, total);
-    zr__text_size((double)memory->states_bytes, states);
+    const char *total = ZR_SIZE((double)memory->total_bytes), *states = ZR_SIZE((double)memory->states_bytes);
     ZR_CHECK(
         apart || limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
         "the plan needs %s per rank (total %s, of it %s model states; on top 3 %% and 50.33 MB for the program and its "
         "libraries) but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
-        zr__text_size((double)rank_bytes, needs), total, states, zr__text_size((double)limit_bytes, most),
-        remedies(&plan->layout, use));
+        ZR_SIZE((double)rank_bytes), total, states, ZR_SIZE((double)limit_bytes), remedies(&plan->layout, use));
     double host_bytes = threads ? (double)zr__plan_process_bytes(plan, local_ranks) : (double)rank_bytes * local_ranks;
     int64_t left = zr__host_available_bytes();
     ZR_CHECK(left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
              "the plan needs %s on this machine (%d rank%s of %s, of it %s model states) but %s are available; use %sa "
              "smaller model",
-             zr__text_size(host_bytes, needs), local_ranks, local_ranks == 1 ? "" : "s", total, states,
-             zr__text_size((double)left, most), remedies(&plan->layout, use));
+             ZR_SIZE(host_bytes), local_ranks, local_ranks == 1 ? "" : "s", total, states, ZR_SIZE((double)left),
+             remedies(&plan->layout, use));
     return ZR_OK;
 }
 
@@ -125,7 +119,6 @@ static int sharers(int in_process)
 
 zr_status zr__train_gpu_check(const zr_plan *plan, int64_t limit_bytes, int in_process)
 {
-    char needs[ZR_SIZE_BYTES], total[ZR_SIZE_BYTES], extra[ZR_SIZE_BYTES], most[ZR_SIZE_BYTES];
     const int64_t there = plan->profile.machine.memory_bytes / sharers(in_process),
                   bytes = zr__rank_bytes(plan->memory.total_bytes, &plan->profile.facts);
     const int64_t limit = limit_bytes > 0 && limit_bytes < there ? limit_bytes : there;
@@ -134,9 +127,8 @@ zr_status zr__train_gpu_check(const zr_plan *plan, int64_t limit_bytes, int in_p
         "the plan needs %s of GPU memory per rank (total %s, and %s for CUDA and its libraries) but %s %s; use more "
         "ranks or GPUs, a higher zero_optimization.stage or activation_checkpointing.policy unit (`zr plan` shows "
         "each)",
-        zr__text_size((double)bytes, needs), zr__text_size((double)plan->memory.total_bytes, total),
-        zr__text_size((double)ZR__GPU_EXTRA_BYTES, extra),
-        limit == there ? "its part of the GPU is" : "memory.limit is", zr__text_size((double)limit, most));
+        ZR_SIZE((double)bytes), ZR_SIZE((double)plan->memory.total_bytes), ZR_SIZE((double)ZR__GPU_EXTRA_BYTES),
+        limit == there ? "its part of the GPU is" : "memory.limit is", ZR_SIZE((double)limit));
     return ZR_OK;
 }
 

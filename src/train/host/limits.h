@@ -43,7 +43,7 @@ int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks);
  * ZR_ERR_MEMORY with the plan's numbers. */
 ZR_NODISCARD zr_status zr__train_gpu_check(const zr_plan *plan, int64_t limit_bytes, int in_process);
 
-/** Return the largest arena with which a rank stays within `limit_bytes` (zr__rank_bytes); 0: no limit.. apart: on a
+/** Return the largest arena with which a rank stays within `limit_bytes` (zr__rank_bytes); 0: no limit. apart: on a
  * device with memory of its own. */
 int64_t zr__arena_limit(int64_t limit_bytes, bool apart);
 

@@ -15,12 +15,10 @@ enum { LIMIT_BYTES = 96 };
 /** Return a text for messages that names the limit of addresses (ulimit -v); "": no limit. */
 static const char *limit_text(char text[LIMIT_BYTES])
 {
-    char size[ZR_SIZE_BYTES];
     struct rlimit limit;
     text[0] = '\0';
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        snprintf(text, LIMIT_BYTES, " (its addresses are limited, ulimit -v, to %s)",
-                 zr__text_size((double)limit.rlim_cur, size));
+        snprintf(text, LIMIT_BYTES, " (its addresses are limited, ulimit -v, to %s)", ZR_SIZE((double)limit.rlim_cur));
     return text;
 }
 
@@ -31,22 +29,13 @@ typedef struct crowd {
     bool leave;
 } crowd;
 
-static void *stay(void *arg)
+static void *stay_in_crowd(void *arg)
 {
     crowd *c = arg;
     pthread_mutex_lock(&c->mutex);
     while (!c->leave) pthread_cond_wait(&c->changed, &c->mutex);
     pthread_mutex_unlock(&c->mutex);
     return NULL;
-}
-
-static void dismiss(crowd *c, const pthread_t *thread, int n)
-{
-    pthread_mutex_lock(&c->mutex);
-    c->leave = true;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->mutex);
-    for (int i = 0; i < n; i++) pthread_join(thread[i], NULL);
 }
 
 static zr_status try_threads(int threads)
@@ -58,10 +47,14 @@ static zr_status try_threads(int threads)
     pthread_t *thread = zr_alloc((size_t)threads * sizeof(*thread));
     ZR_CHECK(thread, ZR_ERR_MEMORY, "no memory to start %d threads", threads);
     while (started < threads && error == 0) {
-        error = pthread_create(&thread[started], NULL, stay, &c);
+        error = pthread_create(&thread[started], NULL, stay_in_crowd, &c);
         started += error == 0;
     }
-    dismiss(&c, thread, started);
+    pthread_mutex_lock(&c.mutex);
+    c.leave = true;
+    pthread_cond_broadcast(&c.changed);
+    pthread_mutex_unlock(&c.mutex);
+    for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
     zr_free(thread);
     ZR_CHECK(error == 0, ZR_ERR_MEMORY,
              "the system starts %d of %d more threads%s: %s; raise its limits (ulimit -v, ulimit -u), or lower "
@@ -72,13 +65,13 @@ static zr_status try_threads(int threads)
 
 zr_status zr__host_room(int64_t bytes, int threads)
 {
-    char size[ZR_SIZE_BYTES], limit[LIMIT_BYTES];
+    char limit[LIMIT_BYTES];
     size_t wanted = bytes > 0 ? (size_t)bytes : 1;
     void *memory = mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ZR_CHECK(memory != MAP_FAILED, ZR_ERR_MEMORY,
              "the system does not give this process %s of memory%s: %s; raise the limit, or use a smaller model or "
              "fewer ranks",
-             zr__text_size((double)wanted, size), limit_text(limit), strerror(errno));
+             ZR_SIZE((double)wanted), limit_text(limit), strerror(errno));
     zr_status st = try_threads(threads); /* while the memory is taken: their stacks come on top */
     munmap(memory, wanted);
     return st;

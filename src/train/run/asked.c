@@ -1,14 +1,15 @@
 /** Requests to a run while it trains: to stop, to save, to end by a given time. */
+#include "train/run/agree.h"
 #include "train/run/save.h"
+#include "train/run/tell.h"
 #include "train/setup/setup.h"
-#include "zr/run.h"
 
 /** Return whether `sec` more seconds and a checkpoint would end after observer->end_sec. Before the first checkpoint
  * its time is estimated for a slow disk. */
 static bool too_late(const zr__run *r, double sec)
 {
     double bytes = 4.0 * (double)r->plan->params * (1 + r->plan->optimizer.n_slots);
-    double save_sec = (r->save_sec > 0.0 ? r->save_sec : bytes / ZR_TRAIN_DISK_BYTES_SEC) * (r->behind ? 2 : 1);
+    double save_sec = (r->save_sec > 0.0 ? r->save_sec : bytes / ZR_TRAIN_DISK_BYTES_SEC) * (r->saving ? 2 : 1);
     return r->observer->end_sec > 0.0 && zr_clock_sec() + sec + save_sec > r->observer->end_sec;
 }
 
@@ -28,15 +29,15 @@ zr_status zr__run_asked(zr__run *r)
 {
     enum { STOP, TIME, SAVE, WRITING, QUESTIONS };
     const zr_observer *observer = r->observer;
-    double asked[QUESTIONS] = {[STOP] = asks_to_stop(r),
-                               [TIME] = too_late(r, r->step_sec),
-                               [SAVE] = observer->save && observer->save(observer->arg),
-                               [WRITING] = !zr_engine_saved(r->engine)};
-    ZR_TRY(zr__run_highest(r, asked, QUESTIONS));
+    int64_t asked[QUESTIONS] = {[STOP] = asks_to_stop(r),
+                                [TIME] = too_late(r, r->step_sec),
+                                [SAVE] = observer->save && observer->save(observer->arg),
+                                [WRITING] = !zr_engine_saved(r->engine)};
+    ZR_TRY(zr__run_most(r, asked, QUESTIONS));
     if (asked[WRITING] == 0) ZR_TRY(zr__run_save_end(r));
-    r->out_of_time = asked[STOP] == 0 && asked[TIME] > 0;
+    r->out_of_time = !asked[STOP] && asked[TIME];
     if (r->out_of_time)
         zr__run_note(r, "another step and its checkpoint would end after the time that the run has: it stops here");
-    if (asked[STOP] > 0 || asked[TIME] > 0) return ZR_FAIL(ZR_ERR_STOPPED, "asked to stop");
-    return asked[SAVE] > 0 ? zr__run_save(r) : ZR_OK;
+    if (asked[STOP] || asked[TIME]) return ZR_FAIL(ZR_ERR_STOPPED, "asked to stop");
+    return asked[SAVE] ? zr__run_save(r) : ZR_OK;
 }

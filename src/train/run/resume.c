@@ -1,11 +1,11 @@
 #include "train/run/resume.h"
 
 #include "base/text/text.h"
-#include "train/host/host.h"
-#include "train/family/inputs.h"
-#include "train/run/save_files.h"
 #include "checkpoint/checkpoint.h"
-#include "train/control/control.h"
+#include "train/host/host.h"
+#include "train/run/agree.h"
+#include "train/run/save_files.h"
+#include "train/run/tell.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -13,18 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { WHY_BYTES = 1024, HOST_BYTES = 80, SHOWN_BYTES = 512 };
-
 /* ---- the directory ---------------------------------------------------------------------------- */
-
-/** A directory's lock key and host. Travels as the bytes of scalars. */
-typedef union door {
-    struct {
-        uint64_t key;
-        char host[HOST_BYTES];
-    } of;
-    double number[12];
-} door;
 
 /** Return whether the lock in `path` has this key. A shared file system may show this host an outdated folder, which
  * opening it refreshes. */
@@ -42,23 +31,24 @@ static bool sees_key(const char *path, uint64_t key)
 
 zr_status zr__run_same_dir(zr__run *r)
 {
-    door mine = {.of = {.key = 0}}, its;
-    char shown[SHOWN_BYTES];
+    struct {
+        uint64_t key;
+        char host[80];
+    } first = {0}; /* rank 0's lock and host */
+    char host[sizeof(first.host)];
     const char *path = r->config->train.output_dir;
     if (r->comm->size == 1) return ZR_OK;
-    if (r->comm->rank == 0) mine.of.key = zr__run_dir_key(r->dir.path);
-    zr__host_name(mine.of.host, sizeof(mine.of.host));
-    const int n = sizeof(mine.number) / sizeof(mine.number[0]);
-    _Static_assert(sizeof(mine.number) >= sizeof(mine.of), "all of it travels");
-    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, mine.number, n, NULL)));
-    memcpy(&its, r->comm->table, sizeof(its));
-    bool same = r->comm->rank == 0 || sees_key(path, its.of.key);
+    if (r->comm->rank == 0) first.key = zr__run_dir_key(r->dir.path);
+    zr__host_name(host, sizeof(host));
+    memcpy(first.host, host, sizeof(host));
+    ZR_TRY(zr__run_share(r, &first, sizeof(first)));
+    bool same = r->comm->rank == 0 || sees_key(path, first.key);
     return zr__run_agree(r, same ? ZR_OK
                                  : ZR_FAIL(ZR_ERR_CREATE,
                                            "train.output_dir %s on host %s is not the directory of that name on host "
                                            "%s, where rank 0 is; all ranks write into one, on a file system that all "
                                            "hosts share",
-                                           zr__text_escape(path, shown, sizeof(shown)), mine.of.host, its.of.host));
+                                           ZR_SHOWN(path), host, first.host));
 }
 
 /* ---- is it this run's? ------------------------------------------------------------------------ */
@@ -69,22 +59,27 @@ typedef struct compared {
     bool begun; /* false: zr__convert_dir made it, and nothing has trained yet */
 } compared;
 
-/** Return whether a key may change in a resumed run: the model's weights do not depend on it. */
-static bool is_free(const char *key)
+/** Return whether a name is in a list that ends with NULL. */
+static bool is_in(const char *const *names, const char *name)
 {
-    static const char *const names[] = {"model.preset",           "model.init",        "model.dropout",
-                                        "model.embd_pdrop",       "model.resid_pdrop", "model.attn_pdrop",
-                                        "model.initializer_range"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(key, names[i]) == 0) return true;
-    return strncmp(key, "model.", strlen("model.")) != 0;
+    while (*names && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
+/** Return whether a key may change in a resumed run: the model's weights do not depend on it. */
+static bool may_change(const char *key)
+{
+    static const char *const names[] = {
+        "model.preset",      "model.init",       "model.dropout",           "model.embd_pdrop",
+        "model.resid_pdrop", "model.attn_pdrop", "model.initializer_range", NULL};
+    return is_in(names, key) || strncmp(key, "model.", strlen("model.")) != 0;
 }
 
 static zr_status refuse_model(void *arg, const char *key, const char *was, const char *is)
 {
     const compared *with = arg;
     const bool open = !with->begun && strcmp(key, "model.frozen") == 0;
-    ZR_CHECK(open || is_free(key), ZR_ERR_CONFIG,
+    ZR_CHECK(open || may_change(key), ZR_ERR_CONFIG,
              "%s: %s, and %s in %s: a run goes on with the model that it has; give the same, or another "
              "train.output_dir",
              key, is ? is : "not given", was ? was : "not given", with->name);
@@ -136,20 +131,19 @@ static zr_status check_run(const zr__run *r, const char *name, int64_t step, con
 
 static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
 {
-    char name[ZR_CHECKPOINT_NAME_BYTES];
-    zr_checkpoint_name(r->resume.step, name);
-    return zr__path_join(path, r->config->train.output_dir, name);
+    return zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step);
 }
 
-/** Return whether a failure means damage. ZR_ERR_IO does not: the checkpoint cannot be read now, and passing it over
- * would lose its steps. */
+/** Return whether a failure means damage, for which a checkpoint is passed over. ZR_ERR_IO does not: the checkpoint
+ * cannot be read now, and passing it over would lose its steps. (train/weights/stored.c finds a checkpoint that is only
+ * read, and passes over one for any failure but a lack of memory.) */
 static bool is_damage(zr_status st)
 {
     return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;
 }
 
 /** Read a checkpoint's record of its run. Rank 0. */
-static zr_status read_run(zr__run *r, int64_t step)
+static zr_status read_run_record(zr__run *r, int64_t step)
 {
     char path[PATH_MAX];
     zr_manifest *manifest = NULL;
@@ -162,12 +156,12 @@ static zr_status read_run(zr__run *r, int64_t step)
     return st;
 }
 
-static void skip(zr__run *r)
+/** Go on to the next older checkpoint after a failure, which says why this one cannot be used. Rank 0. */
+static void pass_over_checkpoint(zr__run *r)
 {
-    char name[ZR_CHECKPOINT_NAME_BYTES], text[WHY_BYTES + 64];
+    char name[ZR_CHECKPOINT_NAME_BYTES];
     zr_checkpoint_name(r->resume.step, name);
-    snprintf(text, sizeof(text), "%s is passed over: %.1000s", name, zr_error_message());
-    zr__run_note(r, text);
+    zr__run_note(r, "%s is passed over: %.1000s", name, zr_error_message());
     r->resume.next++;
 }
 
@@ -175,7 +169,7 @@ static void skip(zr__run *r)
  * metrics of the steps between would be cut. */
 static zr_status check_later(const zr__run *r, const char *name, int64_t step)
 {
-    char shown[SHOWN_BYTES], after[64];
+    char after[64];
     const char *weights = NULL;
     int64_t steps = -1;
     ZR_TRY(zr__run_dir_weights(&r->dir, &weights, &steps));
@@ -187,18 +181,18 @@ static zr_status check_later(const zr__run *r, const char *name, int64_t step)
              "train.output_dir %s holds weights %s (%s), and its newest checkpoint that can be used is %s: going on "
              "from that would replace them. Move %s elsewhere to do so; or go on from the weights themselves "
              "(model.init) in another train.output_dir",
-             zr__text_escape(r->config->train.output_dir, shown, sizeof(shown)), after, weights, name, weights);
+             ZR_SHOWN(r->config->train.output_dir), after, weights, name, weights);
     return ZR_OK;
 }
 
 /** Choose the first checkpoint from `next` on that can be read; step -1: the directory has no checkpoint. Rank 0. */
-static zr_status choose(zr__run *r)
+static zr_status choose_checkpoint(zr__run *r)
 {
-    char name[ZR_CHECKPOINT_NAME_BYTES], shown[SHOWN_BYTES];
-    zr__text_escape(r->config->train.output_dir, shown, sizeof(shown));
-    for (; r->resume.next < r->resume.n; skip(r)) {
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    const char *shown = ZR_SHOWN(r->config->train.output_dir);
+    for (; r->resume.next < r->resume.n; pass_over_checkpoint(r)) {
         const int64_t step = r->resume.steps[r->resume.next];
-        zr_status st = read_run(r, step);
+        zr_status st = read_run_record(r, step);
         if (is_damage(st)) continue;
         ZR_TRY(st);
         zr_checkpoint_name(step, name);
@@ -218,70 +212,16 @@ static zr_status choose(zr__run *r)
     return ZR_OK;
 }
 
-/** Numbers of the chosen checkpoint, which rank 0 sends to all ranks. */
-enum {
-    STEP,
-    SAMPLES,
-    UPDATES,
-    SKIPPED,
-    SKIPPED_IN_ROW,
-    LAST_LOSS,
-    DYNAMIC,
-    SCALE,
-    SCALER_STEP,
-    OVERFLOW,
-    LEFT,
-    MICRO_BATCH,
-    ACCUMULATION,
-    NOISE_STEPS,
-    NOISE_GRADIENT,
-    NOISE_TRACE,
-    NUMBERS
-};
-
-static zr_status share(zr__run *r)
-{
-    zr__checkpoint_run *from = &r->resume.from;
-    zr__loss_scaler *s = &from->scaler;
-    double number[NUMBERS] = {[STEP] = (double)r->resume.step,
-                              [SAMPLES] = (double)from->samples,
-                              [UPDATES] = (double)from->updates,
-                              [SKIPPED] = (double)from->skipped,
-                              [SKIPPED_IN_ROW] = (double)from->skipped_in_row,
-                              [LAST_LOSS] = from->loss,
-                              [DYNAMIC] = s->dynamic,
-                              [SCALE] = s->scale,
-                              [SCALER_STEP] = (double)s->step,
-                              [OVERFLOW] = (double)s->last_overflow,
-                              [LEFT] = (double)s->hysteresis_left,
-                              [MICRO_BATCH] = (double)from->micro_batch_size,
-                              [ACCUMULATION] = (double)from->accumulation_steps,
-                              [NOISE_STEPS] = (double)from->noise.steps,
-                              [NOISE_GRADIENT] = from->noise.gradient,
-                              [NOISE_TRACE] = from->noise.trace};
-    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, number, NUMBERS, NULL)));
-    const double *its = r->comm->table;
-    r->resume.step = (int64_t)its[STEP];
-    from->samples = (int64_t)its[SAMPLES];
-    from->updates = (int64_t)its[UPDATES];
-    from->skipped = (int64_t)its[SKIPPED];
-    from->skipped_in_row = (int64_t)its[SKIPPED_IN_ROW];
-    from->loss = its[LAST_LOSS];
-    s->dynamic = its[DYNAMIC] != 0;
-    s->scale = its[SCALE];
-    s->step = (int64_t)its[SCALER_STEP];
-    s->last_overflow = (int64_t)its[OVERFLOW];
-    s->hysteresis_left = (int64_t)its[LEFT];
-    from->micro_batch_size = (int64_t)its[MICRO_BATCH];
-    from->accumulation_steps = (int64_t)its[ACCUMULATION];
-    from->noise = (zr__noise_scale){its[NOISE_GRADIENT], its[NOISE_TRACE], (int64_t)its[NOISE_STEPS]};
-    return ZR_OK;
-}
-
+/** Choose a checkpoint on rank 0 and give its record to all ranks, except for the configuration, a pointer. */
 static zr_status choose_together(zr__run *r)
 {
-    ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? choose(r) : ZR_OK));
-    return share(r);
+    zr__checkpoint_run *from = &r->resume.from;
+    ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? choose_checkpoint(r) : ZR_OK));
+    ZR_TRY(zr__run_share(r, &r->resume.step, sizeof(r->resume.step)));
+    char *own = from->config;
+    zr_status st = zr__run_share(r, from, sizeof(*from));
+    from->config = own;
+    return st;
 }
 
 static zr_status open_dir(zr__run *r)
@@ -295,9 +235,7 @@ zr_status zr__resume_open(zr__run *r)
 {
     r->resume.step = -1;
     ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? open_dir(r) : ZR_OK));
-    double there = r->resume.there;
-    ZR_TRY(zr__run_highest(r, &there, 1));
-    r->resume.there = there > 0;
+    ZR_TRY(zr__run_share(r, &r->resume.there, sizeof(r->resume.there)));
     if (!r->resume.there) return ZR_OK;
     ZR_TRY(zr__run_same_dir(r));
     return choose_together(r);
@@ -307,8 +245,7 @@ zr_status zr__resume_open(zr__run *r)
 
 static zr_status fill_from_file(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
-    ZR_TRY(zr_chunk_reader_f32(arg, param->name, first, n, out));
-    return ZR_OK;
+    return zr_chunk_reader_f32(arg, param->name, first, n, out);
 }
 
 static zr_status fill_param(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
@@ -356,12 +293,11 @@ static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int s
 static zr_status fill_state(zr__run *r, const zr_manifest *manifest, int state)
 {
     zr_chunk_reader *reader = NULL;
-    const int its = state == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + state - 1;
     zr_status st = zr__run_agree(r, open_state(r, manifest, state, &reader));
     if (st == ZR_OK) {
         zr_fill_fn fn = !reader ? fill_zero : state == 0 ? fill_param : fill_from_file;
         r->resume.anew |= !reader;
-        st = zr__run_agreed(r, zr_engine_fill(r->engine, its, fn, reader));
+        st = zr__run_agreed(r, zr_engine_fill(r->engine, zr__state_of_file(state), fn, reader));
     }
     zr_chunk_reader_close(&reader);
     return st;
@@ -407,7 +343,7 @@ zr_status zr__resume_fill(zr__run *r)
         zr_status st = fill_all(r);
         if (st == ZR_OK) break;
         if (!r->result->agreed || !is_damage(st)) return st;
-        if (r->comm->rank == 0) skip(r);
+        if (r->comm->rank == 0) pass_over_checkpoint(r);
         ZR_TRY(choose_together(r));
     }
     ZR_TRY(zr_engine_resume(r->engine, r->resume.anew ? 0 : r->resume.from.updates));
@@ -416,24 +352,23 @@ zr_status zr__resume_fill(zr__run *r)
     return ZR_OK;
 }
 
+/** Return where the step stands among the first n of all checkpoints; NULL: nowhere. */
+static int64_t *find_step(const zr__run *r, int64_t n, int64_t step)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (r->resume.steps[i] == step) return &r->resume.steps[i];
+    return NULL;
+}
+
 bool zr__resume_passed_over(const zr__run *r, int64_t step)
 {
-    for (int64_t i = 0; i < r->resume.next; i++)
-        if (r->resume.steps[i] == step) return true;
-    return false;
+    return find_step(r, r->resume.next, step) != NULL;
 }
 
 void zr__resume_forget(zr__run *r, int64_t step)
 {
-    for (int64_t i = 0; i < r->resume.next; i++)
-        if (r->resume.steps[i] == step) r->resume.steps[i] = -1;
-}
-
-static bool is_listed(const zr__run *r, int64_t step)
-{
-    for (int64_t i = 0; i < r->resume.n; i++)
-        if (r->resume.steps[i] == step) return true;
-    return false;
+    int64_t *found = find_step(r, r->resume.next, step);
+    if (found) *found = -1;
 }
 
 void zr__resume_clean(const zr__run *r)
@@ -442,94 +377,68 @@ void zr__resume_clean(const zr__run *r)
     DIR *dir = opendir(r->dir.path);
     for (const struct dirent *entry; dir && (entry = readdir(dir));) {
         long long step = -1;
-        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || is_listed(r, step)) continue;
+        if (sscanf(entry->d_name, "step-%18lld.tmp", &step) != 1 || step < 0 || find_step(r, r->resume.n, step))
+            continue;
         zr_checkpoint_name(step, name);
         snprintf(tmp, sizeof(tmp), "%s.tmp", name);
         if (strcmp(tmp, entry->d_name) == 0 && zr_checkpoint_remove(r->dir.path, step) != ZR_OK)
-            zr__run_note(r, zr_error_message());
+            zr__run_note(r, "%s", zr_error_message());
     }
     if (dir) closedir(dir);
 }
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/** Return whether a key is a place, which may differ in the same run. */
-static bool is_place(const char *key)
+/** Note a key that has changed, unless it is a place, which may differ in the same run. */
+static zr_status note_changed_key(void *arg, const char *key, const char *was, const char *is)
 {
-    static const char *const names[] = {"data.train",     "data.val",         "data.tokenizer",
-                                        "data.cache_dir", "train.output_dir", "train.started_in"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(key, names[i]) == 0) return true;
-    return false;
-}
-
-static zr_status tell_key(void *arg, const char *key, const char *was, const char *is)
-{
-    char text[512];
+    static const char *const places[] = {
+        "data.train", "data.val", "data.tokenizer", "data.cache_dir", "train.output_dir", "train.started_in", NULL};
     const zr__run *r = arg;
     const bool rounds = strcmp(key, "bf16.enabled") == 0 || strcmp(key, "fp16.enabled") == 0;
-    if (is_place(key)) return ZR_OK;
-    snprintf(text, sizeof(text), "changed since the checkpoint: %s was %.160s, is %.160s", key, was ? was : "not given",
-             is ? is : "not given");
-    zr__run_note(r, text);
+    if (is_in(places, key)) return ZR_OK;
+    zr__run_note(r, "changed since the checkpoint: %s was %.160s, is %.160s", key, was ? was : "not given",
+                 is ? is : "not given");
     if (rounds && r->config->model.frozen && is && strcmp(is, "true") == 0)
         zr__run_note(r, "frozen parameters are rounded to 16 bits, for good: they have no fp32 master (model.frozen)");
     return ZR_OK;
 }
 
-static void tell_states(const zr__run *r)
+static void note_changes(zr__run *r)
 {
-    char text[160];
-    if (!r->resume.anew) return;
-    snprintf(text, sizeof(text), "the checkpoint has no states of the optimizer %s: they begin at zero",
-             r->plan->optimizer.name);
-    zr__run_note(r, text);
-}
-
-static void tell_changes(zr__run *r)
-{
-    char *now = NULL, text[160];
+    char *now = NULL;
     const zr__checkpoint_run *from = &r->resume.from;
-    if (from->ranks == 0) return;
-    if (from->ranks != r->comm->size) {
-        snprintf(text, sizeof(text), "changed since the checkpoint: ranks were %d, are %d", from->ranks, r->comm->size);
-        zr__run_note(r, text);
-    }
+    if (from->ranks != r->comm->size)
+        zr__run_note(r, "changed since the checkpoint: ranks were %d, are %d", from->ranks, r->comm->size);
     const zr_config mine = zr__run_given(r);
     zr_status st = zr_config_to_json(&mine, &now);
-    if (st == ZR_OK) st = zr__checkpoint_config_differs(from->config, now, tell_key, r);
-    if (st != ZR_OK) zr__run_note(r, zr_error_message());
+    if (st == ZR_OK) st = zr__checkpoint_config_differs(from->config, now, note_changed_key, r);
+    if (st != ZR_OK) zr__run_note(r, "%s", zr_error_message());
     zr_free(now);
-}
-
-/** Report which lines of metrics.jsonl are missing because the disk was full when the earlier run ended. */
-static void tell_lost(const zr__run *r)
-{
-    char text[160];
-    if (r->resume.from.ranks == 0 || r->made.last_step >= r->resume.step) return;
-    snprintf(text, sizeof(text),
-             "metrics.jsonl has no lines of the steps %lld to %lld, which were made before: they were lost",
-             (long long)r->made.last_step + 1, (long long)r->resume.step);
-    zr__run_note(r, text);
 }
 
 void zr__resume_tell(zr__run *r)
 {
-    char text[SHOWN_BYTES + 256], shown[SHOWN_BYTES], name[ZR_CHECKPOINT_NAME_BYTES];
-    if (r->comm->rank != 0 || !r->resume.asked) return;
-    zr__text_escape(r->config->train.output_dir, shown, sizeof(shown));
-    if (r->resume.step < 0) {
-        snprintf(text, sizeof(text), "there is no checkpoint in %s yet: the run starts at step 0", shown);
-        zr__run_note(r, text);
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    const zr__resume *resume = &r->resume;
+    const bool trained = resume->from.ranks > 0; /* a run wrote the checkpoint */
+    if (r->comm->rank != 0 || !resume->asked) return;
+    const char *dir = ZR_SHOWN(r->config->train.output_dir);
+    if (resume->step < 0) {
+        zr__run_note(r, "there is no checkpoint in %s yet: the run starts at step 0", dir);
         return;
     }
-    zr_checkpoint_name(r->resume.step, name);
-    snprintf(text, sizeof(text), "goes on after step %lld of %lld, from %s/%s, read in %.3g s",
-             (long long)r->resume.step, (long long)r->config->train.steps, shown, name, r->resume.read_sec);
-    zr__run_note(r, text);
-    tell_lost(r);
-    tell_changes(r);
-    tell_states(r);
+    zr_checkpoint_name(resume->step, name);
+    zr__run_note(r, "goes on after step %lld of %lld, from %s/%s, read in %.3g s", (long long)resume->step,
+                 (long long)r->config->train.steps, dir, name, resume->read_sec);
+    /* The disk may have been full when the earlier run ended. */
+    if (trained && r->made.last_step < resume->step)
+        zr__run_note(r, "metrics.jsonl has no lines of the steps %lld to %lld, which were made before: they were lost",
+                     (long long)r->made.last_step + 1, (long long)resume->step);
+    if (trained) note_changes(r);
+    if (resume->anew)
+        zr__run_note(r, "the checkpoint has no states of the optimizer %s: they begin at zero",
+                     r->plan->optimizer.name);
 }
 
 void zr__resume_close(zr__run *r)

@@ -1,19 +1,17 @@
 /** A training run, from checked inputs to saved weights: all ranks first check everything, then create the outputs,
  * then train. */
-#include "train/host/host.h"
+#include "train/run/agree.h"
 #include "train/run/resume.h"
+#include "train/run/sample.h"
 #include "train/run/save.h"
+#include "train/run/tell.h"
 
 #include "base/text/text.h"
-#include "train/weights/evaluate.h"
-#include "train/dir/metrics.h"
-#include "train/run/sample.h"
-#include "train/measure/timings.h"
 #include "plan/cost/cost.h"
+#include "train/dir/metrics.h"
+#include "train/host/host.h"
 #include "train/measure/measure.h"
-#include "train/control/control.h"
-#include "train/setup/setup.h"
-#include "zr/run.h"
+#include "train/weights/evaluate.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,25 +22,24 @@ enum { SCALE_BYTES = 128 };
 
 static void log_line(zr__run *r, zr__metrics_file *m, const char *line, int bytes)
 {
-    char text[384], lost[48] = "";
+    char lost[48] = "";
     switch (zr__metrics_write(m, line, (size_t)bytes)) {
     case ZR_METRICS_KEPT:
-        snprintf(text, sizeof(text), "%s cannot be written: %s; its %ss are kept in memory until it can be", m->name,
-                 strerror(m->error), m->line);
+        zr__run_warn(r, "%s cannot be written: %s; its %ss are kept in memory until it can be", m->name,
+                     strerror(m->error), m->line);
         break;
     case ZR_METRICS_LOST:
-        snprintf(text, sizeof(text), "%s still cannot be written: %s; from step %lld on its %ss are lost", m->name,
-                 strerror(m->error), (long long)r->result->steps, m->line);
+        zr__run_warn(r, "%s still cannot be written: %s; from step %lld on its %ss are lost", m->name,
+                     strerror(m->error), (long long)r->result->steps, m->line);
         break;
     case ZR_METRICS_AGAIN:
         if (m->outage.n_lost > 0) snprintf(lost, sizeof(lost), "; %lld are lost", (long long)m->outage.n_lost);
-        snprintf(text, sizeof(text), "%s is written again, with the %lld %s%s that had been kept%s", m->name,
-                 (long long)m->outage.n_late, m->line, m->outage.n_late == 1 ? "" : "s", lost);
+        zr__run_warn(r, "%s is written again, with the %lld %s%s that had been kept%s", m->name,
+                     (long long)m->outage.n_late, m->line, m->outage.n_late == 1 ? "" : "s", lost);
         break;
     default:
-        return;
+        break;
     }
-    zr__run_warn(r, text);
 }
 
 static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, int n)
@@ -53,13 +50,42 @@ static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, i
 }
 
 /** Begin the event file. A resumed run also writes its first step, from which on it repeats what earlier files hold. */
-static void begin_events(zr__run *r)
+static void log_events_begin(zr__run *r)
 {
     char record[ZR_EVENT_BYTES];
     const double now = zr__event_now();
     if (r->dir.events.fd < 0) return;
     log_line(r, &r->dir.events, record, zr__event_version(now, record));
     if (r->resume.there) log_line(r, &r->dir.events, record, zr__event_start(now, r->from_step + 1, record));
+}
+
+/* ---- facts ----------------------------------------------------------------------------------- */
+
+zr_config zr__run_given(const zr__run *r)
+{
+    zr_config given = r->given ? *r->given : *r->config;
+    given.zero.stage = r->config->zero.stage;
+    given.recompute.policy = r->config->recompute.policy;
+    given.micro_batch_size = r->config->micro_batch_size;
+    given.accumulation_steps = r->config->accumulation_steps;
+    given.train_batch_size = r->config->train_batch_size;
+    return given;
+}
+
+/** Return the dtype whose peak rate this rank's matrix products are compared with. For fp16 it is F32 on processors,
+ * which widen it, and BF16 on GPUs, which multiply it as fast. */
+static zr_dtype rate_dtype(const zr__run *r)
+{
+    const zr_device_facts *facts = &r->device->profile.facts;
+    const zr_dtype dtype = r->plan->layout.dtype;
+    if (facts->apart) return dtype == ZR_F32 ? ZR_F32 : ZR_BF16;
+    return dtype == ZR_BF16 && facts->bf16_products ? ZR_BF16 : ZR_F32;
+}
+
+double zr__run_peak_flops(const zr__run *r)
+{
+    const zr_machine *machine = &r->device->profile.machine;
+    return rate_dtype(r) == ZR_BF16 ? machine->flops_bf16 : machine->flops_f32;
 }
 
 /* ---- start ----------------------------------------------------------------------------------- */
@@ -71,8 +97,7 @@ static zr_status written_config(const zr__run *r, char **json)
     zr_config written = *r->config; /* its paths are relative to the current directory, wherever it is read */
     if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
     written.train.started_in = getcwd(here, sizeof(here));
-    ZR_TRY(zr_config_to_json(&written, json));
-    return ZR_OK;
+    return zr_config_to_json(&written, json);
 }
 
 static zr_status open_rest(zr__run *r)
@@ -119,65 +144,59 @@ static zr_status open_outputs(zr__run *r)
 /** Check a new directory on all ranks, or share what rank 0 found in the directory of a resumed run. */
 static zr_status share_outputs(zr__run *r)
 {
-    double made[3] = {r->made.evaluation, r->made.sample, r->comm->rank == 0 ? -r->made.best_loss : -INFINITY};
-    if (!r->resume.there) {
-        zr_status st = zr__run_same_dir(r);
-        if (st != ZR_OK && r->comm->rank == 0) {
-            zr__run_release(r);
-            zr__run_dir_undo(&r->dir);
-        }
-        return st;
-    }
-    ZR_TRY(zr__run_highest(r, made, 3));
-    r->made = (zr__run_made){made[0] > 0, made[1] > 0, -made[2], r->made.last_step};
-    return ZR_OK;
+    if (r->resume.there) return zr__run_share(r, &r->made, sizeof(r->made));
+    zr_status st = zr__run_same_dir(r);
+    if (st == ZR_OK || r->comm->rank != 0) return st;
+    zr__run_release(r);
+    zr__run_dir_undo(&r->dir);
+    return st;
 }
 
 /** Report the memory limit that policy auto works with, if the run settled it. */
 static void note_limit(const zr__run *r)
 {
-    char text[256], limit[ZR_SIZE_BYTES];
+    const int64_t limit_bytes = r->settled.memory.limit_bytes;
     if (!r->given || r->given->memory.limit_bytes == r->config->memory.limit_bytes) return;
-    snprintf(text, sizeof(text), "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of %s",
-             zr__text_size((double)r->settled.memory.limit_bytes, limit),
-             r->plan->profile.facts.apart ? "its GPU" : "nine tenths of what the host has left");
-    zr__run_note(r,
-                 r->settled.memory.limit_bytes > 0
-                     ? text
-                     : "activation_checkpointing.policy auto: what memory the host has left is not known, so nothing "
-                       "is computed again; give memory.limit");
+    if (limit_bytes > 0)
+        zr__run_note(r, "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of %s",
+                     ZR_SIZE((double)limit_bytes),
+                     r->plan->profile.facts.apart ? "its GPU" : "nine tenths of what the host has left");
+    else
+        zr__run_note(r, "activation_checkpointing.policy auto: what memory the host has left is not known, so nothing "
+                        "is recomputed; give memory.limit");
 }
 
 /** Report the choices for open keys, and how policy auto keeps checkpoints. */
 static void note_choices(const zr__run *r)
 {
-    if (r->chosen_note[0]) zr__run_note(r, r->chosen_note);
-    if (r->config->recompute.policy == ZR_POLICY_AUTO && r->plan->partition_checkpoints &&
-        !r->config->recompute.partition)
-        zr__run_note(r, r->plan->offload_checkpoints
-                            ? "activation_checkpointing.policy auto keeps checkpoints in pieces on the host, as with "
-                              "partition_activations and cpu_checkpointing"
-                            : "activation_checkpointing.policy auto keeps checkpoints in pieces, as with "
-                              "partition_activations");
+    if (r->chosen_note[0]) zr__run_note(r, "%s", r->chosen_note);
+    if (r->config->recompute.policy != ZR_POLICY_AUTO || !r->plan->partition_checkpoints ||
+        r->config->recompute.partition)
+        return;
+    zr__run_note(r,
+                 "activation_checkpointing.policy auto keeps checkpoints in pieces%s, as with "
+                 "partition_activations%s",
+                 r->plan->offload_checkpoints ? " on the host" : "",
+                 r->plan->offload_checkpoints ? " and cpu_checkpointing" : "");
 }
 
 /** Report how checkpoints are saved, if asynchronously. */
 static void note_saving(const zr__run *r)
 {
-    char text[256], size[ZR_SIZE_BYTES];
     zr_save_price price;
     if (r->plan->save == ZR_SAVE_NONE) return;
     if (zr__plan_price_save(r->plan, &r->plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
-    zr__text_size((double)price.bytes, size);
     if (r->plan->save == ZR_SAVE_COPY)
-        snprintf(text, sizeof(text),
-                 "checkpoints are written behind the next steps, from a copy of %s a rank in the host's memory", size);
+        zr__run_note(r,
+                     "checkpoints are written asynchronously, during the next steps, from a copy of %s a rank in the "
+                     "host's memory",
+                     ZR_SIZE((double)price.bytes));
     else
-        snprintf(text, sizeof(text),
-                 "checkpoints are written behind the next step, %s a rank from where the states are: updates wait for "
-                 "the disk (a memory.limit with room for as much again gives a copy, and no wait)",
-                 size);
-    zr__run_note(r, text);
+        zr__run_note(r,
+                     "checkpoints are written asynchronously, during the next step, %s a rank from where the states "
+                     "are: updates wait for the disk (a memory.limit with room for as much again gives a copy, and no "
+                     "wait)",
+                     ZR_SIZE((double)price.bytes));
 }
 
 /** Report skipped lines of a text. Its other oddities were noted when the configuration was settled. */
@@ -185,70 +204,58 @@ static void note_lines(const zr__run *r, const zr_data *data)
 {
     zr_data_info info = {0};
     if (data) info = zr_data_get_info(data);
-    if (info.skipped_lines > 0) zr__run_note(r, info.note);
+    if (info.skipped_lines > 0) zr__run_note(r, "%s", info.note);
 }
 
 static void announce(zr__run *r)
 {
-    char text[640];
     if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
-    if (r->dir.gone[0]) {
-        snprintf(text, sizeof(text), "the lock of the directory was left by a process that is gone (%s): taken over",
-                 r->dir.gone);
-        zr__run_note(r, text);
-    }
+    if (r->dir.gone[0])
+        zr__run_note(r, "the lock of the directory was left by a process that is gone (%s): taken over", r->dir.gone);
     zr__resume_tell(r);
     note_limit(r);
     note_choices(r);
     note_saving(r);
     char limits[ZR__LIMITS_BYTES];
-    if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, limits);
+    if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, "%s", limits);
     int cores = zr__host_cores(), wanted = r->info.threads * r->comm->local_size;
-    if (wanted > cores) {
-        snprintf(text, sizeof(text), "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
-                 r->info.threads, cores);
-        zr__run_note(r, text);
-    }
+    if (wanted > cores)
+        zr__run_note(r, "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
+                     r->info.threads, cores);
     note_lines(r, r->inputs.train);
     note_lines(r, r->inputs.val);
-    if (r->inputs.note[0]) {
-        snprintf(text, sizeof(text), "tensors of %s that the model does not use: %s", r->config->model.init,
-                 r->inputs.note);
-        zr__run_note(r, text);
-    }
+    if (r->inputs.note[0])
+        zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
 }
 
-/** Set the peak FLOP/s for mfu, as recorded by `zr info --bench` or measured now, in a few milliseconds. */
+/** Set the peak FLOP/s for mfu, as recorded by `zr info --bench` or measured now, in a few milliseconds. The other
+ * ranks wait meanwhile, so that the measurement is undisturbed. Rank 0. */
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
     if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
-        zr__rates_profile(&rates, zr__run_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
+        zr__rates_profile(&rates, rate_dtype(r), r->comm->size, r->comm->local_size, &r->device->profile);
     else
-        r->device->ops->measure(r->device, zr__run_dtype(r));
-}
-
-static zr_status fill(zr__run *r)
-{
-    zr_fill_fn fn = r->inputs.weights ? zr__weights_fill : NULL;
-    if (r->resume.step >= 0) return zr__resume_fill(r);
-    return zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, fn, r->inputs.weights));
+        r->device->ops->measure(r->device, rate_dtype(r));
 }
 
 /** Allocate memory, fill the states and create the outputs. Memory comes before the directory: it is the last resource
  * that may be missing. */
-static zr_status start(zr__run *r)
+static zr_status start_run(zr__run *r)
 {
     uint64_t seed = (uint64_t)r->config->train.seed;
-    /* The other ranks wait meanwhile, so that the measurement is undisturbed. */
     if (r->comm->rank == 0) know_peak(r);
     ZR_TRY(zr__run_agreed(r, zr_engine_create(r->plan, r->device, r->comm, seed, &r->engine)));
-    ZR_TRY(fill(r));
+    if (r->resume.step >= 0)
+        ZR_TRY(zr__resume_fill(r));
+    else
+        ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, r->inputs.weights ? zr__weights_fill : NULL,
+                                                r->inputs.weights)));
     ZR_TRY(zr__run_agree(r, open_outputs(r)));
     ZR_TRY(share_outputs(r));
     r->info.from_step = r->from_step;
     announce(r);
-    begin_events(r);
+    log_events_begin(r);
     if (r->watch.trace) ZR_TRY(zr__run_agreed(r, zr__trace_align(r->watch.trace, r->comm)));
     return ZR_OK;
 }
@@ -260,30 +267,18 @@ int64_t zr__run_sample(const zr__run *r, int64_t step)
     return r->from_sample + (step - r->from_step) * r->config->train_batch_size;
 }
 
-static zr_status read_rows(const zr__run *r, const zr_batch *batch, void *const *input)
-{
-    int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
-    int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
-    for (int64_t b = 0; b < rows; b++)
-        ZR_TRY(r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input));
-    return ZR_OK;
-}
-
-/** Prefetch this rank's samples of the next micro-batch, which come after those that all ranks take in this one. */
-static zr_status want_next(const zr__run *r, const zr_batch *batch)
-{
-    const int64_t next = r->config->train_batch_size / r->plan->layout.accum;
-    if (!r->reads_ahead) return ZR_OK;
-    return zr_data_read_ahead(r->inputs.train, zr__run_sample(r, batch->step) + batch->first_row + next,
-                              r->plan->layout.batch);
-}
-
 zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
     const double begin = zr_clock_sec();
-    zr_status st = read_rows(r, batch, input);
-    if (st == ZR_OK) st = want_next(r, batch);
+    const int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
+    int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
+    zr_status st = ZR_OK;
+    for (int64_t b = 0; b < rows && st == ZR_OK; b++)
+        st = r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
+    /* The next micro-batch's samples of a rank come after the samples that all ranks take now. */
+    const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
+    if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train, next, rows);
     r->data_wait_sec += zr_clock_sec() - begin;
     if (r->batch_failed == ZR_OK) r->batch_failed = st; /* the first failure, which the engine reports too */
     return st;
@@ -297,19 +292,9 @@ static zr_status train_batch(void *arg, const zr_batch *batch, void *const *inpu
     return zr__run_read(arg, batch, input);
 }
 
-static void fill_rates(const zr__run *r, zr_train_step *line)
-{
-    double peak = zr__run_peak_flops(r);
-    double sec = line->step_sec > 0.0 ? line->step_sec : 1e-9;
-    line->tokens_per_sec = (double)line->tokens / sec;
-    line->samples_per_sec = (double)r->config->train_batch_size / sec;
-    line->tflops = r->plan->flops_hardware / r->comm->size / sec / 1e12;
-    line->mfu = zr__share_of_peak(r->plan->flops_model / r->comm->size / sec, peak);
-}
-
 static void report_step(zr__run *r, const zr_step_result *did, double lr, double scale, double sec)
 {
-    char text[ZR_LINE_BYTES];
+    char text[ZR_METRICS_LINE_BYTES];
     if (r->comm->rank != 0) return;
     zr_train_step line = {.step = r->result->steps,
                           .steps = r->config->train.steps,
@@ -323,7 +308,11 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
                           .loss_scale = r->config->fp16 ? scale : 0.0,
                           .noise = r->config->train.noise_scale,
                           .noise_scale = r->result->noise_scale};
-    fill_rates(r, &line);
+    const double least_sec = sec > 0.0 ? sec : 1e-9;
+    line.tokens_per_sec = (double)line.tokens / least_sec;
+    line.samples_per_sec = (double)r->config->train_batch_size / least_sec;
+    line.tflops = r->plan->flops_hardware / r->comm->size / least_sec / 1e12;
+    line.mfu = zr__share_of_peak(r->plan->flops_model / r->comm->size / least_sec, zr__run_peak_flops(r));
     log_line(r, &r->dir.metrics, text, zr__metrics_step(&line, text));
     zr__scalar scalar[ZR_SCALARS];
     log_event(r, "train", scalar, zr__metrics_step_scalars(&line, scalar));
@@ -333,21 +322,19 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
 /** Describe the loss scale after a step without an update; "" without fp16. */
 static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
 {
-    char was[ZR_NUMBER_BYTES], is[ZR_NUMBER_BYTES];
-    zr__text_shortest(before, was);
-    zr__text_shortest(r->scaler.scale, is);
     out[0] = '\0';
     if (!r->config->fp16) return;
     if (r->scaler.scale < before)
-        snprintf(out, SCALE_BYTES, ", the loss scale goes from %s to %s", was, is);
+        snprintf(out, SCALE_BYTES, ", the loss scale goes from %s to %s", ZR_SHORTEST(before),
+                 ZR_SHORTEST(r->scaler.scale));
     else
-        snprintf(out, SCALE_BYTES, ", the loss scale stays %s", was);
+        snprintf(out, SCALE_BYTES, ", the loss scale stays %s", ZR_SHORTEST(before));
 }
 
 /** Count a step without an update; too many in a row end the run. The same on every rank. */
 static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 {
-    char text[448], scale[SCALE_BYTES];
+    char scale[SCALE_BYTES];
     bool skipped = did->skipped || !isfinite(did->loss);
     double before = r->scaler.scale;
     zr__loss_scaler_update(&r->scaler, skipped);
@@ -358,10 +345,9 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
     const char *name =
         did->bad_param >= 0 ? zr_graph_param(r->plan->graph[ZR_SCHEDULE_TRAIN], did->bad_param)->name : "";
     scale_text(r, before, scale);
-    snprintf(text, sizeof(text), "step %lld updated nothing: %s%s is not finite%s (%lld skipped so far)",
-             (long long)r->result->steps, name[0] ? "the gradient of " : "the loss", name, scale,
-             (long long)r->result->skipped);
-    zr__run_note(r, text);
+    zr__run_note(r, "step %lld updated nothing: %s%s is not finite%s (%lld skipped so far)",
+                 (long long)r->result->steps, name[0] ? "the gradient of " : "the loss", name, scale,
+                 (long long)r->result->skipped);
     ZR_CHECK(r->skipped_in_row < ZR_TRAIN_MAX_SKIPPED, ZR_ERR_DIVERGED,
              "training diverged: %d steps in a row had no finite gradient, the last at step %lld (%s%s); lower the "
              "learning rate%s, lengthen the warm-up or %s gradient_clipping",
@@ -371,15 +357,6 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
                                  : " or fp16.loss_scale",
              r->config->gradient_clipping > 0.0 ? "lower" : "set");
     return ZR_OK;
-}
-
-/** Add the remedy to the engine's message, since the engine knows no configuration keys. */
-static zr_status cannot_skip(const char *what)
-{
-    return ZR_FAIL(ZR_ERR_DIVERGED,
-                   "%s. Set gradient_clipping, memory.norm two_pass or memory.layout paper: then such steps are "
-                   "skipped whole",
-                   what);
 }
 
 /** Add the squared gradient norms of a step that updated to the noise scale. The same on every rank. */
@@ -396,7 +373,7 @@ zr_status zr__run_collect_trace(zr__run *r, int64_t step)
 {
     ZR_TRY(zr__run_agreed(r, zr__trace_collect(r->watch.trace, r->comm, step)));
     const char *news = zr__trace_note(r->watch.trace);
-    if (news) zr__run_note(r, news);
+    if (news) zr__run_note(r, "%s", news);
     return ZR_OK;
 }
 
@@ -413,17 +390,20 @@ zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
 /** Agree with all ranks on a step that ended with `st` on this rank. */
 static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *did)
 {
-    char what[1024];
     bool diverged = st == ZR_ERR_DIVERGED;
-    snprintf(what, sizeof(what), "%s", st == ZR_OK ? "" : zr_error_message());
+    const char *why = ZR__WHY();
     /* Every rank learns of a bad gradient or of a stop within the step. */
     if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
     if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
-    ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", what)));
+    ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", why)));
     if (!diverged) return ZR_OK;
     r->suspect = true;
     r->mixed = !did->skipped;
-    return cannot_skip(what);
+    /* The remedy is added here, since the engine knows no configuration keys. */
+    return ZR_FAIL(ZR_ERR_DIVERGED,
+                   "%s. Set gradient_clipping, memory.norm two_pass or memory.layout paper: then such steps are "
+                   "skipped whole",
+                   why);
 }
 
 static zr_status one_step(zr__run *r)
@@ -432,7 +412,7 @@ static zr_status one_step(zr__run *r)
     zr_step_args args = zr__run_step_args(r, r->result->steps, train_batch);
     r->result->agreed = false;
     r->data_wait_sec = 0;
-    zr__run_enter(r, r->behind && r->plan->save == ZR_SAVE_IN_PLACE ? ZR__PHASE_TRAIN_AND_SAVE : ZR__PHASE_TRAIN);
+    zr__run_enter(r, r->saving && r->plan->save == ZR_SAVE_IN_PLACE ? ZR__PHASE_TRAIN_AND_SAVE : ZR__PHASE_TRAIN);
     zr__watch_begin(&r->watch, r->engine, args.step);
     double begin = zr_clock_sec();
     zr_status st = zr_engine_step(r->engine, &args, &did);
@@ -459,9 +439,9 @@ static zr_status after_batch(void *arg, int64_t windows)
     return zr__run_stop_asked(arg);
 }
 
-static zr_status evaluate(zr__run *r)
+static zr_status evaluate_now(zr__run *r)
 {
-    char text[ZR_LINE_BYTES];
+    char text[ZR_METRICS_LINE_BYTES];
     int64_t windows = zr_data_windows(r->inputs.val);
     int64_t batches = r->config->train.eval_batches, batch = r->config->train_batch_size;
     if (batches > 0 && batches <= windows / batch) windows = batches * batch;
@@ -490,14 +470,24 @@ static zr_status evaluate(zr__run *r)
     return zr__run_keep_best(r);
 }
 
-static bool eval_is_due(const zr__run *r)
+/** Return whether evaluations and samples come after this step, where the run has any. */
+static bool is_eval_step(const zr__run *r)
 {
-    int64_t step = r->result->steps, interval = r->config->train.eval_interval;
-    bool now = step == r->config->train.steps || (interval > 0 && step % interval == 0);
-    return r->inputs.val && interval > 0 && now;
+    const int64_t step = r->result->steps, interval = r->config->train.eval_interval;
+    return step == r->config->train.steps || (interval > 0 && step % interval == 0);
 }
 
-static zr_status sample(zr__run *r)
+static bool eval_is_due(const zr__run *r)
+{
+    return r->inputs.val && r->config->train.eval_interval > 0 && is_eval_step(r);
+}
+
+static bool sample_is_due(const zr__run *r)
+{
+    return r->config->train.sample_tokens > 0 && is_eval_step(r);
+}
+
+static zr_status write_sample_line(zr__run *r)
 {
     char *line = NULL;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
@@ -517,16 +507,16 @@ static bool save_is_due(const zr__run *r)
 
 /** Make all steps. A step's checkpoint is written, then requests are handled, then the step is evaluated; so a resumed
  * run may have to begin with an evaluation. */
-static zr_status loop(zr__run *r)
+static zr_status make_steps(zr__run *r)
 {
-    if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(evaluate(r));
-    if (r->from_step > 0 && !r->made.sample && zr__sample_is_due(r)) ZR_TRY(sample(r));
+    if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(evaluate_now(r));
+    if (r->from_step > 0 && !r->made.sample && sample_is_due(r)) ZR_TRY(write_sample_line(r));
     while (r->result->steps < r->config->train.steps) {
         ZR_TRY(one_step(r));
         if (save_is_due(r)) ZR_TRY(zr__run_save(r));
         if (r->result->steps < r->config->train.steps) ZR_TRY(zr__run_asked(r));
-        if (eval_is_due(r)) ZR_TRY(evaluate(r));
-        if (zr__sample_is_due(r)) ZR_TRY(sample(r));
+        if (eval_is_due(r)) ZR_TRY(evaluate_now(r));
+        if (sample_is_due(r)) ZR_TRY(write_sample_line(r));
     }
     return ZR_OK;
 }
@@ -537,12 +527,12 @@ static zr_status run_all(zr__run *r)
     ZR_TRY(zr__run_agree(r, zr__hang_create(r->config, r->comm, r->observer, &r->hang)));
     zr__run_enter(r, ZR__PHASE_START);
     ZR_TRY(zr__run_check(r));
-    ZR_TRY(start(r));
-    return zr__run_end(r, loop(r), begin);
+    ZR_TRY(start_run(r));
+    return zr__run_end(r, make_steps(r), begin);
 }
 
-static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer *observer, bool resume,
-                       zr_train_result *result)
+static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer, bool resume,
+                                 zr_train_result *result)
 {
     static const zr_observer nobody = {0};
     ZR_CHECK(config && comm && result, ZR_ERR_ARG, "zr_train_run was given a NULL pointer");
@@ -576,10 +566,10 @@ static zr_status train(const zr_config *config, zr_comm *comm, const zr_observer
 
 zr_status zr_train_run(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)
 {
-    return train(config, comm, observer, false, result);
+    return train_or_resume(config, comm, observer, false, result);
 }
 
 zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer, zr_train_result *result)
 {
-    return train(config, comm, observer, true, result);
+    return train_or_resume(config, comm, observer, true, result);
 }

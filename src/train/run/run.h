@@ -1,5 +1,9 @@
-/** The state of a training run, shared by the files of this folder: run_check.c checks, run.c starts the run and makes
- * its steps, save.c writes checkpoints, resume.c continues from one, finish.c ends the run. */
+/**
+ * The state of a training run, shared by the files of this room, which holds all that a run does: run_check.c and
+ * same_inputs.c check before anything is created, run.c starts the run and makes its steps, asked.c answers requests,
+ * save.c and save_files.c write checkpoints, resume.c continues from one, sample.c writes texts, finish.c ends the run.
+ * agree.h: ranks agree; tell.h: the observer is told.
+ */
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
 
@@ -27,7 +31,7 @@ typedef struct zr__resume {
     bool anew;    /* the checkpoint lacks states of this optimizer, which begin at zero */
     double read_sec;
     /* Rank 0: steps of all n checkpoints, newest first; steps before index `next` were passed over. `from`: the chosen
-     * checkpoint's record of its run; other ranks have only the numbers in it. */
+     * checkpoint's record of its run; other ranks lack its configuration. */
     int64_t *steps, n, next;
     zr__checkpoint_run from;
 } zr__resume;
@@ -52,7 +56,7 @@ typedef struct zr__run {
     char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* choices made for open keys; "": no key was open */
     zr__run_made made;                     /* results from before this run; best_loss is kept up to date with best/ */
     int64_t saved_step;                    /* step of the newest checkpoint, -1: no checkpoint */
-    struct zr__save *behind;               /* the asynchronous checkpoint in progress, or NULL */
+    struct zr__save *saving;               /* the asynchronous checkpoint in progress, or NULL */
     double step_sec, save_sec;             /* seconds of recent steps and of the last checkpoint; 0: not known yet */
     char save_failure[512];                /* message of the first save that failed, or "" */
     zr_status save_failed;                 /* its status: ZR_ERR_MEMORY, or ZR_ERR_IO for every other cause */
@@ -74,22 +78,6 @@ typedef struct zr__run {
     int64_t skipped_in_row;  /* skipped steps in a row, except steps that lowered the loss scale */
 } zr__run;
 
-/** Show on this rank's board that a phase begins; the observer is told of every phase but training. */
-void zr__run_enter(const zr__run *r, zr__phase phase);
-
-/** Pass one line of text to rank 0's observer. */
-void zr__run_note(const zr__run *r, const char *text);
-/** Report a failed write to rank 0's observer, through `note` if it has no `warn`. */
-void zr__run_warn(const zr__run *r, const char *text);
-
-/** Return st, the result of a call in which ranks agree, and record in result->agreed whether every rank has it: yes,
- * unless it is an error that keeps ranks from agreeing. */
-zr_status zr__run_agreed(zr__run *r, zr_status st);
-/** Agree with all ranks on a status (zr_comm_agree). Collective. */
-zr_status zr__run_agree(zr__run *r, zr_status mine);
-/** Replace each of n numbers by its maximum over the ranks. Collective. */
-ZR_NODISCARD zr_status zr__run_highest(zr__run *r, double *number, int n);
-
 /** Replace the report's bytes by their maxima over the ranks, since ranks with more threads take more scratch.
  * Collective. */
 ZR_NODISCARD zr_status zr__run_highest_report(zr__run *r, zr_report *report);
@@ -97,20 +85,8 @@ ZR_NODISCARD zr_status zr__run_highest_report(zr__run *r, zr_report *report);
 /** Return the given configuration with the choices for its open keys. Its pointers are borrowed. */
 zr_config zr__run_given(const zr__run *r);
 
-/** Return the dtype whose peak rate this rank's matrix products are compared with. For fp16 it is F32 on processors,
- * which widen it, and BF16 on GPUs, which multiply it as fast. */
-zr_dtype zr__run_dtype(const zr__run *r);
-/** Return the peak FLOP/s of that dtype's matrix products; 0: not measured. */
+/** Return the peak FLOP/s that this rank's matrix products are compared with; 0: not measured. */
 double zr__run_peak_flops(const zr__run *r);
-
-/** Progress of long work before the first step; zero-initialise. */
-typedef struct zr__progress {
-    zr__run *run;
-    char what[512];   /* "data.train: looking at all of x.txt" */
-    double next_news; /* zr_clock_sec of the next note; 0: no progress yet */
-} zr__progress;
-/** Show progress on the rank's board, and now and then as a note. A zr_progress_fn; arg is a zr__progress. */
-void zr__run_progress(void *arg, int64_t done, int64_t all);
 
 /** Check that token files and initial weights are the same on all ranks, and each token is in the vocabulary.
  * ZR_ERR_DATA naming the odd rank, or the token. Collective. */

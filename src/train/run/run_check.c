@@ -1,20 +1,19 @@
 /** Checks before a run creates anything: inputs, keys that only a run can settle, the plan, and that they are the same
  * on all ranks. */
-#include "train/host/device.h"
-#include "train/host/limits.h"
-#include "train/host/host.h"
+#include "train/run/agree.h"
 #include "train/run/resume.h"
-#include "train/run/run.h"
 #include "train/run/sample.h"
+#include "train/run/tell.h"
+
 #include "base/core/core.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "plan/cost/cost.h"
 #include "train/dir/report.h"
+#include "train/host/device.h"
+#include "train/host/host.h"
+#include "train/host/limits.h"
 #include "train/measure/measure.h"
-#include "train/family/family.h"
-#include "train/setup/setup.h"
-#include "zr/run.h"
 
 #include <string.h>
 
@@ -22,7 +21,7 @@ static void note_made_again(const zr__run *r, const zr_data *data)
 {
     zr_data_info info = {.made_again = ""};
     if (data) info = zr_data_get_info(data);
-    if (info.made_again[0]) zr__run_note(r, info.made_again);
+    if (info.made_again[0]) zr__run_note(r, "%s", info.made_again);
 }
 
 static zr_status open_inputs(zr__run *r, bool first)
@@ -61,7 +60,7 @@ static zr_status check_inputs(zr__run *r, zr_status st)
 }
 
 /** Return the run's own copy of the configuration, to settle keys in; the first call makes it. */
-static zr_config *settle(zr__run *r)
+static zr_config *own_config(zr__run *r)
 {
     if (!r->given) {
         r->given = r->config;
@@ -76,30 +75,24 @@ static zr_config *settle(zr__run *r)
 static zr_status settle_limit(zr__run *r)
 {
     if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
-    double least = -(double)zr__train_limit(&r->device->profile, r->comm->local_size, zr__comm_process_ranks(r->comm));
-    ZR_TRY(zr__run_highest(r, &least, 1));
-    settle(r)->memory.limit_bytes = -(int64_t)least;
+    int64_t below = -zr__train_limit(&r->device->profile, r->comm->local_size, zr__comm_process_ranks(r->comm));
+    ZR_TRY(zr__run_most(r, &below, 1));
+    own_config(r)->memory.limit_bytes = -below;
     return ZR_OK;
 }
 
-/** Set *alike to whether all hosts have the same number of ranks, consecutive on each host. */
-static zr_status hosts_alike(zr__run *r, bool *alike)
-{
-    const zr_comm *c = r->comm;
-    bool mine = c->size % c->local_size == 0 && c->rank % c->local_size == c->local_rank;
-    double number[2] = {mine ? (double)c->local_size : -1, mine ? -(double)c->local_size : 1};
-    ZR_TRY(zr__run_highest(r, number, 2));
-    *alike = number[0] > 0 && number[0] == -number[1];
-    return ZR_OK;
-}
-
-/** Settle the ranks of a host, which the report of traffic across hosts and two-level collectives need. */
+/** Settle the ranks of a host, which the report of traffic across hosts and two-level collectives need, if all hosts
+ * have the same number of ranks, consecutive on each. */
 static zr_status settle_hosts(zr__run *r)
 {
+    const zr_comm *c = r->comm;
     const zr_config_switch wanted = r->config->collectives.hierarchical;
+    const bool in_a_row = c->size % c->local_size == 0 && c->rank % c->local_size == c->local_rank;
+    const int ranks = in_a_row ? c->local_size : 0;
     bool alike = false;
     if (r->config->parallel.ranks_per_host > 0) return ZR_OK;
-    ZR_TRY(hosts_alike(r, &alike));
+    ZR_TRY(zr__run_alike(r, &ranks, sizeof(ranks), &alike));
+    alike = alike && ranks > 0;
     ZR_CHECK(alike || wanted != ZR_SWITCH_ON, ZR_ERR_CONFIG,
              "collectives.hierarchical: the hosts have different numbers of ranks, or those of a host are not next to "
              "each other; start as many on each (mpirun -N), in a row, or write \"auto\"");
@@ -107,7 +100,7 @@ static zr_status settle_hosts(zr__run *r)
         zr__run_note(r,
                      "collectives.hierarchical auto: gathers and reductions are flat, since the hosts have different "
                      "numbers of ranks, or those of a host are not next to each other");
-    if (alike && r->comm->local_size < r->comm->size) settle(r)->parallel.ranks_per_host = r->comm->local_size;
+    if (alike && c->local_size < c->size) own_config(r)->parallel.ranks_per_host = c->local_size;
     return ZR_OK;
 }
 
@@ -134,13 +127,6 @@ static void settle_ahead(zr__run *r)
                         "there is for it");
 }
 
-static zr_status make_device(zr__run *r)
-{
-    const int threads = zr__train_threads(r->config, r->comm->local_size);
-    ZR_TRY(zr__train_device(r->config->device, threads, r->comm->local_rank, &r->device));
-    return ZR_OK;
-}
-
 /** Refuse collectives.reduce nccl if ranks are threads of one process. ZR_ERR_UNSUPPORTED. */
 static zr_status check_reduce(const zr__run *r)
 {
@@ -152,31 +138,22 @@ static zr_status check_reduce(const zr__run *r)
     return ZR_OK;
 }
 
-/** Return whether the plan depends on the machine's rates. */
-static bool rates_decide(const zr_config *config)
-{
-    const bool mixes = config->recompute.policy == ZR_POLICY_AUTO && config->parallel.tensor > 1;
-    return mixes || zr__config_is_open(config);
-}
-
 /** Use the rates that `zr info --bench` recorded on each host if they are the same on all ranks, since all ranks must
  * plan alike; otherwise plans are chosen without measured rates. */
 static zr_status settle_rates(zr__run *r)
 {
-    enum { NUMBERS = 5 };
     zr_rates rates;
+    bool alike;
     zr_profile mine = r->device->profile;
     const bool narrow = r->config->bf16 && mine.facts.bf16_products;
-    if (!rates_decide(r->config)) return ZR_OK;
+    const bool mixes = r->config->recompute.policy == ZR_POLICY_AUTO && r->config->parallel.tensor > 1;
+    if (!mixes && !zr__config_is_open(r->config)) return ZR_OK; /* the plan does not depend on rates */
     if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
         zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
     const zr_machine *m = &mine.machine;
-    double number[2 * NUMBERS] = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr__machine_link(m).bytes_sec};
-    for (int i = 0; i < m->n_products; i++) number[NUMBERS - 1] += (i + 1) * m->product[i].flops;
-    for (int i = 0; i < NUMBERS; i++) number[NUMBERS + i] = -number[i];
-    ZR_TRY(zr__run_highest(r, number, 2 * NUMBERS));
-    bool alike = true;
-    for (int i = 0; i < NUMBERS; i++) alike = alike && number[i] == -number[NUMBERS + i];
+    double number[5] = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr__machine_link(m).bytes_sec};
+    for (int i = 0; i < m->n_products; i++) number[4] += (i + 1) * m->product[i].flops;
+    ZR_TRY(zr__run_alike(r, number, sizeof(number), &alike));
     if (alike) r->device->profile.machine = *m;
     return ZR_OK;
 }
@@ -185,27 +162,19 @@ static zr_status settle_rates(zr__run *r)
  * since other partial sums have other bits. */
 static zr_status settle_open(zr__run *r)
 {
-    enum { STAGE, POLICY, ROWS, ACCUM, BATCH, NUMBERS };
     const zr__checkpoint_run *from = &r->resume.from;
-    const bool first = r->comm->rank == 0;
-    double number[NUMBERS];
     zr_status st = ZR_OK;
     if (!zr__config_is_open(r->config)) return ZR_OK;
-    zr_config *config = settle(r);
+    zr_config *config = own_config(r);
     const zr__train_kept kept = {from->micro_batch_size, from->accumulation_steps};
     const zr__train_target target = {.ranks = r->comm->size, .profile = &r->device->profile};
-    if (first) st = zr__train_choose(config, &target, kept, r->chosen_note);
+    if (r->comm->rank == 0) st = zr__train_choose(config, &target, kept, r->chosen_note);
     ZR_TRY(zr__run_agree(r, st));
-    const double mine[NUMBERS] = {(double)config->zero.stage, config->recompute.policy,
-                                  (double)config->micro_batch_size, (double)config->accumulation_steps,
-                                  (double)config->train_batch_size};
-    for (int i = 0; i < NUMBERS; i++) number[i] = first ? mine[i] : -1;
-    ZR_TRY(zr__run_highest(r, number, NUMBERS));
-    config->zero.stage = (int64_t)number[STAGE];
-    config->recompute.policy = (zr_config_policy)number[POLICY];
-    config->micro_batch_size = (int64_t)number[ROWS];
-    config->accumulation_steps = (int64_t)number[ACCUM];
-    config->train_batch_size = (int64_t)number[BATCH];
+    ZR_TRY(zr__run_share(r, &config->zero.stage, sizeof(config->zero.stage)));
+    ZR_TRY(zr__run_share(r, &config->recompute.policy, sizeof(config->recompute.policy)));
+    ZR_TRY(zr__run_share(r, &config->micro_batch_size, sizeof(config->micro_batch_size)));
+    ZR_TRY(zr__run_share(r, &config->accumulation_steps, sizeof(config->accumulation_steps)));
+    ZR_TRY(zr__run_share(r, &config->train_batch_size, sizeof(config->train_batch_size)));
     return ZR_OK;
 }
 
@@ -231,48 +200,43 @@ static zr_status check_plan(zr__run *r)
     return ZR_OK;
 }
 
-/** Check that policy auto chose the same on all ranks. Its choice depends on the processor's scratch, and ranks that
- * recompute other activations gather at other times and would deadlock. */
-static zr_status same_auto(zr__run *r)
-{
-    uint64_t work;
-    if (r->config->recompute.policy != ZR_POLICY_AUTO) return ZR_OK;
-    memcpy(&work, &r->plan->flops_hardware, sizeof(work));
-    ZR_TRY(zr__run_agreed(
-        r, zr__comm_same(r->comm,
-                         "how activation_checkpointing.policy auto keeps checkpoints (these processors are not alike: "
-                         "name a policy)",
-                         (uint64_t)r->plan->partition_checkpoints + 2 * (uint64_t)r->plan->offload_checkpoints)));
-    return zr__run_agreed(
-        r, zr__comm_same(r->comm,
-                         "what activation_checkpointing.policy auto computes again (these processors are not "
-                         "alike: name a policy)",
-                         work));
-}
-
+/** Check that policy auto chose the same on all ranks, and then that they save checkpoints alike. Its choice depends on
+ * the processor's scratch, and ranks that recompute other activations gather at other times and would deadlock. */
 static zr_status same_choices(zr__run *r)
 {
-    ZR_TRY(same_auto(r)); /* the way of saving follows from it */
-    return zr__run_agreed(r, zr__comm_same(r->comm,
-                                           "how checkpoints are saved behind steps (these processors are not alike: "
-                                           "give another memory.limit, or write checkpoint.async false)",
-                                           (uint64_t)r->plan->save));
+    uint64_t work;
+    const zr_plan *plan = r->plan;
+    memcpy(&work, &plan->flops_hardware, sizeof(work));
+    if (r->config->recompute.policy == ZR_POLICY_AUTO) {
+        ZR_TRY(zr__run_same(r,
+                            "how activation_checkpointing.policy auto keeps checkpoints (these processors are not "
+                            "alike: name a policy)",
+                            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->offload_checkpoints));
+        ZR_TRY(zr__run_same(r,
+                            "what activation_checkpointing.policy auto recomputes (these processors are not alike: "
+                            "name a policy)",
+                            work));
+    }
+    return zr__run_same(r,
+                        "how checkpoints are saved asynchronously (these processors are not alike: give another "
+                        "memory.limit, or write checkpoint.async false)",
+                        (uint64_t)plan->save);
 }
 
 zr_status zr__run_check(zr__run *r)
 {
     uint64_t hash = 0;
     ZR_TRY(check_inputs(r, zr__config_hash(r->config, &hash)));
-    ZR_TRY(zr__run_agreed(r, zr__comm_same(r->comm, "the configuration or the version of zr", hash)));
+    ZR_TRY(zr__run_same(r, "the configuration or the version of zr", hash));
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
-    ZR_TRY(zr__run_agreed(r, zr__comm_same(r->comm, "--resume", r->resume.asked)));
-    ZR_TRY(zr__run_agreed(r, zr__comm_same(r->comm, "--memory", zr__config_is_open(r->config))));
+    ZR_TRY(zr__run_same(r, "--resume", r->resume.asked));
+    ZR_TRY(zr__run_same(r, "--memory", zr__config_is_open(r->config)));
     ZR_TRY(zr__run_same_inputs(r));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(check_reduce(r));
-    ZR_TRY(zr__run_agree(r, make_device(r)));
-    ZR_TRY(zr__run_agreed(r, zr__comm_same(r->comm, "what they compute on (write device \"cpu\" or \"cuda\")",
-                                           r->device->profile.facts.apart)));
+    const int threads = zr__train_threads(r->config, r->comm->local_size);
+    ZR_TRY(zr__run_agree(r, zr__train_device(r->config->device, threads, r->comm->local_rank, &r->device)));
+    ZR_TRY(zr__run_same(r, "what they compute on (write device \"cpu\" or \"cuda\")", r->device->profile.facts.apart));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(settle_rates(r));
@@ -280,6 +244,5 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_agree(r, check_plan(r)));
     ZR_TRY(zr__sample_open(r));
     ZR_TRY(same_choices(r));
-    ZR_TRY(zr__run_highest_report(r, &r->result->planned));
-    return ZR_OK;
+    return zr__run_highest_report(r, &r->result->planned);
 }

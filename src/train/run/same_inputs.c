@@ -1,26 +1,21 @@
 /** The check that all ranks train on the same bytes: one rank reads each distinct copy of an input, and the hashes are
  * compared. Ranks that open one file on one host share a copy; a file of the same name on another host, or another
  * file, is another copy. */
-#include "train/run/run.h"
+#include "train/run/agree.h"
+#include "train/run/tell.h"
 
 #include "base/file/file.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
-#include "comm/comm.h"
 #include "data/samples/samples.h"
-#include "engine/engine.h"
+#include "train/host/host.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
-
-/* Seconds before a long read reports its progress, and between later reports. */
-#define QUIET_SEC 3.0
-#define NEWS_SEC 15.0
 
 typedef struct input {
     zr__run *run;
@@ -34,126 +29,83 @@ typedef struct input {
  * numbers. */
 static uint64_t host_identity(void)
 {
-    char text[128] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    size_t n = file ? fread(text, 1, sizeof(text), file) : 0;
-    if (file) fclose(file);
-    if (n == 0 && gethostname(text, sizeof(text) - 1) == 0) n = strlen(text);
-    return XXH3_64bits(text, n);
+    char text[128];
+    if (!zr__host_line("/proc/sys/kernel/random/boot_id", "", text, sizeof(text))) zr__host_name(text, sizeof(text));
+    return XXH3_64bits(text, strlen(text));
 }
 
-static zr_status add_identity(const char *path, uint64_t *identity)
-{
-    struct stat info;
-    char shown[ZR_FILE_NAME_BYTES];
-    ZR_CHECK(stat(path, &info) == 0, ZR_ERR_NOT_FOUND, "%s: %s", zr__text_escape(path, shown, sizeof(shown)),
-             strerror(errno));
-    *identity = zr__hash_join(zr__hash_join(*identity, (uint64_t)info.st_dev), (uint64_t)info.st_ino);
-    return ZR_OK;
-}
-
-/** Add the size of the opened data to an identity, since a pattern may match other files on a rank that opens later. */
-static uint64_t add_opened(const zr_data *data, uint64_t identity)
-{
-    const zr_data_info info = zr_data_get_info(data);
-    const int64_t number[] = {info.files, info.bytes, info.tokens};
-    return zr__hash_join(identity, XXH3_64bits(number, sizeof(number)));
-}
-
-/** Compute a number that is the same on ranks with the same files or directory. */
+/** Compute a number that is the same on ranks with the same files or directory. The size of opened data is part of it,
+ * since a pattern may match other files on a rank that opens later. */
 static zr_status identify(const input *in, uint64_t *identity)
 {
     zr__shards shards;
+    struct stat info;
     zr_status st = zr__shards_find(in->path, &shards);
     *identity = host_identity();
-    for (int64_t i = 0; i < shards.n && st == ZR_OK; i++) st = add_identity(shards.path[i], identity);
-    if (in->data) *identity = add_opened(in->data, *identity);
+    for (int64_t i = 0; i < shards.n && st == ZR_OK; i++) {
+        if (stat(shards.path[i], &info) != 0)
+            st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s", ZR_SHOWN(shards.path[i]), strerror(errno));
+        else
+            *identity = zr__hash_join(zr__hash_join(*identity, (uint64_t)info.st_dev), (uint64_t)info.st_ino);
+    }
     zr__shards_free(&shards);
+    if (!in->data) return st;
+    const zr_data_info data = zr_data_get_info(in->data);
+    const int64_t number[] = {data.files, data.bytes, data.tokens};
+    *identity = zr__hash_join(*identity, XXH3_64bits(number, sizeof(number)));
     return st;
 }
 
-static uint64_t gathered(const zr_comm *comm, int rank)
-{
-    return (uint64_t)comm->table[2 * rank] << 32 | (uint64_t)comm->table[2 * rank + 1];
-}
-
-/** Gather every rank's number in comm->table, to be read with gathered. */
-static zr_status gather(zr__run *r, uint64_t mine)
-{
-    double halves[2] = {(double)(mine >> 32), (double)(mine & 0xffffffffu)};
-    return zr__run_agreed(r, zr_comm_scalars(r->comm, halves, 2, NULL));
-}
-
 /** Find the lowest rank that has this rank's file. *places: ranks have different files of this name. */
-static zr_status find_looker(zr__run *r, uint64_t identity, int *looker, bool *places)
+static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *places)
 {
-    ZR_TRY(gather(r, identity));
-    *looker = r->comm->rank;
+    ZR_TRY(zr__run_gather(r, identity));
+    *reader = r->comm->rank;
     *places = false;
     for (int q = r->comm->size - 1; q >= 0; q--) {
-        if (gathered(r->comm, q) == identity)
-            *looker = q;
+        if (zr__run_gathered(r, q) == identity)
+            *reader = q;
         else
             *places = true;
     }
     return ZR_OK;
 }
 
-void zr__run_progress(void *arg, int64_t done, int64_t all)
+/** Read all of an input; hash NULL: weights that need no comparison, which are not read. */
+static zr_status read_input(const input *in, uint64_t *hash)
 {
-    zr__progress *p = arg;
-    zr__comm_show(p->run->comm, ZR_ENGINE_MOVED, (uint64_t)done);
-    char text[640], now[ZR_SIZE_BYTES], end[ZR_SIZE_BYTES];
-    if (p->next_news == 0) p->next_news = zr_clock_sec() + QUIET_SEC;
-    if (zr_clock_sec() < p->next_news) return;
-    p->next_news = zr_clock_sec() + NEWS_SEC;
-    snprintf(text, sizeof(text), "%s before the first step: %s of %s", p->what, zr__text_size((double)done, now),
-             zr__text_size((double)all, end));
-    zr__run_note(p->run, text);
-}
-
-static zr_status look(const input *in, uint64_t *hash)
-{
-    char shown[ZR_FILE_NAME_BYTES];
     zr__progress p = {.run = in->run};
-    snprintf(p.what, sizeof(p.what), "%s: looking at all of %s", in->key,
-             zr__text_escape(in->path, shown, sizeof(shown)));
+    snprintf(p.what, sizeof(p.what), "%s: looking at all of %s", in->key, ZR_SHOWN(in->path));
     if (in->data) return zr__data_check(in->data, hash, zr__run_progress, &p);
     return hash ? zr__weights_hash(in->weights, hash, zr__run_progress, &p) : ZR_OK;
 }
 
-/** Compare a number over the ranks: zr__comm_same, with ZR_ERR_DATA in place of ZR_ERR_CONFIG. */
-static zr_status same(const input *in, const char *what, uint64_t mine)
+/** Compare a number over the ranks: zr__run_same, with ZR_ERR_DATA in place of ZR_ERR_CONFIG. */
+static zr_status same_of_input(const input *in, const char *what, uint64_t mine)
 {
-    char text[1024], shown[ZR_FILE_NAME_BYTES];
-    snprintf(text, sizeof(text), "%s: %s of %s", in->key, what, zr__text_escape(in->path, shown, sizeof(shown)));
-    zr_status st = zr__run_agreed(in->run, zr__comm_same(in->run->comm, text, mine));
-    if (st != ZR_ERR_CONFIG) return st;
-    snprintf(text, sizeof(text), "%s", zr_error_message());
-    return ZR_FAIL(ZR_ERR_DATA, "%s", text);
-}
-
-static zr_status compare(const input *in, uint64_t hash)
-{
-    if (in->data) ZR_TRY(same(in, "the number of tokens", (uint64_t)zr_data_tokens(in->data)));
-    if (in->weights) ZR_TRY(same(in, "the number of bytes", (uint64_t)zr__weights_bytes(in->weights)));
-    return same(in, "the content", hash);
+    char text[1024];
+    snprintf(text, sizeof(text), "%s: %s of %s", in->key, what, ZR_SHOWN(in->path));
+    zr_status st = zr__run_same(in->run, text, mine);
+    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", ZR__WHY()) : st;
 }
 
 static zr_status check_input(input *in)
 {
     zr__run *r = in->run;
     uint64_t identity = 0, hash = 0;
-    int looker = 0;
+    int reader = 0;
     bool places = false;
     ZR_TRY(zr__run_agree(r, identify(in, &identity)));
-    ZR_TRY(find_looker(r, identity, &looker, &places));
-    zr_status st = looker == r->comm->rank ? look(in, places || in->data ? &hash : NULL) : ZR_OK;
+    ZR_TRY(find_reader(r, identity, &reader, &places));
+    zr_status st = reader == r->comm->rank ? read_input(in, places || in->data ? &hash : NULL) : ZR_OK;
     ZR_TRY(zr__run_agree(r, st));
     if (in->data) *in->print = (zr__file_print){zr_data_get_info(in->data).bytes, hash};
     if (!places) return ZR_OK;
-    ZR_TRY(gather(r, hash));
-    return compare(in, gathered(r->comm, looker));
+    ZR_TRY(zr__run_gather(r, hash));
+    hash = zr__run_gathered(r, reader);
+    if (in->data) ZR_TRY(same_of_input(in, "the number of tokens", (uint64_t)zr_data_tokens(in->data)));
+    if (in->weights) ZR_TRY(same_of_input(in, "the number of bytes", (uint64_t)zr__weights_bytes(in->weights)));
+    return same_of_input(in, "the content", hash);
 }
 
 zr_status zr__run_same_inputs(zr__run *r)

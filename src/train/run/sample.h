@@ -11,8 +11,6 @@
 
 /** Open the tokenizer and try the prompt on rank 0, which alone writes; other ranks only decode along. Collective. */
 ZR_NODISCARD zr_status zr__sample_open(zr__run *run);
-/** Return whether a sample is due after this step. */
-bool zr__sample_is_due(const zr__run *run);
 /** Write a sample. *line: on rank 0 its line of metrics.jsonl, to be freed with zr_free; NULL on the others, and where
  * the weights have diverged. ZR_ERR_STOPPED: the run is asked to end. Collective. */
 ZR_NODISCARD zr_status zr__sample_write(zr__run *run, char **line);

@@ -3,18 +3,17 @@
 #include "train/run/save.h"
 
 #include "base/text/text.h"
+#include "config/config.h"
 #include "train/host/host.h"
+#include "train/run/agree.h"
 #include "train/run/resume.h"
 #include "train/run/save_files.h"
-#include "config/config.h"
-#include "zr/run.h"
+#include "train/run/tell.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-
-enum { WHY_BYTES = 1024 };
 
 /* ---- the directory, by rank 0 ----------------------------------------------------------------- */
 
@@ -22,9 +21,7 @@ enum { WHY_BYTES = 1024 };
 static bool has_name(const zr__save *s, char path[PATH_MAX])
 {
     struct stat st;
-    char name[ZR_CHECKPOINT_NAME_BYTES];
-    zr_checkpoint_name(s->step, name);
-    return zr__path_join(path, s->run_dir, name) == ZR_OK && (lstat(path, &st) == 0 || errno != ENOENT);
+    return zr__checkpoint_path(path, s->run_dir, s->step) == ZR_OK && (lstat(path, &st) == 0 || errno != ENOENT);
 }
 
 /** Rename an existing checkpoint of this step. It could not be used, or the run would have resumed from it; but another
@@ -33,16 +30,14 @@ static zr_status move_aside(const zr__save *s)
 {
     enum { SUFFIX_BYTES = 16 };
     struct stat st;
-    char from[PATH_MAX], to[PATH_MAX + SUFFIX_BYTES], shown[WHY_BYTES], text[WHY_BYTES + 128];
+    char from[PATH_MAX], to[PATH_MAX + SUFFIX_BYTES];
     if (!has_name(s, from)) return ZR_OK;
     snprintf(to, sizeof(to), "%s.old", from);
     for (int i = 2; lstat(to, &st) == 0; i++) snprintf(to, sizeof(to), "%s.old%d", from, i);
-    zr__text_escape(to, shown, sizeof(shown));
     ZR_CHECK(rename(from, to) == 0, ZR_ERR_IO, "what is in the place of this checkpoint cannot be renamed to %s: %s",
-             shown, strerror(errno));
-    snprintf(text, sizeof(text), "step %lld: what was in the place of this checkpoint is kept as %s",
-             (long long)s->step, shown);
-    zr__run_note(s->run, text);
+             ZR_SHOWN(to), strerror(errno));
+    zr__run_note(s->run, "step %lld: what was in the place of this checkpoint is kept as %s", (long long)s->step,
+                 ZR_SHOWN(to));
     return ZR_OK;
 }
 
@@ -60,11 +55,10 @@ static zr_status make_place(zr__save *s)
 /** Return whether a checkpoint is complete, as far as its manifest tells. */
 static bool is_whole(const zr__save *s, int64_t step)
 {
-    char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
+    char path[PATH_MAX];
     zr_manifest *manifest = NULL;
     if (zr__resume_passed_over(s->run, step)) return false;
-    zr_checkpoint_name(step, name);
-    bool whole = zr__path_join(path, s->run_dir, name) == ZR_OK && zr_manifest_read(path, &manifest) == ZR_OK;
+    bool whole = zr__checkpoint_path(path, s->run_dir, step) == ZR_OK && zr_manifest_read(path, &manifest) == ZR_OK;
     zr_manifest_free(&manifest);
     return whole;
 }
@@ -87,41 +81,29 @@ static zr_status remove_old(const zr__save *s)
     return st;
 }
 
-static void remove_old_or_tell(const zr__save *s)
-{
-    char text[WHY_BYTES + 64];
-    if (remove_old(s) == ZR_OK) return;
-    snprintf(text, sizeof(text), "an older checkpoint stays: %.1000s", zr_error_message());
-    zr__run_note(s->run, text);
-}
-
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
 /** Remove the rest of a failed attempt, since later files need its space. A directory with the checkpoint's name stays:
  * it may be complete, with only its sync unconfirmed, or an earlier one that could not be renamed. */
 static void give_up(const zr__save *s)
 {
-    char why[WHY_BYTES], path[PATH_MAX];
+    char path[PATH_MAX];
     if (!s->run_dir[0] || has_name(s, path)) return;
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    if (zr_checkpoint_remove(s->run_dir, s->step) == ZR_OK || !why[0]) return;
-    (void)ZR_FAIL(ZR_ERR_IO, "%s", why);
+    const char *why = ZR__WHY();
+    if (zr_checkpoint_remove(s->run_dir, s->step) != ZR_OK && why[0]) (void)ZR_FAIL(ZR_ERR_IO, "%s", why);
 }
 
 /** Commit the checkpoint, after a sync of metrics.jsonl, which thus has its steps even after a power cut. A failure to
  * write `latest` is only noted, since zr does not read it. */
-static zr_status commit(const zr__save *s)
+static zr_status commit_save(const zr__save *s)
 {
-    char text[WHY_BYTES + 128];
-    if (zr__run_dir_sync(&s->run->dir) != ZR_OK) {
-        snprintf(text, sizeof(text), "the checkpoint of step %lld: %.1000s", (long long)s->step, zr_error_message());
-        zr__run_warn(s->run, text);
-    }
+    const long long step = s->step;
+    if (zr__run_dir_sync(&s->run->dir) != ZR_OK)
+        zr__run_warn(s->run, "the checkpoint of step %lld: %.1000s", step, zr_error_message());
     zr_status st = zr_checkpoint_commit(s->run_dir, s->step);
     if (st != ZR_ERR_CREATE) return st;
-    snprintf(text, sizeof(text), "the checkpoint of step %lld is written, but latest could not be: %.1000s",
-             (long long)s->step, zr_error_message());
-    zr__run_note(s->run, text);
+    zr__run_note(s->run, "the checkpoint of step %lld is written, but latest could not be: %.1000s", step,
+                 zr_error_message());
     return ZR_OK;
 }
 
@@ -138,16 +120,6 @@ static zr_status name_place(zr__save *s)
     return zr__path_join(s->tmp, s->run_dir, tmp);
 }
 
-/** Create the files for all ranks to write. */
-static zr_status begin_files(zr__save *s)
-{
-    zr__run *r = s->run;
-    ZR_TRY(zr__run_agree(r, name_place(s)));
-    ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, s->run_dir, PATH_MAX)));
-    ZR_TRY(zr__run_agreed(r, zr_comm_broadcast(r->comm, 0, s->tmp, PATH_MAX)));
-    return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
-}
-
 /** Complete the checkpoint once all ranks have written their elements. written: this rank's status. */
 static zr_status finish_files(zr__save *s, zr_status written)
 {
@@ -156,12 +128,12 @@ static zr_status finish_files(zr__save *s, zr_status written)
     ZR_TRY(zr__run_agree(r, written));
     ZR_TRY(zr__save_gather(s));
     ZR_TRY(zr__run_agree(r, first ? zr__save_describe(s) : ZR_OK));
-    ZR_TRY(zr__run_agree(r, first ? commit(s) : ZR_OK));
-    if (first) remove_old_or_tell(s);
+    ZR_TRY(zr__run_agree(r, first ? commit_save(s) : ZR_OK));
+    if (first && remove_old(s) != ZR_OK) zr__run_note(r, "an older checkpoint stays: %.1000s", zr_error_message());
     return ZR_OK;
 }
 
-static void destroy(zr__save **s)
+static void destroy_save(zr__save **s)
 {
     if (!*s) return;
     zr__save_clear(*s);
@@ -169,7 +141,8 @@ static void destroy(zr__save **s)
     *s = NULL;
 }
 
-/** Begin a checkpoint on all ranks. *save is set after a failure too, for end_save or destroy to free. */
+/** Begin a checkpoint, and create the files for all ranks to write. *save is set after a failure too, for end_save or
+ * destroy_save to free. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
@@ -180,7 +153,10 @@ static zr_status begin_save(zr__run *r, zr__save **save)
         s->file = -1;
     }
     ZR_TRY(zr__run_agree(r, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
-    return begin_files(s);
+    ZR_TRY(zr__run_agree(r, name_place(s)));
+    ZR_TRY(zr__run_share_text(r, s->run_dir));
+    ZR_TRY(zr__run_share_text(r, s->tmp));
+    return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
 }
 
 /** Report a completed checkpoint, or clean up after a failed one (`st`). */
@@ -191,7 +167,7 @@ static zr_status tell_end(const zr__save *s, zr_status st)
     ZR_TRY(st);
     zr_train_save told = {.step = s->step, .bytes = s->bytes, .sec = s->waited_sec, .dir = s->run_dir};
     r->saved_step = s->step;
-    r->save_sec = s->waited_sec + s->behind_sec;
+    r->save_sec = s->waited_sec + s->async_sec;
     if (r->comm->rank == 0 && r->observer->saved) r->observer->saved(r->observer->arg, &told);
     return ZR_OK;
 }
@@ -199,33 +175,34 @@ static zr_status tell_end(const zr__save *s, zr_status st)
 static zr_status end_save(zr__save **s, zr_status st)
 {
     if (*s) st = tell_end(*s, st);
-    destroy(s);
+    destroy_save(s);
     return st;
+}
+
+void zr__run_save_failed(zr__run *r, zr_status st, const char *why)
+{
+    if (r->save_failure[0]) return;
+    r->save_failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
+    snprintf(r->save_failure, sizeof(r->save_failure), "%.500s", why);
 }
 
 /** Report a failed save; training goes on without it if all ranks know of the failure. A checkpoint that only the
  * default of train.save_end asked for does not fail the run: its weights are written in any case. */
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
-    char why[WHY_BYTES], text[WHY_BYTES + 160];
+    char text[512];
     const bool last = step == r->config->train.steps;
     const bool wanted = !last || r->config->train.save_interval > 0 || zr__config_given(r->config, "train.save_end");
     if (st == ZR_OK || !r->result->agreed) return st;
-    snprintf(why, sizeof(why), "%s", zr_error_message());
+    const char *why = ZR__WHY();
+    snprintf(text, sizeof(text), "the checkpoint of step %lld could not be written", (long long)step);
     if (last)
-        snprintf(text, sizeof(text),
-                 "the checkpoint of step %lld could not be written (%.1000s); the weights are written without it",
-                 (long long)step, why);
+        zr__run_warn(r, "%s (%.1000s); the weights are written without it", text, why);
     else
-        snprintf(text, sizeof(text), "the checkpoint of step %lld could not be written; training goes on: %.1000s",
-                 (long long)step, why);
-    zr__run_warn(r, text);
-    if (!wanted) return ZR_OK;
+        zr__run_warn(r, "%s; training goes on: %.1000s", text, why);
+    snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.400s", why);
     /* Weights that are not finite are found again at the end. */
-    if (st == ZR_ERR_DIVERGED || r->save_failure[0]) return ZR_OK;
-    r->save_failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
-    snprintf(r->save_failure, sizeof(r->save_failure), "the checkpoint of step %lld could not be written: %.400s",
-             (long long)step, why);
+    if (wanted && st != ZR_ERR_DIVERGED) zr__run_save_failed(r, st, text);
     return ZR_OK;
 }
 
@@ -248,7 +225,7 @@ zr_status zr__run_checkpoint(zr__run *r)
 
 /* ---- asynchronous ----------------------------------------------------------------------------- */
 
-static void keep_event(void *arg, const zr_event *event)
+static void keep_saving_event(void *arg, const zr_event *event)
 {
     zr__save *s = arg;
     if (s->n_events < s->event_room) s->event[s->n_events++] = *event;
@@ -256,7 +233,7 @@ static void keep_event(void *arg, const zr_event *event)
 
 /** Write elements of an asynchronous save. If they come from a copy, no step waits for them, so this thread leaves the
  * processor to computation. */
-static zr_status put_behind(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
     if (s->begin_sec == 0 && s->run->plan->save == ZR_SAVE_COPY) zr__host_step_back();
@@ -275,82 +252,72 @@ static zr_status make_room_for_events(zr__save *s)
 
 /** Begin an asynchronous checkpoint. Once the engine has it, no rank may fail alone: it would write while other ranks
  * have given up. */
-static zr_status write_behind(zr__run *r)
+static zr_status write_async(zr__run *r)
 {
     zr__save *s = NULL;
     const double begin_sec = zr_clock_sec();
     zr_status st = begin_save(r, &s);
     if (st == ZR_OK) st = zr__run_agree(r, make_room_for_events(s));
     if (st != ZR_OK) return end_save(&s, st);
-    const zr_sink sink = {put_behind, zr__save_put_end, s->event ? keep_event : NULL, s};
-    r->behind = s;
+    const zr_sink sink = {put_async, zr__save_put_end, s->event ? keep_saving_event : NULL, s};
+    r->saving = s;
     ZR_TRY(zr_engine_save(r->engine, &sink));
     s->waited_sec = zr_clock_sec() - begin_sec;
     return ZR_OK;
 }
 
-/** Add the events that the engine's thread kept to the trace, which only this thread may use. */
-static zr_status trace(zr__run *r, const zr__save *s)
-{
-    if (!s->event) return ZR_OK;
-    for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watch.trace, &s->event[i]);
-    return zr__run_collect_trace(r, s->step);
-}
-
 zr_status zr__run_save_end(zr__run *r)
 {
-    zr__save *s = r->behind;
+    zr__save *s = r->saving;
     if (!s) return ZR_OK;
     zr__run_enter(r, ZR__PHASE_SAVE);
     const double begin_sec = zr_clock_sec();
     zr_status st = finish_files(s, zr_engine_save_end(r->engine));
     s->waited_sec += zr_clock_sec() - begin_sec;
-    s->behind_sec = s->put_sec;
+    s->async_sec = s->put_sec;
     st = tell_failure(r, s->step, tell_end(s, st));
-    if (st == ZR_OK) st = trace(r, s);
-    destroy(&r->behind);
+    if (st == ZR_OK && s->event) {
+        /* The trace is only this thread's: the engine's thread has kept its events until now. */
+        for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watch.trace, &s->event[i]);
+        st = zr__run_collect_trace(r, s->step);
+    }
+    destroy_save(&r->saving);
     return st;
 }
 
 void zr__run_save_drop(zr__run *r)
 {
-    destroy(&r->behind);
+    destroy_save(&r->saving);
 }
 
 /** Finish an asynchronous checkpoint of an earlier step first. */
-static zr_status await_other(zr__run *r)
+static zr_status finish_earlier(zr__run *r)
 {
-    char text[WHY_BYTES];
-    double on_its_way = !zr_engine_saved(r->engine);
-    if (!r->behind || r->behind->step == r->result->steps) return ZR_OK;
-    ZR_TRY(zr__run_highest(r, &on_its_way, 1));
-    snprintf(text, sizeof(text),
-             "the checkpoint of step %lld waits for that of step %lld, which is still being written",
-             (long long)r->result->steps, (long long)r->behind->step);
-    if (on_its_way > 0) zr__run_note(r, text);
+    int64_t on_its_way = !zr_engine_saved(r->engine);
+    if (!r->saving || r->saving->step == r->result->steps) return ZR_OK;
+    ZR_TRY(zr__run_most(r, &on_its_way, 1));
+    if (on_its_way)
+        zr__run_note(r, "the checkpoint of step %lld waits for that of step %lld, which is still being written",
+                     (long long)r->result->steps, (long long)r->saving->step);
     return zr__run_save_end(r);
 }
 
 zr_status zr__run_save(zr__run *r)
 {
-    char text[WHY_BYTES];
     const int64_t step = r->result->steps;
-    const bool behind = r->plan->save != ZR_SAVE_NONE && step < r->config->train.steps;
+    const bool asynchronous = r->plan->save != ZR_SAVE_NONE && step < r->config->train.steps;
     if (r->suspect) {
-        snprintf(text, sizeof(text), "step %lld: no checkpoint, since its loss is not finite", (long long)step);
-        zr__run_note(r, text);
+        zr__run_note(r, "step %lld: no checkpoint, since its loss is not finite", (long long)step);
         return ZR_OK;
     }
     zr__run_enter(r, ZR__PHASE_SAVE);
-    ZR_TRY(await_other(r));
-    if (r->saved_step == step || r->behind) return ZR_OK; /* the step has a checkpoint, written or in progress */
-    return tell_failure(r, step, behind ? write_behind(r) : write_now(r));
+    ZR_TRY(finish_earlier(r));
+    if (r->saved_step == step || r->saving) return ZR_OK; /* the step has a checkpoint, written or in progress */
+    return tell_failure(r, step, asynchronous ? write_async(r) : write_now(r));
 }
 
 zr_status zr__run_checkpoint_dir(zr__run *r, char path[PATH_MAX])
 {
-    char name[ZR_CHECKPOINT_NAME_BYTES];
-    zr_checkpoint_name(r->saved_step, name);
     ZR_TRY(zr__run_dir_find(&r->dir));
-    return zr__path_join(path, r->dir.path, name);
+    return zr__checkpoint_path(path, r->dir.path, r->saved_step);
 }

@@ -17,6 +17,8 @@ ZR_NODISCARD zr_status zr__run_save(zr__run *r);
 /** Wait for the asynchronous checkpoint, if one is in progress, and finish it. Failures are handled as by zr__run_save.
  * Collective. */
 ZR_NODISCARD zr_status zr__run_save_end(zr__run *r);
+/** Keep the message of the first save that failed, for the end of the run, which fails with it. */
+void zr__run_save_failed(zr__run *r, zr_status st, const char *why);
 /** Free an unfinished asynchronous checkpoint after the engine is destroyed; ranks need not agree on it. */
 void zr__run_save_drop(zr__run *r);
 

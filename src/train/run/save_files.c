@@ -3,10 +3,10 @@
 #include "train/run/save_files.h"
 
 #include "base/number/finite.h"
-#include "train/family/family.h"
-#include "train/run/save.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
+#include "train/dir/run_files.h"
+#include "train/run/agree.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +21,7 @@ zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size
     return ZR_OK;
 }
 
-static int engine_state(int file)
+int zr__state_of_file(int file)
 {
     return file == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + file - 1;
 }
@@ -52,23 +52,23 @@ zr_status zr__save_make_files(const zr__save *s)
 
 /* ---- tensors, by all ranks -------------------------------------------------------------------- */
 
-/** Return a copy of n items; NULL also if n is 0. */
-static void *copy_of(const void *from, int64_t n, size_t size)
+/** Copy n items to a list. */
+static zr_status keep_mine(zr__save_list *list, const void *from, int64_t n, size_t size, const char *name)
 {
-    void *copy = n > 0 ? zr_alloc(size * (size_t)n) : NULL;
-    if (copy) memcpy(copy, from, size * (size_t)n);
-    return copy;
+    list->n_mine = n;
+    list->mine = n > 0 ? zr_alloc(size * (size_t)n) : NULL;
+    ZR_CHECK(list->mine || n == 0, ZR_ERR_MEMORY, "no memory for the checksums of %s", name);
+    if (n > 0) memcpy(list->mine, from, size * (size_t)n);
+    return ZR_OK;
 }
 
-static zr_status keep_chunks(const zr_chunk_writer *writer, zr__save_part *p)
+static zr_status keep_checksums(const zr_chunk_writer *writer, zr__save_part *p)
 {
-    const zr_chunk *chunk = zr_chunk_writer_chunks(writer, &p->n_mine);
-    const zr_slices *slices = zr__chunk_writer_slices(writer, &p->n_my_slices);
-    p->mine = copy_of(chunk, p->n_mine, sizeof(*chunk));
-    p->my_slices = copy_of(slices, p->n_my_slices, sizeof(*slices));
-    ZR_CHECK((p->mine || p->n_mine == 0) && (p->my_slices || p->n_my_slices == 0), ZR_ERR_MEMORY,
-             "no memory for the checksums of %s", p->name);
-    return ZR_OK;
+    int64_t n_chunks, n_slices;
+    const zr_chunk *chunk = zr_chunk_writer_chunks(writer, &n_chunks);
+    const zr_slices *slices = zr__chunk_writer_slices(writer, &n_slices);
+    ZR_TRY(keep_mine(&p->chunks, chunk, n_chunks, sizeof(*chunk), p->name));
+    return keep_mine(&p->slices, slices, n_slices, sizeof(*slices), p->name);
 }
 
 /** Close the file that is being written, if any, without finishing it. */
@@ -81,7 +81,7 @@ static void drop_file(zr__save *s)
     s->param = NULL;
 }
 
-static zr_status open_file(zr__save *s, int file)
+static zr_status open_state_file(zr__save *s, int file)
 {
     char path[PATH_MAX];
     s->file = file;
@@ -96,7 +96,7 @@ static zr_status close_other(zr__save *s, int file)
     zr_status st = ZR_OK;
     if (s->file < 0 || s->file == file) return ZR_OK;
     st = zr_chunk_writer_end(s->writer);
-    if (st == ZR_OK) st = keep_chunks(s->writer, &s->part[s->file]);
+    if (st == ZR_OK) st = keep_checksums(s->writer, &s->part[s->file]);
     drop_file(s);
     return st;
 }
@@ -120,11 +120,12 @@ static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, 
 }
 
 /** Write elements into a state's file. ZR_ERR_DIVERGED: a weight is not finite, a checkpoint would be useless. */
-static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+static zr_status put_in_file(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n,
+                             const float *in)
 {
     if (s->begin_sec == 0) s->begin_sec = zr_clock_sec();
     ZR_TRY(close_other(s, file));
-    if (s->file < 0) ZR_TRY(open_file(s, file));
+    if (s->file < 0) ZR_TRY(open_state_file(s, file));
     const zr_safetensors_tensor *tensor = zr_safetensors_find(s->layout, param->name);
     ZR_ASSERT(tensor);
     if (s->param != param) s->slices = slices_of(s->run->engine, param, tensor->offset);
@@ -138,7 +139,7 @@ static zr_status put(zr__save *s, int file, const zr_param_info *param, int64_t 
 zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     zr__save *s = arg;
-    zr_status st = put(s, file_of(state), param, first, n, in);
+    zr_status st = put_in_file(s, file_of(state), param, first, n, in);
     if (st != ZR_OK) drop_file(s);
     return st;
 }
@@ -166,7 +167,7 @@ static zr_status put_read(void *arg, const zr_param_info *param, int64_t first, 
 zr_status zr__save_put_all(zr__save *s)
 {
     for (int i = 0; i < s->n_states; i++) {
-        reading r = {s, engine_state(i)};
+        reading r = {s, zr__state_of_file(i)};
         ZR_TRY(zr_engine_read(s->run->engine, r.state, put_read, &r));
     }
     return zr__save_put_end(s);
@@ -188,43 +189,38 @@ static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const voi
     return ZR_OK;
 }
 
-/** A list of items of `size` bytes: this rank's part, and on rank 0 the whole. */
-typedef struct gathering {
-    const void *mine;
-    int64_t n_mine, size;
-    unsigned char *all;
-    int64_t n_all;
-} gathering;
-
-/** Collect the list on rank 0. count: items of each rank, on rank 0; send: this rank's items, padded to `most`. */
-static zr_status collect(zr__save *s, gathering *g, const int64_t *count, int64_t most, const void *send)
+/** Collect a list of items of `size` bytes on rank 0. count: items of each rank, on rank 0; send: this rank's items,
+ * padded to `most`. */
+static zr_status collect_list(zr__run *r, zr__save_list *list, size_t size, const int64_t *count, int64_t most,
+                              const void *send)
 {
-    zr__run *r = s->run;
-    arrival a = {g->all, most * g->size, r->comm->size};
+    unsigned char *all = list->all;
+    arrival a = {all, most * (int64_t)size, r->comm->size};
     ZR_TRY(zr__run_agreed(r, zr_comm_collect(r->comm, 0, send, a.piece, 1, on_list, &a)));
-    for (int q = 0; g->all && q < r->comm->size; q++) {
-        memmove(g->all + g->n_all * g->size, g->all + q * a.piece, (size_t)(g->size * count[q]));
-        g->n_all += count[q];
+    for (int q = 0; all && q < r->comm->size; q++) {
+        memmove(all + (size_t)list->n_all * size, all + q * a.piece, size * (size_t)count[q]);
+        list->n_all += count[q];
     }
     return ZR_OK;
 }
 
-static zr_status gather(zr__save *s, gathering *g, const char *name)
+static zr_status gather_list(zr__run *r, zr__save_list *list, size_t size, const char *name)
 {
-    zr__run *r = s->run;
     const bool first = r->comm->rank == 0;
     int64_t most = 1, *count = NULL;
-    double mine = (double)g->n_mine;
-    ZR_TRY(zr__run_agreed(r, zr_comm_scalars(r->comm, &mine, 1, NULL)));
-    for (int q = 0; q < r->comm->size; q++) most = r->comm->table[q] > most ? (int64_t)r->comm->table[q] : most;
-    void *send = zr_alloc((size_t)(g->size * most));
+    ZR_TRY(zr__run_gather(r, (uint64_t)list->n_mine));
     if (first) count = zr_alloc(sizeof(*count) * (size_t)r->comm->size);
-    if (first) g->all = zr_alloc((size_t)(g->size * most * r->comm->size));
-    for (int q = 0; count && q < r->comm->size; q++) count[q] = (int64_t)r->comm->table[q];
-    bool room = send && (!first || (count && g->all));
+    for (int q = 0; q < r->comm->size; q++) {
+        const int64_t its = (int64_t)zr__run_gathered(r, q);
+        if (count) count[q] = its;
+        if (its > most) most = its;
+    }
+    void *send = zr_alloc(size * (size_t)most);
+    if (first) list->all = zr_alloc(size * (size_t)(most * r->comm->size));
+    bool room = send && (!first || (count && list->all));
     zr_status st = zr__run_agree(r, room ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the checksums of %s", name));
-    if (st == ZR_OK && g->n_mine > 0) memcpy(send, g->mine, (size_t)(g->size * g->n_mine));
-    if (st == ZR_OK) st = collect(s, g, count, most, send);
+    if (st == ZR_OK && list->n_mine > 0) memcpy(send, list->mine, size * (size_t)list->n_mine);
+    if (st == ZR_OK) st = collect_list(r, list, size, count, most, send);
     zr_free(count);
     zr_free(send);
     return st;
@@ -234,15 +230,8 @@ zr_status zr__save_gather(zr__save *s)
 {
     for (int i = 0; i < s->n_states; i++) {
         zr__save_part *p = &s->part[i];
-        gathering chunks = {.mine = p->mine, .n_mine = p->n_mine, .size = sizeof(*p->mine)};
-        gathering slices = {.mine = p->my_slices, .n_mine = p->n_my_slices, .size = sizeof(*p->my_slices)};
-        zr_status st = gather(s, &chunks, p->name);
-        if (st == ZR_OK && zr_plan_shares_layers(s->run->plan)) st = gather(s, &slices, p->name);
-        p->all = (zr_chunk *)(void *)chunks.all;
-        p->n_all = chunks.n_all;
-        p->slices = (zr_slices *)(void *)slices.all;
-        p->n_slices = slices.n_all;
-        ZR_TRY(st);
+        ZR_TRY(gather_list(s->run, &p->chunks, sizeof(zr_chunk), p->name));
+        if (zr_plan_shares_layers(s->run->plan)) ZR_TRY(gather_list(s->run, &p->slices, sizeof(zr_slices), p->name));
     }
     return ZR_OK;
 }
@@ -257,13 +246,14 @@ static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
     int64_t n = 0;
     ZR_TRY(zr__path_join(path, s->tmp, p->name));
     ZR_TRY(zr_chunks_of_file(path, 0, end, &own, &n));
-    zr_chunk *all = zr_alloc(sizeof(*all) * (size_t)(p->n_all + n + 1));
+    const int64_t n_all = n + p->chunks.n_all;
+    zr_chunk *all = zr_alloc(sizeof(*all) * (size_t)(n_all + 1));
     if (all && n > 0) memcpy(all, own, sizeof(*all) * (size_t)n);
-    if (all && p->n_all > 0) memcpy(all + n, p->all, sizeof(*all) * (size_t)p->n_all);
+    if (all && p->chunks.n_all > 0) memcpy(all + n, p->chunks.all, sizeof(*all) * (size_t)p->chunks.n_all);
     zr_free(own);
-    zr_free(p->all);
-    p->all = all;
-    p->n_all += n;
+    zr_free(p->chunks.all);
+    p->chunks.all = all;
+    p->chunks.n_all = n_all;
     ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the checksums of %s", p->name);
     return ZR_OK;
 }
@@ -308,9 +298,12 @@ static zr_status write_manifest(zr__save *s)
     for (int i = 0; i < ZR__SAVE_FILES; i++) {
         const zr__save_part *p = &s->part[i];
         if (!p->name[0]) continue;
-        file[n] = (zr_manifest_file){
-            .name = p->name, .chunk = p->all, .n_chunks = p->n_all, .slices = p->slices, .n_slices = p->n_slices};
-        for (int64_t c = 0; c < p->n_all; c++) file[n].bytes += p->all[c].bytes;
+        file[n] = (zr_manifest_file){.name = p->name,
+                                     .chunk = p->chunks.all,
+                                     .n_chunks = p->chunks.n_all,
+                                     .slices = p->slices.all,
+                                     .n_slices = p->slices.n_all};
+        for (int64_t c = 0; c < p->chunks.n_all; c++) file[n].bytes += file[n].chunk[c].bytes;
         s->bytes += file[n++].bytes;
     }
     ZR_TRY(zr__checkpoint_run_print(&s->about, &s->run->plan->layout, &text));
@@ -333,7 +326,7 @@ zr_status zr__save_names(zr__save *s)
 {
     for (int i = 0; i < s->n_states; i++)
         ZR_TRY(zr__state_file(s->run->plan, i, s->part[i].name, sizeof(s->part[i].name)));
-    snprintf(s->part[CONFIG].name, sizeof(s->part[CONFIG].name), "config.json");
+    snprintf(s->part[CONFIG].name, sizeof(s->part[CONFIG].name), "%s", ZR_RUN_CONFIG);
     return ZR_OK;
 }
 
@@ -341,10 +334,10 @@ void zr__save_clear(zr__save *s)
 {
     drop_file(s);
     for (int i = 0; i < ZR__SAVE_FILES; i++) {
-        zr_free(s->part[i].mine);
-        zr_free(s->part[i].my_slices);
-        zr_free(s->part[i].all);
-        zr_free(s->part[i].slices);
+        zr_free(s->part[i].chunks.mine);
+        zr_free(s->part[i].chunks.all);
+        zr_free(s->part[i].slices.mine);
+        zr_free(s->part[i].slices.all);
     }
     zr__checkpoint_run_clear(&s->about);
     zr_free(s->event);

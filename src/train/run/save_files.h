@@ -13,17 +13,18 @@
 /** Most files of a checkpoint: one for each state, and config.json. */
 #define ZR__SAVE_FILES (ZR_CHECKPOINT_STATES + 1)
 
+/** A list that is gathered on rank 0. */
+typedef struct zr__save_list {
+    void *mine; /* (n_mine), of this rank */
+    void *all;  /* (n_all), rank 0: of all ranks */
+    int64_t n_mine, n_all;
+} zr__save_list;
+
 /** One file of the checkpoint. */
 typedef struct zr__save_part {
-    char name[64];  /* "": not a file of this checkpoint */
-    zr_chunk *mine; /* chunks that this rank wrote */
-    int64_t n_mine;
-    zr_slices *my_slices; /* regions in which this rank wrote slices of columns */
-    int64_t n_my_slices;
-    zr_chunk *all; /* rank 0: chunks of all ranks, and of the header */
-    int64_t n_all;
-    zr_slices *slices; /* rank 0: regions of all ranks */
-    int64_t n_slices;
+    char name[64];        /* "": not a file of this checkpoint */
+    zr__save_list chunks; /* zr_chunk: checksums of the written chunks; `all` has the header's too */
+    zr__save_list slices; /* zr_slices: regions in which ranks wrote slices of columns */
 } zr__save_part;
 
 typedef struct zr__save {
@@ -34,7 +35,7 @@ typedef struct zr__save {
     zr__save_part part[ZR__SAVE_FILES];    /* by state, and config.json at ZR_CHECKPOINT_STATES */
     zr__checkpoint_run about;              /* rank 0: the run at this step */
     int64_t bytes;
-    double waited_sec, behind_sec; /* seconds that training waited for it; seconds of asynchronous writing */
+    double waited_sec, async_sec; /* seconds that training waited for it; seconds of asynchronous writing */
     /* Fields of the writing thread, which is this rank's or, in an asynchronous save, the engine's. */
     double begin_sec, put_sec; /* clock at the first element; seconds from it to the last sync, 0: no element */
     int file;                  /* index in `part` of the file being written, -1: no file */
@@ -48,6 +49,9 @@ typedef struct zr__save {
 
 /** Write the file name of a state into `name`; state 0: parameters, from 1 on the optimizer's. */
 ZR_NODISCARD zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size);
+
+/** Return the engine's number of the state in the file of that number; file 0: parameters. */
+int zr__state_of_file(int file);
 
 /** Set the names of all files. */
 ZR_NODISCARD zr_status zr__save_names(zr__save *save);

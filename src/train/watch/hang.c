@@ -38,7 +38,7 @@ uint64_t zr__phase_shown(zr__phase phase, int64_t steps)
     return (uint64_t)(phase + 1) << 56 | ((uint64_t)steps & (((uint64_t)1 << 56) - 1));
 }
 
-static zr__phase phase_of(const zr_comm_board *b)
+static zr__phase phase_on(const zr_comm_board *b)
 {
     uint64_t phase = b->shown[ZR__PHASE_SHOWN] >> 56;
     return phase >= 1 && phase <= ZR__PHASES ? (zr__phase)(phase - 1) : ZR__PHASE_START;
@@ -117,7 +117,7 @@ static const char *tensor_of(const zr_graph *g, const zr_step *step)
 }
 
 /* Write the step, for example ", step 34 of the schedule train (gather of h.3, micro-batch 1)". */
-static void add_step(const zr__hang *h, const zr_comm_board *b, char *text, size_t size)
+static void add_schedule_step(const zr__hang *h, const zr_comm_board *b, char *text, size_t size)
 {
     static const char *const names[ZR_SCHEDULES] = {[ZR_SCHEDULE_TRAIN] = "train",
                                                     [ZR_SCHEDULE_EVAL] = "eval",
@@ -139,11 +139,11 @@ static void add_step(const zr__hang *h, const zr_comm_board *b, char *text, size
              tensor, (long long)at.micro + 1);
 }
 
-static const char *place(const zr__hang *h, const zr_comm_board *b, char text[PLACE_BYTES])
+static const char *write_place(const zr__hang *h, const zr_comm_board *b, char text[PLACE_BYTES])
 {
     long long steps = (long long)(b->shown[ZR__PHASE_SHOWN] & (((uint64_t)1 << 56) - 1));
     int n = 0;
-    switch (phase_of(b)) {
+    switch (phase_on(b)) {
     case ZR__PHASE_TRAIN:
     case ZR__PHASE_TRAIN_AND_SAVE:
         n = snprintf(text, PLACE_BYTES, "training step %lld", steps + 1);
@@ -162,13 +162,13 @@ static const char *place(const zr__hang *h, const zr_comm_board *b, char text[PL
         n = snprintf(text, PLACE_BYTES, "the start");
         break;
     }
-    add_step(h, b, text + n, PLACE_BYTES - (size_t)n);
+    add_schedule_step(h, b, text + n, PLACE_BYTES - (size_t)n);
     return text;
 }
 
 /* ---- who is behind ----------------------------------------------------------------------------- */
 
-static void look(zr__hang *h, double sec)
+static void look_at_boards(zr__hang *h, double sec)
 {
     for (int r = 0; r < h->n; r++) {
         row *at = &h->rows[r];
@@ -224,30 +224,23 @@ static void tell_of_ranks(const zr__hang *h)
         const row *at = &h->rows[r];
         if (!at->seen) continue;
         snprintf(line, sizeof(line), "rank %d %s in %s, for %.1f s", r, at->board.waits & 1 ? "waits" : "works",
-                 place(h, &at->board, where), at->age_sec);
+                 write_place(h, &at->board, where), at->age_sec);
         h->observer->hang(h->observer->arg, ZR_HANG_RANK, line);
     }
 }
 
-/* Count the ranks of other hosts. If there are several, one may wait for another. */
-static int count_unseen(const zr__hang *h)
-{
-    int n = 0;
-    for (int r = 0; r < h->n; r++) n += !h->rows[r].seen;
-    return n;
-}
-
-static void tell(const zr__hang *h, zr_hang_event event, int behind, bool elsewhere, double limit)
+static void tell_hang(const zr__hang *h, zr_hang_event event, int behind, bool elsewhere, double limit)
 {
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
     const row *at = &h->rows[behind];
-    place(h, &at->board, where);
-    int n;
+    write_place(h, &at->board, where);
+    int n, unseen = 0; /* ranks of other hosts; of several, one may wait for another */
+    for (int r = 0; r < h->n; r++) unseen += !h->rows[r].seen;
     if (!elsewhere)
         n = snprintf(line, sizeof(line), "rank %d has been stuck for %.1f s in %s", behind, at->age_sec, where);
     else if (at->board.awaited > 0)
         n = snprintf(line, sizeof(line), "rank %lld%s has not come for %.1f s, for which rank %d waits in %s",
-                     (long long)at->board.awaited - 1, count_unseen(h) > 1 ? ", or one that it waits for itself," : "",
+                     (long long)at->board.awaited - 1, unseen > 1 ? ", or one that it waits for itself," : "",
                      at->age_sec, behind, where);
     else
         n = snprintf(line, sizeof(line), "ranks of other hosts have not come for %.1f s, for which rank %d waits in %s",
@@ -270,29 +263,29 @@ static void check_gone(zr__hang *h, double sec)
     if (h->gone_sec < GONE_SEC || !zr__comm_first(h->comm)) return;
     const zr_comm_board *b = &h->rows[gone].board;
     snprintf(line, sizeof(line), "rank %d is gone (process %lld), in %s. The run ends", gone, (long long)b->process,
-             place(h, b, where));
+             write_place(h, b, where));
     tell_of_ranks(h);
     h->observer->hang(h->observer->arg, ZR_HANG_GONE, line);
 }
 
-static void check(zr__hang *h, double sec)
+static void check_ranks(zr__hang *h, double sec)
 {
-    look(h, sec);
+    look_at_boards(h, sec);
     check_gone(h, sec);
     int behind = find_behind(h);
     if (behind < 0) return;
     const row *at = &h->rows[behind];
     bool elsewhere = is_elsewhere(h, behind);
-    double limit = limit_of(h, phase_of(&at->board));
+    double limit = limit_of(h, phase_on(&at->board));
     if (at->age_sec < limit / 2) h->warned = false;
     if (at->age_sec >= limit / 2 && !h->warned) {
         h->warned = true;
-        if (is_mine_to_warn(h, behind)) tell(h, ZR_HANG_WARNING, behind, elsewhere, limit);
+        if (is_mine_to_warn(h, behind)) tell_hang(h, ZR_HANG_WARNING, behind, elsewhere, limit);
     }
     /* The host of the rank that is behind knows more, and gets time to report first. */
     double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
     if (at->age_sec < limit + later + h->another_sec) return;
-    if (h->another_sec > 0 || zr__comm_first(h->comm)) tell(h, ZR_HANG_OVER, behind, elsewhere, limit);
+    if (h->another_sec > 0 || zr__comm_first(h->comm)) tell_hang(h, ZR_HANG_OVER, behind, elsewhere, limit);
     h->another_sec = ANOTHER_SEC;
 }
 
@@ -315,7 +308,7 @@ static bool doze(zr__hang *h, double sec)
 
 /* Check the ranks from time to time. Only time in which this thread runs counts: a job that is suspended (^Z, a
  * scheduler) and continued, or a busy host, is not a hang. */
-static void *watch(void *arg)
+static void *watch_ranks(void *arg)
 {
     zr__hang *h = arg;
     bool first;
@@ -324,19 +317,12 @@ static void *watch(void *arg)
     while (doze(h, period)) {
         double now = zr_clock_sec(), sec = now - before;
         before = now;
-        check(h, fmin(sec, 2 * period));
+        check_ranks(h, fmin(sec, 2 * period));
     }
     return NULL;
 }
 
-static zr_status start_thread(zr__hang *h)
-{
-    int error = zr__thread_start(&h->thread, STACK_BYTES, watch, h);
-    ZR_CHECK(error == 0, ZR_ERR_MEMORY, "cannot start the thread that watches for hangs: %s", strerror(error));
-    return ZR_OK;
-}
-
-static void free_all(zr__hang *h)
+static void free_hang(zr__hang *h)
 {
     pthread_cond_destroy(&h->ended);
     pthread_mutex_destroy(&h->lock);
@@ -362,13 +348,13 @@ zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_obser
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&h->lock, NULL);
     h->rows = zr_alloc((size_t)h->n * sizeof(*h->rows));
-    zr_status st = h->rows ? start_thread(h) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to watch %d ranks", h->n);
-    if (st != ZR_OK) {
-        free_all(h);
-        return zr_error_frame(st, __func__, __FILE__, __LINE__);
+    const int error = h->rows ? zr__thread_start(&h->thread, STACK_BYTES, watch_ranks, h) : ENOMEM;
+    if (error == 0) {
+        *hang = h;
+        return ZR_OK;
     }
-    *hang = h;
-    return ZR_OK;
+    free_hang(h);
+    return ZR_FAIL(ZR_ERR_MEMORY, "cannot start the thread that watches for hangs: %s", strerror(error));
 }
 
 void zr__hang_destroy(zr__hang **hang)
@@ -380,7 +366,7 @@ void zr__hang_destroy(zr__hang **hang)
     pthread_cond_signal(&h->ended);
     pthread_mutex_unlock(&h->lock);
     pthread_join(h->thread, NULL);
-    free_all(h);
+    free_hang(h);
     *hang = NULL;
 }
 

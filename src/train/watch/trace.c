@@ -1,11 +1,10 @@
 #include "train/watch/trace.h"
 
+#include "base/json/json_write.h"
 #include "base/paths/output.h"
-#include "base/text/text.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "plan/cost/cost.h"
-#include "zr/run.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +40,7 @@ struct zr__trace {
     /* rank 0 */
     zr__file file;
     int64_t end_bytes; /* length of the file without TAIL */
-    zr__text text;     /* pending text, to be written at end_bytes */
+    zr__json_out out;  /* pending text, to be written at end_bytes */
     double *start_sec; /* (ranks): each rank's clock when the trace began */
     bool failed;
     bool torn; /* the file may be invalid JSON */
@@ -51,7 +50,7 @@ struct zr__trace {
 
 /* ---- events of one rank ----------------------------------------------------------------------- */
 
-static zr_status make_room(zr__trace *t)
+static zr_status make_room_for_steps(zr__trace *t)
 {
     int64_t steps[ZR_STREAMS] = {0};
     const zr_schedule *train = &t->plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -71,7 +70,7 @@ zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trac
     zr__trace *t = *trace = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for a trace");
     *t = (zr__trace){.plan = plan, .wanted = *wanted, .file.fd = -1};
-    ZR_TRY(make_room(t));
+    ZR_TRY(make_room_for_steps(t));
     t->start_sec = zr_alloc((size_t)plan->ranks * sizeof(double));
     ZR_CHECK(t->start_sec, ZR_ERR_MEMORY, "no memory for a trace of %d ranks", plan->ranks);
     return ZR_OK;
@@ -82,7 +81,7 @@ void zr__trace_destroy(zr__trace **trace)
     zr__trace *t = *trace;
     if (!t) return;
     zr__file_close(&t->file);
-    zr__text_clear(&t->text);
+    zr__text_clear(&t->out.text);
     for (int s = 0; s < ZR_STREAMS; s++) zr_free(t->record[s]);
     zr_free(t->start_sec);
     zr_free(t);
@@ -138,12 +137,12 @@ zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
 /* ---- the file --------------------------------------------------------------------------------- */
 
 /* Write the pending text and a new tail over the file's tail. If not all of it can be written, all of it is dropped. */
-static zr_status write_text(zr__trace *t)
+static zr_status write_pending(zr__trace *t)
 {
     char *text = NULL;
-    int64_t events = (int64_t)t->text.length;
-    zr__text_add(&t->text, "%s", TAIL);
-    ZR_TRY(zr__text_take(&t->text, &text));
+    int64_t events = (int64_t)t->out.text.length;
+    zr__text_add(&t->out.text, "%s", TAIL);
+    ZR_TRY(zr__text_take(&t->out.text, &text));
     zr_status st = zr__file_write(&t->file, t->end_bytes, text, events + (int64_t)strlen(TAIL));
     zr_free(text);
     if (st == ZR_OK) {
@@ -157,28 +156,55 @@ static zr_status write_text(zr__trace *t)
 }
 
 /* Write the pending text. A failure ends the trace, not the training. */
-static void put_text(zr__trace *t)
+static void flush_pending(zr__trace *t)
 {
-    if (t->failed || write_text(t) == ZR_OK) return;
+    if (t->failed || write_pending(t) == ZR_OK) return;
     t->failed = t->news = true;
     snprintf(t->note, sizeof(t->note), "the trace ends early%s: %.400s", t->torn ? " and may be no valid JSON" : "",
              zr_error_message());
 }
 
+/* Begin an event on a line of its own. phase: "M" for a name, "X" for a span of time. */
+static void open_event(zr__json_out *out, const char *phase, const char *name)
+{
+    zr__json_break(out, "\n");
+    zr__json_open(out, NULL, '{');
+    zr__json_add(out, "ph", phase);
+    zr__json_add(out, "name", name);
+}
+
+static void close_event(zr__json_out *out)
+{
+    zr__json_close(out, '}');
+    zr__json_close(out, '}');
+}
+
+/* Begin an event that names a rank, as a process, or its stream, as a thread (-1: the rank); its arguments follow. */
+static void open_name(zr__json_out *out, const char *kind, int rank, int stream)
+{
+    open_event(out, "M", kind);
+    zr__json_add(out, "pid", rank);
+    if (stream >= 0) zr__json_add(out, "tid", stream);
+    zr__json_open(out, "args", '{');
+}
+
 static void add_names(zr__trace *t)
 {
-    zr__text_add(&t->text, HEAD);
+    zr__json_out *out = &t->out;
+    zr__text_add(&out->text, HEAD);
     for (int r = 0; r < t->plan->ranks; r++) {
-        zr__text_add(&t->text,
-                     "%s\n{\"ph\":\"M\", \"name\":\"process_name\", \"pid\":%d, \"args\":{\"name\":\"rank %d\"}},\n"
-                     "{\"ph\":\"M\", \"name\":\"process_sort_index\", \"pid\":%d, \"args\":{\"sort_index\":%d}}",
-                     r ? "," : "", r, r, r, r);
-        for (int s = 0; s < ZR_STREAMS; s++)
-            if (t->plan->has_stream[s])
-                zr__text_add(&t->text,
-                             ",\n{\"ph\":\"M\", \"name\":\"thread_name\", \"pid\":%d, \"tid\":%d, "
-                             "\"args\":{\"name\":\"%s\"}}",
-                             r, s, zr_stream_name((zr_stream)s));
+        open_name(out, "process_name", r, -1);
+        zr__json_add_as(out, "name", "\"rank %d\"", r);
+        close_event(out);
+        open_name(out, "process_sort_index", r, -1);
+        zr__json_add(out, "sort_index", r);
+        close_event(out);
+        for (int s = 0; s < ZR_STREAMS; s++) {
+            if (!t->plan->has_stream[s]) continue;
+            open_name(out, "thread_name", r, s);
+            zr__json_add(out, "name", zr_stream_name((zr_stream)s));
+            close_event(out);
+        }
     }
 }
 
@@ -186,70 +212,68 @@ zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *
 {
     static const zr__output_kind trace = {"trace", HEAD, false};
     const char *inputs[ZR_CONFIG_INPUTS + 1];
-    char shown[ZR_FILE_NAME_BYTES];
     ZR_CHECK(!zr__run_dir_writes(dir, t->wanted.path), ZR_ERR_CREATE,
-             "the trace %s is where the run writes a file of its own; name another file",
-             zr__text_escape(t->wanted.path, shown, sizeof(shown)));
+             "the trace %s is where the run writes a file of its own; name another file", ZR_SHOWN(t->wanted.path));
     zr__config_inputs(config, inputs);
     ZR_TRY(zr__output_open(t->wanted.path, &trace, inputs, &t->file));
     ZR_CHECK(ftruncate(t->file.fd, 0) == 0, ZR_ERR_CREATE, "the trace %s cannot be overwritten: %s; name another file",
              t->file.name, strerror(errno));
     add_names(t);
-    return write_text(t);
+    return write_pending(t);
 }
 
 /* ---- events of all ranks ---------------------------------------------------------------------- */
 
-/* Append a time in microseconds, printed from whole nanoseconds since JSON has a decimal point in every locale. */
-static void add_microseconds(zr__text *text, const char *key, double sec)
+/* Add a time in microseconds, printed from whole nanoseconds since JSON has a decimal point in every locale. */
+static void add_microseconds(zr__json_out *out, const char *key, double sec)
 {
     long long ns = llround(fmax(sec, 0.0) * 1e9);
-    zr__text_add(text, "\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
+    zr__json_add_as(out, key, "%lld.%03lld", ns / 1000, ns % 1000);
 }
 
-static void add_title(zr__trace *t, const record *r)
+/* Begin the event of a step with its title and category. */
+static void open_step(zr__trace *t, const zr_step *step)
 {
-    const zr_step *step = &t->plan->schedule[ZR_SCHEDULE_TRAIN].step[r->step];
+    char title[512];
     const zr_graph *graph = t->plan->graph[ZR_SCHEDULE_TRAIN];
     const char *unit = step->unit >= 0 ? zr_graph_unit_info(graph, step->unit)->name : "";
-    const char *name = zr_step_kind_name(step->kind), *space = unit[0] ? " " : "";
+    const char *kind = zr_step_kind_name(step->kind), *space = unit[0] ? " " : "";
     const zr_op *op = step->op >= 0 ? zr_graph_get_op(graph, step->op) : NULL;
-    if (step->kind != ZR_STEP_RUN) {
-        zr__text_add(&t->text, ",\n{\"ph\":\"X\", \"name\":\"%s%s%s%s%s\", \"cat\":\"%s\"", name, space, unit,
-                     op ? " " : "", op ? op->def->name : "", name);
-        return;
-    }
-    zr__text_add(&t->text, ",\n{\"ph\":\"X\", \"name\":\"%s%s%s%s\", \"cat\":\"%s\"", unit, space, op->def->name,
-                 step->replay ? " again" : "",
-                 step->replay   ? "replay"
-                 : op->backward ? "backward"
-                                : "forward");
+    const bool runs = step->kind == ZR_STEP_RUN;
+    if (runs)
+        snprintf(title, sizeof(title), "%s%s%s%s", unit, space, op->def->name, step->replay ? " again" : "");
+    else
+        snprintf(title, sizeof(title), "%s%s%s%s%s", kind, space, unit, op ? " " : "", op ? op->def->name : "");
+    open_event(&t->out, "X", title);
+    zr__json_add(&t->out, "cat", !runs ? kind : step->replay ? "replay" : op->backward ? "backward" : "forward");
 }
 
-/* Append the arguments of an event: its step, FLOPs or bytes, and wait. */
+/* Add the arguments of an event: its step, FLOPs or bytes, and wait. */
 static void add_args(zr__trace *t, const record *r, int64_t step, double wait_sec)
 {
+    zr__json_out *out = &t->out;
     zr_step_cost cost = zr__plan_step_cost(t->plan, ZR_SCHEDULE_TRAIN, r->step);
     double bytes = cost.memory_bytes + cost.wire_bytes;
-    zr__text_add(&t->text,
-                 ", \"args\":{\"training_step\":%lld, \"schedule\":\"train\", \"step\":%d, "
-                 "\"micro\":%d, ",
-                 (long long)step + 1, (int)r->step, (int)r->micro);
-    if (cost.flops > 0) zr__text_add(&t->text, "\"flops\":%.0f, ", cost.flops);
-    if (bytes > 0) zr__text_add(&t->text, "\"%s\":%.0f, ", cost.wire_bytes > 0 ? "wire_bytes" : "memory_bytes", bytes);
-    add_microseconds(&t->text, "wait_us", wait_sec);
-    zr__text_add(&t->text, "}}");
+    zr__json_open(out, "args", '{');
+    zr__json_add(out, "training_step", step + 1);
+    zr__json_add(out, "schedule", "train");
+    zr__json_add(out, "step", r->step);
+    zr__json_add(out, "micro", r->micro);
+    if (cost.flops > 0) zr__json_add_as(out, "flops", "%.0f", cost.flops);
+    if (bytes > 0) zr__json_add_as(out, cost.wire_bytes > 0 ? "wire_bytes" : "memory_bytes", "%.0f", bytes);
+    add_microseconds(out, "wait_us", wait_sec);
 }
 
-static void add_event(zr__trace *t, int rank, zr_stream stream, const record *r, int64_t step, const double *time)
+static void add_step_event(zr__trace *t, int rank, zr_stream stream, const record *r, int64_t step, const double *time)
 {
-    add_title(t, r);
-    zr__text_add(&t->text, ", \"pid\":%d, \"tid\":%d, ", rank, (int)stream);
-    add_microseconds(&t->text, "ts", time[1] - t->start_sec[rank]);
-    zr__text_add(&t->text, ", ");
-    add_microseconds(&t->text, "dur", time[2] - time[1]);
+    open_step(t, &t->plan->schedule[ZR_SCHEDULE_TRAIN].step[r->step]);
+    zr__json_add(&t->out, "pid", rank);
+    zr__json_add(&t->out, "tid", (int)stream);
+    add_microseconds(&t->out, "ts", time[1] - t->start_sec[rank]);
+    add_microseconds(&t->out, "dur", time[2] - time[1]);
     add_args(t, r, step, time[1] - time[0]);
-    if (t->text.length >= TEXT_BYTES) put_text(t);
+    close_event(&t->out);
+    if (t->out.text.length >= TEXT_BYTES) flush_pending(t);
 }
 
 /* Collect the events of one stream from all ranks, at most EVENTS_A_CALL in one exchange. */
@@ -263,7 +287,7 @@ static zr_status collect_stream(zr__trace *t, zr_comm *comm, zr_stream stream, i
         ZR_TRY(zr_comm_scalars(comm, mine, NUMBERS * some, NULL));
         for (int rank = 0; comm->rank == 0 && !t->failed && rank < comm->size; rank++)
             for (int i = 0; i < some; i++)
-                add_event(t, rank, stream, &r[i], step, comm->table + NUMBERS * (rank * some + i));
+                add_step_event(t, rank, stream, &r[i], step, comm->table + NUMBERS * (rank * some + i));
     }
     return ZR_OK;
 }
@@ -280,7 +304,7 @@ zr_status zr__trace_collect(zr__trace *t, zr_comm *comm, int64_t step)
         }
         t->n[s] = 0;
     }
-    if (comm->rank == 0) put_text(t);
+    if (comm->rank == 0) flush_pending(t);
     return ZR_OK;
 }
 

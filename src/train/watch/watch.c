@@ -1,7 +1,7 @@
 #include "train/watch/watch.h"
+
 #include "comm/comm.h"
 #include "engine/engine.h"
-#include "zr/run.h"
 
 zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm)
 {
@@ -29,7 +29,7 @@ void zr__watch_destroy(zr__watch *w)
 }
 
 /* Return the phase name of a step of the schedule; NULL: it belongs to no named phase. */
-static const char *phase_of(const zr_plan *plan, const zr_event *event)
+static const char *event_phase(const zr_plan *plan, const zr_event *event)
 {
     const zr_step *step = &plan->schedule[event->schedule].step[event->step];
     const zr_op *op = step->op >= 0 ? zr_graph_get_op(plan->graph[event->schedule], step->op) : NULL;
@@ -42,12 +42,12 @@ static const char *phase_of(const zr_plan *plan, const zr_event *event)
                : NULL;
 }
 
-static void on_event(void *arg, const zr_event *event)
+static void on_watched_event(void *arg, const zr_event *event)
 {
     const zr__watch *w = arg;
     if (w->timings) zr__timings_event(w->timings, event);
     if (w->tracing) zr__trace_event(w->trace, event);
-    const char *phase = w->observer ? phase_of(w->plan, event) : NULL;
+    const char *phase = w->observer ? event_phase(w->plan, event) : NULL;
     if (phase) w->observer->reached(w->observer->arg, w->rank, phase, w->step + 1);
 }
 
@@ -56,7 +56,7 @@ void zr__watch_begin(zr__watch *w, zr_engine *engine, int64_t step)
     w->tracing = w->trace && zr__trace_wants(w->trace, step);
     if (w->timings) zr__timings_begin(w->timings);
     w->step = step;
-    if (w->timings || w->tracing || w->observer) zr__engine_watch(engine, on_event, w);
+    if (w->timings || w->tracing || w->observer) zr__engine_watch(engine, on_watched_event, w);
 }
 
 void zr__watch_end(zr__watch *w, zr_engine *engine, double wall_sec)

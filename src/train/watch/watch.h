@@ -1,5 +1,8 @@
-/** Observation of a run's training steps while they run: timings, trace, and the observer's `reached`, at which tests
- * kill a rank. */
+/**
+ * Observation of a run's training steps while they run: timings, trace, and the observer's `reached`, at which tests
+ * kill a rank. This room holds all that looks on while a run goes and changes nothing of it: trace.h writes a file of
+ * the steps' times, hang.h finds ranks that are stuck or gone.
+ */
 #ifndef ZR_TRAIN_WATCH_H
 #define ZR_TRAIN_WATCH_H
 

@@ -1,0 +1,84 @@
+#include "train/run/agree.h"
+
+#include "comm/comm.h"
+
+#include <string.h>
+
+enum { WORD_BYTES = sizeof(double), CALL_BYTES = ZR_COMM_SCALARS * WORD_BYTES };
+
+zr_status zr__run_agreed(zr__run *r, zr_status st)
+{
+    r->result->agreed = st != ZR_ERR_PEER && st != ZR_ERR_COMM && st != ZR_ERR_HANG && st != ZR_ERR_INTERNAL;
+    return st;
+}
+
+zr_status zr__run_agree(zr__run *r, zr_status mine)
+{
+    return zr__run_agreed(r, zr_comm_agree(r->comm, mine));
+}
+
+/** Give the bytes of all ranks to all, in comm->table, each rank's filled up to whole words. comm moves doubles without
+ * computing with them, so any bits arrive. */
+static zr_status exchange_bits(zr__run *r, const void *mine, size_t bytes)
+{
+    double bits[ZR_COMM_SCALARS] = {0};
+    ZR_ASSERT(bytes <= CALL_BYTES);
+    memcpy(bits, mine, bytes);
+    return zr__run_agreed(r, zr_comm_scalars(r->comm, bits, (int)((bytes + WORD_BYTES - 1) / WORD_BYTES), NULL));
+}
+
+zr_status zr__run_share(zr__run *r, void *value, size_t bytes)
+{
+    for (size_t done = 0; done < bytes; done += CALL_BYTES) {
+        char *at = (char *)value + done;
+        const size_t some = bytes - done < CALL_BYTES ? bytes - done : CALL_BYTES;
+        ZR_TRY(exchange_bits(r, at, some));
+        memcpy(at, r->comm->table, some);
+    }
+    return ZR_OK;
+}
+
+zr_status zr__run_share_text(zr__run *r, char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    ZR_TRY(zr__run_share(r, &bytes, sizeof(bytes)));
+    return zr__run_share(r, text, bytes);
+}
+
+zr_status zr__run_most(zr__run *r, int64_t *number, int n)
+{
+    ZR_TRY(exchange_bits(r, number, sizeof(*number) * (size_t)n));
+    for (int i = 0; i < n * r->comm->size; i++) {
+        int64_t its;
+        memcpy(&its, &r->comm->table[i], sizeof(its));
+        if (its > number[i % n]) number[i % n] = its;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__run_alike(zr__run *r, const void *value, size_t bytes, bool *alike)
+{
+    const size_t words = (bytes + WORD_BYTES - 1) / WORD_BYTES;
+    ZR_TRY(exchange_bits(r, value, bytes));
+    *alike = true;
+    for (int q = 1; q < r->comm->size; q++)
+        *alike = *alike && memcmp(r->comm->table, r->comm->table + (size_t)q * words, bytes) == 0;
+    return ZR_OK;
+}
+
+zr_status zr__run_same(zr__run *r, const char *what, uint64_t mine)
+{
+    return zr__run_agreed(r, zr__comm_same(r->comm, what, mine));
+}
+
+zr_status zr__run_gather(zr__run *r, uint64_t mine)
+{
+    return exchange_bits(r, &mine, sizeof(mine));
+}
+
+uint64_t zr__run_gathered(const zr__run *r, int rank)
+{
+    uint64_t its;
+    memcpy(&its, &r->comm->table[rank], sizeof(its));
+    return its;
+}
