@@ -143,30 +143,10 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
     return 0;
 }
 
-/* Return whether rank 0 receives in a step. Over a training step all ranks receive the same: among the steps of all
- * owners, each rank is the owner once. */
-static bool receives(const zr_step *step)
-{
-    return step->owner < 0 || (step->owner == 0) == (zr_step_traits_of(step->kind).move == ZR_MOVE_COLLECT);
-}
-
-/* Count a step's bytes, and its bytes beyond each border. rank: by group and border, the rank whose bytes count. */
-static zr_status charge_step(zr_plan *plan, const zr_step *step, int64_t bytes, int64_t runs,
-                             int rank[ZR_GROUPS_MAX][ZR_BORDERS])
-{
-    const zr_traffic_kind kind = zr_step_traits_of(step->kind).traffic;
-    ZR_TRY(charge(plan, &plan->traffic, kind, bytes, runs));
-    for (int b = 0; b < ZR_BORDERS; b++) {
-        const int64_t across = zr__plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
-        ZR_TRY(charge(plan, &plan->across[b], kind, across, runs));
-    }
-    return ZR_OK;
-}
-
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
-    int rank[ZR_GROUPS_MAX][ZR_BORDERS];
+    int rank[ZR_GROUPS_MAX][ZR_BORDERS]; /* the rank whose bytes beyond a border count */
     for (int32_t g = 0; g < plan->n_groups; g++)
         for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = most_across(plan, g, (zr_border)b);
     for (int32_t i = 0; i < s->n_steps; i++) {
@@ -175,7 +155,15 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         if (step->kind == ZR_STEP_END) times = 1;
         const int64_t runs = zr_when_rounds(step->when, times, false, false); /* flush counts stale gathers */
         const int64_t bytes = zr__wire_bytes(plan, s, step);
-        if (bytes > 0 && receives(step)) ZR_TRY(charge_step(plan, step, bytes, runs, rank));
+        const zr_step_traits traits = zr_step_traits_of(step->kind);
+        /* Over a training step all ranks receive the same as rank 0: each rank is the owner once. */
+        const bool receives = step->owner < 0 || (step->owner == 0) == (traits.move == ZR_MOVE_COLLECT);
+        if (bytes == 0 || !receives) continue;
+        ZR_TRY(charge(plan, &plan->traffic, traits.traffic, bytes, runs));
+        for (int b = 0; b < ZR_BORDERS; b++) {
+            const int64_t across = zr__plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
+            ZR_TRY(charge(plan, &plan->across[b], traits.traffic, across, runs));
+        }
     }
     return ZR_OK;
 }
