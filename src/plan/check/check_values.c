@@ -180,7 +180,7 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
     const bool sums = step->kind == ZR_STEP_REDUCE_SCATTER;
     const zr_use all = all_of(p, &use[sums ? 0 : 1]);
     ZR_CHECK(step->group == ZR_GROUP_TENSOR && use[sums ? 0 : 1].range.by.group == ZR_GROUP_TENSOR, ZR_ERR_INTERNAL,
-             "step %d joins what ranks that share layers have, but not among them", i);
+             "step %d joins values of tensor-parallel ranks, but not among them", i);
     if (sums) {
         ZR_TRY(check_held(p, holder, i, op->in[0], &all, false));
         const bool scatters = op->def->join == ZR_JOIN_SCATTER;
