@@ -292,8 +292,9 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
-    const bool whole = (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) && e->updated == 0; /* nothing was updated */
-    if (whole) e->stale = e->refresh; /* as if the step had not begun */
+    const bool whole =
+        (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) && e->updated == 0; /* the step has changed nothing */
+    if (whole) e->stale = e->refresh;
     *result = result_of(e);
     if (st == ZR_OK && !result->skipped) e->updates++;
     if (st == ZR_OK) e->steps++;
@@ -393,7 +394,7 @@ typedef struct extent {
     int64_t begin, end;
 } extent;
 
-static extent bytes_of(const zr_schedule *s, const zr_use *use)
+static extent extent_of(const zr_schedule *s, const zr_use *use)
 {
     const zr_buffer *b = &s->buffer[use->buffer];
     const int64_t begin = b->offset + zr_dtype_span(use->dtype, use->range.first);
@@ -410,7 +411,7 @@ static bool overlaps(const extent *a, const extent *b)
 static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value value)
 {
     const zr_use *use = &s->value[value];
-    const extent own = bytes_of(s, use);
+    const extent own = extent_of(s, use);
     for (int32_t i = 0; i < s->n_buffers; i++) {
         const zr_buffer *b = &s->buffer[i];
         const extent its = {b->space, b->offset, b->offset + b->bytes};
@@ -418,7 +419,7 @@ static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value valu
     }
     for (zr_value v = 0; v < zr_graph_values(g); v++) {
         if (v == value || s->value[v].buffer != use->buffer) continue;
-        const extent its = bytes_of(s, &s->value[v]);
+        const extent its = extent_of(s, &s->value[v]);
         if (zr_graph_value(g, v)->producer > zr_graph_value(g, value)->producer && overlaps(&own, &its)) return true;
     }
     return false;

@@ -12,10 +12,10 @@ static zr_status put_param(const zr__running *r, const zr_param_info *param)
     zr_engine *e = r->engine;
     const zr_sink *sink = &e->saving.sink;
     const zr_range *range = &r->step->range;
-    const zr__span mine = zr__meet(e, param, range);
+    const zr__span mine = zr__passed(e, param, range);
     const int state = r->step->slot < 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + r->step->slot;
     const bool in_place = r->use[1].buffer != ZR_NONE;
-    for (int64_t at = zr__passes_param(e, param) ? mine.begin : mine.end, n; at < mine.end; at += n) {
+    for (int64_t at = mine.begin, n; at < mine.end; at += n) {
         n = mine.end - at < ZR_PASSING_ELEMS ? mine.end - at : ZR_PASSING_ELEMS;
         const int64_t whole = zr__whole_of(e, param, at, &n);
         if (whole < 0) continue; /* padding */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Return where a unit's state is kept; buffer ZR_NONE: nowhere. */
-static const zr_state *state_of(const zr_plan *plan, int32_t unit, int state)
+static const zr_state *engine_state(const zr_plan *plan, int32_t unit, int state)
 {
     const zr_plan_unit *u = &plan->unit[unit];
     if (state == ZR_STATE_PARAM) return u->master.buffer != ZR_NONE ? &u->master : &u->param;
@@ -42,15 +42,16 @@ int64_t zr__whole_of(const zr_engine *e, const zr_param_info *param, int64_t ele
     return zr_param_place(g, index, e->runtime.place, element - param->unit_offset, *n, n);
 }
 
-bool zr__passes_param(const zr_engine *e, const zr_param_info *param)
+zr__span zr__passed(const zr_engine *e, const zr_param_info *param, const zr_range *range)
 {
-    return e->runtime.place == 0 || param->cut.parts > 0;
+    const bool passes = e->runtime.place == 0 || param->cut.parts > 0;
+    return passes ? zr__meet(e, param, range) : (zr__span){0};
 }
 
 void zr_engine_part(const zr_engine *e, const zr_param_info *param, int64_t *first, int64_t *n)
 {
-    const zr__span mine = zr__meet(e, param, &e->plan->unit[param->unit].own);
-    const bool some = zr__passes_param(e, param) && mine.begin < mine.end;
+    const zr__span mine = zr__passed(e, param, &e->plan->unit[param->unit].own);
+    const bool some = mine.begin < mine.end;
     *first = some ? mine.begin - param->unit_offset : 0;
     *n = some ? mine.end - mine.begin : 0;
 }
@@ -125,7 +126,7 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
 {
     const zr_plan_unit *u = &e->plan->unit[param->unit];
     const bool params = state == ZR_STATE_PARAM;
-    passing p = {.engine = e, .param = param, .state = state_of(e->plan, param->unit, state), .rounded = params};
+    passing p = {.engine = e, .param = param, .state = engine_state(e->plan, param->unit, state), .rounded = params};
     if (p.state->buffer == ZR_NONE) return ZR_OK;
     const zr__span mine = zr__meet(e, param, params ? &u->update : &p.state->range);
     const bool made_there = !fn && p.state->dtype == ZR_F32 && param->init.kind == ZR_INIT_NORMAL;
@@ -160,7 +161,7 @@ static zr_status take_pages(void *arg, zr_device *device, int64_t unit)
 {
     const filling *f = arg;
     const zr_plan *plan = f->engine->plan;
-    const int32_t taken[] = {state_of(plan, (int32_t)unit, f->state)->buffer,
+    const int32_t taken[] = {engine_state(plan, (int32_t)unit, f->state)->buffer,
                              f->state == ZR_STATE_PARAM ? plan->unit[unit].param.buffer : ZR_NONE};
     for (int i = 0; i < 2; i++) {
         const zr_buffer *buffer = taken[i] == ZR_NONE ? NULL : &plan->persistent[taken[i]];
@@ -211,12 +212,12 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
     const zr_plan_unit *u = &e->plan->unit[param->unit];
     passing p = {.engine = e,
                  .param = param,
-                 .state = state_of(e->plan, param->unit, state),
+                 .state = engine_state(e->plan, param->unit, state),
                  .host = zr__result(e, e->plan->passing)};
     if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit does not train */
-    const zr__span mine = zr__meet(e, param, &u->own);
+    const zr__span mine = zr__passed(e, param, &u->own);
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
-    for (p.at = zr__passes_param(e, param) ? mine.begin : mine.end; p.at < mine.end; p.at += p.n) {
+    for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
         p.whole = zr__whole_of(e, param, p.at, &p.n);
         if (p.whole < 0) continue; /* padding */

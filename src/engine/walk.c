@@ -230,7 +230,7 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
     if (zr_when_asked(step->when)) {
         if (micro > 0) return ZR_OK;
         if (e->saving.now) return zr__issue_saving(e, i, false);
-        note_mark(b, i, nothing); /* so that no step waits for an earlier training step's save */
+        note_mark(b, i, nothing); /* no step waits for an earlier training step's save */
         return ZR_OK;
     }
     ZR_TRY(await_all(e, b, step, micro, false));

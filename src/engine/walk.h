@@ -137,9 +137,9 @@ zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_
 /* Return the element of the whole parameter that is at an element of its unit on this rank; -1: padding. *n: the number
  * of elements wanted; lowered to the number that are contiguous in both. */
 int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
-/* Return whether this rank reads and saves a parameter: its piece of a cut parameter, or on the first tensor-parallel
- * rank a parameter that all tensor-parallel ranks have. */
-bool zr__passes_param(const zr_engine *engine, const zr_param_info *param);
+/* Return the elements of a parameter in a range of its unit that this rank reads and saves, of its piece of a cut
+ * parameter; elements that all tensor-parallel ranks have, on the first one alone. Empty: begin >= end. */
+zr__span zr__passed(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
 
 /* Steps that move a unit (move.c). */
 zr_status zr__cast(const zr__running *r);

@@ -4,7 +4,6 @@
 #include "base/core/names.h"
 #include "plan/cost/cost.h"
 #include "plan/write/write.h"
-#include "plan/list/place.h"
 
 #include <string.h>
 
@@ -82,20 +81,6 @@ static int split_of(const zr_layout *l)
     if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0; /* one rank: no level within hosts */
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
     return split < l->ranks ? split : 0;
-}
-
-int zr__plan_shard(const zr_plan *plan, int rank)
-{
-    if (!plan->two_levels) return zr__plan_place(plan, ZR_GROUP_DATA, rank);
-    return zr__plan_place(plan, ZR_GROUP_LOCAL, rank) * plan->group[ZR_GROUP_ACROSS].size +
-           zr__plan_place(plan, ZR_GROUP_ACROSS, rank);
-}
-
-int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
-{
-    const int across = plan->group[ZR_GROUP_ACROSS].size, local = plan->group[ZR_GROUP_LOCAL].size;
-    const int data = plan->two_levels ? shard % across * local + shard / across : shard;
-    return data * plan->group[ZR_GROUP_TENSOR].size + place;
 }
 
 /* Check the groups of ranks within the data axis. */
@@ -259,17 +244,6 @@ static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
     ZR_TRY(zr__policies_add_buffers(plan));
     for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
     return ZR_OK;
-}
-
-int zr__plan_place(const zr_plan *plan, int32_t group, int rank)
-{
-    int place = 0;
-    const zr_group *g = &plan->group[group];
-    for (int32_t i = 0; i < g->n_axes; i++) {
-        const zr_axis *axis = &plan->axis[g->axis[i]];
-        place = place * axis->size + rank / axis->step % axis->size;
-    }
-    return place;
 }
 
 /* Make the axes of the grid, the slowest first, and the groups of ranks along them. */

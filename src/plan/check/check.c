@@ -7,7 +7,7 @@
 #include "plan/list/place.h"
 
 /* Return whether a step of this kind, of this unit (-1: of any), happens before `step`. */
-static bool happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
+static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
 {
     for (int32_t i = 0; i < step; i++)
         if (p->s->step[i].kind == kind && (unit < 0 || p->s->step[i].unit == unit) && zr__happens_before(p, i, step))
@@ -24,8 +24,8 @@ static bool is_agreed(const zr__proof *p, int32_t update)
         const zr_step *step = &p->s->step[i];
         const bool of_unit = step->unit < 0 ? step->kind == ZR_STEP_NORM : step->unit == unit;
         const bool concerns = zr__asks_all(step) && of_unit;
-        if (concerns && zr__happens_before(p, i, update) && happened(p, ZR_STEP_LOSS, -1, i) &&
-            happened(p, ZR_STEP_SQUARE, unit, i))
+        if (concerns && zr__happens_before(p, i, update) && has_happened(p, ZR_STEP_LOSS, -1, i) &&
+            has_happened(p, ZR_STEP_SQUARE, unit, i))
             return true;
     }
     return false;
@@ -33,7 +33,7 @@ static bool is_agreed(const zr__proof *p, int32_t update)
 
 /* Return whether a use and an update may name the same elements of a unit, in a buffer that keeps a state. Only
  * disjoint parts of one rank's elements certainly do not meet. */
-static bool meets(const zr_use *use, const zr_range *kept, const zr_range *updated)
+static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
     zr_range part = *updated; /* the use's elements, if they are a part of one rank's elements as the update's are */
     part.first = kept->first + use->range.first;
@@ -56,9 +56,9 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_sta
         if (time == update || zr__never_meet(p, time, update) || zr__happens_before(p, time, update)) continue;
         const zr_step *step = &p->s->step[zr__step_at(p, time)];
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
-            ZR_CHECK(p->s->use[u].buffer != b || !meets(&p->s->use[u], &kept->range, &updates->range), ZR_ERR_INTERNAL,
-                     "step %d uses buffer %d (%s), which step %d may have updated", zr__step_at(p, time), b,
-                     p->s->buffer[b].what, update);
+            ZR_CHECK(p->s->use[u].buffer != b || !may_meet(&p->s->use[u], &kept->range, &updates->range),
+                     ZR_ERR_INTERNAL, "step %d uses buffer %d (%s), which step %d may have updated",
+                     zr__step_at(p, time), b, p->s->buffer[b].what, update);
     }
     return ZR_OK;
 }

@@ -41,7 +41,7 @@ bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
 
 /* Return a unit's state by its number: 0 the master, 1 to 4 the optimizer's states. */
 enum { STATES = 5 };
-static const zr_state *state_of(const zr_plan_unit *u, int number)
+static const zr_state *kept_state(const zr_plan_unit *u, int number)
 {
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
@@ -49,7 +49,7 @@ static const zr_state *state_of(const zr_plan_unit *u, int number)
 /* Return the state that is saved under a number: 0 is the parameters in fp32. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
-    return number == 0 && u->master.buffer == ZR_NONE ? &u->param : state_of(u, number);
+    return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
 }
 
 /* Return the state that a buffer keeps; NULL if it keeps no state. */
@@ -57,7 +57,7 @@ static const zr_state *kept_by(const homes *h, int32_t buffer)
 {
     const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
     for (int i = 0; unit >= 0 && i < STATES; i++)
-        if (state_of(&h->p->plan->unit[unit], i)->buffer == buffer) return state_of(&h->p->plan->unit[unit], i);
+        if (kept_state(&h->p->plan->unit[unit], i)->buffer == buffer) return kept_state(&h->p->plan->unit[unit], i);
     return NULL;
 }
 
@@ -104,7 +104,7 @@ static zr_status check_home(const homes *h, int32_t index, const zr_state *targe
     const bool known = its->changed && its->state == to->buffer && its->when == step->when &&
                        same_range(&its->range, &step->range) && is_copy_of(from, &step->range) && to->writes &&
                        zr__names(to, &target->range, &step->range) && step->unit == h->unit[to->buffer];
-    ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies to a state what is no update of these elements", index);
+    ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies elements to a state that no update has changed", index);
     its->changed = false;
     return ZR_OK;
 }
@@ -119,7 +119,7 @@ static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
 }
 
 /* Check a copy of a state to another buffer, or home. */
-static zr_status check_copy(const homes *h, int32_t index)
+static zr_status check_state_copy(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
     const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
@@ -156,7 +156,7 @@ static zr_status check_update(const homes *h, int32_t index)
         (param->buffer == ZR_NONE || (param->writes && zr__names(param, &u->param.range, &step->range)));
     ZR_CHECK(summed && written && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
              "step %d updates other elements of parameters than it names, or by other sums", index);
-    for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], state_of(u, i), true));
+    for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], kept_state(u, i), true));
     return u->param.buffer == ZR_NONE ? ZR_OK : note_written(h, index, u->param.buffer);
 }
 
@@ -177,7 +177,7 @@ static zr_status check_save(const homes *h, int32_t index)
     return ZR_OK;
 }
 
-static zr_status check_step(const homes *h, int32_t i)
+static zr_status check_step_homes(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
     int first = 0; /* first use that is not a state operand */
@@ -188,7 +188,7 @@ static zr_status check_step(const homes *h, int32_t i)
                  "step %d saves no state", i);
         if (step->kind == ZR_STEP_SAVE) ZR_TRY(check_save(h, i));
     }
-    if (step->kind == ZR_STEP_COPY) return check_copy(h, i);
+    if (step->kind == ZR_STEP_COPY) return check_state_copy(h, i);
     if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
     if (step->kind == ZR_STEP_CAST) {
         ZR_TRY(check_operand(h, i, &h->p->s->use[step->uses], &h->p->plan->unit[step->unit].master, false));
@@ -227,10 +227,10 @@ zr_status zr__check_homes(const zr__proof *p)
     for (int32_t b = 0; b < n && st == ZR_OK; b++) h.held[b].state = h.unit[b] = -1;
     for (int32_t u = 0; u < p->plan->n_units && st == ZR_OK; u++)
         for (int i = 0; i < STATES; i++) {
-            const int32_t b = state_of(&p->plan->unit[u], i)->buffer;
+            const int32_t b = kept_state(&p->plan->unit[u], i)->buffer;
             if (b != ZR_NONE) h.unit[b] = u;
         }
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(&h, i);
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step_homes(&h, i);
     for (int32_t b = 0; b < n && st == ZR_OK; b++)
         if (h.held[b].changed)
             st = ZR_FAIL(ZR_ERR_INTERNAL, "an update's result in buffer %s does not go home", p->s->buffer[b].what);

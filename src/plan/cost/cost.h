@@ -7,7 +7,6 @@
 #define ZR_PLAN_COST_H
 
 #include "zr/plan.h"
-#include "zr/graph.h"
 
 /** Return the table in which COMM, COPY and SAVE each have a queue of their own where the argument is true; all other
  *  streams share the queue of COMPUTE. */
@@ -60,7 +59,8 @@ typedef struct zr__pricer {
 ZR_NODISCARD zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price);
 
 /** Return whether a plan's bytes are within its layout's limit. No plan fits a limit of 0, which means that there is no
- *  limit: then zr__plan_better takes the plan with less memory, and policy auto recomputes nothing. */
+ *  limit: then zr__plan_better takes the plan with less memory, policy auto recomputes nothing, and ZR_SAVE_AUTO
+ *  saves in place. */
 static inline bool zr__plan_fits(const zr_plan *plan)
 {
     return zr__memory_limited(&plan->memory, &plan->profile.facts) <= plan->layout.limit_bytes;

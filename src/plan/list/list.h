@@ -1,7 +1,8 @@
 /**
- * plan/list: the steps of a schedule, in a list while they are written, and the buffers that they use.
- * The persistent buffers of the model states are here too, since every step uses them. When the list is finished,
- * this room finds the waits between steps and gives every transient buffer an offset.
+ * plan/list: the steps of a schedule, in a list while they are written (list.c), and the buffers that they use.
+ * The persistent buffers of the model states (states.c) and the grid of ranks (place.h) are here too, since every step
+ * uses them. When the list is finished, this room finds the waits between steps (order.c, painted.c) and gives every
+ * transient buffer an offset (pack.c).
  */
 #ifndef ZR_PLAN_LIST_H
 #define ZR_PLAN_LIST_H

@@ -38,7 +38,7 @@ static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
 }
 
 /* Raise the clock of step `by` by the clock of `time`, and by `time` itself. */
-static void follow(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
+static void follow_clock(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
 {
     const zr_step *step = step_at(o, time);
     if (is_known(step, by)) raise(clock, o->clock[time]);
@@ -94,7 +94,7 @@ static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier
             o->found[o->n_found++] = (zr__found){step, {.step = e->at[s] % n, .before = before, .pace = e->pace[s]}};
     }
     for (int s = 0; s < ZR_STREAMS; s++)
-        if (e->at[s] >= 0) follow(o, its, clock, e->at[s]);
+        if (e->at[s] >= 0) follow_clock(o, its, clock, e->at[s]);
 }
 
 static void note_uses(const zr__order *o, const zr_step *step, int32_t time)
@@ -126,7 +126,7 @@ static void walk_round(zr__order *o, int32_t begin, int32_t end, int32_t round, 
             e.at[s] = o->clock[time][s] = -1;
             e.pace[s] = false;
         }
-        if (*last >= 0) follow(o, step, o->clock[time], *last);
+        if (*last >= 0) follow_clock(o, step, o->clock[time], *last);
         if (round > 0 && !zr_when_runs(step->when, round, true, true)) continue;
         after_uses(o, step, round, &e);
         after_paces(o, i, round, &e);

@@ -64,7 +64,7 @@ static bool is_before(const span *a, const span *b)
     return !later;
 }
 
-static int by_size(const void *x, const void *y)
+static int by_span_size(const void *x, const void *y)
 {
     const span *a = x, *b = y;
     if (a->space != b->space) return a->space < b->space ? -1 : 1;
@@ -280,7 +280,7 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed)
     zr_status st = k.slice && k.span ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to place %d buffers", n);
     if (st != ZR_OK) goto done;
     for (int32_t i = 0; i < n; i++) k.span[i] = find_span(order, plan->n_persistent + i);
-    qsort(k.span, (size_t)n, sizeof *k.span, by_size);
+    qsort(k.span, (size_t)n, sizeof *k.span, by_span_size);
     for (int32_t i = 0; i < n; i++) {
         span *item = &k.span[i];
         for (int j = 0; j < k.n_slices && i > 0 && item->space != k.span[i - 1].space; j++) empty_slice(&k.slice[j]);

@@ -37,7 +37,7 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 
 /* Return a rank's part of a unit that is sharded over a group; for SELF, the whole unit. With sums in two levels the
  * shards of one host are side by side, so that each level moves contiguous ranges. */
-static zr_range part_of(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
+static zr_range unit_part(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
     if (group == ZR_GROUP_SELF) return (zr_range){.count = u->padded_elems};
@@ -54,7 +54,7 @@ static zr_status keep_state(zr_plan *plan, zr_category category, int32_t unit, c
                             int32_t group, zr_state *state)
 {
     state->dtype = dtype;
-    state->range = part_of(plan, &plan->unit[unit], group);
+    state->range = unit_part(plan, &plan->unit[unit], group);
     const zr_homes *home = &plan->layout.home;
     const zr_space space = category == ZR_CATEGORY_PARAM  ? home->param
                            : category == ZR_CATEGORY_GRAD ? home->grad
@@ -100,7 +100,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
     /* The binary tree over micro-batches has a partial sum for each 1 in the binary form of micro-batch j: an even j
-     * opens another, an odd j joins the newest. One of them is in `sums`. */
+     * opens another, an odd j joins the newest. `sums` holds the first. */
     while (l->rank_free_sums && ((uint64_t)l->accum + 1) >> (u->n_open_sums + 1) > 1) u->n_open_sums++;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
@@ -157,7 +157,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->trains = l->train && u->elems > 0 && !zr_graph_unit_info(graph, i)->frozen;
         u->padded_elems = (u->elems + grain - 1) / grain * grain;
         u->shard_elems = u->padded_elems / l->ranks;
-        u->own = part_of(plan, u, ZR_GROUP_DATA);
+        u->own = unit_part(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = ZR_NONE;
         const bool shared = plan->group[plan->param_group].size > 1;
@@ -169,7 +169,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         if (!cast)
             ZR_TRY(keep_state(plan, ZR_CATEGORY_PARAM, i, u->gathered ? "parameter shards" : "parameters", l->dtype,
                               u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
-        u->update = u->trains ? part_of(plan, u, plan->optim_group) : u->param.range;
+        u->update = u->trains ? unit_part(plan, u, plan->optim_group) : u->param.range;
     }
     for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_LOCAL].n_axes > 0 && i < plan->n_units;
          i++)
@@ -182,7 +182,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
     return ZR_OK;
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -209,8 +209,8 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
         int64_t elems = u->padded_elems;
-        const int64_t reduced = zr_dtype_span(wire, least(reduce, elems)),
-                      whole = zr_dtype_span(gathered, least(gather, elems));
+        const int64_t reduced = zr_dtype_span(wire, smaller(reduce, elems)),
+                      whole = zr_dtype_span(gathered, smaller(gather, elems));
         if (u->trains) *all += zr_dtype_span(wire, elems);
         if (u->trains && reduced > *largest) *largest = reduced;
         if ((u->trains || u->gathered) && whole > *largest) *largest = whole;
@@ -266,7 +266,7 @@ zr_status zr__plan_staging(zr_plan *plan)
         const int64_t ranks = plan->group[g].size,
                       most = plan->profile.facts.apart ? STAGING_APART_BYTES : STAGING_BYTES;
         int64_t wanted = ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
-        wanted = least(wanted, 2 * largest);
+        wanted = smaller(wanted, 2 * largest);
         if (g == ZR_GROUP_ALL || wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
         if (g == ZR_GROUP_DATA && l->train && l->fused_buffer && all > wanted) wanted = all;
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "staging memory", wanted,

@@ -93,7 +93,7 @@ static zr_status find_best(search *s)
 
 /* Return whether checkpoints may be kept in any way. With sequence parallelism a rank holds only its
  * tokens' piece anyway. */
-static bool is_free(const zr_layout *l)
+static bool leaves_keeping_open(const zr_layout *l)
 {
     return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&
            !l->offload_checkpoints;
@@ -105,7 +105,7 @@ static zr_status create_least_work(const zr_model *model, const zr_layout *layou
     search s = {.model = model,
                 .layout = layout,
                 .profile = profile,
-                .free = is_free(layout),
+                .free = leaves_keeping_open(layout),
                 .partition = layout->partition_checkpoints,
                 .offload = layout->offload_checkpoints};
     zr_status st = find_best(&s);

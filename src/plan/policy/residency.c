@@ -76,7 +76,7 @@ static zr_use on_device(const cut *c, int64_t bucket, int i)
     return use;
 }
 
-static zr_range range_of(const cut *c, int64_t bucket)
+static zr_range bucket_range_of(const cut *c, int64_t bucket)
 {
     zr_range range = c->step.range;
     range.first += bucket * c->elems;
@@ -87,7 +87,7 @@ static zr_range range_of(const cut *c, int64_t bucket)
 /* Write a copy of a bucket of a state, to the device or home. */
 static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
 {
-    return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, range_of(c, bucket), from, to);
+    return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, bucket_range_of(c, bucket), from, to);
 }
 
 /* Write the copies of a bucket to the device. Even buckets share one buffer there, and odd buckets another; the order
@@ -120,13 +120,13 @@ static void compute_bucket(const cut *c, int64_t bucket, bool last)
     if (l->status != ZR_OK) return;
     if (last) {
         for (int i = 0; i < c->step.n_uses; i++) l->use[c->step.uses + i] = on_device(c, bucket, i);
-        l->step[c->id].range = range_of(c, bucket);
+        l->step[c->id].range = bucket_range_of(c, bucket);
         return;
     }
     const zr__id id = zr__list_step(l, c->step.kind, c->step.stream, c->step.unit);
     zr_step *made = zr__list_newest(l);
     *made = c->step;
-    made->range = range_of(c, bucket);
+    made->range = bucket_range_of(c, bucket);
     made->uses = l->n_uses;
     made->n_uses = 0;
     for (int i = 0; i < c->step.n_uses; i++) zr__list_use(l, id, on_device(c, bucket, i));

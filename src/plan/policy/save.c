@@ -19,7 +19,7 @@ static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
 }
 
 /* Return where a unit's state is kept in fp32; state 0: its parameters. */
-static const zr_state *state_of(const zr_plan_unit *u, int state)
+static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
     if (state > 0) return &u->slot[state - 1];
     return u->master.buffer != ZR_NONE ? &u->master : &u->param;
@@ -58,7 +58,7 @@ static void write_copy(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     const zr_state copy = {u->saved + state, ZR_F32, u->own};
-    (void)zr__list_copy(l, ZR_STREAM_COPY, unit, u->own, zr__use_state(state_of(u, state), u->own, true, false),
+    (void)zr__list_copy(l, ZR_STREAM_COPY, unit, u->own, zr__use_state(saved_state_of(u, state), u->own, true, false),
                         zr__use_state(&copy, u->own, false, true));
 }
 
@@ -70,7 +70,7 @@ static void write_save(zr__list *l, int32_t unit, int state)
     zr__id step = zr__list_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
     zr__list_newest(l)->range = u->own;
     zr__list_newest(l)->slot = state - 1;
-    zr__list_use(l, step, zr__use_state(copied ? &copy : state_of(u, state), u->own, true, false));
+    zr__list_use(l, step, zr__use_state(copied ? &copy : saved_state_of(u, state), u->own, true, false));
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
@@ -106,7 +106,8 @@ static zr_status choose_save(const zr_model *model, const zr_layout *layout, con
     zr_status st = ZR_OK;
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
-    /* zr_memory_taken counts the copy even where it is in other memory than the device's, whose size is not known. */
+    /* zr_memory_taken counts the copy even where it is in other memory than the device's, whose size is not known.
+     * Without a limit (0) no copy fits, as in zr__plan_fits. */
     bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;

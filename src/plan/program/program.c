@@ -22,7 +22,7 @@ static void emit_op(zr__program *p, const zr_graph *g, int32_t op, zr__role role
 }
 
 /* Return the forward op that makes `value` if the value was dropped and is not recomputed yet; else -1. */
-static int32_t missing(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
+static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
 {
     if (value == ZR_NONE || !dropped[value]) return -1;
     int32_t producer = zr_graph_value(g, value)->producer;
@@ -37,7 +37,7 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
     const zr_op *op = zr_graph_get_op(g, index);
     int32_t high = -1, low = index;
     for (int j = 0; j < op->n_in; j++) {
-        int32_t producer = missing(g, dropped, present, op->in[j]);
+        int32_t producer = missing_producer(g, dropped, present, op->in[j]);
         if (producer < 0) continue;
         wanted[producer] = true;
         if (producer > high) high = producer;
@@ -55,7 +55,7 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
         if (!wanted[i]) continue;
         const zr_op *again = zr_graph_get_op(g, i);
         for (int j = 0; j < again->n_in; j++) {
-            int32_t producer = missing(g, dropped, present, again->in[j]);
+            int32_t producer = missing_producer(g, dropped, present, again->in[j]);
             if (producer < 0) continue;
             wanted[producer] = true;
             if (producer < low) low = producer;

@@ -40,7 +40,7 @@ static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const lev
 }
 
 /* Return each rank's part at a level. */
-static zr_range range_of(const level *v)
+static zr_range level_range(const level *v)
 {
     return (zr_range){.count = v->elems, .by = v->by, .outer = v->outer};
 }
@@ -59,7 +59,7 @@ static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t u
     zr_step *made = zr__list_newest(l);
     made->owner = owner;
     made->group = v->by.group;
-    made->range = range_of(v);
+    made->range = level_range(v);
     made->bucket_elems = bucket_elems;
     return step;
 }
@@ -67,7 +67,7 @@ static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t u
 /* Return a use of all ranks' parts, or with an owner of the owner's part. */
 static zr_use parts_use(const level *v, const zr_state *state, int32_t owner, bool reads, bool writes)
 {
-    zr_range range = range_of(v);
+    zr_range range = level_range(v);
     if (owner >= 0) range = (zr_range){.first = owner * v->elems, .count = v->elems, .outer = v->outer};
     zr_use use = zr__use_state(state, range, reads, writes);
     use.each = owner < 0;
@@ -79,7 +79,7 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
 {
     const bool in_place = source->buffer == target->buffer;
     zr__id step = move_step(l, kind, owner, unit, v, bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v));
-    zr__list_use(l, step, zr__use_state(source, range_of(v), true, in_place));
+    zr__list_use(l, step, zr__use_state(source, level_range(v), true, in_place));
     zr__list_use(l, step, parts_use(v, target, owner, in_place, true));
     zr__list_use(l, step, zr__use_all(l->plan->staging[v->by.group], true, true));
     return step;
@@ -95,9 +95,9 @@ static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_sta
     if (v->elems == 0) return;
     if (cast) {
         zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
-        zr__list_newest(l)->range = range_of(v);
-        zr__list_use(l, step, zr__use_state(&plan->unit[unit].master, range_of(v), true, false));
-        zr__list_use(l, step, zr__use_state(target, range_of(v), false, true));
+        zr__list_newest(l)->range = level_range(v);
+        zr__list_use(l, step, zr__use_state(&plan->unit[unit].master, level_range(v), true, false));
+        zr__list_use(l, step, zr__use_state(target, level_range(v), false, true));
         zr__list_pace(l, step, pace);
     }
     if (!plan->moves) return;
@@ -203,10 +203,10 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     made->rounds = plan->layout.accum;
     zr__list_use(l, step, parts_use(v, from, owner, true, in_place || nccl));
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
-    zr__list_use(l, step, zr__use_state(sums, range_of(v), adds || in_place, true));
+    zr__list_use(l, step, zr__use_state(sums, level_range(v), adds || in_place, true));
     for (int32_t i = 0; kept && i < u->n_open_sums; i++) {
         const zr_state open = {u->open_sums + i, ZR_F32, u->own};
-        zr__list_use(l, step, zr__use_state(&open, range_of(v), true, true));
+        zr__list_use(l, step, zr__use_state(&open, level_range(v), true, true));
     }
 }
 
@@ -273,14 +273,11 @@ void zr__write_reduce_once(zr__list *l, int32_t unit)
     if (l->plan->reduce_once && l->plan->unit[unit].trains) reduce_ranks(l, unit, sums, sums, false);
 }
 
-bool zr__refreshed(const zr_plan *plan, int32_t unit)
+void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)
 {
-    return plan->optim_group != ZR_GROUP_SELF && plan->moves && !plan->unit[unit].gathered;
-}
-
-void zr__write_refresh(zr__list *l, int32_t unit)
-{
-    l->when = ZR_WHEN_STALE;
-    zr__write_gather(l, unit, l->plan->unit[unit].param.buffer, ZR_NONE);
+    const zr_plan *plan = l->plan;
+    if (plan->optim_group == ZR_GROUP_SELF || !plan->moves || plan->unit[unit].gathered) return;
+    l->when = when;
+    zr__write_gather(l, unit, plan->unit[unit].param.buffer, ZR_NONE);
     l->when = ZR_WHEN_ALWAYS;
 }

@@ -247,13 +247,13 @@ static void refresh_units(zr__writing *w, bool *done)
         const zr_op *op = zr__op_of(&w->decided, i);
         for (int j = 0; op && j < op->n_in; j++) {
             int32_t unit = zr__param_unit(l->graph, op->in[j]);
-            if (unit < 0 || done[unit] || !zr__refreshed(l->plan, unit)) continue;
-            zr__write_refresh(l, unit);
+            if (unit < 0 || done[unit]) continue;
+            zr__write_refresh(l, unit, ZR_WHEN_STALE);
             done[unit] = true;
         }
     }
     for (int32_t u = 0; u < l->plan->n_units; u++) /* parameters that no op reads */
-        if (!done[u] && zr__refreshed(l->plan, u)) zr__write_refresh(l, u);
+        if (!done[u]) zr__write_refresh(l, u, ZR_WHEN_STALE);
 }
 
 /* Write runs from `run` to `end`, or only the RESTOREs at their beginning. Return the first run that is not written. */
@@ -318,18 +318,6 @@ static zr_status alloc_tables(zr__writing *w)
     return ZR_OK;
 }
 
-/* Give the caches of decoding their places; they were planned in the graph's order. */
-static void place_caches(zr__writing *w)
-{
-    const zr_plan *plan = w->list.plan;
-    for (int32_t b = 0, v = 0; b < plan->n_persistent; b++) {
-        if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
-        while (zr_graph_value(w->list.graph, v)->kind != ZR_VALUE_CACHE) v++;
-        w->list.schedule->value[v] = zr__use_value(w->list.graph, v, b, true, true);
-        v++;
-    }
-}
-
 static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind kind)
 {
     w->kind = kind;
@@ -345,7 +333,13 @@ static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind k
                 if (unit >= 0) zr__gathers_add(&w->gathers, plan, k, unit);
             }
         }
-    if (kind == ZR_SCHEDULE_DECODE) place_caches(w);
+    /* The caches of decoding were planned in the graph's order. */
+    for (int32_t b = 0, v = 0; b < plan->n_persistent && kind == ZR_SCHEDULE_DECODE; b++) {
+        if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
+        while (zr_graph_value(w->list.graph, v)->kind != ZR_VALUE_CACHE) v++;
+        w->list.schedule->value[v] = zr__use_value(w->list.graph, v, b, true, true);
+        v++;
+    }
     return w->gathers.status;
 }
 
@@ -392,8 +386,7 @@ zr_status zr__write_flush(zr_plan *plan)
 {
     zr__list l;
     zr_status st = zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]);
-    for (int32_t u = 0; u < plan->n_units && st == ZR_OK; u++)
-        if (zr__refreshed(plan, u)) zr__write_gather(&l, u, plan->unit[u].param.buffer, ZR_NONE);
+    for (int32_t u = 0; u < plan->n_units && st == ZR_OK; u++) zr__write_refresh(&l, u, ZR_WHEN_ALWAYS);
     if (st == ZR_OK) zr__policies_rewrite(&l);
     if (st == ZR_OK) st = zr__list_finish(&l);
     zr__list_end(&l);
