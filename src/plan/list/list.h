@@ -60,7 +60,7 @@ void zr__list_seek(zr__list *l, zr__id before);
 /* Insert a step of this rank alone (group SELF); zr__list_newest returns it, so that the caller completes it. */
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit);
 zr_step *zr__list_newest(zr__list *l);
-void zr__list_use(zr__list *l, zr__id step, zr_use use);
+void zr__list_use(zr__list *l, zr__id id, zr_use use);
 /* Insert a COPY of `from` to `to`; their own reads and writes do not count. */
 zr__id zr__list_copy(zr__list *l, zr_stream stream, int32_t unit, zr_range range, zr_use from, zr_use to);
 /* Add a wait for `earlier` that no use asks for; ZR_NONE adds nothing. */

@@ -33,12 +33,13 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     g->total_elems += plan->unit[unit].padded_elems;
     /* Elements of the uses between the two; a unit used in the very next segment is kept in any case. */
     int64_t between = newest ? g->used_elems[segment] - g->used_elems[newest->to + 1] : 0;
-    if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems))
+    if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems)) {
         newest->to = segment;
-    else if (zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) {
-        g->fetch[g->n] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = !newest, .buffer = ZR_NONE};
-        g->of[unit] = g->n++; /* while fetches are added: the unit's newest fetch */
+        return;
     }
+    if (!zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) return;
+    g->fetch[g->n] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = !newest, .buffer = ZR_NONE};
+    g->of[unit] = g->n++; /* while fetches are added: the unit's newest fetch */
 }
 
 static bool may_gather(const zr__gathers *g, const zr_layout *l, const zr__fetch *f, int32_t segment, int64_t elems)
