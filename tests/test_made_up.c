@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "cli/draw/picture.h"
-#include "engine/internal.h"
+#include "engine/walk.h"
 #include "made_up/echo.h"
 #include "tempdir.h"
 #include "trainer.h"

@@ -337,22 +337,24 @@ static void test_broken_counts(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* A step that saves less than the shard. */
+/* A step that saves less than the shard, from its buffer or from a copy. */
 static void test_broken_saves(void **state)
 {
     (void)state;
-    zr_layout l = layout_of(2, 2, ZR_F32, 1);
-    l.save = ZR_SAVE_IN_PLACE;
-    zr_plan *plan = plan_of(&l);
-    zr_step *step = step_of(plan, ZR_STEP_SAVE);
-    zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
-    use->range.count -= 32;
-    step->range.count -= 32;
-    expect_broken(plan, "which is not the own shard");
-    use->range.count += 32;
-    step->range.count += 32;
-    assert_int_equal(zr_plan_check(plan), ZR_OK);
-    zr_plan_destroy(&plan);
+    for (zr_save save = ZR_SAVE_COPY; save <= ZR_SAVE_IN_PLACE; save++) {
+        zr_layout l = layout_of(2, 2, ZR_F32, 1);
+        l.save = save;
+        zr_plan *plan = plan_of(&l);
+        zr_step *step = step_of(plan, ZR_STEP_SAVE);
+        zr_use *use = &plan->schedule[ZR_SCHEDULE_TRAIN].use[step->uses];
+        use->range.count -= 32;
+        step->range.count -= 32;
+        expect_broken(plan, "which is not the own shard");
+        use->range.count += 32;
+        step->range.count += 32;
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_plan_destroy(&plan);
+    }
 }
 
 /* What runs behind all rounds waits for a step of one, as if it were in a round itself. */

@@ -109,6 +109,9 @@ static void test_faults_are_noticed(void **state)
             use[!home].range.count -= 32;
             expect_broken(plan, "a copy of fewer elements");
             use[!home] = had_use[!home];
+            use[home].buffer = ZR_NONE;
+            expect_broken(plan, "a copy from or to no buffer");
+            use[home] = had_use[home];
             copy->n_waits = 0;
             if (home || had.n_waits > 0) expect_broken(plan, "a copy that does not wait");
             *copy = had;
@@ -133,7 +136,7 @@ static void test_only_homes_show(void **state)
 {
     (void)state;
     static const char wrong[] = "computes with other elements of a state",
-                      home[] = "copies to a state what is no update";
+                      home[] = "copies elements to a state that no update";
     zr_plan *plan = plan_of(1, 2, ZR_STATES_PAPER);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     zr_step *fetched = find_copy(plan, false), *stored = find_copy(plan, true), *update = s->step, had;

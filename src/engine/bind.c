@@ -3,7 +3,7 @@
  * are listed by the steps at which their lives begin and end, and steps that another stream waits for get marks. Steps
  * other than RUN find the addresses of their uses when they run.
  */
-#include "engine/internal.h"
+#include "engine/walk.h"
 
 #include <string.h>
 
@@ -51,37 +51,30 @@ static zr_status by_step(const zr_schedule *s, int32_t n_persistent, bool begins
     return ZR_OK;
 }
 
-static void bind_operands(zr_engine *e, zr_schedule_kind kind, const zr_step *step, zr_tensor *tensor,
-                          zr_kernel_args *args)
+static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *step, zr_tensor *tensor, zr__run *run)
 {
     const zr_schedule *s = e->bound[kind].schedule;
     const zr_graph *g = e->plan->graph[kind];
     const zr_op *op = zr_graph_get_op(g, step->op);
     const zr_use *use = s->use + step->uses;
+    const zr_kernel *kernel = e->device->ops->kernel(e->device, op->def->name);
+    ZR_CHECK(kernel, ZR_ERR_UNSUPPORTED, "the device has no kernel for op %s: give one in zr_device_config.kernels",
+             op->def->name);
     for (int32_t i = 0; i < op->n_in + op->n_out; i++) {
         zr_value value = i < op->n_in ? op->in[i] : op->out[i - op->n_in];
         if (use[i].buffer == ZR_NONE) continue;
         tensor[i] = (zr_tensor){zr__use_at(e, s, &use[i]), use[i].dtype, zr_graph_value(g, value)->type.shape};
     }
     bool scratch = step->n_uses > op->n_in + op->n_out;
-    *args = (zr_kernel_args){.device = e->queue[ZR_STREAM_COMPUTE]->device,
-                             .op = op,
-                             .n_in = op->n_in,
-                             .n_out = op->n_out,
-                             .in = tensor,
-                             .out = tensor + op->n_in,
-                             .scratch = scratch ? zr__use_at(e, s, &use[step->n_uses - 1]) : NULL,
-                             .runtime = &e->runtime,
-                             .threads = e->plan->profile.facts.threads};
-}
-
-static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *step, zr_tensor *tensor, zr__run *run)
-{
-    const char *name = zr_graph_get_op(e->plan->graph[kind], step->op)->def->name;
-    const zr_kernel *kernel = e->device->ops->kernel(e->device, name);
-    ZR_CHECK(kernel, ZR_ERR_UNSUPPORTED, "the device has no kernel for op %s: give one in zr_device_config.kernels",
-             name);
-    bind_operands(e, kind, step, tensor, &run->args);
+    run->args = (zr_kernel_args){.device = e->queue[ZR_STREAM_COMPUTE]->device,
+                                 .op = op,
+                                 .n_in = op->n_in,
+                                 .n_out = op->n_out,
+                                 .in = tensor,
+                                 .out = tensor + op->n_in,
+                                 .scratch = scratch ? zr__use_at(e, s, &use[step->n_uses - 1]) : NULL,
+                                 .runtime = &e->runtime,
+                                 .threads = e->plan->profile.facts.threads};
     if (kernel->prepare) ZR_TRY(kernel->prepare(&run->args, &run->args.state));
     run->kernel = kernel;
     return ZR_OK;

@@ -1,11 +1,10 @@
 /*
  * Engines: creation, the calls that walk a schedule, and the measured bytes.
  */
-#include "engine/internal.h"
+#include "engine/walk.h"
 #include "base/core/core.h"
 #include "base/number/exact.h"
 #include "comm/comm.h"
-#include "engine/engine.h"
 #include "plan/cost/cost.h"
 #include "plan/list/place.h"
 
@@ -76,12 +75,12 @@ static zr_status take_comms(zr_engine *e)
     return ZR_OK;
 }
 
-static zr_status copy(void *device, void *to, const void *from, int64_t bytes)
+static zr_status copy_on(void *device, void *to, const void *from, int64_t bytes)
 {
     return ((zr_device *)device)->ops->copy(device, to, from, bytes);
 }
 
-static zr_status finish(void *device)
+static zr_status finish_on(void *device)
 {
     return ((zr_device *)device)->ops->finish(device);
 }
@@ -92,10 +91,10 @@ static zr_status finish(void *device)
 static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;
-    const zr_comm_copier copier = {copy, finish, device, device->stream};
+    const zr_comm_copier copier = {copy_on, finish_on, device, device->stream};
     if (!device->profile.facts.apart) return ZR_OK;
     /* NCCL communicators are made on the calling thread's GPU, which the device's last operation sets. */
-    ZR_TRY(zr_comm_agree(e->comm, finish(e->device)));
+    ZR_TRY(zr_comm_agree(e->comm, finish_on(e->device)));
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++) {
         zr_comm *comm = e->group_comm[g];
         if (!comm || (comm->size > 1 && e->plan->staging[g] == ZR_NONE)) continue; /* it moves no pieces */
@@ -124,7 +123,7 @@ static zr_status take_staging(zr_engine *e)
     return ZR_OK;
 }
 
-static zr_status prepare(zr_engine *e)
+static zr_status prepare_engine(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
     zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
@@ -164,7 +163,7 @@ zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm
     if (st == ZR_OK) st = take_comms(e);
     if (st == ZR_OK) st = take_copies(e);
     if (st == ZR_OK) st = take_staging(e);
-    if (st == ZR_OK) st = zr_comm_agree(comm, prepare(e));
+    if (st == ZR_OK) st = zr_comm_agree(comm, prepare_engine(e));
     if (st != ZR_OK) {
         zr_engine_destroy(&e);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
@@ -199,7 +198,7 @@ void zr_engine_destroy(zr_engine **engine)
 }
 
 /* Return whether a group has a communicator that no earlier group has. */
-static bool counts(const zr_engine *e, int32_t group)
+static bool has_own_comm(const zr_engine *e, int32_t group)
 {
     for (int32_t g = ZR_GROUP_DATA; g < group; g++)
         if (e->group_comm[g] == e->group_comm[group]) return false;
@@ -210,7 +209,7 @@ static bool counts(const zr_engine *e, int32_t group)
 static void count_traffic(zr_engine *e, int sign)
 {
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
-        for (int k = 0; k < ZR_TRAFFIC_KINDS && counts(e, g); k++) {
+        for (int k = 0; k < ZR_TRAFFIC_KINDS && has_own_comm(e, g); k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
             /* Scalars are exchanged among all ranks, also if the group has the same communicator. */
             const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE && zr_plan_shares_layers(e->plan) ? ZR_GROUP_ALL : g;
@@ -260,7 +259,7 @@ static zr_step_result result_of(const zr_engine *e)
     return (zr_step_result){v->loss, v->grad_norm, v->skipped, v->bad_param, v->micro_square};
 }
 
-static zr_status check_step(const zr_engine *e, const zr_step_args *args, const zr_step_result *result)
+static zr_status check_step_args(const zr_engine *e, const zr_step_args *args, const zr_step_result *result)
 {
     const zr_plan *plan = e->plan;
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE, "the plan has no training schedule: set zr_layout.train");
@@ -277,13 +276,13 @@ static zr_status check_step(const zr_engine *e, const zr_step_args *args, const 
 /* Return this rank's batch failure in place of the walk's status; other ranks only see a loss that is not finite. */
 static zr_status batch_failure(const zr_engine *e, zr_status walked)
 {
-    if (e->batch_status == ZR_OK || (walked != ZR_OK && walked != ZR_ERR_DIVERGED)) return walked;
-    return ZR_FAIL(e->batch_status, "%s", e->batch_text);
+    if (e->batch_failed.status == ZR_OK || (walked != ZR_OK && walked != ZR_ERR_DIVERGED)) return walked;
+    return ZR_FAIL(e->batch_failed.status, "%s", e->batch_failed.text);
 }
 
 zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result *result)
 {
-    ZR_TRY(check_step(e, args, result));
+    ZR_TRY(check_step_args(e, args, result));
     if (e->saving.cut) ZR_TRY(zr__save_drain(e));
     if (!e->saving.prepared) ZR_TRY(zr__save_prepare(e));
     begin_step(e, args);
@@ -293,8 +292,9 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
-    bool whole = st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED ? e->updated == 0 : false;
-    if (whole) e->stale = e->refresh; /* nothing was updated, as if the step had not begun */
+    const bool whole =
+        (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) && e->updated == 0; /* the step has changed nothing */
+    if (whole) e->stale = e->refresh;
     *result = result_of(e);
     if (st == ZR_OK && !result->skipped) e->updates++;
     if (st == ZR_OK) e->steps++;
@@ -318,7 +318,7 @@ zr_status zr_engine_resume(zr_engine *e, int64_t updates)
 
 zr_status zr__engine_probe(zr_engine *e, const zr_step_args *args, zr_step_result *result)
 {
-    ZR_TRY(check_step(e, args, result));
+    ZR_TRY(check_step_args(e, args, result));
     ZR_TRY(zr_engine_flush(e));
     e->probing = true;
     begin_step(e, args);
@@ -394,14 +394,14 @@ typedef struct extent {
     int64_t begin, end;
 } extent;
 
-static extent bytes_of(const zr_schedule *s, const zr_use *use)
+static extent extent_of(const zr_schedule *s, const zr_use *use)
 {
     const zr_buffer *b = &s->buffer[use->buffer];
     const int64_t begin = b->offset + zr_dtype_span(use->dtype, use->range.first);
     return (extent){b->space, begin, begin + zr_dtype_span(use->dtype, use->range.count)};
 }
 
-static bool share(const extent *a, const extent *b)
+static bool overlaps(const extent *a, const extent *b)
 {
     return a->space == b->space && a->begin < b->end && b->begin < a->end;
 }
@@ -411,16 +411,16 @@ static bool share(const extent *a, const extent *b)
 static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value value)
 {
     const zr_use *use = &s->value[value];
-    const extent own = bytes_of(s, use);
+    const extent own = extent_of(s, use);
     for (int32_t i = 0; i < s->n_buffers; i++) {
         const zr_buffer *b = &s->buffer[i];
         const extent its = {b->space, b->offset, b->offset + b->bytes};
-        if (i != use->buffer && b->first_step > s->buffer[use->buffer].first_step && share(&own, &its)) return true;
+        if (i != use->buffer && b->first_step > s->buffer[use->buffer].first_step && overlaps(&own, &its)) return true;
     }
     for (zr_value v = 0; v < zr_graph_values(g); v++) {
         if (v == value || s->value[v].buffer != use->buffer) continue;
-        const extent its = bytes_of(s, &s->value[v]);
-        if (zr_graph_value(g, v)->producer > zr_graph_value(g, value)->producer && share(&own, &its)) return true;
+        const extent its = extent_of(s, &s->value[v]);
+        if (zr_graph_value(g, v)->producer > zr_graph_value(g, value)->producer && overlaps(&own, &its)) return true;
     }
     return false;
 }

@@ -1,5 +1,8 @@
 /**
- * engine: what train needs beside zr/engine.h: a step without update, and the progress of a walk.
+ * engine: walks the schedules of a plan on a device, with the other ranks. The public calls are in zr/engine.h; this
+ * header adds what train needs besides: a step without update, and the progress of a walk. engine.c creates engines and
+ * has the calls that walk a schedule, state.c fills and reads states, save.c saves them during training steps; walk.h
+ * is for this layer's files.
  */
 #ifndef ZR_ENGINE_ENGINE_H
 #define ZR_ENGINE_ENGINE_H

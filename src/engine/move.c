@@ -4,7 +4,7 @@
  * Other ranks read and write this rank's memory within a collective, so the device's pending work is finished before
  * it.
  */
-#include "engine/internal.h"
+#include "engine/walk.h"
 
 static zr_comm *comm_of(const zr__running *r)
 {
@@ -12,7 +12,7 @@ static zr_comm *comm_of(const zr__running *r)
 }
 
 /* Wait for the device's pending work, unless the group has one rank: its device works in order. */
-static zr_status finish(const zr__running *r)
+static zr_status finish_pending(const zr__running *r)
 {
     return comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
 }
@@ -28,7 +28,7 @@ zr_status zr__gather(const zr__running *r)
     const int64_t bytes = zr_dtype_span(dtype, r->count);
     if (comm_of(r)->size == 1 && zr__at(r, 0) == zr__at(r, 1)) return ZR_OK;
     if (comm_of(r)->size == 1) return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), bytes);
-    ZR_TRY(finish(r));
+    ZR_TRY(finish_pending(r));
     return zr_comm_all_gather(comm_of(r), zr__at(r, 0), zr__at(r, 1), zr_dtype_span(dtype, r->use[1].range.by.elems),
                               bytes);
 }
@@ -41,19 +41,13 @@ zr_status zr__broadcast(const zr__running *r)
     char *place = zr__at(r, 1);
     if (r->step->owner == e->place[r->step->group] && mine != place)
         ZR_TRY(r->device->ops->cast(r->device, place, dtype, mine, dtype, r->count));
-    ZR_TRY(finish(r));
+    ZR_TRY(finish_pending(r));
     return zr_comm_broadcast(comm_of(r), r->step->owner, place, zr_dtype_span(dtype, r->count));
 }
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 enum { SUMS = 2 }; /* index of the sums' use; uses of the other accumulators follow */
-
-static zr_status add(const zr__running *r, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
-                     int n_pieces, zr_dtype dtype, int64_t count)
-{
-    return r->device->ops->sum(r->device, out, out_dtype, accumulate, pieces, n_pieces, dtype, count);
-}
 
 /* A chunk: elements [first, first + count) of the bucket. */
 typedef struct chunk {
@@ -66,10 +60,10 @@ static float *accumulator(const zr__running *r, chunk s, int d)
     return (float *)zr__at(r, SUMS + d) + s.first;
 }
 
-static zr_status merge(const zr__running *r, chunk s, int into)
+static zr_status merge_trees(const zr__running *r, chunk s, int into)
 {
     const void *upper = accumulator(r, s, into + 1);
-    return add(r, accumulator(r, s, into), ZR_F32, true, &upper, 1, ZR_F32, s.count);
+    return r->device->ops->sum(r->device, accumulator(r, s, into), ZR_F32, true, &upper, 1, ZR_F32, s.count);
 }
 
 /* Add a micro-batch's sum over ranks as a leaf of a binary tree over micro-batches. One accumulator holds a subtree for
@@ -81,9 +75,10 @@ static zr_status sum_rank_free(const zr__running *r, chunk s, const void *const 
     int64_t micro = r->micro;
     bool odd = micro & 1;
     int top = __builtin_popcountll((unsigned long long)micro) - odd;
-    ZR_TRY(add(r, accumulator(r, s, top), ZR_F32, odd, pieces, n_pieces, r->use->dtype, s.count));
-    for (int64_t ones = micro >> 1; odd && (ones & 1); ones >>= 1) ZR_TRY(merge(r, s, --top));
-    while (micro == r->step->rounds - 1 && top > 0) ZR_TRY(merge(r, s, --top));
+    ZR_TRY(
+        r->device->ops->sum(r->device, accumulator(r, s, top), ZR_F32, odd, pieces, n_pieces, r->use->dtype, s.count));
+    for (int64_t ones = micro >> 1; odd && (ones & 1); ones >>= 1) ZR_TRY(merge_trees(r, s, --top));
+    while (micro == r->step->rounds - 1 && top > 0) ZR_TRY(merge_trees(r, s, --top));
     return ZR_OK;
 }
 
@@ -100,7 +95,8 @@ static zr_status sum_chunk(const zr__running *r, int64_t first_byte, int64_t byt
     chunk s = {elems_in(wire, first_byte), elems_in(wire, bytes)};
     if (r->step->rank_free_sums) return sum_rank_free(r, s, pieces, n_pieces);
     char *place = zr__at(r, SUMS) + zr_dtype_span(sums->dtype, s.first);
-    return add(r, place, sums->dtype, r->step->adds && r->micro > 0, pieces, n_pieces, wire, s.count);
+    return r->device->ops->sum(r->device, place, sums->dtype, r->step->adds && r->micro > 0, pieces, n_pieces, wire,
+                               s.count);
 }
 
 /* Add a chunk of all ranks' pieces, which stays valid during this call. */
@@ -108,7 +104,7 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
 {
     const zr__running *r = arg;
     ZR_TRY(sum_chunk(r, first_byte, bytes, pieces));
-    return finish(r);
+    return finish_pending(r);
 }
 
 /* Reduce by NCCL, whose sum replaces this rank's piece; it stays there, or is added to the sums as one piece. */
@@ -131,7 +127,7 @@ zr_status zr__reduce(const zr__running *r)
         const void *mine = zr__at(r, 0);
         return sum_chunk(r, 0, bytes, &mine);
     }
-    ZR_TRY(finish(r));
+    ZR_TRY(finish_pending(r));
     if (r->step->nccl) return reduce_nccl(r);
     if (r->step->kind == ZR_STEP_REDUCE)
         return zr_comm_collect(comm_of(r), r->step->owner, zr__at(r, 0), bytes, grain, sum_arrived, &running);

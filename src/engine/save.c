@@ -2,11 +2,8 @@
  * Asynchronous saves. SAVE steps run on a queue of their own, for which no walk waits at its end: from a copy they
  * continue during later training steps.
  */
-#include <stdio.h>
-
-#include "engine/internal.h"
+#include "engine/walk.h"
 #include "comm/comm.h"
-#include "engine/engine.h"
 
 /* ---- on the saving queue ----------------------------------------------------------------------- */
 
@@ -15,10 +12,10 @@ static zr_status put_param(const zr__running *r, const zr_param_info *param)
     zr_engine *e = r->engine;
     const zr_sink *sink = &e->saving.sink;
     const zr_range *range = &r->step->range;
-    const zr__span mine = zr__meet(e, param, range);
+    const zr__span mine = zr__passed(e, param, range);
     const int state = r->step->slot < 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + r->step->slot;
     const bool in_place = r->use[1].buffer != ZR_NONE;
-    for (int64_t at = zr__passes_param(e, param) ? mine.begin : mine.end, n; at < mine.end; at += n) {
+    for (int64_t at = mine.begin, n; at < mine.end; at += n) {
         n = mine.end - at < ZR_PASSING_ELEMS ? mine.end - at : ZR_PASSING_ELEMS;
         const int64_t whole = zr__whole_of(e, param, at, &n);
         if (whole < 0) continue; /* padding */
@@ -42,15 +39,8 @@ static zr_status put_unit(const zr__running *r)
     return ZR_OK;
 }
 
-static void note_failure(zr__saving *s, zr_status st)
-{
-    if (st == ZR_OK || s->status != ZR_OK) return;
-    s->status = st;
-    snprintf(s->text, sizeof s->text, "%s", zr_error_message());
-}
-
-/* Run a SAVE step. A failure of the sink is kept for zr_engine_save_end and does not fail the training step. */
-static zr_status run_put(void *arg, zr_device *device, int64_t index)
+/* A failure of the sink is kept for zr_engine_save_end and does not fail the training step. */
+zr_status zr__engine_put(void *arg, zr_device *device, int64_t index)
 {
     zr_engine *e = arg;
     zr__saving *s = &e->saving;
@@ -58,20 +48,14 @@ static zr_status run_put(void *arg, zr_device *device, int64_t index)
     const zr_step *step = &b->schedule->step[index];
     const zr__running r = {e, b, step, b->schedule->use + step->uses, device, 0, 0, step->range.count};
     double begin_sec = s->sink.ran ? zr_clock_sec() : 0;
-    if (s->status == ZR_OK) note_failure(s, put_unit(&r));
-    if (s->left == 1 && s->status == ZR_OK) note_failure(s, s->sink.end(s->sink.arg));
+    if (s->failed.status == ZR_OK) zr__failure_note(&s->failed, put_unit(&r));
+    if (s->left == 1 && s->failed.status == ZR_OK) zr__failure_note(&s->failed, s->sink.end(s->sink.arg));
     if (s->sink.ran) {
         zr_event event = {ZR_SCHEDULE_TRAIN, (int32_t)index, step->stream, 0, begin_sec, begin_sec, zr_clock_sec()};
         s->sink.ran(s->sink.arg, &event);
     }
     s->left--;
     return ZR_OK;
-}
-
-zr_status zr__issue_put(zr_engine *e, int32_t step)
-{
-    const zr_task task = {run_put, NULL, e, step};
-    return e->device->ops->issue(e->queue[ZR_STREAM_SAVE], &task);
 }
 
 /* Populate the pages of a buffer, on the saving queue. */
@@ -114,7 +98,7 @@ zr_status zr_engine_save(zr_engine *e, const zr_sink *sink)
     ZR_CHECK(zr_engine_saved(e), ZR_ERR_STATE, "states are on their way already: zr_engine_save_end comes first");
     e->saving.sink = *sink;
     e->saving.next = 0;
-    e->saving.status = ZR_OK;
+    e->saving.failed.status = ZR_OK;
     e->saving.left = steps;
     return ZR_OK;
 }
@@ -131,36 +115,30 @@ zr_status zr__save_drain(zr_engine *e)
     const zr_schedule *train = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
     const zr_schedule_kind walked = e->kind;
     zr_queue *queue[] = {e->queue[ZR_STREAM_COPY], e->queue[ZR_STREAM_SAVE]};
-    zr_status st = ZR_OK;
-    char text[512];
+    zr__failure f = {0};
     if (!zr_queues_apart(&e->queues, ZR_STREAM_SAVE)) return ZR_OK; /* the plan saves nothing */
     e->kind = ZR_SCHEDULE_TRAIN;
-    for (int32_t i = s->next; st == ZR_OK && s->left > 0 && i < train->n_steps; i++)
-        if (train->step[i].when == ZR_WHEN_SAVE) st = zr__issue_saving(e, i, true);
-    snprintf(text, sizeof text, "%s", st != ZR_OK ? zr_error_message() : "");
+    for (int32_t i = s->next; f.status == ZR_OK && s->left > 0 && i < train->n_steps; i++)
+        if (zr_when_asked(train->step[i].when)) zr__failure_note(&f, zr__issue_saving(e, i, true));
     /* Wait even after a failure: the caller may free the sink only after the saving thread has ended all tasks. The
      * copies issued here belong to no walk, so they are awaited here as well. */
     for (int i = 0; i < 2; i++) {
-        if (st != ZR_OK) ops->cancel(queue[i]);
-        const zr_status synced = ops->sync(queue[i]);
-        if (st != ZR_OK || synced == ZR_OK) continue;
-        st = synced;
-        snprintf(text, sizeof text, "%s", zr_error_message());
+        if (f.status != ZR_OK) ops->cancel(queue[i]);
+        zr__failure_note(&f, ops->sync(queue[i]));
     }
     zr__comm_show(e->comm, ZR_ENGINE_SHOWN, 0);
     s->cut = false;
     e->kind = walked;
-    if (st == ZR_OK) return ZR_OK;
+    if (f.status == ZR_OK) return ZR_OK;
     s->left = 0;
-    return ZR_FAIL(st, "%s", text);
+    return ZR_FAIL(f.status, "%s", f.text);
 }
 
 zr_status zr_engine_save_end(zr_engine *e)
 {
-    zr__saving *s = &e->saving;
+    zr__failure *failed = &e->saving.failed;
     ZR_TRY(zr__save_drain(e));
-    const zr_status st = s->status;
-    s->status = ZR_OK;
-    ZR_CHECK(st == ZR_OK, st, "%s", s->text);
-    return ZR_OK;
+    const zr_status st = failed->status;
+    failed->status = ZR_OK;
+    return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", failed->text);
 }

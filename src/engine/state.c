@@ -2,15 +2,13 @@
  * States in and out, by elements of whole tensors, for every layout. Initialisation, loading and saving pass through
  * host memory of constant size, which is in the plan, on the rank that keeps the state.
  */
-#include <math.h>
+#include "engine/walk.h"
+#include "comm/comm.h"
+
 #include <string.h>
 
-#include "engine/internal.h"
-#include "comm/comm.h"
-#include "engine/engine.h"
-
 /* Return where a unit's state is kept; buffer ZR_NONE: nowhere. */
-static const zr_state *state_of(const zr_plan *plan, int32_t unit, int state)
+static const zr_state *engine_state(const zr_plan *plan, int32_t unit, int state)
 {
     const zr_plan_unit *u = &plan->unit[unit];
     if (state == ZR_STATE_PARAM) return u->master.buffer != ZR_NONE ? &u->master : &u->param;
@@ -44,15 +42,16 @@ int64_t zr__whole_of(const zr_engine *e, const zr_param_info *param, int64_t ele
     return zr_param_place(g, index, e->runtime.place, element - param->unit_offset, *n, n);
 }
 
-bool zr__passes_param(const zr_engine *e, const zr_param_info *param)
+zr__span zr__passed(const zr_engine *e, const zr_param_info *param, const zr_range *range)
 {
-    return e->runtime.place == 0 || param->cut.parts > 0;
+    const bool passes = e->runtime.place == 0 || param->cut.parts > 0;
+    return passes ? zr__meet(e, param, range) : (zr__span){0};
 }
 
 void zr_engine_part(const zr_engine *e, const zr_param_info *param, int64_t *first, int64_t *n)
 {
-    const zr__span mine = zr__meet(e, param, &e->plan->unit[param->unit].own);
-    const bool some = zr__passes_param(e, param) && mine.begin < mine.end;
+    const zr__span mine = zr__passed(e, param, &e->plan->unit[param->unit].own);
+    const bool some = mine.begin < mine.end;
     *first = some ? mine.begin - param->unit_offset : 0;
     *n = some ? mine.end - mine.begin : 0;
 }
@@ -112,7 +111,7 @@ static zr_status get_part(void *arg, zr_device *device, int64_t index)
 /* ---- filling ----------------------------------------------------------------------------------- */
 
 /* Make the model's initial values (zr_init), a function of the seed and the element of the whole model alone. */
-static zr_status initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+static zr_status make_initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const zr_engine *e = arg;
     const zr_rng rng = {.seed = e->runtime.seed, .purpose = ZR_RNG_INIT};
@@ -127,11 +126,15 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
 {
     const zr_plan_unit *u = &e->plan->unit[param->unit];
     const bool params = state == ZR_STATE_PARAM;
-    passing p = {.engine = e, .param = param, .state = state_of(e->plan, param->unit, state), .rounded = params};
+    passing p = {.engine = e, .param = param, .state = engine_state(e->plan, param->unit, state), .rounded = params};
     if (p.state->buffer == ZR_NONE) return ZR_OK;
     const zr__span mine = zr__meet(e, param, params ? &u->update : &p.state->range);
     const bool made_there = !fn && p.state->dtype == ZR_F32 && param->init.kind == ZR_INIT_NORMAL;
     const int64_t most = made_there ? INT64_MAX : ZR_PASSING_ELEMS;
+    if (!fn) {
+        fn = make_initial;
+        arg = e;
+    }
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < most ? mine.end - p.at : most;
         p.whole = zr__whole_of(e, param, p.at, &p.n);
@@ -140,10 +143,8 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
         p.host = made_there && !padding ? NULL : zr__result(e, e->plan->passing);
         if (padding)
             memset(p.host, 0, sizeof(float) * (size_t)p.n);
-        else if (fn)
-            ZR_TRY(fn(arg, param, p.whole, p.n, p.host));
         else if (!made_there)
-            ZR_TRY(initial(e, param, p.whole, p.n, p.host));
+            ZR_TRY(fn(arg, param, p.whole, p.n, p.host));
         ZR_TRY(zr__call(e, set_part, &p));
         zr__moved_part(e);
     }
@@ -160,7 +161,7 @@ static zr_status take_pages(void *arg, zr_device *device, int64_t unit)
 {
     const filling *f = arg;
     const zr_plan *plan = f->engine->plan;
-    const int32_t taken[] = {state_of(plan, (int32_t)unit, f->state)->buffer,
+    const int32_t taken[] = {engine_state(plan, (int32_t)unit, f->state)->buffer,
                              f->state == ZR_STATE_PARAM ? plan->unit[unit].param.buffer : ZR_NONE};
     for (int i = 0; i < 2; i++) {
         const zr_buffer *buffer = taken[i] == ZR_NONE ? NULL : &plan->persistent[taken[i]];
@@ -195,7 +196,7 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
              "gradients are not filled, and states of the optimizer not without a function");
     zr_status st = fill_params(e, state, fn, arg);
-    ZR_TRY(zr_comm_agree(e->comm, st)); /* so that no rank waits for one that cannot read its part */
+    ZR_TRY(zr_comm_agree(e->comm, st)); /* no rank waits for a rank that cannot read its part */
     if (state != ZR_STATE_PARAM) return ZR_OK;
     e->stale = true;
     const zr__moved before = e->moved; /* start-up is not a step's traffic */
@@ -211,12 +212,12 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
     const zr_plan_unit *u = &e->plan->unit[param->unit];
     passing p = {.engine = e,
                  .param = param,
-                 .state = state_of(e->plan, param->unit, state),
+                 .state = engine_state(e->plan, param->unit, state),
                  .host = zr__result(e, e->plan->passing)};
     if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit does not train */
-    const zr__span mine = zr__meet(e, param, &u->own);
+    const zr__span mine = zr__passed(e, param, &u->own);
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
-    for (p.at = zr__passes_param(e, param) ? mine.begin : mine.end; p.at < mine.end; p.at += p.n) {
+    for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
         p.whole = zr__whole_of(e, param, p.at, &p.n);
         if (p.whole < 0) continue; /* padding */
@@ -228,20 +229,14 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
     return ZR_OK;
 }
 
-static bool keeps_gradients(const zr_plan *plan)
-{
-    for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].sums.buffer != ZR_NONE) return true;
-    return false;
-}
-
 zr_status zr_engine_read(zr_engine *e, int state, zr_read_fn fn, void *arg)
 {
     ZR_CHECK(fn, ZR_ERR_ARG, "zr_engine_read: no function to pass elements to");
     ZR_TRY(check_state(e, state));
     ZR_CHECK(state != ZR_STATE_GRAD || e->steps > 0, ZR_ERR_STATE, "there is no gradient before the first step");
-    ZR_CHECK(state != ZR_STATE_GRAD || keeps_gradients(e->plan), ZR_ERR_STATE,
-             "the layout lean has used up the gradient; plan with ZR_STATES_PAPER to read it");
+    bool kept = state != ZR_STATE_GRAD;
+    for (int32_t u = 0; u < e->plan->n_units && !kept; u++) kept = e->plan->unit[u].sums.buffer != ZR_NONE;
+    ZR_CHECK(kept, ZR_ERR_STATE, "the layout lean has used up the gradient; plan with ZR_STATES_PAPER to read it");
     const zr_graph *g = any_graph(e->plan);
     for (int32_t i = 0; i < zr_graph_params(g); i++) ZR_TRY(read_param(e, state, zr_graph_param(g, i), fn, arg));
     return ZR_OK;

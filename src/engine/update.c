@@ -1,7 +1,7 @@
 /*
  * The end of a training step: the global gradient norm, and the updates of this rank's shards.
  */
-#include "engine/internal.h"
+#include "engine/walk.h"
 #include "base/number/exact.h"
 #include "plan/list/place.h"
 
@@ -30,26 +30,25 @@ static zr_status square_range(const zr__running *r, int64_t begin, int64_t first
 
 /* Add the squares on a tensor-parallel rank other than the first: only its pieces of cut parameters, since the first
  * rank counts the parameters that all have. */
-static zr_status square_cut(const zr__running *r, int64_t begin, int64_t stop)
+static zr_status square_cut(const zr__running *r, int64_t begin)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
         const zr_param_info *param = zr_graph_param(g, i);
-        int64_t first = param->unit_offset, end = first + zr_shape_elems(&param->shape);
-        if (first < begin) first = begin;
-        if (end > stop) end = stop;
-        if (param->cut.parts > 0 && first < end) ZR_TRY(square_range(r, begin, first, end));
+        const zr__span mine = zr__meet(r->engine, param, &r->step->range);
+        if (param->cut.parts > 0 && mine.begin < mine.end) ZR_TRY(square_range(r, begin, mine.begin, mine.end));
     }
     return ZR_OK;
 }
 
 zr_status zr__square(const zr__running *r)
 {
-    const int64_t begin = zr__first(r->engine, &r->step->range), stop = begin + r->step->range.count;
+    const int64_t begin = zr__first(r->engine, &r->step->range);
     if (!r->step->adds || r->micro == 0) /* NORM or AGREE has read the last squares, after the device had finished */
         *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
-    return r->engine->runtime.place > 0 ? square_cut(r, begin, stop) : square_range(r, begin, begin, stop);
+    return r->engine->runtime.place > 0 ? square_cut(r, begin)
+                                        : square_range(r, begin, begin, begin + r->step->range.count);
 }
 
 /* ---- agreement of all ranks -------------------------------------------------------------------- */
@@ -119,7 +118,7 @@ static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)n * i;
         sum.squares += all[(ptrdiff_t)n * zr__plan_rank_of(e->plan, i / M, i % M)];
-        if (i % M == 0) sum.loss += its[1]; /* other tensor-parallel ranks have the same loss */
+        if (i % M == 0) sum.loss += its[1]; /* its other tensor-parallel ranks have the same loss */
         sum.bad = fmin(sum.bad, its[2]);
         if (n > ZR_NORM_SCALARS) sum.micro += its[3];
     }
@@ -146,46 +145,33 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     return sum;
 }
 
-/* Numbers that this rank sends. */
-typedef struct said {
-    double sum, micro; /* squares of gradient and micro-gradients; exact sums with rank_free_sums */
-    zr_exact exact, exact_micro;
-    double bad;
-} said;
-
-static said add_squares(const zr__running *r)
-{
-    const int32_t units = (r->step->n_uses - SQUARES) / (r->step->rounds > 0 ? 2 : 1);
-    said own = {.bad = INFINITY};
-    for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
-        const zr_square *square = (const zr_square *)zr__at(r, u);
-        const bool own_micro = u >= SQUARES + units;
-        *(own_micro ? &own.micro : &own.sum) += square->sum;
-        zr__exact_merge(own_micro ? &own.exact_micro : &own.exact, &square->exact);
-        if (!own_micro) own.bad = fmin(own.bad, bad_param(r, u)); /* a bad micro-gradient makes the sums bad as well */
-    }
-    return own;
-}
-
 /* Exchange all numbers at once; exact sums of micro-gradients take one more exchange. */
-static zr_status exchange(const zr__running *r, double *numbers)
+static zr_status exchange_numbers(const zr__running *r, double *numbers)
 {
     zr_engine *e = r->engine;
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
-    const said own = add_squares(r);
-    const double behind = zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]);
-    const double bad = loss->not_finite ? fmin(own.bad, behind) : own.bad;
+    const int32_t units = (r->step->n_uses - SQUARES) / (r->step->rounds > 0 ? 2 : 1);
+    double bad = loss->not_finite ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
+    double sum[2] = {0}; /* squares of the gradient and of micro-gradients; exact: for rank_free_sums */
+    zr_exact exact[2] = {0};
+    for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
+        const zr_square *square = (const zr_square *)zr__at(r, u);
+        const bool micro = u >= SQUARES + units;
+        sum[micro] += square->sum;
+        zr__exact_merge(&exact[micro], &square->exact);
+        if (!micro) bad = fmin(bad, bad_param(r, u)); /* a bad micro-gradient makes the sums bad as well */
+    }
     if (!r->step->rank_free_sums) {
-        const double mine[] = {own.sum, zr__exact_value(loss), bad, own.micro};
+        const double mine[] = {sum[0], zr__exact_value(loss), bad, sum[1]};
         return zr_comm_scalars(e->comm, mine, zr_norm_scalars(false, r->step->rounds > 0), numbers);
     }
     double mine[ZR_NORM_SCALARS_RANK_FREE];
-    zr__exact_pack(&own.exact, mine);
+    zr__exact_pack(&exact[0], mine);
     zr__exact_pack(loss, mine + ZR_EXACT_LIMBS);
     mine[ZR_NORM_SCALARS_RANK_FREE - 1] = bad;
     ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_NORM_SCALARS_RANK_FREE, numbers));
     if (r->step->rounds == 0) return ZR_OK;
-    zr__exact_pack(&own.exact_micro, mine);
+    zr__exact_pack(&exact[1], mine);
     return zr_comm_scalars(e->comm, mine, ZR_EXACT_LIMBS, numbers + ZR_NORM_SCALARS_RANK_FREE * e->plan->ranks);
 }
 
@@ -195,7 +181,7 @@ zr_status zr__norm(const zr__running *r)
     const int ranks = e->plan->ranks;
     double *numbers = (double *)zr__at(r, NUMBERS);
     ZR_TRY(r->device->ops->finish(r->device));
-    ZR_TRY(exchange(r, numbers));
+    ZR_TRY(exchange_numbers(r, numbers));
     agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
     /* torch.nn.utils.clip_grad_norm_ adds the same 1e-6, and the reference losses depend on it. */
@@ -235,15 +221,14 @@ zr_status zr__update(const zr__running *r)
     const zr_verdict *verdict = (const zr_verdict *)zr__at(r, params + 1);
     if (verdict->skipped) return ZR_OK;
     e->updated += r->step->range.first == 0;
-    const int64_t begin = zr__first(e, &r->step->range), stop = begin + r->step->range.count;
+    const int64_t begin = zr__first(e, &r->step->range);
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
         const zr_param_info *param = zr_graph_param(g, i);
         if (param->grad == ZR_NONE) continue;
-        int64_t first = param->unit_offset, end = first + zr_shape_elems(&param->shape);
-        if (first < begin) first = begin;
-        if (end > stop) end = stop;
-        if (first >= end) continue;
-        zr_update_args args = {.n = end - first,
+        const zr__span mine = zr__meet(e, param, &r->step->range);
+        const int64_t first = mine.begin;
+        if (first >= mine.end) continue;
+        zr_update_args args = {.n = mine.end - first,
                                .weight = element(r, mixed ? MASTER : params, begin, first),
                                .param16 = mixed ? element(r, params, begin, first) : NULL,
                                .param_dtype = r->use[params].dtype,

@@ -2,13 +2,18 @@
  * The walk of a schedule: one thread issues each step to its stream's queue, after the marks of the steps that it waits
  * for.
  */
-#include <inttypes.h>
+#include "engine/walk.h"
+#include "comm/comm.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/internal.h"
-#include "comm/comm.h"
-#include "engine/engine.h"
+void zr__failure_note(zr__failure *f, zr_status status)
+{
+    if (status == ZR_OK || f->status != ZR_OK) return;
+    f->status = status;
+    snprintf(f->text, sizeof f->text, "%s", zr_error_message());
+}
 
 char *zr__at(const zr__running *r, int use)
 {
@@ -19,23 +24,11 @@ char *zr__at(const zr__running *r, int use)
 
 /* ---- what steps do ----------------------------------------------------------------------------- */
 
-/* Replace a batch that failed by zeros, and mark the loss as not finite. A rank that stopped here would leave the
- * others waiting; NORM or AGREE tells all ranks before anything is updated. */
-static void replace_batch(const zr__running *r)
-{
-    zr_engine *e = r->engine;
-    const zr_graph *g = e->plan->graph[e->kind];
-    for (int32_t i = 0; i < zr_graph_inputs(g); i++) {
-        const zr_use *given = &r->use[2 * i + 1];
-        memset(r->bound->input[i], 0, (size_t)(zr_dtype_span(given->dtype, given->range.count)));
-    }
-    if (e->plan->loss != ZR_NONE) ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
-}
-
 static zr_status run_batch(const zr__running *r)
 {
     zr_engine *e = r->engine;
     const zr_range *rows = &r->step->range;
+    const int32_t inputs = zr_graph_inputs(e->plan->graph[e->kind]);
     ZR_TRY(r->device->ops->finish(r->device)); /* copies of the micro-batch before may still read the inputs */
     e->batch.micro = r->micro;
     if (e->kind == ZR_SCHEDULE_TRAIN)
@@ -43,14 +36,14 @@ static zr_status run_batch(const zr__running *r)
     e->runtime.first_row = e->batch.first_row;
     zr_status st = e->batch_fn(e->batch_arg, &e->batch, r->bound->input);
     if (st == ZR_ERR_STOPPED) return st;
-    if (st != ZR_OK) {
-        if (e->batch_status == ZR_OK) snprintf(e->batch_text, sizeof e->batch_text, "%s", zr_error_message());
-        if (e->batch_status == ZR_OK) e->batch_status = st;
-        replace_batch(r);
-    }
-    for (int32_t i = 0; i < zr_graph_inputs(e->plan->graph[e->kind]); i++) {
+    zr__failure_note(&e->batch_failed, st);
+    /* A batch that failed becomes zeros with a loss that is not finite. A rank that stopped here would leave the others
+     * waiting; NORM or AGREE tells all ranks before anything is updated. */
+    if (st != ZR_OK && e->plan->loss != ZR_NONE) ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
+    for (int32_t i = 0; i < inputs; i++) {
         const zr_use *place = &r->use[2 * i];
         int64_t bytes = zr_dtype_span(place->dtype, place->range.count);
+        if (st != ZR_OK) memset(r->bound->input[i], 0, (size_t)bytes);
         ZR_TRY(r->device->ops->copy(r->device, zr__at(r, 2 * i), zr__at(r, 2 * i + 1), bytes));
     }
     return ZR_OK;
@@ -99,7 +92,7 @@ static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
 /* ---- one step ---------------------------------------------------------------------------------- */
 
 /* Return a task's index, which encodes step and micro-batch. */
-static int64_t index_of(const zr__bound *b, int64_t micro, int32_t step)
+static int64_t task_index(const zr__bound *b, int64_t micro, int32_t step)
 {
     return micro * b->schedule->n_steps + step;
 }
@@ -123,17 +116,15 @@ static zr_status poison(const zr__running *r, int32_t step)
 static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t index, zr_status status)
 {
     const zr_graph *g = e->plan->graph[e->kind];
-    char text[512];
-    snprintf(text, sizeof text, "%s", zr_error_message());
     bool told = status == ZR_ERR_DIVERGED || status == ZR_ERR_STOPPED;
     if (told) return zr_error_frame(status, __func__, __FILE__, __LINE__);
-    return ZR_FAIL(status, "%s (step %d of the schedule, %s%s%s)", text, index, zr_step_kind_name(step->kind),
-                   step->unit >= 0 && g ? " of " : "",
-                   step->unit >= 0 && g ? zr_graph_unit_info(g, step->unit)->name : "");
+    const char *unit = step->unit >= 0 && g ? zr_graph_unit_info(g, step->unit)->name : NULL;
+    return ZR_FAIL(status, "%s (step %d of the schedule, %s%s%s)", zr_error_message(), index,
+                   zr_step_kind_name(step->kind), unit ? " of " : "", unit ? unit : "");
 }
 
 /* Show a step on the board: 1 bit for a walk, 3 bits of its schedule, 28 of the micro-batch, 32 of the step. */
-static void show(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
+static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
@@ -150,17 +141,6 @@ zr__engine_at zr__engine_shown(uint64_t number)
 }
 
 /* Run a step; a move bucket by bucket. */
-static zr_status run_buckets(zr__running *r)
-{
-    const int64_t all = r->step->range.count, each = r->step->bucket_elems > 0 ? r->step->bucket_elems : all;
-    do {
-        r->count = all - r->first < each ? all - r->first : each;
-        ZR_TRY(run_kind[r->step->kind](r));
-        r->first += r->count;
-    } while (r->first < all);
-    return ZR_OK;
-}
-
 static zr_status run_step(void *arg, zr_device *device, int64_t index)
 {
     zr_engine *e = arg;
@@ -168,9 +148,14 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
     const int32_t i = (int32_t)(index % b->schedule->n_steps);
     const zr_step *step = &b->schedule->step[i];
     zr__running r = {e, b, step, b->schedule->use + step->uses, device, index / b->schedule->n_steps, 0, 0};
-    show(e, step->stream, r.micro, i);
+    show_step(e, step->stream, r.micro, i);
+    const int64_t all = step->range.count, each = step->bucket_elems > 0 ? step->bucket_elems : all;
     zr_status st = poison(&r, i);
-    if (st == ZR_OK) st = run_buckets(&r);
+    do {
+        r.count = all - r.first < each ? all - r.first : each;
+        if (st == ZR_OK) st = run_kind[step->kind](&r);
+        r.first += r.count;
+    } while (st == ZR_OK && r.first < all);
     return st == ZR_OK ? ZR_OK : failed_in(e, step, i, st);
 }
 
@@ -206,7 +191,7 @@ static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step
     for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
         const zr_wait *wait = &b->schedule->wait[w];
         if (wait->before && micro == 0) continue;
-        if (saves_alone && b->schedule->step[wait->step].when != ZR_WHEN_SAVE) continue;
+        if (saves_alone && !zr_when_asked(b->schedule->step[wait->step].when)) continue;
         const zr_mark mark = b->mark[(micro - wait->before) & 1][b->awaited[wait->step]];
         zr_status st = e->device->ops->await(e->queue[step->stream], mark);
         e->failed_elsewhere = st != ZR_OK && mark.queue == e->queue[ZR_STREAM_COMM];
@@ -225,23 +210,13 @@ zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
 {
     const zr__bound *b = &e->bound[ZR_SCHEDULE_TRAIN];
     const zr_step *step = &b->schedule->step[i];
-    const zr_task task = {run_step, e->watch ? step_ended : NULL, e, index_of(b, 0, i)};
+    const bool out = step->kind == ZR_STEP_SAVE;
+    const zr_task task = {out ? zr__engine_put : run_step, !out && e->watch ? step_ended : NULL, e,
+                          task_index(b, 0, i)};
     ZR_TRY(await_all(e, b, step, 0, alone));
-    if (step->kind == ZR_STEP_SAVE)
-        ZR_TRY(zr__issue_put(e, i));
-    else
-        ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* a failed step is issued again */
+    ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* a failed step is issued again */
     e->saving.next = i + 1;
     note_mark(b, i, e->device->ops->mark(e->queue[step->stream]));
-    return ZR_OK;
-}
-
-/* Issue a ZR_WHEN_SAVE step in the first round, or skip it. A skipped step gets no mark, so that no step waits for an
- * earlier training step's save on its stream. */
-static zr_status save_or_not(zr_engine *e, const zr__bound *b, int32_t i)
-{
-    if (e->saving.now) return zr__issue_saving(e, i, false);
-    note_mark(b, i, (zr_mark){NULL, 0});
     return ZR_OK;
 }
 
@@ -250,14 +225,19 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
     const zr_step *step = &b->schedule->step[i];
     const zr_device_ops *ops = e->device->ops;
     zr_queue *queue = e->queue[step->stream];
-    const zr_task task = {run_step, e->watch ? step_ended : NULL, e, index_of(b, micro, i)};
-    if (step->when == ZR_WHEN_SAVE) return micro == 0 ? save_or_not(e, b, i) : ZR_OK;
+    const zr_task task = {run_step, e->watch ? step_ended : NULL, e, task_index(b, micro, i)};
+    const zr_mark nothing = {NULL, 0};
+    if (zr_when_asked(step->when)) {
+        if (micro > 0) return ZR_OK;
+        if (e->saving.now) return zr__issue_saving(e, i, false);
+        note_mark(b, i, nothing); /* no step waits for an earlier training step's save */
+        return ZR_OK;
+    }
     ZR_TRY(await_all(e, b, step, micro, false));
     const bool runs = zr_when_runs(step->when, micro, e->refresh, e->saving.now);
     if (runs) ZR_TRY(ops->issue(queue, &task));
     /* In the first round a skipped step is marked after the step that runs in its place; in later rounds no step has to
      * wait for it. */
-    const zr_mark nothing = {NULL, 0};
     if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = runs || micro == 0 ? ops->mark(queue) : nothing;
     return ZR_OK;
 }
@@ -289,12 +269,12 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
 
 /* Wait for all queues except SAVE's, the compute queue last. A failure outside the comm queue cancels that queue and
  * its collective. The message is the first failure's. */
-static zr_status join(zr_engine *e, zr_status walked)
+static zr_status join_queues(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
-    zr_status first = walked == ZR_ERR_STOPPED ? ZR_OK : walked; /* a collective may have failed before the stop */
-    char text[1024] = "";
-    if (first != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
+    zr__failure first = {0};
+    if (walked != ZR_ERR_STOPPED) zr__failure_note(&first, walked); /* a collective may have failed before the stop */
+    if (first.status != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);
         zr__comm_cancel(e->comm); /* the collective may wait for a peer for ever */
@@ -302,25 +282,22 @@ static zr_status join(zr_engine *e, zr_status walked)
     for (int i = 1; i <= ZR_STREAMS; i++) {
         const int s = i % ZR_STREAMS;
         if (e->queues.of[s] != s || s == ZR_STREAM_SAVE) continue;
-        if (first != ZR_OK) ops->cancel(e->queue[s]); /* its tasks' failures would only follow from the first */
-        if (first != ZR_OK && text[0] == '\0') snprintf(text, sizeof text, "%s", zr_error_message());
-        const zr_status st = ops->sync(e->queue[s]);
-        if (first == ZR_OK) first = st;
+        if (first.status != ZR_OK) ops->cancel(e->queue[s]); /* its tasks' failures would only follow from the first */
+        zr__failure_note(&first, ops->sync(e->queue[s]));
     }
-    if (first == ZR_OK) return walked;
-    return text[0] == '\0' ? first : ZR_FAIL(first, "%s", text);
+    return first.status == ZR_OK ? walked : ZR_FAIL(first.status, "%s", first.text);
 }
 
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
 {
     zr_ledger before[ZR_SPACES];
     memcpy(before, e->ledger, sizeof before);
-    e->batch_status = ZR_OK;
+    e->batch_failed.status = ZR_OK;
     e->failed_elsewhere = false;
     e->kind = kind;
     e->walked = false;
-    zr_status st = join(e, walk_list(e, &e->bound[kind]));
-    e->walked = st == ZR_OK && e->batch_status == ZR_OK;
+    zr_status st = join_queues(e, walk_list(e, &e->bound[kind]));
+    e->walked = st == ZR_OK && e->batch_failed.status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
     for (int i = 0; i <= !zr_engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
     for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* a walk that failed leaves buffers alive */

@@ -4,7 +4,6 @@
 #include "base/core/names.h"
 #include "plan/cost/cost.h"
 #include "plan/write/write.h"
-#include "plan/list/place.h"
 
 #include <string.h>
 
@@ -82,20 +81,6 @@ static int split_of(const zr_layout *l)
     if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0; /* one rank: no level within hosts */
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
     return split < l->ranks ? split : 0;
-}
-
-int zr__plan_shard(const zr_plan *plan, int rank)
-{
-    if (!plan->two_levels) return zr__plan_place(plan, ZR_GROUP_DATA, rank);
-    return zr__plan_place(plan, ZR_GROUP_LOCAL, rank) * plan->group[ZR_GROUP_ACROSS].size +
-           zr__plan_place(plan, ZR_GROUP_ACROSS, rank);
-}
-
-int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
-{
-    const int across = plan->group[ZR_GROUP_ACROSS].size, local = plan->group[ZR_GROUP_LOCAL].size;
-    const int data = plan->two_levels ? shard % across * local + shard / across : shard;
-    return data * plan->group[ZR_GROUP_TENSOR].size + place;
 }
 
 /* Check the groups of ranks within the data axis. */
@@ -191,23 +176,8 @@ static zr_status check_layout(const zr_layout *l)
     return zr__policies_check(l);
 }
 
-/* Check the engine's assumptions on a graph: evaluation needs losses; decoding needs one token as input, and an output.
- */
-static zr_status check_graph(const zr_graph *g, zr_schedule_kind kind, const char *model)
-{
-    ZR_CHECK(kind != ZR_SCHEDULE_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
-             "model %s names no losses for evaluation: call zr_graph_losses, or clear zr_layout.eval", model);
-    if (kind != ZR_SCHEDULE_DECODE) return ZR_OK;
-    const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g)),
-                        *token = zr_graph_value(g, zr_graph_input(g, 0));
-    ZR_CHECK(output && output->kind == ZR_VALUE_ACT, ZR_ERR_STATE,
-             "model %s names no output for decoding: call zr_graph_output with a value that an op writes", model);
-    ZR_CHECK(zr_graph_inputs(g) == 1 && token->type.dtype == ZR_I32 && zr_shape_elems(&token->type.shape) == 1,
-             ZR_ERR_UNSUPPORTED, "model %s has %d inputs in decoding: one token is given, an I32 input of one element",
-             model, zr_graph_inputs(g));
-    return ZR_OK;
-}
-
+/* Build a graph, and check the engine's assumptions on it: evaluation needs losses; decoding needs one token as input,
+ * and an output. */
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
 {
     const zr_layout *l = &plan->layout;
@@ -225,10 +195,21 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
         spec.cache_len = l->decode_len;
     }
     ZR_TRY(zr_graph_create(&spec, &plan->graph[kind]));
-    model->build(plan->graph[kind], model->config);
-    zr_graph_freeze(plan->graph[kind], model->frozen);
-    ZR_TRY(zr_graph_finish(plan->graph[kind]));
-    return check_graph(plan->graph[kind], kind, model->name);
+    zr_graph *g = plan->graph[kind];
+    model->build(g, model->config);
+    zr_graph_freeze(g, model->frozen);
+    ZR_TRY(zr_graph_finish(g));
+    ZR_CHECK(kind != ZR_SCHEDULE_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
+             "model %s names no losses for evaluation: call zr_graph_losses, or clear zr_layout.eval", model->name);
+    if (kind != ZR_SCHEDULE_DECODE) return ZR_OK;
+    const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g)),
+                        *token = zr_graph_value(g, zr_graph_input(g, 0));
+    ZR_CHECK(output && output->kind == ZR_VALUE_ACT, ZR_ERR_STATE,
+             "model %s names no output for decoding: call zr_graph_output with a value that an op writes", model->name);
+    ZR_CHECK(zr_graph_inputs(g) == 1 && token->type.dtype == ZR_I32 && zr_shape_elems(&token->type.shape) == 1,
+             ZR_ERR_UNSUPPORTED, "model %s has %d inputs in decoding: one token is given, an I32 input of one element",
+             model->name, zr_graph_inputs(g));
+    return ZR_OK;
 }
 
 /* Check that the modes agree on the parameters, since they share one set of buffers. */
@@ -244,47 +225,25 @@ static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *m
     return ZR_OK;
 }
 
-static zr_status plan_caches(zr_plan *plan)
+/* Plan the persistent buffers; g: any graph of the plan. */
+static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
 {
-    const zr_graph *g = plan->graph[ZR_SCHEDULE_DECODE];
-    for (int32_t v = 0; g && v < zr_graph_values(g); v++) {
-        const zr_value_info *info = zr_graph_value(g, v);
-        if (info->kind != ZR_VALUE_CACHE) continue;
-        int64_t bytes = zr__value_bytes(info);
-        int32_t index;
-        ZR_TRY(
-            zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, info->unit, "key-value cache", bytes, &index));
-    }
-    return ZR_OK;
-}
-
-static zr_status plan_states(zr_plan *plan)
-{
-    const zr_graph *g = plan->graph[plan->layout.train  ? ZR_SCHEDULE_TRAIN
-                                    : plan->layout.eval ? ZR_SCHEDULE_EVAL
-                                                        : ZR_SCHEDULE_DECODE];
+    const zr_graph *decode = plan->graph[ZR_SCHEDULE_DECODE];
     plan->n_units = zr_graph_units(g);
     plan->unit = zr_alloc(sizeof *plan->unit * (size_t)(plan->n_units + 1));
     ZR_CHECK(plan->unit, ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
     ZR_TRY(zr__plan_states(plan, g));
-    ZR_TRY(plan_caches(plan));
+    for (int32_t v = 0, index; decode && v < zr_graph_values(decode); v++) {
+        const zr_value_info *info = zr_graph_value(decode, v);
+        if (info->kind == ZR_VALUE_CACHE)
+            ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, info->unit, "key-value cache",
+                                       zr__value_bytes(info), &index));
+    }
     ZR_TRY(zr__plan_staging(plan));
     ZR_TRY(zr__plan_results(plan));
     ZR_TRY(zr__policies_add_buffers(plan));
     for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
     return ZR_OK;
-}
-
-/* Return a rank's place in a group. */
-int zr__plan_place(const zr_plan *plan, int32_t group, int rank)
-{
-    int place = 0;
-    const zr_group *g = &plan->group[group];
-    for (int32_t i = 0; i < g->n_axes; i++) {
-        const zr_axis *axis = &plan->axis[g->axis[i]];
-        place = place * axis->size + rank / axis->step % axis->size;
-    }
-    return place;
 }
 
 /* Make the axes of the grid, the slowest first, and the groups of ranks along them. */
@@ -337,7 +296,7 @@ static void partition(zr_plan *plan)
     plan->param_group = param ? sharded : ZR_GROUP_SELF;
 }
 
-static zr_status create(zr_plan *plan, const zr_model *model, const zr__mix *mix)
+static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *mix)
 {
     const zr_layout *l = &plan->layout;
     const zr_graph *first = NULL;
@@ -353,13 +312,13 @@ static zr_status create(zr_plan *plan, const zr_model *model, const zr__mix *mix
         if (!first) first = plan->graph[k];
     }
     ZR_CHECK(first, ZR_ERR_ARG, "a layout without train, eval or decode_len plans nothing");
-    ZR_TRY(plan_states(plan));
+    ZR_TRY(plan_buffers(plan, first));
     if (l->train) {
         const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
         const zr_shape *losses = &zr_graph_value(g, zr_graph_get_losses(g))->type.shape;
         plan->losses = (double)zr_shape_elems(losses) * (double)l->accum * l->ranks;
+        zr__recompute_assign(plan, g, mix);
     }
-    if (l->train) zr__recompute_assign(plan, plan->graph[ZR_SCHEDULE_TRAIN], mix);
     for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++)
         if (plan->graph[k]) ZR_TRY(zr__write_graph(plan, (zr_schedule_kind)k));
     if (l->train) ZR_TRY(zr__write_flush(plan));
@@ -373,7 +332,7 @@ zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, co
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a plan");
     p->layout = *layout;
     p->profile = *profile;
-    zr_status st = create(p, model, mix);
+    zr_status st = fill_plan(p, model, mix);
 #ifdef ZR_DEBUG
     if (st == ZR_OK) st = zr_plan_check(p);
 #endif

@@ -7,7 +7,7 @@
 #include "plan/list/place.h"
 
 /* Return whether a step of this kind, of this unit (-1: of any), happens before `step`. */
-static bool happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
+static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
 {
     for (int32_t i = 0; i < step; i++)
         if (p->s->step[i].kind == kind && (unit < 0 || p->s->step[i].unit == unit) && zr__happens_before(p, i, step))
@@ -24,8 +24,8 @@ static bool is_agreed(const zr__proof *p, int32_t update)
         const zr_step *step = &p->s->step[i];
         const bool of_unit = step->unit < 0 ? step->kind == ZR_STEP_NORM : step->unit == unit;
         const bool concerns = zr__asks_all(step) && of_unit;
-        if (concerns && zr__happens_before(p, i, update) && happened(p, ZR_STEP_LOSS, -1, i) &&
-            happened(p, ZR_STEP_SQUARE, unit, i))
+        if (concerns && zr__happens_before(p, i, update) && has_happened(p, ZR_STEP_LOSS, -1, i) &&
+            has_happened(p, ZR_STEP_SQUARE, unit, i))
             return true;
     }
     return false;
@@ -33,7 +33,7 @@ static bool is_agreed(const zr__proof *p, int32_t update)
 
 /* Return whether a use and an update may name the same elements of a unit, in a buffer that keeps a state. Only
  * disjoint parts of one rank's elements certainly do not meet. */
-static bool meets(const zr_use *use, const zr_range *kept, const zr_range *updated)
+static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
     zr_range part = *updated; /* the use's elements, if they are a part of one rank's elements as the update's are */
     part.first = kept->first + use->range.first;
@@ -42,24 +42,21 @@ static bool meets(const zr_use *use, const zr_range *kept, const zr_range *updat
            (part.first < updated->first + updated->count && updated->first < part.first + part.count);
 }
 
-static bool writes_to(const zr__proof *p, const zr_step *step, int32_t buffer)
-{
-    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
-        if (buffer != ZR_NONE && p->s->use[u].buffer == buffer && p->s->use[u].writes) return true;
-    return false;
-}
-
 /* Check that an update, or the copy that brings it home, is the last use of the elements of a state that it changes. */
 static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_state *kept)
 {
     const int32_t b = kept->buffer;
-    if (!writes_to(p, &p->s->step[update], b)) return ZR_OK;
+    const zr_step *updates = &p->s->step[update];
+    bool writes = false;
+    for (int32_t u = updates->uses; u < updates->uses + updates->n_uses; u++)
+        writes |= b != ZR_NONE && p->s->use[u].buffer == b && p->s->use[u].writes;
+    if (!writes) return ZR_OK;
     for (int32_t i = p->first[b]; i < p->first[b + 1]; i++) {
         const int32_t time = p->use[i].time;
         if (time == update || zr__never_meet(p, time, update) || zr__happens_before(p, time, update)) continue;
         const zr_step *step = &p->s->step[zr__step_at(p, time)];
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
-            ZR_CHECK(p->s->use[u].buffer != b || !meets(&p->s->use[u], &kept->range, &p->s->step[update].range),
+            ZR_CHECK(p->s->use[u].buffer != b || !may_meet(&p->s->use[u], &kept->range, &updates->range),
                      ZR_ERR_INTERNAL, "step %d uses buffer %d (%s), which step %d may have updated",
                      zr__step_at(p, time), b, p->s->buffer[b].what, update);
     }
@@ -150,14 +147,15 @@ static zr_status check_micro_squares(const zr__proof *p)
 static zr_status check_nccl(const zr__proof *p, int32_t index)
 {
     const zr_step *step = &p->s->step[index];
+    if (!step->nccl) return ZR_OK;
     const zr_use *pieces = &p->s->use[step->uses];
-    const bool known = step->kind == ZR_STEP_REDUCE_SCATTER && step->unit >= 0 && !step->rank_free_sums;
-    ZR_CHECK(!step->nccl || known, ZR_ERR_INTERNAL, "step %d is nothing that NCCL sums", index);
-    const bool whole = step->nccl && pieces->each && pieces->reads && pieces->writes && pieces->range.first == 0 &&
+    ZR_CHECK(step->kind == ZR_STEP_REDUCE_SCATTER && step->unit >= 0 && !step->rank_free_sums, ZR_ERR_INTERNAL,
+             "step %d is nothing that NCCL sums", index);
+    const bool whole = pieces->each && pieces->reads && pieces->writes && pieces->range.first == 0 &&
                        pieces->range.by.elems == pieces->range.count &&
                        (step->bucket_elems == 0 || step->bucket_elems >= pieces->range.count);
-    ZR_CHECK(!step->nccl || whole, ZR_ERR_INTERNAL,
-             "step %d: NCCL sums what is not whole pieces side by side, to be read and written", index);
+    ZR_CHECK(whole, ZR_ERR_INTERNAL, "step %d: NCCL sums what is not whole pieces side by side, to be read and written",
+             index);
     return ZR_OK;
 }
 
@@ -219,67 +217,6 @@ static zr_status check_once(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Return where a state of a unit is kept in fp32; slot -1: its parameters. */
-static const zr_state *kept_in(const zr_plan_unit *u, int32_t slot)
-{
-    if (slot >= 0) return &u->slot[slot];
-    return u->master.buffer != ZR_NONE ? &u->master : &u->param;
-}
-
-/* Check that a saving step writes out this rank's shard of a state, from the state's buffer or from a copy (copied: by
- * buffer, the buffer that it was copied from). */
-static zr_status check_save(const zr__proof *p, int32_t index, int32_t *copied, bool *saved)
-{
-    const zr_step *step = &p->s->step[index];
-    const zr_use *use = &p->s->use[step->uses];
-    const int slots = p->plan->optimizer.n_slots;
-    if (step->when != ZR_WHEN_SAVE && step->kind != ZR_STEP_SAVE) return ZR_OK;
-    bool kind = step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY;
-    bool known = kind && step->when == ZR_WHEN_SAVE && step->unit >= 0 && use[0].buffer >= 0;
-    ZR_CHECK(known && step->slot >= -1 && step->slot < slots, ZR_ERR_INTERNAL, "step %d saves no state", index);
-    const zr_plan_unit *u = &p->plan->unit[step->unit];
-    if (step->kind == ZR_STEP_COPY) {
-        bool whole = false;
-        for (int32_t slot = -1; slot < slots && !whole; slot++)
-            whole = kept_in(u, slot)->buffer == use[0].buffer && zr__names(&use[0], &kept_in(u, slot)->range, &u->own);
-        ZR_CHECK(whole && use[1].buffer >= 0 && zr__names(&use[1], &u->own, &u->own), ZR_ERR_INTERNAL,
-                 "step %d copies something else than the own shard of a state", index);
-        copied[use[1].buffer] = use[0].buffer;
-        return ZR_OK;
-    }
-    const zr_state *kept = kept_in(u, step->slot);
-    bool there = use->buffer == kept->buffer && zr__names(use, &kept->range, &u->own);
-    there |= copied[use->buffer] == kept->buffer && zr__names(use, &u->own, &u->own);
-    ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
-             index, p->s->buffer[use->buffer].what);
-    saved[(int64_t)step->unit * (1 + slots) + 1 + step->slot] = true;
-    return ZR_OK;
-}
-
-/* Check that a schedule that saves states saves every state. */
-static zr_status check_saves(const zr__proof *p)
-{
-    const int states = 1 + p->plan->optimizer.n_slots;
-    const int64_t n = (int64_t)p->plan->n_units * states;
-    if (p->kind != ZR_SCHEDULE_TRAIN || p->plan->save == ZR_SAVE_NONE) {
-        ZR_CHECK(!p->has_when[ZR_WHEN_SAVE], ZR_ERR_INTERNAL,
-                 "a step runs only when states are saved, but this plan saves none");
-        return ZR_OK;
-    }
-    bool *saved = zr_alloc((size_t)n + 1);
-    int32_t *copied = zr_alloc(sizeof *copied * (size_t)(p->s->n_buffers + 1));
-    zr_status st = saved && copied ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %lld states", (long long)n);
-    for (int32_t b = 0; st == ZR_OK && b < p->s->n_buffers; b++) copied[b] = ZR_NONE;
-    for (int32_t i = 0; st == ZR_OK && i < p->s->n_steps; i++) st = check_save(p, i, copied, saved);
-    for (int64_t i = 0; st == ZR_OK && i < n; i++)
-        if (!saved[i] && p->plan->unit[i / states].own.count > 0 &&
-            (i % states == 0 || !zr_graph_unit_info(p->graph, (int32_t)(i / states))->frozen))
-            st = ZR_FAIL(ZR_ERR_INTERNAL, "a state of unit %lld is not saved", (long long)(i / states));
-    zr_free(saved);
-    zr_free(copied);
-    return st;
-}
-
 /* Prove pairs of consecutive rounds: a training step's first two, with and without a flush before; and two later rounds
  * if those differ. In a schedule that saves, prove the pairs of first rounds with and without saving. */
 static zr_status check_rounds(zr__proof *p)
@@ -311,7 +248,6 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
     ZR_TRY_GOTO(st, zr__check_homes(&p), done);
     ZR_TRY_GOTO(st, zr__check_reads(&p), done);
     ZR_TRY_GOTO(st, check_sums(&p), done);
-    ZR_TRY_GOTO(st, check_saves(&p), done);
     if (kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH) ZR_TRY_GOTO(st, check_once(&p), done);
 done:
     zr__proof_end(&p);

@@ -1,4 +1,9 @@
-/** plan, internal: the proof of a finished plan. It shares no code with the files that write plans. */
+/**
+ * plan/check: the proof of a finished plan, which shares no code with the files that write plans.
+ * check.c runs all checks, and checks what no use of a buffer shows. check_order.c proves the order of steps and the
+ * sharing of bytes, check_reads.c that bytes are written before they are read, check_values.c that they are the
+ * intended value, check_homes.c the homes and saves of states; check_kinds.c has the proof's own table of steps.
+ */
 #ifndef ZR_PLAN_CHECK_H
 #define ZR_PLAN_CHECK_H
 

@@ -1,11 +1,12 @@
 /*
  * Part of the proof of a plan, the homes of model states: a step that computes with a state reads the elements that it
- * names on the device, in the state's buffer or in a copy; an update written to a copy is copied home; and no other
- * step writes a state. Conflicting uses are ordered as in the list (check_order.c).
+ * names on the device, in the state's buffer or in a copy; an update written to a copy is copied home; no other step
+ * writes a state; and a schedule that saves states saves every state, from its buffer or from a copy. Conflicting uses
+ * are ordered as in the list (check_order.c).
  */
 #include "plan/check/check.h"
 
-/* Elements of a state that a transient buffer holds. */
+/* Elements of a state that another buffer holds. */
 typedef struct copied {
     int32_t state; /* buffer that keeps the state; -1: this buffer holds no state */
     zr_range range;
@@ -18,6 +19,7 @@ typedef struct homes {
     const zr__proof *p;
     copied *held;
     int32_t *unit; /* unit of the state that a buffer keeps; -1: it keeps no state */
+    bool *saved;   /* (units, 1 + slots): the parameters, or the state of the optimizer, are saved */
 } homes;
 
 static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
@@ -39,9 +41,15 @@ bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
 
 /* Return a unit's state by its number: 0 the master, 1 to 4 the optimizer's states. */
 enum { STATES = 5 };
-static const zr_state *state_of(const zr_plan_unit *u, int number)
+static const zr_state *kept_state(const zr_plan_unit *u, int number)
 {
     return number == 0 ? &u->master : &u->slot[number - 1];
+}
+
+/* Return the state that is saved under a number: 0 is the parameters in fp32. */
+static const zr_state *saved_state(const zr_plan_unit *u, int number)
+{
+    return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
 }
 
 /* Return the state that a buffer keeps; NULL if it keeps no state. */
@@ -49,7 +57,7 @@ static const zr_state *kept_by(const homes *h, int32_t buffer)
 {
     const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
     for (int i = 0; unit >= 0 && i < STATES; i++)
-        if (state_of(&h->p->plan->unit[unit], i)->buffer == buffer) return state_of(&h->p->plan->unit[unit], i);
+        if (kept_state(&h->p->plan->unit[unit], i)->buffer == buffer) return kept_state(&h->p->plan->unit[unit], i);
     return NULL;
 }
 
@@ -96,7 +104,7 @@ static zr_status check_home(const homes *h, int32_t index, const zr_state *targe
     const bool known = its->changed && its->state == to->buffer && its->when == step->when &&
                        same_range(&its->range, &step->range) && is_copy_of(from, &step->range) && to->writes &&
                        zr__names(to, &target->range, &step->range) && step->unit == h->unit[to->buffer];
-    ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies to a state what is no update of these elements", index);
+    ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies elements to a state that no update has changed", index);
     its->changed = false;
     return ZR_OK;
 }
@@ -110,14 +118,23 @@ static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
     return ZR_OK;
 }
 
-/* Check a copy of a state to a transient buffer, or home. */
-static zr_status check_copy(const homes *h, int32_t index)
+/* Check a copy of a state to another buffer, or home. */
+static zr_status check_state_copy(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
     const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
     const zr_state *source = kept_by(h, from->buffer), *target = kept_by(h, to->buffer);
     if (target) return check_home(h, index, target);
     ZR_TRY(note_written(h, index, to->buffer));
+    if (step->when == ZR_WHEN_SAVE) {
+        const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+        source = NULL;
+        for (int i = 0; i <= h->p->plan->optimizer.n_slots && !source; i++)
+            if (saved_state(u, i)->buffer == from->buffer) source = saved_state(u, i);
+        ZR_CHECK(source && same_range(&step->range, &u->own) && zr__names(from, &source->range, &u->own) &&
+                     is_copy_of(to, &u->own),
+                 ZR_ERR_INTERNAL, "step %d copies something else than the own shard of a state", index);
+    }
     if (source && zr__names(from, &source->range, &step->range) && is_copy_of(to, &step->range))
         h->held[to->buffer] = (copied){from->buffer, step->range, step->when, false};
     return ZR_OK;
@@ -139,15 +156,39 @@ static zr_status check_update(const homes *h, int32_t index)
         (param->buffer == ZR_NONE || (param->writes && zr__names(param, &u->param.range, &step->range)));
     ZR_CHECK(summed && written && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
              "step %d updates other elements of parameters than it names, or by other sums", index);
-    for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], state_of(u, i), true));
+    for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], kept_state(u, i), true));
     return u->param.buffer == ZR_NONE ? ZR_OK : note_written(h, index, u->param.buffer);
 }
 
-static zr_status check_step(const homes *h, int32_t i)
+/* Check that a SAVE writes out this rank's shard of the state that it names, from its buffer or from a copy. */
+static zr_status check_save(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses];
+    const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+    const zr_state *kept = saved_state(u, 1 + step->slot);
+    const copied *its = &h->held[use->buffer];
+    bool there = use->buffer == kept->buffer && zr__names(use, &kept->range, &u->own);
+    there |= its->state == kept->buffer && its->when == step->when && same_range(&its->range, &u->own) &&
+             is_copy_of(use, &u->own);
+    ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
+             index, h->p->s->buffer[use->buffer].what);
+    h->saved[(int64_t)step->unit * (1 + h->p->plan->optimizer.n_slots) + 1 + step->slot] = true;
+    return ZR_OK;
+}
+
+static zr_status check_step_homes(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
     int first = 0; /* first use that is not a state operand */
-    if (step->kind == ZR_STEP_COPY) return check_copy(h, i);
+    if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
+        const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
+                           step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;
+        ZR_CHECK(known && step->slot >= -1 && step->slot < h->p->plan->optimizer.n_slots, ZR_ERR_INTERNAL,
+                 "step %d saves no state", i);
+        if (step->kind == ZR_STEP_SAVE) ZR_TRY(check_save(h, i));
+    }
+    if (step->kind == ZR_STEP_COPY) return check_state_copy(h, i);
     if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
     if (step->kind == ZR_STEP_CAST) {
         ZR_TRY(check_operand(h, i, &h->p->s->use[step->uses], &h->p->plan->unit[step->unit].master, false));
@@ -159,23 +200,43 @@ static zr_status check_step(const homes *h, int32_t i)
     return ZR_OK;
 }
 
+/* Check that a schedule that saves states has saved each state, and that others have no step for it. */
+static zr_status check_saves(const homes *h)
+{
+    const zr__proof *p = h->p;
+    const int states = 1 + p->plan->optimizer.n_slots;
+    const bool saves = p->kind == ZR_SCHEDULE_TRAIN && p->plan->save != ZR_SAVE_NONE;
+    ZR_CHECK(saves || !p->has_when[ZR_WHEN_SAVE], ZR_ERR_INTERNAL,
+             "a step runs only when states are saved, but this plan saves none");
+    for (int64_t i = 0; saves && i < (int64_t)p->plan->n_units * states; i++) {
+        const int32_t unit = (int32_t)(i / states);
+        const bool kept = i % states == 0 || !zr_graph_unit_info(p->graph, unit)->frozen;
+        ZR_CHECK(h->saved[i] || p->plan->unit[unit].own.count == 0 || !kept, ZR_ERR_INTERNAL,
+                 "a state of unit %d is not saved", unit);
+    }
+    return ZR_OK;
+}
+
 zr_status zr__check_homes(const zr__proof *p)
 {
     const int32_t n = p->s->n_buffers;
-    homes h = {p, zr_alloc(sizeof(copied) * (size_t)(n + 1)), zr_alloc(sizeof(int32_t) * (size_t)(n + 1))};
-    zr_status st = h.held && h.unit ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", n);
+    const size_t states = (size_t)p->plan->n_units * (size_t)(1 + p->plan->optimizer.n_slots);
+    homes h = {p, zr_alloc(sizeof(copied) * (size_t)(n + 1)), zr_alloc(sizeof(int32_t) * (size_t)(n + 1)),
+               zr_alloc(states + 1)};
+    zr_status st = h.held && h.unit && h.saved ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", n);
     for (int32_t b = 0; b < n && st == ZR_OK; b++) h.held[b].state = h.unit[b] = -1;
     for (int32_t u = 0; u < p->plan->n_units && st == ZR_OK; u++)
         for (int i = 0; i < STATES; i++) {
-            const int32_t b = state_of(&p->plan->unit[u], i)->buffer;
+            const int32_t b = kept_state(&p->plan->unit[u], i)->buffer;
             if (b != ZR_NONE) h.unit[b] = u;
         }
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(&h, i);
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step_homes(&h, i);
     for (int32_t b = 0; b < n && st == ZR_OK; b++)
         if (h.held[b].changed)
-            st = ZR_FAIL(ZR_ERR_INTERNAL, "what an update has written to buffer %s does not go home",
-                         p->s->buffer[b].what);
+            st = ZR_FAIL(ZR_ERR_INTERNAL, "an update's result in buffer %s does not go home", p->s->buffer[b].what);
+    if (st == ZR_OK) st = check_saves(&h);
     zr_free(h.held);
     zr_free(h.unit);
+    zr_free(h.saved);
     return st;
 }

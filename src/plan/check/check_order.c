@@ -13,7 +13,7 @@ int32_t zr__step_at(const zr__proof *p, int32_t time)
     return time < p->s->n_steps ? time : p->repeat + 1 + time - p->s->n_steps;
 }
 
-static int32_t second(const zr__proof *p, int32_t step)
+static int32_t second_time(const zr__proof *p, int32_t step)
 {
     return p->s->n_steps + step - p->repeat - 1;
 }
@@ -80,7 +80,7 @@ static bool is_idle(const zr__proof *p, int32_t time)
     return step->when != ZR_WHEN_LATER && !zr__runs(step, is_first(p, time), stale, p->asked);
 }
 
-static void after(const zr__proof *p, int32_t time, int32_t earlier)
+static void order_after(const zr__proof *p, int32_t time, int32_t earlier)
 {
     int32_t *mine = p->clock[time];
     const int32_t *its = p->clock[earlier];
@@ -106,11 +106,11 @@ static zr_status order_time(const zr__proof *p, int32_t time, int32_t last[ZR_ST
                      on_step != p->repeat && on_step != p->end;
         ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d waits for step %d, which is not before it", at, on_step);
         if ((wait->before && !again) || is_idle(p, time)) continue;
-        const int32_t on = again && !wait->before && on_step > p->repeat ? second(p, on_step) : on_step;
-        if (!is_idle(p, on)) after(p, time, on);
+        const int32_t on = again && !wait->before && on_step > p->repeat ? second_time(p, on_step) : on_step;
+        if (!is_idle(p, on)) order_after(p, time, on);
     }
     if (is_idle(p, time)) return ZR_OK;
-    if (last[step->stream] >= 0) after(p, time, last[step->stream]);
+    if (last[step->stream] >= 0) order_after(p, time, last[step->stream]);
     last[step->stream] = time;
     return ZR_OK;
 }
@@ -156,7 +156,7 @@ static const zr_step *using_step(const zr__proof *p, int32_t time)
     return is_idle(p, time) || not_yet ? &none : step;
 }
 
-static zr_status find_uses(zr__proof *p)
+static zr_status list_uses(zr__proof *p)
 {
     const int32_t n = instances(p);
     int64_t uses = 0;
@@ -269,7 +269,7 @@ typedef struct space_taken {
 
 /* Check a buffer against the last takers of its bytes, and record it as their taker. "Happens before" is transitive, so
  * earlier takers of a byte need no comparison. */
-static zr_status take(const zr__proof *p, space_taken *t, const placed *x)
+static zr_status take_bytes(const zr__proof *p, space_taken *t, const placed *x)
 {
     int32_t from = (int32_t)zr__sorted_below(t->list, t->n, sizeof(taken), offsetof(taken, end), x->begin + 1),
             to = from;
@@ -302,7 +302,7 @@ static zr_status check_sharing(const zr__proof *p, placed *list, bool both)
     qsort(list, (size_t)n, sizeof *list, by_time);
     for (int32_t i = 0; i < n && st == ZR_OK; i++) {
         if (i > 0 && list[i].buffer->space != list[i - 1].buffer->space) t.n = 0;
-        st = take(p, &t, &list[i]);
+        st = take_bytes(p, &t, &list[i]);
     }
     zr_free(t.list);
     return st;
@@ -334,7 +334,7 @@ zr_status zr__check_order(zr__proof *p, zr__pair pair, bool asked)
     if (!p->clock) p->clock = zr_alloc(sizeof *p->clock * (size_t)(p->times + 1));
     ZR_CHECK(p->clock, ZR_ERR_MEMORY, "no memory to check %d steps", p->times);
     ZR_TRY(find_order(p));
-    ZR_TRY(find_uses(p));
+    ZR_TRY(list_uses(p));
     for (int32_t b = 0; b < instances(p); b++) {
         ZR_TRY(check_conflicts(p, b, false));
         if (p->times > p->s->n_steps) ZR_TRY(check_conflicts(p, b, true));

@@ -89,7 +89,7 @@ static bool same_strides(const spot *a, const spot *b)
     return same;
 }
 
-static written *find(const state *k, const spot *at)
+static written *find_written(const state *k, const spot *at)
 {
     for (int32_t i = k->newest[at->buffer]; i >= 0; i = k->list[i].next)
         if (same_strides(&k->list[i].at, at)) return &k->list[i];
@@ -105,7 +105,7 @@ static int32_t first_behind(const written *w, int64_t byte)
 }
 
 /* Insert a stretch, merged with the stretches that it touches into *joined. */
-static zr_status put(written *w, int64_t begin, int64_t end, stretch *joined)
+static zr_status insert_stretch(written *w, int64_t begin, int64_t end, stretch *joined)
 {
     const int32_t at = first_behind(w, begin);
     int32_t stop = at;
@@ -121,9 +121,9 @@ static zr_status put(written *w, int64_t begin, int64_t end, stretch *joined)
     return ZR_OK;
 }
 
-static zr_status entry(state *k, const spot *at, written **w)
+static zr_status written_entry(state *k, const spot *at, written **w)
 {
-    *w = find(k, at);
+    *w = find_written(k, at);
     if (*w) return ZR_OK;
     ZR_GROW(k->list, k->room, k->n + 1, "buffers to check");
     *w = &k->list[k->n];
@@ -132,17 +132,17 @@ static zr_status entry(state *k, const spot *at, written **w)
     return ZR_OK;
 }
 
-static zr_status note(state *k, spot at)
+static zr_status note_spot(state *k, spot at)
 {
     written *w;
     stretch joined;
     if (at.begin >= at.end) return ZR_OK;
-    ZR_TRY(entry(k, &at, &w));
-    ZR_TRY(put(w, at.begin, at.end, &joined));
+    ZR_TRY(written_entry(k, &at, &w));
+    ZR_TRY(insert_stretch(w, at.begin, at.end, &joined));
     at.begin = joined.begin;
     at.end = joined.end;
     for (int i = 0; i < at.n_strides; i++) /* if neighbouring places' bytes touch, all are one stretch */
-        if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note(k, along(k->p->plan, at, i));
+        if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note_spot(k, along(k->p->plan, at, i));
     return ZR_OK;
 }
 
@@ -150,18 +150,18 @@ static zr_status note(state *k, spot at)
 static zr_status note_owner(state *k, const zr_step *step, spot at)
 {
     written *w;
-    ZR_TRY(entry(k, &at, &w));
+    ZR_TRY(written_entry(k, &at, &w));
     bool next = w->turn.begin == at.begin && w->turn.end == at.end && w->owners == step->owner;
     w->turn = (stretch){at.begin, at.end};
     w->owners = next || step->owner == 0 ? step->owner + 1 : 0;
-    return w->owners == k->p->plan->group[step->group].size ? note(k, at) : ZR_OK;
+    return w->owners == k->p->plan->group[step->group].size ? note_spot(k, at) : ZR_OK;
 }
 
 /* Return whether all of a spot is written. Gaps in the record of its own strides may be filled by a record that covers
  * all places of a group. */
 static bool is_written(const state *k, const spot *at)
 {
-    const written *w = find(k, at);
+    const written *w = find_written(k, at);
     int64_t from = at->begin;
     for (int32_t i = w ? first_behind(w, from + 1) : 0; from < at->end; i++) {
         bool more = w && i < w->n && w->stretch[i].begin < at->end;
@@ -181,9 +181,9 @@ static bool is_written(const state *k, const spot *at)
 
 /* ---- what is there at the beginning ------------------------------------------------------------ */
 
-static zr_status note_all(state *k, int32_t buffer)
+static zr_status note_whole(state *k, int32_t buffer)
 {
-    return buffer == ZR_NONE ? ZR_OK : note(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
+    return buffer == ZR_NONE ? ZR_OK : note_spot(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
 }
 
 /* Note a unit's parameters as written; if other ranks have updated a unit that stays whole, only the part that this
@@ -192,9 +192,9 @@ static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
     bool others = plan->optim_group != ZR_GROUP_SELF && plan->moves && !u->gathered;
-    if (!stale || !others || u->param.buffer == ZR_NONE) return note_all(k, u->param.buffer);
+    if (!stale || !others || u->param.buffer == ZR_NONE) return note_whole(k, u->param.buffer);
     const zr_use own = {.buffer = u->param.buffer, .dtype = u->param.dtype, .range = u->update};
-    return u->update.count == 0 ? ZR_OK : note(k, spot_of(k->p, &own, false));
+    return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
 }
 
 /* Note as written the gaps of a persistent whole gradient, which no op writes: they are zero from the start. */
@@ -209,11 +209,11 @@ static zr_status note_gaps(state *k, int32_t unit)
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
         const zr_param_info *param = zr_graph_param(g, i);
         if (param->grad == ZR_NONE) continue;
-        ZR_TRY(
-            note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = zr_dtype_span(dtype, param->unit_offset)}));
+        ZR_TRY(note_spot(
+            k, (spot){.buffer = u->grad.buffer, .begin = end, .end = zr_dtype_span(dtype, param->unit_offset)}));
         end = zr_dtype_span(dtype, param->unit_offset + zr_shape_elems(&param->shape));
     }
-    return note(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = zr_dtype_span(dtype, u->padded_elems)});
+    return note_spot(k, (spot){.buffer = u->grad.buffer, .begin = end, .end = zr_dtype_span(dtype, u->padded_elems)});
 }
 
 static zr_status note_beginning(state *k, bool stale)
@@ -222,12 +222,12 @@ static zr_status note_beginning(state *k, bool stale)
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
         ZR_TRY(note_params(k, u, stale));
-        ZR_TRY(note_all(k, u->master.buffer));
-        for (int s = 0; s < 4; s++) ZR_TRY(note_all(k, u->slot[s].buffer));
+        ZR_TRY(note_whole(k, u->master.buffer));
+        for (int s = 0; s < 4; s++) ZR_TRY(note_whole(k, u->slot[s].buffer));
         if (k->p->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(note_gaps(k, i));
     }
     for (int32_t b = 0; b < plan->n_persistent && k->p->kind == ZR_SCHEDULE_DECODE; b++)
-        if (plan->persistent[b].category == ZR_CATEGORY_ACT) ZR_TRY(note_all(k, b)); /* caches */
+        if (plan->persistent[b].category == ZR_CATEGORY_ACT) ZR_TRY(note_whole(k, b)); /* caches */
     return ZR_OK;
 }
 
@@ -236,7 +236,7 @@ static zr_status note_beginning(state *k, bool stale)
 /* Return whether a step's i-th use reads bytes that other steps have written. Scratch that the step itself writes first
  * is not read, nor is the target of a move that begins and ends in the same place. Sums, also of squares, are read from
  * the second round on. */
-static bool is_read(const zr_step *step, int i, const zr_use *use, bool later)
+static bool reads_written(const zr_step *step, int i, const zr_use *use, bool later)
 {
     bool works = use->writes && use->range.count == 0 && !zr__adds_to_sums(step, later);
     bool moved = i > 0 && (zr__gathers(step) || (zr__reduces(step) && !(step->adds && later)));
@@ -253,12 +253,12 @@ static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
 
-static zr_status check_step(state *k, int32_t index, bool later)
+static zr_status check_step_reads(state *k, int32_t index, bool later)
 {
     const zr_step *step = &k->p->s->step[index];
     const zr_use *use = k->p->s->use + step->uses;
     for (int i = 0; i < step->n_uses; i++) {
-        if (use[i].buffer == ZR_NONE || !is_read(step, i, &use[i], later)) continue;
+        if (use[i].buffer == ZR_NONE || !reads_written(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
         if (zr__reduces(step) && i == 0) { /* the input may be sums over fewer ranks */
@@ -273,7 +273,7 @@ static zr_status check_step(state *k, int32_t index, bool later)
         if (use[i].buffer == ZR_NONE || !use[i].writes) continue;
         const spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool in_turn = step->kind == ZR_STEP_REDUCE && i > 0 && use[i].range.count > 0;
-        ZR_TRY(in_turn ? note_owner(k, step, at) : note(k, at));
+        ZR_TRY(in_turn ? note_owner(k, step, at) : note_spot(k, at));
     }
     return ZR_OK;
 }
@@ -295,7 +295,7 @@ static zr_status check_results(const state *k)
 
 /* ---- rounds ------------------------------------------------------------------------------------ */
 
-static void forget(state *k, int32_t first_buffer)
+static void forget_written(state *k, int32_t first_buffer)
 {
     for (int32_t i = 0; i < k->n; i++) {
         if (k->list[i].at.buffer < first_buffer) continue;
@@ -304,19 +304,19 @@ static void forget(state *k, int32_t first_buffer)
 }
 
 /* Check a training step of two rounds: a third round would find the same bytes written as the second. */
-static zr_status check_run(state *k, bool stale, bool asked)
+static zr_status check_run_reads(state *k, bool stale, bool asked)
 {
     const zr__proof *p = k->p;
     bool later = false;
-    forget(k, 0);
+    forget_written(k, 0);
     ZR_TRY(note_beginning(k, stale));
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         if (i == p->end && p->times > p->s->n_steps && !later) {
             later = true;
             i = p->repeat;
-            forget(k, p->plan->n_persistent); /* transient buffers begin anew */
+            forget_written(k, p->plan->n_persistent); /* transient buffers begin anew */
         } else if (zr__runs(&p->s->step[i], !(later && i < p->end), stale, asked)) {
-            ZR_TRY(check_step(k, i, later));
+            ZR_TRY(check_step_reads(k, i, later));
         }
     }
     return check_results(k);
@@ -328,9 +328,9 @@ zr_status zr__check_reads(const zr__proof *p)
     ZR_CHECK(k.newest, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
     for (int32_t b = 0; b < p->s->n_buffers; b++) k.newest[b] = -1;
     const bool stale = p->kind == ZR_SCHEDULE_TRAIN || p->kind == ZR_SCHEDULE_FLUSH;
-    zr_status st = check_run(&k, stale, true);
-    if (st == ZR_OK && p->has_when[ZR_WHEN_SAVE]) st = check_run(&k, stale, false);
-    if (st == ZR_OK && p->has_when[ZR_WHEN_STALE]) st = check_run(&k, false, true);
+    zr_status st = check_run_reads(&k, stale, true);
+    if (st == ZR_OK && p->has_when[ZR_WHEN_SAVE]) st = check_run_reads(&k, stale, false);
+    if (st == ZR_OK && p->has_when[ZR_WHEN_STALE]) st = check_run_reads(&k, false, true);
     for (int32_t i = 0; i < k.n; i++) zr_free(k.list[i].stretch);
     zr_free(k.list);
     zr_free(k.newest);

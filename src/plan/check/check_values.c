@@ -21,6 +21,9 @@ zr_status zr__check_ranges(const zr__proof *p)
         const bool moves = (zr__gathers(step) || zr__reduces(step)) && step->unit >= 0 && step->op < 0;
         ZR_CHECK(step->bucket_elems == 0 || (step->bucket_elems > 0 && moves), ZR_ERR_INTERNAL,
                  "step %d has buckets of %lld elements, but is no move of a unit", i, (long long)step->bucket_elems);
+        const zr_use *copies = step->kind == ZR_STEP_COPY ? &p->s->use[step->uses] : NULL;
+        ZR_CHECK(!copies || (step->n_uses == 2 && copies[0].buffer >= 0 && copies[1].buffer >= 0), ZR_ERR_INTERNAL,
+                 "step %d copies from or to no buffer", i);
         for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
             const zr_use *use = &p->s->use[u];
             if (use->buffer == ZR_NONE || use->range.count == 0) continue;
@@ -108,14 +111,14 @@ typedef struct held {
 } held;
 
 /* Return whether a use is this rank's piece among the tensor-parallel ranks' pieces. */
-static bool is_piece(const zr_use *use)
+static bool is_own_piece(const zr_use *use)
 {
     const zr_range *r = &use->range;
     return r->count > 0 && r->by.group == ZR_GROUP_TENSOR && r->by.elems == r->count && !use->each && r->first == 0 &&
            r->outer.elems == 0;
 }
 
-static bool is_whole(const zr_use *use, int64_t elems)
+static bool is_whole_value(const zr_use *use, int64_t elems)
 {
     const zr_range *r = &use->range;
     return r->first == 0 && r->count == elems && r->by.elems == 0 && r->outer.elems == 0;
@@ -123,7 +126,7 @@ static bool is_whole(const zr_use *use, int64_t elems)
 
 /* Check a copy of a value, whole or as this rank's piece, which may return to its place among the other ranks' pieces.
  */
-static zr_status check_copy(const zr__proof *p, const held *h, int32_t i)
+static zr_status check_value_copy(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_use *from = &p->s->use[p->s->step[i].uses], *to = from + 1;
     const zr_value all = h->all[from->buffer], piece = h->piece[from->buffer], value = all != ZR_NONE ? all : piece;
@@ -131,11 +134,11 @@ static zr_status check_copy(const zr__proof *p, const held *h, int32_t i)
     if (value == ZR_NONE) return ZR_OK; /* a copy of a state, not of a value */
     const zr_type *type = &zr_graph_value(p->graph, value)->type;
     const int64_t elems = zr_shape_elems(&type->shape), ranks = p->plan->group[ZR_GROUP_TENSOR].size;
-    const bool cuts = all != ZR_NONE && is_piece(from), returns = piece != ZR_NONE && is_piece(to);
+    const bool cuts = all != ZR_NONE && is_own_piece(from), returns = piece != ZR_NONE && is_own_piece(to);
     const int64_t count = cuts || piece != ZR_NONE ? (elems + ranks - 1) / ranks : elems;
     ZR_CHECK(from->dtype == type->dtype && to->dtype == type->dtype &&
-                 (cuts ? from->range.count == count : is_whole(from, count)) &&
-                 (returns ? to->range.count == count : is_whole(to, count)),
+                 (cuts ? from->range.count == count : is_whole_value(from, count)) &&
+                 (returns ? to->range.count == count : is_whole_value(to, count)),
              ZR_ERR_INTERNAL, "step %d copies %lld elements of value %d to %lld, of %lld", i,
              (long long)from->range.count, value, (long long)to->range.count, (long long)count);
     (cuts || piece != ZR_NONE ? h->piece : h->all)[to->buffer] = value;
@@ -157,7 +160,7 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
              p->s->buffer[use[0].buffer].what);
     const zr_value_info *info = zr_graph_value(p->graph, value);
     const int64_t elems = zr_shape_elems(&info->type.shape), padding = all.range.count - elems;
-    const bool mine = is_piece(&use[0]) || is_whole(&use[0], step->range.count);
+    const bool mine = is_own_piece(&use[0]) || is_whole_value(&use[0], step->range.count);
     ZR_CHECK(padding >= 0 && padding < p->plan->group[ZR_GROUP_TENSOR].size && mine &&
                  use[0].range.count == step->range.count && use[0].dtype == info->type.dtype &&
                  use[1].range.by.group == ZR_GROUP_TENSOR && use[1].range.first == 0 && use[1].range.outer.elems == 0 &&
@@ -180,7 +183,7 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
     const bool sums = step->kind == ZR_STEP_REDUCE_SCATTER;
     const zr_use all = all_of(p, &use[sums ? 0 : 1]);
     ZR_CHECK(step->group == ZR_GROUP_TENSOR && use[sums ? 0 : 1].range.by.group == ZR_GROUP_TENSOR, ZR_ERR_INTERNAL,
-             "step %d joins what ranks that share layers have, but not among them", i);
+             "step %d joins values of tensor-parallel ranks, but not among them", i);
     if (sums) {
         ZR_TRY(check_held(p, holder, i, op->in[0], &all, false));
         const bool scatters = op->def->join == ZR_JOIN_SCATTER;
@@ -244,14 +247,14 @@ static zr_status check_shared(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-static zr_status check_step(const zr__proof *p, const held *h, int32_t i)
+static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
     const zr_use *use = p->s->use + step->uses;
     if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, h->all, i, zr_graph_get_losses(p->graph), &use[0], false));
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
         ZR_TRY(check_held(p, h->all, i, zr_graph_get_output(p->graph), &use[0], false));
-    if (step->kind == ZR_STEP_COPY) return check_copy(p, h, i);
+    if (step->kind == ZR_STEP_COPY) return check_value_copy(p, h, i);
     if (step->op < 0) return check_gradients(p, h, i);
     if (step->kind != ZR_STEP_RUN) return check_shared(p, h, i);
     const zr_op *op = zr_graph_get_op(p->graph, step->op);
@@ -281,7 +284,7 @@ zr_status zr__check_values(const zr__proof *p)
     h.grad = h.piece + buffers;
     for (size_t b = 0; b < all; b++) h.all[b] = ZR_NONE;
     zr_status st = ZR_OK;
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step(p, &h, i);
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step_values(p, &h, i);
     zr_free(h.all);
     return st;
 }

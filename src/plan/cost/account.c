@@ -78,50 +78,6 @@ static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kin
     return ZR_OK;
 }
 
-/* Return how many neighbouring ranks a border encloses; 0 if the layout does not have the border. */
-static int within(const zr_layout *l, zr_border border)
-{
-    if (border == ZR_BORDER_HOST) return l->host_ranks;
-    return (l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks) * l->tensor;
-}
-
-/* Count the ranks of first, first + step, ... (n ranks) that lie in [begin, end). */
-static int count_in(int first, int step, int n, int begin, int end)
-{
-    const int below_begin = begin <= first ? 0 : (begin - first + step - 1) / step;
-    const int below_end = end <= first ? 0 : (end - first + step - 1) / step;
-    return (below_end < n ? below_end : n) - (below_begin < n ? below_begin : n);
-}
-
-/* Count the ranks of a rank's group that are outside its `width` neighbouring ranks. */
-static int beyond(const zr_plan *plan, int32_t group, int width, int rank)
-{
-    const zr_group *g = &plan->group[group];
-    const zr_axis *last = g->n_axes ? &plan->axis[g->axis[g->n_axes - 1]] : NULL;
-    const int step = last ? last->step : 1, place = zr__plan_place(plan, group, rank);
-    return g->size - count_in(rank - place * step, step, g->size, rank / width * width, (rank / width + 1) * width);
-}
-
-int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes)
-{
-    if (border == ZR_BORDER_TENSOR) return group == ZR_GROUP_TENSOR ? bytes : 0;
-    const int width = within(&plan->layout, border), size = plan->group[group].size;
-    return width > 0 && size > 1 ? bytes / (size - 1) * beyond(plan, group, width, rank) : 0;
-}
-
-/* Find a rank with the most group members beyond a border. The pattern repeats after a number of ranks that is a
- * multiple of both hosts and groups. */
-static int most_across(const zr_plan *plan, int32_t group, zr_border border)
-{
-    if (border == ZR_BORDER_TENSOR) return 0;
-    const int width = within(&plan->layout, border);
-    const int64_t all = zr_plan_shares_layers(plan) ? plan->ranks : (int64_t)width * plan->group[ZR_GROUP_LOCAL].size;
-    int rank = 0;
-    for (int r = 1; width > 0 && r < plan->ranks && r < all; r++)
-        if (beyond(plan, group, width, r) > beyond(plan, group, width, rank)) rank = r;
-    return rank;
-}
-
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     const zr_step_traits traits = zr_step_traits_of(step->kind);
@@ -143,39 +99,27 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
     return 0;
 }
 
-/* Return whether rank 0 receives in a step. Over a training step all ranks receive the same: among the steps of all
- * owners, each rank is the owner once. */
-static bool receives(const zr_step *step)
-{
-    return step->owner < 0 || (step->owner == 0) == (zr_step_traits_of(step->kind).move == ZR_MOVE_COLLECT);
-}
-
-/* Count a step's bytes, and its bytes beyond each border. rank: by group and border, the rank whose bytes count. */
-static zr_status charge_step(zr_plan *plan, const zr_step *step, int64_t bytes, int64_t runs,
-                             int rank[ZR_GROUPS_MAX][ZR_BORDERS])
-{
-    const zr_traffic_kind kind = zr_step_traits_of(step->kind).traffic;
-    ZR_TRY(charge(plan, &plan->traffic, kind, bytes, runs));
-    for (int b = 0; b < ZR_BORDERS; b++) {
-        const int64_t across = zr__plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
-        ZR_TRY(charge(plan, &plan->across[b], kind, across, runs));
-    }
-    return ZR_OK;
-}
-
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
-    int rank[ZR_GROUPS_MAX][ZR_BORDERS];
+    int rank[ZR_GROUPS_MAX][ZR_BORDERS]; /* the rank whose bytes beyond a border count */
     for (int32_t g = 0; g < plan->n_groups; g++)
-        for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = most_across(plan, g, (zr_border)b);
+        for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = zr__plan_most_across(plan, g, (zr_border)b);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
         const int64_t runs = zr_when_rounds(step->when, times, false, false); /* flush counts stale gathers */
         const int64_t bytes = zr__wire_bytes(plan, s, step);
-        if (bytes > 0 && receives(step)) ZR_TRY(charge_step(plan, step, bytes, runs, rank));
+        const zr_step_traits traits = zr_step_traits_of(step->kind);
+        /* Over a training step all ranks receive the same as rank 0: each rank is the owner once. */
+        const bool receives = step->owner < 0 || (step->owner == 0) == (traits.move == ZR_MOVE_COLLECT);
+        if (bytes == 0 || !receives) continue;
+        ZR_TRY(charge(plan, &plan->traffic, traits.traffic, bytes, runs));
+        for (int b = 0; b < ZR_BORDERS; b++) {
+            const int64_t across = zr__plan_across(plan, step->group, (zr_border)b, rank[step->group][b], bytes);
+            ZR_TRY(charge(plan, &plan->across[b], traits.traffic, across, runs));
+        }
     }
     return ZR_OK;
 }

@@ -7,7 +7,6 @@
 #define ZR_PLAN_COST_H
 
 #include "zr/plan.h"
-#include "zr/graph.h"
 
 /** Return the table in which COMM, COPY and SAVE each have a queue of their own where the argument is true; all other
  *  streams share the queue of COMPUTE. */
@@ -59,17 +58,19 @@ typedef struct zr__pricer {
 /** ZR_ERR_STATE without a training step; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price);
 
-/** Return whether a plan fits the limit of its layout (zr_layout.limit_bytes). */
+/** Return whether a plan's bytes are within its layout's limit. No plan fits a limit of 0, which means that there is no
+ *  limit: then zr__plan_better takes the plan with less memory, policy auto recomputes nothing, and ZR_SAVE_AUTO
+ *  saves in place. */
 static inline bool zr__plan_fits(const zr_plan *plan)
 {
     return zr__memory_limited(&plan->memory, &plan->profile.facts) <= plan->layout.limit_bytes;
 }
 
 /** Find whether `plan` is better than `other`, with the same limit and the same number of samples a step: a plan that
- *  fits is better than one that does not; of two that fit, the one that takes less time by the rates of its profile,
- *  or, where a rate that counts is not known (products, memory, between several ranks the link), the one that computes
- *  less, or the same and moves less; of two that do not fit, the one that takes less memory. Equal is not better.
- *  ZR_ERR_STATE without a training step. */
+ *  fits is better than one that does not. If both fit, the plan that takes less time by the rates of its profile is
+ *  better; where a rate that counts is not known (products, memory, between several ranks the link), the plan that
+ *  computes less, or the same and moves less. If neither fits, the plan that takes less memory is better. Equal is not
+ *  better. ZR_ERR_STATE without a training step. */
 ZR_NODISCARD zr_status zr__plan_better(const zr_plan *plan, const zr_plan *other, bool *better);
 
 /** Price a save by the same rates, with a rank's states written at disk_bytes_sec. ZR_ERR_STATE where the plan saves

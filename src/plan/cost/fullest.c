@@ -3,18 +3,6 @@
  */
 #include "plan/cost/cost.h"
 
-/* Add each buffer's lifetime to the changes of memory: its bytes at its first step, and their negative after its last.
- */
-static void add_lifetimes(const zr_schedule *schedule, int32_t n_persistent, int64_t *change)
-{
-    for (int32_t i = n_persistent; i < schedule->n_buffers; i++) {
-        const zr_buffer *b = &schedule->buffer[i];
-        if (b->space == ZR_SPACE_HOST || b->space == ZR_SPACE_DISK) continue;
-        change[b->first_step] += b->bytes;
-        change[b->last_step + 1] -= b->bytes;
-    }
-}
-
 zr_status zr__plan_fullest(const zr_plan *plan, zr__fullest *fullest)
 {
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
@@ -23,7 +11,12 @@ zr_status zr__plan_fullest(const zr_plan *plan, zr__fullest *fullest)
     *fullest = (zr__fullest){0};
     int64_t *change = zr_alloc(sizeof *change * ((size_t)s->n_steps + 1));
     ZR_CHECK(change, ZR_ERR_MEMORY, "no memory to look through %d steps", s->n_steps);
-    add_lifetimes(s, plan->n_persistent, change);
+    for (int32_t i = plan->n_persistent; i < s->n_buffers; i++) {
+        const zr_buffer *b = &s->buffer[i];
+        if (b->space == ZR_SPACE_HOST || b->space == ZR_SPACE_DISK) continue;
+        change[b->first_step] += b->bytes;
+        change[b->last_step + 1] -= b->bytes;
+    }
     int64_t live = 0, most = -1;
     for (int32_t i = 0; i < s->n_steps; i++) {
         live += change[i];

@@ -5,11 +5,13 @@
 #include "plan/cost/cost.h"
 #include "base/core/core.h"
 
+/* A walk of the training schedule. */
 typedef struct pricing {
     const zr_plan *plan;
+    const zr_schedule *s;
     const zr__pricer *pricer;
     bool in_turn;             /* all streams but SAVE share one queue */
-    bool saves;               /* this training step runs the ZR_WHEN_SAVE steps */
+    bool saves;               /* the training step saves states */
     double clock[ZR_STREAMS]; /* when the stream is free */
     double busy[ZR_STREAMS];
     struct ran *ran; /* steps in the order in which they ran; NULL: waits are not asked for */
@@ -51,18 +53,18 @@ zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int3
 {
     const zr_schedule *s = &plan->schedule[kind];
     const zr_step *step = &s->step[index];
-    zr_step_cost cost = {.calls = (double)zr_step_buckets(step)};
     if (step->kind == ZR_STEP_RUN) {
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
-        zr_cost of_op = op->def->cost(plan->graph[kind], op);
-        cost.flops = of_op.flops;
-        cost.product = of_op.product;
-        cost.pairs = of_op.pairs;
-        cost.head = of_op.head;
-        cost.memory_bytes = of_op.bytes;
-        return cost;
+        const zr_cost its = op->def->cost(plan->graph[kind], op);
+        return (zr_step_cost){.flops = its.flops,
+                              .product = its.product,
+                              .pairs = its.pairs,
+                              .head = its.head,
+                              .memory_bytes = its.bytes,
+                              .calls = 1};
     }
     const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS; /* scalars cost latency, no bandwidth */
+    zr_step_cost cost = {.calls = (double)zr_step_buckets(step)};
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
     if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(plan, s, step);
     return cost;
@@ -94,8 +96,8 @@ static double step_seconds(const zr__pricer *pricer, const zr_plan *plan, zr_sch
 {
     const profile_pricer *me = (const profile_pricer *)pricer;
     const zr_step *step = &plan->schedule[kind].step[index];
-    double compute = 0;
     if (step->kind == ZR_STEP_SAVE) return seconds((double)zr__plan_saved_bytes(plan, step), me->disk_bytes_sec);
+    double compute = 0;
     const zr_step_cost cost = zr__plan_step_cost(plan, kind, index);
     if (step->kind == ZR_STEP_RUN) {
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
@@ -128,11 +130,6 @@ typedef struct ends {
     double *now, *before; /* before: NULL in the first round */
 } ends;
 
-static bool runs(const pricing *p, const zr_step *step, bool again)
-{
-    return zr_when_runs(step->when, again, true, p->saves);
-}
-
 /* ---- waits -------------------------------------------------------------------------------------- */
 
 /* A step that ran, with its begin and end in seconds. */
@@ -141,23 +138,16 @@ typedef struct ran {
     double begin, end;
 } ran;
 
-static void note(pricing *p, int32_t step, zr_stream stream, double begin, double end)
+static void report_wait(const pricing *p, int32_t waiting, int32_t awaited, double sec)
 {
-    if (!p->ran) return;
-    p->ran[p->n_ran] = (ran){step, p->last[stream], begin, end};
-    p->last[stream] = p->n_ran++;
-}
-
-static void tell(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, double sec)
-{
-    if (sec > 0 && awaited >= 0) p->pricer->waited(p->pricer, p->plan, kind, waiting, awaited, p->rounds * sec);
+    if (sec > 0 && awaited >= 0)
+        p->pricer->waited(p->pricer, p->plan, ZR_SCHEDULE_TRAIN, waiting, awaited, p->rounds * sec);
 }
 
 /* Book a wait of the compute stream, from `from` to `until`, for steps of `stream`. The awaited step may have queued
- * after other steps of its stream: each of those is booked for the time that the stream was busy with it. Time in which
- * the stream itself waited is booked to the step that it began next. */
-static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, int32_t awaited, zr_stream stream,
-                      double from, double until)
+ * after other steps of its stream: each other step is booked for the time that the stream was busy with it. Time in
+ * which the stream itself waited is booked to the step that it began next. */
+static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_stream stream, double from, double until)
 {
     if (!p->ran) return;
     for (int32_t i = p->last[stream]; i >= 0 && until > from; i = p->ran[i].before) {
@@ -165,17 +155,17 @@ static void tell_wait(const pricing *p, zr_schedule_kind kind, int32_t waiting, 
         if (its->end > until) continue;
         const double ended = larger(its->end, from), began = larger(its->begin, from);
         if (awaited < 0) awaited = its->step;
-        tell(p, kind, waiting, awaited, until - ended);
+        report_wait(p, waiting, awaited, until - ended);
         if (ended > began) awaited = its->step;
-        tell(p, kind, waiting, awaited, ended - began);
+        report_wait(p, waiting, awaited, ended - began);
         until = began;
     }
-    tell(p, kind, waiting, awaited, until - from);
+    report_wait(p, waiting, awaited, until - from);
 }
 
 /* Advance all streams of a queue to the latest clock among them. If all streams but SAVE share one queue, the issuing
  * thread runs them, so saving cannot begin before it issues. */
-static void hold(pricing *p, zr_schedule_kind kind, int32_t index)
+static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;
     int latest[ZR_STREAMS]; /* by queue */
@@ -184,15 +174,15 @@ static void hold(pricing *p, zr_schedule_kind kind, int32_t index)
         if (p->clock[i] > p->clock[latest[of[i]]]) latest[of[i]] = i;
     }
     const int last = latest[ZR_STREAM_COMPUTE];
-    tell_wait(p, kind, index, ZR_NONE, (zr_stream)last, p->clock[ZR_STREAM_COMPUTE], p->clock[last]);
+    book_wait(p, index, ZR_NONE, (zr_stream)last, p->clock[ZR_STREAM_COMPUTE], p->clock[last]);
     for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = p->clock[latest[of[i]]];
     if (p->in_turn) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], p->clock[ZR_STREAM_COMPUTE]);
 }
 
 /* Return when a step may begin: its stream is free, and the steps that it waits for have ended. */
-static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, const ends *end)
+static double begin_of(const pricing *p, int32_t index, const ends *end)
 {
-    const zr_schedule *s = &p->plan->schedule[kind];
+    const zr_schedule *s = p->s;
     const zr_step *step = &s->step[index];
     const double ready = p->clock[step->stream];
     double start = ready;
@@ -204,51 +194,54 @@ static double begin_of(const pricing *p, zr_schedule_kind kind, int32_t index, c
         awaited = s->wait[w].step;
     }
     if (step->stream == ZR_STREAM_COMPUTE && awaited >= 0)
-        tell_wait(p, kind, index, awaited, s->step[awaited].stream, ready, start);
+        book_wait(p, index, awaited, s->step[awaited].stream, ready, start);
     return start;
 }
 
 /* Walk steps first to last of a schedule, in one round. */
-static void walk_steps(pricing *p, zr_schedule_kind kind, int32_t first, int32_t last, const ends *end)
+static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
 {
-    const zr_schedule *s = &p->plan->schedule[kind];
     for (int32_t i = first; i <= last; i++) {
-        const zr_step *step = &s->step[i];
-        hold(p, kind, i);
-        if (!runs(p, step, end->before)) { /* skipped: waits for a later-round step wait for the steps before it */
+        const zr_step *step = &p->s->step[i];
+        advance_queues(p, i);
+        if (!zr_when_runs(step->when, end->before != NULL, true, p->saves)) {
+            /* Skipped: waits for a later-round step wait for the steps before it. */
             const double now = p->clock[step->stream];
-            bool goes_on = step->when == ZR_WHEN_SAVE && end->before;
+            bool goes_on = zr_when_asked(step->when) && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
             if (p->time) p->time[i] = (zr_step_time){now, now};
             continue;
         }
-        const double start = begin_of(p, kind, i, end);
-        const double takes = p->pricer->step_sec(p->pricer, p->plan, kind, i);
+        const double start = begin_of(p, i, end);
+        const double takes = p->pricer->step_sec(p->pricer, p->plan, ZR_SCHEDULE_TRAIN, i);
         p->clock[step->stream] = end->now[i] = start + takes;
         p->busy[step->stream] += takes;
-        note(p, i, step->stream, start, end->now[i]);
+        if (p->ran) {
+            p->ran[p->n_ran] = (ran){i, p->last[step->stream], start, end->now[i]};
+            p->last[step->stream] = p->n_ran++;
+        }
         if (p->time) p->time[i] = (zr_step_time){start, end->now[i]};
     }
 }
 
 /* Walk the second round, and scale it to all later rounds, which take the same time. */
-static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_t stop, ends *end)
+static void walk_again(pricing *p, int32_t repeat, int32_t stop, ends *end)
 {
-    const double more = (double)(p->plan->schedule[kind].step[repeat].rounds - 1);
+    const zr_step *step = p->s->step;
+    const double more = (double)(step[repeat].rounds - 1);
     const pricing before = *p;
     double *again = end->before;
     end->before = end->now;
     end->now = again;
     p->rounds = more;
-    walk_steps(p, kind, repeat, stop, end);
+    walk_steps(p, repeat, stop, end);
     p->rounds = 1;
     for (int32_t i = repeat; i <= stop; i++) { /* end of each step in the last round */
-        const int stream = (int)p->plan->schedule[kind].step[i].stream;
-        if (p->plan->schedule[kind].step[i].when == ZR_WHEN_SAVE) continue;
-        end->now[i] += (more - 1) * (p->clock[stream] - before.clock[stream]);
+        if (zr_when_asked(step[i].when)) continue;
+        end->now[i] += (more - 1) * (p->clock[step[i].stream] - before.clock[step[i].stream]);
     }
     for (int32_t i = before.n_ran; i < p->n_ran; i++) {
-        const zr_stream stream = p->plan->schedule[kind].step[p->ran[i].step].stream;
+        const zr_stream stream = step[p->ran[i].step].stream;
         const double later = (more - 1) * (p->clock[stream] - before.clock[stream]);
         p->ran[i].begin += later;
         p->ran[i].end += later;
@@ -259,9 +252,11 @@ static void walk_again(pricing *p, zr_schedule_kind kind, int32_t repeat, int32_
     }
 }
 
-static zr_status walk(pricing *p, zr_schedule_kind kind)
+static zr_status walk_step(pricing *p)
 {
-    const zr_schedule *s = &p->plan->schedule[kind];
+    const zr_schedule *s = p->s;
+    ZR_CHECK(p->plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
+             "this plan has no training step to price: set zr_layout.train");
     int32_t repeat = 0, stop = -1;
     const size_t most = ((size_t)s->n_steps + 1) * 2; /* steps that run, two rounds of REPEAT among them */
     double *time = zr_alloc(most * sizeof *time);
@@ -276,15 +271,15 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
         if (s->step[i].kind == ZR_STEP_REPEAT) repeat = i;
         if (s->step[i].kind == ZR_STEP_END) stop = i;
     }
-    walk_steps(p, kind, 0, stop, &end);
+    walk_steps(p, 0, stop, &end);
     if (stop >= 0 && s->step[repeat].rounds > 1 && !p->time) {
         end.before = time + s->n_steps + 1;
-        walk_again(p, kind, repeat, stop, &end);
+        walk_again(p, repeat, stop, &end);
     }
-    walk_steps(p, kind, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
+    walk_steps(p, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
     for (int i = 0; i < ZR_STREAMS; i++) { /* transfers still in flight after the last computation */
         if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
-            tell_wait(p, kind, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
+            book_wait(p, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
             break;
         }
     }
@@ -296,7 +291,7 @@ static zr_status walk(pricing *p, zr_schedule_kind kind)
 
 static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
 {
-    pricing p = {.plan = plan, .pricer = pricer, .in_turn = true, .rounds = 1};
+    pricing p = {.plan = plan, .s = &plan->schedule[ZR_SCHEDULE_TRAIN], .pricer = pricer, .in_turn = true, .rounds = 1};
     for (int i = 0; i < ZR_STREAMS; i++) {
         p.last[i] = ZR_NONE;
         p.in_turn &= i == ZR_STREAM_SAVE || !zr_queues_apart(&pricer->queues, (zr_stream)i);
@@ -307,10 +302,8 @@ static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
 /* Price a step in the middle of a run: the gathers that a flush would make are part of the next step. */
 zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price)
 {
-    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
-             "this plan has no training step to price: set zr_layout.train");
     pricing p = pricing_by(plan, pricer);
-    ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
+    ZR_TRY(walk_step(&p));
     price->step_sec = all_streams_free(&p);
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM] + p.busy[ZR_STREAM_COPY];
@@ -321,8 +314,7 @@ zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_pr
 zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price)
 {
     const profile_pricer pricer = pricer_of(plan, profile, 0);
-    ZR_TRY(zr__plan_price_by(plan, &pricer.base, price));
-    return ZR_OK;
+    return zr__plan_price_by(plan, &pricer.base, price);
 }
 
 static bool rates_known(const zr_plan *plan)
@@ -375,16 +367,15 @@ zr_status zr__plan_better(const zr_plan *plan, const zr_plan *other, bool *bette
 
 zr_status zr__plan_price_save_by(const zr_plan *plan, const zr__pricer *pricer, zr_save_price *price)
 {
-    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     ZR_CHECK(plan->save != ZR_SAVE_NONE, ZR_ERR_STATE, "this plan saves nothing behind a step: set zr_layout.save");
     pricing without = pricing_by(plan, pricer), with = without;
     with.saves = true;
-    ZR_TRY(walk(&without, ZR_SCHEDULE_TRAIN));
-    ZR_TRY(walk(&with, ZR_SCHEDULE_TRAIN));
+    ZR_TRY(walk_step(&without));
+    ZR_TRY(walk_step(&with));
     *price = (zr_save_price){.write_sec = with.busy[ZR_STREAM_SAVE],
                              .stall_sec = larger(all_streams_free(&with) - all_streams_free(&without), 0)};
-    for (int32_t i = 0; i < s->n_steps; i++)
-        if (s->step[i].kind == ZR_STEP_SAVE) price->bytes += zr__plan_saved_bytes(plan, &s->step[i]);
+    for (int32_t i = 0; i < with.s->n_steps; i++)
+        if (with.s->step[i].kind == ZR_STEP_SAVE) price->bytes += zr__plan_saved_bytes(plan, &with.s->step[i]);
     return ZR_OK;
 }
 
@@ -392,23 +383,18 @@ zr_status zr__plan_price_save(const zr_plan *plan, const zr_profile *profile, do
                               zr_save_price *price)
 {
     const profile_pricer pricer = pricer_of(plan, profile, disk_bytes_sec);
-    ZR_TRY(zr__plan_price_save_by(plan, &pricer.base, price));
-    return ZR_OK;
+    return zr__plan_price_save_by(plan, &pricer.base, price);
 }
 
 zr_status zr__plan_times_by(const zr_plan *plan, const zr__pricer *pricer, zr_step_time *time)
 {
-    ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
-             "this plan has no training step to price: set zr_layout.train");
     pricing p = pricing_by(plan, pricer);
     p.time = time;
-    ZR_TRY(walk(&p, ZR_SCHEDULE_TRAIN));
-    return ZR_OK;
+    return walk_step(&p);
 }
 
 zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time)
 {
     const profile_pricer pricer = pricer_of(plan, profile, 0);
-    ZR_TRY(zr__plan_times_by(plan, &pricer.base, time));
-    return ZR_OK;
+    return zr__plan_times_by(plan, &pricer.base, time);
 }

@@ -78,30 +78,11 @@ void zr__list_end(zr__list *l)
     zr_free(l->link);
     zr_free(l->use);
     zr_free(l->pace);
-    l->step = NULL;
-    l->link = NULL;
-    l->use = NULL;
-    l->pace = NULL;
 }
 
 void zr__list_seek(zr__list *l, zr__id before)
 {
     l->before = before;
-}
-
-static void link_in(zr__list *l, zr__id id)
-{
-    zr__link *link = &l->link[id];
-    *link = (zr__link){l->before, l->before == ZR_NONE ? l->end : l->link[l->before].prev, ZR_NONE};
-    if (link->prev == ZR_NONE)
-        l->first = id;
-    else
-        l->link[link->prev].next = id;
-    if (link->next == ZR_NONE)
-        l->end = id;
-    else
-        l->link[link->next].prev = id;
-    l->edited |= l->before != ZR_NONE;
 }
 
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit)
@@ -113,7 +94,7 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
                             "use reduce_scatter and all_gather",
                             ZR__STEPS_MAX, l->plan->layout.ranks);
     if (!GROW(l, l->step, l->n, step_room) || !GROW(l, l->link, l->n, link_room)) return ZR_NONE;
-    zr__id id = l->n++;
+    const zr__id id = l->n++, before = l->before, prev = before == ZR_NONE ? l->end : l->link[before].prev;
     l->step[id] = (zr_step){.kind = kind,
                             .stream = stream,
                             .when = l->when,
@@ -122,9 +103,12 @@ zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t u
                             .owner = -1,
                             .slot = -1,
                             .uses = l->n_uses};
-    link_in(l, id);
+    l->link[id] = (zr__link){before, prev, ZR_NONE};
+    *(prev == ZR_NONE ? &l->first : &l->link[prev].next) = id;
+    *(before == ZR_NONE ? &l->end : &l->link[before].prev) = id;
+    l->edited |= before != ZR_NONE;
     l->newest = id;
-    if (l->before == ZR_NONE) l->last[stream] = id;
+    if (before == ZR_NONE) l->last[stream] = id;
     return id;
 }
 
@@ -133,25 +117,30 @@ zr_step *zr__list_newest(zr__list *l)
     return l->status == ZR_OK ? &l->step[l->newest] : &l->unused;
 }
 
-/* Make sure that a step's uses are the last of the array, so that a use can be added: the uses of a step are
- * contiguous, so an older step's uses are first copied to the end. */
-static bool uses_at_end(zr__list *l, zr_step *step)
+void zr__list_use(zr__list *l, zr__id id, zr_use use)
 {
+    if (l->status != ZR_OK) return;
+    zr_step *step = &l->step[id];
     const int32_t from = step->uses;
-    if (from + step->n_uses == l->n_uses) return true;
-    step->uses = l->n_uses;
-    for (int32_t i = 0; i < step->n_uses; i++) {
-        if (!GROW(l, l->use, l->n_uses, use_room)) return false;
+    /* The uses of a step are contiguous, so an older step's uses are first copied to the end. */
+    const bool moves = from + step->n_uses != l->n_uses;
+    if (moves) step->uses = l->n_uses;
+    for (int32_t i = 0; moves && i < step->n_uses; i++) {
+        if (!GROW(l, l->use, l->n_uses, use_room)) return;
         l->use[l->n_uses++] = l->use[from + i];
     }
-    return true;
+    if (!GROW(l, l->use, l->n_uses, use_room)) return;
+    l->use[l->n_uses++] = use;
+    step->n_uses++;
 }
 
-void zr__list_use(zr__list *l, zr__id step, zr_use use)
+zr__id zr__list_copy(zr__list *l, zr_stream stream, int32_t unit, zr_range range, zr_use from, zr_use to)
 {
-    if (l->status != ZR_OK || !uses_at_end(l, &l->step[step]) || !GROW(l, l->use, l->n_uses, use_room)) return;
-    l->use[l->n_uses++] = use;
-    l->step[step].n_uses++;
+    const zr__id copy = zr__list_step(l, ZR_STEP_COPY, stream, unit);
+    zr__list_newest(l)->range = range;
+    zr__list_use(l, copy, zr__use_as(from, true, false));
+    zr__list_use(l, copy, zr__use_as(to, false, true));
+    return copy;
 }
 
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier)
@@ -186,40 +175,28 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
 
 /* ---- the finished schedule ------------------------------------------------------------------- */
 
-/* Move the list's uses and steps to the schedule; the steps are copied in order if the list was edited. */
-static zr_status take_steps(zr__list *l)
+/* Move the list's uses and steps to the schedule, the steps in their order, and find the position of each id and the id
+ * at each position, the body of REPEAT and its rounds. */
+static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, zr__order *order)
 {
     zr_schedule *s = l->schedule;
     s->use = l->use;
     s->n_uses = l->n_uses;
     s->n_steps = l->n;
     l->use = NULL;
-    if (!l->edited) {
-        s->step = l->step;
-        l->step = NULL;
-        return ZR_OK;
-    }
-    s->step = zr_alloc(sizeof *s->step * (size_t)(l->n + 1));
+    s->step = l->edited ? zr_alloc(sizeof *s->step * (size_t)(l->n + 1)) : l->step;
     ZR_CHECK(s->step, ZR_ERR_MEMORY, "no memory for a schedule of %d steps", l->n);
     int32_t at = 0;
-    for (zr__id id = l->first; id != ZR_NONE; id = l->link[id].next) s->step[at++] = l->step[id];
-    return ZR_OK;
-}
-
-/* Put the steps in order, and find the position of each id and the id at each position; find the body of REPEAT and its
- * rounds. */
-static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, zr__order *order)
-{
-    ZR_TRY(take_steps(l));
-    int32_t at = 0;
     for (zr__id id = l->first; id != ZR_NONE; id = l->link[id].next, at++) {
-        const zr_step *step = &l->schedule->step[at];
+        zr_step *step = &s->step[at];
+        if (l->edited) *step = l->step[id];
         if (step->kind == ZR_STEP_REPEAT) order->rounds = step->rounds;
         if (step->kind == ZR_STEP_REPEAT) order->repeat = at;
         if (step->kind == ZR_STEP_END) order->end = at;
         id_at[at] = id;
         position[id] = at;
     }
+    if (!l->edited) l->step = NULL;
     return ZR_OK;
 }
 

@@ -1,7 +1,8 @@
 /**
- * plan/list: the steps of a schedule, in a list while they are written, and the buffers that they use.
- * The persistent buffers of the model states are here too, since every step uses them. When the list is finished,
- * this room finds the waits between steps and gives every transient buffer an offset.
+ * plan/list: the steps of a schedule, in a list while they are written (list.c), and the buffers that they use.
+ * The persistent buffers of the model states (states.c) and the grid of ranks (place.h) are here too, since every step
+ * uses them. When the list is finished, this room finds the waits between steps (order.c, painted.c) and gives every
+ * transient buffer an offset (pack.c).
  */
 #ifndef ZR_PLAN_LIST_H
 #define ZR_PLAN_LIST_H
@@ -59,7 +60,9 @@ void zr__list_seek(zr__list *l, zr__id before);
 /* Insert a step of this rank alone (group SELF); zr__list_newest returns it, so that the caller completes it. */
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit);
 zr_step *zr__list_newest(zr__list *l);
-void zr__list_use(zr__list *l, zr__id step, zr_use use);
+void zr__list_use(zr__list *l, zr__id id, zr_use use);
+/* Insert a COPY of `from` to `to`; their own reads and writes do not count. */
+zr__id zr__list_copy(zr__list *l, zr_stream stream, int32_t unit, zr_range range, zr_use from, zr_use to);
 /* Add a wait for `earlier` that no use asks for; ZR_NONE adds nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
 /* Give a step all paces of another step. */
@@ -161,6 +164,13 @@ zr_status zr__plan_results(zr_plan *plan);
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes);
 /* Return a use of all of a buffer; for ZR_NONE an absent use. */
 zr_use zr__use_all(int32_t buffer, bool reads, bool writes);
+/* Return the use with another direction. */
+static inline zr_use zr__use_as(zr_use use, bool reads, bool writes)
+{
+    use.reads = reads;
+    use.writes = writes;
+    return use;
+}
 
 int64_t zr__value_bytes(const zr_value_info *value);
 /* Return whether every rank gets the sums of a whole gradient. */

@@ -8,7 +8,7 @@
  */
 #include "plan/list/list.h"
 
-/* Constraints of one step: the latest time of each other stream that it must come after, -1: none. */
+/* Constraints of one step: the latest time of each other stream that the step must come after, -1: none. */
 typedef struct earlier {
     int32_t at[ZR_STREAMS];
     bool pace[ZR_STREAMS];
@@ -38,7 +38,7 @@ static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
 }
 
 /* Raise the clock of step `by` by the clock of `time`, and by `time` itself. */
-static void follow(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
+static void follow_clock(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
 {
     const zr_step *step = step_at(o, time);
     if (is_known(step, by)) raise(clock, o->clock[time]);
@@ -47,25 +47,19 @@ static void follow(const zr__order *o, const zr_step *by, int32_t *clock, int32_
 
 /* ---- what a step comes after ----------------------------------------------------------------- */
 
-static void after_uses(const zr__order *o, const zr_step *step, earlier *e)
+/* Add the conflicting uses of the step's buffers. In the second round, add the last uses in the first round of the
+ * bytes of buffers that no step of the second round has used yet. */
+static void after_uses(const zr__order *o, const zr_step *step, int32_t round, earlier *e)
 {
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         const zr_use *use = &o->schedule->use[u];
         if (use->buffer == ZR_NONE) continue;
-        raise(e->at, o->touched[use->buffer].written);
-        if (use->writes) raise(e->at, o->touched[use->buffer].read);
-    }
-}
-
-/* Add, in the second round, the last uses in the first round of the bytes of buffers that no step of the second round
- * has used yet. */
-static void after_bytes(const zr__order *o, const zr_step *step, earlier *e)
-{
-    const zr_schedule *s = o->schedule;
-    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
-        const zr_buffer *buffer = s->use[u].buffer == ZR_NONE ? NULL : &s->buffer[s->use[u].buffer];
-        if (!buffer || buffer->persistent || o->touched[s->use[u].buffer].again) continue;
-        zr__painted_latest(&o->painted[buffer->space], buffer, e->at);
+        const zr_buffer *buffer = &o->schedule->buffer[use->buffer];
+        const zr__touched *touched = &o->touched[use->buffer];
+        raise(e->at, touched->written);
+        if (use->writes) raise(e->at, touched->read);
+        if (round > 0 && !buffer->persistent && !touched->again)
+            zr__painted_latest(&o->painted[buffer->space], buffer, e->at);
     }
 }
 
@@ -83,14 +77,8 @@ static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier
 
 /* ---- clocks and waits ------------------------------------------------------------------------ */
 
-static void add_wait(zr__order *o, int32_t step, zr_wait wait)
-{
-    if (!zr__grow(&o->status, (void **)&o->found, o->n_found, &o->found_room, sizeof *o->found)) return;
-    o->found[o->n_found++] = (zr__found){step, wait};
-}
-
 /* Record the waits of one step at its time that are not implied, and set the step's clock. */
-static void settle(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
+static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
 {
     const zr_step *its = &o->schedule->step[step];
     int32_t *clock = o->clock[time], n = o->schedule->n_steps;
@@ -101,14 +89,15 @@ static void settle(zr__order *o, int32_t step, int32_t time, const earlier *e, b
                 k != s && e->at[k] >= 0 && is_known(step_at(o, e->at[k]), its) && o->clock[e->at[k]][s] >= e->at[s];
         /* Waits within a round are recorded in the first round in which the step runs. */
         const int32_t first_round = its->when == ZR_WHEN_LATER ? 1 : 0;
-        if (!implied && (before || time / n == first_round))
-            add_wait(o, step, (zr_wait){.step = e->at[s] % n, .before = before, .pace = e->pace[s]});
+        if (implied || (!before && time / n != first_round)) continue;
+        if (zr__grow(&o->status, (void **)&o->found, o->n_found, &o->found_room, sizeof *o->found))
+            o->found[o->n_found++] = (zr__found){step, {.step = e->at[s] % n, .before = before, .pace = e->pace[s]}};
     }
     for (int s = 0; s < ZR_STREAMS; s++)
-        if (e->at[s] >= 0) follow(o, its, clock, e->at[s]);
+        if (e->at[s] >= 0) follow_clock(o, its, clock, e->at[s]);
 }
 
-static void touch(const zr__order *o, const zr_step *step, int32_t time)
+static void note_uses(const zr__order *o, const zr_step *step, int32_t time)
 {
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
         const zr_use *use = &o->schedule->use[u];
@@ -127,30 +116,28 @@ static void touch(const zr__order *o, const zr_step *step, int32_t time)
 /* Walk steps [begin, end) of a round. A step of the first round alone does nothing in the second. A step of later
  * rounds counts as run in the first round as well, after the step that it replaces, so that one wait for it serves
  * both. */
-static void walk(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
+static void walk_round(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
     for (int32_t i = begin; i < end && o->status == ZR_OK; i++) {
         const zr_step *step = &o->schedule->step[i];
         int32_t time = round * o->schedule->n_steps + i, *last = &o->last[step->stream];
-        const bool idle = round > 0 && !zr_when_runs(step->when, round, true, true);
         earlier e;
         for (int s = 0; s < ZR_STREAMS; s++) {
             e.at[s] = o->clock[time][s] = -1;
             e.pace[s] = false;
         }
-        if (*last >= 0) follow(o, step, o->clock[time], *last);
-        if (idle) continue;
-        after_uses(o, step, &e);
-        if (round > 0) after_bytes(o, step, &e);
+        if (*last >= 0) follow_clock(o, step, o->clock[time], *last);
+        if (round > 0 && !zr_when_runs(step->when, round, true, true)) continue;
+        after_uses(o, step, round, &e);
         after_paces(o, i, round, &e);
         e.at[step->stream] = -1; /* steps of one stream run in order */
-        settle(o, i, time, &e, record);
-        touch(o, step, time);
+        settle_waits(o, i, time, &e, record);
+        note_uses(o, step, time);
         *last = time;
     }
 }
 
-static void begin(zr__order *o)
+static void forget_uses(zr__order *o)
 {
     for (int32_t b = 0; b < o->schedule->n_buffers; b++) {
         o->touched[b].again = false;
@@ -189,19 +176,18 @@ static void keep_output(zr__order *o)
 zr_status zr__order_steps(zr__order *o)
 {
     size_t n = (size_t)o->schedule->n_steps;
-    bool again = o->rounds > 1;
-    o->clock = zr_alloc(sizeof *o->clock * ((again ? 2 : 1) * n + 1));
+    o->clock = zr_alloc(sizeof *o->clock * ((o->rounds > 1 ? 2 : 1) * n + 1));
     o->touched = zr_alloc(sizeof *o->touched * (size_t)(o->schedule->n_buffers + 1));
     ZR_CHECK(o->clock && o->touched, ZR_ERR_MEMORY, "no memory to order %zu steps", n);
     ZR_TRY(sort_streams(o));
-    begin(o);
-    walk(o, 0, o->schedule->n_steps, 0, true);
+    forget_uses(o);
+    walk_round(o, 0, o->schedule->n_steps, 0, true);
     if (o->status == ZR_OK) keep_output(o);
     return o->status;
 }
 
 /* Paint the uses of the first round on the bytes of the buffers. */
-static zr_status paint(zr__order *o)
+static zr_status paint_first_round(zr__order *o)
 {
     for (int space = 0; space < ZR_SPACES; space++)
         ZR_TRY(zr__painted_begin(&o->painted[space], o->schedule, (zr_space)space));
@@ -238,10 +224,10 @@ static zr_status write_waits(const zr__order *o)
 zr_status zr__order_rounds(zr__order *o)
 {
     if (o->rounds > 1) {
-        begin(o);
-        walk(o, 0, o->end + 1, 0, false);
-        ZR_TRY(paint(o));
-        walk(o, o->repeat + 1, o->end, 1, true);
+        forget_uses(o);
+        walk_round(o, 0, o->end + 1, 0, false);
+        ZR_TRY(paint_first_round(o));
+        walk_round(o, o->repeat + 1, o->end, 1, true);
         ZR_TRY(o->status);
     }
     return write_waits(o);

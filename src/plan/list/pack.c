@@ -57,14 +57,14 @@ typedef struct packing {
 
 /* Return whether a is ordered before b. This is the innermost operation of packing, so the loop over streams has no
  * branch. */
-static bool before(const span *a, const span *b)
+static bool is_before(const span *a, const span *b)
 {
     int32_t later = 0;
     for (int s = 0; s < ZR_STREAMS; s++) later |= a->last[s] > b->first[s];
     return !later;
 }
 
-static int by_size(const void *x, const void *y)
+static int by_span_size(const void *x, const void *y)
 {
     const span *a = x, *b = y;
     if (a->space != b->space) return a->space < b->space ? -1 : 1;
@@ -72,7 +72,7 @@ static int by_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* Return the first step of a stream after `step`; the number of all steps if there is no such step. */
+/* Return the first step of a stream after `step`; the number of all steps if none follows. */
 static int32_t next_of(const zr__order *o, int stream, int32_t step)
 {
     int32_t begin = 0, end = o->n_of[stream];
@@ -86,40 +86,21 @@ static int32_t next_of(const zr__order *o, int stream, int32_t step)
     return begin < o->n_of[stream] ? o->of_all[stream][begin] : o->schedule->n_steps;
 }
 
-/* Find the steps in which a span may be alive: from the first step that does not happen before the span's first step,
- * to the span's last. Spans that end earlier or begin later are ordered with it. */
-static void find_life(const zr__order *o, span *x, int32_t first_step)
-{
-    x->from = x->to = first_step;
-    for (int s = 0; s < ZR_STREAMS; s++) {
-        int32_t open = next_of(o, s, x->first[s]);
-        if (open < x->from) x->from = open;
-        if (x->last[s] > x->to) x->to = x->last[s];
-    }
-}
-
+/* Find a buffer's span. The span may be alive from the first step that does not happen before its first step, to its
+ * last: spans that end earlier or begin later are ordered with it. */
 static span find_span(const zr__order *o, int32_t buffer)
 {
     const zr_buffer *b = &o->schedule->buffer[buffer];
     const zr__touched *touched = &o->touched[buffer];
-    span x = {.buffer = buffer, .bytes = b->bytes, .space = b->space};
+    span x = {.buffer = buffer, .bytes = b->bytes, .space = b->space, .from = b->first_step, .to = b->first_step};
     for (int s = 0; s < ZR_STREAMS; s++) {
         x.first[s] = o->clock[b->first_step][s];
         x.last[s] = touched->read[s] > touched->written[s] ? touched->read[s] : touched->written[s];
+        const int32_t open = next_of(o, s, x.first[s]);
+        if (open < x.from) x.from = open;
+        if (x.last[s] > x.to) x.to = x.last[s];
     }
-    find_life(o, &x, b->first_step);
     return x;
-}
-
-/* Choose the number of levels for n buffers. */
-static zr_status cut(packing *k, int32_t n, int32_t n_steps)
-{
-    k->n_steps = n_steps;
-    k->levels = k->n_slices = 1;
-    while (k->levels < LEVELS_MOST && n >> 2 * k->levels >= SLICE_LEAST) k->n_slices += 1 << 2 * k->levels++;
-    k->slice = zr_alloc(sizeof *k->slice * (size_t)k->n_slices);
-    ZR_CHECK(k->slice, ZR_ERR_MEMORY, "no memory to place %d buffers", n);
-    return ZR_OK;
 }
 
 /* Return the slice of a level that a step is in. */
@@ -159,7 +140,7 @@ static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t o
     for (const placed *p = b->item; p < b->item + b->n; p++) {
         k->looks++;
         if (p->offset >= offset + item->bytes) break; /* the item fits before this buffer and all that follow */
-        if (p->end <= offset || before(p->span, item) || before(item, p->span)) continue;
+        if (p->end <= offset || is_before(p->span, item) || is_before(item, p->span)) continue;
         offset = p->end;
     }
     return offset;
@@ -187,7 +168,7 @@ static void find_holes(block *b)
     }
 }
 
-/* Widen the bounds of a block to those of a span. */
+/* Widen the bounds of a block to hold a span's. */
 static void widen(block *b, const span *item)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {
@@ -212,7 +193,7 @@ static void sum_up(block *b)
 
 /* Insert a block after block `at`, and move the upper half of its items there; into an empty slice, insert the first
  * block. */
-static zr_status split(slice *s, int32_t at)
+static zr_status split_block(slice *s, int32_t at)
 {
     ZR_GROW(s->block, s->room, s->n + 1, "blocks of buffers to place");
     block *upper = zr_alloc(sizeof *upper);
@@ -244,11 +225,11 @@ static int32_t block_at(const slice *s, int64_t offset)
     return begin > 0 ? begin - 1 : 0;
 }
 
-static zr_status insert(slice *s, const span *item)
+static zr_status insert_span(slice *s, const span *item)
 {
     int32_t i = block_at(s, item->offset);
     if (s->n == 0 || s->block[i]->n == BLOCK) {
-        ZR_TRY(split(s, i));
+        ZR_TRY(split_block(s, i));
         i = block_at(s, item->offset);
     }
     block *b = s->block[i];
@@ -262,14 +243,14 @@ static zr_status insert(slice *s, const span *item)
     return ZR_OK;
 }
 
-static void clear(slice *s)
+static void empty_slice(slice *s)
 {
     for (int32_t i = 0; i < s->n; i++) zr_free(s->block[i]);
     s->n = 0;
     s->reach = 0;
 }
 
-static zr_status place(packing *k, span *item)
+static zr_status place_span(packing *k, span *item)
 {
     int level = k->levels - 1;
     for (int64_t tried = -1; tried != item->offset;) { /* until it fits in all slices at once */
@@ -279,29 +260,31 @@ static zr_status place(packing *k, span *item)
                 item->offset = lowest(k, s, item, item->offset);
     }
     while (slice_at(k, level, item->to) - slice_at(k, level, item->from) > 1) level--;
-    for (slice *s = slice_at(k, level, item->from); s <= slice_at(k, level, item->to); s++) ZR_TRY(insert(s, item));
+    for (slice *s = slice_at(k, level, item->from); s <= slice_at(k, level, item->to); s++)
+        ZR_TRY(insert_span(s, item));
     return ZR_OK;
 }
 
 zr_status zr__pack(const zr__order *order, zr__packed *packed)
 {
-    packing k = {0};
-    zr_status st = ZR_OK;
     const zr_plan *plan = order->plan;
     zr_schedule *schedule = order->schedule;
     const int32_t n = schedule->n_buffers - plan->n_persistent;
     *packed = (zr__packed){0};
     for (int s = 0; s < ZR_SPACES; s++) packed->bytes[s] = plan->persistent_bytes[s];
     if (n == 0) return ZR_OK;
+    packing k = {.n_steps = schedule->n_steps, .levels = 1, .n_slices = 1};
+    while (k.levels < LEVELS_MOST && n >> 2 * k.levels >= SLICE_LEAST) k.n_slices += 1 << 2 * k.levels++;
+    k.slice = zr_alloc(sizeof *k.slice * (size_t)k.n_slices);
     k.span = zr_alloc(sizeof *k.span * (size_t)n);
-    ZR_CHECK(k.span, ZR_ERR_MEMORY, "no memory to place %d buffers", n);
+    zr_status st = k.slice && k.span ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to place %d buffers", n);
+    if (st != ZR_OK) goto done;
     for (int32_t i = 0; i < n; i++) k.span[i] = find_span(order, plan->n_persistent + i);
-    ZR_TRY_GOTO(st, cut(&k, n, schedule->n_steps), done);
-    qsort(k.span, (size_t)n, sizeof *k.span, by_size);
+    qsort(k.span, (size_t)n, sizeof *k.span, by_span_size);
     for (int32_t i = 0; i < n; i++) {
         span *item = &k.span[i];
-        for (int j = 0; j < k.n_slices && i > 0 && item->space != k.span[i - 1].space; j++) clear(&k.slice[j]);
-        ZR_TRY_GOTO(st, place(&k, item), done);
+        for (int j = 0; j < k.n_slices && i > 0 && item->space != k.span[i - 1].space; j++) empty_slice(&k.slice[j]);
+        ZR_TRY_GOTO(st, place_span(&k, item), done);
         const int64_t offset = plan->persistent_bytes[item->space] + item->offset, end = offset + item->bytes;
         schedule->buffer[item->buffer].offset = offset;
         if (end > packed->bytes[item->space]) packed->bytes[item->space] = end;
@@ -309,7 +292,7 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed)
     packed->looks = k.looks;
 done:
     for (int i = 0; k.slice && i < k.n_slices; i++) {
-        clear(&k.slice[i]);
+        empty_slice(&k.slice[i]);
         zr_free(k.slice[i].block);
     }
     zr_free(k.slice);

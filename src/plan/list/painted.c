@@ -12,13 +12,13 @@ struct zr__cell {
     int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* latest time painted on all of the node's cells; on any */
 };
 
-static void latest(int32_t mine[ZR_STREAMS], const int32_t its[ZR_STREAMS])
+static void raise_to(int32_t mine[ZR_STREAMS], const int32_t its[ZR_STREAMS])
 {
     for (int s = 0; s < ZR_STREAMS; s++)
         if (its[s] > mine[s]) mine[s] = its[s];
 }
 
-static int by_offset(const void *x, const void *y)
+static int by_edge(const void *x, const void *y)
 {
     const int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
     return (a > b) - (a < b);
@@ -34,7 +34,7 @@ zr_status zr__painted_begin(zr__painted *p, const zr_schedule *s, zr_space space
         p->edge[p->n_edges++] = s->buffer[b].offset;
         p->edge[p->n_edges++] = s->buffer[b].offset + s->buffer[b].bytes;
     }
-    qsort(p->edge, (size_t)p->n_edges, sizeof *p->edge, by_offset);
+    qsort(p->edge, (size_t)p->n_edges, sizeof *p->edge, by_edge);
     int32_t kept = 0;
     for (int32_t i = 0; i < p->n_edges; i++)
         if (i == 0 || p->edge[i] != p->edge[kept - 1]) p->edge[kept++] = p->edge[i];
@@ -84,15 +84,15 @@ void zr__painted_add(zr__painted *p, const zr_buffer *buffer, const int32_t time
 {
     const nodes n = nodes_of(p, buffer);
     for (int i = 0; i < n.n_whole; i++) {
-        latest(p->cell[n.whole[i]].all, time);
-        latest(p->cell[n.whole[i]].any, time);
+        raise_to(p->cell[n.whole[i]].all, time);
+        raise_to(p->cell[n.whole[i]].any, time);
     }
-    for (int i = 0; i < n.n_above; i++) latest(p->cell[n.above[i]].any, time);
+    for (int i = 0; i < n.n_above; i++) raise_to(p->cell[n.above[i]].any, time);
 }
 
 void zr__painted_latest(const zr__painted *p, const zr_buffer *buffer, int32_t time[ZR_STREAMS])
 {
     const nodes n = nodes_of(p, buffer);
-    for (int i = 0; i < n.n_whole; i++) latest(time, p->cell[n.whole[i]].any);
-    for (int i = 0; i < n.n_above; i++) latest(time, p->cell[n.above[i]].all);
+    for (int i = 0; i < n.n_whole; i++) raise_to(time, p->cell[n.whole[i]].any);
+    for (int i = 0; i < n.n_above; i++) raise_to(time, p->cell[n.above[i]].all);
 }

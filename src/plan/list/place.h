@@ -20,4 +20,7 @@ int zr__plan_rank_of(const zr_plan *plan, int shard, int place);
  * border; 0 where the layout has not that border. */
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
+/** Return a rank with the most members of its group beyond a border. */
+int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border);
+
 #endif

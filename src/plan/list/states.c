@@ -37,7 +37,7 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 
 /* Return a rank's part of a unit that is sharded over a group; for SELF, the whole unit. With sums in two levels the
  * shards of one host are side by side, so that each level moves contiguous ranges. */
-static zr_range part_of(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
+static zr_range unit_part(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
     if (group == ZR_GROUP_SELF) return (zr_range){.count = u->padded_elems};
@@ -50,11 +50,11 @@ static zr_range part_of(const zr_plan *plan, const zr_plan_unit *u, int32_t grou
     return part;
 }
 
-static zr_status keep(zr_plan *plan, zr_category category, int32_t unit, const char *what, zr_dtype dtype,
-                      int32_t group, zr_state *state)
+static zr_status keep_state(zr_plan *plan, zr_category category, int32_t unit, const char *what, zr_dtype dtype,
+                            int32_t group, zr_state *state)
 {
     state->dtype = dtype;
-    state->range = part_of(plan, &plan->unit[unit], group);
+    state->range = unit_part(plan, &plan->unit[unit], group);
     const zr_homes *home = &plan->layout.home;
     const zr_space space = category == ZR_CATEGORY_PARAM  ? home->param
                            : category == ZR_CATEGORY_GRAD ? home->grad
@@ -87,15 +87,6 @@ int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
     return (wanted_elems + grain - 1) / grain * grain;
 }
 
-/* Return how many partial sums of a binary tree over micro-batches exist at once: micro-batch j has one open sum for
- * each 1 in j's binary form; an even j opens another, an odd j joins the newest. */
-static int32_t accumulators(int64_t micro_batches)
-{
-    int32_t n = 1;
-    while (((uint64_t)micro_batches + 1) >> n > 1) n++;
-    return n;
-}
-
 /* Add the buffers of gradients and, with accumulation, of the owner's fp32 sums. */
 static zr_status grad_states(zr_plan *plan, int32_t index)
 {
@@ -104,16 +95,18 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     if (plan->consume_grad || !u->trains) return ZR_OK;
     bool shard = plan->grad_group != ZR_GROUP_SELF;
     if (!plan->reduce_once && (!shard || !plan->sum_f32))
-        ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, shard ? "gradient shards" : "gradients", l->wire_dtype,
-                    plan->grad_group, &u->grad));
+        ZR_TRY(keep_state(plan, ZR_CATEGORY_GRAD, index, shard ? "gradient shards" : "gradients", l->wire_dtype,
+                          plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
-    u->n_open_sums = l->rank_free_sums ? accumulators(l->accum) - 1 : 0;
+    /* The binary tree over micro-batches has a partial sum for each 1 in the binary form of micro-batch j: an even j
+     * opens another, an odd j joins the newest. `sums` holds the first. */
+    while (l->rank_free_sums && ((uint64_t)l->accum + 1) >> (u->n_open_sums + 1) > 1) u->n_open_sums++;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
-    ZR_TRY(keep(plan, ZR_CATEGORY_GRAD, index, what, ZR_F32, plan->reduce_once ? ZR_GROUP_SELF : plan->optim_group,
-                &u->sums));
+    ZR_TRY(keep_state(plan, ZR_CATEGORY_GRAD, index, what, ZR_F32,
+                      plan->reduce_once ? ZR_GROUP_SELF : plan->optim_group, &u->sums));
     u->open_sums = plan->n_persistent;
     for (int32_t i = 0, at; i < u->n_open_sums; i++)
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));
@@ -126,9 +119,11 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
     if (!u->trains) return ZR_OK;
     /* In fp32 the parameters are their own master. */
     if (plan->layout.dtype != ZR_F32)
-        ZR_TRY(keep(plan, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group, &u->master));
+        ZR_TRY(keep_state(plan, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group,
+                          &u->master));
     for (int i = 0; i < plan->layout.optimizer.n_slots; i++)
-        ZR_TRY(keep(plan, ZR_CATEGORY_OPTIM, index, "optimizer states (fp32)", ZR_F32, plan->optim_group, &u->slot[i]));
+        ZR_TRY(keep_state(plan, ZR_CATEGORY_OPTIM, index, "optimizer states (fp32)", ZR_F32, plan->optim_group,
+                          &u->slot[i]));
     return ZR_OK;
 }
 
@@ -162,7 +157,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->trains = l->train && u->elems > 0 && !zr_graph_unit_info(graph, i)->frozen;
         u->padded_elems = (u->elems + grain - 1) / grain * grain;
         u->shard_elems = u->padded_elems / l->ranks;
-        u->own = part_of(plan, u, ZR_GROUP_DATA);
+        u->own = unit_part(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = ZR_NONE;
         const bool shared = plan->group[plan->param_group].size > 1;
@@ -172,22 +167,22 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         plan->padding_elems += u->padded_elems - u->elems;
         bool cast = u->trains && u->gathered && l->states == ZR_STATES_LEAN && l->dtype != ZR_F32;
         if (!cast)
-            ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, u->gathered ? "parameter shards" : "parameters", l->dtype,
-                        u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
-        u->update = u->trains ? part_of(plan, u, plan->optim_group) : u->param.range;
+            ZR_TRY(keep_state(plan, ZR_CATEGORY_PARAM, i, u->gathered ? "parameter shards" : "parameters", l->dtype,
+                              u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
+        u->update = u->trains ? unit_part(plan, u, plan->optim_group) : u->param.range;
     }
     for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_LOCAL].n_axes > 0 && i < plan->n_units;
          i++)
         if (plan->unit[i].gathered)
-            ZR_TRY(keep(plan, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL,
-                        &plan->unit[i].hpz_shard));
+            ZR_TRY(keep_state(plan, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL,
+                              &plan->unit[i].hpz_shard));
     /* All gradients before all optimizer states: a memory map then shows each kind as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
     return ZR_OK;
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -214,8 +209,8 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     for (int32_t i = 0; i < plan->n_units; i++) {
         const zr_plan_unit *u = &plan->unit[i];
         int64_t elems = u->padded_elems;
-        const int64_t reduced = zr_dtype_span(wire, least(reduce, elems)),
-                      whole = zr_dtype_span(gathered, least(gather, elems));
+        const int64_t reduced = zr_dtype_span(wire, smaller(reduce, elems)),
+                      whole = zr_dtype_span(gathered, smaller(gather, elems));
         if (u->trains) *all += zr_dtype_span(wire, elems);
         if (u->trains && reduced > *largest) *largest = reduced;
         if ((u->trains || u->gathered) && whole > *largest) *largest = whole;
@@ -251,12 +246,6 @@ static int64_t largest_joined(const zr_plan *plan)
 #define STAGING_APART_BYTES ((int64_t)64 << 20)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* for each rank in both halves, however many there are */
 
-static int64_t staging_bytes(const zr_plan *plan, int64_t ranks)
-{
-    const int64_t most = plan->profile.facts.apart ? STAGING_APART_BYTES : STAGING_BYTES;
-    return ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
-}
-
 /* Fused buffer: the staging memory holds the whole model's gradients, as a baseline for constant-size buffers. */
 zr_status zr__plan_staging(zr_plan *plan)
 {
@@ -272,12 +261,12 @@ zr_status zr__plan_staging(zr_plan *plan)
                                       [ZR_GROUP_ACROSS] = plan->two_levels,
                                       [ZR_GROUP_ALL] = l->ranks > 1}; /* likewise */
     for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
-        const bool shared = g == ZR_GROUP_TENSOR;
-        if (shared ? joined == 0 : !used[g] || !plan->moves) continue;
-        if (shared) largest = joined;
-        int64_t ranks = plan->group[g].size;
-        int64_t wanted = staging_bytes(plan, ranks);
-        if (2 * largest < wanted) wanted = 2 * largest;
+        if (g == ZR_GROUP_TENSOR ? joined == 0 : !used[g] || !plan->moves) continue;
+        if (g == ZR_GROUP_TENSOR) largest = joined;
+        const int64_t ranks = plan->group[g].size,
+                      most = plan->profile.facts.apart ? STAGING_APART_BYTES : STAGING_BYTES;
+        int64_t wanted = ranks * STAGING_LEAST_BYTES > most ? ranks * STAGING_LEAST_BYTES : most;
+        wanted = smaller(wanted, 2 * largest);
         if (g == ZR_GROUP_ALL || wanted < ranks * ZR_STAGING_LEAST) wanted = ranks * ZR_STAGING_LEAST;
         if (g == ZR_GROUP_DATA && l->train && l->fused_buffer && all > wanted) wanted = all;
         ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_STAGING, ZR_CATEGORY_BUFFER, -1, "staging memory", wanted,
@@ -288,7 +277,7 @@ zr_status zr__plan_staging(zr_plan *plan)
 
 /* ---- results that steer later steps ------------------------------------------------------------ */
 
-static zr_status result(zr_plan *plan, int32_t unit, const char *what, size_t bytes, int32_t *index)
+static zr_status plan_result(zr_plan *plan, int32_t unit, const char *what, size_t bytes, int32_t *index)
 {
     return zr__plan_persistent(plan, ZR_SPACE_HOST, ZR_CATEGORY_WORK, unit, what, (int64_t)bytes, index);
 }
@@ -297,25 +286,26 @@ zr_status zr__plan_results(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     plan->loss = plan->verdict = plan->numbers = plan->output = ZR_NONE;
-    ZR_TRY(result(plan, -1, "states that are filled and read", ZR_PASSING_ELEMS * sizeof(float), &plan->passing));
+    ZR_TRY(plan_result(plan, -1, "states that are filled and read", ZR_PASSING_ELEMS * sizeof(float), &plan->passing));
     if (l->decode_len > 0) {
         const zr_graph *g = plan->graph[ZR_SCHEDULE_DECODE];
         const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g));
-        ZR_TRY(result(plan, -1, "output", (size_t)zr__value_bytes(output), &plan->output));
+        ZR_TRY(plan_result(plan, -1, "output", (size_t)zr__value_bytes(output), &plan->output));
     }
     if (!l->train && !l->eval) return ZR_OK;
-    ZR_TRY(result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
+    ZR_TRY(plan_result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
     if (!l->train) return ZR_OK;
     const size_t scalars = (size_t)zr_norm_scalars(l->rank_free_sums, l->micro_squares);
-    ZR_TRY(result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
-    ZR_TRY(result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
+    ZR_TRY(plan_result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
+    ZR_TRY(
+        plan_result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         if (!u->trains) continue; /* it has no gradient */
-        ZR_TRY(result(plan, i, "squares of the gradient", sizeof(zr_square), &u->square));
+        ZR_TRY(plan_result(plan, i, "squares of the gradient", sizeof(zr_square), &u->square));
         u->verdict = plan->verdict;
         if (plan->consume_grad && !l->two_pass)
-            ZR_TRY(result(plan, i, "what all ranks agree on of the unit", sizeof(zr_verdict), &u->verdict));
+            ZR_TRY(plan_result(plan, i, "what all ranks agree on of the unit", sizeof(zr_verdict), &u->verdict));
     }
     return ZR_OK;
 }

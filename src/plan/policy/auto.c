@@ -13,37 +13,27 @@ typedef struct search {
     const zr_layout *layout;
     const zr_profile *profile;
     bool free;               /* the search also chooses how checkpoints are kept */
-    bool partition, offload; /* how the plans tried now keep checkpoints */
+    bool partition, offload; /* zr__mix's, of the plans tried now */
     int32_t units;           /* units that may be recomputed */
     zr_plan *best;
 } search;
 
-/* Find whether `plan` is better than the best so far. If both fit and only the mix is chosen, the plan with fewer
- * hardware FLOPs is better. */
-static zr_status better(const search *s, const zr_plan *plan, bool *is)
-{
-    *is = true;
-    if (!s->best) return ZR_OK;
-    if (s->free || !zr__plan_fits(plan) || !zr__plan_fits(s->best)) return zr__plan_better(plan, s->best, is);
-    *is = plan->flops_hardware < s->best->flops_hardware;
-    return ZR_OK;
-}
-
+/* Make a plan, which becomes the best so far if it is better: if both fit and only the mix is chosen, the plan with
+ * fewer hardware FLOPs is better. */
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
                          int64_t *bytes)
 {
     zr__mix mix = {first, rest, n_first, every, s->partition, s->offload};
     zr_plan *plan = NULL;
-    bool is_better = false;
+    zr_status st = ZR_OK;
     ZR_TRY(zr__plan_create_mix(s->model, s->layout, s->profile, &mix, &plan));
     *bytes = zr__memory_limited(&plan->memory, &plan->profile.facts);
-    zr_status st = better(s, plan, &is_better);
-    if (is_better) {
-        zr_plan *worse = s->best;
-        s->best = plan;
-        plan = worse;
-    }
-    zr_plan_destroy(&plan);
+    bool better = !s->best || plan->flops_hardware < s->best->flops_hardware;
+    if (s->best && (s->free || !zr__plan_fits(plan) || !zr__plan_fits(s->best)))
+        st = zr__plan_better(plan, s->best, &better);
+    zr_plan *worse = better ? s->best : plan;
+    if (better) s->best = plan;
+    zr_plan_destroy(&worse);
     return st;
 }
 
@@ -86,7 +76,7 @@ static zr_status find_mix(search *s)
     return ZR_OK;
 }
 
-static zr_status find(search *s)
+static zr_status find_best(search *s)
 {
     int64_t bytes = 0;
     ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
@@ -101,23 +91,24 @@ static zr_status find(search *s)
     return ZR_OK;
 }
 
-/* Return whether the layout leaves open how checkpoints are kept. With sequence parallelism a rank holds only its
+/* Return whether checkpoints may be kept in any way. With sequence parallelism a rank holds only its
  * tokens' piece anyway. */
-static bool keeps_any(const zr_layout *l)
+static bool leaves_keeping_open(const zr_layout *l)
 {
     return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&
            !l->offload_checkpoints;
 }
 
-static zr_status create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
+static zr_status create_least_work(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
+                                   zr_plan **plan)
 {
     search s = {.model = model,
                 .layout = layout,
                 .profile = profile,
-                .free = keeps_any(layout),
+                .free = leaves_keeping_open(layout),
                 .partition = layout->partition_checkpoints,
                 .offload = layout->offload_checkpoints};
-    zr_status st = find(&s);
+    zr_status st = find_best(&s);
     if (st != ZR_OK)
         zr_plan_destroy(&s.best);
     else
@@ -125,9 +116,9 @@ static zr_status create(const zr_model *model, const zr_layout *layout, const zr
     return st == ZR_OK ? ZR_OK : zr_error_frame(st, __func__, __FILE__, __LINE__);
 }
 
-static bool chooses(const zr_layout *l)
+static bool leaves_recompute_open(const zr_layout *l)
 {
     return l->recompute == ZR_RECOMPUTE_AUTO;
 }
 
-const zr__policy zr__policy_recompute = {.chooses = chooses, .create = create};
+const zr__policy zr__policy_recompute = {.chooses = leaves_recompute_open, .create = create_least_work};

@@ -4,7 +4,7 @@
  */
 #include "plan/policy/policy.h"
 
-static zr_status check(const zr_layout *l)
+static zr_status check_micro_gradients(const zr_layout *l)
 {
     ZR_CHECK(!l->micro_squares || !l->train || l->ranks > 1 || l->accum > 1, ZR_ERR_CONFIG,
              "squares of micro-gradients with one a step (1 data-parallel rank, 1 micro-batch): at least two are "
@@ -18,7 +18,7 @@ static bool is_taken(const zr_plan *plan, int32_t unit)
     return plan->layout.train && plan->layout.micro_squares && plan->unit[unit].trains;
 }
 
-static zr_status add_buffers(zr_plan *plan)
+static zr_status add_square_buffers(zr_plan *plan)
 {
     for (int32_t i = 0; i < plan->n_units; i++) {
         plan->unit[i].micro_square = ZR_NONE;
@@ -29,7 +29,7 @@ static zr_status add_buffers(zr_plan *plan)
     return ZR_OK;
 }
 
-static void write_square(zr__list *l, int32_t unit, const zr_state *gradient)
+static void write_micro_square(zr__list *l, int32_t unit, const zr_state *gradient)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     if (!is_taken(l->plan, unit)) return;
@@ -50,5 +50,7 @@ static void add_to_norm(zr__list *l, zr__id norm)
         if (is_taken(l->plan, u)) zr__list_use(l, norm, zr__use_all(l->plan->unit[u].micro_square, true, false));
 }
 
-const zr__policy zr__policy_noise = {
-    .check = check, .add_buffers = add_buffers, .gradient = write_square, .norm = add_to_norm};
+const zr__policy zr__policy_noise = {.check = check_micro_gradients,
+                                     .add_buffers = add_square_buffers,
+                                     .gradient = write_micro_square,
+                                     .norm = add_to_norm};

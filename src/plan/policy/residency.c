@@ -10,7 +10,7 @@
 /* Operands of an update: sums, master, four slots, parameters, verdict. */
 enum { USES_MAX = 8 };
 
-static zr_status check(const zr_layout *l)
+static zr_status check_homes_built(const zr_layout *l)
 {
     ZR_CHECK(l->home.param == ZR_SPACE_DEVICE && l->home.grad == ZR_SPACE_DEVICE, ZR_ERR_UNSUPPORTED,
              "parameters in space \"%s\", gradients in \"%s\": \"device\" is built", zr_space_name(l->home.param),
@@ -23,11 +23,9 @@ static zr_status check(const zr_layout *l)
 /* Return whether a buffer keeps an optimizer state in another space than the device's. */
 static bool is_away(const zr__list *l, int32_t buffer)
 {
-    const zr_plan *plan = l->plan;
-    if (buffer == ZR_NONE || buffer >= plan->n_persistent) return false;
-    const zr_buffer *b = &plan->persistent[buffer];
-    const bool state = b->category == ZR_CATEGORY_OPTIM && b->unit >= 0;
-    return state && b->space != ZR_SPACE_DEVICE;
+    if (buffer == ZR_NONE || buffer >= l->plan->n_persistent) return false;
+    const zr_buffer *b = &l->plan->persistent[buffer];
+    return b->category == ZR_CATEGORY_OPTIM && b->unit >= 0 && b->space != ZR_SPACE_DEVICE;
 }
 
 /* Return whether a step computes with a state that is kept in another space. COPY and SAVE read a state where it is
@@ -78,7 +76,7 @@ static zr_use on_device(const cut *c, int64_t bucket, int i)
     return use;
 }
 
-static zr_range range_of(const cut *c, int64_t bucket)
+static zr_range bucket_range_of(const cut *c, int64_t bucket)
 {
     zr_range range = c->step.range;
     range.first += bucket * c->elems;
@@ -87,20 +85,14 @@ static zr_range range_of(const cut *c, int64_t bucket)
 }
 
 /* Write a copy of a bucket of a state, to the device or home. */
-static zr__id write_copy(const cut *c, int64_t bucket, zr_use from, zr_use to)
+static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
 {
-    from.reads = to.writes = true;
-    from.writes = to.reads = false;
-    zr__id copy = zr__list_step(c->l, ZR_STEP_COPY, ZR_STREAM_COPY, c->step.unit);
-    zr__list_newest(c->l)->range = range_of(c, bucket);
-    zr__list_use(c->l, copy, from);
-    zr__list_use(c->l, copy, to);
-    return copy;
+    return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, bucket_range_of(c, bucket), from, to);
 }
 
-/* Write the copies of a bucket to the device. Even buckets share one buffer there, and odd buckets another; their order
- * follows from the uses of these buffers. */
-static void fetch(cut *c, int64_t bucket)
+/* Write the copies of a bucket to the device. Even buckets share one buffer there, and odd buckets another; the order
+ * of buckets follows from the uses of the two buffers. */
+static void fetch_bucket(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {
         if (!c->away[i]) continue;
@@ -108,32 +100,33 @@ static void fetch(cut *c, int64_t bucket)
         if (bucket < 2)
             c->place[bucket][i] =
                 zr__list_buffer(c->l, ZR_SPACE_DEVICE, ZR_CATEGORY_OPTIM, c->step.unit, "states on the device", bytes);
-        const zr__id copy = write_copy(c, bucket, at_home(c, bucket, i), on_device(c, bucket, i));
+        const zr__id copy = copy_bucket(c, bucket, at_home(c, bucket, i), on_device(c, bucket, i));
         zr__list_pace_as(c->l, copy, c->id);
         zr__list_pace(c->l, copy, bucket < 2 ? c->pace : ZR_NONE);
     }
 }
 
-static void store(const cut *c, int64_t bucket)
+static void store_bucket(const cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++)
-        if (c->away[i] && c->use[i].writes) (void)write_copy(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
+        if (c->away[i] && c->use[i].writes)
+            (void)copy_bucket(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
 }
 
 /* Write the computation of one bucket; the original step computes the last bucket. */
-static void compute(const cut *c, int64_t bucket, bool last)
+static void compute_bucket(const cut *c, int64_t bucket, bool last)
 {
     zr__list *l = c->l;
     if (l->status != ZR_OK) return;
     if (last) {
         for (int i = 0; i < c->step.n_uses; i++) l->use[c->step.uses + i] = on_device(c, bucket, i);
-        l->step[c->id].range = range_of(c, bucket);
+        l->step[c->id].range = bucket_range_of(c, bucket);
         return;
     }
     const zr__id id = zr__list_step(l, c->step.kind, c->step.stream, c->step.unit);
     zr_step *made = zr__list_newest(l);
     *made = c->step;
-    made->range = range_of(c, bucket);
+    made->range = bucket_range_of(c, bucket);
     made->uses = l->n_uses;
     made->n_uses = 0;
     for (int i = 0; i < c->step.n_uses; i++) zr__list_use(l, id, on_device(c, bucket, i));
@@ -176,18 +169,18 @@ static void cut_up(zr__list *l, zr__id id)
     }
     zr__list_seek(l, id);
     l->when = c.step.when;
-    fetch(&c, 0);
+    fetch_bucket(&c, 0);
     for (int64_t k = 0; k < n && l->status == ZR_OK; k++) {
-        if (k + 1 < n) fetch(&c, k + 1);
-        compute(&c, k, k + 1 == n);
+        if (k + 1 < n) fetch_bucket(&c, k + 1);
+        compute_bucket(&c, k, k + 1 == n);
         if (k + 1 == n) zr__list_seek(l, behind);
-        store(&c, k);
+        store_bucket(&c, k);
     }
     zr__list_seek(l, ZR_NONE);
     l->when = ZR_WHEN_ALWAYS;
 }
 
-static void rewrite(zr__list *l)
+static void cut_steps_away(zr__list *l)
 {
     if (l->plan->layout.home.optim == ZR_SPACE_DEVICE) return;
     for (zr__id id = l->first, next; id != ZR_NONE && l->status == ZR_OK; id = next) {
@@ -196,4 +189,4 @@ static void rewrite(zr__list *l)
     }
 }
 
-const zr__policy zr__policy_residency = {.check = check, .rewrite = rewrite};
+const zr__policy zr__policy_residency = {.check = check_homes_built, .rewrite = cut_steps_away};

@@ -19,13 +19,13 @@ static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
 }
 
 /* Return where a unit's state is kept in fp32; state 0: its parameters. */
-static const zr_state *state_of(const zr_plan_unit *u, int state)
+static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
     if (state > 0) return &u->slot[state - 1];
     return u->master.buffer != ZR_NONE ? &u->master : &u->param;
 }
 
-static zr_status check(const zr_layout *l)
+static zr_status check_save_trains(const zr_layout *l)
 {
     ZR_CHECK(l->save == ZR_SAVE_NONE || l->train, ZR_ERR_CONFIG,
              "zr_layout.save without zr_layout.train: states are saved behind a training step");
@@ -33,7 +33,7 @@ static zr_status check(const zr_layout *l)
 }
 
 /* Add the buffers in the host's space that asynchronous saves need. */
-static zr_status add_buffers(zr_plan *plan)
+static zr_status add_save_buffers(zr_plan *plan)
 {
     plan->save = plan->layout.save;
     plan->saving = ZR_NONE;
@@ -54,20 +54,12 @@ static zr_status add_buffers(zr_plan *plan)
                                ZR_PASSING_ELEMS * (int64_t)sizeof(float), &plan->saving);
 }
 
-static zr__id write_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit)
-{
-    zr__id step = zr__list_step(l, kind, stream, unit);
-    zr__list_newest(l)->range = l->plan->unit[unit].own;
-    return step;
-}
-
 static void write_copy(zr__list *l, int32_t unit, int state)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     const zr_state copy = {u->saved + state, ZR_F32, u->own};
-    zr__id step = write_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, unit);
-    zr__list_use(l, step, zr__use_state(state_of(u, state), u->own, true, false));
-    zr__list_use(l, step, zr__use_state(&copy, u->own, false, true));
+    (void)zr__list_copy(l, ZR_STREAM_COPY, unit, u->own, zr__use_state(saved_state_of(u, state), u->own, true, false),
+                        zr__use_state(&copy, u->own, false, true));
 }
 
 static void write_save(zr__list *l, int32_t unit, int state)
@@ -75,9 +67,10 @@ static void write_save(zr__list *l, int32_t unit, int state)
     const zr_plan_unit *u = &l->plan->unit[unit];
     const bool copied = is_copied(l->plan, u);
     const zr_state copy = {u->saved + state, ZR_F32, u->own};
-    zr__id step = write_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
+    zr__id step = zr__list_step(l, ZR_STEP_SAVE, ZR_STREAM_SAVE, unit);
+    zr__list_newest(l)->range = u->own;
     zr__list_newest(l)->slot = state - 1;
-    zr__list_use(l, step, zr__use_state(copied ? &copy : state_of(u, state), u->own, true, false));
+    zr__list_use(l, step, zr__use_state(copied ? &copy : saved_state_of(u, state), u->own, true, false));
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
@@ -106,14 +99,15 @@ static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 
 /* Choose between saving from copies and in place: copies must fit without more recompute, and without activation
  * checkpoints in pieces or on the host that saving in place does not need. */
-static zr_status create(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
+static zr_status choose_save(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;
     zr_plan *in_place = NULL, *copy = NULL;
     zr_status st = ZR_OK;
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
-    /* zr_memory_taken counts the copy even where it is in other memory than the device's, whose size is not known. */
+    /* zr_memory_taken counts the copy even where it is in other memory than the device's, whose size is not known.
+     * Without a limit (0) no copy fits, as in zr__plan_fits. */
     bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;
@@ -126,10 +120,13 @@ static zr_status create(const zr_model *model, const zr_layout *layout, const zr
     return st;
 }
 
-static bool chooses(const zr_layout *l)
+static bool leaves_save_open(const zr_layout *l)
 {
     return l->save == ZR_SAVE_AUTO;
 }
 
-const zr__policy zr__policy_save = {
-    .check = check, .chooses = chooses, .create = create, .add_buffers = add_buffers, .round = write_saves};
+const zr__policy zr__policy_save = {.check = check_save_trains,
+                                    .chooses = leaves_save_open,
+                                    .create = choose_save,
+                                    .add_buffers = add_save_buffers,
+                                    .round = write_saves};

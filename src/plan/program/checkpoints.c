@@ -16,18 +16,6 @@ typedef struct checkpoints {
     bool *pieces;
 } checkpoints;
 
-/* Mark the values that are the same on all tensor-parallel ranks: not values cut by columns or tokens, nor partial
- * sums. */
-static void find_same(const zr_graph *g, bool *same)
-{
-    for (int32_t v = 0; v < zr_graph_values(g); v++)
-        same[v] = !zr_graph_value(g, v)->cut && !zr_graph_value(g, v)->tokens;
-    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
-        const zr_op *op = zr_graph_get_op(g, i);
-        if (op->def->join != ZR_JOIN_NONE) same[op->in[0]] = false;
-    }
-}
-
 /* Mark the values of the forward pass that a replay of the policy reads, as segments.c does. */
 static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
 {
@@ -39,25 +27,21 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
             if (op->in[j] != ZR_NONE && c->made[op->in[j]] >= 0) c->goes[op->in[j]] = true;
         for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
     }
-    find_same(g, c->pieces);
+    /* In pieces: values that are the same on all tensor-parallel ranks, not cut by columns or tokens, nor partial sums.
+     */
     const bool pieces = plan->partition_checkpoints && zr_plan_shares_layers(plan);
-    for (int32_t v = 0; v < zr_graph_values(g); v++) {
-        c->pieces[v] = pieces && c->pieces[v];
-        c->goes[v] = c->goes[v] && (c->pieces[v] || plan->offload_checkpoints);
+    for (int32_t v = 0; v < zr_graph_values(g); v++)
+        c->pieces[v] = pieces && !zr_graph_value(g, v)->cut && !zr_graph_value(g, v)->tokens;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        if (op->def->join != ZR_JOIN_NONE) c->pieces[op->in[0]] = false;
     }
-}
-
-/* Return the end of the segment that begins at run `at`. */
-static int32_t segment_end(const zr__program *p, int32_t at)
-{
-    int32_t end = at + 1;
-    while (end < p->n && p->run[end].unit == p->run[at].unit && end != p->pass_end[0]) end++;
-    return end;
+    for (int32_t v = 0; v < zr_graph_values(g); v++) c->goes[v] &= c->pieces[v] || plan->offload_checkpoints;
 }
 
 /* Emit a RESTORE, once for each checkpoint that the replay and backward runs among [begin, end) of a segment read. */
-static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
-                  int32_t begin, int32_t end)
+static void emit_restores(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
+                          int32_t begin, int32_t end)
 {
     for (int32_t i = begin; i < end; i++) {
         const zr_op *op = zr__program_op(p, g, i);
@@ -70,11 +54,12 @@ static void fetch(zr__program *to, const zr__program *p, const zr_graph *g, cons
     }
 }
 
-static void rewrite(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched)
+static void emit_rewritten(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c,
+                           bool *fetched)
 {
     for (int32_t begin = 0, end, pass = 0; begin < p->n && to->status == ZR_OK; begin = end) {
-        end = segment_end(p, begin);
-        fetch(to, p, g, c, fetched, begin, end);
+        for (end = begin + 1; end < p->n && p->run[end].unit == p->run[begin].unit && end != p->pass_end[0];) end++;
+        emit_restores(to, p, g, c, fetched, begin, end);
         for (int32_t i = begin; i < end; i++) {
             const zr_op *op = zr__program_op(p, g, i);
             zr__program_emit(to, p->run[i]);
@@ -97,7 +82,7 @@ zr_status zr__keep_checkpoints(zr__program *p, const zr_plan *plan, const zr_gra
     if (st == ZR_OK) {
         c.pieces = c.goes + values;
         find_checkpoints(p, plan, g, &c);
-        rewrite(&made, p, g, &c, c.pieces + values);
+        emit_rewritten(&made, p, g, &c, c.pieces + values);
         st = made.status;
     }
     zr_free(c.made);

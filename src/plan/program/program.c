@@ -16,13 +16,13 @@ const zr_op *zr__program_op(const zr__program *p, const zr_graph *g, int32_t run
     return p->run[run].op < 0 ? NULL : zr_graph_get_op(g, p->run[run].op);
 }
 
-static void emit(zr__program *p, const zr_graph *g, int32_t op, zr__role role)
+static void emit_op(zr__program *p, const zr_graph *g, int32_t op, zr__role role)
 {
     zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit, false});
 }
 
 /* Return the forward op that makes `value` if the value was dropped and is not recomputed yet; else -1. */
-static int32_t missing(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
+static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
 {
     if (value == ZR_NONE || !dropped[value]) return -1;
     int32_t producer = zr_graph_value(g, value)->producer;
@@ -37,7 +37,7 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
     const zr_op *op = zr_graph_get_op(g, index);
     int32_t high = -1, low = index;
     for (int j = 0; j < op->n_in; j++) {
-        int32_t producer = missing(g, dropped, present, op->in[j]);
+        int32_t producer = missing_producer(g, dropped, present, op->in[j]);
         if (producer < 0) continue;
         wanted[producer] = true;
         if (producer > high) high = producer;
@@ -55,7 +55,7 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
         if (!wanted[i]) continue;
         const zr_op *again = zr_graph_get_op(g, i);
         for (int j = 0; j < again->n_in; j++) {
-            int32_t producer = missing(g, dropped, present, again->in[j]);
+            int32_t producer = missing_producer(g, dropped, present, again->in[j]);
             if (producer < 0) continue;
             wanted[producer] = true;
             if (producer < low) low = producer;
@@ -63,25 +63,13 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
     }
     for (int32_t i = low; i <= high; i++) {
         if (!wanted[i]) continue;
-        emit(p, g, i, ZR__REPLAY);
+        emit_op(p, g, i, ZR__REPLAY);
         present[i] = true;
         wanted[i] = false;
     }
 }
 
-static void emit_backward(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, const bool *live,
-                          bool *present, bool *wanted)
-{
-    int32_t n = zr_graph_ops(g);
-    memset(present, 0, sizeof *present * (size_t)n);
-    for (int32_t i = 0; i < n; i++) {
-        if (!zr_graph_get_op(g, i)->backward) continue;
-        emit_replays(p, plan, g, dropped, live, present, wanted, i);
-        emit(p, g, i, ZR__BACKWARD);
-    }
-}
-
-static void mark(const zr_graph *g, bool *live, zr_value value)
+static void mark_producer(const zr_graph *g, bool *live, zr_value value)
 {
     int32_t producer = value == ZR_NONE ? -1 : zr_graph_value(g, value)->producer;
     if (producer >= 0) live[producer] = true;
@@ -92,15 +80,14 @@ static void mark(const zr_graph *g, bool *live, zr_value value)
 static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
 {
     int32_t n = zr_graph_ops(g);
-    memset(live, 0, sizeof *live * (size_t)n);
-    mark(g, live, zr_graph_get_losses(g));
-    mark(g, live, zr_graph_get_output(g));
+    mark_producer(g, live, zr_graph_get_losses(g));
+    mark_producer(g, live, zr_graph_get_output(g));
     for (int32_t i = n - 1; i >= 0; i--) { /* operands stand before what reads them */
         const zr_op *op = zr_graph_get_op(g, i);
-        for (int j = 0; j < op->n_in && (op->backward || live[i]); j++) mark(g, live, op->in[j]);
+        for (int j = 0; j < op->n_in && (op->backward || live[i]); j++) mark_producer(g, live, op->in[j]);
     }
     for (int32_t i = 0; i < n; i++)
-        if (live[i] && !zr_graph_get_op(g, i)->backward) emit(p, g, i, ZR__FORWARD);
+        if (live[i] && !zr_graph_get_op(g, i)->backward) emit_op(p, g, i, ZR__FORWARD);
 }
 
 zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind kind)
@@ -115,7 +102,12 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
     emit_forward(p, g, live);
     int passes = kind == ZR_SCHEDULE_TRAIN && plan->layout.two_pass ? 2 : 1;
     for (int pass = 0; pass < passes; pass++) {
-        emit_backward(p, plan, g, dropped, live, present, present + ops);
+        memset(present, 0, ops);
+        for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+            if (!zr_graph_get_op(g, i)->backward) continue;
+            emit_replays(p, plan, g, dropped, live, present, present + ops, i);
+            emit_op(p, g, i, ZR__BACKWARD);
+        }
         p->pass_end[p->passes++] = p->n;
     }
     zr_free(dropped);

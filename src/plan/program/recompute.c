@@ -10,7 +10,7 @@
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 
-/* Return the last unit of the forward pass, or -1: its backward pass follows at once, so recompute saves nothing there.
+/* Return the last unit of the forward pass, or -1. Its backward pass follows at once, so recompute saves nothing there.
  */
 static int32_t last_unit(const zr_graph *g)
 {
@@ -83,7 +83,7 @@ static void find_inputs(const zr_plan *plan, const zr_graph *g, int64_t *input_b
     }
 }
 
-static bool may_go(const zr_plan *plan, const zr_graph *g, const zr_value_info *v, const int64_t *input_bytes)
+static bool may_drop(const zr_plan *plan, const zr_graph *g, const zr_value_info *v, const int64_t *input_bytes)
 {
     if (!is_forward(g, v)) return false;
     switch (plan->unit[v->unit].recompute) {
@@ -104,7 +104,7 @@ static bool may_go(const zr_plan *plan, const zr_graph *g, const zr_value_info *
 static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t *group, const int64_t *input_bytes,
                            bool *dropped)
 {
-    for (int32_t v = 0; v < zr_graph_values(g); v++) dropped[v] = may_go(plan, g, zr_graph_value(g, v), input_bytes);
+    for (int32_t v = 0; v < zr_graph_values(g); v++) dropped[v] = may_drop(plan, g, zr_graph_value(g, v), input_bytes);
     for (int32_t i = 0; i < zr_graph_ops(g); i++) {
         const zr_op *op = zr_graph_get_op(g, i);
         for (int j = 0; j < op->n_in; j++)
@@ -133,8 +133,8 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
             if (in == ZR_NONE) continue;
             const zr_value_info *v = zr_graph_value(g, in);
             if (v->unit != op->unit) r->elsewhere[in] = true;
-            if (op->backward && dropped[in] &&
-                gathers_tokens(g, v)) { /* the gather is replayed, so its operand is read */
+            /* The gather is replayed, so its operand is read. */
+            if (op->backward && dropped[in] && gathers_tokens(g, v)) {
                 in = zr_graph_get_op(g, v->producer)->in[0];
                 v = zr_graph_value(g, in);
             }
@@ -191,24 +191,22 @@ static void drop_cheap(const zr_graph *g, const readers *r, bool *dropped)
     }
 }
 
-/* ---- both -------------------------------------------------------------------------------------- */
-
 zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped)
 {
     size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(g);
     int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
     int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1)); /* group, then the readers' */
     bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
-    zr_status st = ZR_OK;
-    if (input_bytes && index && flag) {
+    zr_status st = input_bytes && index && flag
+                       ? ZR_OK
+                       : ZR_FAIL(ZR_ERR_MEMORY, "no memory to choose among %zu values what is recomputed", values);
+    if (st == ZR_OK) {
         readers r = {index + units, index + units + values, flag + units, flag};
         find_groups(plan, index);
         find_inputs(plan, g, input_bytes);
         drop_by_policy(plan, g, index, input_bytes, dropped);
         find_readers(g, dropped, &r);
         drop_cheap(g, &r, dropped);
-    } else {
-        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to choose among %zu values what is computed again", values);
     }
     zr_free(input_bytes);
     zr_free(index);

@@ -111,8 +111,6 @@ static void find_due(const zr__decided *d, int pass)
     }
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
-
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind)
 {
     memset(d, 0, sizeof *d);

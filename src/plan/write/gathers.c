@@ -24,13 +24,6 @@ void zr__gathers_end(zr__gathers *g)
     zr_free(g->gone_elems);
 }
 
-static void append(zr__gathers *g, int32_t unit, int32_t segment, bool first)
-{
-    if (!zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) return;
-    g->of[unit] = g->n; /* while fetches are added: the unit's newest fetch */
-    g->fetch[g->n++] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = first, .buffer = ZR_NONE};
-}
-
 void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32_t unit)
 {
     if (g->status != ZR_OK || !plan->unit[unit].gathered) return;
@@ -40,13 +33,16 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     g->total_elems += plan->unit[unit].padded_elems;
     /* Elements of the uses between the two; a unit used in the very next segment is kept in any case. */
     int64_t between = newest ? g->used_elems[segment] - g->used_elems[newest->to + 1] : 0;
-    if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems))
+    if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems)) {
         newest->to = segment;
-    else
-        append(g, unit, segment, !newest);
+        return;
+    }
+    if (!zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) return;
+    g->fetch[g->n] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = !newest, .buffer = ZR_NONE};
+    g->of[unit] = g->n++; /* while fetches are added: the unit's newest fetch */
 }
 
-static bool allowed(const zr__gathers *g, const zr_layout *l, const zr__fetch *f, int32_t segment, int64_t elems)
+static bool may_gather(const zr__gathers *g, const zr_layout *l, const zr__fetch *f, int32_t segment, int64_t elems)
 {
     if (f->from == segment) return true;
     if (l->live_elems == 0) return l->prefetch_elems > 0 && f->from == segment + 1;
@@ -65,7 +61,7 @@ void zr__gathers_issue(zr__gathers *g, zr__list *l, int32_t segment, zr__id pace
     for (; g->issued < g->n && l->status == ZR_OK; g->issued++) {
         zr__fetch *f = &g->fetch[g->issued];
         int64_t elems = plan->unit[f->unit].padded_elems;
-        if (!allowed(g, &plan->layout, f, segment, elems)) break;
+        if (!may_gather(g, &plan->layout, f, segment, elems)) break;
         f->buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, f->unit, "gathered parameters",
                                     zr_dtype_span(plan->layout.dtype, elems));
         zr__write_fetch(l, f->unit, f->buffer, f->first, pace);

@@ -13,7 +13,7 @@ typedef struct level {
     zr_stride by, outer;
 } level;
 
-static bool has(const zr_range *range, zr_stride stride)
+static bool has_stride(const zr_range *range, zr_stride stride)
 {
     return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
 }
@@ -23,8 +23,8 @@ static bool has(const zr_range *range, zr_stride stride)
 static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
     int n = 0;
-    if (!has(known, part->by)) found[n++] = (level){part->count, part->by, part->outer};
-    if (!has(known, part->outer)) found[n++] = (level){part->outer.elems, part->outer, {0}};
+    if (!has_stride(known, part->by)) found[n++] = (level){part->count, part->by, part->outer};
+    if (!has_stride(known, part->outer)) found[n++] = (level){part->outer.elems, part->outer, {0}};
     return n;
 }
 
@@ -40,7 +40,7 @@ static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const lev
 }
 
 /* Return each rank's part at a level. */
-static zr_range range_of(const level *v)
+static zr_range level_range(const level *v)
 {
     return (zr_range){.count = v->elems, .by = v->by, .outer = v->outer};
 }
@@ -59,7 +59,7 @@ static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t u
     zr_step *made = zr__list_newest(l);
     made->owner = owner;
     made->group = v->by.group;
-    made->range = range_of(v);
+    made->range = level_range(v);
     made->bucket_elems = bucket_elems;
     return step;
 }
@@ -67,7 +67,7 @@ static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t u
 /* Return a use of all ranks' parts, or with an owner of the owner's part. */
 static zr_use parts_use(const level *v, const zr_state *state, int32_t owner, bool reads, bool writes)
 {
-    zr_range range = range_of(v);
+    zr_range range = level_range(v);
     if (owner >= 0) range = (zr_range){.first = owner * v->elems, .count = v->elems, .outer = v->outer};
     zr_use use = zr__use_state(state, range, reads, writes);
     use.each = owner < 0;
@@ -79,30 +79,27 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
 {
     const bool in_place = source->buffer == target->buffer;
     zr__id step = move_step(l, kind, owner, unit, v, bucket_range(l->plan, l->plan->layout.gather_bucket_elems, v));
-    zr__list_use(l, step, zr__use_state(source, range_of(v), true, in_place));
+    zr__list_use(l, step, zr__use_state(source, level_range(v), true, in_place));
     zr__list_use(l, step, parts_use(v, target, owner, in_place, true));
     zr__list_use(l, step, zr__use_all(l->plan->staging[v->by.group], true, true));
     return step;
 }
 
-/* Add a CAST of this rank's part of the fp32 master to the 16-bit type, into its place in the whole unit (lean). */
-static zr__id cast_step(zr__list *l, int32_t unit, const level *v, const zr_state *target)
-{
-    zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
-    zr__list_newest(l)->range = range_of(v);
-    zr__list_use(l, step, zr__use_state(&l->plan->unit[unit].master, range_of(v), true, false));
-    zr__list_use(l, step, zr__use_state(target, range_of(v), false, true));
-    return step;
-}
-
-/* Gather along one stride. */
+/* Gather along one stride. cast (lean): first cast this rank's part of the fp32 master to the 16-bit type, into its
+ * place in the whole unit. */
 static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
                          bool cast, zr__id pace)
 {
     const zr_plan *plan = l->plan;
     const bool all = plan->layout.gather == ZR_GATHER_ALL;
     if (v->elems == 0) return;
-    if (cast) zr__list_pace(l, cast_step(l, unit, v, target), pace);
+    if (cast) {
+        zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
+        zr__list_newest(l)->range = level_range(v);
+        zr__list_use(l, step, zr__use_state(&plan->unit[unit].master, level_range(v), true, false));
+        zr__list_use(l, step, zr__use_state(target, level_range(v), false, true));
+        zr__list_pace(l, step, pace);
+    }
     if (!plan->moves) return;
     if (all) zr__list_pace(l, gather_step(l, ZR_STEP_GATHER, -1, unit, v, source, target), pace);
     for (int32_t r = 0; !all && r < plan->group[v->by.group].size && l->status == ZR_OK; r++)
@@ -135,22 +132,13 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
     if (first) {
         l->when = ZR_WHEN_FIRST;
         zr__write_gather(l, unit, buffer, pace);
-        zr__id copy = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COMM, unit);
-        zr__list_newest(l)->range = u->hpz_shard.range;
-        zr__list_use(l, copy, zr__use_state(&target, u->hpz_shard.range, true, false));
-        zr__list_use(l, copy, zr__use_state(&u->hpz_shard, u->hpz_shard.range, false, true));
+        const zr_range shard = u->hpz_shard.range;
+        (void)zr__list_copy(l, ZR_STREAM_COMM, unit, shard, zr__use_state(&target, shard, true, false),
+                            zr__use_state(&u->hpz_shard, shard, false, true));
         l->when = ZR_WHEN_LATER;
     }
     if (!first || plan->layout.accum > 1) gather_level(l, unit, &local, &u->hpz_shard, &target, false, pace);
     l->when = ZR_WHEN_ALWAYS;
-}
-
-/* Gather the sums of a unit from this rank's own shard up to the range `known`. */
-static void gather_sums(zr__list *l, int32_t unit, const zr_state *sums, const zr_range *known)
-{
-    level v[2];
-    const int n = levels_of(&l->plan->unit[unit].own, known, v);
-    for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], sums, sums);
 }
 
 /* Zero the gaps of a transient unit gradient that no op writes: padding, and parameters without a gradient. */
@@ -194,14 +182,6 @@ static bool is_alone(const zr_plan *plan, const level *v)
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
-/* Return the elements of one rank in a bucket of a reduction. NCCL needs whole pieces side by side, and splits them by
- * itself. */
-static int64_t reduced_range(const zr_plan *plan, const level *v)
-{
-    const zr_layout *l = &plan->layout;
-    return l->reduce == ZR_REDUCE_NCCL ? v->elems : bucket_range(plan, l->reduce_bucket_elems, v);
-}
-
 /* Add a step that reduces all ranks' parts of a unit to their owners and into the sums. A rank alone adds its own
  * gradient. kept: the sums are a micro-batch's final ones, and accumulate over micro-batches. */
 static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
@@ -211,9 +191,10 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     const zr_plan_unit *u = &plan->unit[unit];
     const bool in_place = sums->buffer == from->buffer, adds = kept && plan->sum_f32;
     const bool alone = is_alone(plan, v);
-    const bool nccl = plan->layout.reduce == ZR_REDUCE_NCCL && !alone;
-    zr__id step =
-        move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, reduced_range(plan, v));
+    /* NCCL needs whole pieces side by side, and splits them by itself. */
+    const bool by_nccl = plan->layout.reduce == ZR_REDUCE_NCCL, nccl = by_nccl && !alone;
+    const int64_t bucket = by_nccl ? v->elems : bucket_range(plan, plan->layout.reduce_bucket_elems, v);
+    zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, bucket);
     zr_step *made = zr__list_newest(l);
     if (alone) made->stream = ZR_STREAM_COMPUTE;
     made->adds = adds;
@@ -222,10 +203,10 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     made->rounds = plan->layout.accum;
     zr__list_use(l, step, parts_use(v, from, owner, true, in_place || nccl));
     zr__list_use(l, step, zr__use_all(plan->staging[v->by.group], true, true));
-    zr__list_use(l, step, zr__use_state(sums, range_of(v), adds || in_place, true));
+    zr__list_use(l, step, zr__use_state(sums, level_range(v), adds || in_place, true));
     for (int32_t i = 0; kept && i < u->n_open_sums; i++) {
         const zr_state open = {u->open_sums + i, ZR_F32, u->own};
-        zr__list_use(l, step, zr__use_state(&open, range_of(v), true, true));
+        zr__list_use(l, step, zr__use_state(&open, level_range(v), true, true));
     }
 }
 
@@ -245,9 +226,12 @@ static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_sta
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
 {
     const zr_plan *plan = l->plan;
-    if (!plan->moves || plan->sum_f32 != step || !plan->unit[unit].trains) return;
+    const zr_plan_unit *u = &plan->unit[unit];
+    if (!plan->moves || plan->sum_f32 != step || !u->trains) return;
     const zr_state sums = zr__sums_of(plan, unit, grad);
-    gather_sums(l, unit, &sums, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &plan->unit[unit].update);
+    level v[2];
+    const int n = levels_of(&u->own, plan->layout.reduce == ZR_REDUCE_ALL_REDUCE ? &whole : &u->update, v);
+    for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], &sums, &sums);
 }
 
 /* Reduce all ranks' `from` into the sums, in one or two levels. kept: as for reduce_step. */
@@ -289,14 +273,11 @@ void zr__write_reduce_once(zr__list *l, int32_t unit)
     if (l->plan->reduce_once && l->plan->unit[unit].trains) reduce_ranks(l, unit, sums, sums, false);
 }
 
-bool zr__refreshed(const zr_plan *plan, int32_t unit)
+void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)
 {
-    return plan->optim_group != ZR_GROUP_SELF && plan->moves && !plan->unit[unit].gathered;
-}
-
-void zr__write_refresh(zr__list *l, int32_t unit)
-{
-    l->when = ZR_WHEN_STALE;
-    zr__write_gather(l, unit, l->plan->unit[unit].param.buffer, ZR_NONE);
+    const zr_plan *plan = l->plan;
+    if (plan->optim_group == ZR_GROUP_SELF || !plan->moves || plan->unit[unit].gathered) return;
+    l->when = when;
+    zr__write_gather(l, unit, plan->unit[unit].param.buffer, ZR_NONE);
     l->when = ZR_WHEN_ALWAYS;
 }

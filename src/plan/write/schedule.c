@@ -13,7 +13,7 @@ static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t uni
     return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
 }
 
-/* Return whether the pass of a segment computes only the norm. */
+/* Return whether the pass of a segment is for the norm alone. */
 static bool for_norm(const zr__writing *w, int32_t segment)
 {
     return w->decided.segment[segment].pass + 1 < w->decided.program.passes;
@@ -46,23 +46,6 @@ static void reduce_units(zr__writing *w, int32_t segment)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Write LOSS once a micro-batch, after the first run of the op that makes the losses, forward or backward. */
-static void write_losses(zr__writing *w, int32_t run)
-{
-    zr__list *l = &w->list;
-    const zr__program *p = &w->decided.program;
-    zr_value losses = zr_graph_get_losses(l->graph);
-    if (losses == ZR_NONE || w->kind == ZR_SCHEDULE_DECODE || p->run[run].role == ZR__REPLAY || run >= p->pass_end[0])
-        return;
-    if (zr_graph_value(l->graph, losses)->producer != p->run[run].op) return;
-    zr__id step = zr__list_step(l, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, zr__op_of(&w->decided, run)->unit);
-    zr_use use = l->schedule->value[losses];
-    use.reads = true;
-    use.writes = false;
-    zr__list_use(l, step, use);
-    zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
-}
-
 /* Note a new instance of a value, in this place. */
 static void now_at(zr__writing *w, zr_value value, zr_use place)
 {
@@ -75,9 +58,11 @@ static void write_run(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
     const zr_op *op = zr__op_of(&w->decided, run);
+    const zr__program *p = &w->decided.program;
+    const bool replay = p->run[run].role == ZR__REPLAY;
     zr__id step = zr__list_step(l, ZR_STEP_RUN, ZR_STREAM_COMPUTE, op->unit);
-    zr__list_newest(l)->op = w->decided.program.run[run].op;
-    zr__list_newest(l)->replay = w->decided.program.run[run].role == ZR__REPLAY;
+    zr__list_newest(l)->op = p->run[run].op;
+    zr__list_newest(l)->replay = replay;
     for (int j = 0; j < op->n_in && l->status == ZR_OK; j++) zr__list_use(l, step, zr__place_input(w, op->in[j]));
     zr_use made[ZR_OP_OUTS] = {0};
     for (int j = 0; j < op->n_out && l->status == ZR_OK; j++) {
@@ -90,7 +75,13 @@ static void write_run(zr__writing *w, int32_t run)
         int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_WORK, op->unit, "scratch", scratch);
         zr__list_use(l, step, zr__use_all(buffer, true, true));
     }
-    write_losses(w, run);
+    /* LOSS once a micro-batch, after the first run of the op that makes the losses, forward or backward. */
+    const zr_value losses = w->kind == ZR_SCHEDULE_DECODE ? ZR_NONE : zr_graph_get_losses(l->graph);
+    const bool made_now = losses != ZR_NONE && zr_graph_value(l->graph, losses)->producer == p->run[run].op;
+    if (!made_now || replay || run >= p->pass_end[0]) return;
+    step = zr__list_step(l, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, op->unit);
+    zr__list_use(l, step, zr__use_as(l->schedule->value[losses], true, false));
+    zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
 }
 
 /* ---- joins of tensor-parallel ranks ----------------------------------------------------------- */
@@ -114,9 +105,7 @@ static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool wr
     use.range.count = piece;
     use.range.by = (zr_stride){piece, ZR_GROUP_TENSOR};
     use.each = each;
-    use.reads = reads;
-    use.writes = writes;
-    return use;
+    return zr__use_as(use, reads, writes);
 }
 
 /* Write a gather of all ranks' pieces into `out`; this rank's piece is there already, or at `mine`. */
@@ -154,17 +143,12 @@ static void write_join(zr__writing *w, int32_t run)
 {
     const zr_op *op = zr__op_of(&w->decided, run);
     const zr__run_of *of = &w->decided.program.run[run];
-    const zr_join join = op->def->join;
-    const int64_t ranks = w->list.plan->group[ZR_GROUP_TENSOR].size;
+    const bool gathers = op->def->join == ZR_JOIN_GATHER;
     const zr_use in = zr__place_input(w, op->in[0]);
-    const int64_t piece = join == ZR_JOIN_GATHER ? in.range.count : in.range.count / ranks;
-    zr_use out;
-    if (join == ZR_JOIN_GATHER)
-        out = zr__place_output(w, ZR_NONE, run, 0);
-    else
-        out = write_sum_pieces(w, run, in, piece);
-    if (join != ZR_JOIN_SCATTER) {
-        (void)write_gather_pieces(w, of->op, op->unit, join == ZR_JOIN_GATHER ? &in : NULL, out, piece);
+    const int64_t piece = gathers ? in.range.count : in.range.count / w->list.plan->group[ZR_GROUP_TENSOR].size;
+    const zr_use out = gathers ? zr__place_output(w, ZR_NONE, run, 0) : write_sum_pieces(w, run, in, piece);
+    if (op->def->join != ZR_JOIN_SCATTER) {
+        (void)write_gather_pieces(w, of->op, op->unit, gathers ? &in : NULL, out, piece);
         zr__list_newest(&w->list)->replay = of->role == ZR__REPLAY;
     }
     now_at(w, op->out[0], out);
@@ -188,11 +172,9 @@ static void write_keep(zr__writing *w, int32_t run)
     zr_use from = zr__place_input(w, of->value), to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
     if (of->pieces) {
         const int64_t piece = zr__piece_elems(l->plan, value), ranks = l->plan->group[ZR_GROUP_TENSOR].size;
-        zr_use padding = from;
+        zr_use padding = zr__use_as(from, false, true);
         padding.range.first += from.range.count;
         padding.range.count = piece * ranks - from.range.count;
-        padding.reads = false;
-        padding.writes = true;
         if (padding.range.count > 0)
             zr__list_use(l, zr__list_step(l, ZR_STEP_ZERO, ZR_STREAM_COMPUTE, of->unit), padding);
         from = piece_of(from, piece, false, true, false);
@@ -200,9 +182,7 @@ static void write_keep(zr__writing *w, int32_t run)
     }
     to.buffer = w->kept[of->value] = zr__list_buffer(l, host ? ZR_SPACE_HOST : ZR_SPACE_DEVICE, ZR_CATEGORY_CHECKPOINT,
                                                      of->unit, "checkpoint", zr_dtype_span(to.dtype, to.range.count));
-    zr__id step = zr__list_step(l, ZR_STEP_COPY, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit);
-    zr__list_use(l, step, from);
-    zr__list_use(l, step, to);
+    (void)zr__list_copy(l, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit, (zr_range){0}, from, to);
 }
 
 /* Write the steps that restore a checkpoint to a place of its own: from the host's space on the copy stream, and from
@@ -221,11 +201,9 @@ static void write_restore(zr__writing *w, int32_t run)
     to.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, of->unit, "fetched checkpoint",
                                 zr_dtype_span(to.dtype, piece * ranks));
     zr__id step = ZR_NONE;
-    if (host) {
-        step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COPY, of->unit);
-        zr__list_use(l, step, from);
-        zr__list_use(l, step, of->pieces ? piece_of(to, piece, false, false, true) : to);
-    }
+    if (host)
+        step = zr__list_copy(l, ZR_STREAM_COPY, of->unit, (zr_range){0}, from,
+                             of->pieces ? piece_of(to, piece, false, false, true) : to);
     if (of->pieces) {
         const zr__id gather = write_gather_pieces(w, value->producer, of->unit, host ? NULL : &from, to, piece);
         zr__list_newest(l)->restores = true;
@@ -269,13 +247,13 @@ static void refresh_units(zr__writing *w, bool *done)
         const zr_op *op = zr__op_of(&w->decided, i);
         for (int j = 0; op && j < op->n_in; j++) {
             int32_t unit = zr__param_unit(l->graph, op->in[j]);
-            if (unit < 0 || done[unit] || !zr__refreshed(l->plan, unit)) continue;
-            zr__write_refresh(l, unit);
+            if (unit < 0 || done[unit]) continue;
+            zr__write_refresh(l, unit, ZR_WHEN_STALE);
             done[unit] = true;
         }
     }
     for (int32_t u = 0; u < l->plan->n_units; u++) /* parameters that no op reads */
-        if (!done[u] && zr__refreshed(l->plan, u)) zr__write_refresh(l, u);
+        if (!done[u]) zr__write_refresh(l, u, ZR_WHEN_STALE);
 }
 
 /* Write runs from `run` to `end`, or only the RESTOREs at their beginning. Return the first run that is not written. */
@@ -319,27 +297,9 @@ static void write_segments(zr__writing *w)
     }
 }
 
-/* Copy the output of decoding to the host. */
-static void write_output(zr__writing *w)
-{
-    zr__list *l = &w->list;
-    zr_value output = zr_graph_get_output(l->graph);
-    if (w->kind != ZR_SCHEDULE_DECODE || output == ZR_NONE || l->status != ZR_OK) return;
-    zr__id step = zr__list_step(l, ZR_STEP_COPY, ZR_STREAM_COMPUTE, -1);
-    zr_use use = l->schedule->value[output];
-    use.reads = true;
-    use.writes = false;
-    zr__list_use(l, step, use);
-    use.reads = false;
-    use.writes = true;
-    use.range.first = 0;
-    use.buffer = l->plan->output;
-    zr__list_use(l, step, use);
-}
-
 /* ---- whole schedules --------------------------------------------------------------------------- */
 
-static zr_status take_tables(zr__writing *w)
+static zr_status alloc_tables(zr__writing *w)
 {
     const zr_graph *g = w->list.graph;
     size_t units = (size_t)w->list.plan->n_units, values = (size_t)zr_graph_values(g);
@@ -358,24 +318,12 @@ static zr_status take_tables(zr__writing *w)
     return ZR_OK;
 }
 
-/* Give the caches of decoding their places; they were planned in the graph's order. */
-static void place_caches(zr__writing *w)
-{
-    const zr_plan *plan = w->list.plan;
-    for (int32_t b = 0, v = 0; b < plan->n_persistent; b++) {
-        if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
-        while (zr_graph_value(w->list.graph, v)->kind != ZR_VALUE_CACHE) v++;
-        w->list.schedule->value[v] = zr__use_value(w->list.graph, v, b, true, true);
-        v++;
-    }
-}
-
-static zr_status begin(zr__writing *w, zr_plan *plan, zr_schedule_kind kind)
+static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind kind)
 {
     w->kind = kind;
     ZR_TRY(zr__list_begin(&w->list, plan, plan->graph[kind], &plan->schedule[kind]));
     ZR_TRY(zr__decide(&w->decided, plan, kind));
-    ZR_TRY(take_tables(w));
+    ZR_TRY(alloc_tables(w));
     ZR_TRY(zr__gathers_begin(&w->gathers, plan, w->decided.n_segments));
     for (int32_t k = 0; k < w->decided.n_segments; k++)
         for (int32_t i = w->decided.segment[k].first; i < w->decided.segment[k].end; i++) {
@@ -385,18 +333,23 @@ static zr_status begin(zr__writing *w, zr_plan *plan, zr_schedule_kind kind)
                 if (unit >= 0) zr__gathers_add(&w->gathers, plan, k, unit);
             }
         }
-    if (kind == ZR_SCHEDULE_DECODE) place_caches(w);
+    /* The caches of decoding were planned in the graph's order. */
+    for (int32_t b = 0, v = 0; b < plan->n_persistent && kind == ZR_SCHEDULE_DECODE; b++) {
+        if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
+        while (zr_graph_value(w->list.graph, v)->kind != ZR_VALUE_CACHE) v++;
+        w->list.schedule->value[v] = zr__use_value(w->list.graph, v, b, true, true);
+        v++;
+    }
     return w->gathers.status;
 }
 
 zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
 {
     zr__writing w = {0};
-    zr_status st = ZR_OK;
     bool *refreshed = zr_alloc((size_t)plan->n_units + 1);
-    if (!refreshed) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
+    zr_status st = refreshed ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to plan %d units", plan->n_units);
     if (st != ZR_OK) goto done;
-    ZR_TRY_GOTO(st, begin(&w, plan, kind), done);
+    ZR_TRY_GOTO(st, begin_writing(&w, plan, kind), done);
     if (kind == ZR_SCHEDULE_TRAIN) {
         zr__list_step(&w.list, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1);
         zr__list_newest(&w.list)->rounds = plan->layout.accum;
@@ -404,7 +357,14 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
         zr__policies_round(&w.list);
     }
     write_segments(&w);
-    write_output(&w);
+    const zr_value output = zr_graph_get_output(plan->graph[kind]);
+    if (kind == ZR_SCHEDULE_DECODE && output != ZR_NONE && w.list.status == ZR_OK) { /* to the host */
+        const zr_use from = w.list.schedule->value[output];
+        zr_use to = from;
+        to.range.first = 0;
+        to.buffer = plan->output;
+        (void)zr__list_copy(&w.list, ZR_STREAM_COMPUTE, -1, (zr_range){0}, from, to);
+    }
     if (kind == ZR_SCHEDULE_TRAIN) {
         zr__list_step(&w.list, ZR_STEP_END, ZR_STREAM_COMPUTE, -1);
         zr__write_update(&w.list);
@@ -426,8 +386,7 @@ zr_status zr__write_flush(zr_plan *plan)
 {
     zr__list l;
     zr_status st = zr__list_begin(&l, plan, NULL, &plan->schedule[ZR_SCHEDULE_FLUSH]);
-    for (int32_t u = 0; u < plan->n_units && st == ZR_OK; u++)
-        if (zr__refreshed(plan, u)) zr__write_gather(&l, u, plan->unit[u].param.buffer, ZR_NONE);
+    for (int32_t u = 0; u < plan->n_units && st == ZR_OK; u++) zr__write_refresh(&l, u, ZR_WHEN_ALWAYS);
     if (st == ZR_OK) zr__policies_rewrite(&l);
     if (st == ZR_OK) st = zr__list_finish(&l);
     zr__list_end(&l);

@@ -48,10 +48,8 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
 /* Reduce the sums over all micro-batches after the last one (zr_plan.reduce_once). */
 void zr__write_reduce_once(zr__list *l, int32_t unit);
-/* Gather the parts that other ranks have updated of a unit that stays whole, once a training step. */
-void zr__write_refresh(zr__list *l, int32_t unit);
-/* Return whether this rank keeps the whole unit while others update parts of it. */
-bool zr__refreshed(const zr_plan *plan, int32_t unit);
+/* If this rank keeps a whole unit while others update parts of it, gather these parts. */
+void zr__write_refresh(zr__list *l, int32_t unit, zr_when when);
 /* Gather other ranks' sums that this rank's update reads, or with ZR_REDUCE_ALL_REDUCE all sums: of this micro-batch,
  * or (`step`) of all micro-batches. At stage 0 this makes the reduction an all-reduce. */
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step);

@@ -1,8 +1,11 @@
-/** engine, internal. */
-#ifndef ZR_ENGINE_INTERNAL_H
-#define ZR_ENGINE_INTERNAL_H
+/**
+ * engine: the state of an engine, a step while it runs, and the functions that the files of this layer share. walk.c
+ * issues the steps of a schedule to queues; bind.c gives them their memory, move.c and update.c run the steps of ZeRO,
+ * save.c the asynchronous saves.
+ */
+#ifndef ZR_ENGINE_WALK_H
+#define ZR_ENGINE_WALK_H
 
-#include "zr/engine.h"
 #include "engine/engine.h"
 
 /* An op with its operands bound to memory. */
@@ -30,18 +33,23 @@ typedef struct zr__moved {
     zr_traffic traffic, across[ZR_BORDERS];
 } zr__moved;
 
+/* The first failure of several, with its message. */
+typedef struct zr__failure {
+    zr_status status;
+    char text[1024];
+} zr__failure;
+void zr__failure_note(zr__failure *failure, zr_status status);
+
 /* An asynchronous save of states. */
 typedef struct zr__saving {
     zr_sink sink;
     bool prepared;     /* zr__save_prepare was called */
-    bool now;          /* this training step issues the saving steps */
+    bool now;          /* the training step in progress issues the saving steps */
     bool cut;          /* the training step that issues the saving steps failed: the next one drains the save first */
     _Atomic bool gone; /* the engine is being destroyed: nothing is put any more */
     int32_t next;      /* first step of the schedule whose saving steps are still to be issued */
     _Atomic int32_t left; /* SAVE steps that have not ended; 0: no save is in progress */
-    /* Owned by the saving queue while left > 0: */
-    zr_status status; /* the sink's first failure */
-    char text[512];
+    zr__failure failed;   /* the sink's first failure; the saving queue's own while left > 0 */
 } zr__saving;
 
 struct zr_engine {
@@ -51,13 +59,13 @@ struct zr_engine {
     zr_comm *group_comm[ZR_GROUPS_MAX]; /* communicators of groups that move bytes; of all ranks: comm */
     char *memory[ZR_SPACES];            /* STAGING: NULL, since only comm uses it */
     int64_t taken_bytes[ZR_SPACES];     /* bytes allocated for each space */
-    int place[ZR_GROUPS_MAX];           /* this rank's position within each group */
-    zr_queues queues;                   /* which streams share a queue */
+    int place[ZR_GROUPS_MAX];           /* the rank's position within each group */
+    zr_queues queues;                   /* numbers of the streams' queues */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
-    bool stale;   /* this rank's copies of other ranks' shards are older than the last update */
-    bool refresh; /* this training step gathers the stale parameters */
+    bool stale;   /* copies of other ranks' shards are older than the last update */
+    bool refresh; /* the training step in progress gathers the stale parameters */
     bool stopped; /* a collective was cut short: it may still read and write memory */
 
     /* the step in progress */
@@ -68,14 +76,13 @@ struct zr_engine {
     zr_batch_fn batch_fn;
     void *batch_arg;
     const zr_step_args *step;
-    double mean, scale;     /* 1 / losses of the global batch; the loss scale */
-    int32_t updated;        /* units updated in this step */
-    bool probing;           /* a probe is in progress: a step without updates */
-    zr_status batch_status; /* the first failure of batch_fn in this walk, and its message */
-    char batch_text[512];
-    int64_t updates; /* steps that were not skipped, as the optimizer counts them */
+    double mean, scale;       /* 1 / losses of the global batch; the loss scale */
+    int32_t updated;          /* units updated in this step */
+    bool probing;             /* a probe is in progress: a step without updates */
+    zr__failure batch_failed; /* the first failure of batch_fn in this walk */
+    int64_t updates;          /* steps that were not skipped, as the optimizer counts them */
 
-    zr__watch_fn watch; /* NULL: no one watches */
+    zr__watch_fn watch; /* NULL: the engine is not watched */
     void *watch_arg;
 
     zr_ledger ledger[ZR_SPACES];
@@ -130,9 +137,9 @@ zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_
 /* Return the element of the whole parameter that is at an element of its unit on this rank; -1: padding. *n: the number
  * of elements wanted; lowered to the number that are contiguous in both. */
 int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
-/* Return whether this rank reads and saves a parameter: its piece of a cut parameter, or on the first tensor-parallel
- * rank a parameter that all of them have. */
-bool zr__passes_param(const zr_engine *engine, const zr_param_info *param);
+/* Return the elements of a parameter in a range of its unit that this rank reads and saves, of its piece of a cut
+ * parameter; elements that all tensor-parallel ranks have, on the first one alone. Empty: begin >= end. */
+zr__span zr__passed(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
 
 /* Steps that move a unit (move.c). */
 zr_status zr__cast(const zr__running *r);
@@ -151,8 +158,9 @@ zr_status zr__update(const zr__running *r);
 /* Issue a ZR_WHEN_SAVE step with its waits; alone: no walk is in progress, so it waits for other ZR_WHEN_SAVE steps
  * only. */
 zr_status zr__issue_saving(zr_engine *engine, int32_t step, bool alone);
-/* Issue a SAVE step; count the SAVE steps of a plan. */
-zr_status zr__issue_put(zr_engine *engine, int32_t step);
+/* Run a SAVE step: a task of the saving queue. */
+zr_status zr__engine_put(void *engine, zr_device *device, int64_t step);
+/* Count the SAVE steps of a plan. */
 int32_t zr__count_puts(const zr_plan *plan);
 /* Populate the copies' buffers on the saving queue, during the first step, so that the first save does not wait for
  * page faults. */
