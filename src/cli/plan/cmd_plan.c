@@ -110,7 +110,7 @@ static zr_status print_saving(const planning *p)
     char size[32], write[32], stall[32], unknown[CLI_SAVE_UNKNOWN_BYTES];
     zr_plan *plan = NULL;
     zr_save_price price;
-    if (!zr__train_saves_behind(p->config)) return ZR_OK;
+    if (!zr__train_saves_async(p->config)) return ZR_OK;
     ZR_TRY(make_plan(p, &plan));
     const bool copy = plan->save == ZR_SAVE_COPY;
     zr_status st = price_save(p, plan, &price);
