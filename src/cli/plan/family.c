@@ -1,4 +1,4 @@
-/* The largest model of usual proportions that a memory limit allows. */
+/** The largest model of usual proportions that a memory limit allows. */
 #include "cli/plan/max.h"
 
 #include <math.h>
@@ -31,8 +31,7 @@ static zr_status layers_at(cli_max_search *s, const cli_shape *shape, cli_point 
         *fails = (cli_point){0};
         return ZR_OK;
     }
-    ZR_TRY(cli_max_between(s, 0, fits, fails));
-    return ZR_OK;
+    return cli_max_between(s, 0, fits, fails);
 }
 
 /** Choose, among the widths at which the limit is met within the family's spread of layers, the width nearest to the

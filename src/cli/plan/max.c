@@ -1,5 +1,8 @@
 #include "cli/plan/max.h"
 
+#include "base/text/text.h"
+#include "train/setup/setup.h"
+
 #include <string.h>
 
 /** Limits of the search: more layers take long to plan, more rows are of no use. */
@@ -7,50 +10,39 @@
 #define TRIED_ROWS (1 << 24)
 #define MB 1e6
 
-static void set(const cli_max_search *s, int64_t n)
+static void set_number(const cli_max_search *s, int64_t n)
 {
-    zr_config *c = s->config;
-    if (s->what != CLI_MAX_BATCH) {
-        c->model.sizes.n_layer = n;
-    } else {
-        c->micro_batch_size = n;
-        c->train_batch_size = n * c->accumulation_steps * (s->target->ranks / c->parallel.tensor);
-    }
+    if (s->what == CLI_MAX_BATCH)
+        zr__train_set_batch(s->config, s->target->ranks, n, s->config->accumulation_steps);
+    else
+        s->config->model.sizes.n_layer = n;
 }
 
 zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes)
 {
     const cli_max_search *s = arg;
-    const int64_t limit = s->target->limit_bytes;
     cli_trial made;
-    set(s, n);
+    set_number(s, n);
     ZR_TRY(cli_try(s->target, s->config, NULL, &made, NULL));
-    *bytes = made.fits || made.needs_bytes > limit ? made.needs_bytes : limit + 1; /* a host's memory is too small */
+    *bytes = cli_trial_bytes(s->target, &made);
     return ZR_OK;
 }
 
-const char *cli_max_key(cli_max_what what)
+static const char *const names[] = {[CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch"};
+
+/** Return the key that varies. */
+static const char *key_of(cli_max_what what)
 {
     return what != CLI_MAX_BATCH ? "model.n_layer" : "train_micro_batch_size_per_gpu";
 }
 
 zr_status cli_max_parse(const char *text, cli_max_what *what)
 {
-    static const char *const names[] = {
-        [CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch"};
     *what = CLI_MAX_NONE;
     for (int i = CLI_MAX_MODEL; i <= CLI_MAX_BATCH; i++)
         if (strcmp(text, names[i]) == 0) *what = (cli_max_what)i;
     ZR_CHECK(*what != CLI_MAX_NONE, ZR_ERR_ARG, "--max is \"%s\"; model, layers or batch was wanted", text);
     return ZR_OK;
-}
-
-/** Return the largest number to try: for rows, one whose product with micro-batches and ranks does not overflow. */
-static int64_t most_of(const cli_max_search *s)
-{
-    if (s->what != CLI_MAX_BATCH) return TRIED_LAYERS;
-    int64_t rows = INT64_MAX / (s->config->accumulation_steps * (s->target->ranks / s->config->parallel.tensor));
-    return rows < TRIED_ROWS ? rows : TRIED_ROWS;
 }
 
 zr_status cli_max_between(cli_max_search *s, int64_t guess, cli_point *fits, cli_point *fails)
@@ -94,20 +86,22 @@ static zr_status find_fewest(cli_max_search *s)
 /** Search from the fewest layers, or one row, on. */
 static zr_status from_one(cli_max_search *s, cli_point *fits, cli_point *fails)
 {
-    int64_t guess = 0;
-    char limit[32], need[32];
+    int64_t guess = 0, most = TRIED_LAYERS;
+    if (s->what == CLI_MAX_BATCH) { /* rows whose product with micro-batches and ranks does not overflow */
+        most = INT64_MAX / (s->config->accumulation_steps * (s->target->ranks / s->config->parallel.tensor));
+        if (most > TRIED_ROWS) most = TRIED_ROWS;
+    }
     *fits = (cli_point){.n = s->fewest};
-    *fails = (cli_point){.n = most_of(s) + 1};
+    *fails = (cli_point){.n = most + 1};
     ZR_TRY(cli_max_needs(s, fits->n, &fits->needs));
     ZR_CHECK(fits->needs <= s->target->limit_bytes, ZR_ERR_MEMORY,
              "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use a higher "
              "stage, more ranks, recompute policy unit, or a smaller %s",
-             cli_bytes((double)s->target->limit_bytes, limit), cli_max_key(s->what), (long long)fits->n,
-             cli_bytes((double)fits->needs, need), cli_beside(&s->target->profile.facts),
+             ZR_SIZE((double)s->target->limit_bytes), key_of(s->what), (long long)fits->n, ZR_SIZE((double)fits->needs),
+             cli_beside(&s->target->profile.facts),
              s->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
     if (s->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(s, *fits, *fails, &guess));
-    ZR_TRY(cli_max_between(s, guess, fits, fails));
-    return ZR_OK;
+    return cli_max_between(s, guess, fits, fails);
 }
 
 /** Choose the lowest stage at which the same model fits and a larger one does not: it moves the least. Stage 3 takes
@@ -150,11 +144,11 @@ zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max
     else
         ZR_TRY(from_one(&s, &fits, &fails));
     if (fails.needs) {
-        set(&s, fails.n);
+        set_number(&s, fails.n);
         ZR_TRY(cli_try(target, config, NULL, &made, NULL));
         max->next_needs = made.needs_bytes;
     }
-    set(&s, fits.n);
+    set_number(&s, fits.n);
     ZR_TRY(cli_try(target, config, NULL, &made, NULL));
     max->params = (double)made.params;
     max->stage = (int)config->zero.stage;
@@ -167,9 +161,8 @@ zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max
 /** Print MB throughout, so that two neighbours are told apart. */
 void cli_max_print(FILE *out, const cli_max *max, const cli_target *target)
 {
-    char params[32];
     const char *beside = cli_beside(&target->profile.facts);
-    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", cli_max_key(max->what), (long long)max->n,
+    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", key_of(max->what), (long long)max->n,
             (double)max->needs / MB, (double)target->limit_bytes / MB);
     if (max->next_needs) {
         fprintf(out, "(the total, and %s for the program); %lld needs %.1f%s", beside, (long long)max->n + 1,
@@ -180,30 +173,28 @@ void cli_max_print(FILE *out, const cli_max *max, const cli_target *target)
     }
     if (max->what == CLI_MAX_MODEL)
         fprintf(out, "\nwith model.n_embd %lld, n_head %lld, zero_optimization.stage %d: %s parameters",
-                (long long)max->shape.n_embd, (long long)max->shape.n_head, max->stage,
-                cli_amount(max->params, params));
+                (long long)max->shape.n_embd, (long long)max->shape.n_head, max->stage, ZR_AMOUNT(max->params));
     else
         fprintf(out, "\nat zero_optimization.stage %d", max->stage);
     if (max->what == CLI_MAX_BATCH) fprintf(out, "\ntrain_batch_size is then %lld", (long long)max->train_batch_size);
     fprintf(out, "\n\n");
 }
 
-void cli_max_json(FILE *out, const cli_max *max)
+void cli_max_json(zr__json_out *out, const cli_max *max)
 {
-    bool batch = max->what == CLI_MAX_BATCH, model = max->what == CLI_MAX_MODEL;
-    fprintf(out, ", \"max\": {\"what\": \"%s\", \"%s\": %lld, \"stage\": %d, ",
-            batch   ? "batch"
-            : model ? "model"
-                    : "layers",
-            cli_max_key(max->what), (long long)max->n, max->stage);
-    if (model)
-        fprintf(out, "\"model.n_embd\": %lld, \"model.n_head\": %lld, ", (long long)max->shape.n_embd,
-                (long long)max->shape.n_head);
-    if (batch) fprintf(out, "\"train_batch_size\": %lld, ", (long long)max->train_batch_size);
-    fprintf(out, "\"needs\": %lld, \"next_needs\": ", (long long)max->needs);
-    if (max->next_needs) {
-        fprintf(out, "%lld}", (long long)max->next_needs);
-    } else {
-        fprintf(out, "null}");
+    zr__json_open(out, "max", '{');
+    zr__json_add(out, "what", names[max->what]);
+    zr__json_add(out, key_of(max->what), max->n);
+    zr__json_add(out, "stage", max->stage);
+    if (max->what == CLI_MAX_MODEL) {
+        zr__json_add(out, "model.n_embd", max->shape.n_embd);
+        zr__json_add(out, "model.n_head", max->shape.n_head);
     }
+    if (max->what == CLI_MAX_BATCH) zr__json_add(out, "train_batch_size", max->train_batch_size);
+    zr__json_add(out, "needs", max->needs);
+    if (max->next_needs)
+        zr__json_add(out, "next_needs", max->next_needs);
+    else
+        zr__json_add_json(out, "next_needs", NULL);
+    zr__json_close(out, '}');
 }

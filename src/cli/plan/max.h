@@ -2,6 +2,7 @@
 #ifndef ZR_CLI_MAX_H
 #define ZR_CLI_MAX_H
 
+#include "base/json/json_write.h"
 #include "cli/plan/largest.h"
 #include "cli/plan/target.h"
 #include "zr/config.h"
@@ -30,15 +31,13 @@ typedef struct cli_max {
 
 /** Parse "model", "layers" or "batch". ZR_ERR_ARG. */
 ZR_NODISCARD zr_status cli_max_parse(const char *text, cli_max_what *what);
-/** Return the key that varies. */
-const char *cli_max_key(cli_max_what what);
 /** Find the largest that fits for max->what; fill the rest of max and leave the configuration at the result. n fits and
  * n + 1 does not, by the rule by which `zr train` starts or refuses. ZR_ERR_MEMORY when the smallest does not fit. */
 ZR_NODISCARD zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max);
 /** Print the result. */
 void cli_max_print(FILE *out, const cli_max *max, const cli_target *target);
-/** Print member "max" of a JSON object, after a comma. */
-void cli_max_json(FILE *out, const cli_max *max);
+/** Add member "max" to the open object. */
+void cli_max_json(zr__json_out *out, const cli_max *max);
 
 /* ---- shared by the search's files ------------------------------------------------------------ */
 

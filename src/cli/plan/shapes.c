@@ -1,3 +1,5 @@
+/** The list of known shapes: `zr plan --shapes`. */
+#include "base/json/json_write.h"
 #include "cli/shell/cli.h"
 #include "train/family/family.h"
 
@@ -15,43 +17,54 @@ static zr_status params_of(const zr__family_model *shape, int64_t *params)
     return st;
 }
 
-static void print_text(FILE *out, const char *name, const zr_config_sizes *c, int64_t params)
+static void add_shape(zr__json_out *out, const char *name, const zr_config_sizes *c, int64_t params)
 {
-    char amount[32];
-    fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->n_layer, (long long)c->n_embd,
-            (long long)c->n_head, (long long)c->n_positions, (long long)c->vocab_size,
-            cli_amount((double)params, amount));
+    zr__json_break(out, "\n");
+    zr__json_open(out, NULL, '{');
+    zr__json_add(out, "name", name);
+    zr__json_add(out, "n_layer", c->n_layer);
+    zr__json_add(out, "n_embd", c->n_embd);
+    zr__json_add(out, "n_head", c->n_head);
+    zr__json_add(out, "n_positions", c->n_positions);
+    zr__json_add(out, "vocab_size", c->vocab_size);
+    zr__json_add(out, "params", params);
+    zr__json_close(out, '}');
 }
 
-static void print_json(FILE *out, bool first, const char *name, const zr_config_sizes *c, int64_t params)
+static zr_status list_shapes(FILE *out, zr__json_out *json)
 {
-    fprintf(out,
-            "%s\n{\"name\": \"%s\", \"n_layer\": %lld, \"n_embd\": %lld, \"n_head\": %lld, \"n_positions\": %lld, "
-            "\"vocab_size\": %lld, \"params\": %lld}",
-            first ? "" : ",", name, (long long)c->n_layer, (long long)c->n_embd, (long long)c->n_head,
-            (long long)c->n_positions, (long long)c->vocab_size, (long long)params);
+    const char *name;
+    if (!json)
+        fprintf(out, "%-24s%7s%7s%7s%11s%11s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
+                "params");
+    for (int i = 0; (name = zr__family_preset_name(i)); i++) {
+        zr__family_model shape;
+        const zr_config_sizes *c = &shape.sizes;
+        int64_t params = 0;
+        ZR_TRY(zr__family_find_preset(name, &shape));
+        ZR_TRY(params_of(&shape, &params));
+        if (json)
+            add_shape(json, name, c, params);
+        else
+            fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->n_layer, (long long)c->n_embd,
+                    (long long)c->n_head, (long long)c->n_positions, (long long)c->vocab_size,
+                    ZR_AMOUNT((double)params));
+    }
+    return ZR_OK;
 }
 
 zr_status cli_shapes_print(FILE *out, bool json)
 {
-    const char *name;
-    if (json) {
-        fputc('[', out);
-    } else {
-        fprintf(out, "%-24s%7s%7s%7s%11s%11s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
-                "params");
-    }
-    for (int i = 0; (name = zr__family_preset_name(i)); i++) {
-        zr__family_model shape;
-        int64_t params = 0;
-        ZR_TRY(zr__family_find_preset(name, &shape));
-        ZR_TRY(params_of(&shape, &params));
-        if (json) {
-            print_json(out, i == 0, name, &shape.sizes, params);
-        } else {
-            print_text(out, name, &shape.sizes, params);
-        }
-    }
-    if (json) fputs("\n]\n", out);
-    return ZR_OK;
+    zr__json_out document = {.spaced = true};
+    char *text = NULL;
+    if (!json) return list_shapes(out, NULL);
+    zr__json_open(&document, NULL, '[');
+    zr_status st = list_shapes(out, &document);
+    zr__text_add(&document.text, "\n");
+    zr__json_close(&document, ']');
+    if (st == ZR_OK) st = zr__text_take(&document.text, &text);
+    if (st == ZR_OK) fprintf(out, "%s\n", text);
+    zr__text_clear(&document.text);
+    zr_free(text);
+    return st;
 }

@@ -1,9 +1,9 @@
+/** The table of `zr plan` and of a run's banner: memory, traffic and FLOPs of stages 0 to 3. The list of steps. */
+#include "base/text/text.h"
 #include "cli/shell/cli.h"
-#include "plan/cost/cost.h"
 #include "train/dir/report.h"
 #include "train/host/limits.h"
 #include "train/setup/setup.h"
-#include "zr/run.h"
 
 #include <inttypes.h>
 
@@ -33,13 +33,11 @@ const char *cli_category_words(zr_category category)
 
 const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32])
 {
-    static const char *const name[] = {[ZR_RECOMPUTE_NONE] = "none",
-                                       [ZR_RECOMPUTE_UNIT] = "unit",
-                                       [ZR_RECOMPUTE_SELECTIVE] = "selective",
-                                       [ZR_RECOMPUTE_AUTO] = "auto",
-                                       [ZR_RECOMPUTE_PAPER] = "paper"};
-    snprintf(text, 32, "%s", name[recompute]);
-    if (recompute == ZR_RECOMPUTE_UNIT && every > 1) snprintf(text, 32, "unit/%lld", (long long)every);
+    const char *name = zr__recompute_name(recompute);
+    if (recompute == ZR_RECOMPUTE_UNIT && every > 1)
+        snprintf(text, 32, "%s/%lld", name, (long long)every);
+    else
+        snprintf(text, 32, "%s", name);
     return text;
 }
 
@@ -83,19 +81,18 @@ static double cell(const zr_report *report, row_kind kind, int index)
     return cli_traffic_bytes(report);
 }
 
-static void print_row(FILE *out, const cli_table *table, bool color, const char *name, row_kind kind, int index)
+static void print_stages(FILE *out, const cli_table *table, bool color, const char *name, row_kind kind, int index)
 {
-    char text[32];
     fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
         bool mark = color && stage == table->chosen;
-        const char *value = table->planned[stage] ? cli_bytes(cell(&table->report[stage], kind, index), text) : "-";
+        const char *value = table->planned[stage] ? ZR_SIZE(cell(&table->report[stage], kind, index)) : "-";
         fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", value, mark ? CLI_PLAIN : "");
     }
     fputc('\n', out);
 }
 
-static void print_head(FILE *out, const cli_table *table, bool color)
+static void print_stage_names(FILE *out, const cli_table *table, bool color)
 {
     char name[32];
     fprintf(out, "  %-22s", "memory per rank");
@@ -109,14 +106,12 @@ static void print_head(FILE *out, const cli_table *table, bool color)
 
 static void print_fits(FILE *out, const cli_table *table)
 {
-    char text[32], name[48];
+    char name[48];
     if (!table->memory_bytes) return;
-    snprintf(name, sizeof(name), "fits in %s?", cli_bytes((double)table->memory_bytes, text));
+    snprintf(name, sizeof(name), "fits in %s?", ZR_SIZE((double)table->memory_bytes));
     fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
-        int64_t limited = zr__memory_limited(&table->report[stage].memory, table->facts);
-        int64_t bytes = zr__rank_bytes(limited, table->facts);
-        bool fits = bytes <= table->memory_bytes; /* by the rule of memory.limit */
+        const bool fits = zr__rank_needs(&table->report[stage].memory, table->facts) <= table->memory_bytes;
         fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
     }
     fputc('\n', out);
@@ -127,34 +122,34 @@ void cli_table_print(FILE *out, const cli_table *table, bool color)
     static const char *const traffic[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
                                                           [ZR_TRAFFIC_ALL_GATHER] = "all-gather",
                                                           [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
-    char model[32], hardware[32];
     const zr_report *report = &table->report[table->chosen];
-    print_head(out, table, color);
+    print_stage_names(out, table, color);
     for (int c = 0; c < ZR_CATEGORIES; c++) {
         if (c == ZR_CATEGORY_CHECKPOINT && report->memory.category_bytes[c] == 0) continue;
-        print_row(out, table, color, cli_category_words((zr_category)c), ROW_CATEGORY, c);
+        print_stages(out, table, color, cli_category_words((zr_category)c), ROW_CATEGORY, c);
     }
-    print_row(out, table, color, "model states", ROW_STATES, 0);
-    print_row(out, table, color, "total (peaks differ)", ROW_TOTAL, 0);
+    print_stages(out, table, color, "model states", ROW_STATES, 0);
+    print_stages(out, table, color, "total (peaks differ)", ROW_TOTAL, 0);
     if (report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0)
-        print_row(out, table, color, "on host: checkpoints", ROW_HOST, ZR_CATEGORY_CHECKPOINT);
-    if (cell(report, ROW_COPY, 0) > 0) print_row(out, table, color, "on host: saved copy", ROW_COPY, 0);
+        print_stages(out, table, color, "on host: checkpoints", ROW_HOST, ZR_CATEGORY_CHECKPOINT);
+    if (cell(report, ROW_COPY, 0) > 0) print_stages(out, table, color, "on host: saved copy", ROW_COPY, 0);
     print_fits(out, table);
     fprintf(out, "  traffic per rank and step\n");
-    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
-    print_row(out, table, color, "total", ROW_TRAFFIC_TOTAL, 0);
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++)
+        print_stages(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
+    print_stages(out, table, color, "total", ROW_TRAFFIC_TOTAL, 0);
     if (sum_of(&report->across[ZR_BORDER_GROUP]) > 0) {
-        print_row(out, table, color, "of it within groups", ROW_WITHIN, ZR_BORDER_GROUP);
-        print_row(out, table, color, "of it across groups", ROW_ACROSS, ZR_BORDER_GROUP);
+        print_stages(out, table, color, "of it within groups", ROW_WITHIN, ZR_BORDER_GROUP);
+        print_stages(out, table, color, "of it across groups", ROW_ACROSS, ZR_BORDER_GROUP);
     }
     if (sum_of(&report->across[ZR_BORDER_TENSOR]) > 0) {
-        print_row(out, table, color, "of it for ZeRO", ROW_WITHIN, ZR_BORDER_TENSOR);
-        print_row(out, table, color, "of it within layers", ROW_ACROSS, ZR_BORDER_TENSOR);
+        print_stages(out, table, color, "of it for ZeRO", ROW_WITHIN, ZR_BORDER_TENSOR);
+        print_stages(out, table, color, "of it within layers", ROW_ACROSS, ZR_BORDER_TENSOR);
     }
     if (sum_of(&report->across[ZR_BORDER_HOST]) > 0)
-        print_row(out, table, color, "of it across hosts", ROW_ACROSS, ZR_BORDER_HOST);
-    fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n",
-            cli_amount(report->flops_model, model), cli_amount(report->flops_hardware, hardware));
+        print_stages(out, table, color, "of it across hosts", ROW_ACROSS, ZR_BORDER_HOST);
+    fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n", ZR_AMOUNT(report->flops_model),
+            ZR_AMOUNT(report->flops_hardware));
 }
 
 void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen)

@@ -1,19 +1,14 @@
-/* Tensor parallelism's bytes by purpose, their ratio to ZeRO's traffic at stage 3 for the same training on the same
+/** Tensor parallelism's bytes by purpose, their ratio to ZeRO's traffic at stage 3 for the same training on the same
  * ranks, and the parameters that every tensor-parallel rank has whole. */
-#include "cli/shell/cli.h"
-#include "plan/cost/cost.h"
+#include "cli/plan/choices.h"
+
+#include "base/text/text.h"
 #include "train/dir/report.h"
 #include "train/setup/setup.h"
-#include "zr/run.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
-
-static double bytes_of(const zr_traffic *traffic)
-{
-    return (double)traffic->bytes[ZR_TRAFFIC_REDUCE_SCATTER] + (double)traffic->bytes[ZR_TRAFFIC_ALL_GATHER];
-}
 
 /* Make the layout of the configured training without tensor parallelism, sharded at stage 3 over all ranks. */
 static zr_layout stage3_alone(const zr_config *config, int ranks)
@@ -29,13 +24,17 @@ static zr_layout stage3_alone(const zr_config *config, int ranks)
     return layout;
 }
 
+/* Find the traffic between tensor-parallel ranks over that of stage 3 alone. */
 static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
                                   double *ratio)
 {
     const zr_layout layout = stage3_alone(config, report->ranks);
+    const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
     zr_plan *plan = NULL;
     ZR_TRY(zr__train_plan_layout(config, &layout, profile, &plan));
-    *ratio = bytes_of(&report->across[ZR_BORDER_TENSOR]) / bytes_of(&plan->traffic);
+    const int64_t *stage3 = plan->traffic.bytes;
+    *ratio = (double)(tensor[ZR_TRAFFIC_REDUCE_SCATTER] + tensor[ZR_TRAFFIC_ALL_GATHER]) /
+             (double)(stage3[ZR_TRAFFIC_REDUCE_SCATTER] + stage3[ZR_TRAFFIC_ALL_GATHER]);
     zr_plan_destroy(&plan);
     return ZR_OK;
 }
@@ -141,7 +140,7 @@ static void begin_list(list *l, const char *begin)
     l->column = (size_t)fprintf(l->out, "    %s", begin);
 }
 
-static void put(list *l, const char *before, const char *item)
+static void list_item(list *l, const char *before, const char *item)
 {
     l->column += (size_t)fprintf(l->out, "%s", before);
     if (l->column + 1 + strlen(item) > 79) l->column = (size_t)fprintf(l->out, "\n     ") - 1;
@@ -152,19 +151,19 @@ static void print_units(FILE *out, const zr_plan *plan, const within *w)
 {
     list l = {out, 0};
     const char *before = "";
-    char each[32], all[32], item[ZR_NAME_MAX + 128];
+    char item[ZR_NAME_MAX + 128];
     begin_list(&l, "for");
     for (int32_t u = 0, end; u < plan->n_units; u = end) {
         end = alike_from(plan, w, u);
         const char *name = zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], u)->name;
         if (w->unit[u] == 0) continue;
-        cli_bytes((double)w->unit[u], each);
-        cli_bytes((double)w->unit[u] * (end - u), all);
+        const char *each = ZR_SIZE((double)w->unit[u]);
         if (end - u > 1)
-            snprintf(item, sizeof(item), "%d units from %s on %s (%s each)", end - u, name, all, each);
+            snprintf(item, sizeof(item), "%d units from %s on %s (%s each)", end - u, name,
+                     ZR_SIZE((double)w->unit[u] * (end - u)), each);
         else
             snprintf(item, sizeof(item), "%s %s", name, each);
-        put(&l, before, item);
+        list_item(&l, before, item);
         before = ",";
     }
     fputc('\n', out);
@@ -176,13 +175,13 @@ static void print_rest(FILE *out, const within *w)
                                                 [FOR_GRADIENTS] = "gradients of what every rank has",
                                                 [FOR_CHECKPOINTS] = "checkpoints in pieces"};
     list l = {out, 0};
-    char text[32], item[96];
+    char item[96];
     for (int k = FOR_LOSSES; k < PURPOSES; k++) {
         if (w->bytes[k] == 0) continue;
         const char *before = l.column ? "," : "";
         if (!l.column) begin_list(&l, "for");
-        snprintf(item, sizeof(item), "%s %s", words[k], cli_bytes((double)w->bytes[k], text));
-        put(&l, before, item);
+        snprintf(item, sizeof(item), "%s %s", words[k], ZR_SIZE((double)w->bytes[k]));
+        list_item(&l, before, item);
     }
     if (l.column) fputc('\n', out);
 }
@@ -190,12 +189,11 @@ static void print_rest(FILE *out, const within *w)
 static void print_replicated(FILE *out, const zr_graph *g)
 {
     list l = {out, 0};
-    char pattern[ZR_NAME_MAX], text[32], begin[96];
-    snprintf(begin, sizeof(begin),
-             "on every rank of a layer %s parameters:", cli_amount((double)replicated_elems(g), text));
+    char pattern[ZR_NAME_MAX], begin[96];
+    snprintf(begin, sizeof(begin), "on every rank of a layer %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
     begin_list(&l, begin);
     for (int32_t p = 0; p < zr_graph_params(g); p++)
-        if (zr_graph_param(g, p)->cut.parts == 0 && is_first(g, p, pattern)) put(&l, "", pattern);
+        if (zr_graph_param(g, p)->cut.parts == 0 && is_first(g, p, pattern)) list_item(&l, "", pattern);
     fputc('\n', out);
 }
 
@@ -221,53 +219,37 @@ zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *pl
 
 /* ---- as JSON ----------------------------------------------------------------------------------- */
 
-static void json_name(FILE *out, const char *name)
+zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
 {
-    cli_json_print(out, name, (int64_t)strlen(name));
-}
-
-static void json_units(FILE *out, const zr_plan *plan, const within *w)
-{
-    const char *before = "";
-    for (int32_t u = 0; u < plan->n_units; u++) {
-        if (w->unit[u] == 0) continue;
-        fprintf(out, "%s{\"name\": ", before);
-        json_name(out, zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], u)->name);
-        fprintf(out, ", \"bytes\": %lld}", (long long)w->unit[u]);
-        before = ", ";
-    }
-}
-
-static void json_replicated(FILE *out, const zr_graph *g)
-{
-    const char *before = "";
-    fprintf(out, ", \"replicated\": {\"params\": %lld, \"names\": [", (long long)replicated_elems(g));
-    for (int32_t p = 0; p < zr_graph_params(g); p++) {
-        if (zr_graph_param(g, p)->cut.parts > 0) continue;
-        fputs(before, out);
-        json_name(out, zr_graph_param(g, p)->name);
-        before = ", ";
-    }
-    fputs("]}", out);
-}
-
-zr_status cli_within_json(FILE *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
-{
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_report report = zr__report_planned(plan);
-    char text[ZR_NUMBER_BYTES];
     within w = {0};
     double ratio = NAN;
-    if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
+    if (config->parallel.tensor <= 1 || !g) return ZR_OK;
+    ZR_TRY(find_within(plan, &w));
     if (tensor_to_stage3(config, &report, profile, &ratio) != ZR_OK) ratio = NAN;
-    fprintf(out, ", \"tensor_to_stage3\": %s", cli_json_number(ratio, text));
-    zr_status st = find_within(plan, &w);
-    if (st == ZR_OK) {
-        fprintf(out, ", \"within_layers\": {\"units\": [");
-        json_units(out, plan, &w);
-        fprintf(out, "], \"cross_entropy\": %lld, \"gradients\": %lld, \"checkpoints\": %lld}",
-                (long long)w.bytes[FOR_LOSSES], (long long)w.bytes[FOR_GRADIENTS], (long long)w.bytes[FOR_CHECKPOINTS]);
-        json_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
+    zr__json_add(out, "tensor_to_stage3", ratio);
+    zr__json_open(out, "within_layers", '{');
+    zr__json_open(out, "units", '[');
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        if (w.unit[u] == 0) continue;
+        zr__json_open(out, NULL, '{');
+        zr__json_add(out, "name", zr_graph_unit_info(g, u)->name);
+        zr__json_add(out, "bytes", w.unit[u]);
+        zr__json_close(out, '}');
     }
+    zr__json_close(out, ']');
+    zr__json_add(out, "cross_entropy", w.bytes[FOR_LOSSES]);
+    zr__json_add(out, "gradients", w.bytes[FOR_GRADIENTS]);
+    zr__json_add(out, "checkpoints", w.bytes[FOR_CHECKPOINTS]);
+    zr__json_close(out, '}');
+    zr__json_open(out, "replicated", '{');
+    zr__json_add(out, "params", replicated_elems(g));
+    zr__json_open(out, "names", '[');
+    for (int32_t p = 0; p < zr_graph_params(g); p++)
+        if (zr_graph_param(g, p)->cut.parts == 0) zr__json_add(out, NULL, zr_graph_param(g, p)->name);
+    zr__json_close(out, ']');
+    zr__json_close(out, '}');
     zr_free(w.unit);
-    return st;
+    return ZR_OK;
 }

@@ -1,4 +1,4 @@
-/* `zr simulate --search`: the fastest way to train that fits. A way is a stage, a tensor degree, a recompute policy, a
+/** `zr simulate --search`: the fastest way to train that fits. A way is a stage, a tensor degree, a recompute policy, a
  * place of checkpoints, a grouping of states, and a size of buckets. Each way is taken at its best micro-batch.
  *
  * Within one schedule no step takes longer for each sample when there are more samples: products get larger, and ZeRO's
@@ -13,9 +13,11 @@
 #include "cli/simulate/search.h"
 
 #include "base/core/grow.h"
+#include "base/text/text.h"
 #include "cli/plan/largest.h"
 #include "cli/shell/many.h"
 #include "config/config.h"
+#include "train/setup/setup.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -41,6 +43,7 @@ typedef struct space {
 
 typedef struct search {
     cli_searched base;
+    const cli_args *typed;
     space given;
     zr_config *config;
     int64_t room;         /* ways that the list has room for */
@@ -51,7 +54,7 @@ typedef struct search {
 /* ---- one plan ----------------------------------------------------------------------------------- */
 
 /** Set a configuration to a way with a batch. */
-static void set_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
+static void configure_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
 {
     if (w->bucket_elems > 0) {
         config->zero.reduce_bucket_elems = w->bucket_elems;
@@ -70,16 +73,14 @@ static void set_way(zr_config *config, const cli_way *w, int64_t batch, int64_t 
     if (config->recompute.offload == ZR_OFFLOAD_HOST) config->recompute.offload = ZR_OFFLOAD_NONE;
     config->zero.mics_shard_ranks = w->mics;
     config->zero.hpz_partition_ranks = w->hpz;
-    config->micro_batch_size = batch;
-    config->accumulation_steps = accum;
-    config->train_batch_size = batch * accum * (ranks / w->tensor);
+    zr__train_set_batch(config, ranks, batch, accum);
 }
 
 /** Plan and simulate a way with a batch. *planned false: the plan was refused. */
 static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t accum, cli_trial *made, bool *planned)
 {
     zr_config config = *s->config;
-    set_way(&config, w, batch, accum, s->base.target.ranks);
+    configure_way(&config, w, batch, accum, s->base.target.ranks);
     w->tried++;
     const zr_status st = cli_try(&s->base.target, &config, NULL, made, NULL);
     *planned = st == ZR_OK;
@@ -96,7 +97,7 @@ static bool faster(const cli_trial *a, const cli_trial *b)
     return a->simulation.samples_sec > (1 + 1e-9) * b->simulation.samples_sec;
 }
 
-static void keep(cli_way *w, int64_t batch, int64_t accum, const cli_trial *made)
+static void keep_better(cli_way *w, int64_t batch, int64_t accum, const cli_trial *made)
 {
     if (w->fits && !(made->fits && faster(made, &w->made))) return;
     if (w->planned && !made->fits) return; /* keep the first trial that does not fit: it is the smallest */
@@ -170,42 +171,42 @@ static int accums_of(const search *s, const cli_way *w, int64_t batch, bool seve
     return n;
 }
 
-static void note_larger(cli_way *w, int64_t batch, bool several, const cli_trial *made)
+/** Try a micro-batch and a number of micro-batches a step: keep the trial if it is the way's best, and note the
+ * smallest that does not fit. A refused plan does not fit either. */
+static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t accum, bool several, cli_trial *made)
 {
-    if (!w->fits || (w->more[several].batch > 0 && w->more[several].batch <= batch)) return;
+    bool planned = false;
+    ZR_TRY(try_one(s, w, batch, accum, made, &planned));
+    if (!planned) return ZR_OK;
+    keep_better(w, batch, accum, made);
+    if (made->fits || !w->fits || (w->more[several].batch > 0 && w->more[several].batch <= batch)) return ZR_OK;
     w->more[several].batch = batch;
     w->more[several].made = *made;
+    return ZR_OK;
 }
 
-/** Try a micro-batch with all numbers of micro-batches a step from number `first` on; `made` is the trial of the
- *  first. */
-static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, cli_trial *made)
+/** Try a micro-batch with all numbers of micro-batches a step from number `first` on, until one does not fit. *fits:
+ * the first one fits, or there is none. */
+static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, bool *fits)
 {
     int64_t accum[MOST_ACCUMS];
     const int n = accums_of(s, w, batch, several, accum);
-    *made = (cli_trial){.fits = false};
+    *fits = true;
     for (int k = first; k < n; k++) {
-        cli_trial one;
-        bool planned = false;
-        ZR_TRY(try_one(s, w, batch, accum[k], &one, &planned));
-        if (planned) keep(w, batch, accum[k], &one);
-        if (planned && !one.fits) note_larger(w, batch, several, &one);
-        if (k == first) *made = one;
-        if (!one.fits) return ZR_OK;
+        cli_trial made;
+        ZR_TRY(try_batch(s, w, batch, accum[k], several, &made));
+        if (k == first) *fits = made.fits;
+        if (!made.fits) return ZR_OK;
     }
     return ZR_OK;
 }
 
 /** Try each micro-batch in turn, up to the first that does not fit. */
-static zr_status try_every(const search *s, cli_way *w, const batches *b, bool several)
+static zr_status try_every(const search *s, cli_way *w, bool several)
 {
-    int64_t accum[MOST_ACCUMS];
-    for (int i = 0; i < b->n; i++) {
-        cli_trial made;
-        if (accums_of(s, w, b->batch[i], several, accum) == 0) continue;
-        ZR_TRY(try_accums(s, w, b->batch[i], several, 0, &made));
-        if (!made.fits) return ZR_OK;
-    }
+    const batches b = batches_of(s, w);
+    bool fits = true;
+    for (int i = 0; i < b.n && fits; i++) ZR_TRY(try_accums(s, w, b.batch[i], several, 0, &fits));
     return ZR_OK;
 }
 
@@ -218,18 +219,14 @@ typedef struct growing {
 
 /** Plan a micro-batch with the fewest micro-batches a step. A refused plan, or one that needs too much of a host,
  * counts as one byte more than the limit. */
-static zr_status needs_of(void *arg, int64_t batch, int64_t *bytes)
+static zr_status needs_of_batch(void *arg, int64_t batch, int64_t *bytes)
 {
     const growing *g = arg;
-    const int64_t limit = g->s->base.target.limit_bytes;
     int64_t accum[MOST_ACCUMS];
     cli_trial made = {.fits = false};
-    bool planned = false;
     const int n = accums_of(g->s, g->way, batch, g->several, accum);
-    if (n > 0) ZR_TRY(try_one(g->s, g->way, batch, accum[0], &made, &planned));
-    if (planned) keep(g->way, batch, accum[0], &made);
-    if (planned && !made.fits) note_larger(g->way, batch, g->several, &made);
-    *bytes = made.fits || made.needs_bytes > limit ? made.needs_bytes : limit + 1;
+    if (n > 0) ZR_TRY(try_batch(g->s, g->way, batch, accum[0], g->several, &made));
+    *bytes = cli_trial_bytes(&g->s->base.target, &made);
     return ZR_OK;
 }
 
@@ -240,26 +237,23 @@ static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t 
     const int64_t limit = s->base.target.limit_bytes;
     growing g = {s, w, several};
     cli_point fits = {.n = 1}, fails = {.n = MOST_BATCH};
-    cli_trial made;
-    ZR_TRY(needs_of(&g, 1, &fits.needs));
+    bool fit;
+    ZR_TRY(needs_of_batch(&g, 1, &fits.needs));
     if (fits.needs > limit) return ZR_OK;
-    ZR_TRY(cli_largest(needs_of, &g, limit, *guess, &fits, &fails));
+    ZR_TRY(cli_largest(needs_of_batch, &g, limit, *guess, &fits, &fails));
     *guess = fits.n;
-    ZR_TRY(try_accums(s, w, fits.n, several, 1, &made));
-    return ZR_OK;
+    return try_accums(s, w, fits.n, several, 1, &fit);
 }
 
 static zr_status try_way(void *arg, int64_t index)
 {
     const search *s = arg;
     cli_way *w = &s->base.way[index];
-    const batches b = batches_of(s, w);
     if (!w->states_fit) return ZR_OK;
     const bool every = s->given.every_batch || s->given.global || s->given.batch;
     int64_t guess = 0;
-    for (int several = 0; several < 2; several++) {
-        ZR_TRY(every ? try_every(s, w, &b, several) : try_largest(s, w, several, &guess));
-    }
+    for (int several = 0; several < 2; several++)
+        ZR_TRY(every ? try_every(s, w, several) : try_largest(s, w, several, &guess));
     return ZR_OK;
 }
 
@@ -296,14 +290,13 @@ static zr_status add_kept(search *s, cli_way way)
         const cli_way given = as_configured(s->config);
         way.pieces = given.pieces;
         way.host = given.host;
+        return add_way(s, &way);
     }
     ZR_TRY(add_way(s, &way));
-    if (s->given.kept) return ZR_OK;
     way.pieces = way.tensor > 1;
     if (way.pieces) ZR_TRY(add_way(s, &way));
     way.host = true;
-    if (host) ZR_TRY(add_way(s, &way));
-    return ZR_OK;
+    return host ? add_way(s, &way) : ZR_OK;
 }
 
 /** Add a policy with all its variants. Policy unit is spaced up to twice the root of the layers: beyond it, recompute
@@ -401,7 +394,7 @@ static zr_status try_states(void *arg, int64_t index)
     if (index > 0 && same_states(w, w - 1)) return ZR_OK;
     ZR_TRY(try_one(s, w, batch, 1, &made, &planned));
     if (!planned || made.report.memory.states_bytes <= s->base.target.limit_bytes) return ZR_OK;
-    keep(w, batch, 1, &made); /* for its needs */
+    keep_better(w, batch, 1, &made); /* for its needs */
     w->states_fit = false;
     return ZR_OK;
 }
@@ -473,7 +466,7 @@ static void keep_kinds(cli_searched *b)
     b->n_missed = n;
 }
 
-static zr_status rank(search *s)
+static zr_status rank_ways(search *s)
 {
     cli_searched *b = &s->base;
     const size_t bytes = (size_t)(b->n + 1) * sizeof(*b->best);
@@ -499,41 +492,35 @@ static zr_status rank(search *s)
 
 const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[128])
 {
-    char needs[32], there[32];
     const cli_target *t = &s->target;
-    const bool device = t->cluster.device.memory_bytes > 0 && made->needs_bytes > t->cluster.device.memory_bytes;
-    const bool host = t->cluster.host_memory_bytes > 0 && made->host_bytes > t->cluster.host_memory_bytes;
-    const bool limit = !device && made->needs_bytes > t->limit_bytes;
-    cli_bytes((double)(host && !device && !limit ? made->host_bytes : made->needs_bytes), needs);
+    const int64_t has = t->cluster.device.memory_bytes, host = t->cluster.host_memory_bytes;
+    const bool device = has > 0 && made->needs_bytes > has, limit = !device && made->needs_bytes > t->limit_bytes;
     if (device || limit)
-        snprintf(text, 128, "%s (%s aside included) of %s %s", needs, cli_beside(&t->profile.facts),
-                 limit ? "memory.limit's" : "a device's",
-                 cli_bytes((double)(limit ? t->limit_bytes : t->cluster.device.memory_bytes), there));
+        snprintf(text, 128, "%s (%s aside included) of %s %s", ZR_SIZE((double)made->needs_bytes),
+                 cli_beside(&t->profile.facts), limit ? "memory.limit's" : "a device's",
+                 ZR_SIZE((double)(limit ? t->limit_bytes : has)));
     else
-        snprintf(text, 128, "%s of a host's %s", needs, cli_bytes((double)t->cluster.host_memory_bytes, there));
+        snprintf(text, 128, "%s of a host's %s",
+                 ZR_SIZE((double)(host > 0 && made->host_bytes > host ? made->host_bytes : made->needs_bytes)),
+                 ZR_SIZE((double)host));
     return text;
-}
-
-static const char *first_refusal(const cli_searched *b)
-{
-    for (int64_t i = 0; i < b->n; i++)
-        if (b->way[i].refused[0]) return b->way[i].refused;
-    return "no micro-batch makes a step of train_batch_size samples";
 }
 
 static zr_status check_found(const cli_searched *b)
 {
-    char needs[128];
+    const char *cluster = b->target.cluster.name, *refused = NULL;
     if (b->n_best) return ZR_OK;
     ZR_CHECK(b->n, ZR_ERR_CONFIG, "--search: there is no way to share the model on %d ranks of %s", b->target.ranks,
-             b->target.cluster.name);
+             cluster);
+    for (int64_t i = b->n - 1; i >= 0; i--)
+        if (b->way[i].refused[0]) refused = b->way[i].refused;
     ZR_CHECK(b->n_missed, ZR_ERR_CONFIG, "--search: none of the ways can be planned on %d ranks of %s; the first: %s",
-             b->target.ranks, b->target.cluster.name, first_refusal(b));
-    const cli_trial *least = &b->missed[0]->made;
+             b->target.ranks, cluster, refused ? refused : "no micro-batch makes a step of train_batch_size samples");
     return ZR_FAIL(ZR_ERR_MEMORY,
                    "--search: nothing fits; stage %lld with parallel.tensor %lld comes nearest and needs %s: use more "
                    "ranks or a smaller model",
-                   (long long)b->missed[0]->stage, (long long)b->missed[0]->tensor, cli_needs(b, least, needs));
+                   (long long)b->missed[0]->stage, (long long)b->missed[0]->tensor,
+                   cli_needs(b, &b->missed[0]->made, (char[128]){0}));
 }
 
 /* ---- buckets, overlap, levels, reduction once a step ---------------------------------------------- */
@@ -623,7 +610,7 @@ static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
     way->tried = tried;
 }
 
-static zr_status refine(search *s, const char *shown)
+static zr_status refine_ways(search *s, const char *shown)
 {
     cli_searched *b = &s->base;
     int64_t index[REFINED], first[REFINED + 1];
@@ -638,55 +625,56 @@ static zr_status refine(search *s, const char *shown)
     ZR_TRY(cli_many(b->n - s->refined_from, try_variant, s, shown));
     for (int i = 0; i < n; i++) take_fastest(&b->way[index[i]], &b->way[first[i]], first[i + 1] - first[i]);
     b->n = s->refined_from;
-    ZR_TRY(rank(s));
-    return ZR_OK;
+    return rank_ways(s);
 }
 
-static zr_status find(search *s)
+static zr_status find_ways(search *s)
 {
     const char *shown = s->base.args->quiet ? NULL : "ways";
     ZR_TRY(add_ways(s));
     ZR_TRY(cli_many(s->base.n, try_states, s, NULL));
     drop_states(s);
     ZR_TRY(cli_many(s->base.n, try_way, s, shown));
-    ZR_TRY(rank(s));
-    ZR_TRY(refine(s, shown));
-    ZR_TRY(check_found(&s->base));
-    return ZR_OK;
+    ZR_TRY(rank_ways(s));
+    ZR_TRY(refine_ways(s, shown));
+    return check_found(&s->base);
 }
 
-static space space_of(const search *s, const cli_args *typed)
+/** Return whether the command line gives a key, or one of two. */
+static bool is_typed(const search *s, const char *key, const char *other)
 {
     const cli_brief *brief = &s->base.o->brief;
-    space given = {.stage = cli_simulate_typed(typed, brief, "zero_optimization.stage"),
-                   .tensor = cli_simulate_typed(typed, brief, "parallel.tensor"),
-                   .batch = cli_simulate_typed(typed, brief, "train_micro_batch_size_per_gpu"),
-                   .accum = cli_simulate_typed(typed, brief, "gradient_accumulation_steps"),
-                   .policy = cli_simulate_typed(typed, brief, "activation_checkpointing.policy"),
-                   .every = cli_simulate_typed(typed, brief, "activation_checkpointing.every"),
-                   .kept = cli_simulate_typed(typed, brief, "activation_checkpointing.partition_activations") ||
-                           cli_simulate_typed(typed, brief, "activation_checkpointing.cpu_checkpointing") ||
-                           cli_simulate_typed(typed, brief, "activation_checkpointing.offload"),
-                   .groups = cli_simulate_typed(typed, brief, "zero_optimization.mics_shard_size") ||
-                             cli_simulate_typed(typed, brief, "zero_optimization.zero_hpz_partition_size"),
-                   .global = zr__config_given(s->config, "train_batch_size"),
-                   .buckets = cli_simulate_typed(typed, brief, "zero_optimization.reduce_bucket_size") ||
-                              cli_simulate_typed(typed, brief, "zero_optimization.allgather_bucket_size"),
-                   .prefetch = cli_simulate_typed(typed, brief, "zero_optimization.stage3_prefetch_bucket_size"),
-                   .overlap = cli_simulate_typed(typed, brief, "zero_optimization.overlap_comm"),
-                   .levels = cli_simulate_typed(typed, brief, "collectives.hierarchical"),
-                   .once = cli_simulate_typed(typed, brief, "gradient_reduction")};
+    return cli_simulate_typed(s->typed, brief, key) || (other && cli_simulate_typed(s->typed, brief, other));
+}
+
+static space space_of(const search *s)
+{
+    space given = {
+        .stage = is_typed(s, "zero_optimization.stage", NULL),
+        .tensor = is_typed(s, "parallel.tensor", NULL),
+        .batch = is_typed(s, "train_micro_batch_size_per_gpu", NULL),
+        .accum = is_typed(s, "gradient_accumulation_steps", NULL),
+        .policy = is_typed(s, "activation_checkpointing.policy", NULL),
+        .every = is_typed(s, "activation_checkpointing.every", NULL),
+        .kept = is_typed(s, "activation_checkpointing.partition_activations",
+                         "activation_checkpointing.cpu_checkpointing") ||
+                is_typed(s, "activation_checkpointing.offload", NULL),
+        .groups = is_typed(s, "zero_optimization.mics_shard_size", "zero_optimization.zero_hpz_partition_size"),
+        .global = zr__config_given(s->config, "train_batch_size"),
+        .buckets = is_typed(s, "zero_optimization.reduce_bucket_size", "zero_optimization.allgather_bucket_size"),
+        .prefetch = is_typed(s, "zero_optimization.stage3_prefetch_bucket_size", NULL),
+        .overlap = is_typed(s, "zero_optimization.overlap_comm", NULL),
+        .levels = is_typed(s, "collectives.hierarchical", NULL),
+        .once = is_typed(s, "gradient_reduction", NULL)};
     given.every_batch =
         s->base.target.cluster.device.n_products > 0 || (given.policy && s->config->recompute.policy == ZR_POLICY_AUTO);
     return given;
 }
 
-static zr_status search_all(search *s, const cli_args *typed)
+static zr_status search_all(search *s)
 {
     cli_searched *b = &s->base;
-    const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr__config_inputs(s->config, inputs);
-    ZR_TRY(cli_check_stdout(inputs));
+    ZR_TRY(cli_check_outputs(s->config, NULL));
     ZR_TRY(cli_simulate_target(b->o, s->config, b->target.ranks, &b->target));
     ZR_CHECK(b->target.cluster.device.memory_bytes > 0, ZR_ERR_CONFIG,
              "--search: the memory of a device of %s is not known, and so not what fits it", b->target.cluster.name);
@@ -696,10 +684,10 @@ static zr_status search_all(search *s, const cli_args *typed)
     ZR_CHECK(b->target.ranks <= b->target.cluster.devices, ZR_ERR_CONFIG,
              "%d ranks do not fit the %d devices of %s: use fewer ranks or a larger cluster", b->target.ranks,
              b->target.cluster.devices, b->target.cluster.name);
-    s->given = space_of(s, typed);
-    ZR_TRY(find(s));
-    if (b->args->json) ZR_TRY(cli_searched_json(b));
-    if (!b->args->json) cli_searched_print(b);
+    s->given = space_of(s);
+    ZR_TRY(find_ways(s));
+    if (b->args->json) return cli_searched_json(b);
+    cli_searched_print(b);
     return ZR_OK;
 }
 
@@ -707,10 +695,10 @@ zr_status cli_search_fastest(const cli_args *args, const cli_args *typed, const 
 {
     search *s = zr_alloc(sizeof(*s));
     ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to search");
-    *s = (search){.base = {.args = args, .o = o, .target = {.ranks = (int)o->ranks}}};
+    *s = (search){.typed = typed, .base = {.args = args, .o = o, .target = {.ranks = (int)o->ranks}}};
     zr_status st = cli_config(args, s->base.target.ranks, (int64_t)time(NULL), &s->config, NULL);
     s->base.config = s->config;
-    if (st == ZR_OK) st = search_all(s, typed);
+    if (st == ZR_OK) st = search_all(s);
     zr_free(s->base.way);
     zr_free(s->base.best);
     zr_free(s->base.missed);

@@ -1,9 +1,8 @@
-/** `zr simulate --search`: the types and functions that its files share. */
+/** `zr simulate --search`: the types and functions that its files share. search.c finds, search_print.c shows. */
 #ifndef ZR_CLI_SEARCH_H
 #define ZR_CLI_SEARCH_H
 
 #include "cli/simulate/simulate.h"
-#include "zr/config.h"
 
 /** A way to train, at the batch with which it is the fastest. */
 typedef struct cli_way {
