@@ -123,40 +123,35 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
 /** Return a sentence on the source of the times, or on the rates without which there are none. */
 static const char *source_of_times(const cli_choices *choices, char room[192])
 {
+#define MEASURE_OR_TAKE " Run `zr info --bench` once, or take those of others with --profile or --cluster."
     const cli_target *target = choices->target;
+    const zr_machine *machine = &target->profile.machine;
     if (target->simulated) {
         snprintf(room, 192, "Times are simulated on %s; `zr simulate` says how they come about.", target->cluster.name);
         return room;
     }
-    if (!choices->compute_known) {
-        return "Times are not known: nobody has measured the rates of this machine. Run `zr info --bench` once, or "
-               "take those of others with --profile or --cluster.";
-    }
+    if (!choices->compute_known)
+        return "Times are not known: nobody has measured the rates of this machine." MEASURE_OR_TAKE;
     /* Where memory bandwidth was measured, so was the link within this host. */
-    if (!choices->link_known && target->profile.machine.memory_bytes_sec > 0) {
+    if (!choices->link_known && machine->memory_bytes_sec > 0)
         return "Times are without communication: the rate of the link between hosts is not known. --cluster NAME "
                "has one.";
-    }
-    if (!choices->link_known) {
-        return "Times are without communication: the rate of this machine's link is not known. Run `zr info --bench` "
-               "once, or take those of others with --profile or --cluster.";
-    }
-    if (target->profile.machine.memory_bytes_sec <= 0) {
-        return "Times are of products alone: the rate of this machine's memory is not known. Run `zr info --bench` "
-               "once, or take those of others with --profile or --cluster.";
-    }
+    if (!choices->link_known)
+        return "Times are without communication: the rate of this machine's link is not known." MEASURE_OR_TAKE;
+    if (machine->memory_bytes_sec <= 0)
+        return "Times are of products alone: the rate of this machine's memory is not known." MEASURE_OR_TAKE;
     if (target->efficiency > 0 && target->efficiency < 1) {
         snprintf(room, 192,
                  "Times take %g %% of the profile's FLOP/s (--efficiency), its other rates in full, no latency.",
                  100 * target->efficiency);
         return room;
     }
-    if (target->profile.machine.n_products > 0) {
+    if (machine->n_products > 0)
         return "Times are by measured rates, without latency: those of matrix products by their sizes, for all else "
                "peak rates. Most runs are slower.";
-    }
     return "Times are the profile's peak rates, without latency: no run is faster, and most are slower. --efficiency "
            "0.4 takes 40 % of the peak FLOP/s.";
+#undef MEASURE_OR_TAKE
 }
 
 zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config)

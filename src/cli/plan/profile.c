@@ -24,15 +24,17 @@ static const rate_key bench_keys[] = {{"triad_bytes_sec", AT(memory_bytes_sec), 
                                       {"link_bytes_sec", AT(link[ZR_LINK_PROCESS].bytes_sec), false}};
 enum { OWN = sizeof(own_keys) / sizeof(own_keys[0]), BENCH = sizeof(bench_keys) / sizeof(bench_keys[0]) };
 
-static zr_status take_rate(const json_t *root, const char *file, const rate_key *key, zr_machine *machine)
+static zr_status take_rates(const json_t *root, const char *file, const rate_key *keys, int n, zr_machine *machine)
 {
-    const json_t *json = json_object_get(root, key->key);
-    if ((!json || json_is_null(json)) && !key->must) return ZR_OK;
-    double rate = json_number_value(json);
-    ZR_CHECK(json_is_number(json) && isfinite(rate) && (key->must ? rate > 0 : rate >= 0), ZR_ERR_DATA,
-             "--profile %s: \"%s\" is %s; a rate per second%s was wanted, such as 989e12", file, key->key,
-             json ? "not that" : "missing", key->must ? " above 0" : "");
-    memcpy((char *)machine + key->at, &rate, sizeof(rate));
+    for (const rate_key *key = keys; key < keys + n; key++) {
+        const json_t *json = json_object_get(root, key->key);
+        if ((!json || json_is_null(json)) && !key->must) continue;
+        const double rate = json_number_value(json);
+        ZR_CHECK(json_is_number(json) && isfinite(rate) && (key->must ? rate > 0 : rate >= 0), ZR_ERR_DATA,
+                 "--profile %s: \"%s\" is %s; a rate per second%s was wanted, such as 989e12", file, key->key,
+                 json ? "not that" : "missing", key->must ? " above 0" : "");
+        memcpy((char *)machine + key->at, &rate, sizeof(rate));
+    }
     return ZR_OK;
 }
 
@@ -59,7 +61,7 @@ static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
 {
     zr_machine *machine = &profile->machine;
     ZR_TRY(check_keys(root, file));
-    for (int i = 0; i < OWN; i++) ZR_TRY(take_rate(root, file, &own_keys[i], machine));
+    ZR_TRY(take_rates(root, file, own_keys, OWN, machine));
     for (int i = 1; i < ZR_LINK_LEVELS; i++) machine->link[i] = machine->link[0];
     const json_t *copies = json_object_get(root, "link_copies"), *name = json_object_get(root, "name"),
                  *narrow = json_object_get(root, "narrow_attention"), *memory = json_object_get(root, "memory_bytes");
@@ -127,7 +129,7 @@ static zr_rate alone_and_all(double rate)
  * rates of its own. */
 static zr_status take_bench(const json_t *root, const char *file, zr_profile *profile)
 {
-    for (int k = 0; k < BENCH; k++) ZR_TRY(take_rate(root, file, &bench_keys[k], &profile->machine));
+    ZR_TRY(take_rates(root, file, bench_keys, BENCH, &profile->machine));
     zr_rates rates = {.threads = 1,
                       .peak = {.fma_f32 = alone_and_all(peak_of(root, "fma_f32_all_flops")),
                                .dot_bf16 = alone_and_all(peak_of(root, "dot_bf16_all_flops"))},

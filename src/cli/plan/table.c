@@ -7,18 +7,6 @@
 
 #include <inttypes.h>
 
-typedef enum row_kind {
-    ROW_CATEGORY,
-    ROW_HOST,
-    ROW_COPY,
-    ROW_STATES,
-    ROW_TOTAL,
-    ROW_TRAFFIC,
-    ROW_TRAFFIC_TOTAL,
-    ROW_WITHIN,
-    ROW_ACROSS
-} row_kind;
-
 const char *cli_category_words(zr_category category)
 {
     static const char *const words[ZR_CATEGORIES] = {[ZR_CATEGORY_PARAM] = "parameters",
@@ -53,41 +41,13 @@ double cli_traffic_bytes(const zr_report *report)
     return sum_of(&report->traffic);
 }
 
-static double cell(const zr_report *report, row_kind kind, int index)
-{
-    switch (kind) {
-    case ROW_CATEGORY:
-        return (double)report->memory.category_bytes[index];
-    case ROW_HOST:
-        return (double)report->memory.space[ZR_SPACE_HOST].category_bytes[index];
-    case ROW_COPY:
-        return (double)report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_PARAM] +
-               (double)report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM];
-    case ROW_STATES:
-        return (double)report->memory.states_bytes;
-    case ROW_TOTAL:
-        return (double)report->memory.total_bytes;
-    case ROW_TRAFFIC:
-        return (double)report->traffic.bytes[index];
-    case ROW_WITHIN: {
-        const zr_traffic within = zr__report_within(report, (zr_border)index);
-        return sum_of(&within);
-    }
-    case ROW_ACROSS:
-        return sum_of(&report->across[index]);
-    case ROW_TRAFFIC_TOTAL:
-        break;
-    }
-    return cli_traffic_bytes(report);
-}
-
-static void print_stages(FILE *out, const cli_table *table, bool color, const char *name, row_kind kind, int index)
+static void print_stages(FILE *out, const cli_table *table, bool color, const char *name, const double bytes[4])
 {
     fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
-        bool mark = color && stage == table->chosen;
-        const char *value = table->planned[stage] ? ZR_SIZE(cell(&table->report[stage], kind, index)) : "-";
-        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", value, mark ? CLI_PLAIN : "");
+        const bool mark = color && stage == table->chosen;
+        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", table->planned[stage] ? ZR_SIZE(bytes[stage]) : "-",
+                mark ? CLI_PLAIN : "");
     }
     fputc('\n', out);
 }
@@ -117,37 +77,66 @@ static void print_fits(FILE *out, const cli_table *table)
     fputc('\n', out);
 }
 
+/** Print a row whose cells are computed from the report `r` of each stage. */
+#define ROW(name, bytes)                                                                                               \
+    do {                                                                                                               \
+        double of[4];                                                                                                  \
+        for (int stage = 0; stage < 4; stage++) {                                                                      \
+            const zr_report *r = &table->report[stage];                                                                \
+            of[stage] = (double)(bytes);                                                                               \
+        }                                                                                                              \
+        print_stages(out, table, color, name, of);                                                                     \
+    } while (0)
+
+static void print_memory_rows(FILE *out, const cli_table *table, bool color)
+{
+    enum { PARAM = ZR_CATEGORY_PARAM, OPTIM = ZR_CATEGORY_OPTIM, CHECKPOINT = ZR_CATEGORY_CHECKPOINT };
+    const zr_memory *chosen = &table->report[table->chosen].memory;
+    const int64_t *on_host = chosen->space[ZR_SPACE_HOST].category_bytes;
+    for (int c = 0; c < ZR_CATEGORIES; c++)
+        if (c != CHECKPOINT || chosen->category_bytes[c] > 0)
+            ROW(cli_category_words((zr_category)c), r->memory.category_bytes[c]);
+    ROW("model states", r->memory.states_bytes);
+    ROW("total (peaks differ)", r->memory.total_bytes);
+    if (on_host[CHECKPOINT] > 0) ROW("on host: checkpoints", r->memory.space[ZR_SPACE_HOST].category_bytes[CHECKPOINT]);
+    if (on_host[PARAM] + on_host[OPTIM] > 0)
+        ROW("on host: saved copy", r->memory.space[ZR_SPACE_HOST].category_bytes[PARAM] +
+                                       r->memory.space[ZR_SPACE_HOST].category_bytes[OPTIM]);
+}
+
+static double within_bytes(const zr_report *report, zr_border border)
+{
+    const zr_traffic within = zr__report_within(report, border);
+    return sum_of(&within);
+}
+
+static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
+{
+    static const char *const words[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
+                                                        [ZR_TRAFFIC_ALL_GATHER] = "all-gather",
+                                                        [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
+    const zr_traffic *across = table->report[table->chosen].across;
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) ROW(words[kind], r->traffic.bytes[kind]);
+    ROW("total", cli_traffic_bytes(r));
+    if (sum_of(&across[ZR_BORDER_GROUP]) > 0) {
+        ROW("of it within groups", within_bytes(r, ZR_BORDER_GROUP));
+        ROW("of it across groups", sum_of(&r->across[ZR_BORDER_GROUP]));
+    }
+    if (sum_of(&across[ZR_BORDER_TENSOR]) > 0) {
+        ROW("of it for ZeRO", within_bytes(r, ZR_BORDER_TENSOR));
+        ROW("of it within layers", sum_of(&r->across[ZR_BORDER_TENSOR]));
+    }
+    if (sum_of(&across[ZR_BORDER_HOST]) > 0) ROW("of it across hosts", sum_of(&r->across[ZR_BORDER_HOST]));
+}
+
 void cli_table_print(FILE *out, const cli_table *table, bool color)
 {
-    static const char *const traffic[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
-                                                          [ZR_TRAFFIC_ALL_GATHER] = "all-gather",
-                                                          [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
     const zr_report *report = &table->report[table->chosen];
     print_stage_names(out, table, color);
-    for (int c = 0; c < ZR_CATEGORIES; c++) {
-        if (c == ZR_CATEGORY_CHECKPOINT && report->memory.category_bytes[c] == 0) continue;
-        print_stages(out, table, color, cli_category_words((zr_category)c), ROW_CATEGORY, c);
-    }
-    print_stages(out, table, color, "model states", ROW_STATES, 0);
-    print_stages(out, table, color, "total (peaks differ)", ROW_TOTAL, 0);
-    if (report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0)
-        print_stages(out, table, color, "on host: checkpoints", ROW_HOST, ZR_CATEGORY_CHECKPOINT);
-    if (cell(report, ROW_COPY, 0) > 0) print_stages(out, table, color, "on host: saved copy", ROW_COPY, 0);
+    print_memory_rows(out, table, color);
     print_fits(out, table);
     fprintf(out, "  traffic per rank and step\n");
-    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++)
-        print_stages(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
-    print_stages(out, table, color, "total", ROW_TRAFFIC_TOTAL, 0);
-    if (sum_of(&report->across[ZR_BORDER_GROUP]) > 0) {
-        print_stages(out, table, color, "of it within groups", ROW_WITHIN, ZR_BORDER_GROUP);
-        print_stages(out, table, color, "of it across groups", ROW_ACROSS, ZR_BORDER_GROUP);
-    }
-    if (sum_of(&report->across[ZR_BORDER_TENSOR]) > 0) {
-        print_stages(out, table, color, "of it for ZeRO", ROW_WITHIN, ZR_BORDER_TENSOR);
-        print_stages(out, table, color, "of it within layers", ROW_ACROSS, ZR_BORDER_TENSOR);
-    }
-    if (sum_of(&report->across[ZR_BORDER_HOST]) > 0)
-        print_stages(out, table, color, "of it across hosts", ROW_ACROSS, ZR_BORDER_HOST);
+    print_traffic_rows(out, table, color);
     fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n", ZR_AMOUNT(report->flops_model),
             ZR_AMOUNT(report->flops_hardware));
 }

@@ -135,14 +135,10 @@ typedef struct list {
     size_t column; /* 0: nothing is printed yet */
 } list;
 
-static void begin_list(list *l, const char *begin)
+/* Print an item, before it the list's beginning or `between`. */
+static void list_item(list *l, const char *begin, const char *between, const char *item)
 {
-    l->column = (size_t)fprintf(l->out, "    %s", begin);
-}
-
-static void list_item(list *l, const char *before, const char *item)
-{
-    l->column += (size_t)fprintf(l->out, "%s", before);
+    l->column += (size_t)fprintf(l->out, "%s%s", l->column ? "" : "    ", l->column ? between : begin);
     if (l->column + 1 + strlen(item) > 79) l->column = (size_t)fprintf(l->out, "\n     ") - 1;
     l->column += (size_t)fprintf(l->out, " %s", item);
 }
@@ -150,9 +146,7 @@ static void list_item(list *l, const char *before, const char *item)
 static void print_units(FILE *out, const zr_plan *plan, const within *w)
 {
     list l = {out, 0};
-    const char *before = "";
     char item[ZR_NAME_MAX + 128];
-    begin_list(&l, "for");
     for (int32_t u = 0, end; u < plan->n_units; u = end) {
         end = alike_from(plan, w, u);
         const char *name = zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], u)->name;
@@ -163,13 +157,12 @@ static void print_units(FILE *out, const zr_plan *plan, const within *w)
                      ZR_SIZE((double)w->unit[u] * (end - u)), each);
         else
             snprintf(item, sizeof(item), "%s %s", name, each);
-        list_item(&l, before, item);
-        before = ",";
+        list_item(&l, "for", ",", item);
     }
-    fputc('\n', out);
+    fputs(l.column ? "\n" : "    for\n", out);
 }
 
-static void print_rest(FILE *out, const within *w)
+static void print_other_purposes(FILE *out, const within *w)
 {
     static const char *const words[PURPOSES] = {[FOR_LOSSES] = "the cross-entropy",
                                                 [FOR_GRADIENTS] = "gradients of what every rank has",
@@ -178,10 +171,8 @@ static void print_rest(FILE *out, const within *w)
     char item[96];
     for (int k = FOR_LOSSES; k < PURPOSES; k++) {
         if (w->bytes[k] == 0) continue;
-        const char *before = l.column ? "," : "";
-        if (!l.column) begin_list(&l, "for");
         snprintf(item, sizeof(item), "%s %s", words[k], ZR_SIZE((double)w->bytes[k]));
-        list_item(&l, before, item);
+        list_item(&l, "for", ",", item);
     }
     if (l.column) fputc('\n', out);
 }
@@ -189,11 +180,11 @@ static void print_rest(FILE *out, const within *w)
 static void print_replicated(FILE *out, const zr_graph *g)
 {
     list l = {out, 0};
-    char pattern[ZR_NAME_MAX], begin[96];
-    snprintf(begin, sizeof(begin), "on every rank of a layer %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
-    begin_list(&l, begin);
+    char pattern[ZR_NAME_MAX];
+    l.column =
+        (size_t)fprintf(out, "    on every rank of a layer %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
     for (int32_t p = 0; p < zr_graph_params(g); p++)
-        if (zr_graph_param(g, p)->cut.parts == 0 && is_first(g, p, pattern)) list_item(&l, "", pattern);
+        if (zr_graph_param(g, p)->cut.parts == 0 && is_first(g, p, pattern)) list_item(&l, "", "", pattern);
     fputc('\n', out);
 }
 
@@ -210,7 +201,7 @@ zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *pl
     zr_status st = find_within(plan, &w);
     if (st == ZR_OK) {
         print_units(out, plan, &w);
-        print_rest(out, &w);
+        print_other_purposes(out, &w);
         print_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
     }
     zr_free(w.unit);

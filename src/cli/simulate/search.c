@@ -56,14 +56,14 @@ typedef struct search {
 /** Set a configuration to a way with a batch. */
 static void configure_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
 {
-    if (w->bucket_elems > 0) {
-        config->zero.reduce_bucket_elems = w->bucket_elems;
-        config->zero.allgather_bucket_elems = w->bucket_elems;
+    if (w->in.bucket_elems > 0) {
+        config->zero.reduce_bucket_elems = w->in.bucket_elems;
+        config->zero.allgather_bucket_elems = w->in.bucket_elems;
     }
-    config->zero.overlap_comm = w->overlap;
-    if (w->prefetch_elems > 0) config->zero.prefetch_bucket_elems = w->prefetch_elems;
-    config->collectives.hierarchical = w->levels;
-    config->reduce_once = w->once;
+    config->zero.overlap_comm = w->in.overlap;
+    if (w->in.prefetch_elems > 0) config->zero.prefetch_bucket_elems = w->in.prefetch_elems;
+    config->collectives.hierarchical = w->in.levels;
+    config->reduce_once = w->in.once;
     config->zero.stage = w->stage;
     config->parallel.tensor = w->tensor;
     config->recompute.policy = w->policy;
@@ -277,9 +277,9 @@ static cli_way as_configured(const zr_config *config)
                      .host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST,
                      .mics = config->zero.mics_shard_ranks,
                      .hpz = config->zero.hpz_partition_ranks,
-                     .overlap = config->zero.overlap_comm,
-                     .levels = config->collectives.hierarchical,
-                     .once = config->reduce_once};
+                     .in = {.overlap = config->zero.overlap_comm,
+                            .levels = config->collectives.hierarchical,
+                            .once = config->reduce_once}};
 }
 
 /** Add a way with whole checkpoints, in pieces with tensor parallelism, and on the host, where it can be reached. */
@@ -525,54 +525,40 @@ static zr_status check_found(const cli_searched *b)
 
 /* ---- buckets, overlap, levels, reduction once a step ---------------------------------------------- */
 
-/** Return whether a variant differs only in keys that the command line leaves open. */
-static bool is_open(const search *s, const cli_way *w, const cli_way *from)
+/** Return whether a variant of a way can be planned, and differs only in keys that the command line leaves open. */
+static bool is_open(const search *s, const cli_way *way, const cli_variant *to)
 {
     const space *given = &s->given;
-    if (given->buckets && w->bucket_elems != from->bucket_elems) return false;
-    if (given->overlap && w->overlap != from->overlap) return false;
-    if (given->prefetch && w->prefetch_elems != from->prefetch_elems) return false;
-    if (given->once && w->once != from->once) return false;
-    return !(given->levels && w->levels != from->levels);
-}
-
-/** Copy a way without its results. */
-static cli_way untried(const cli_way *from)
-{
-    cli_way w = *from;
-    w.planned = w.fits = false;
-    w.tried = 0;
-    w.refused[0] = '\0';
-    w.more[0].batch = w.more[1].batch = 0;
-    w.states_fit = true;
-    return w;
+    const cli_variant *from = &way->in;
+    if (given->buckets && to->bucket_elems != from->bucket_elems) return false;
+    if (given->overlap && to->overlap != from->overlap) return false;
+    if (given->prefetch && to->prefetch_elems != from->prefetch_elems) return false;
+    if (given->levels && to->levels != from->levels) return false;
+    return to->once == from->once ||
+           !(given->once || data_ranks(s, way) == 1); /* one data-parallel rank reduces nothing */
 }
 
 static zr_status add_variants(search *s, const cli_way *from)
 {
-    const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->levels,
+    const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->in.levels,
                            both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto: flat with tensor parallelism */
-        other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->overlap;
+        other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->in.overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
-    const bool had = from->once;
-    const struct {
-        int64_t bucket_elems, prefetch_elems;
-        zr_config_switch overlap, levels;
-        bool once;
-    } to[] = {{large, 0, overlap, levels, had}, {small, 0, overlap, levels, had},  {0, 0, off, levels, had},
-              {small, 0, off, levels, had},     {0, 0, overlap, other, had},       {large, 0, overlap, other, had},
-              {large, large, on, levels, had},  {large, large, on, other, had},    {0, large, on, levels, had},
-              {0, 0, overlap, levels, !had},    {large, 0, overlap, levels, !had}, {0, 0, overlap, other, !had},
-              {large, large, on, levels, !had}};
+    const bool had = from->in.once;
+    const cli_variant to[] = {
+        {large, 0, overlap, levels, had}, {small, 0, overlap, levels, had},  {0, 0, off, levels, had},
+        {small, 0, off, levels, had},     {0, 0, overlap, other, had},       {large, 0, overlap, other, had},
+        {large, large, on, levels, had},  {large, large, on, other, had},    {0, large, on, levels, had},
+        {0, 0, overlap, levels, !had},    {large, 0, overlap, levels, !had}, {0, 0, overlap, other, !had},
+        {large, large, on, levels, !had}};
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
-        cli_way w = untried(from);
-        w.bucket_elems = to[i].bucket_elems;
-        w.prefetch_elems = to[i].prefetch_elems;
-        w.overlap = to[i].overlap;
-        w.levels = to[i].levels;
-        w.once = to[i].once;
-        if (w.once != had && data_ranks(s, from) == 1) continue; /* one data-parallel rank reduces nothing */
-        if (is_open(s, &w, from)) ZR_TRY(add_way(s, &w));
+        cli_way w = *from; /* without its results */
+        w.in = to[i];
+        w.planned = w.fits = false;
+        w.tried = w.more[0].batch = w.more[1].batch = 0;
+        w.refused[0] = '\0';
+        w.states_fit = true;
+        if (is_open(s, from, &to[i])) ZR_TRY(add_way(s, &w));
     }
     return ZR_OK;
 }

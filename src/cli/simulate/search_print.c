@@ -126,18 +126,19 @@ static json_t *keys_of(const cli_searched *s, const cli_way *w)
         cli_json_set(keys, "zero_optimization.mics_shard_size", json_integer(w->mics));
     if (w->hpz != c->zero.hpz_partition_ranks)
         cli_json_set(keys, "zero_optimization.zero_hpz_partition_size", json_integer(w->hpz));
-    if (w->bucket_elems > 0) {
-        cli_json_set(keys, "zero_optimization.reduce_bucket_size", json_integer(w->bucket_elems));
-        cli_json_set(keys, "zero_optimization.allgather_bucket_size", json_integer(w->bucket_elems));
+    if (w->in.bucket_elems > 0) {
+        cli_json_set(keys, "zero_optimization.reduce_bucket_size", json_integer(w->in.bucket_elems));
+        cli_json_set(keys, "zero_optimization.allgather_bucket_size", json_integer(w->in.bucket_elems));
     }
-    if (w->prefetch_elems > 0)
-        cli_json_set(keys, "zero_optimization.stage3_prefetch_bucket_size", json_integer(w->prefetch_elems));
-    if (w->overlap != c->zero.overlap_comm)
-        cli_json_set(keys, "zero_optimization.overlap_comm", json_boolean(w->overlap == ZR_SWITCH_ON));
-    if (w->levels != c->collectives.hierarchical)
+    if (w->in.prefetch_elems > 0)
+        cli_json_set(keys, "zero_optimization.stage3_prefetch_bucket_size", json_integer(w->in.prefetch_elems));
+    if (w->in.overlap != c->zero.overlap_comm)
+        cli_json_set(keys, "zero_optimization.overlap_comm", json_boolean(w->in.overlap == ZR_SWITCH_ON));
+    if (w->in.levels != c->collectives.hierarchical)
         cli_json_set(keys, "collectives.hierarchical",
-                     w->levels == ZR_SWITCH_AUTO ? json_string("auto") : json_boolean(w->levels == ZR_SWITCH_ON));
-    if (w->once != c->reduce_once) cli_json_set(keys, "gradient_reduction", json_string(w->once ? "step" : "micro"));
+                     w->in.levels == ZR_SWITCH_AUTO ? json_string("auto") : json_boolean(w->in.levels == ZR_SWITCH_ON));
+    if (w->in.once != c->reduce_once)
+        cli_json_set(keys, "gradient_reduction", json_string(w->in.once ? "step" : "micro"));
     return keys;
 }
 
