@@ -14,7 +14,6 @@ static const struct {
 } common[] = {{ZR_RECOMPUTE_NONE, {false, false}},     {ZR_RECOMPUTE_SELECTIVE, {false, false}},
               {ZR_RECOMPUTE_SELECTIVE, {true, false}}, {ZR_RECOMPUTE_UNIT, {false, false}},
               {ZR_RECOMPUTE_UNIT, {true, false}},      {ZR_RECOMPUTE_UNIT, {true, true}}};
-enum { COMMON = sizeof(common) / sizeof(common[0]) };
 
 static bool kept_alike(cli_kept a, cli_kept b)
 {
@@ -60,32 +59,12 @@ static void add_choice(cli_choices *choices, const zr_config *config, const zr_l
     choices->n++;
 }
 
-static bool has_common(const cli_choices *choices, int index)
+/** Return whether two layouts have the same policy. Without recomputation there are no checkpoints, so that their place
+ * does not matter. */
+static bool same_policy(const zr_layout *a, const zr_layout *b)
 {
-    return choices->shares_layers || !common[index].kept.pieces;
-}
-
-/** Make the layout of a common policy. Without tensor parallelism checkpoints are kept as configured. */
-static zr_layout common_layout(const cli_choices *choices, const zr_layout *base, int index)
-{
-    zr_layout layout = *base;
-    layout.recompute = common[index].recompute;
-    layout.recompute_every = 1;
-    if (choices->shares_layers) keep_as(&layout, common[index].kept);
-    return layout;
-}
-
-/** Return the index of the common policy that a layout has, -1 if it has another. Without recomputation there are no
- * checkpoints, so that their place does not matter. */
-static int common_index(const cli_choices *choices, const zr_layout *layout)
-{
-    for (int i = 0; i < COMMON; i++) {
-        if (!has_common(choices, i)) continue;
-        const zr_layout is = common_layout(choices, layout, i);
-        bool alike = is.recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(&is), kept_of(layout));
-        if (layout->recompute == is.recompute && layout->recompute_every == 1 && alike) return i;
-    }
-    return -1;
+    return a->recompute == b->recompute && a->recompute_every == b->recompute_every &&
+           (a->recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(a), kept_of(b)));
 }
 
 /** Return whether policy auto may find a mix: keeping all activations does not fit, and recomputing more does. */
@@ -216,20 +195,27 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
     }
 }
 
+/** Add the choices of a stage. Without tensor parallelism checkpoints are kept as configured. */
 static void add_stage(cli_choices *choices, const zr_config *config, const zr_layout *base, int stage)
 {
-    int first = choices->n;
+    const int first = choices->n;
+    const bool is_base = stage == base->stage;
+    bool common_base = false;
     zr_layout layout = *base;
     layout.stage = stage;
-    const int configured = common_index(choices, base);
-    for (int i = 0; i < COMMON; i++) {
-        if (!has_common(choices, i)) continue;
-        const zr_layout usual = common_layout(choices, &layout, i);
-        add_choice(choices, config, &usual, CLI_LIGHT_NONE, stage == base->stage && i == configured);
+    for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++) {
+        zr_layout one = layout;
+        if (common[i].kept.pieces && !choices->shares_layers) continue;
+        one.recompute = common[i].recompute;
+        one.recompute_every = 1;
+        if (choices->shares_layers) keep_as(&one, common[i].kept);
+        const bool same = same_policy(&one, base);
+        common_base |= same;
+        add_choice(choices, config, &one, CLI_LIGHT_NONE, is_base && same);
     }
     if (base->recompute != ZR_RECOMPUTE_AUTO && may_mix(choices, first)) add_mixed(choices, config, stage);
     add_lighter(choices, config, layout, first);
-    if (configured < 0) add_choice(choices, config, &layout, CLI_LIGHT_NONE, stage == base->stage);
+    if (!common_base) add_choice(choices, config, &layout, CLI_LIGHT_NONE, is_base);
 }
 
 /** Add the configured stage with the inputs of every 2nd, 3rd ... unit kept. */

@@ -63,8 +63,8 @@ static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
     ZR_TRY(check_keys(root, file));
     ZR_TRY(take_rates(root, file, own_keys, OWN, machine));
     for (int i = 1; i < ZR_LINK_LEVELS; i++) machine->link[i] = machine->link[0];
-    const json_t *copies = json_object_get(root, "link_copies"), *name = json_object_get(root, "name"),
-                 *narrow = json_object_get(root, "narrow_attention"), *memory = json_object_get(root, "memory_bytes");
+    const json_t *copies = json_object_get(root, "link_copies"), *narrow = json_object_get(root, "narrow_attention"),
+                 *name = json_object_get(root, "name"), *memory = json_object_get(root, "memory_bytes");
     ZR_CHECK(!memory || zr__json_bytes(memory, &machine->memory_bytes), ZR_ERR_DATA,
              "--profile %s: \"memory_bytes\" is no size; bytes, or text as \"80GB\", was wanted", file);
     ZR_CHECK(!copies || json_is_boolean(copies), ZR_ERR_DATA, "--profile %s: \"link_copies\" is true or false", file);

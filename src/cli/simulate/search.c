@@ -416,14 +416,21 @@ static void drop_states(search *s)
 
 /* ---- all ---------------------------------------------------------------------------------------- */
 
+static int by_need(const void *a, const void *b)
+{
+    const cli_way *x = *(const cli_way *const *)a, *y = *(const cli_way *const *)b;
+    const int64_t mx = x->made.report.memory.total_bytes, my = y->made.report.memory.total_bytes;
+    if (mx != my) return mx < my ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+/** Sort by speed; at the same speed the way that takes less memory comes first. */
 static int by_speed(const void *a, const void *b)
 {
     const cli_way *x = *(const cli_way *const *)a, *y = *(const cli_way *const *)b;
     const double sx = x->made.simulation.samples_sec, sy = y->made.simulation.samples_sec;
-    const int64_t mx = x->made.report.memory.total_bytes, my = y->made.report.memory.total_bytes;
     if (sx != sy) return sx > sy ? -1 : 1;
-    if (mx != my) return mx < my ? -1 : 1; /* at the same speed, the way that takes less memory */
-    return x < y ? -1 : x > y;
+    return by_need(a, b);
 }
 
 /** Return whether two ways are one plan: without checkpoints their place does not matter. */
@@ -434,22 +441,6 @@ static bool same_plan(const cli_way *a, const cli_way *b)
            a->accum == b->accum && x->host_bytes == y->host_bytes &&
            x->report.memory.total_bytes == y->report.memory.total_bytes &&
            x->simulation.price.step_sec == y->simulation.price.step_sec;
-}
-
-static void drop_same(cli_searched *b)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < b->n_best; i++)
-        if (n == 0 || !same_plan(b->best[n - 1], b->best[i])) b->best[n++] = b->best[i];
-    b->n_best = n;
-}
-
-static int by_need(const void *a, const void *b)
-{
-    const cli_way *x = *(const cli_way *const *)a, *y = *(const cli_way *const *)b;
-    const int64_t mx = x->made.report.memory.total_bytes, my = y->made.report.memory.total_bytes;
-    if (mx != my) return mx < my ? -1 : 1;
-    return x < y ? -1 : x > y;
 }
 
 /** Keep, for each kind of states with which no way fits, the way that needs least. */
@@ -484,7 +475,10 @@ static zr_status rank_ways(search *s)
     }
     qsort(b->best, (size_t)b->n_best, sizeof(*b->best), by_speed);
     qsort(b->missed, (size_t)b->n_missed, sizeof(*b->missed), by_need);
-    drop_same(b);
+    int64_t n = 0;
+    for (int64_t i = 0; i < b->n_best; i++)
+        if (n == 0 || !same_plan(b->best[n - 1], b->best[i])) b->best[n++] = b->best[i];
+    b->n_best = n;
     b->ways = b->n_best + b->n_missed;
     keep_kinds(b);
     return ZR_OK;
@@ -578,8 +572,7 @@ static int to_refine(const cli_searched *b, int64_t index[REFINED])
 
 static zr_status try_variant(void *arg, int64_t index)
 {
-    search *s = arg;
-    return try_way(s, s->refined_from + index);
+    return try_way(arg, ((const search *)arg)->refined_from + index);
 }
 
 /** Let the fastest of a way's variants take its place, if the gain is worth more keys. */

@@ -177,18 +177,13 @@ static zr_status try_policies(search *s, way w, reached *r)
 
 /* ---- micro-batches ------------------------------------------------------------------------------ */
 
-static way way_of(const search *s, int stage, int64_t rows, int64_t accum)
-{
-    return (way){stage, s->config->recompute.policy, rows, accum};
-}
-
 /** Try more and smaller micro-batches for the same samples, until nothing is recomputed: still smaller ones only move
  * more. */
 static zr_status try_splits(search *s, int stage, int64_t rows)
 {
     reached r = {.all = false};
     for (int64_t accum = 1; accum <= rows && accum <= SPLITS_MOST && !r.all; accum++)
-        if (rows % accum == 0) ZR_TRY(try_policies(s, way_of(s, stage, rows / accum, accum), &r));
+        if (rows % accum == 0) ZR_TRY(try_policies(s, (way){stage, ZR_POLICY_NONE, rows / accum, accum}, &r));
     return ZR_OK;
 }
 
@@ -205,7 +200,7 @@ static zr_status try_batches(search *s, int stage)
     reached r = {.fits = true};
     double sec = 0;
     for (int64_t before = 0, rows = 1; rows <= BATCH_MOST && r.fits; before = rows, rows = next_batch(rows)) {
-        ZR_TRY(try_policies(s, way_of(s, stage, rows, s->config->accumulation_steps), &r));
+        ZR_TRY(try_policies(s, (way){stage, ZR_POLICY_NONE, rows, s->config->accumulation_steps}, &r));
         const double left = (sec - r.sec) * (double)before / (double)(rows - before);
         if (before > 0 && left < LEAST_GAIN * sec) return ZR_OK;
         sec = r.sec;
@@ -219,7 +214,7 @@ static zr_status try_stage(search *s, int stage)
     reached r;
     if (s->open.split) return try_splits(s, stage, rows * accum);
     if (s->open.batch) return try_batches(s, stage);
-    return try_policies(s, way_of(s, stage, rows, accum), &r);
+    return try_policies(s, (way){stage, ZR_POLICY_NONE, rows, accum}, &r);
 }
 
 /* ---- the search --------------------------------------------------------------------------------- */
@@ -268,7 +263,7 @@ static zr_status try_kept(search *s)
     reached r;
     if (!s->open.split || s->kept.rows * s->kept.accum != rows) return ZR_OK;
     for (int stage = s->stages[0]; stage <= s->stages[1]; stage++)
-        ZR_TRY(try_policies(s, way_of(s, stage, s->kept.rows, s->kept.accum), &r));
+        ZR_TRY(try_policies(s, (way){stage, ZR_POLICY_NONE, s->kept.rows, s->kept.accum}, &r));
     ZR_TRY(try_mixed(s));
     ZR_TRY(try_least(s));
     s->keeps = s->n > 0;
