@@ -211,7 +211,7 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
     zr__json_close(out, '}');
 }
 
-static void add_policy(zr__json_out *out, const cli_choice *c)
+static void add_choice_policy(zr__json_out *out, const cli_choice *c)
 {
     zr__json_add(out, "stage", c->stage);
     zr__json_add(out, "policy", zr__recompute_name(c->recompute));
@@ -229,7 +229,7 @@ static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_c
 
 /** Add the place of checkpoints, with tensor parallelism only, and the keys that make a choice lighter than the
  * configuration. */
-static void add_keys(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
+static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
     if (choices->shares_layers) {
         zr__json_add_bool(out, "partition_activations", c->kept.pieces);
@@ -257,20 +257,20 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices)
     zr__json_open(out, "choices", '[');
     for (const cli_choice *c = choices->choice; c < choices->choice + choices->n; c++) {
         zr__json_open(out, NULL, '{');
-        add_policy(out, c);
+        add_choice_policy(out, c);
         zr__json_add(out, "total", c->made.report.memory.total_bytes);
         add_needs(out, choices, c);
         add_time(out, choices, c);
-        add_keys(out, choices, c);
+        add_choice_keys(out, choices, c);
         zr__json_close(out, '}');
     }
     zr__json_close(out, ']');
     if (advised) {
         zr__json_open(out, "advice", '{');
-        add_policy(out, advised);
+        add_choice_policy(out, advised);
         add_known(out, "flops_per_byte", choices->target->ranks > 1, intensity(advised));
         add_limited(out, choices, "left", choices->target->limit_bytes - advised->made.needs_bytes);
-        add_keys(out, choices, advised);
+        add_choice_keys(out, choices, advised);
         zr__json_close(out, '}');
         return;
     }

@@ -65,7 +65,7 @@ static void print_plan_head(const planning *p, const zr_report *report)
 }
 
 /** Price an asynchronous save; seconds are NAN where the cluster's disk rate or copy rate is not known. */
-static zr_status price_save(const planning *p, const zr_plan *plan, zr_save_price *price)
+static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save_price *price)
 {
     zr_simulation simulation;
     const cli_target *t = &p->target;
@@ -81,7 +81,7 @@ static zr_status print_saving(const planning *p, const zr_plan *plan)
 {
     const bool copy = plan->save == ZR_SAVE_COPY;
     zr_save_price price;
-    ZR_TRY(price_save(p, plan, &price));
+    ZR_TRY(price_plan_save(p, plan, &price));
     printf("\ncheckpoints: %s a rank, from %s, written asynchronously, during the next step%s\n  ",
            ZR_SIZE((double)price.bytes), copy ? "a copy in the host's memory" : "where the states are",
            copy ? "s" : "");
@@ -108,7 +108,7 @@ static zr_status print_plan_text(const planning *p, const zr_plan *plan)
     cli_choices choices;
     ZR_TRY(compare_choices(p, &choices));
     cli_choices_table(&choices, &table);
-    if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, &p->target);
+    if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max);
     print_plan_head(p, &table.report[table.chosen]);
     cli_table_print(stdout, &table, color);
     if (p->config->parallel.tensor > 1) ZR_TRY(cli_within_print(stdout, p->config, plan, &p->target.profile));
@@ -134,7 +134,7 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
     ZR_TRY(cli_within_json(out, p->config, plan, &p->target.profile));
     if (p->max.what != CLI_MAX_NONE) cli_max_json(out, &p->max);
     if (plan->save != ZR_SAVE_NONE) {
-        ZR_TRY(price_save(p, plan, &price));
+        ZR_TRY(price_plan_save(p, plan, &price));
         zr__json_open(out, "save", '{');
         zr__json_add(out, "from", plan->save == ZR_SAVE_COPY ? "copy" : "states");
         zr__json_add(out, "bytes", price.bytes);
@@ -217,7 +217,9 @@ static zr_status find_max(planning *p)
              p->o->max);
     for (int i = 0; i < p->args->n_overrides; i++)
         p->max.keep_stage |= strncmp(p->args->override[i], "zero_optimization.stage=", 24) == 0;
-    return cli_max_find(p->config, &p->target, &p->max);
+    p->max.config = p->config;
+    p->max.target = &p->target;
+    return cli_max_find(&p->max);
 }
 
 static zr_status settle_plan(planning *p)

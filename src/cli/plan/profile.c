@@ -57,7 +57,7 @@ static zr_status check_keys(json_t *root, const char *file)
 }
 
 /** Read a file of the user's own rates. Its one link holds for every level: the file does not say where ranks are. */
-static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
+static zr_status take_own_rates(json_t *root, const char *file, zr_profile *profile)
 {
     zr_machine *machine = &profile->machine;
     ZR_TRY(check_keys(root, file));
@@ -78,7 +78,7 @@ static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
 }
 
 /** Return a rate of the level in use, by the level's name. */
-static double peak_of(const json_t *root, const char *key)
+static double level_peak(const json_t *root, const char *key)
 {
     const json_t *level = json_object_get(root, "level");
     size_t i;
@@ -127,12 +127,12 @@ static zr_rate alone_and_all(double rate)
 
 /** Read the rates of a whole machine from a benchmark, by the rules for remembered rates. bf16 that is widened has no
  * rates of its own. */
-static zr_status take_bench(const json_t *root, const char *file, zr_profile *profile)
+static zr_status take_bench_rates(const json_t *root, const char *file, zr_profile *profile)
 {
     ZR_TRY(take_rates(root, file, bench_keys, BENCH, &profile->machine));
     zr_rates rates = {.threads = 1,
-                      .peak = {.fma_f32 = alone_and_all(peak_of(root, "fma_f32_all_flops")),
-                               .dot_bf16 = alone_and_all(peak_of(root, "dot_bf16_all_flops"))},
+                      .peak = {.fma_f32 = alone_and_all(level_peak(root, "fma_f32_all_flops")),
+                               .dot_bf16 = alone_and_all(level_peak(root, "dot_bf16_all_flops"))},
                       .matmul_f32 = json_number_value(json_object_get(root, "matmul_f32_flops")),
                       .matmul_bf16 = json_number_value(json_object_get(root, "matmul_bf16_flops")),
                       .triad = alone_and_all(profile->machine.memory_bytes_sec),
@@ -167,7 +167,8 @@ static zr_status read_profile(const char *path, zr_profile *profile)
     if (!json_is_object(root))
         st = ZR_FAIL(ZR_ERR_DATA, "--profile %s: an object was wanted, with flops_f32 and memory_bytes_sec", file);
     else
-        st = json_object_get(root, "triad_bytes_sec") ? take_bench(root, file, profile) : take_own(root, file, profile);
+        st = json_object_get(root, "triad_bytes_sec") ? take_bench_rates(root, file, profile)
+                                                      : take_own_rates(root, file, profile);
     json_decref(root);
     profile->facts.bf16_products = profile->machine.flops_bf16 > 0;
     return st;

@@ -29,7 +29,7 @@ const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[
     return text;
 }
 
-static double sum_of(const zr_traffic *traffic)
+static double traffic_sum(const zr_traffic *traffic)
 {
     double sum = 0;
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)traffic->bytes[i];
@@ -38,7 +38,7 @@ static double sum_of(const zr_traffic *traffic)
 
 double cli_traffic_bytes(const zr_report *report)
 {
-    return sum_of(&report->traffic);
+    return traffic_sum(&report->traffic);
 }
 
 static void print_stages(FILE *out, const cli_table *table, bool color, const char *name, const double bytes[4])
@@ -107,7 +107,7 @@ static void print_memory_rows(FILE *out, const cli_table *table, bool color)
 static double within_bytes(const zr_report *report, zr_border border)
 {
     const zr_traffic within = zr__report_within(report, border);
-    return sum_of(&within);
+    return traffic_sum(&within);
 }
 
 static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
@@ -118,15 +118,15 @@ static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
     const zr_traffic *across = table->report[table->chosen].across;
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) ROW(words[kind], r->traffic.bytes[kind]);
     ROW("total", cli_traffic_bytes(r));
-    if (sum_of(&across[ZR_BORDER_GROUP]) > 0) {
+    if (traffic_sum(&across[ZR_BORDER_GROUP]) > 0) {
         ROW("of it within groups", within_bytes(r, ZR_BORDER_GROUP));
-        ROW("of it across groups", sum_of(&r->across[ZR_BORDER_GROUP]));
+        ROW("of it across groups", traffic_sum(&r->across[ZR_BORDER_GROUP]));
     }
-    if (sum_of(&across[ZR_BORDER_TENSOR]) > 0) {
+    if (traffic_sum(&across[ZR_BORDER_TENSOR]) > 0) {
         ROW("of it for ZeRO", within_bytes(r, ZR_BORDER_TENSOR));
-        ROW("of it within layers", sum_of(&r->across[ZR_BORDER_TENSOR]));
+        ROW("of it within layers", traffic_sum(&r->across[ZR_BORDER_TENSOR]));
     }
-    if (sum_of(&across[ZR_BORDER_HOST]) > 0) ROW("of it across hosts", sum_of(&r->across[ZR_BORDER_HOST]));
+    if (traffic_sum(&across[ZR_BORDER_HOST]) > 0) ROW("of it across hosts", traffic_sum(&r->across[ZR_BORDER_HOST]));
 }
 
 void cli_table_print(FILE *out, const cli_table *table, bool color)

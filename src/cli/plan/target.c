@@ -53,7 +53,7 @@ static zr_status add_note(zr_config *config, const char *format, ...)
 /** Settle the limit: the smaller of a given limit and the memory of a cluster's device; without both, the profile's
  * memory. Policy auto, which needs a limit, takes on this machine the limit of `zr train`: the host's free memory, or
  * its share of the GPU. */
-static zr_status settle_limit(zr_config *config, cli_target *t)
+static zr_status settle_target_limit(zr_config *config, cli_target *t)
 {
     const bool must = zr__train_lacks_limit(config);
     const int64_t device = t->simulated ? t->cluster.device.memory_bytes : t->profile.machine.memory_bytes;
@@ -81,7 +81,7 @@ zr_status cli_settle_place(zr_config *config, cli_target *target)
     if (measured && measured->ranks != target->ranks)
         ZR_TRY(add_note(config, "training steps of %d thread ranks were not measured; those of %d stand in",
                         target->ranks, measured->ranks));
-    return settle_limit(config, target);
+    return settle_target_limit(config, target);
 }
 
 /** Price a plan on the cluster, for zr__train_choose. */

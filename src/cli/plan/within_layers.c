@@ -107,7 +107,7 @@ static void pattern_of(const char *name, char out[ZR_NAME_MAX])
 }
 
 /* Return whether a parameter is the first uncut one of its pattern. */
-static bool is_first(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
+static bool is_first_of_pattern(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
 {
     char before[ZR_NAME_MAX];
     pattern_of(zr_graph_param(g, param)->name, pattern);
@@ -184,7 +184,7 @@ static void print_replicated(FILE *out, const zr_graph *g)
     l.column =
         (size_t)fprintf(out, "    on every rank of a layer %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
     for (int32_t p = 0; p < zr_graph_params(g); p++)
-        if (zr_graph_param(g, p)->cut.parts == 0 && is_first(g, p, pattern)) list_item(&l, "", "", pattern);
+        if (zr_graph_param(g, p)->cut.parts == 0 && is_first_of_pattern(g, p, pattern)) list_item(&l, "", "", pattern);
     fputc('\n', out);
 }
 

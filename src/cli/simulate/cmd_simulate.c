@@ -224,7 +224,7 @@ static zr_status check_simulate_options(const cli_args *args, const cli_simulate
 }
 
 /** Return whether an option was given. A number that was not given is below its least value. */
-static bool is_given(const cli_option *option)
+static bool option_is_given(const cli_option *option)
 {
     switch (option->kind) {
     case CLI_FLAG:
@@ -249,7 +249,7 @@ static zr_status check_paper(const cli_args *args, const cli_simulate_options *o
     for (const cli_option *option = args->options; option->name; option++) {
         bool known = false;
         for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) known |= strcmp(option->name, taken[i]) == 0;
-        ZR_CHECK(known || !is_given(option), ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own",
+        ZR_CHECK(known || !option_is_given(option), ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own",
                  option->name);
     }
     ZR_CHECK(args->n_operands == 0, ZR_ERR_ARG, "--paper and %s: the papers' runs have their own configurations",

@@ -116,7 +116,7 @@ typedef struct batches {
     int n;
 } batches;
 
-static int64_t data_ranks(const search *s, const cli_way *w)
+static int64_t way_data_ranks(const search *s, const cli_way *w)
 {
     return s->base.target.ranks / w->tensor;
 }
@@ -126,7 +126,7 @@ static int64_t data_ranks(const search *s, const cli_way *w)
 static batches batches_of(const search *s, const cli_way *w)
 {
     batches b = {.n = 0};
-    const int64_t rows = s->config->train_batch_size / data_ranks(s, w);
+    const int64_t rows = s->config->train_batch_size / way_data_ranks(s, w);
     if (s->given.batch) {
         b.batch[b.n++] = s->config->micro_batch_size;
         return b;
@@ -154,7 +154,7 @@ static bool is_usual(const search *s, int64_t batch, int64_t samples)
 static int accums_of(const search *s, const cli_way *w, int64_t batch, bool several, int64_t accum[MOST_ACCUMS])
 {
     static const int64_t some[] = {2, 4, 8};
-    const int64_t samples = s->config->train_batch_size, each = batch * data_ranks(s, w);
+    const int64_t samples = s->config->train_batch_size, each = batch * way_data_ranks(s, w);
     int n = 0;
     if (s->given.global) {
         accum[n] = samples % each == 0 ? samples / each : 0;
@@ -245,7 +245,7 @@ static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t 
     return try_accums(s, w, fits.n, several, 1, &fit);
 }
 
-static zr_status try_way(void *arg, int64_t index)
+static zr_status try_batches_of(void *arg, int64_t index)
 {
     const search *s = arg;
     cli_way *w = &s->base.way[index];
@@ -283,7 +283,7 @@ static cli_way as_configured(const zr_config *config)
 }
 
 /** Add a way with whole checkpoints, in pieces with tensor parallelism, and on the host, where it can be reached. */
-static zr_status add_kept(search *s, cli_way way)
+static zr_status add_kept_ways(search *s, cli_way way)
 {
     const bool host = s->base.target.cluster.host_bytes_sec > 0;
     if (s->given.kept) {
@@ -301,27 +301,27 @@ static zr_status add_kept(search *s, cli_way way)
 
 /** Add a policy with all its variants. Policy unit is spaced up to twice the root of the layers: beyond it, recompute
  * takes more memory than it saves. */
-static zr_status add_policy(search *s, cli_way way)
+static zr_status add_policy_ways(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
     const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
     if (!free) return add_way(s, &way); /* no checkpoints, or the policy chooses their place */
     way.pieces = way.host = false;
-    if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept(s, way);
+    if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept_ways(s, way);
     for (way.every = 1; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)
-        ZR_TRY(add_kept(s, way));
+        ZR_TRY(add_kept_ways(s, way));
     return ZR_OK;
 }
 
-static zr_status add_policies(search *s, cli_way way)
+static zr_status add_policies_ways(search *s, cli_way way)
 {
     static const zr_config_policy all[] = {ZR_POLICY_NONE, ZR_POLICY_SELECTIVE, ZR_POLICY_UNIT};
-    if (s->given.policy) return add_policy(s, way);
+    if (s->given.policy) return add_policy_ways(s, way);
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         if (all[i] == ZR_POLICY_NONE) way.pieces = way.host = false;
         if (!s->given.every) way.every = 1;
         way.policy = all[i];
-        ZR_TRY(add_policy(s, way));
+        ZR_TRY(add_policy_ways(s, way));
     }
     return ZR_OK;
 }
@@ -329,21 +329,21 @@ static zr_status add_policies(search *s, cli_way way)
 /** Return the data-parallel ranks of a host if they divide all data-parallel ranks and are fewer; else 0. */
 static int64_t host_group(const search *s, const cli_way *w)
 {
-    const int64_t host = cli_host_ranks(&s->base.target), group = host / w->tensor, all = data_ranks(s, w);
+    const int64_t host = cli_host_ranks(&s->base.target), group = host / w->tensor, all = way_data_ranks(s, w);
     return host % w->tensor == 0 && group > 1 && group < all && all % group == 0 ? group : 0;
 }
 
 /** Add groups of a host's ranks. */
-static zr_status add_groups(search *s, cli_way way)
+static zr_status add_group_ways(search *s, cli_way way)
 {
     const int64_t host = host_group(s, &way);
-    ZR_TRY(add_policies(s, way));
+    ZR_TRY(add_policies_ways(s, way));
     if (s->given.groups || host == 0) return ZR_OK;
     way.mics = host;
-    if (way.stage > 0) ZR_TRY(add_policies(s, way));
+    if (way.stage > 0) ZR_TRY(add_policies_ways(s, way));
     way.mics = -1;
     way.hpz = host;
-    if (way.stage == 3) ZR_TRY(add_policies(s, way));
+    if (way.stage == 3) ZR_TRY(add_policies_ways(s, way));
     return ZR_OK;
 }
 
@@ -368,7 +368,7 @@ static zr_status add_ways(search *s)
         for (int64_t stage = 0; stage < 4; stage++) {
             if (given->stage && stage != s->config->zero.stage) continue;
             way.stage = stage;
-            ZR_TRY(add_groups(s, way));
+            ZR_TRY(add_group_ways(s, way));
         }
     }
     return ZR_OK;
@@ -520,7 +520,7 @@ static zr_status check_found(const cli_searched *b)
 /* ---- buckets, overlap, levels, reduction once a step ---------------------------------------------- */
 
 /** Return whether a variant of a way can be planned, and differs only in keys that the command line leaves open. */
-static bool is_open(const search *s, const cli_way *way, const cli_variant *to)
+static bool is_open_variant(const search *s, const cli_way *way, const cli_variant *to)
 {
     const space *given = &s->given;
     const cli_variant *from = &way->in;
@@ -529,7 +529,7 @@ static bool is_open(const search *s, const cli_way *way, const cli_variant *to)
     if (given->prefetch && to->prefetch_elems != from->prefetch_elems) return false;
     if (given->levels && to->levels != from->levels) return false;
     return to->once == from->once ||
-           !(given->once || data_ranks(s, way) == 1); /* one data-parallel rank reduces nothing */
+           !(given->once || way_data_ranks(s, way) == 1); /* one data-parallel rank reduces nothing */
 }
 
 static zr_status add_variants(search *s, const cli_way *from)
@@ -552,7 +552,7 @@ static zr_status add_variants(search *s, const cli_way *from)
         w.tried = w.more[0].batch = w.more[1].batch = 0;
         w.refused[0] = '\0';
         w.states_fit = true;
-        if (is_open(s, from, &to[i])) ZR_TRY(add_way(s, &w));
+        if (is_open_variant(s, from, &to[i])) ZR_TRY(add_way(s, &w));
     }
     return ZR_OK;
 }
@@ -572,7 +572,7 @@ static int to_refine(const cli_searched *b, int64_t index[REFINED])
 
 static zr_status try_variant(void *arg, int64_t index)
 {
-    return try_way(arg, ((const search *)arg)->refined_from + index);
+    return try_batches_of(arg, ((const search *)arg)->refined_from + index);
 }
 
 /** Let the fastest of a way's variants take its place, if the gain is worth more keys. */
@@ -613,7 +613,7 @@ static zr_status find_ways(search *s)
     ZR_TRY(add_ways(s));
     ZR_TRY(cli_many(s->base.n, try_states, s, NULL));
     drop_states(s);
-    ZR_TRY(cli_many(s->base.n, try_way, s, shown));
+    ZR_TRY(cli_many(s->base.n, try_batches_of, s, shown));
     ZR_TRY(rank_ways(s));
     ZR_TRY(refine_ways(s, shown));
     return check_found(&s->base);

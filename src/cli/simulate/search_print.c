@@ -18,7 +18,7 @@
 enum { RECOMPUTE, PRODUCTS, MEMORY, LAUNCHES, WAITS, PARTS = WAITS + ZR_CAUSES };
 
 /** Split the time of a step into parts. Recomputation is taken to have its share of FLOPs in the products' time. */
-static void parts_of(const cli_trial *made, double sec[PARTS])
+static void step_parts(const cli_trial *made, double sec[PARTS])
 {
     const zr_simulation *s = &made->simulation;
     const double needed = made->report.flops_model / made->report.flops_hardware;
@@ -50,8 +50,8 @@ static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS
     const zr_simulation *b = &best->made.simulation, *w = &way->made.simulation;
     const double step = b->price.step_sec;
     const double scale = b->samples_sec * step / (w->samples_sec * w->price.step_sec); /* samples over samples */
-    parts_of(&best->made, part);
-    parts_of(&way->made, its);
+    step_parts(&best->made, part);
+    step_parts(&way->made, its);
     for (int i = 0; i < PARTS; i++) part[i] = (its[i] * scale - part[i]) / step;
 }
 
@@ -198,7 +198,7 @@ zr_status cli_searched_json(const cli_searched *s)
 
 /* ---- text --------------------------------------------------------------------------------------- */
 
-static void print_keys(const cli_searched *s, const cli_way *w)
+static void print_way_keys(const cli_searched *s, const cli_way *w)
 {
     json_t *keys = keys_of(s, w), *sections = sections_of(keys), *value;
     const char *key;
@@ -240,7 +240,7 @@ void cli_searched_print(const cli_searched *s)
            CLI_SECONDS(b->price.step_sec), b->samples_sec, b->flops_sec / 1e12);
     if (s->o->tokens > 0)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
-    print_keys(s, best);
+    print_way_keys(s, best);
     const bool several = best->accum > 1;
     if (best->more[several].batch > 0)
         printf("the smallest micro-batch tried that does not fit, %lld samples, needs %s\n",

@@ -18,10 +18,9 @@
 
 /** A swept key and its values. */
 typedef struct axis {
-    char name[96];   /* as given: "batch" */
-    const char *key; /* key of the configuration, or RANKS */
-    char *room;      /* memory of the values */
-    const char **value;
+    char name[96];         /* as given: "batch" */
+    const char *key;       /* key of the configuration, or RANKS */
+    const char **value;    /* within the overrides */
     char (*override)[256]; /* "key=value" of each value */
     int n;
 } axis;
@@ -44,7 +43,7 @@ typedef struct sweep {
     int plotted; /* index of the value that is drawn */
 } sweep;
 
-/* ---- what is swept ------------------------------------------------------------------------------ */
+/* ---- keys and values ------------------------------------------------------------------------------ */
 
 static const struct {
     const char *name, *key;
@@ -78,7 +77,7 @@ static zr_status find_swept_key(const char *name, const char **found)
 }
 
 /** Return the end of a value: a comma outside brackets, or the end of the text. */
-static char *value_end(char *text)
+static const char *swept_value_end(const char *text)
 {
     int depth = 0;
     for (; *text; text++) {
@@ -88,39 +87,31 @@ static char *value_end(char *text)
     return text;
 }
 
-static zr_status split_values(axis *a, char *text, const char *given)
-{
-    int most = 1;
-    for (const char *c = text; *c; c++) most += *c == ',';
-    a->value = zr_alloc((size_t)most * sizeof(*a->value));
-    a->override = zr_alloc((size_t)most * sizeof(*a->override));
-    ZR_CHECK(a->value && a->override, ZR_ERR_MEMORY, "no memory for the values of --sweep %s", a->name);
-    for (bool more = true; more;) {
-        char *end = value_end(text);
-        more = *end == ',';
-        *end = '\0';
-        ZR_CHECK(*text, ZR_ERR_ARG, "--sweep %s: an empty value; KEY=a,b,c was wanted", given);
-        const int bytes = snprintf(a->override[a->n], 256, "%s=%s", a->key, text);
-        ZR_CHECK(bytes < 256, ZR_ERR_ARG, "--sweep %s: a value is too long: %.60s...", a->name, text);
-        for (int i = 0; i < a->n; i++)
-            ZR_CHECK(strcmp(a->value[i], text) != 0, ZR_ERR_ARG, "--sweep %s: %s twice", a->name, text);
-        a->value[a->n++] = text;
-        text = end + 1;
-    }
-    return ZR_OK;
-}
-
 static zr_status read_axis(const char *given, axis *a)
 {
-    const size_t length = strcspn(given, "=");
-    ZR_CHECK(given[length] && length > 0 && length < sizeof(a->name), ZR_ERR_ARG,
+    const int length = (int)strcspn(given, "=");
+    ZR_CHECK(given[length] && length > 0 && length < (int)sizeof(a->name), ZR_ERR_ARG,
              "--sweep %s: KEY=a,b,c was wanted, as stage=1,2,3", given);
-    snprintf(a->name, sizeof(a->name), "%.*s", (int)length, given);
+    snprintf(a->name, sizeof(a->name), "%.*s", length, given);
     ZR_TRY(find_swept_key(a->name, &a->key));
-    a->room = zr_alloc(strlen(given) + 1);
-    ZR_CHECK(a->room, ZR_ERR_MEMORY, "no memory for the values of --sweep %s", a->name);
-    memcpy(a->room, given, strlen(given) + 1);
-    return split_values(a, a->room + length + 1, given);
+    size_t most = 1;
+    for (const char *c = given; *c; c++) most += *c == ',';
+    a->value = zr_alloc(most * sizeof(*a->value));
+    a->override = zr_alloc(most * sizeof(*a->override));
+    ZR_CHECK(a->value && a->override, ZR_ERR_MEMORY, "no memory for the values of --sweep %s", a->name);
+    for (const char *text = given + length + 1, *end;; text = end + 1) {
+        end = swept_value_end(text);
+        ZR_CHECK(end > text, ZR_ERR_ARG, "--sweep %s: an empty value; KEY=a,b,c was wanted", given);
+        char *override = a->override[a->n];
+        const int bytes = snprintf(override, 256, "%s=%.*s", a->key, (int)(end - text), text);
+        ZR_CHECK(bytes < 256, ZR_ERR_ARG, "--sweep %s: a value is too long: %.60s...", a->name, text);
+        a->value[a->n] = override + strlen(a->key) + 1;
+        for (int i = 0; i < a->n; i++)
+            ZR_CHECK(strcmp(a->value[i], a->value[a->n]) != 0, ZR_ERR_ARG, "--sweep %s: %s twice", a->name,
+                     a->value[i]);
+        a->n++;
+        if (!*end) return ZR_OK;
+    }
 }
 
 static zr_status read_axes(sweep *s, const cli_args *typed)
@@ -144,7 +135,7 @@ static zr_status read_axes(sweep *s, const cli_args *typed)
     return ZR_OK;
 }
 
-static zr_status ranks_of(const char *value, int *ranks)
+static zr_status read_ranks(const char *value, int *ranks)
 {
     char *end = NULL;
     const long long n = strtoll(value, &end, 10);
@@ -161,7 +152,7 @@ static zr_status check_axes(sweep *s)
     const axis *a = s->ranks_axis < 0 ? NULL : &s->axis[s->ranks_axis];
     for (int i = 0; a && i < a->n; i++) {
         int ranks;
-        ZR_TRY(ranks_of(a->value[i], &ranks));
+        ZR_TRY(read_ranks(a->value[i], &ranks));
         if (s->target.cluster.any_hosts) zr__cluster_widen(&s->target.cluster, ranks);
     }
     return ZR_OK;
@@ -194,7 +185,7 @@ static zr_status simulate_row(const sweep *s, int64_t index, cli_trial *made)
     for (int i = 0; i < s->n_axes; i++) {
         const int v = value_index(s, index, i);
         if (i == s->ranks_axis) {
-            ZR_TRY(ranks_of(s->axis[i].value[v], &target.ranks));
+            ZR_TRY(read_ranks(s->axis[i].value[v], &target.ranks));
             continue;
         }
         ZR_CHECK(args.n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG, "more than %d --key=value", CLI_MAX_OVERRIDES);
@@ -410,7 +401,6 @@ zr_status cli_sweep(const cli_args *args, const cli_args *typed, const cli_simul
     *s = (sweep){.args = args, .o = o, .unix_sec = (int64_t)time(NULL)};
     zr_status st = run_sweep(s, typed);
     for (int i = 0; i < s->n_axes; i++) {
-        zr_free(s->axis[i].room);
         zr_free(s->axis[i].value);
         zr_free(s->axis[i].override);
     }

@@ -94,7 +94,7 @@ static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, t
 
 /** Plan a candidate. *planned false: its settings exclude each other (an all-reduce and stage 3; a single micro-batch
  * and the noise scale, which needs several), or its sizes overflow. */
-static zr_status try_way(search *s, const way *w, tried *t, bool *planned)
+static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 {
     zr_config config = *s->config;
     zr_plan *plan = NULL;
@@ -149,7 +149,7 @@ typedef struct reached {
 static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t, reached *r)
 {
     w->policy = policy;
-    ZR_TRY(try_way(s, w, t, &r->planned));
+    ZR_TRY(plan_way(s, w, t, &r->planned));
     if (!r->planned) return ZR_OK;
     if (t->fits && s->n < TRIED_MOST) s->way[s->n++] = *t;
     r->fits |= t->fits;

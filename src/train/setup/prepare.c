@@ -72,7 +72,7 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
 
 /** Note that most of the model's vocabulary is unused by a text that is read as bytes for lack of a named tokenizer. A
  * vocabulary up to twice the bytes counts as rounded up. */
-static zr_status note_bytes(zr_config *config)
+static zr_status note_bytes_vocab(zr_config *config)
 {
     char note[320];
     const int64_t vocab = config->model.sizes.vocab_size;
@@ -126,7 +126,7 @@ zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
     ZR_TRY(fit_tokenizer(config));
     ZR_TRY(default_output_dir(config, unix_sec));
     ZR_TRY(zr_config_resolve(config, ranks));
-    if (bytes) ZR_TRY(note_bytes(config));
+    if (bytes) ZR_TRY(note_bytes_vocab(config));
     ZR_TRY(zr__train_model(config, &model));
     return ZR_OK;
 }
