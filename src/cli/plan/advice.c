@@ -51,7 +51,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
         zr__text_add(p, ", %s a step%s", CLI_SECONDS(price->step_sec), timed ? "" : " without communication");
     if (limit) zr__text_add(p, ", and leaves %s a rank", ZR_SIZE((double)(limit - c->made.needs_bytes)));
     if (choices->target->ranks == 1) {
-        zr__text_add(p, ". One rank moves nothing; where stages differ, it is in what they keep.");
+        zr__text_add(p, ". One rank moves nothing; stages differ in their memory at most.");
         return;
     }
     zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
@@ -177,7 +177,7 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
                                : "They are those of this machine's processor; --cluster NAME, as dgx-h100x8, takes "
                                  "GPUs.");
     if (choices->many_layers)
-        fprintf(out, "Of more than %d layers only what is configured is planned.\n", CLI_MANY_LAYERS);
+        fprintf(out, "Of a model with more than %d layers only the configured choice is planned.\n", CLI_MANY_LAYERS);
     return ZR_OK;
 }
 

@@ -2,8 +2,7 @@
 
 #include <string.h>
 
-/** Return whether an override begins with this text. */
-static bool overrides(const cli_args *args, const char *begin)
+bool cli_overrides(const cli_args *args, const char *begin)
 {
     for (int i = 0; i < args->n_overrides; i++)
         if (strncmp(args->override[i], begin, strlen(begin)) == 0) return true;
@@ -14,7 +13,7 @@ zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[
 {
     int n = 0;
     const bool alone = args->n_operands == 0,
-               bf16 = alone && !overrides(args, "fp16.enabled=true") && !overrides(args, "fp16=");
+               bf16 = alone && !cli_overrides(args, "fp16.enabled=true") && !cli_overrides(args, "fp16=");
     if (brief->preset) ZR_TRY(cli_override(args, room[n++], "model.preset=\"%s\"", brief->preset));
     if (bf16) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
     args->by_memory = brief->memory && brief->chooses;
@@ -39,7 +38,7 @@ zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
     ZR_CHECK(brief->stage <= 3, ZR_ERR_ARG, "--stage %lld; 0, 1, 2 or 3 was wanted", (long long)brief->stage);
     ZR_CHECK(!brief->memory || zr__text_bytes(brief->memory, &bytes), ZR_ERR_ARG,
              "--memory is \"%s\"; a size was wanted, as 80GB, 80G or 512MiB", brief->memory);
-    ZR_CHECK(!brief->memory || !overrides(args, "memory.limit="), ZR_ERR_ARG,
+    ZR_CHECK(!brief->memory || !cli_overrides(args, "memory.limit="), ZR_ERR_ARG,
              "--memory %s and --memory.limit were both given; leave one out", brief->memory);
     return ZR_OK;
 }

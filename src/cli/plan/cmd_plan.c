@@ -100,7 +100,7 @@ static zr_status compare_choices(const planning *p, cli_choices *choices)
     return cli_choices_plan(choices, p->config, p->o->every);
 }
 
-/** Print the text. `plan` is needed, if it is, for tensor-parallel ranks and asynchronous saves alone. */
+/** Print the text. `plan` may be NULL without tensor-parallel ranks and asynchronous saves. */
 static zr_status print_plan_text(const planning *p, const zr_plan *plan)
 {
     const bool color = cli_colored_out(p->args->color);
@@ -161,7 +161,8 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
     return st;
 }
 
-/** Show the outputs that are asked for. Text has the plan made only where it is needed, as a plan may take long. */
+/** Show the outputs that are asked for. For text the plan is made only if a part of it needs one, as a plan may take
+ * long. */
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;
@@ -215,8 +216,7 @@ static zr_status find_max(planning *p)
              "--max %s needs to know the memory of a rank: give --memory SIZE, memory.limit, or a --cluster or "
              "--profile that has one",
              p->o->max);
-    for (int i = 0; i < p->args->n_overrides; i++)
-        p->max.keep_stage |= strncmp(p->args->override[i], "zero_optimization.stage=", 24) == 0;
+    p->max.keep_stage = cli_overrides(p->args, "zero_optimization.stage=");
     p->max.config = p->config;
     p->max.target = &p->target;
     return cli_max_find(&p->max);
@@ -241,7 +241,7 @@ static void say_plan_notes(const planning *p)
     for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
     if (p->target.own_limit) {
         cli_say("note: activation_checkpointing.policy auto without memory.limit: the limit is %s, the share of %d "
-                "rank%s in what this %s; --memory SIZE gives another",
+                "rank%s in the memory that this %s; --memory SIZE gives another",
                 ZR_SIZE((double)p->target.limit_bytes), p->target.local_ranks, p->target.local_ranks == 1 ? "" : "s",
                 p->target.profile.facts.apart ? "machine's GPUs have" : "host has left");
     }

@@ -1,4 +1,4 @@
-/* Figures of a priced step: tokens a second, model FLOPs as a share of the peak, days. */
+/** Figures of a priced step: tokens a second, model FLOPs as a share of the peak, days. */
 #include "cli/plan/choices.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/** The table of `zr plan` and of a run's banner: memory, traffic and FLOPs of stages 0 to 3. The list of steps. */
+/** The table of `zr plan` and of a run's banner: memory, traffic and FLOPs of stages 0 to 3; and the list
+ * of a schedule's steps. */
 #include "base/text/text.h"
 #include "cli/shell/cli.h"
 #include "train/dir/report.h"
@@ -163,7 +164,7 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
     }
 }
 
-/* Print the ranks and rounds in which a step runs. */
+/** Print the ranks and rounds in which a step runs. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
     static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",

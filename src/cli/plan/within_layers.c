@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Make the layout of the configured training without tensor parallelism, sharded at stage 3 over all ranks. */
+/** Make the layout of the configured training without tensor parallelism, sharded at stage 3 over all ranks. */
 static zr_layout stage3_alone(const zr_config *config, int ranks)
 {
     zr_layout layout = zr__train_layout(config, ranks);
@@ -24,7 +24,7 @@ static zr_layout stage3_alone(const zr_config *config, int ranks)
     return layout;
 }
 
-/* Find the traffic between tensor-parallel ranks over that of stage 3 alone. */
+/** Find the traffic between tensor-parallel ranks over that of stage 3 alone. */
 static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
                                   double *ratio)
 {
@@ -43,7 +43,7 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
 
 typedef enum purpose { FOR_LAYERS, FOR_LOSSES, FOR_GRADIENTS, FOR_CHECKPOINTS, PURPOSES } purpose;
 
-/* Bytes into a rank in one training step. */
+/** Bytes into a rank in one training step. */
 typedef struct within {
     int64_t *unit; /* for layers, by unit */
     int64_t bytes[PURPOSES];
@@ -78,7 +78,8 @@ static zr_status find_within(const zr_plan *plan, within *w)
     return ZR_OK;
 }
 
-/* Return the end of the units from `first` on that move equally many bytes and whose names differ only in their number.
+/** Return the end of the units from `first` on that move equally many bytes and whose names differ only in their
+ * number.
  */
 static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
 {
@@ -94,7 +95,7 @@ static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
 
 /* ---- replicated parameters -------------------------------------------------------------------- */
 
-/* Write a name with '*' for its numbers, so that the parameters of all blocks share one pattern. */
+/** Write a name with '*' for its numbers, so that the parameters of all blocks share one pattern. */
 static void pattern_of(const char *name, char out[ZR_NAME_MAX])
 {
     size_t n = 0;
@@ -106,7 +107,7 @@ static void pattern_of(const char *name, char out[ZR_NAME_MAX])
     out[n] = '\0';
 }
 
-/* Return whether a parameter is the first uncut one of its pattern. */
+/** Return whether a parameter is the first uncut one of its pattern. */
 static bool is_first_of_pattern(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
 {
     char before[ZR_NAME_MAX];
@@ -129,13 +130,13 @@ static int64_t replicated_elems(const zr_graph *g)
 
 /* ---- as text ----------------------------------------------------------------------------------- */
 
-/* List whose lines end before column 80. */
+/** List whose lines end before column 80. */
 typedef struct list {
     FILE *out;
     size_t column; /* 0: nothing is printed yet */
 } list;
 
-/* Print an item, before it the list's beginning or `between`. */
+/** Print an item, before it the list's beginning or `between`. */
 static void list_item(list *l, const char *begin, const char *between, const char *item)
 {
     l->column += (size_t)fprintf(l->out, "%s%s", l->column ? "" : "    ", l->column ? between : begin);
@@ -165,7 +166,7 @@ static void print_units(FILE *out, const zr_plan *plan, const within *w)
 static void print_other_purposes(FILE *out, const within *w)
 {
     static const char *const words[PURPOSES] = {[FOR_LOSSES] = "the cross-entropy",
-                                                [FOR_GRADIENTS] = "gradients of what every rank has",
+                                                [FOR_GRADIENTS] = "gradients of replicated parameters",
                                                 [FOR_CHECKPOINTS] = "checkpoints in pieces"};
     list l = {out, 0};
     char item[96];
@@ -181,8 +182,8 @@ static void print_replicated(FILE *out, const zr_graph *g)
 {
     list l = {out, 0};
     char pattern[ZR_NAME_MAX];
-    l.column =
-        (size_t)fprintf(out, "    on every rank of a layer %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
+    l.column = (size_t)fprintf(
+        out, "    on every tensor-parallel rank %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
     for (int32_t p = 0; p < zr_graph_params(g); p++)
         if (zr_graph_param(g, p)->cut.parts == 0 && is_first_of_pattern(g, p, pattern)) list_item(&l, "", "", pattern);
     fputc('\n', out);

@@ -2,10 +2,10 @@
  * place of checkpoints, a grouping of states, and a size of buckets. Each way is taken at its best micro-batch.
  *
  * Within one schedule no step takes longer for each sample when there are more samples: products get larger, and ZeRO's
- * traffic is shared by more samples. Nor does then the longest path through the schedule. So the largest micro-batch
- * that fits is the best one, and it is found in a few plans, as memory grows with it. Where steps follow measured
- * rates, or a policy changes with the batch, or the samples of a step are given, every micro-batch that fits is tried
- * instead.
+ * traffic is shared by more samples; the longest path through the schedule does not grow either. So the largest
+ * micro-batch that fits is the best one, and it is found in a few plans, as memory grows with it. Where steps follow
+ * measured rates, or a policy changes with the batch, or the samples of a step are given, every micro-batch that fits
+ * is tried instead.
  *
  * Buckets, overlap, the levels of collectives and gradients reduced once a step change few ways much, and most not at
  * all: they are varied last, for the fastest way of each kind of states and for the ways that came nearest to fitting.
@@ -24,8 +24,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_BATCHES 512
-#define MOST_BATCH (1 << 20)
+#define MOST_BATCH (1 << 20) /* samples of a micro-batch */
 #define MOST_ACCUMS 4
 #define REFINED 8                       /* ways whose buckets, overlap and levels are varied */
 #define LEAST_GAIN 0.005                /* gain in speed that is worth a variant's keys */
@@ -110,37 +109,24 @@ static void keep_better(cli_way *w, int64_t batch, int64_t accum, const cli_tria
 
 /* ---- batches ------------------------------------------------------------------------------------ */
 
-/** Micro-batches of a way, ascending. */
-typedef struct batches {
-    int64_t batch[MOST_BATCHES];
-    int n;
-} batches;
-
 static int64_t way_data_ranks(const search *s, const cli_way *w)
 {
     return s->base.target.ranks / w->tensor;
 }
 
-/** List micro-batches: powers of two and numbers between them; where a step's samples are given, divisors of a rank's
- * share. */
-static batches batches_of(const search *s, const cli_way *w)
+/** Return the micro-batch to try after `n` (0: the first), 0: no more. They are powers of two and numbers between them;
+ * where a step's samples are given, divisors of a rank's share. */
+static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
 {
-    batches b = {.n = 0};
     const int64_t rows = s->config->train_batch_size / way_data_ranks(s, w);
-    if (s->given.batch) {
-        b.batch[b.n++] = s->config->micro_batch_size;
-        return b;
+    if (s->given.batch) return n == 0 ? s->config->micro_batch_size : 0;
+    if (!s->given.global) {
+        n = n < 4 ? n + 1 : (n & (n - 1)) == 0 ? n / 2 * 3 : n / 3 * 4; /* 1, 2, 3, 4, 6, 8, 12 ... */
+        return n <= MOST_BATCH ? n : 0;
     }
-    if (s->given.global) {
-        for (int64_t n = 1; n <= rows && n <= MOST_BATCH && b.n < MOST_BATCHES; n++)
-            if (rows % n == 0) b.batch[b.n++] = n;
-        return b;
-    }
-    for (int64_t n = 1; n <= MOST_BATCH; n *= 2) {
-        b.batch[b.n++] = n;
-        if (n > 1) b.batch[b.n++] = n / 2 * 3;
-    }
-    return b;
+    for (n++; n <= rows && n <= MOST_BATCH; n++)
+        if (rows % n == 0) return n;
+    return 0;
 }
 
 /** Return whether a step has no more samples than the limit. One sample on each rank is always allowed. */
@@ -204,9 +190,9 @@ static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool sev
 /** Try each micro-batch in turn, up to the first that does not fit. */
 static zr_status try_every(const search *s, cli_way *w, bool several)
 {
-    const batches b = batches_of(s, w);
     bool fits = true;
-    for (int i = 0; i < b.n && fits; i++) ZR_TRY(try_accums(s, w, b.batch[i], several, 0, &fits));
+    for (int64_t n = next_batch(s, w, 0); n > 0 && fits; n = next_batch(s, w, n))
+        ZR_TRY(try_accums(s, w, n, several, 0, &fits));
     return ZR_OK;
 }
 

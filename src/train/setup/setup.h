@@ -1,5 +1,5 @@
 /**
- * train/setup: from a configuration to a plan. prepare.c settles what the files say (sizes, tokenizer, directory),
+ * train/setup: from a configuration to a plan. prepare.c settles sizes, tokenizer and directory from files,
  * layout.c copies every key that the planner knows into zr_layout, choose.c takes stage, recompute policy and
  * micro-batches where they are left open.
  */
