@@ -300,10 +300,11 @@ static zr_status find_plotted(sweep *s)
     return ZR_OK;
 }
 
-/** Name a line by the values of all keys but the first: "stage 2, tensor 4". */
-static void name_line(const sweep *s, int64_t line, char name[256])
+/** Name a line by the values of all keys but the first: "stage 2, tensor 4". Returns `name`. */
+static const char *name_line(const sweep *s, int64_t line, char name[256])
 {
     size_t length = 0;
+    bool any = false;
     name[0] = '\0';
     for (int i = 1; i < s->n_axes && length < 255; i++) {
         const char *dot = strrchr(s->axis[i].name, '.');
@@ -311,61 +312,44 @@ static void name_line(const sweep *s, int64_t line, char name[256])
                                dot ? dot + 1 : s->axis[i].name, s->axis[i].value[value_index(s, line, i)]);
         length += n > 0 ? (size_t)n : 0;
     }
-}
-
-static zr_status draw_sweep_lines(const sweep *s, cli_lines *lines, double *y, bool *hollow, const char **name,
-                                  char (*room)[256])
-{
-    const char *inputs[] = {s->args->n_operands ? s->args->operand[0] : NULL, NULL};
-    char *svg = NULL;
-    size_t bytes = 0;
-    for (int i = 0; i < lines->n; i++) {
-        bool any = false;
-        name_line(s, i, room[i]);
-        name[i] = room[i];
-        for (int k = 0; k < lines->n_x; k++) {
-            const row *r = &s->row[(int64_t)k * lines->n + i]; /* the first axis counts slowest */
-            y[i * lines->n_x + k] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
-            hollow[i * lines->n_x + k] = !r->error && !r->made.fits;
-            any |= !r->error;
-        }
-        const size_t length = strlen(room[i]);
-        if (!any) snprintf(room[i] + length, sizeof(room[i]) - length, ": impossible");
-    }
-    ZR_TRY(cli_lines_draw(lines, &svg, &bytes));
-    zr_status st = zr__output_write(s->o->svg, &cli_svg_kind, inputs, svg, bytes);
-    free(svg); /* allocated by open_memstream, not by zr_alloc */
-    return st;
+    for (int64_t k = line; k < s->n_rows; k += lines_of(s)) any |= !s->row[k].error;
+    if (!any && length < 255) snprintf(name + length, 256 - length, ": impossible");
+    return name;
 }
 
 static zr_status draw_sweep(const sweep *s)
 {
     const int n = (int)lines_of(s), n_x = s->axis[0].n;
-    char title[128];
-    double *y = zr_alloc((size_t)n * (size_t)n_x * sizeof(*y));
-    bool *hollow = zr_alloc((size_t)n * (size_t)n_x);
-    const char **name = zr_alloc((size_t)n * sizeof(*name));
-    char(*room)[256] = zr_alloc((size_t)n * sizeof(*room));
-    zr_status st = ZR_ERR_MEMORY;
-    if (!y || !hollow || !name || !room) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw"), done);
+    const char *name[MOST_LINES], *inputs[] = {s->args->n_operands ? s->args->operand[0] : NULL, NULL};
+    char title[128], room[MOST_LINES][256], *svg = NULL;
+    size_t bytes = 0;
+    double *y = zr_alloc((size_t)s->n_rows * sizeof(*y));
+    bool *hollow = zr_alloc((size_t)s->n_rows);
+    zr_status st = y && hollow ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
     snprintf(title, sizeof(title), "%s on %.48s", cli_value_words(s->plotted), s->target.cluster.name);
-    cli_lines lines = {.title = title,
-                       .x_name = s->axis[0].name,
-                       .y_name = cli_value_words(s->plotted),
-                       .x = s->axis[0].value,
-                       .n_x = n_x,
-                       .log_x = s->ranks_axis == 0,
-                       .name = name,
-                       .n = n,
-                       .y = y,
-                       .hollow = hollow,
-                       .hollow_words = "hollow: does not fit the memory"};
-    st = draw_sweep_lines(s, &lines, y, hollow, name, room);
-done:
+    for (int i = 0; i < n; i++) name[i] = name_line(s, i, room[i]);
+    for (int64_t k = 0; st == ZR_OK && k < s->n_rows; k++) {
+        const row *r = &s->row[k];
+        const int64_t at = k % n * n_x + k / n; /* the first axis counts slowest */
+        y[at] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
+        hollow[at] = !r->error && !r->made.fits;
+    }
+    const cli_lines lines = {.title = title,
+                             .x_name = s->axis[0].name,
+                             .y_name = cli_value_words(s->plotted),
+                             .x = s->axis[0].value,
+                             .n_x = n_x,
+                             .log_x = s->ranks_axis == 0,
+                             .name = name,
+                             .n = n,
+                             .y = y,
+                             .hollow = hollow,
+                             .hollow_words = "hollow: does not fit the memory"};
+    if (st == ZR_OK) st = cli_lines_draw(&lines, &svg, &bytes);
+    if (st == ZR_OK) st = zr__output_write(s->o->svg, &cli_svg_kind, inputs, svg, bytes);
+    free(svg); /* allocated by open_memstream, not by zr_alloc */
     zr_free(y);
     zr_free(hollow);
-    zr_free(name);
-    zr_free(room);
     return st;
 }
 
@@ -381,7 +365,6 @@ static zr_status run_sweep(sweep *s, const cli_args *typed)
     ZR_TRY(check_axes(s));
     s->row = zr_alloc((size_t)s->n_rows * sizeof(*s->row));
     ZR_CHECK(s->row, ZR_ERR_MEMORY, "no memory for %lld rows", (long long)s->n_rows);
-    memset(s->row, 0, (size_t)s->n_rows * sizeof(*s->row));
     ZR_TRY(cli_many(s->n_rows, make_row, s, s->args->quiet ? NULL : "combinations"));
     bool any = false;
     for (int64_t k = 0; k < s->n_rows && !any; k++) any = !s->row[k].error;

@@ -49,11 +49,11 @@ typedef struct search {
     int stages[2];     /* the first and the last stage to try */
     zr__train_kept kept;
     bool keeps; /* `kept` fits */
-    tried *way;
-    int n;
-    way *mixed; /* candidates for policy auto, tried where `bound`, the estimated time, may be the least */
-    double *bound;
-    int n_mixed;
+    int n, n_mixed;
+    tried way[TRIED_MOST];
+    way mixed[TRIED_MOST]; /* candidates for policy auto, tried where `bound`, the estimated time, may be the least */
+    double bound[TRIED_MOST], value[TRIED_MOST];
+    bool left[TRIED_MOST];
     tried least; /* the candidate with the least memory; needs 0: nothing was planned */
     char refused[512];
     zr_status refusal;
@@ -208,15 +208,6 @@ static zr_status try_batches(search *s, int stage)
     return ZR_OK;
 }
 
-static zr_status try_stage(search *s, int stage)
-{
-    const int64_t rows = s->config->micro_batch_size, accum = s->config->accumulation_steps;
-    reached r;
-    if (s->open.split) return try_splits(s, stage, rows * accum);
-    if (s->open.batch) return try_batches(s, stage);
-    return try_policies(s, (way){stage, ZR_POLICY_NONE, rows, accum}, &r);
-}
-
 /* ---- the search --------------------------------------------------------------------------------- */
 
 static bool as_fast(const search *s, double sec)
@@ -272,22 +263,22 @@ static zr_status try_kept(search *s)
 
 /** Pick among the fastest candidates within ALIKE (without times, also within ALIKE of the least traffic) the lowest
  * stage, then the fewest micro-batches (if the number of samples is given), then the fewest samples (if it is not).
- * NULL: nothing fits. `left` and `value` are room for a number of each candidate. */
-static const tried *pick_way(const search *s, bool *left, double *value)
+ * NULL: nothing fits. */
+static const tried *pick_way(search *s)
 {
     enum { SEC, TRAFFIC, STAGE, ACCUM, ROWS, MEASURES };
-    for (int i = 0; i < s->n; i++) left[i] = true;
+    for (int i = 0; i < s->n; i++) s->left[i] = true;
     for (int m = SEC; m < MEASURES; m++) {
         if (m == TRAFFIC && s->timed) continue;
         for (int i = 0; i < s->n; i++) {
             const tried *t = &s->way[i];
             const double of[MEASURES] = {t->sec, t->traffic, t->way.stage, (double)t->way.accum, (double)t->way.rows};
-            value[i] = of[m];
+            s->value[i] = of[m];
         }
-        zr__keep_least(s->n, value, m == SEC || m == TRAFFIC ? ALIKE : 1, left);
+        zr__keep_least(s->n, s->value, m == SEC || m == TRAFFIC ? ALIKE : 1, s->left);
     }
     for (int i = 0; i < s->n; i++)
-        if (left[i]) return &s->way[i];
+        if (s->left[i]) return &s->way[i];
     return NULL;
 }
 
@@ -343,29 +334,20 @@ static zr_status note_choice(const search *s, const tried *best, char note[ZR_TR
     return ZR_OK;
 }
 
-static zr_status find_best_way(search *s, const tried **best)
+static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRAIN_NOTE_BYTES])
 {
+    const int64_t rows = config->micro_batch_size, accum = config->accumulation_steps;
+    reached r;
     ZR_TRY(try_kept(s));
-    for (int stage = s->stages[0]; stage <= s->stages[1] && !s->keeps; stage++) ZR_TRY(try_stage(s, stage));
+    for (int stage = s->stages[0]; stage <= s->stages[1] && !s->keeps; stage++)
+        ZR_TRY(s->open.split   ? try_splits(s, stage, rows * accum)
+               : s->open.batch ? try_batches(s, stage)
+                               : try_policies(s, (way){stage, ZR_POLICY_NONE, rows, accum}, &r));
     ZR_TRY(try_mixed(s));
     ZR_TRY(try_least(s));
     if (s->least.needs == 0) return ZR_FAIL(s->refusal, "%s", s->refused);
-    bool *left = zr_alloc(TRIED_MOST * sizeof(*left));
-    *best = left ? pick_way(s, left, s->bound) : NULL; /* no bound is used any more */
-    zr_free(left);
-    ZR_CHECK(left, ZR_ERR_MEMORY, "no memory to choose");
-    if (!*best) *best = &s->least;
-    return ZR_OK;
-}
-
-static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRAIN_NOTE_BYTES])
-{
-    const tried *best = NULL;
-    s->way = zr_alloc(TRIED_MOST * sizeof(*s->way));
-    s->mixed = zr_alloc(TRIED_MOST * sizeof(*s->mixed));
-    s->bound = zr_alloc(TRIED_MOST * sizeof(*s->bound));
-    ZR_CHECK(s->way && s->mixed && s->bound, ZR_ERR_MEMORY, "no memory to choose");
-    ZR_TRY(find_best_way(s, &best));
+    const tried *best = pick_way(s);
+    if (!best) best = &s->least;
     ZR_TRY(note_choice(s, best, note));
     way taken = best->way;
     if (!s->open.policy) taken.policy = config->recompute.policy;
@@ -376,25 +358,26 @@ static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRA
 zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                            char note[ZR_TRAIN_NOTE_BYTES])
 {
-    search s = {.config = config,
-                .open = zr__config_get_open(config),
-                .ranks = target->ranks,
-                .profile = *target->profile,
-                .target = target,
-                .kept = kept};
+    zr__config_open open = zr__config_get_open(config);
     note[0] = '\0';
-    if (s.open.batch && kept.accum > 0) {
+    if (open.batch && kept.accum > 0) {
         const bool given = zr__config_given(config, "gradient_accumulation_steps");
-        zr__train_set_batch(config, s.ranks, kept.rows, given ? config->accumulation_steps : kept.accum);
-        s.open.batch = false;
+        zr__train_set_batch(config, target->ranks, kept.rows, given ? config->accumulation_steps : kept.accum);
+        open.batch = false;
     }
-    if (!s.open.stage && !s.open.policy && !s.open.split && !s.open.batch) return ZR_OK;
-    s.stages[0] = s.open.stage ? 0 : (int)config->zero.stage;
-    s.stages[1] = s.open.stage ? 3 : (int)config->zero.stage;
-    usual_rates(&s);
-    zr_status st = choose_open_keys(&s, config, note);
-    zr_free(s.way);
-    zr_free(s.mixed);
-    zr_free(s.bound);
+    if (!open.stage && !open.policy && !open.split && !open.batch) return ZR_OK;
+    search *s = zr_alloc(sizeof(*s));
+    ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to choose");
+    s->config = config;
+    s->open = open;
+    s->ranks = target->ranks;
+    s->profile = *target->profile;
+    s->target = target;
+    s->kept = kept;
+    s->stages[0] = open.stage ? 0 : (int)config->zero.stage;
+    s->stages[1] = open.stage ? 3 : (int)config->zero.stage;
+    usual_rates(s);
+    const zr_status st = choose_open_keys(s, config, note);
+    zr_free(s);
     return st;
 }
