@@ -429,20 +429,15 @@ static bool same_plan(const cli_way *a, const cli_way *b)
            x->simulation.price.step_sec == y->simulation.price.step_sec;
 }
 
-/** Keep, for each kind of states with which no way fits, the way that needs least. */
-static void keep_kinds(cli_searched *b)
+/** Return whether one of n ways has the states of `w`. */
+static bool has_states(const cli_way *const *ways, int64_t n, const cli_way *w)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < b->n_missed; i++) {
-        const cli_way *w = b->missed[i];
-        bool known = false;
-        for (int64_t k = 0; k < b->n_best && !known; k++) known = same_states(w, b->best[k]);
-        for (int64_t k = 0; k < n && !known; k++) known = same_states(w, b->missed[k]);
-        if (!known) b->missed[n++] = w;
-    }
-    b->n_missed = n;
+    for (int64_t i = 0; i < n; i++)
+        if (same_states(w, ways[i])) return true;
+    return false;
 }
 
+/** Sort the ways into the best and, for each kind of states with which no way fits, the way that needs least. */
 static zr_status rank_ways(search *s)
 {
     cli_searched *b = &s->base;
@@ -466,7 +461,12 @@ static zr_status rank_ways(search *s)
         if (n == 0 || !same_plan(b->best[n - 1], b->best[i])) b->best[n++] = b->best[i];
     b->n_best = n;
     b->ways = b->n_best + b->n_missed;
-    keep_kinds(b);
+    n = 0;
+    for (int64_t i = 0; i < b->n_missed; i++) {
+        const cli_way *w = b->missed[i];
+        if (!has_states(b->best, b->n_best, w) && !has_states(b->missed, n, w)) b->missed[n++] = w;
+    }
+    b->n_missed = n;
     return ZR_OK;
 }
 
@@ -543,19 +543,6 @@ static zr_status add_variants(search *s, const cli_way *from)
     return ZR_OK;
 }
 
-/** Find the fastest way of each kind of states, then the first that do not fit; return their number. */
-static int to_refine(const cli_searched *b, int64_t index[REFINED])
-{
-    int n = 0;
-    for (int64_t i = 0; i < b->n_best + b->n_missed && n < REFINED; i++) {
-        const cli_way *w = i < b->n_best ? b->best[i] : b->missed[i - b->n_best];
-        bool known = false;
-        for (int k = 0; k < n && !known; k++) known = same_states(w, &b->way[index[k]]);
-        if (!known) index[n++] = w - b->way;
-    }
-    return n;
-}
-
 static zr_status try_variant(void *arg, int64_t index)
 {
     return try_batches_of(arg, ((const search *)arg)->refined_from + index);
@@ -575,14 +562,21 @@ static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
     way->tried = tried;
 }
 
+/** Try the variants of the fastest way of each kind of states, and then of the first that do not fit. */
 static zr_status refine_ways(search *s, const char *shown)
 {
     cli_searched *b = &s->base;
+    const cli_way *way[REFINED];
     int64_t index[REFINED], first[REFINED + 1];
-    const int n = to_refine(b, index);
+    int n = 0;
+    for (int64_t i = 0; i < b->n_best + b->n_missed && n < REFINED; i++) {
+        way[n] = i < b->n_best ? b->best[i] : b->missed[i - b->n_best];
+        if (!has_states(way, n, way[n])) n++;
+    }
+    for (int i = 0; i < n; i++) index[i] = way[i] - b->way; /* adding ways may move them */
     s->refined_from = b->n;
     for (int i = 0; i < n; i++) {
-        const cli_way from = b->way[index[i]]; /* a copy: adding ways may move it */
+        const cli_way from = b->way[index[i]];
         first[i] = b->n;
         ZR_TRY(add_variants(s, &from));
     }
