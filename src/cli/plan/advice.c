@@ -51,7 +51,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
         zr__text_add(p, ", %s a step%s", CLI_SECONDS(price->step_sec), timed ? "" : " without communication");
     if (limit) zr__text_add(p, ", and leaves %s a rank", ZR_SIZE((double)(limit - c->made.needs_bytes)));
     if (choices->target->ranks == 1) {
-        zr__text_add(p, ". One rank moves nothing; stages differ in their memory at most.");
+        zr__text_add(p, ". One rank moves nothing; where stages differ, it is in what they keep.");
         return;
     }
     zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
