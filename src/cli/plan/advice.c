@@ -120,7 +120,7 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     return add_batch_help(p, choices, config);
 }
 
-/** Return a sentence on the source of the times, or on the rates without which there are none. */
+/** Return a sentence on the source of the times, or on the rates that are missing. */
 static const char *source_of_times(const cli_choices *choices, char room[192])
 {
 #define MEASURE_OR_TAKE " Run `zr info --bench` once, or take those of others with --profile or --cluster."

@@ -1,5 +1,5 @@
-/** Stages and recompute policies of one configuration, planned and priced side by side (choices.c), and what `zr plan`
- * prints of them: their speed (speed.c), the advice (advice.c) and the traffic of tensor parallelism (within_layers.c).
+/** Stages and recompute policies of one configuration, planned and priced side by side (choices.c), and printed: speed
+ * (speed.c), advice (advice.c), traffic of tensor parallelism (within_layers.c).
  */
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H

@@ -190,9 +190,9 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** Make the profile of this machine for a rank's share of it, with the remembered rates of `zr info --bench`; where
- * there are none and times are shown, only its products are measured, now. Policy auto chooses by the remembered rates,
- * as `zr train` does. */
+/** Make the profile of this machine for a rank's share of it, with the remembered rates of `zr info --bench`; if
+ * nothing is remembered and times are shown, its products alone are measured, now. Policy auto chooses by the
+ * remembered rates, as `zr train` does. */
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;

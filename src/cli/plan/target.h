@@ -64,7 +64,8 @@ ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
  * gets the plan, to be destroyed. Errors: of zr__train_plan_layout and zr_simulate. */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout,
                                cli_trial *made, zr_plan **plan);
-/** Return the bytes that a trial needs of a rank; where they fit, but those of a host do not, one more than the limit.
+/** Return the bytes that a trial needs of a rank; where a device has room, but
+ * a host has not, one byte more than the limit.
  */
 int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made);
 /** Return whether a status is the planner's or the simulator's refusal of a combination. Other failures end a command.

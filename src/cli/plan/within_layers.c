@@ -24,7 +24,7 @@ static zr_layout stage3_alone(const zr_config *config, int ranks)
     return layout;
 }
 
-/** Find the traffic between tensor-parallel ranks over that of stage 3 alone. */
+/** Divide the traffic between tensor-parallel ranks by the traffic of stage 3 alone. */
 static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
                                   double *ratio)
 {

@@ -172,7 +172,7 @@ static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t a
 }
 
 /** Try a micro-batch with all numbers of micro-batches a step from number `first` on, until one does not fit. *fits:
- * the first one fits, or there is none. */
+ * false if the first one does not fit. */
 static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, bool *fits)
 {
     int64_t accum[MOST_ACCUMS];

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Enums of a configuration list the same values as those of a layout, in the same order. */
+/* Enums of a configuration list the same values as the enums of a layout, in the same order. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is not " #b)
 SAME(ZR_POLICY_UNIT, ZR_RECOMPUTE_UNIT);
 SAME(ZR_POLICY_SELECTIVE, ZR_RECOMPUTE_SELECTIVE);

@@ -40,7 +40,7 @@ ZR_NODISCARD zr_status zr__train_plan_layout(const zr_config *config, const zr_l
 ZR_NODISCARD zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                       zr_plan **plan);
 
-/** Keep, of the n candidates that are `left`, those whose value is at most `alike` times the least of them. Values are
+/** Keep, of the n candidates that are `left`, those whose value is at most `alike` times their least. Values are
  *  not negative. Called for one criterion after another it picks by all of them. */
 void zr__keep_least(int n, const double *value, double alike, bool *left);
 
