@@ -41,7 +41,7 @@ ZR_NODISCARD zr_status zr__train_plan(const zr_config *config, int ranks, int st
                                       zr_plan **plan);
 
 /** Keep, of the n candidates that are `left`, those whose value is at most `alike` times their least. Values are
- *  not negative. Called for one criterion after another it picks by all of them. */
+ *  not negative. Called for one criterion after another it picks by each in turn. */
 void zr__keep_least(int n, const double *value, double alike, bool *left);
 
 /** Micro-batches of a resumed run; accum 0: the run is new. */
