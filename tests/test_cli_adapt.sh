@@ -32,7 +32,7 @@ train() { # DIR KEYS...
 
 check "room for all" plan 1GB $auto
 check "... one micro-batch" test "$(taken err)" = "1 x 16"
-check "... says why" grep -q 'the fewest that fit memory.limit with no activation computed again' err
+check "... says why" grep -q 'the fewest that fit memory.limit with no activation recomputed' err
 check "less room" plan 57MB $auto --json
 [ -n "$(taken err)" ] && split=$(taken err) || split="none"
 check "... more micro-batches" sh -c 'case "$1" in [248]" x "[248]) ;; *) exit 1 ;; esac' - "$split"

@@ -63,7 +63,7 @@ check "... in bytes too" grep -q '"save": {"from": "states", "bytes": [0-9]*}' o
 check "... and nothing is where nothing says that there is" "$ZR" plan c.json --json
 check "... in bytes as well" grep -q '"save": {"from": "states", "bytes": [0-9]*}' out
 check "... and for people" "$ZR" plan c.json --memory.limit=4GB
-check "... in words" grep -q '^checkpoints: .* a rank, from a copy in the host.s memory, written behind the next steps$' out
+check "... in words" grep -q '^checkpoints: .* a rank, from a copy in the host.s memory, written asynchronously, during the next steps$' out
 check "... with what training waits" grep -q '^  a disk that takes 200 MB/s needs .*; training waits ' out
 check "... step by step" sh -c '"$0" plan c.json --schedule | grep -q "save .*where saved"' "$ZR"
 check "and nothing where nothing is saved" sh -c '"$0" plan c.json --train.save_interval=0 --json' "$ZR"

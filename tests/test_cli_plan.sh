@@ -259,7 +259,7 @@ if command -v python3 >/dev/null; then
 else
     skip "whole documents" "no python3 to read them"
 fi
-check "thousands of layers: what is configured alone" prints 'only what is configured' \
+check "thousands of layers: what is configured alone" prints 'only the configured choice is planned' \
     "$ZR" plan c.json --quiet --model.n_layer=513 --model.n_embd=2 --activation_checkpointing.policy=unit
 check "... too many are refused at once" fails 69 '4096' "$ZR" plan c.json --model.n_layer=4097
 check "a schedule has no JSON" fails 2 'schedule' "$ZR" plan c.json --schedule --json

@@ -78,7 +78,7 @@ check "... planned is what both runs moved" \
 check "... as text" "$ZR" plan c.json --ranks 4 --tensor 2 --quiet
 check "... beside the papers' estimate" grep -q 'within layers: .* x stage 3 alone on 4 ranks (papers: b s / 3 h = ' out
 check "... by what it is for" sh -c 'tr -s "\n " "  " <out | grep -q " for embedding .*, 2 units from h.0 on .* each), final "'
-check "... and what each rank of a layer has" grep -q 'on every rank of a layer .* parameters:' out
+check "... and what each rank of a layer has" grep -q 'on every tensor-parallel rank .* parameters:' out
 check "the parts" "$ZR" plan c.json --ranks 4 --tensor 2 --json --quiet --parallel.sequence=keep \
     --activation_checkpointing.policy=unit
 tr -d ' \n' <out >flat

@@ -87,7 +87,7 @@ static int64_t taken(int64_t limit_bytes, const zr_profile *profile, const char 
     return taken_of(0, limit_bytes, profile, why);
 }
 
-static const char all[] = "the fewest that fit memory.limit with no activation computed again";
+static const char all[] = "the fewest that fit memory.limit with no activation recomputed";
 static const char best[] = "the best of what fits memory.limit";
 static const char none[] = "nothing fits memory.limit, and this takes the least";
 static const char kept[] = "as the checkpoint has it";

@@ -158,12 +158,11 @@ static void add_ratios(cli_papers_rows *rows)
 static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
 {
     const cli_target target = {.ranks = row->gpus, .profile = *profile, .limit_bytes = profile->machine.memory_bytes};
-    cli_max_search s = {config, &target, what, 0};
     const int64_t papers = what == CLI_MAX_BATCH ? row->batch : config->model.sizes.n_layer;
-    cli_max max = {.what = what};
+    cli_max max = {.what = what, .config = config, .target = &target};
     row->limit_bytes = target.limit_bytes;
-    ZR_TRY(cli_max_needs(&s, papers, &row->memory_bytes));
-    ZR_TRY(cli_max_find(config, &target, &max));
+    ZR_TRY(cli_max_needs(&max, papers, &row->memory_bytes));
+    ZR_TRY(cli_max_find(&max));
     row->zr = what == CLI_MAX_BATCH ? (double)max.n : max.params / 1e9;
     return ZR_OK;
 }

@@ -1,30 +1,13 @@
+/** Advice on the choices of `zr plan`, as text for people and as JSON. */
 #include "cli/plan/choices.h"
 
 #include "base/text/text.h"
+#include "train/setup/setup.h"
 
-#include <stdarg.h>
+#include <math.h>
 #include <string.h>
 
 #define LINE_COLUMNS 78
-#define TEXT_BYTES 2048
-
-/* Paragraph under construction. */
-typedef struct paragraph {
-    char text[TEXT_BYTES];
-    size_t length;
-} paragraph;
-
-static void say(paragraph *p, const char *format, ...) ZR_PRINTF(2, 3);
-
-static void say(paragraph *p, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    int n = vsnprintf(p->text + p->length, sizeof(p->text) - p->length, format, list);
-    va_end(list);
-    if (n > 0) p->length += (size_t)n;
-    if (p->length >= sizeof(p->text)) p->length = sizeof(p->text) - 1;
-}
 
 static void print_wrapped(FILE *out, const char *text)
 {
@@ -46,286 +29,256 @@ static double intensity(const cli_choice *c)
     return traffic > 0 ? c->made.report.flops_model / c->made.report.ranks / traffic : 0;
 }
 
-static void say_why(paragraph *p, const cli_choices *choices, const cli_choice *c)
-{
-    char sec[32], left[32];
-    bool timed = choices->compute_known && choices->link_known;
-    say(p, "the %s of %s", timed ? "fastest" : "least work and traffic",
-        choices->target->limit_bytes ? "what fits" : "all (ties go to the least memory)");
-    if (choices->compute_known) {
-        say(p, ", %s a step%s", cli_seconds(c->made.simulation.price.step_sec, sec),
-            timed ? "" : " without communication");
-    }
-    if (choices->target->limit_bytes) {
-        say(p, ", and leaves %s a rank", cli_bytes((double)(choices->target->limit_bytes - c->made.needs_bytes), left));
-    }
-    say(p, ".");
-}
-
-static void say_traffic(paragraph *p, const cli_choices *choices, const cli_choice *c)
-{
-    char traffic[32], flops[32], exposed[32];
-    if (choices->target->ranks == 1) {
-        say(p, " One rank moves nothing; where stages differ, it is in what they keep.");
-        return;
-    }
-    say(p, " A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
-        cli_bytes(cli_traffic_bytes(&c->made.report), traffic), cli_amount(intensity(c), flops));
-    if (!choices->link_known || !choices->compute_known) return;
-    double share = c->made.simulation.price.step_sec > 0
-                       ? 100 * c->made.simulation.price.exposed_sec / c->made.simulation.price.step_sec
-                       : 0;
-    say(p, " %s of communication is exposed (%.1f %% of the step)",
-        cli_seconds(c->made.simulation.price.exposed_sec, exposed), share);
-    if (share >= 5)
-        say(p, "; a larger micro-batch makes the share smaller.");
-    else
-        say(p, c->made.simulation.price.exposed_sec < 0.999 * c->made.simulation.price.comm_sec
-                   ? "; the rest is hidden."
-                   : ".");
-}
-
-static void say_advised(paragraph *p, const cli_choices *choices)
+/** Add the name of a choice and the keys that it takes beside its stage and policy. */
+static void add_choice_name(zr__text *p, const cli_choices *choices, const cli_choice *c)
 {
     char name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
+    zr__text_add(p, "stage %d with recompute %s%s%s", c->stage, cli_choice_name(choices, c, name),
+                 cli_kept_words(choices, c, kept), cli_light_words(choices, c->light, light));
+}
+
+static void add_advised(zr__text *p, const cli_choices *choices)
+{
     const cli_choice *c = &choices->choice[choices->advised];
-    say(p, "Advice: stage %d with recompute %s%s%s: ", c->stage, cli_choice_name(choices, c, name),
-        cli_kept_words(choices, c, kept), cli_light_words(choices, c->light, light));
-    say_why(p, choices, c);
-    say_traffic(p, choices, c);
-}
-
-static const cli_choice *smallest(const cli_choices *choices)
-{
-    const cli_choice *least = &choices->choice[0];
-    for (int i = 1; i < choices->n; i++) {
-        if (choices->choice[i].made.needs_bytes < least->made.needs_bytes) least = &choices->choice[i];
+    const zr_price *price = &c->made.simulation.price;
+    const int64_t limit = choices->target->limit_bytes;
+    const bool timed = choices->compute_known && choices->link_known;
+    zr__text_add(p, "Advice: ");
+    add_choice_name(p, choices, c);
+    zr__text_add(p, ": the %s of %s", timed ? "fastest" : "least work and traffic",
+                 limit ? "what fits" : "all (ties go to the least memory)");
+    if (choices->compute_known)
+        zr__text_add(p, ", %s a step%s", CLI_SECONDS(price->step_sec), timed ? "" : " without communication");
+    if (limit) zr__text_add(p, ", and leaves %s a rank", ZR_SIZE((double)(limit - c->made.needs_bytes)));
+    if (choices->target->ranks == 1) {
+        zr__text_add(p, ". One rank moves nothing; where stages differ, it is in what they keep.");
+        return;
     }
-    return least;
+    zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
+                 ZR_SIZE(cli_traffic_bytes(&c->made.report)), ZR_AMOUNT(intensity(c)));
+    if (!timed) return;
+    const double share = price->step_sec > 0 ? 100 * price->exposed_sec / price->step_sec : 0;
+    zr__text_add(p, " %s of communication is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec), share,
+                 share >= 5                                     ? "; a larger micro-batch makes the share smaller."
+                 : price->exposed_sec < 0.999 * price->comm_sec ? "; the rest is hidden."
+                                                                : ".");
 }
 
-static void say_ranks(paragraph *p, const cli_choices *choices)
+/** Add whether a smaller batch or shorter sequences would help. */
+static zr_status add_batch_help(zr__text *p, const cli_choices *choices, const zr_config *config)
 {
-    const cli_more_ranks *more = &choices->more;
-    char bytes[32];
-    if (more->ranks == 0) return;
-    cli_bytes((double)more->needs_bytes, bytes);
-    if (more->fits) {
-        say(p, " With %d ranks stage 3 with recompute unit and as little overlap fits: %s a rank.", more->ranks, bytes);
-    } else if (more->all) {
-        say(p, " The %d devices of %s are too few: take a larger cluster.", choices->most_ranks,
-            choices->target->cluster.name);
-    } else {
-        say(p, " More ranks do not help: with %d of them it is %s, nearly all of it not shared.", more->ranks, bytes);
-    }
-}
-
-/** Say whether a smaller batch or shorter sequences would help. */
-static zr_status say_batch(paragraph *p, const cli_choices *choices, const zr_config *config)
-{
-    int64_t batch = config->micro_batch_size, seq = config->data.seq_length, needs = 0;
-    if (batch > 1) ZR_TRY(cli_choices_least(choices, config, choices->target->ranks, 1, seq, &needs));
-    if (batch > 1 && needs <= choices->target->limit_bytes) {
-        say(p,
-            " With these ranks a smaller train_micro_batch_size_per_gpu fits there (now %lld); --max batch finds it.",
-            (long long)batch);
+    zr_config less = *config;
+    const int64_t batch = config->micro_batch_size, limit = choices->target->limit_bytes;
+    int64_t needs = INT64_MAX;
+    less.micro_batch_size = 1;
+    if (batch > 1) ZR_TRY(cli_choices_least(choices, &less, choices->target->ranks, &needs));
+    if (needs <= limit) {
+        zr__text_add(p,
+                     " With these ranks a smaller train_micro_batch_size_per_gpu fits there (now %lld); --max batch "
+                     "finds it.",
+                     (long long)batch);
         return ZR_OK;
     }
-    ZR_TRY(cli_choices_least(choices, config, choices->target->ranks, 1, 1, &needs));
-    if (needs <= choices->target->limit_bytes) {
-        say(p, " With these ranks a smaller data.seq_length helps (now %lld).", (long long)seq);
-    } else {
-        say(p, " On these ranks not even a batch of 1 fits.");
-    }
+    less.data.seq_length = 1;
+    ZR_TRY(cli_choices_least(choices, &less, choices->target->ranks, &needs));
+    if (needs <= limit)
+        zr__text_add(p, " With these ranks a smaller data.seq_length helps (now %lld).",
+                     (long long)config->data.seq_length);
+    else
+        zr__text_add(p, " On these ranks not even a batch of 1 fits.");
     return ZR_OK;
 }
 
-static zr_status say_help(paragraph *p, const cli_choices *choices, const zr_config *config)
-{
-    char limit[32], bytes[32], host[32], has[32], name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
-    const cli_choice *least = smallest(choices);
-    say(p, "Advice: nothing fits %s. The least is stage %d with recompute %s%s%s: %s a rank.",
-        cli_bytes((double)choices->target->limit_bytes, limit), least->stage, cli_choice_name(choices, least, name),
-        cli_kept_words(choices, least, kept), cli_light_words(choices, least->light, light),
-        cli_bytes((double)least->made.needs_bytes, bytes));
-    if (least->made.needs_bytes <= choices->target->limit_bytes) { /* the device has room, the host has not */
-        say(p,
-            " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a smaller batch.",
-            cli_bytes((double)least->made.host_bytes, host),
-            cli_bytes((double)choices->target->cluster.host_memory_bytes, has));
-        return ZR_OK;
-    }
-    say_ranks(p, choices);
-    ZR_TRY(say_batch(p, choices, config));
-    return ZR_OK;
-}
-
-static const char *unknown_rates(const cli_choices *choices, char room[192])
+/** Add, where nothing fits, the choice that needs least, and how to make the configuration fit. */
+static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_config *config)
 {
     const cli_target *target = choices->target;
+    const cli_more_ranks *more = &choices->more;
+    const cli_choice *least = &choices->choice[0];
+    for (const cli_choice *c = least; c < choices->choice + choices->n; c++)
+        if (c->made.needs_bytes < least->made.needs_bytes) least = c;
+    zr__text_add(p, "Advice: nothing fits %s. The least is ", ZR_SIZE((double)target->limit_bytes));
+    add_choice_name(p, choices, least);
+    zr__text_add(p, ": %s a rank.", ZR_SIZE((double)least->made.needs_bytes));
+    if (least->made.needs_bytes <= target->limit_bytes) { /* the device has room, the host has not */
+        zr__text_add(p,
+                     " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a "
+                     "smaller batch.",
+                     ZR_SIZE((double)least->made.host_bytes), ZR_SIZE((double)target->cluster.host_memory_bytes));
+        return ZR_OK;
+    }
+    const char *bytes = ZR_SIZE((double)more->needs_bytes);
+    if (more->fits)
+        zr__text_add(p, " With %d ranks stage 3 with recompute unit and as little overlap fits: %s a rank.",
+                     more->ranks, bytes);
+    else if (more->all)
+        zr__text_add(p, " The %d devices of %s are too few: take a larger cluster.", choices->most_ranks,
+                     target->cluster.name);
+    else if (more->ranks > 0)
+        zr__text_add(p, " More ranks do not help: with %d of them it is %s, nearly all of it not shared.", more->ranks,
+                     bytes);
+    return add_batch_help(p, choices, config);
+}
+
+/** Return a sentence on the source of the times, or on the rates that are missing. */
+static const char *source_of_times(const cli_choices *choices, char room[192])
+{
+#define MEASURE_OR_TAKE " Run `zr info --bench` once, or take those of others with --profile or --cluster."
+    const cli_target *target = choices->target;
+    const zr_machine *machine = &target->profile.machine;
     if (target->simulated) {
         snprintf(room, 192, "Times are simulated on %s; `zr simulate` says how they come about.", target->cluster.name);
         return room;
     }
-    if (!choices->compute_known) {
-        return "Times are not known: nobody has measured the rates of this machine. Run `zr info --bench` once, or "
-               "take those of others with --profile or --cluster.";
-    }
+    if (!choices->compute_known)
+        return "Times are not known: nobody has measured the rates of this machine." MEASURE_OR_TAKE;
     /* Where memory bandwidth was measured, so was the link within this host. */
-    if (!choices->link_known && target->profile.machine.memory_bytes_sec > 0) {
+    if (!choices->link_known && machine->memory_bytes_sec > 0)
         return "Times are without communication: the rate of the link between hosts is not known. --cluster NAME "
                "has one.";
-    }
-    if (!choices->link_known) {
-        return "Times are without communication: the rate of this machine's link is not known. Run `zr info --bench` "
-               "once, or take those of others with --profile or --cluster.";
-    }
-    if (target->profile.machine.memory_bytes_sec <= 0) {
-        return "Times are of products alone: the rate of this machine's memory is not known. Run `zr info --bench` "
-               "once, or take those of others with --profile or --cluster.";
-    }
+    if (!choices->link_known)
+        return "Times are without communication: the rate of this machine's link is not known." MEASURE_OR_TAKE;
+    if (machine->memory_bytes_sec <= 0)
+        return "Times are of products alone: the rate of this machine's memory is not known." MEASURE_OR_TAKE;
     if (target->efficiency > 0 && target->efficiency < 1) {
         snprintf(room, 192,
                  "Times take %g %% of the profile's FLOP/s (--efficiency), its other rates in full, no latency.",
                  100 * target->efficiency);
         return room;
     }
-    if (target->profile.machine.n_products > 0) {
+    if (machine->n_products > 0)
         return "Times are by measured rates, without latency: those of matrix products by their sizes, for all else "
                "peak rates. Most runs are slower.";
-    }
     return "Times are the profile's peak rates, without latency: no run is faster, and most are slower. --efficiency "
            "0.4 takes 40 % of the peak FLOP/s.";
+#undef MEASURE_OR_TAKE
 }
 
 zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config)
 {
-    paragraph p = {.length = 0};
-    char room[192];
-    if (choices->advised >= 0) {
-        say_advised(&p, choices);
-    } else {
-        ZR_TRY(say_help(&p, choices, config));
+    zr__text p = {0};
+    char room[192], *text = NULL;
+    zr_status st = ZR_OK;
+    if (choices->advised >= 0)
+        add_advised(&p, choices);
+    else
+        st = add_help(&p, choices, config);
+    if (st == ZR_OK) st = zr__text_take(&p, &text);
+    if (st != ZR_OK) {
+        zr__text_clear(&p);
+        return st;
     }
-    print_wrapped(out, p.text);
-    print_wrapped(out, unknown_rates(choices, room));
+    print_wrapped(out, text);
+    zr_free(text);
+    print_wrapped(out, source_of_times(choices, room));
     if (choices->target->here && choices->compute_known)
         print_wrapped(out, choices->target->profile.facts.apart
                                ? "They are those of this machine; --cluster NAME, as dgx-h100x8, takes another."
                                : "They are those of this machine's processor; --cluster NAME, as dgx-h100x8, takes "
                                  "GPUs.");
     if (choices->many_layers)
-        fprintf(out, "Of more than %d layers only what is configured is planned.\n", CLI_MANY_LAYERS);
+        fprintf(out, "Of a model with more than %d layers only the configured choice is planned.\n", CLI_MANY_LAYERS);
     return ZR_OK;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static const char *known(bool is_known, double x, char text[ZR_NUMBER_BYTES])
+/** Add a number that is null where it is not known. */
+static void add_known(zr__json_out *out, const char *key, bool known, double x)
 {
-    return is_known ? cli_json_number(x, text) : "null";
+    zr__json_add(out, key, known ? x : NAN);
 }
 
-/** Print bytes that have a meaning only with a limit. */
-static void print_limited(FILE *out, const cli_choices *choices, int64_t bytes)
+/** Add bytes that have a meaning only with a limit. */
+static void add_limited(zr__json_out *out, const cli_choices *choices, const char *key, int64_t bytes)
 {
-    if (choices->target->limit_bytes) {
-        fprintf(out, "%lld", (long long)bytes);
-    } else {
-        fputs("null", out);
-    }
+    if (choices->target->limit_bytes)
+        zr__json_add(out, key, bytes);
+    else
+        zr__json_add_json(out, key, NULL);
 }
 
-static void print_time(FILE *out, const cli_choices *choices, const cli_choice *c)
+static void add_time(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
-    char step[ZR_NUMBER_BYTES], compute[ZR_NUMBER_BYTES], comm[ZR_NUMBER_BYTES], exposed[ZR_NUMBER_BYTES];
-    bool compute_known = choices->compute_known, all = compute_known && choices->link_known;
-    fprintf(out, "{\"step_sec\": %s, \"compute_sec\": %s, \"comm_sec\": %s, \"exposed_sec\": %s",
-            known(all, c->made.simulation.price.step_sec, step),
-            known(compute_known, c->made.simulation.price.compute_sec, compute),
-            known(choices->link_known, c->made.simulation.price.comm_sec, comm),
-            known(all, c->made.simulation.price.exposed_sec, exposed));
+    const zr_price *price = &c->made.simulation.price;
+    const bool compute_known = choices->compute_known, all = compute_known && choices->link_known;
+    zr__json_open(out, "time", '{');
+    add_known(out, "step_sec", all, price->step_sec);
+    add_known(out, "compute_sec", compute_known, price->compute_sec);
+    add_known(out, "comm_sec", choices->link_known, price->comm_sec);
+    add_known(out, "exposed_sec", all, price->exposed_sec);
     cli_speed_json(out, choices, c);
-    fputc('}', out);
+    zr__json_close(out, '}');
 }
 
-/** Print how checkpoints are kept, with tensor parallelism only. */
-static void print_kept(FILE *out, const cli_choices *choices, const cli_choice *c)
+static void add_choice_policy(zr__json_out *out, const cli_choice *c)
 {
-    if (!choices->shares_layers) return;
-    fprintf(out, ", \"partition_activations\": %s, \"cpu_checkpointing\": %s", c->kept.pieces ? "true" : "false",
-            c->kept.host ? "true" : "false");
+    zr__json_add(out, "stage", c->stage);
+    zr__json_add(out, "policy", zr__recompute_name(c->recompute));
+    zr__json_add(out, "every", c->every);
 }
 
-/** Print the keys that make a choice lighter than the configuration. */
-static void print_light(FILE *out, const cli_choices *choices, cli_light light)
+static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
-    fprintf(out, ", \"keys\": {");
-    if (light >= CLI_LIGHT_PREFETCH) fprintf(out, "\"zero_optimization.stage3_prefetch_bucket_size\": 0");
-    if (light >= CLI_LIGHT_OVERLAP) fprintf(out, ", \"zero_optimization.overlap_comm\": false");
-    if (light >= CLI_LIGHT_BUCKETS)
-        fprintf(out,
-                ", \"zero_optimization.reduce_bucket_size\": %lld, \"zero_optimization.allgather_bucket_size\": %lld",
-                (long long)choices->light_elems, (long long)choices->light_elems);
-    fputc('}', out);
+    zr__json_add(out, "needs", c->made.needs_bytes);
+    if (choices->target->limit_bytes)
+        zr__json_add_bool(out, "fits", c->made.fits);
+    else
+        zr__json_add_json(out, "fits", NULL);
 }
 
-static const char *fits_text(const cli_choices *choices, const cli_choice *c)
+/** Add the place of checkpoints, with tensor parallelism only, and the keys that make a choice lighter than the
+ * configuration. */
+static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
-    return choices->target->limit_bytes == 0 ? "null" : c->made.fits ? "true" : "false";
-}
-
-static void print_choice(FILE *out, const cli_choices *choices, const cli_choice *c)
-{
-    char policy[32];
-    fprintf(out,
-            "{\"stage\": %d, \"policy\": \"%s\", \"every\": %lld, \"total\": %lld, \"needs\": %lld, \"fits\": %s, ",
-            c->stage, cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
-            (long long)c->made.report.memory.total_bytes, (long long)c->made.needs_bytes, fits_text(choices, c));
-    fprintf(out, "\"time\": ");
-    print_time(out, choices, c);
-    print_kept(out, choices, c);
-    print_light(out, choices, c->light);
-    fputc('}', out);
-}
-
-static void print_more(FILE *out, const cli_more_ranks *more)
-{
-    if (more->ranks == 0) return;
-    fprintf(out, ", \"more_ranks\": {\"ranks\": %d, \"needs\": %lld, \"fits\": %s}", more->ranks,
-            (long long)more->needs_bytes, more->fits ? "true" : "false");
-}
-
-void cli_advice_json(FILE *out, const cli_choices *choices)
-{
-    char flops[ZR_NUMBER_BYTES];
-    fprintf(out, ", \"profile\": ");
-    cli_json_print(out, choices->target->profile.facts.name, (int64_t)strlen(choices->target->profile.facts.name));
-    fprintf(out, ", \"limit\": ");
-    print_limited(out, choices, choices->target->limit_bytes);
-    const cli_choice *configured = &choices->choice[choices->configured];
-    fprintf(out, ", \"time\": ");
-    print_time(out, choices, configured);
-    fprintf(out, ", \"needs\": %lld, \"fits\": %s", (long long)configured->made.needs_bytes,
-            fits_text(choices, configured));
-    fprintf(out, ", \"choices\": [");
-    for (int i = 0; i < choices->n; i++) {
-        if (i) fprintf(out, ", ");
-        print_choice(out, choices, &choices->choice[i]);
+    if (choices->shares_layers) {
+        zr__json_add_bool(out, "partition_activations", c->kept.pieces);
+        zr__json_add_bool(out, "cpu_checkpointing", c->kept.host);
     }
-    fprintf(out, "], \"advice\": ");
-    if (choices->advised < 0) {
-        fprintf(out, "null");
-        print_more(out, &choices->more);
+    zr__json_open(out, "keys", '{');
+    if (c->light >= CLI_LIGHT_PREFETCH) zr__json_add(out, "zero_optimization.stage3_prefetch_bucket_size", 0);
+    if (c->light >= CLI_LIGHT_OVERLAP) zr__json_add_bool(out, "zero_optimization.overlap_comm", false);
+    if (c->light >= CLI_LIGHT_BUCKETS) {
+        zr__json_add(out, "zero_optimization.reduce_bucket_size", choices->light_elems);
+        zr__json_add(out, "zero_optimization.allgather_bucket_size", choices->light_elems);
+    }
+    zr__json_close(out, '}');
+}
+
+void cli_advice_json(zr__json_out *out, const cli_choices *choices)
+{
+    const cli_choice *configured = &choices->choice[choices->configured],
+                     *advised = choices->advised < 0 ? NULL : &choices->choice[choices->advised];
+    const cli_more_ranks *more = &choices->more;
+    zr__json_add(out, "profile", choices->target->profile.facts.name);
+    add_limited(out, choices, "limit", choices->target->limit_bytes);
+    add_time(out, choices, configured);
+    add_needs(out, choices, configured);
+    zr__json_open(out, "choices", '[');
+    for (const cli_choice *c = choices->choice; c < choices->choice + choices->n; c++) {
+        zr__json_open(out, NULL, '{');
+        add_choice_policy(out, c);
+        zr__json_add(out, "total", c->made.report.memory.total_bytes);
+        add_needs(out, choices, c);
+        add_time(out, choices, c);
+        add_choice_keys(out, choices, c);
+        zr__json_close(out, '}');
+    }
+    zr__json_close(out, ']');
+    if (advised) {
+        zr__json_open(out, "advice", '{');
+        add_choice_policy(out, advised);
+        add_known(out, "flops_per_byte", choices->target->ranks > 1, intensity(advised));
+        add_limited(out, choices, "left", choices->target->limit_bytes - advised->made.needs_bytes);
+        add_choice_keys(out, choices, advised);
+        zr__json_close(out, '}');
         return;
     }
-    const cli_choice *c = &choices->choice[choices->advised];
-    char policy[32];
-    fprintf(out, "{\"stage\": %d, \"policy\": \"%s\", \"every\": %lld, \"flops_per_byte\": %s, \"left\": ", c->stage,
-            cli_recompute_name(c->recompute, 1, policy), (long long)c->every,
-            known(choices->target->ranks > 1, intensity(c), flops));
-    print_limited(out, choices, choices->target->limit_bytes - c->made.needs_bytes);
-    print_kept(out, choices, c);
-    print_light(out, choices, c->light);
-    fputc('}', out);
+    zr__json_add_json(out, "advice", NULL);
+    if (more->ranks == 0) return;
+    zr__json_open(out, "more_ranks", '{');
+    zr__json_add(out, "ranks", more->ranks);
+    zr__json_add(out, "needs", more->needs_bytes);
+    zr__json_add_bool(out, "fits", more->fits);
+    zr__json_close(out, '}');
 }

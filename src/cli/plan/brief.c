@@ -2,28 +2,18 @@
 
 #include <string.h>
 
-/** Return whether a key of the command line asks for fp16. */
-static bool wants_fp16(const cli_args *args)
+bool cli_overrides(const cli_args *args, const char *begin)
 {
-    bool wanted = false;
-    for (int i = 0; i < args->n_overrides; i++) {
-        wanted |= strcmp(args->override[i], "fp16.enabled=true") == 0 || strncmp(args->override[i], "fp16=", 5) == 0;
-    }
-    return wanted;
-}
-
-static bool limits(const cli_args *args)
-{
-    static const char limit[] = "memory.limit=";
-    bool given = false;
-    for (int i = 0; i < args->n_overrides; i++) given |= strncmp(args->override[i], limit, sizeof(limit) - 1) == 0;
-    return given;
+    for (int i = 0; i < args->n_overrides; i++)
+        if (strncmp(args->override[i], begin, strlen(begin)) == 0) return true;
+    return false;
 }
 
 zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256])
 {
     int n = 0;
-    bool alone = args->n_operands == 0, bf16 = alone && !wants_fp16(args);
+    const bool alone = args->n_operands == 0,
+               bf16 = alone && !cli_overrides(args, "fp16.enabled=true") && !cli_overrides(args, "fp16=");
     if (brief->preset) ZR_TRY(cli_override(args, room[n++], "model.preset=\"%s\"", brief->preset));
     if (bf16) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
     args->by_memory = brief->memory && brief->chooses;
@@ -48,7 +38,7 @@ zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
     ZR_CHECK(brief->stage <= 3, ZR_ERR_ARG, "--stage %lld; 0, 1, 2 or 3 was wanted", (long long)brief->stage);
     ZR_CHECK(!brief->memory || zr__text_bytes(brief->memory, &bytes), ZR_ERR_ARG,
              "--memory is \"%s\"; a size was wanted, as 80GB, 80G or 512MiB", brief->memory);
-    ZR_CHECK(!brief->memory || !limits(args), ZR_ERR_ARG,
+    ZR_CHECK(!brief->memory || !cli_overrides(args, "memory.limit="), ZR_ERR_ARG,
              "--memory %s and --memory.limit were both given; leave one out", brief->memory);
     return ZR_OK;
 }

@@ -32,6 +32,8 @@ typedef struct cli_brief {
     {"memory", CLI_TEXT, &(brief).memory, 0, "SIZE", memory_help}
 /* clang-format on */
 
+/** Return whether an override of the command line begins with this text. */
+bool cli_overrides(const cli_args *args, const char *begin);
 /** Check the options. ZR_ERR_ARG names the wrong or missing option. */
 ZR_NODISCARD zr_status cli_brief_check(const cli_brief *brief, const cli_args *args);
 /** Put the keys that the options stand for before the keys of the command line, which win; the texts live in `room`. */

@@ -1,6 +1,6 @@
 #include "cli/plan/choices.h"
+
 #include "base/core/core.h"
-#include "plan/cost/cost.h"
 #include "train/host/limits.h"
 #include "train/setup/setup.h"
 
@@ -14,7 +14,6 @@ static const struct {
 } common[] = {{ZR_RECOMPUTE_NONE, {false, false}},     {ZR_RECOMPUTE_SELECTIVE, {false, false}},
               {ZR_RECOMPUTE_SELECTIVE, {true, false}}, {ZR_RECOMPUTE_UNIT, {false, false}},
               {ZR_RECOMPUTE_UNIT, {true, false}},      {ZR_RECOMPUTE_UNIT, {true, true}}};
-enum { COMMON = sizeof(common) / sizeof(common[0]) };
 
 static bool kept_alike(cli_kept a, cli_kept b)
 {
@@ -26,7 +25,7 @@ static cli_kept kept_of(const zr_layout *layout)
     return (cli_kept){layout->partition_checkpoints, layout->offload_checkpoints};
 }
 
-static void keep(zr_layout *layout, cli_kept kept)
+static void keep_as(zr_layout *layout, cli_kept kept)
 {
     layout->partition_checkpoints = kept.pieces;
     layout->offload_checkpoints = kept.host;
@@ -43,8 +42,8 @@ static zr_status try_choice(const cli_choices *choices, const zr_config *config,
 }
 
 /** Plan a choice and add it; a refused one (an all-reduce baseline at a stage that has none) is left out. */
-static void add_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
-                      bool configured)
+static void add_choice(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
+                       bool configured)
 {
     if (choices->n == CLI_CHOICES || choices->failed != ZR_OK) return;
     cli_choice *c = &choices->choice[choices->n];
@@ -60,37 +59,12 @@ static void add_light(cli_choices *choices, const zr_config *config, const zr_la
     choices->n++;
 }
 
-static void add(cli_choices *choices, const zr_config *config, const zr_layout *layout, bool configured)
+/** Return whether two layouts have the same policy. Without recomputation there are no checkpoints, so that their place
+ * does not matter. */
+static bool same_policy(const zr_layout *a, const zr_layout *b)
 {
-    add_light(choices, config, layout, CLI_LIGHT_NONE, configured);
-}
-
-static bool has_common(const cli_choices *choices, int index)
-{
-    return choices->shares_layers || !common[index].kept.pieces;
-}
-
-/** Make the layout of a common policy. Without tensor parallelism checkpoints are kept as configured. */
-static zr_layout common_layout(const cli_choices *choices, const zr_layout *base, int index)
-{
-    zr_layout layout = *base;
-    layout.recompute = common[index].recompute;
-    layout.recompute_every = 1;
-    if (choices->shares_layers) keep(&layout, common[index].kept);
-    return layout;
-}
-
-/** Return the index of the common policy that a layout has, -1 if it has another. Without recomputation there are no
- * checkpoints, so that their place does not matter. */
-static int common_index(const cli_choices *choices, const zr_layout *layout)
-{
-    for (int i = 0; i < COMMON; i++) {
-        if (!has_common(choices, i)) continue;
-        const zr_layout is = common_layout(choices, layout, i);
-        bool alike = is.recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(&is), kept_of(layout));
-        if (layout->recompute == is.recompute && layout->recompute_every == 1 && alike) return i;
-    }
-    return -1;
+    return a->recompute == b->recompute && a->recompute_every == b->recompute_every &&
+           (a->recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(a), kept_of(b)));
 }
 
 /** Return whether policy auto may find a mix: keeping all activations does not fit, and recomputing more does. */
@@ -109,7 +83,7 @@ static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
     mixed.memory.limit_bytes = choices->target->limit_bytes;
     zr_layout layout = zr__train_layout(&mixed, choices->target->ranks);
     layout.stage = stage;
-    add(choices, &mixed, &layout, false);
+    add_choice(choices, &mixed, &layout, CLI_LIGHT_NONE, false);
 }
 
 /* ---- names ------------------------------------------------------------------------------------ */
@@ -133,13 +107,16 @@ const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char
     const bool free = !choices->shares_layers || c->recompute == ZR_RECOMPUTE_NONE || c->recompute == ZR_RECOMPUTE_AUTO;
     const bool pieces = !free && c->asked.pieces != choices->base.pieces,
                host = !free && c->asked.host != choices->base.host;
-    const char *is[] = {c->asked.pieces ? "true" : "false", c->asked.host ? "true" : "false"};
-    text[0] = '\0';
-    if (pieces) snprintf(text, CLI_KEPT_BYTES, ", activation_checkpointing.partition_activations %s", is[0]);
-    size_t length = strlen(text);
-    if (host)
-        snprintf(text + length, CLI_KEPT_BYTES - length, "%s %s",
-                 pieces ? " and cpu_checkpointing" : ", activation_checkpointing.cpu_checkpointing", is[1]);
+    snprintf(text, CLI_KEPT_BYTES, "%s%s%s",
+             !pieces           ? ""
+             : c->asked.pieces ? ", activation_checkpointing.partition_activations true"
+                               : ", activation_checkpointing.partition_activations false",
+             !host    ? ""
+             : pieces ? " and cpu_checkpointing "
+                      : ", activation_checkpointing.cpu_checkpointing ",
+             !host           ? ""
+             : c->asked.host ? "true"
+                             : "false");
     return text;
 }
 
@@ -184,7 +161,7 @@ static bool try_light(cli_choices *choices, const zr_config *config, const zr_la
     zr_layout lighter = *layout;
     int n = choices->n;
     lighten(&lighter, light, choices->light_elems);
-    add_light(choices, config, &lighter, light, false);
+    add_choice(choices, config, &lighter, light, false);
     bool fits = choices->n > n && choices->choice[n].made.fits;
     if (!fits && !anyhow) choices->n = n;
     return fits;
@@ -211,32 +188,34 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
         const cli_choice c = choices->choice[i];
         if (c.made.fits || c.every != 1 || c.recompute == ZR_RECOMPUTE_AUTO) continue;
         layout.recompute = c.recompute;
-        keep(&layout, c.asked);
+        keep_as(&layout, c.asked);
         cli_light least = layout.stage == 3 ? CLI_LIGHT_PREFETCH : CLI_LIGHT_OVERLAP;
         for (cli_light l = least; l < CLI_LIGHTS; l++)
             if (try_light(choices, config, &layout, l, false)) break;
     }
 }
 
+/** Add the choices of a stage. Without tensor parallelism checkpoints are kept as configured. */
 static void add_stage(cli_choices *choices, const zr_config *config, const zr_layout *base, int stage)
 {
-    int first = choices->n;
+    const int first = choices->n;
+    const bool is_base = stage == base->stage;
+    bool common_base = false;
     zr_layout layout = *base;
     layout.stage = stage;
-    const int configured = common_index(choices, base);
-    for (int i = 0; i < COMMON; i++) {
-        if (!has_common(choices, i)) continue;
-        const zr_layout usual = common_layout(choices, &layout, i);
-        add(choices, config, &usual, stage == base->stage && i == configured);
+    for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++) {
+        zr_layout one = layout;
+        if (common[i].kept.pieces && !choices->shares_layers) continue;
+        one.recompute = common[i].recompute;
+        one.recompute_every = 1;
+        if (choices->shares_layers) keep_as(&one, common[i].kept);
+        const bool same = same_policy(&one, base);
+        common_base |= same;
+        add_choice(choices, config, &one, CLI_LIGHT_NONE, is_base && same);
     }
     if (base->recompute != ZR_RECOMPUTE_AUTO && may_mix(choices, first)) add_mixed(choices, config, stage);
-    layout = *base;
-    layout.stage = stage;
     add_lighter(choices, config, layout, first);
-    if (configured >= 0) return;
-    layout = *base;
-    layout.stage = stage;
-    add(choices, config, &layout, stage == base->stage);
+    if (!common_base) add_choice(choices, config, &layout, CLI_LIGHT_NONE, is_base);
 }
 
 /** Add the configured stage with the inputs of every 2nd, 3rd ... unit kept. */
@@ -246,35 +225,9 @@ static void add_spacings(cli_choices *choices, const zr_config *config, const zr
     layout.recompute = ZR_RECOMPUTE_UNIT;
     for (int64_t k = 2; k <= config->model.sizes.n_layer && k <= CLI_SPACINGS; k++) {
         layout.recompute_every = k;
-        if (base->recompute != ZR_RECOMPUTE_UNIT || base->recompute_every != k) add(choices, config, &layout, false);
+        if (base->recompute != ZR_RECOMPUTE_UNIT || base->recompute_every != k)
+            add_choice(choices, config, &layout, CLI_LIGHT_NONE, false);
     }
-}
-
-static double best_of(const cli_choices *choices, const bool *left, double (*value)(const cli_choice *c))
-{
-    double best = -1;
-    for (int i = 0; i < choices->n; i++) {
-        double v = value(&choices->choice[i]);
-        if (left[i] && (best < 0 || v < best)) best = v;
-    }
-    return best;
-}
-
-static double time_of(const cli_choice *c)
-{
-    return c->made.simulation.price.step_sec;
-}
-static double work_of(const cli_choice *c)
-{
-    return c->made.report.flops_hardware;
-}
-static double bytes_of(const cli_choice *c)
-{
-    return (double)zr_memory_taken(&c->made.report.memory);
-}
-static double traffic_of(const cli_choice *c)
-{
-    return cli_traffic_bytes(&c->made.report);
 }
 
 /** Return the fastest choice that fits. Among choices within 1 % of its time, the configured one comes first where it
@@ -282,14 +235,21 @@ static double traffic_of(const cli_choice *c)
  * the time. */
 static int advise(const cli_choices *choices)
 {
-    double (*const order[])(const cli_choice *) = {choices->compute_known ? time_of : work_of,
-                                                   choices->link_known ? time_of : traffic_of, bytes_of};
+    enum { COMPUTE, COMM, MEMORY, MEASURES };
     bool left[CLI_CHOICES];
+    double value[CLI_CHOICES];
     for (int i = 0; i < choices->n; i++) left[i] = choices->choice[i].made.fits;
-    for (size_t o = 0; o < sizeof(order) / sizeof(order[0]); o++) {
-        const double best = best_of(choices, left, order[o]);
-        if (order[o] == bytes_of && choices->chosen && left[choices->configured]) return choices->configured;
-        for (int i = 0; i < choices->n; i++) left[i] = left[i] && order[o](&choices->choice[i]) <= 1.01 * best;
+    for (int m = COMPUTE; m < MEASURES; m++) {
+        if (m == MEMORY && choices->chosen && left[choices->configured]) return choices->configured;
+        for (int i = 0; i < choices->n; i++) {
+            const cli_trial *made = &choices->choice[i].made;
+            const double sec = made->simulation.price.step_sec,
+                         of[MEASURES] = {choices->compute_known ? sec : made->report.flops_hardware,
+                                         choices->link_known ? sec : cli_traffic_bytes(&made->report),
+                                         (double)zr_memory_taken(&made->report.memory)};
+            value[i] = of[m];
+        }
+        zr__keep_least(choices->n, value, 1.01, left);
     }
     for (int i = 0; i < choices->n; i++)
         if (left[i]) return i;
@@ -311,8 +271,7 @@ void cli_choices_table(const cli_choices *choices, cli_table *table)
 
 /* ---- more ranks ------------------------------------------------------------------------------ */
 
-zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t batch, int64_t seq,
-                            int64_t *bytes)
+zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t *bytes)
 {
     zr_layout layout = zr__train_layout(config, ranks);
     zr_plan *plan = NULL;
@@ -321,19 +280,11 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     layout.recompute_every = 1;
     if (layout.tensor > 1) layout.partition_checkpoints = true;                     /* the least memory */
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has no all-reduce */
-    layout.batch = batch;
-    layout.seq = seq;
-    lighten(&layout, CLI_LIGHT_BUCKETS, light_elems(config));
+    lighten(&layout, CLI_LIGHT_BUCKETS, choices->light_elems);
     ZR_TRY(zr__train_plan_layout(config, &layout, &choices->target->profile, &plan));
-    const zr_device_facts *facts = &plan->profile.facts;
-    *bytes = zr__rank_bytes(zr__memory_limited(&plan->memory, facts), facts);
+    *bytes = zr__rank_needs(&plan->memory, &plan->profile.facts);
     zr_plan_destroy(&plan);
     return ZR_OK;
-}
-
-static zr_status needs_with(const cli_choices *choices, const zr_config *config, int ranks, int64_t *bytes)
-{
-    return cli_choices_least(choices, config, ranks, config->micro_batch_size, config->data.seq_length, bytes);
 }
 
 static zr_status find_ranks(const cli_choices *choices, const zr_config *config, cli_more_ranks *more)
@@ -343,20 +294,20 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
               step = host > 0 && host % tensor == 0 ? host : tensor; /* divides `low` */
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
-    ZR_TRY(needs_with(choices, config, low, &more->needs_bytes));
+    ZR_TRY(cli_choices_least(choices, config, low, &more->needs_bytes));
     /* Double the ranks until the plan fits, hardly shrinks any more, or grows by padding. */
     while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
            more->ranks + step <= choices->most_ranks) {
         low = more->ranks;
         before = more->needs_bytes;
         more->ranks = low <= choices->most_ranks / 2 ? 2 * low : choices->most_ranks / step * step;
-        ZR_TRY(needs_with(choices, config, more->ranks, &more->needs_bytes));
+        ZR_TRY(cli_choices_least(choices, config, more->ranks, &more->needs_bytes));
     }
     more->fits = more->needs_bytes <= limit;
     more->all = more->ranks + step > choices->most_ranks;
     while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) { /* needs a power of two */
         int middle = low + (more->ranks - low) / 2 / step * step;
-        ZR_TRY(needs_with(choices, config, middle, &needs));
+        ZR_TRY(cli_choices_least(choices, config, middle, &needs));
         if (needs <= limit) {
             more->ranks = middle;
             more->needs_bytes = needs;
@@ -371,29 +322,27 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 
 zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings)
 {
-    const int ranks = choices->target->ranks;
-    zr_layout base = zr__train_layout(config, ranks);
-    const zr_machine *machine = &choices->target->profile.machine;
-    bool narrow = base.dtype != ZR_F32 && machine->flops_bf16 > 0;
-    const bool simulated = choices->target->simulated;
-    choices->compute_known = simulated || narrow || machine->flops_f32 > 0;
-    choices->link_known = simulated || ranks == 1 || zr__machine_link(machine).bytes_sec > 0;
+    const cli_target *t = choices->target;
+    const zr_layout base = zr__train_layout(config, t->ranks);
+    const zr_machine *machine = &t->profile.machine;
+    const bool narrow = base.dtype != ZR_F32 && machine->flops_bf16 > 0;
+    choices->compute_known = t->simulated || narrow || machine->flops_f32 > 0;
+    choices->link_known = t->simulated || t->ranks == 1 || zr__machine_link(machine).bytes_sec > 0;
     choices->light_elems = light_elems(config);
     choices->step_tokens = config->train_batch_size * base.seq;
     choices->peak_flops = narrow ? machine->flops_bf16 : machine->flops_f32;
-    if (choices->target->efficiency > 0) choices->peak_flops /= choices->target->efficiency;
+    if (t->efficiency > 0) choices->peak_flops /= t->efficiency;
     choices->configured = -1;
     choices->shares_layers = base.tensor > 1;
     choices->base = kept_of(&base);
     choices->many_layers = config->model.sizes.n_layer > CLI_MANY_LAYERS;
-    if (choices->many_layers) add(choices, config, &base, true);
+    if (choices->many_layers) add_choice(choices, config, &base, CLI_LIGHT_NONE, true);
     for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
     if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
     ZR_TRY(choices->failed); /* keep its message */
     choices->advised = advise(choices);
-    const cli_target *t = choices->target;
     choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
-    const bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && ranks <= CLI_MOST_RANKS;
+    const bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && t->ranks <= CLI_MOST_RANKS;
     const zr_status st = help ? find_ranks(choices, config, &choices->more) : ZR_OK;
     if (st != ZR_OK) choices->more = (cli_more_ranks){0};
     return st == ZR_ERR_MEMORY ? st : ZR_OK;

@@ -1,11 +1,12 @@
-/** Stages and recompute policies of one configuration, planned and priced side by side, and the advice on them. */
+/** Stages and recompute policies of one configuration, planned and priced side by side (choices.c), and printed: speed
+ * (speed.c), advice (advice.c), traffic of tensor parallelism (within_layers.c).
+ */
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H
 
+#include "base/json/json_write.h"
 #include "cli/plan/target.h"
 #include "plan/cost/cost.h"
-#include "zr/config.h"
-#include "zr/plan.h"
 
 #define CLI_MANY_LAYERS 512 /* more are planned as configured only: planning time grows with the square */
 #define CLI_SPACINGS 64     /* most units between kept inputs that are tried */
@@ -53,8 +54,8 @@ typedef struct cli_choices {
     double tokens;            /* tokens to train on; 0: not asked */
     int64_t light_elems;      /* elements of a bucket of CLI_LIGHT_BUCKETS */
     int64_t step_tokens;      /* tokens of a step of all ranks */
-    bool shares_layers;
-    cli_kept base; /* as configured */
+    bool shares_layers;       /* ranks are tensor-parallel */
+    cli_kept base;            /* as configured */
     bool many_layers;
     bool compute_known, link_known; /* the rates are known, without which there are no times */
     cli_choice choice[CLI_CHOICES];
@@ -83,9 +84,9 @@ const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char
 /** Return the keys of a reduction, ", stage3_prefetch_bucket_size 0 and overlap_comm false", "" for none; in room or a
  * constant. */
 const char *cli_light_words(const cli_choices *choices, cli_light light, char room[128]);
-/** Find the bytes that a process needs at stage 3 with recompute unit and the lightest of cli_light. */
-ZR_NODISCARD zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t batch,
-                                         int64_t seq, int64_t *bytes);
+/** Find the bytes that a rank needs at stage 3 with recompute unit and the lightest of cli_light. */
+ZR_NODISCARD zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks,
+                                         int64_t *bytes);
 
 /** Print the choices as lines of at most 80 columns, with bars of the memory by category. */
 void cli_bars_print(FILE *out, const cli_choices *choices, bool color);
@@ -93,13 +94,27 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color);
 /** Print tokens a second, the share of the peak (MFU) and, with `tokens`, days, of the configured and the advised
  * choice, where times are known. */
 void cli_speed_print(FILE *out, const cli_choices *choices);
-/** Print these figures of a choice as members after a comma, null where not known. */
-void cli_speed_json(FILE *out, const cli_choices *choices, const cli_choice *c);
+/** Add these figures of a choice as members of the open object, null where not known. */
+void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_choice *c);
 
 /** Print the advised choice and its reasons, or ways to make it fit, as a paragraph. */
 ZR_NODISCARD zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config);
-/** Print members "profile", "limit", "time", "choices", "advice" and, where nothing fits, "more_ranks" of a JSON
- * object, each after a comma. */
-void cli_advice_json(FILE *out, const cli_choices *choices);
+/** Add members "profile", "limit", "time", "choices", "advice" and, where nothing fits, "more_ranks" to the open
+ * object.
+ */
+void cli_advice_json(zr__json_out *out, const cli_choices *choices);
+
+/* ---- traffic between tensor-parallel ranks --------------------------------------------------- */
+
+/** Print, with parallel.tensor above 1, the bytes that tensor-parallel ranks receive from each other in a step: their
+ * ratio to stage 3's traffic if all ranks were data-parallel instead (the papers' b s / (3 h) counts the blocks alone,
+ * with 12 b s h a block, as policy paper does), their purposes, and the parameters that each tensor-parallel rank has
+ * whole. */
+ZR_NODISCARD zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan,
+                                        const zr_profile *profile);
+/** Add these figures as members of the open object: tensor_to_stage3 (null: stage 3 cannot be planned), within_layers,
+ * replicated. */
+ZR_NODISCARD zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_plan *plan,
+                                       const zr_profile *profile);
 
 #endif

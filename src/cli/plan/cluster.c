@@ -1,6 +1,7 @@
-/* The cluster of a target: a named one, a file, or this machine as it was measured. */
-#include "cli/measure/launches.h"
+/** The cluster of a target: a named one, a file, or this machine as it was measured. */
 #include "cli/plan/target.h"
+
+#include "cli/measure/launches.h"
 #include "simulate/simulate.h"
 #include "train/host/device.h"
 #include "train/host/limits.h"

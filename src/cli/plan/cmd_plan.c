@@ -1,3 +1,5 @@
+/** The command `zr plan`. */
+#include "base/json/json_write.h"
 #include "cli/plan/brief.h"
 #include "cli/plan/choices.h"
 #include "cli/plan/max.h"
@@ -8,9 +10,7 @@
 #include "train/host/device.h"
 #include "train/measure/measure.h"
 #include "train/setup/setup.h"
-#include "zr/run.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -25,7 +25,7 @@ typedef struct plan_options {
     bool schedule, shapes, table1, table2, configs, every, advice;
 } plan_options;
 
-/* One call of the command. */
+/** One call of the command. */
 typedef struct planning {
     const cli_args *args;
     const plan_options *o;
@@ -37,12 +37,7 @@ typedef struct planning {
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static const char *layout_name(const zr_config *config)
-{
-    return config->memory.layout == ZR_LAYOUT_LEAN ? "lean" : "paper";
-}
-
-static void print_head(const planning *p, const zr_report *report)
+static void print_plan_head(const planning *p, const zr_report *report)
 {
     char params[80];
     const zr_config *c = p->config;
@@ -58,42 +53,19 @@ static void print_head(const planning *p, const zr_report *report)
     const int64_t data_ranks = p->target.ranks / c->parallel.tensor;
     char grid[96] = "";
     if (c->parallel.tensor > 1)
-        snprintf(grid, sizeof(grid), " (%lld data-parallel x %lld that share layers)", (long long)data_ranks,
+        snprintf(grid, sizeof(grid), " (%lld data-parallel x %lld tensor-parallel)", (long long)data_ranks,
                  (long long)c->parallel.tensor);
     printf("parameters: %s, %s, %d rank%s%s, batch %lld x %lld tokens a rank\n"
            "%lld micro-batch%s a step%s, layout %s; machine: %s\n",
            cli_params(report->params, report->trained, params), cli_type_name(c), p->target.ranks,
            p->target.ranks == 1 ? "" : "s", grid, (long long)c->micro_batch_size, (long long)c->data.seq_length,
            (long long)c->accumulation_steps, c->accumulation_steps == 1 ? "" : "es",
-           c->reduce_once && c->accumulation_steps > 1 && data_ranks > 1 ? ", reduced once" : "", layout_name(c),
-           p->target.profile.facts.name);
-}
-
-static zr_status make_plan(const planning *p, zr_plan **made)
-{
-    cli_trial trial; /* priced as well, so that a cluster without room for the ranks is refused in any case */
-    ZR_TRY(cli_try(&p->target, p->config, NULL, &trial, made));
-    return ZR_OK;
-}
-
-static cli_choices choices_of(const planning *p)
-{
-    return (cli_choices){.target = &p->target, .chosen = p->chosen, .tokens = p->o->tokens};
-}
-
-/** Print the traffic between tensor-parallel ranks. */
-static zr_status print_within(const planning *p)
-{
-    zr_plan *plan = NULL;
-    if (p->config->parallel.tensor <= 1) return ZR_OK;
-    ZR_TRY(make_plan(p, &plan));
-    zr_status st = cli_within_print(stdout, p->config, plan, &p->target.profile);
-    zr_plan_destroy(&plan);
-    return st;
+           c->reduce_once && c->accumulation_steps > 1 && data_ranks > 1 ? ", reduced once" : "",
+           c->memory.layout == ZR_LAYOUT_LEAN ? "lean" : "paper", p->target.profile.facts.name);
 }
 
 /** Price an asynchronous save; seconds are NAN where the cluster's disk rate or copy rate is not known. */
-static zr_status price_save(const planning *p, const zr_plan *plan, zr_save_price *price)
+static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save_price *price)
 {
     zr_simulation simulation;
     const cli_target *t = &p->target;
@@ -105,98 +77,112 @@ static zr_status price_save(const planning *p, const zr_plan *plan, zr_save_pric
 }
 
 /** Print the bytes of an asynchronous checkpoint, and its cost. */
-static zr_status print_saving(const planning *p)
+static zr_status print_saving(const planning *p, const zr_plan *plan)
 {
-    char size[32], write[32], stall[32], unknown[CLI_SAVE_UNKNOWN_BYTES];
-    zr_plan *plan = NULL;
-    zr_save_price price;
-    if (!zr__train_saves_behind(p->config)) return ZR_OK;
-    ZR_TRY(make_plan(p, &plan));
     const bool copy = plan->save == ZR_SAVE_COPY;
-    zr_status st = price_save(p, plan, &price);
-    zr_plan_destroy(&plan);
-    ZR_TRY(st);
-    printf("\ncheckpoints: %s a rank, from %s, written behind the next step%s\n", cli_bytes((double)price.bytes, size),
-           copy ? "a copy in the host's memory" : "where the states are", copy ? "s" : "");
-    if (isnan(price.write_sec)) {
-        printf("  %s\n", cli_save_unknown(&p->target, unknown));
-        return ZR_OK;
-    }
-    printf("  %s needs %s; training waits %s%s\n",
-           p->target.simulated ? "the hosts' disk" : "a disk that takes 200 MB/s", cli_seconds(price.write_sec, write),
-           cli_seconds(price.stall_sec, stall), copy ? "" : " for it (--memory SIZE with room for a copy: less)");
+    zr_save_price price;
+    ZR_TRY(price_plan_save(p, plan, &price));
+    printf("\ncheckpoints: %s a rank, from %s, written asynchronously, during the next step%s\n  ",
+           ZR_SIZE((double)price.bytes), copy ? "a copy in the host's memory" : "where the states are",
+           copy ? "s" : "");
+    if (isnan(price.write_sec))
+        cli_print_save_unknown(&p->target);
+    else
+        printf("%s needs %s; training waits %s%s\n",
+               p->target.simulated ? "the hosts' disk" : "a disk that takes 200 MB/s", CLI_SECONDS(price.write_sec),
+               CLI_SECONDS(price.stall_sec), copy ? "" : " for it (--memory SIZE with room for a copy: less)");
     return ZR_OK;
 }
 
-static zr_status print_text(const planning *p)
+static zr_status compare_choices(const planning *p, cli_choices *choices)
 {
-    bool color = cli_colored_out(p->args->color);
+    *choices = (cli_choices){.target = &p->target, .chosen = p->chosen, .tokens = p->o->tokens};
+    return cli_choices_plan(choices, p->config, p->o->every);
+}
+
+/** Print the text. `plan` may be NULL without tensor-parallel ranks and asynchronous saves. */
+static zr_status print_plan_text(const planning *p, const zr_plan *plan)
+{
+    const bool color = cli_colored_out(p->args->color);
     cli_table table = {.memory_bytes = p->target.limit_bytes, .facts = &p->target.profile.facts};
-    cli_choices choices = choices_of(p);
-    ZR_TRY(cli_choices_plan(&choices, p->config, p->o->every));
+    cli_choices choices;
+    ZR_TRY(compare_choices(p, &choices));
     cli_choices_table(&choices, &table);
-    if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max, &p->target);
-    print_head(p, &table.report[table.chosen]);
+    if (p->max.what != CLI_MAX_NONE) cli_max_print(stdout, &p->max);
+    print_plan_head(p, &table.report[table.chosen]);
     cli_table_print(stdout, &table, color);
-    ZR_TRY(print_within(p));
+    if (p->config->parallel.tensor > 1) ZR_TRY(cli_within_print(stdout, p->config, plan, &p->target.profile));
     fputc('\n', stdout);
     cli_bars_print(stdout, &choices, color);
     fputc('\n', stdout);
     cli_speed_print(stdout, &choices);
-    ZR_TRY(print_saving(p));
-    ZR_TRY(cli_advice_print(stdout, &choices, p->config));
-    return ZR_OK;
+    if (zr__train_saves_async(p->config)) ZR_TRY(print_saving(p, plan));
+    return cli_advice_print(stdout, &choices, p->config);
 }
 
-/** Print the report, as a run writes it too, with the requested members before its last brace. Calls that may fail come
- * first, so that no half of a document is printed. */
-static zr_status print_json(const planning *p, const zr_plan *plan)
+/** Add the members of the report, as a run writes it too, then the requested ones. */
+static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__json_out *out)
 {
-    const bool saves = plan->save != ZR_SAVE_NONE;
-    zr_report report = zr__report_planned(plan);
-    cli_choices choices = choices_of(p);
+    const zr_report report = zr__report_planned(plan);
+    cli_choices choices;
     zr_save_price price;
     char *json = NULL;
-    if (p->o->advice) ZR_TRY(cli_choices_plan(&choices, p->config, p->o->every));
-    if (saves) ZR_TRY(price_save(p, plan, &price));
     ZR_TRY(zr__report_json(&report, &json));
-    printf("%.*s", (int)strlen(json) - 1, json);
+    zr__text_append(&out->text, json + 1, strlen(json) - 2); /* without its braces */
+    out->more = true;
     zr_free(json);
-    ZR_TRY(cli_within_json(stdout, p->config, plan, &p->target.profile));
-    if (p->max.what != CLI_MAX_NONE) cli_max_json(stdout, &p->max);
-    if (saves)
-        printf(", \"save\": {\"from\": \"%s\", \"bytes\": %" PRId64 "}", plan->save == ZR_SAVE_COPY ? "copy" : "states",
-               price.bytes);
-    if (p->o->advice) cli_advice_json(stdout, &choices);
-    puts("}");
+    ZR_TRY(cli_within_json(out, p->config, plan, &p->target.profile));
+    if (p->max.what != CLI_MAX_NONE) cli_max_json(out, &p->max);
+    if (plan->save != ZR_SAVE_NONE) {
+        ZR_TRY(price_plan_save(p, plan, &price));
+        zr__json_open(out, "save", '{');
+        zr__json_add(out, "from", plan->save == ZR_SAVE_COPY ? "copy" : "states");
+        zr__json_add(out, "bytes", price.bytes);
+        zr__json_close(out, '}');
+    }
+    if (!p->o->advice) return ZR_OK;
+    ZR_TRY(compare_choices(p, &choices));
+    cli_advice_json(out, &choices);
     return ZR_OK;
 }
 
-static zr_status draw(const planning *p, const zr_plan *plan)
+/** Print one document, or none if a part of it fails. */
+static zr_status print_plan_json(const planning *p, const zr_plan *plan)
 {
-    cli_times times;
-    bool named = p->config->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
-    const char *model = named ? p->config->model.preset : p->config->model.type, *inputs[ZR_CONFIG_INPUTS + 1];
-    zr__config_inputs(p->config, inputs);
-    ZR_TRY(cli_target_times(&p->target, plan, &times));
-    zr_status st = cli_picture_write(p->o->svg, inputs, plan, &times, model,
-                                     cli_whole_states_bytes(p->config, p->target.ranks, &p->target.profile));
-    cli_times_clear(&times);
+    zr__json_out out = {.spaced = true};
+    char *text = NULL;
+    zr__json_open(&out, NULL, '{');
+    zr_status st = add_plan_members(p, plan, &out);
+    zr__json_close(&out, '}');
+    if (st == ZR_OK) st = zr__text_take(&out.text, &text);
+    if (st == ZR_OK) puts(text);
+    zr__text_clear(&out.text);
+    zr_free(text);
     return st;
 }
 
-/** Show the parts of the output that need the plan itself. */
+/** Show the outputs that are asked for. For text the plan is made only if a part of it needs one, as a plan may take
+ * long. */
 static zr_status show_plan(const planning *p)
 {
+    const zr_config *c = p->config;
+    const bool text = !p->args->json && !p->o->schedule;
     zr_plan *plan = NULL;
+    cli_trial trial; /* priced as well, so that a cluster without room for the ranks is refused in any case */
     zr_status st = ZR_OK;
-    ZR_TRY(make_plan(p, &plan));
-    if (p->o->svg) ZR_TRY_GOTO(st, draw(p, plan), done);
-    if (p->args->json) {
-        ZR_TRY_GOTO(st, print_json(p, plan), done);
-    } else if (p->o->schedule) {
-        cli_schedule_print(stdout, plan);
+    if (!text || p->o->svg || c->parallel.tensor > 1 || zr__train_saves_async(c))
+        ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
+    if (p->o->svg) {
+        const bool named = c->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
+        const char *model = named ? c->model.preset : c->model.type;
+        ZR_TRY_GOTO(st, cli_target_draw(&p->target, c, plan, model, p->o->svg), done);
     }
+    if (p->args->json)
+        ZR_TRY_GOTO(st, print_plan_json(p, plan), done);
+    else if (p->o->schedule)
+        cli_schedule_print(stdout, plan);
+    else
+        ZR_TRY_GOTO(st, print_plan_text(p, plan), done);
 done:
     zr_plan_destroy(&plan);
     return st;
@@ -204,26 +190,20 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** Find the rates of this machine: the remembered rates of `zr info --bench`, or else, with `measured`, only its
- * products, measured now. */
-static void know_rates(planning *p, zr_device *device, bool measured)
-{
-    zr_rates rates;
-    bool narrow = p->config->bf16 && device->profile.facts.bf16_products;
-    const bool known = zr__rates_recall(&device->profile.facts, &rates) == ZR_OK;
-    if (known)
-        zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, p->target.ranks, p->target.local_ranks, &device->profile);
-    p->target.chooser = device->profile;
-    if (measured && !known) device->ops->measure(device, narrow ? ZR_BF16 : ZR_F32);
-}
-
-/** Make the profile of this machine for a rank's share of it, with rates where times are shown. */
+/** Make the profile of this machine for a rank's share of it, with the remembered rates of `zr info --bench`; if
+ * nothing is remembered and times are shown, its products alone are measured, now. Policy auto chooses by the
+ * remembered rates, as `zr train` does. */
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
+    zr_rates rates;
     ZR_TRY(zr__train_device(p->config->device, zr__train_threads(p->config, p->target.local_ranks), 0, &device));
-    bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
-    know_rates(p, device, timed); /* in any case: policy auto chooses by the remembered rates, as `zr train` does */
+    const bool timed = !p->o->schedule && (!p->args->json || p->o->advice);
+    const zr_dtype dtype = p->config->bf16 && device->profile.facts.bf16_products ? ZR_BF16 : ZR_F32;
+    const bool known = zr__rates_recall(&device->profile.facts, &rates) == ZR_OK;
+    if (known) zr__rates_profile(&rates, dtype, p->target.ranks, p->target.local_ranks, &device->profile);
+    p->target.chooser = device->profile;
+    if (timed && !known) device->ops->measure(device, dtype);
     p->target.profile = device->profile;
     zr_device_destroy(&device);
     return ZR_OK;
@@ -236,76 +216,49 @@ static zr_status find_max(planning *p)
              "--max %s needs to know the memory of a rank: give --memory SIZE, memory.limit, or a --cluster or "
              "--profile that has one",
              p->o->max);
-    for (int i = 0; i < p->args->n_overrides; i++)
-        p->max.keep_stage |= strncmp(p->args->override[i], "zero_optimization.stage=", 24) == 0;
-    ZR_TRY(cli_max_find(p->config, &p->target, &p->max));
-    return ZR_OK;
+    p->max.keep_stage = cli_overrides(p->args, "zero_optimization.stage=");
+    p->max.config = p->config;
+    p->max.target = &p->target;
+    return cli_max_find(&p->max);
 }
 
-static zr_status find_target(planning *p)
+static zr_status settle_plan(planning *p)
 {
     const plan_options *o = p->o;
-    if (o->cluster) return cli_target_cluster(o->cluster, NULL, p->config, &p->target);
-    if (o->profile) return cli_target_profile(o->profile, &p->target);
-    return profile_here(p);
-}
-
-static zr_status settle(planning *p)
-{
-    p->target.here = !p->o->profile && !p->o->cluster;
-    ZR_TRY(find_target(p));
-    if (p->o->efficiency > 0) cli_target_efficiency(&p->target, p->o->efficiency);
+    p->target.here = !o->profile && !o->cluster;
+    ZR_TRY(o->cluster   ? cli_target_cluster(o->cluster, NULL, p->config, &p->target)
+           : o->profile ? cli_target_profile(o->profile, &p->target)
+                        : profile_here(p));
+    if (o->efficiency > 0) cli_target_efficiency(&p->target, o->efficiency);
     p->chosen = zr__config_is_open(p->config);
     ZR_TRY(cli_settle(p->config, &p->target));
-    if (p->o->max) ZR_TRY(find_max(p));
-    return ZR_OK;
+    return o->max ? find_max(p) : ZR_OK;
 }
 
-static void say_notes(const planning *p)
+static void say_plan_notes(const planning *p)
 {
-    char limit[32];
     if (p->args->quiet) return;
     for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
     if (p->target.own_limit) {
         cli_say("note: activation_checkpointing.policy auto without memory.limit: the limit is %s, the share of %d "
-                "rank%s in what this %s; --memory SIZE gives another",
-                cli_bytes((double)p->target.limit_bytes, limit), p->target.local_ranks,
-                p->target.local_ranks == 1 ? "" : "s",
+                "rank%s in the memory that this %s; --memory SIZE gives another",
+                ZR_SIZE((double)p->target.limit_bytes), p->target.local_ranks, p->target.local_ranks == 1 ? "" : "s",
                 p->target.profile.facts.apart ? "machine's GPUs have" : "host has left");
     }
-}
-
-static zr_status show(const planning *p)
-{
-    bool text = !p->args->json && !p->o->schedule;
-    if (p->o->svg || !text) ZR_TRY(show_plan(p));
-    if (text) ZR_TRY(print_text(p));
-    say_notes(p);
-    return ZR_OK;
 }
 
 /** Refuse models whose plan would take too long: planning time grows with the square of the layers. */
 static zr_status check_layers(const planning *p)
 {
-    int64_t layers = p->config->model.sizes.n_layer;
-    bool vary = p->o->max && strcmp(p->o->max, "batch") != 0;
+    const int64_t layers = p->config->model.sizes.n_layer;
+    const bool vary = p->o->max && strcmp(p->o->max, "batch") != 0;
     ZR_CHECK(layers <= MOST_LAYERS || vary, ZR_ERR_UNSUPPORTED,
              "model.n_layer %lld: a plan of so many layers takes too long; zr plan takes up to %d", (long long)layers,
              MOST_LAYERS);
     return ZR_OK;
 }
 
-/** Refuse an output that the plan, or the run that it is for, reads, before anything is planned. */
-static zr_status check_outputs(const planning *p)
-{
-    const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr__config_inputs(p->config, inputs);
-    ZR_TRY(cli_check_stdout(inputs));
-    if (p->o->svg) ZR_TRY(zr__output_check(p->o->svg, &cli_svg_kind, inputs));
-    return ZR_OK;
-}
-
-static zr_status plan(cli_args *args, planning *p)
+static zr_status make_plan(cli_args *args, planning *p)
 {
     char room[CLI_BRIEF_KEYS][256];
     zr_status st = ZR_OK;
@@ -314,15 +267,16 @@ static zr_status plan(cli_args *args, planning *p)
     ZR_TRY(cli_brief_overrides(&brief, args, room));
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
     ZR_TRY_GOTO(st, check_layers(p), done);
-    ZR_TRY_GOTO(st, check_outputs(p), done);
-    ZR_TRY_GOTO(st, settle(p), done);
-    ZR_TRY_GOTO(st, show(p), done);
+    ZR_TRY_GOTO(st, cli_check_outputs(p->config, p->o->svg), done);
+    ZR_TRY_GOTO(st, settle_plan(p), done);
+    ZR_TRY_GOTO(st, show_plan(p), done);
+    say_plan_notes(p);
 done:
     zr_config_destroy(&p->config);
     return st;
 }
 
-static zr_status check(const cli_args *args, const plan_options *o, const zr_comm *comm)
+static zr_status check_plan_options(const cli_args *args, const plan_options *o, const zr_comm *comm)
 {
     ZR_CHECK(!comm || !o->ranks, ZR_ERR_ARG,
              "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)o->ranks,
@@ -339,7 +293,7 @@ static zr_status check(const cli_args *args, const plan_options *o, const zr_com
 }
 
 /** Print the lists that need no configuration, or else the plan. */
-static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *comm)
+static zr_status list_or_plan(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
     ZR_CHECK(o->shapes + o->table1 + o->table2 + o->configs <= 1, ZR_ERR_ARG,
              "--shapes, --table1, --table2, --configs: one at a time");
@@ -347,19 +301,19 @@ static zr_status dispatch(cli_args *args, const plan_options *o, const zr_comm *
     if (o->table1) return cli_papers_table1(stdout, args->json);
     if (o->table2) return cli_papers_table2(stdout, args->json);
     if (o->configs) return cli_papers_configs(stdout, args->json);
-    ZR_TRY(check(args, o, comm));
+    ZR_TRY(check_plan_options(args, o, comm));
     int ranks = comm ? comm->size : o->ranks ? (int)o->ranks : 1;
     planning p = {.args = args,
                   .o = o,
                   .target = {.ranks = ranks,
                              .local_ranks = comm ? comm->local_size : ranks,
                              .in_process = comm ? zr__comm_process_ranks(comm) : ranks}};
-    const zr_status st = plan(args, &p);
+    const zr_status st = make_plan(args, &p);
     cli_target_clear(&p.target);
     return st;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     plan_options o = {.brief = CLI_BRIEF_INIT};
     const cli_option options[] = {
@@ -390,7 +344,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         return ZR_OK;
     }
     if (comm) cli_leave_binding(); /* rates are of all cores, as in `zr train` */
-    return dispatch(&args, &o, comm);
+    return list_or_plan(&args, &o, comm);
 }
 
 const cli_command cli_plan = {
@@ -404,5 +358,5 @@ const cli_command cli_plan = {
                 "  zr plan config.json --ranks 4 --stage 3 --svg step.svg\n"
                 "  zr plan config.json --stage 3 --json\n"
                 "  zr plan config.json --schedule\n",
-    .run = run,
+    .run = run_plan,
 };

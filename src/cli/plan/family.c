@@ -1,13 +1,10 @@
-/* The largest model of usual proportions that a memory limit allows. */
+/** The largest model of usual proportions that a memory limit allows. */
 #include "cli/plan/max.h"
 
 #include <math.h>
 
-/*
- * Layers, width, heads of GPT families, and small ones of the same kind for
- * processors. 12 x 768 to 48 x 1600: GPT-2 (Radford et al. 2019); 24 x 2304 to
- * 128 x 25600: Megatron-LM (Narayanan et al. 2021, table 1).
- */
+/** Layers, width and heads of GPT families, and small ones of the same kind for processors. 12 x 768 to 48 x 1600:
+ * GPT-2 (Radford et al. 2019); 24 x 2304 to 128 x 25600: Megatron-LM (Narayanan et al. 2021, table 1). */
 static const cli_shape shapes[] = {
     {2, 128, 2},    {4, 256, 4},     {6, 384, 6},     {8, 512, 8},      {12, 768, 12},     {24, 1024, 16},
     {36, 1280, 20}, {48, 1600, 25},  {24, 2304, 24},  {30, 3072, 32},   {36, 4096, 32},    {40, 6144, 48},
@@ -15,46 +12,52 @@ static const cli_shape shapes[] = {
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
 
+/** Set width and heads; layers vary. */
+static void set_shape(zr_config *config, const cli_shape *shape)
+{
+    config->model.sizes.n_embd = shape->n_embd;
+    config->model.sizes.n_head = shape->n_head;
+}
+
 /** Find the most layers that fit at a width, from half to twice the family's; fits->n 0: not even half fits. */
-static zr_status layers_at(cli_max_search *s, const cli_shape *shape, cli_point *fits, cli_point *fails)
+static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
-    if (fits->n < s->fewest) fits->n = s->fewest;
+    if (fits->n < max->fewest) fits->n = max->fewest;
     fails->n = SPREAD * shape->n_layer;
-    cli_max_set_shape(s->config, shape);
-    ZR_TRY(cli_max_needs(s, fits->n, &fits->needs));
-    if (fits->needs > s->target->limit_bytes) fits->n = 0;
+    set_shape(max->config, shape);
+    ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
+    if (fits->needs > max->target->limit_bytes) fits->n = 0;
     if (fits->n == 0) return ZR_OK;
-    ZR_TRY(cli_max_needs(s, fails->n, &fails->needs));
-    if (fails->needs <= s->target->limit_bytes) {
+    ZR_TRY(cli_max_needs(max, fails->n, &fails->needs));
+    if (fails->needs <= max->target->limit_bytes) {
         *fits = *fails;
         *fails = (cli_point){0};
         return ZR_OK;
     }
-    ZR_TRY(cli_max_between(s, 0, fits, fails));
-    return ZR_OK;
+    return cli_max_between(max, 0, fits, fails);
 }
 
 /** Choose, among the widths at which the limit is met within the family's spread of layers, the width nearest to the
  * family's proportions. Where one width is too narrow and the next too wide, the narrow one goes deeper. */
-zr_status cli_family_find(cli_max_search *s, cli_shape *best, cli_point *fits, cli_point *fails)
+zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;
-    *best = shapes[0];
+    max->shape = shapes[0];
     *fits = (cli_point){.n = 0};
     for (int i = 0; i < SHAPES; i++) {
         cli_point in, out;
-        if (SPREAD * shapes[i].n_layer <= s->fewest) continue;
-        ZR_TRY(layers_at(s, &shapes[i], &in, &out));
+        if (SPREAD * shapes[i].n_layer <= max->fewest) continue;
+        ZR_TRY(layers_at(max, &shapes[i], &in, &out));
         if (in.n == 0) break;
         double away = out.n == 0 ? INFINITY : fabs(log((double)in.n / (double)shapes[i].n_layer));
         if (away < nearest || !isfinite(nearest)) {
-            *best = shapes[i];
+            max->shape = shapes[i];
             *fits = in;
             *fails = out;
             nearest = away;
         }
     }
-    cli_max_set_shape(s->config, best);
+    set_shape(max->config, &max->shape);
     return ZR_OK;
 }

@@ -1,5 +1,8 @@
 #include "cli/plan/max.h"
 
+#include "base/text/text.h"
+#include "train/setup/setup.h"
+
 #include <string.h>
 
 /** Limits of the search: more layers take long to plan, more rows are of no use. */
@@ -7,37 +10,34 @@
 #define TRIED_ROWS (1 << 24)
 #define MB 1e6
 
-static void set(const cli_max_search *s, int64_t n)
+static void set_number(const cli_max *max, int64_t n)
 {
-    zr_config *c = s->config;
-    if (s->what != CLI_MAX_BATCH) {
-        c->model.sizes.n_layer = n;
-    } else {
-        c->micro_batch_size = n;
-        c->train_batch_size = n * c->accumulation_steps * (s->target->ranks / c->parallel.tensor);
-    }
+    if (max->what == CLI_MAX_BATCH)
+        zr__train_set_batch(max->config, max->target->ranks, n, max->config->accumulation_steps);
+    else
+        max->config->model.sizes.n_layer = n;
 }
 
 zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes)
 {
-    const cli_max_search *s = arg;
-    const int64_t limit = s->target->limit_bytes;
+    const cli_max *max = arg;
     cli_trial made;
-    set(s, n);
-    ZR_TRY(cli_try(s->target, s->config, NULL, &made, NULL));
-    *bytes = made.fits || made.needs_bytes > limit ? made.needs_bytes : limit + 1; /* a host's memory is too small */
+    set_number(max, n);
+    ZR_TRY(cli_try(max->target, max->config, NULL, &made, NULL));
+    *bytes = cli_trial_bytes(max->target, &made);
     return ZR_OK;
 }
 
-const char *cli_max_key(cli_max_what what)
+static const char *const names[] = {[CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch"};
+
+/** Return the key that varies. */
+static const char *key_of(cli_max_what what)
 {
     return what != CLI_MAX_BATCH ? "model.n_layer" : "train_micro_batch_size_per_gpu";
 }
 
 zr_status cli_max_parse(const char *text, cli_max_what *what)
 {
-    static const char *const names[] = {
-        [CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch"};
     *what = CLI_MAX_NONE;
     for (int i = CLI_MAX_MODEL; i <= CLI_MAX_BATCH; i++)
         if (strcmp(text, names[i]) == 0) *what = (cli_max_what)i;
@@ -45,165 +45,147 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
     return ZR_OK;
 }
 
-/** Return the largest number to try: for rows, one whose product with micro-batches and ranks does not overflow. */
-static int64_t most_of(const cli_max_search *s)
+zr_status cli_max_between(cli_max *max, int64_t guess, cli_point *fits, cli_point *fails)
 {
-    if (s->what != CLI_MAX_BATCH) return TRIED_LAYERS;
-    int64_t rows = INT64_MAX / (s->config->accumulation_steps * (s->target->ranks / s->config->parallel.tensor));
-    return rows < TRIED_ROWS ? rows : TRIED_ROWS;
-}
-
-zr_status cli_max_between(cli_max_search *s, int64_t guess, cli_point *fits, cli_point *fails)
-{
-    return cli_largest(cli_max_needs, s, s->target->limit_bytes, guess, fits, fails);
+    return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
 }
 
 /** Guess the largest number for policy auto from policy unit, which fits hardly less: auto plans many times for each
  * try. */
-static zr_status guess_for_auto(cli_max_search *s, cli_point fits, cli_point fails, int64_t *guess)
+static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, int64_t *guess)
 {
-    zr_config unit = *s->config;
-    cli_max_search cheap = *s;
+    zr_config unit = *max->config;
+    cli_max cheap = *max;
     cheap.config = &unit;
     unit.recompute.policy = ZR_POLICY_UNIT;
     ZR_TRY(cli_max_needs(&cheap, fits.n, &fits.needs));
-    if (fits.needs <= s->target->limit_bytes) ZR_TRY(cli_max_between(&cheap, 0, &fits, &fails));
+    if (fits.needs <= max->target->limit_bytes) ZR_TRY(cli_max_between(&cheap, 0, &fits, &fails));
     *guess = fits.n;
     return ZR_OK;
 }
 
-void cli_max_set_shape(zr_config *config, const cli_shape *shape)
-{
-    config->model.sizes.n_embd = shape->n_embd;
-    config->model.sizes.n_head = shape->n_head;
-}
-
 /** Find the fewest layers with which all patterns of model.frozen match: more layers have all parameters of fewer. The
  * configured number is tried first, so that a wrong pattern is refused at once. */
-static zr_status find_fewest(cli_max_search *s)
+static zr_status find_fewest(cli_max *max)
 {
-    const int64_t configured = s->config->model.sizes.n_layer;
+    const int64_t configured = max->config->model.sizes.n_layer;
     int64_t needs;
-    s->fewest = 1;
-    if (s->what == CLI_MAX_BATCH || !s->config->model.frozen) return ZR_OK;
-    ZR_TRY(cli_max_needs(s, configured, &needs));
-    while (s->fewest < configured && cli_max_needs(s, s->fewest, &needs) == ZR_ERR_CONFIG) s->fewest++;
+    max->fewest = 1;
+    if (max->what == CLI_MAX_BATCH || !max->config->model.frozen) return ZR_OK;
+    ZR_TRY(cli_max_needs(max, configured, &needs));
+    while (max->fewest < configured && cli_max_needs(max, max->fewest, &needs) == ZR_ERR_CONFIG) max->fewest++;
     return ZR_OK;
 }
 
 /** Search from the fewest layers, or one row, on. */
-static zr_status from_one(cli_max_search *s, cli_point *fits, cli_point *fails)
+static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
 {
-    int64_t guess = 0;
-    char limit[32], need[32];
-    *fits = (cli_point){.n = s->fewest};
-    *fails = (cli_point){.n = most_of(s) + 1};
-    ZR_TRY(cli_max_needs(s, fits->n, &fits->needs));
-    ZR_CHECK(fits->needs <= s->target->limit_bytes, ZR_ERR_MEMORY,
+    int64_t guess = 0, most = TRIED_LAYERS;
+    if (max->what == CLI_MAX_BATCH) { /* rows whose product with micro-batches and ranks does not overflow */
+        most = INT64_MAX / (max->config->accumulation_steps * (max->target->ranks / max->config->parallel.tensor));
+        if (most > TRIED_ROWS) most = TRIED_ROWS;
+    }
+    *fits = (cli_point){.n = max->fewest};
+    *fails = (cli_point){.n = most + 1};
+    ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
+    ZR_CHECK(fits->needs <= max->target->limit_bytes, ZR_ERR_MEMORY,
              "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use a higher "
              "stage, more ranks, recompute policy unit, or a smaller %s",
-             cli_bytes((double)s->target->limit_bytes, limit), cli_max_key(s->what), (long long)fits->n,
-             cli_bytes((double)fits->needs, need), cli_beside(&s->target->profile.facts),
-             s->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
-    if (s->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(s, *fits, *fails, &guess));
-    ZR_TRY(cli_max_between(s, guess, fits, fails));
-    return ZR_OK;
+             ZR_SIZE((double)max->target->limit_bytes), key_of(max->what), (long long)fits->n,
+             ZR_SIZE((double)fits->needs), cli_beside(&max->target->profile.facts),
+             max->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
+    if (max->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));
+    return cli_max_between(max, guess, fits, fails);
 }
 
 /** Choose the lowest stage at which the same model fits and a larger one does not: it moves the least. Stage 3 takes
  * the least memory, so that no larger model fits at another stage. */
-static zr_status lowest_stage(cli_max_search *s, cli_point *fits, cli_point *fails)
+static zr_status lowest_stage(cli_max *max, cli_point *fits, cli_point *fails)
 {
     for (int64_t stage = 0; stage < 3; stage++) {
         cli_point in = *fits, out = *fails;
-        s->config->zero.stage = stage;
-        if (cli_max_needs(s, in.n, &in.needs) != ZR_OK || in.needs > s->target->limit_bytes) continue;
-        if (out.needs && (cli_max_needs(s, out.n, &out.needs) != ZR_OK || out.needs <= s->target->limit_bytes))
+        max->config->zero.stage = stage;
+        if (cli_max_needs(max, in.n, &in.needs) != ZR_OK || in.needs > max->target->limit_bytes) continue;
+        if (out.needs && (cli_max_needs(max, out.n, &out.needs) != ZR_OK || out.needs <= max->target->limit_bytes))
             continue;
         *fits = in;
         *fails = out;
         return ZR_OK;
     }
-    s->config->zero.stage = 3;
+    max->config->zero.stage = 3;
     return ZR_OK;
 }
 
-static zr_status largest_model(cli_max_search *s, cli_max *max, cli_point *fits, cli_point *fails)
+static zr_status largest_model(cli_max *max, cli_point *fits, cli_point *fails)
 {
-    bool any_stage = !max->keep_stage && s->config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE;
-    if (any_stage) s->config->zero.stage = 3;
-    ZR_TRY(cli_family_find(s, &max->shape, fits, fails));
-    if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(s, fits, fails));
-    if (any_stage) ZR_TRY(lowest_stage(s, fits, fails));
+    bool any_stage = !max->keep_stage && max->config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE;
+    if (any_stage) max->config->zero.stage = 3;
+    ZR_TRY(cli_family_find(max, fits, fails));
+    if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(max, fits, fails));
+    if (any_stage) ZR_TRY(lowest_stage(max, fits, fails));
     max->shape.n_layer = fits->n;
     return ZR_OK;
 }
 
-zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max)
+zr_status cli_max_find(cli_max *max)
 {
-    cli_max_search s = {config, target, max->what, 0};
     cli_point fits = {0}, fails = {0};
     cli_trial made;
-    ZR_TRY(find_fewest(&s));
-    if (max->what == CLI_MAX_MODEL)
-        ZR_TRY(largest_model(&s, max, &fits, &fails));
-    else
-        ZR_TRY(from_one(&s, &fits, &fails));
+    ZR_TRY(find_fewest(max));
+    ZR_TRY(max->what == CLI_MAX_MODEL ? largest_model(max, &fits, &fails) : from_one(max, &fits, &fails));
     if (fails.needs) {
-        set(&s, fails.n);
-        ZR_TRY(cli_try(target, config, NULL, &made, NULL));
+        set_number(max, fails.n);
+        ZR_TRY(cli_try(max->target, max->config, NULL, &made, NULL));
         max->next_needs = made.needs_bytes;
     }
-    set(&s, fits.n);
-    ZR_TRY(cli_try(target, config, NULL, &made, NULL));
+    set_number(max, fits.n);
+    ZR_TRY(cli_try(max->target, max->config, NULL, &made, NULL));
     max->params = (double)made.params;
-    max->stage = (int)config->zero.stage;
+    max->stage = (int)max->config->zero.stage;
     max->n = fits.n;
-    max->train_batch_size = config->train_batch_size;
+    max->train_batch_size = max->config->train_batch_size;
     max->needs = made.needs_bytes;
     return ZR_OK;
 }
 
 /** Print MB throughout, so that two neighbours are told apart. */
-void cli_max_print(FILE *out, const cli_max *max, const cli_target *target)
+void cli_max_print(FILE *out, const cli_max *max)
 {
-    char params[32];
-    const char *beside = cli_beside(&target->profile.facts);
-    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", cli_max_key(max->what), (long long)max->n,
-            (double)max->needs / MB, (double)target->limit_bytes / MB);
+    const int64_t limit = max->target->limit_bytes;
+    const char *beside = cli_beside(&max->target->profile.facts);
+    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", key_of(max->what), (long long)max->n,
+            (double)max->needs / MB, (double)limit / MB);
     if (max->next_needs) {
         fprintf(out, "(the total, and %s for the program); %lld needs %.1f%s", beside, (long long)max->n + 1,
                 (double)max->next_needs / MB,
-                max->next_needs <= target->limit_bytes ? ", and more of a host's memory than there is" : "");
+                max->next_needs <= limit ? ", and more of a host's memory than there is" : "");
     } else {
         fprintf(out, "(the total, and %s for the program); more may fit, but no more are tried", beside);
     }
     if (max->what == CLI_MAX_MODEL)
         fprintf(out, "\nwith model.n_embd %lld, n_head %lld, zero_optimization.stage %d: %s parameters",
-                (long long)max->shape.n_embd, (long long)max->shape.n_head, max->stage,
-                cli_amount(max->params, params));
+                (long long)max->shape.n_embd, (long long)max->shape.n_head, max->stage, ZR_AMOUNT(max->params));
     else
         fprintf(out, "\nat zero_optimization.stage %d", max->stage);
     if (max->what == CLI_MAX_BATCH) fprintf(out, "\ntrain_batch_size is then %lld", (long long)max->train_batch_size);
     fprintf(out, "\n\n");
 }
 
-void cli_max_json(FILE *out, const cli_max *max)
+void cli_max_json(zr__json_out *out, const cli_max *max)
 {
-    bool batch = max->what == CLI_MAX_BATCH, model = max->what == CLI_MAX_MODEL;
-    fprintf(out, ", \"max\": {\"what\": \"%s\", \"%s\": %lld, \"stage\": %d, ",
-            batch   ? "batch"
-            : model ? "model"
-                    : "layers",
-            cli_max_key(max->what), (long long)max->n, max->stage);
-    if (model)
-        fprintf(out, "\"model.n_embd\": %lld, \"model.n_head\": %lld, ", (long long)max->shape.n_embd,
-                (long long)max->shape.n_head);
-    if (batch) fprintf(out, "\"train_batch_size\": %lld, ", (long long)max->train_batch_size);
-    fprintf(out, "\"needs\": %lld, \"next_needs\": ", (long long)max->needs);
-    if (max->next_needs) {
-        fprintf(out, "%lld}", (long long)max->next_needs);
-    } else {
-        fprintf(out, "null}");
+    zr__json_open(out, "max", '{');
+    zr__json_add(out, "what", names[max->what]);
+    zr__json_add(out, key_of(max->what), max->n);
+    zr__json_add(out, "stage", max->stage);
+    if (max->what == CLI_MAX_MODEL) {
+        zr__json_add(out, "model.n_embd", max->shape.n_embd);
+        zr__json_add(out, "model.n_head", max->shape.n_head);
     }
+    if (max->what == CLI_MAX_BATCH) zr__json_add(out, "train_batch_size", max->train_batch_size);
+    zr__json_add(out, "needs", max->needs);
+    if (max->next_needs)
+        zr__json_add(out, "next_needs", max->next_needs);
+    else
+        zr__json_add_json(out, "next_needs", NULL);
+    zr__json_close(out, '}');
 }

@@ -2,6 +2,7 @@
 #ifndef ZR_CLI_MAX_H
 #define ZR_CLI_MAX_H
 
+#include "base/json/json_write.h"
 #include "cli/plan/largest.h"
 #include "cli/plan/target.h"
 #include "zr/config.h"
@@ -19,6 +20,9 @@ typedef struct cli_shape {
 
 typedef struct cli_max {
     cli_max_what what;
+    zr_config *config; /* has each number that is tried, and the result in the end */
+    const cli_target *target;
+    int64_t fewest;            /* fewest layers with which each pattern of model.frozen matches a parameter */
     bool keep_stage;           /* for MODEL: the stage is given; otherwise the best is found */
     int stage;                 /* stage at which it fits */
     cli_shape shape;           /* for MODEL, with n layers */
@@ -30,34 +34,24 @@ typedef struct cli_max {
 
 /** Parse "model", "layers" or "batch". ZR_ERR_ARG. */
 ZR_NODISCARD zr_status cli_max_parse(const char *text, cli_max_what *what);
-/** Return the key that varies. */
-const char *cli_max_key(cli_max_what what);
-/** Find the largest that fits for max->what; fill the rest of max and leave the configuration at the result. n fits and
- * n + 1 does not, by the rule by which `zr train` starts or refuses. ZR_ERR_MEMORY when the smallest does not fit. */
-ZR_NODISCARD zr_status cli_max_find(zr_config *config, const cli_target *target, cli_max *max);
+/** Find the largest that fits for what, config, target and keep_stage; fill the rest and leave the configuration at the
+ * result. n fits and n + 1 does not, by the rule by which `zr train` starts or refuses. ZR_ERR_MEMORY when the smallest
+ * does not fit. */
+ZR_NODISCARD zr_status cli_max_find(cli_max *max);
 /** Print the result. */
-void cli_max_print(FILE *out, const cli_max *max, const cli_target *target);
-/** Print member "max" of a JSON object, after a comma. */
-void cli_max_json(FILE *out, const cli_max *max);
+void cli_max_print(FILE *out, const cli_max *max);
+/** Add member "max" to the open object. */
+void cli_max_json(zr__json_out *out, const cli_max *max);
 
 /* ---- shared by the search's files ------------------------------------------------------------ */
 
-typedef struct cli_max_search {
-    zr_config *config;
-    const cli_target *target;
-    cli_max_what what;
-    int64_t fewest; /* fewest layers with which each pattern of model.frozen matches a parameter */
-} cli_max_search;
-
 /** Plan n layers or rows, and find the bytes of a rank: more than the limit also where a host's memory is too small.
- * arg: a cli_max_search, whose configuration keeps n. A cli_needs_of. */
+ * arg: a cli_max, whose configuration keeps n. A cli_needs_of. */
 ZR_NODISCARD zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes);
-/** Set width and heads; layers vary. */
-void cli_max_set_shape(zr_config *config, const cli_shape *shape);
 /** Find the most layers or rows that fit: cli_largest. */
-ZR_NODISCARD zr_status cli_max_between(cli_max_search *s, int64_t guess, cli_point *fits, cli_point *fails);
-/** Find the family's width, and the most layers that fit at it: fits->n 0 when not even the fewest fit; fails->n 0 when
- * twice the family's layers fit. Sets the width. */
-ZR_NODISCARD zr_status cli_family_find(cli_max_search *s, cli_shape *best, cli_point *fits, cli_point *fails);
+ZR_NODISCARD zr_status cli_max_between(cli_max *max, int64_t guess, cli_point *fits, cli_point *fails);
+/** Find the family's width, max->shape, and the most layers that fit at it: fits->n 0 when not even the fewest fit;
+ * fails->n 0 when twice the family's layers fit. Sets the width. */
+ZR_NODISCARD zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails);
 
 #endif

@@ -1,7 +1,7 @@
-/* Rates of a machine from a file: the user's own, or the output of `zr info --bench --json`. */
-#include "cli/plan/choices.h"
-
+/** --profile: the rates of a known machine, or of a file: the user's own, or the output of `zr info --bench --json`. */
 #include "base/json/json.h"
+#include "base/text/text.h"
+#include "cli/shell/cli.h"
 #include "train/family/family.h"
 #include "train/measure/measure.h"
 
@@ -24,24 +24,17 @@ static const rate_key bench_keys[] = {{"triad_bytes_sec", AT(memory_bytes_sec), 
                                       {"link_bytes_sec", AT(link[ZR_LINK_PROCESS].bytes_sec), false}};
 enum { OWN = sizeof(own_keys) / sizeof(own_keys[0]), BENCH = sizeof(bench_keys) / sizeof(bench_keys[0]) };
 
-static zr_status take_rate(const json_t *root, const char *file, const rate_key *key, zr_machine *machine)
+static zr_status take_rates(const json_t *root, const char *file, const rate_key *keys, int n, zr_machine *machine)
 {
-    const json_t *json = json_object_get(root, key->key);
-    if ((!json || json_is_null(json)) && !key->must) return ZR_OK;
-    double rate = json_number_value(json);
-    ZR_CHECK(json_is_number(json) && isfinite(rate) && (key->must ? rate > 0 : rate >= 0), ZR_ERR_DATA,
-             "--profile %s: \"%s\" is %s; a rate per second%s was wanted, such as 989e12", file, key->key,
-             json ? "not that" : "missing", key->must ? " above 0" : "");
-    memcpy((char *)machine + key->at, &rate, sizeof(rate));
-    return ZR_OK;
-}
-
-/** Read "memory_bytes": a number, or a size in words. */
-static zr_status take_memory(const json_t *root, const char *file, zr_machine *machine)
-{
-    const json_t *json = json_object_get(root, "memory_bytes");
-    ZR_CHECK(!json || zr__json_bytes(json, &machine->memory_bytes), ZR_ERR_DATA,
-             "--profile %s: \"memory_bytes\" is no size; bytes, or text as \"80GB\", was wanted", file);
+    for (const rate_key *key = keys; key < keys + n; key++) {
+        const json_t *json = json_object_get(root, key->key);
+        if ((!json || json_is_null(json)) && !key->must) continue;
+        const double rate = json_number_value(json);
+        ZR_CHECK(json_is_number(json) && isfinite(rate) && (key->must ? rate > 0 : rate >= 0), ZR_ERR_DATA,
+                 "--profile %s: \"%s\" is %s; a rate per second%s was wanted, such as 989e12", file, key->key,
+                 json ? "not that" : "missing", key->must ? " above 0" : "");
+        memcpy((char *)machine + key->at, &rate, sizeof(rate));
+    }
     return ZR_OK;
 }
 
@@ -64,15 +57,16 @@ static zr_status check_keys(json_t *root, const char *file)
 }
 
 /** Read a file of the user's own rates. Its one link holds for every level: the file does not say where ranks are. */
-static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
+static zr_status take_own_rates(json_t *root, const char *file, zr_profile *profile)
 {
     zr_machine *machine = &profile->machine;
     ZR_TRY(check_keys(root, file));
-    for (int i = 0; i < OWN; i++) ZR_TRY(take_rate(root, file, &own_keys[i], machine));
+    ZR_TRY(take_rates(root, file, own_keys, OWN, machine));
     for (int i = 1; i < ZR_LINK_LEVELS; i++) machine->link[i] = machine->link[0];
-    ZR_TRY(take_memory(root, file, machine));
-    const json_t *copies = json_object_get(root, "link_copies"), *name = json_object_get(root, "name"),
-                 *narrow = json_object_get(root, "narrow_attention");
+    const json_t *copies = json_object_get(root, "link_copies"), *narrow = json_object_get(root, "narrow_attention"),
+                 *name = json_object_get(root, "name"), *memory = json_object_get(root, "memory_bytes");
+    ZR_CHECK(!memory || zr__json_bytes(memory, &machine->memory_bytes), ZR_ERR_DATA,
+             "--profile %s: \"memory_bytes\" is no size; bytes, or text as \"80GB\", was wanted", file);
     ZR_CHECK(!copies || json_is_boolean(copies), ZR_ERR_DATA, "--profile %s: \"link_copies\" is true or false", file);
     ZR_CHECK(!narrow || json_is_boolean(narrow), ZR_ERR_DATA, "--profile %s: \"narrow_attention\" is true or false",
              file);
@@ -84,7 +78,7 @@ static zr_status take_own(json_t *root, const char *file, zr_profile *profile)
 }
 
 /** Return a rate of the level in use, by the level's name. */
-static double peak_of(const json_t *root, const char *key)
+static double level_peak(const json_t *root, const char *key)
 {
     const json_t *level = json_object_get(root, "level");
     size_t i;
@@ -126,23 +120,23 @@ static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rat
     return ZR_OK;
 }
 
-static zr_rate same(double rate)
+static zr_rate alone_and_all(double rate)
 {
     return (zr_rate){rate, rate};
 }
 
 /** Read the rates of a whole machine from a benchmark, by the rules for remembered rates. bf16 that is widened has no
  * rates of its own. */
-static zr_status take_bench(const json_t *root, const char *file, zr_profile *profile)
+static zr_status take_bench_rates(const json_t *root, const char *file, zr_profile *profile)
 {
-    for (int k = 0; k < BENCH; k++) ZR_TRY(take_rate(root, file, &bench_keys[k], &profile->machine));
+    ZR_TRY(take_rates(root, file, bench_keys, BENCH, &profile->machine));
     zr_rates rates = {.threads = 1,
-                      .peak = {.fma_f32 = same(peak_of(root, "fma_f32_all_flops")),
-                               .dot_bf16 = same(peak_of(root, "dot_bf16_all_flops"))},
+                      .peak = {.fma_f32 = alone_and_all(level_peak(root, "fma_f32_all_flops")),
+                               .dot_bf16 = alone_and_all(level_peak(root, "dot_bf16_all_flops"))},
                       .matmul_f32 = json_number_value(json_object_get(root, "matmul_f32_flops")),
                       .matmul_bf16 = json_number_value(json_object_get(root, "matmul_bf16_flops")),
-                      .triad = same(profile->machine.memory_bytes_sec),
-                      .link = same(profile->machine.link[ZR_LINK_PROCESS].bytes_sec)};
+                      .triad = alone_and_all(profile->machine.memory_bytes_sec),
+                      .link = alone_and_all(profile->machine.link[ZR_LINK_PROCESS].bytes_sec)};
     ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
     /* A GPU's rates have a level of their own. */
     const char *level = json_string_value(json_object_get(root, "level"));
@@ -157,7 +151,7 @@ static zr_status take_bench(const json_t *root, const char *file, zr_profile *pr
     return ZR_OK;
 }
 
-static zr_status read_file(const char *path, zr_profile *profile)
+static zr_status read_profile(const char *path, zr_profile *profile)
 {
     char *text = NULL, file[256];
     size_t bytes = 0;
@@ -168,32 +162,25 @@ static zr_status read_file(const char *path, zr_profile *profile)
     ZR_TRY(zr__json_read(path, &text, &bytes));
     zr_status st = zr__json_parse(text, bytes, file, &root);
     zr_free(text);
-    if (st == ZR_ERR_CONFIG) {
-        char why[512];
-        snprintf(why, sizeof(why), "%s", zr_error_message());
-        st = ZR_FAIL(ZR_ERR_DATA, "--profile: %s", why);
-    }
+    if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "--profile: %s", zr_error_message());
     ZR_TRY(st);
     if (!json_is_object(root))
         st = ZR_FAIL(ZR_ERR_DATA, "--profile %s: an object was wanted, with flops_f32 and memory_bytes_sec", file);
     else
-        st = json_object_get(root, "triad_bytes_sec") ? take_bench(root, file, profile) : take_own(root, file, profile);
+        st = json_object_get(root, "triad_bytes_sec") ? take_bench_rates(root, file, profile)
+                                                      : take_own_rates(root, file, profile);
     json_decref(root);
     profile->facts.bf16_products = profile->machine.flops_bf16 > 0;
     return st;
 }
 
-static zr_status named(const char *name, zr_profile *profile)
-{
-    if (zr_profile_named(name, profile) == ZR_OK) return ZR_OK;
-    char why[512];
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(ZR_ERR_ARG, "--profile: %s; or FILE.json with rates of your own", why);
-}
-
 zr_status cli_profile(const char *name, zr_profile *profile)
 {
-    ZR_TRY(zr__json_is_file_name(name) ? read_file(name, profile) : named(name, profile));
+    if (zr__json_is_file_name(name))
+        ZR_TRY(read_profile(name, profile));
+    else
+        ZR_CHECK(zr_profile_named(name, profile) == ZR_OK, ZR_ERR_ARG,
+                 "--profile: %s; or FILE.json with rates of your own", zr_error_message());
     profile->facts.scratch_bytes = profile->facts.apart ? zr_device_cuda_scratch : zr_device_cpu_scratch;
     return ZR_OK;
 }
@@ -201,8 +188,6 @@ zr_status cli_profile(const char *name, zr_profile *profile)
 zr_status cli_preset(const char *name)
 {
     zr__family_model model;
-    if (zr__family_find_preset(name, &model) == ZR_OK) return ZR_OK;
-    char why[512];
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(ZR_ERR_ARG, "--preset: %s", why);
+    ZR_CHECK(zr__family_find_preset(name, &model) == ZR_OK, ZR_ERR_ARG, "--preset: %s", zr_error_message());
+    return ZR_OK;
 }

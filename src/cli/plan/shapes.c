@@ -1,3 +1,5 @@
+/** The list of known shapes: `zr plan --shapes`. */
+#include "base/json/json_write.h"
 #include "cli/shell/cli.h"
 #include "train/family/family.h"
 
@@ -15,43 +17,43 @@ static zr_status params_of(const zr__family_model *shape, int64_t *params)
     return st;
 }
 
-static void print_text(FILE *out, const char *name, const zr_config_sizes *c, int64_t params)
-{
-    char amount[32];
-    fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->n_layer, (long long)c->n_embd,
-            (long long)c->n_head, (long long)c->n_positions, (long long)c->vocab_size,
-            cli_amount((double)params, amount));
-}
-
-static void print_json(FILE *out, bool first, const char *name, const zr_config_sizes *c, int64_t params)
-{
-    fprintf(out,
-            "%s\n{\"name\": \"%s\", \"n_layer\": %lld, \"n_embd\": %lld, \"n_head\": %lld, \"n_positions\": %lld, "
-            "\"vocab_size\": %lld, \"params\": %lld}",
-            first ? "" : ",", name, (long long)c->n_layer, (long long)c->n_embd, (long long)c->n_head,
-            (long long)c->n_positions, (long long)c->vocab_size, (long long)params);
-}
-
 zr_status cli_shapes_print(FILE *out, bool json)
 {
+    zr__json_out all = {.spaced = true};
     const char *name;
-    if (json) {
-        fputc('[', out);
-    } else {
+    char *text = NULL;
+    zr_status st = ZR_OK;
+    if (!json)
         fprintf(out, "%-24s%7s%7s%7s%11s%11s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
                 "params");
-    }
+    zr__json_open(&all, NULL, '[');
     for (int i = 0; (name = zr__family_preset_name(i)); i++) {
         zr__family_model shape;
+        const zr_config_sizes *c = &shape.sizes;
         int64_t params = 0;
-        ZR_TRY(zr__family_find_preset(name, &shape));
-        ZR_TRY(params_of(&shape, &params));
-        if (json) {
-            print_json(out, i == 0, name, &shape.sizes, params);
-        } else {
-            print_text(out, name, &shape.sizes, params);
-        }
+        ZR_TRY_GOTO(st, zr__family_find_preset(name, &shape), done);
+        ZR_TRY_GOTO(st, params_of(&shape, &params), done);
+        if (!json)
+            fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->n_layer, (long long)c->n_embd,
+                    (long long)c->n_head, (long long)c->n_positions, (long long)c->vocab_size,
+                    ZR_AMOUNT((double)params));
+        zr__json_break(&all, "\n");
+        zr__json_open(&all, NULL, '{');
+        zr__json_add(&all, "name", name);
+        zr__json_add(&all, "n_layer", c->n_layer);
+        zr__json_add(&all, "n_embd", c->n_embd);
+        zr__json_add(&all, "n_head", c->n_head);
+        zr__json_add(&all, "n_positions", c->n_positions);
+        zr__json_add(&all, "vocab_size", c->vocab_size);
+        zr__json_add(&all, "params", params);
+        zr__json_close(&all, '}');
     }
-    if (json) fputs("\n]\n", out);
-    return ZR_OK;
+    zr__text_add(&all.text, "\n");
+    zr__json_close(&all, ']');
+    ZR_TRY_GOTO(st, zr__text_take(&all.text, &text), done);
+    if (json) fprintf(out, "%s\n", text);
+done:
+    zr__text_clear(&all.text);
+    zr_free(text);
+    return st;
 }

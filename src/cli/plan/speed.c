@@ -1,4 +1,4 @@
-/* Figures of a priced step: tokens a second, model FLOPs as a share of the peak, days. */
+/** Figures of a priced step: tokens a second, model FLOPs as a share of the peak, days. */
 #include "cli/plan/choices.h"
 
 #include <math.h>
@@ -31,12 +31,12 @@ static double days_for(const cli_choices *choices, const cli_choice *c)
     return cli_days(choices->tokens, (double)choices->step_tokens, c->made.simulation.price.step_sec);
 }
 
-static void print_line(FILE *out, const cli_choices *choices, char mark, const char *name, const cli_choice *c)
+static void print_speed(FILE *out, const cli_choices *choices, char mark, const char *name, const cli_choice *c)
 {
-    char rate[32], mfu[32] = "?";
+    char mfu[32] = "?";
     double share = mfu_of(choices, c);
     if (isfinite(share)) snprintf(mfu, sizeof(mfu), "%.1f %%", 100 * share);
-    fprintf(out, "%c %-12s%12s%10s", mark, name, cli_amount(tokens_per_sec(choices, c), rate), mfu);
+    fprintf(out, "%c %-12s%12s%10s", mark, name, ZR_AMOUNT(tokens_per_sec(choices, c)), mfu);
     if (choices->tokens > 0) {
         const double days = days_for(choices, c);
         fprintf(out, "%14.*f%16.0f", days < 10 ? 2 : days < 1000 ? 1 : 0, days, steps_for(choices));
@@ -46,7 +46,6 @@ static void print_line(FILE *out, const cli_choices *choices, char mark, const c
 
 void cli_speed_print(FILE *out, const cli_choices *choices)
 {
-    char peak[32], tokens[32];
     const cli_choice *configured = choices->configured >= 0 ? &choices->choice[choices->configured] : NULL;
     const cli_choice *advised = choices->advised >= 0 ? &choices->choice[choices->advised] : NULL;
     if (!configured || !is_timed(choices, configured)) {
@@ -56,26 +55,23 @@ void cli_speed_print(FILE *out, const cli_choices *choices)
     fprintf(out, "%-14s%12s%10s", "", "tokens/s", "MFU");
     if (choices->tokens > 0) fprintf(out, "%14s%16s", "days", "steps");
     fputc('\n', out);
-    print_line(out, choices, '*', "configured", configured);
-    if (advised && advised != configured) print_line(out, choices, '>', "advised", advised);
+    print_speed(out, choices, '*', "configured", configured);
+    if (advised && advised != configured) print_speed(out, choices, '>', "advised", advised);
     if (choices->tokens > 0) {
-        cli_amount(choices->tokens, tokens);
+        const char *tokens = ZR_AMOUNT(choices->tokens);
         fprintf(out, "  for %s%stokens of all ranks\n", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ");
     }
     if (choices->peak_flops > 0)
-        fprintf(out, "  MFU: FLOPs of the model over %sFLOP/s a rank\n", cli_amount(choices->peak_flops, peak));
+        fprintf(out, "  MFU: FLOPs of the model over %sFLOP/s a rank\n", ZR_AMOUNT(choices->peak_flops));
     fputc('\n', out);
 }
 
-void cli_speed_json(FILE *out, const cli_choices *choices, const cli_choice *c)
+void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
-    char rate[ZR_NUMBER_BYTES], mfu[ZR_NUMBER_BYTES], days[ZR_NUMBER_BYTES], steps[ZR_NUMBER_BYTES];
-    bool timed = is_timed(choices, c);
-    double steps_done = choices->tokens > 0 ? steps_for(choices) : NAN;
-    fprintf(out, ", \"tokens_per_sec\": %s, \"mfu\": %s",
-            cli_json_number(timed ? tokens_per_sec(choices, c) : NAN, rate),
-            cli_json_number(timed ? mfu_of(choices, c) : NAN, mfu));
-    if (choices->tokens > 0)
-        fprintf(out, ", \"steps\": %s, \"days\": %s", cli_json_number(steps_done, steps),
-                cli_json_number(timed ? days_for(choices, c) : NAN, days));
+    const bool timed = is_timed(choices, c);
+    zr__json_add(out, "tokens_per_sec", timed ? tokens_per_sec(choices, c) : NAN);
+    zr__json_add(out, "mfu", timed ? mfu_of(choices, c) : NAN);
+    if (choices->tokens <= 0) return;
+    zr__json_add(out, "steps", steps_for(choices));
+    zr__json_add(out, "days", timed ? days_for(choices, c) : NAN);
 }

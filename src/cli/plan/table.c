@@ -1,23 +1,12 @@
+/** The table of `zr plan` and of a run's banner: memory, traffic and FLOPs of stages 0 to 3; and the list
+ * of a schedule's steps. */
+#include "base/text/text.h"
 #include "cli/shell/cli.h"
-#include "plan/cost/cost.h"
 #include "train/dir/report.h"
 #include "train/host/limits.h"
 #include "train/setup/setup.h"
-#include "zr/run.h"
 
 #include <inttypes.h>
-
-typedef enum row_kind {
-    ROW_CATEGORY,
-    ROW_HOST,
-    ROW_COPY,
-    ROW_STATES,
-    ROW_TOTAL,
-    ROW_TRAFFIC,
-    ROW_TRAFFIC_TOTAL,
-    ROW_WITHIN,
-    ROW_ACROSS
-} row_kind;
 
 const char *cli_category_words(zr_category category)
 {
@@ -33,17 +22,15 @@ const char *cli_category_words(zr_category category)
 
 const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32])
 {
-    static const char *const name[] = {[ZR_RECOMPUTE_NONE] = "none",
-                                       [ZR_RECOMPUTE_UNIT] = "unit",
-                                       [ZR_RECOMPUTE_SELECTIVE] = "selective",
-                                       [ZR_RECOMPUTE_AUTO] = "auto",
-                                       [ZR_RECOMPUTE_PAPER] = "paper"};
-    snprintf(text, 32, "%s", name[recompute]);
-    if (recompute == ZR_RECOMPUTE_UNIT && every > 1) snprintf(text, 32, "unit/%lld", (long long)every);
+    const char *name = zr__recompute_name(recompute);
+    if (recompute == ZR_RECOMPUTE_UNIT && every > 1)
+        snprintf(text, 32, "%s/%lld", name, (long long)every);
+    else
+        snprintf(text, 32, "%s", name);
     return text;
 }
 
-static double sum_of(const zr_traffic *traffic)
+static double traffic_sum(const zr_traffic *traffic)
 {
     double sum = 0;
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)traffic->bytes[i];
@@ -52,50 +39,21 @@ static double sum_of(const zr_traffic *traffic)
 
 double cli_traffic_bytes(const zr_report *report)
 {
-    return sum_of(&report->traffic);
+    return traffic_sum(&report->traffic);
 }
 
-static double cell(const zr_report *report, row_kind kind, int index)
+static void print_stages(FILE *out, const cli_table *table, bool color, const char *name, const double bytes[4])
 {
-    switch (kind) {
-    case ROW_CATEGORY:
-        return (double)report->memory.category_bytes[index];
-    case ROW_HOST:
-        return (double)report->memory.space[ZR_SPACE_HOST].category_bytes[index];
-    case ROW_COPY:
-        return (double)report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_PARAM] +
-               (double)report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM];
-    case ROW_STATES:
-        return (double)report->memory.states_bytes;
-    case ROW_TOTAL:
-        return (double)report->memory.total_bytes;
-    case ROW_TRAFFIC:
-        return (double)report->traffic.bytes[index];
-    case ROW_WITHIN: {
-        const zr_traffic within = zr__report_within(report, (zr_border)index);
-        return sum_of(&within);
-    }
-    case ROW_ACROSS:
-        return sum_of(&report->across[index]);
-    case ROW_TRAFFIC_TOTAL:
-        break;
-    }
-    return cli_traffic_bytes(report);
-}
-
-static void print_row(FILE *out, const cli_table *table, bool color, const char *name, row_kind kind, int index)
-{
-    char text[32];
     fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
-        bool mark = color && stage == table->chosen;
-        const char *value = table->planned[stage] ? cli_bytes(cell(&table->report[stage], kind, index), text) : "-";
-        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", value, mark ? CLI_PLAIN : "");
+        const bool mark = color && stage == table->chosen;
+        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", table->planned[stage] ? ZR_SIZE(bytes[stage]) : "-",
+                mark ? CLI_PLAIN : "");
     }
     fputc('\n', out);
 }
 
-static void print_head(FILE *out, const cli_table *table, bool color)
+static void print_stage_names(FILE *out, const cli_table *table, bool color)
 {
     char name[32];
     fprintf(out, "  %-22s", "memory per rank");
@@ -109,52 +67,79 @@ static void print_head(FILE *out, const cli_table *table, bool color)
 
 static void print_fits(FILE *out, const cli_table *table)
 {
-    char text[32], name[48];
+    char name[48];
     if (!table->memory_bytes) return;
-    snprintf(name, sizeof(name), "fits in %s?", cli_bytes((double)table->memory_bytes, text));
+    snprintf(name, sizeof(name), "fits in %s?", ZR_SIZE((double)table->memory_bytes));
     fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
-        int64_t limited = zr__memory_limited(&table->report[stage].memory, table->facts);
-        int64_t bytes = zr__rank_bytes(limited, table->facts);
-        bool fits = bytes <= table->memory_bytes; /* by the rule of memory.limit */
+        const bool fits = zr__rank_needs(&table->report[stage].memory, table->facts) <= table->memory_bytes;
         fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
     }
     fputc('\n', out);
 }
 
+/** Print a row whose cells are computed from the report `r` of each stage. */
+#define ROW(name, bytes)                                                                                               \
+    do {                                                                                                               \
+        double of[4];                                                                                                  \
+        for (int stage = 0; stage < 4; stage++) {                                                                      \
+            const zr_report *r = &table->report[stage];                                                                \
+            of[stage] = (double)(bytes);                                                                               \
+        }                                                                                                              \
+        print_stages(out, table, color, name, of);                                                                     \
+    } while (0)
+
+static void print_memory_rows(FILE *out, const cli_table *table, bool color)
+{
+    enum { PARAM = ZR_CATEGORY_PARAM, OPTIM = ZR_CATEGORY_OPTIM, CHECKPOINT = ZR_CATEGORY_CHECKPOINT };
+    const zr_memory *chosen = &table->report[table->chosen].memory;
+    const int64_t *on_host = chosen->space[ZR_SPACE_HOST].category_bytes;
+    for (int c = 0; c < ZR_CATEGORIES; c++)
+        if (c != CHECKPOINT || chosen->category_bytes[c] > 0)
+            ROW(cli_category_words((zr_category)c), r->memory.category_bytes[c]);
+    ROW("model states", r->memory.states_bytes);
+    ROW("total (peaks differ)", r->memory.total_bytes);
+    if (on_host[CHECKPOINT] > 0) ROW("on host: checkpoints", r->memory.space[ZR_SPACE_HOST].category_bytes[CHECKPOINT]);
+    if (on_host[PARAM] + on_host[OPTIM] > 0)
+        ROW("on host: saved copy", r->memory.space[ZR_SPACE_HOST].category_bytes[PARAM] +
+                                       r->memory.space[ZR_SPACE_HOST].category_bytes[OPTIM]);
+}
+
+static double within_bytes(const zr_report *report, zr_border border)
+{
+    const zr_traffic within = zr__report_within(report, border);
+    return traffic_sum(&within);
+}
+
+static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
+{
+    static const char *const words[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
+                                                        [ZR_TRAFFIC_ALL_GATHER] = "all-gather",
+                                                        [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
+    const zr_traffic *across = table->report[table->chosen].across;
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) ROW(words[kind], r->traffic.bytes[kind]);
+    ROW("total", cli_traffic_bytes(r));
+    if (traffic_sum(&across[ZR_BORDER_GROUP]) > 0) {
+        ROW("of it within groups", within_bytes(r, ZR_BORDER_GROUP));
+        ROW("of it across groups", traffic_sum(&r->across[ZR_BORDER_GROUP]));
+    }
+    if (traffic_sum(&across[ZR_BORDER_TENSOR]) > 0) {
+        ROW("of it for ZeRO", within_bytes(r, ZR_BORDER_TENSOR));
+        ROW("of it within layers", traffic_sum(&r->across[ZR_BORDER_TENSOR]));
+    }
+    if (traffic_sum(&across[ZR_BORDER_HOST]) > 0) ROW("of it across hosts", traffic_sum(&r->across[ZR_BORDER_HOST]));
+}
+
 void cli_table_print(FILE *out, const cli_table *table, bool color)
 {
-    static const char *const traffic[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
-                                                          [ZR_TRAFFIC_ALL_GATHER] = "all-gather",
-                                                          [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
-    char model[32], hardware[32];
     const zr_report *report = &table->report[table->chosen];
-    print_head(out, table, color);
-    for (int c = 0; c < ZR_CATEGORIES; c++) {
-        if (c == ZR_CATEGORY_CHECKPOINT && report->memory.category_bytes[c] == 0) continue;
-        print_row(out, table, color, cli_category_words((zr_category)c), ROW_CATEGORY, c);
-    }
-    print_row(out, table, color, "model states", ROW_STATES, 0);
-    print_row(out, table, color, "total (peaks differ)", ROW_TOTAL, 0);
-    if (report->memory.space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0)
-        print_row(out, table, color, "on host: checkpoints", ROW_HOST, ZR_CATEGORY_CHECKPOINT);
-    if (cell(report, ROW_COPY, 0) > 0) print_row(out, table, color, "on host: saved copy", ROW_COPY, 0);
+    print_stage_names(out, table, color);
+    print_memory_rows(out, table, color);
     print_fits(out, table);
     fprintf(out, "  traffic per rank and step\n");
-    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) print_row(out, table, color, traffic[kind], ROW_TRAFFIC, kind);
-    print_row(out, table, color, "total", ROW_TRAFFIC_TOTAL, 0);
-    if (sum_of(&report->across[ZR_BORDER_GROUP]) > 0) {
-        print_row(out, table, color, "of it within groups", ROW_WITHIN, ZR_BORDER_GROUP);
-        print_row(out, table, color, "of it across groups", ROW_ACROSS, ZR_BORDER_GROUP);
-    }
-    if (sum_of(&report->across[ZR_BORDER_TENSOR]) > 0) {
-        print_row(out, table, color, "of it for ZeRO", ROW_WITHIN, ZR_BORDER_TENSOR);
-        print_row(out, table, color, "of it within layers", ROW_ACROSS, ZR_BORDER_TENSOR);
-    }
-    if (sum_of(&report->across[ZR_BORDER_HOST]) > 0)
-        print_row(out, table, color, "of it across hosts", ROW_ACROSS, ZR_BORDER_HOST);
-    fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n",
-            cli_amount(report->flops_model, model), cli_amount(report->flops_hardware, hardware));
+    print_traffic_rows(out, table, color);
+    fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n", ZR_AMOUNT(report->flops_model),
+            ZR_AMOUNT(report->flops_hardware));
 }
 
 void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen)
@@ -179,7 +164,7 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
     }
 }
 
-/* Print the ranks and rounds in which a step runs. */
+/** Print the ranks and rounds in which a step runs. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
     static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",

@@ -1,13 +1,20 @@
-/** The machine that a configuration is for. `zr plan`, `zr simulate`, its sweep and its search settle, plan and price a
- * configuration by these functions alone, so that one question has one answer. */
+/**
+ * cli/plan: `zr plan`, and what `zr simulate` shares with it. This header has the machine that a configuration is for:
+ * `zr plan`, `zr simulate`, its sweep and its search settle, plan and price a configuration by these functions alone,
+ * so that one question has one answer. choices.h compares stages and policies and advises, max.h finds the largest
+ * model or batch, brief.h has the options that stand for keys; cluster.c and profile.c read --cluster and --profile.
+ */
 #ifndef ZR_CLI_TARGET_H
 #define ZR_CLI_TARGET_H
 
 #include "cli/shell/cli.h"
-#include "zr/simulate.h"
 #include "zr/config.h"
 #include "zr/plan.h"
 #include "zr/run.h"
+#include "zr/simulate.h"
+
+/** Seconds in words, for a message: cli_seconds in scratch of the enclosing block. */
+#define CLI_SECONDS(sec) cli_seconds((sec), (char[32]){0})
 
 typedef struct cli_target {
     int ranks;
@@ -19,7 +26,7 @@ typedef struct cli_target {
     bool simulated;     /* steps are priced by `cluster`, else by the rates of `profile` */
     zr_cluster cluster;
     zr_simulate_options options; /* of `cluster` */
-    int64_t limit_bytes;         /* memory of a rank, compared with zr__rank_bytes; 0: no limit */
+    int64_t limit_bytes;         /* memory of a rank, compared with zr__rank_needs; 0: no limit */
     bool own_limit;              /* the limit was taken from this machine's free memory, for policy auto */
 } cli_target;
 
@@ -28,7 +35,7 @@ typedef struct cli_trial {
     zr_report report;
     zr_simulation simulation; /* without a cluster only `price` is set */
     int64_t params;
-    int64_t needs_bytes; /* bytes that a rank needs: zr__rank_bytes */
+    int64_t needs_bytes; /* bytes that a rank needs: zr__rank_needs */
     int64_t host_bytes;  /* bytes that all ranks of a host take of its memory */
     bool fits;           /* within limit_bytes and the memory of the cluster's hosts */
 } cli_trial;
@@ -57,6 +64,10 @@ ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
  * gets the plan, to be destroyed. Errors: of zr__train_plan_layout and zr_simulate. */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout,
                                cli_trial *made, zr_plan **plan);
+/** Return the bytes that a trial needs of a rank; where a device has room, but
+ * a host has not, one byte more than the limit.
+ */
+int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made);
 /** Return whether a status is the planner's or the simulator's refusal of a combination. Other failures end a command.
  */
 bool cli_refused(zr_status st);
@@ -64,10 +75,12 @@ bool cli_refused(zr_status st);
 int32_t cli_host_ranks(const cli_target *target);
 /** Return the days that `tokens` take, in whole steps of `step_tokens` tokens of all ranks. */
 double cli_days(double tokens, double step_tokens, double step_sec);
-/** Explain why the seconds of a save on a cluster are not known; returns `text`. */
-#define CLI_SAVE_UNKNOWN_BYTES 128
-const char *cli_save_unknown(const cli_target *target, char text[CLI_SAVE_UNKNOWN_BYTES]);
-/** Find when each step of a plan runs. Free with cli_times_clear. */
-ZR_NODISCARD zr_status cli_target_times(const cli_target *target, const zr_plan *plan, cli_times *times);
+/** Print a line that explains why the seconds of a save on a cluster are not known. */
+void cli_print_save_unknown(const cli_target *target);
+/** Refuse, before anything is planned, a stdout or an SVG (NULL: none) that the configuration reads. */
+ZR_NODISCARD zr_status cli_check_outputs(const zr_config *config, const char *svg);
+/** Draw a training step of the plan, over the target's times where they are known. `model`: its name. */
+ZR_NODISCARD zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan,
+                                       const char *model, const char *svg);
 
 #endif

@@ -1,21 +1,16 @@
-/* Tensor parallelism's bytes by purpose, their ratio to ZeRO's traffic at stage 3 for the same training on the same
+/** Tensor parallelism's bytes by purpose, their ratio to ZeRO's traffic at stage 3 for the same training on the same
  * ranks, and the parameters that every tensor-parallel rank has whole. */
-#include "cli/shell/cli.h"
-#include "plan/cost/cost.h"
+#include "cli/plan/choices.h"
+
+#include "base/text/text.h"
 #include "train/dir/report.h"
 #include "train/setup/setup.h"
-#include "zr/run.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
 
-static double bytes_of(const zr_traffic *traffic)
-{
-    return (double)traffic->bytes[ZR_TRAFFIC_REDUCE_SCATTER] + (double)traffic->bytes[ZR_TRAFFIC_ALL_GATHER];
-}
-
-/* Make the layout of the configured training without tensor parallelism, sharded at stage 3 over all ranks. */
+/** Make the layout of the configured training without tensor parallelism, sharded at stage 3 over all ranks. */
 static zr_layout stage3_alone(const zr_config *config, int ranks)
 {
     zr_layout layout = zr__train_layout(config, ranks);
@@ -29,13 +24,17 @@ static zr_layout stage3_alone(const zr_config *config, int ranks)
     return layout;
 }
 
+/** Divide the traffic between tensor-parallel ranks by the traffic of stage 3 alone. */
 static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
                                   double *ratio)
 {
     const zr_layout layout = stage3_alone(config, report->ranks);
+    const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
     zr_plan *plan = NULL;
     ZR_TRY(zr__train_plan_layout(config, &layout, profile, &plan));
-    *ratio = bytes_of(&report->across[ZR_BORDER_TENSOR]) / bytes_of(&plan->traffic);
+    const int64_t *stage3 = plan->traffic.bytes;
+    *ratio = (double)(tensor[ZR_TRAFFIC_REDUCE_SCATTER] + tensor[ZR_TRAFFIC_ALL_GATHER]) /
+             (double)(stage3[ZR_TRAFFIC_REDUCE_SCATTER] + stage3[ZR_TRAFFIC_ALL_GATHER]);
     zr_plan_destroy(&plan);
     return ZR_OK;
 }
@@ -44,7 +43,7 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
 
 typedef enum purpose { FOR_LAYERS, FOR_LOSSES, FOR_GRADIENTS, FOR_CHECKPOINTS, PURPOSES } purpose;
 
-/* Bytes into a rank in one training step. */
+/** Bytes into a rank in one training step. */
 typedef struct within {
     int64_t *unit; /* for layers, by unit */
     int64_t bytes[PURPOSES];
@@ -79,7 +78,8 @@ static zr_status find_within(const zr_plan *plan, within *w)
     return ZR_OK;
 }
 
-/* Return the end of the units from `first` on that move equally many bytes and whose names differ only in their number.
+/** Return the end of the units from `first` on that move equally many bytes and whose names differ only in their
+ * number.
  */
 static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
 {
@@ -95,7 +95,7 @@ static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
 
 /* ---- replicated parameters -------------------------------------------------------------------- */
 
-/* Write a name with '*' for its numbers, so that the parameters of all blocks share one pattern. */
+/** Write a name with '*' for its numbers, so that the parameters of all blocks share one pattern. */
 static void pattern_of(const char *name, char out[ZR_NAME_MAX])
 {
     size_t n = 0;
@@ -107,8 +107,8 @@ static void pattern_of(const char *name, char out[ZR_NAME_MAX])
     out[n] = '\0';
 }
 
-/* Return whether a parameter is the first uncut one of its pattern. */
-static bool is_first(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
+/** Return whether a parameter is the first uncut one of its pattern. */
+static bool is_first_of_pattern(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
 {
     char before[ZR_NAME_MAX];
     pattern_of(zr_graph_param(g, param)->name, pattern);
@@ -130,20 +130,16 @@ static int64_t replicated_elems(const zr_graph *g)
 
 /* ---- as text ----------------------------------------------------------------------------------- */
 
-/* List whose lines end before column 80. */
+/** List whose lines end before column 80. */
 typedef struct list {
     FILE *out;
     size_t column; /* 0: nothing is printed yet */
 } list;
 
-static void begin_list(list *l, const char *begin)
+/** Print an item, before it the list's beginning or `between`. */
+static void list_item(list *l, const char *begin, const char *between, const char *item)
 {
-    l->column = (size_t)fprintf(l->out, "    %s", begin);
-}
-
-static void put(list *l, const char *before, const char *item)
-{
-    l->column += (size_t)fprintf(l->out, "%s", before);
+    l->column += (size_t)fprintf(l->out, "%s%s", l->column ? "" : "    ", l->column ? between : begin);
     if (l->column + 1 + strlen(item) > 79) l->column = (size_t)fprintf(l->out, "\n     ") - 1;
     l->column += (size_t)fprintf(l->out, " %s", item);
 }
@@ -151,38 +147,33 @@ static void put(list *l, const char *before, const char *item)
 static void print_units(FILE *out, const zr_plan *plan, const within *w)
 {
     list l = {out, 0};
-    const char *before = "";
-    char each[32], all[32], item[ZR_NAME_MAX + 128];
-    begin_list(&l, "for");
+    char item[ZR_NAME_MAX + 128];
     for (int32_t u = 0, end; u < plan->n_units; u = end) {
         end = alike_from(plan, w, u);
         const char *name = zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], u)->name;
         if (w->unit[u] == 0) continue;
-        cli_bytes((double)w->unit[u], each);
-        cli_bytes((double)w->unit[u] * (end - u), all);
+        const char *each = ZR_SIZE((double)w->unit[u]);
         if (end - u > 1)
-            snprintf(item, sizeof(item), "%d units from %s on %s (%s each)", end - u, name, all, each);
+            snprintf(item, sizeof(item), "%d units from %s on %s (%s each)", end - u, name,
+                     ZR_SIZE((double)w->unit[u] * (end - u)), each);
         else
             snprintf(item, sizeof(item), "%s %s", name, each);
-        put(&l, before, item);
-        before = ",";
+        list_item(&l, "for", ",", item);
     }
-    fputc('\n', out);
+    fputs(l.column ? "\n" : "    for\n", out);
 }
 
-static void print_rest(FILE *out, const within *w)
+static void print_other_purposes(FILE *out, const within *w)
 {
     static const char *const words[PURPOSES] = {[FOR_LOSSES] = "the cross-entropy",
-                                                [FOR_GRADIENTS] = "gradients of what every rank has",
+                                                [FOR_GRADIENTS] = "gradients of replicated parameters",
                                                 [FOR_CHECKPOINTS] = "checkpoints in pieces"};
     list l = {out, 0};
-    char text[32], item[96];
+    char item[96];
     for (int k = FOR_LOSSES; k < PURPOSES; k++) {
         if (w->bytes[k] == 0) continue;
-        const char *before = l.column ? "," : "";
-        if (!l.column) begin_list(&l, "for");
-        snprintf(item, sizeof(item), "%s %s", words[k], cli_bytes((double)w->bytes[k], text));
-        put(&l, before, item);
+        snprintf(item, sizeof(item), "%s %s", words[k], ZR_SIZE((double)w->bytes[k]));
+        list_item(&l, "for", ",", item);
     }
     if (l.column) fputc('\n', out);
 }
@@ -190,12 +181,11 @@ static void print_rest(FILE *out, const within *w)
 static void print_replicated(FILE *out, const zr_graph *g)
 {
     list l = {out, 0};
-    char pattern[ZR_NAME_MAX], text[32], begin[96];
-    snprintf(begin, sizeof(begin),
-             "on every rank of a layer %s parameters:", cli_amount((double)replicated_elems(g), text));
-    begin_list(&l, begin);
+    char pattern[ZR_NAME_MAX];
+    l.column = (size_t)fprintf(
+        out, "    on every tensor-parallel rank %s parameters:", ZR_AMOUNT((double)replicated_elems(g)));
     for (int32_t p = 0; p < zr_graph_params(g); p++)
-        if (zr_graph_param(g, p)->cut.parts == 0 && is_first(g, p, pattern)) put(&l, "", pattern);
+        if (zr_graph_param(g, p)->cut.parts == 0 && is_first_of_pattern(g, p, pattern)) list_item(&l, "", "", pattern);
     fputc('\n', out);
 }
 
@@ -212,7 +202,7 @@ zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *pl
     zr_status st = find_within(plan, &w);
     if (st == ZR_OK) {
         print_units(out, plan, &w);
-        print_rest(out, &w);
+        print_other_purposes(out, &w);
         print_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
     }
     zr_free(w.unit);
@@ -221,53 +211,37 @@ zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *pl
 
 /* ---- as JSON ----------------------------------------------------------------------------------- */
 
-static void json_name(FILE *out, const char *name)
+zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
 {
-    cli_json_print(out, name, (int64_t)strlen(name));
-}
-
-static void json_units(FILE *out, const zr_plan *plan, const within *w)
-{
-    const char *before = "";
-    for (int32_t u = 0; u < plan->n_units; u++) {
-        if (w->unit[u] == 0) continue;
-        fprintf(out, "%s{\"name\": ", before);
-        json_name(out, zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], u)->name);
-        fprintf(out, ", \"bytes\": %lld}", (long long)w->unit[u]);
-        before = ", ";
-    }
-}
-
-static void json_replicated(FILE *out, const zr_graph *g)
-{
-    const char *before = "";
-    fprintf(out, ", \"replicated\": {\"params\": %lld, \"names\": [", (long long)replicated_elems(g));
-    for (int32_t p = 0; p < zr_graph_params(g); p++) {
-        if (zr_graph_param(g, p)->cut.parts > 0) continue;
-        fputs(before, out);
-        json_name(out, zr_graph_param(g, p)->name);
-        before = ", ";
-    }
-    fputs("]}", out);
-}
-
-zr_status cli_within_json(FILE *out, const zr_config *config, const zr_plan *plan, const zr_profile *profile)
-{
+    const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_report report = zr__report_planned(plan);
-    char text[ZR_NUMBER_BYTES];
     within w = {0};
     double ratio = NAN;
-    if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
+    if (config->parallel.tensor <= 1 || !g) return ZR_OK;
+    ZR_TRY(find_within(plan, &w));
     if (tensor_to_stage3(config, &report, profile, &ratio) != ZR_OK) ratio = NAN;
-    fprintf(out, ", \"tensor_to_stage3\": %s", cli_json_number(ratio, text));
-    zr_status st = find_within(plan, &w);
-    if (st == ZR_OK) {
-        fprintf(out, ", \"within_layers\": {\"units\": [");
-        json_units(out, plan, &w);
-        fprintf(out, "], \"cross_entropy\": %lld, \"gradients\": %lld, \"checkpoints\": %lld}",
-                (long long)w.bytes[FOR_LOSSES], (long long)w.bytes[FOR_GRADIENTS], (long long)w.bytes[FOR_CHECKPOINTS]);
-        json_replicated(out, plan->graph[ZR_SCHEDULE_TRAIN]);
+    zr__json_add(out, "tensor_to_stage3", ratio);
+    zr__json_open(out, "within_layers", '{');
+    zr__json_open(out, "units", '[');
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        if (w.unit[u] == 0) continue;
+        zr__json_open(out, NULL, '{');
+        zr__json_add(out, "name", zr_graph_unit_info(g, u)->name);
+        zr__json_add(out, "bytes", w.unit[u]);
+        zr__json_close(out, '}');
     }
+    zr__json_close(out, ']');
+    zr__json_add(out, "cross_entropy", w.bytes[FOR_LOSSES]);
+    zr__json_add(out, "gradients", w.bytes[FOR_GRADIENTS]);
+    zr__json_add(out, "checkpoints", w.bytes[FOR_CHECKPOINTS]);
+    zr__json_close(out, '}');
+    zr__json_open(out, "replicated", '{');
+    zr__json_add(out, "params", replicated_elems(g));
+    zr__json_open(out, "names", '[');
+    for (int32_t p = 0; p < zr_graph_params(g); p++)
+        if (zr_graph_param(g, p)->cut.parts == 0) zr__json_add(out, NULL, zr_graph_param(g, p)->name);
+    zr__json_close(out, ']');
+    zr__json_close(out, '}');
     zr_free(w.unit);
-    return st;
+    return ZR_OK;
 }

@@ -184,16 +184,6 @@ double cli_traffic_bytes(const zr_report *report);
  * planned are left out. */
 void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen);
 void cli_table_print(FILE *out, const cli_table *table, bool color);
-/** Print, with parallel.tensor above 1, the bytes that tensor-parallel ranks receive from each other in a step: their
- * ratio to stage 3's traffic if all ranks were data-parallel instead (the papers' b s / (3 h) counts the blocks alone,
- * with 12 b s h a block, as policy paper does), their purposes, and the parameters that each tensor-parallel rank has
- * whole. */
-ZR_NODISCARD zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan,
-                                        const zr_profile *profile);
-/** Print these figures as members of a JSON object: tensor_to_stage3 (null: stage 3 cannot be planned), within_layers,
- * replicated. */
-ZR_NODISCARD zr_status cli_within_json(FILE *out, const zr_config *config, const zr_plan *plan,
-                                       const zr_profile *profile);
 /** Print the train schedule, a step a line. */
 void cli_schedule_print(FILE *out, const zr_plan *plan);
 

@@ -1,10 +1,11 @@
+/** The command `zr simulate`, and one simulation: as text, JSON and a picture. */
 #include "cli/simulate/simulate.h"
 
 #include "base/json/json.h"
+#include "base/text/text.h"
 #include "config/config.h"
 #include "simulate/simulate.h"
 #include "train/dir/report.h"
-#include "zr/run.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,15 +23,13 @@ typedef struct simulating {
 /* ---- text -------------------------------------------------------------------------------------- */
 
 /** Print the bytes taken of a memory (there 0: its size is not known). */
-static void print_of(const char *whose, int64_t bytes, int64_t there)
+static void print_taken(const char *whose, int64_t bytes, int64_t there)
 {
-    char needs[32], has[32];
-    printf("%s of a %s %s", cli_bytes((double)bytes, needs), whose,
-           there > 0 ? cli_bytes((double)there, has) : "memory");
+    printf("%s of a %s %s", ZR_SIZE((double)bytes), whose, there > 0 ? ZR_SIZE((double)there) : "memory");
 }
 
 /** Print a device's memory, and a host's where it holds checkpoints or is too small. */
-static void print_memory(const simulating *c, const cli_trial *made)
+static void print_memory_line(const simulating *c, const cli_trial *made)
 {
     const zr_memory *m = &made->report.memory;
     const zr_cluster *cluster = &c->target.cluster;
@@ -38,63 +37,59 @@ static void print_memory(const simulating *c, const cli_trial *made)
     const bool kept = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0,
                over = device > 0 && made->needs_bytes > device, host_over = host > 0 && made->host_bytes > host;
     printf("memory     ");
-    print_of("device's", m->total_bytes, device);
+    print_taken("device's", m->total_bytes, device);
     if (over) printf(": does not fit with %s aside", cli_beside(&c->target.profile.facts));
     if (!over && made->needs_bytes > c->target.limit_bytes && c->target.limit_bytes > 0)
         printf(": more than memory.limit allows");
     if (kept || host_over) {
         printf("; ");
-        print_of("host's", made->host_bytes, host);
+        print_taken("host's", made->host_bytes, host);
         if (host_over) printf(": does not fit");
     }
     putchar('\n');
 }
 
-static void print_save(const simulating *c, const zr_save_price *save)
+static void print_save_line(const simulating *c, const zr_save_price *save)
 {
-    char size[32], write[32], stall[32], unknown[CLI_SAVE_UNKNOWN_BYTES];
     if (save->bytes == 0) return;
-    printf("save       %s a rank, every %lld steps: ", cli_bytes((double)save->bytes, size),
+    printf("save       %s a rank, every %lld steps: ", ZR_SIZE((double)save->bytes),
            (long long)c->config->train.save_interval);
-    if (isnan(save->write_sec)) {
-        puts(cli_save_unknown(&c->target, unknown));
-        return;
-    }
-    printf("%s by the hosts' disks; training waits %s\n", cli_seconds(save->write_sec, write),
-           cli_seconds(save->stall_sec, stall));
+    if (isnan(save->write_sec))
+        cli_print_save_unknown(&c->target);
+    else
+        printf("%s by the hosts' disks; training waits %s\n", CLI_SECONDS(save->write_sec),
+               CLI_SECONDS(save->stall_sec));
 }
 
-static void print_waits(const zr_simulation *s)
+static void print_exposed_line(const zr_simulation *s)
 {
-    char sec[32];
     const char *before = " (";
-    printf("exposed    %s of communication and copies", cli_seconds(s->price.exposed_sec, sec));
+    printf("exposed    %s of communication and copies", CLI_SECONDS(s->price.exposed_sec));
     for (int i = 0; i < ZR_CAUSES; i++) {
         if (s->exposed_sec[i] <= 0) continue;
-        printf("%s%s %s", before, zr__cause_name((zr_cause)i), cli_seconds(s->exposed_sec[i], sec));
+        printf("%s%s %s", before, zr__cause_name((zr_cause)i), CLI_SECONDS(s->exposed_sec[i]));
         before = ", ";
     }
     puts(before[0] == ',' ? ")" : "");
 }
 
-static void print_text(const simulating *c, const cli_trial *made)
+static void print_simulation(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
-    char params[32], step[32], product[32], memory[32], launch[32], all[32];
-    printf("%sparameters on %d of the %d devices of %s, stage %d%s%d samples x %lld tokens a micro-batch, %lld "
+    printf("%sparameters on %d of the %d devices of %s, stage %d, %d samples x %lld tokens a micro-batch, %lld "
            "micro-batch%s a step\n",
-           cli_amount((double)made->params, params), c->ranks, c->target.cluster.devices, c->target.cluster.name,
-           (int)c->config->zero.stage, ", ", (int)c->config->micro_batch_size, (long long)c->config->data.seq_length,
+           ZR_AMOUNT((double)made->params), c->ranks, c->target.cluster.devices, c->target.cluster.name,
+           (int)c->config->zero.stage, (int)c->config->micro_batch_size, (long long)c->config->data.seq_length,
            (long long)c->config->accumulation_steps, c->config->accumulation_steps == 1 ? "" : "es");
-    printf("step       %s; %.4g samples/s, %.4g tokens/s\n", cli_seconds(s->price.step_sec, step), s->samples_sec,
+    printf("step       %s; %.4g samples/s, %.4g tokens/s\n", CLI_SECONDS(s->price.step_sec), s->samples_sec,
            s->tokens_sec);
-    printf("FLOP/s     %.1f T a device, with what is computed again; %sFLOP/s all; MFU %.1f %%\n", s->flops_sec / 1e12,
-           cli_amount(s->flops_sec * c->ranks, all), 100 * s->mfu);
-    printf("computing  products %s, memory %s, launches %s\n", cli_seconds(s->product_sec, product),
-           cli_seconds(s->memory_sec, memory), cli_seconds(s->launch_sec, launch));
-    print_waits(s);
-    print_memory(c, made);
-    print_save(c, &s->save);
+    printf("FLOP/s     %.1f T a device, recompute included; %sFLOP/s all; MFU %.1f %%\n", s->flops_sec / 1e12,
+           ZR_AMOUNT(s->flops_sec * c->ranks), 100 * s->mfu);
+    printf("computing  products %s, memory %s, launches %s\n", CLI_SECONDS(s->product_sec), CLI_SECONDS(s->memory_sec),
+           CLI_SECONDS(s->launch_sec));
+    print_exposed_line(s);
+    print_memory_line(c, made);
+    print_save_line(c, &s->save);
     if (s->slowest > 1) printf("slowest    a rank whose kernels take %.3g times as long\n", s->slowest);
     printf("bound by   %s\n", s->bound_by);
     if (c->o->tokens > 0)
@@ -103,31 +98,8 @@ static void print_text(const simulating *c, const cli_trial *made)
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
 
-static void set_real(json_t *object, const char *key, double value)
-{
-    (void)json_object_set_new(object, key, json_real(value));
-}
-
-static json_t *exposed_by_cause(const zr_simulation *s)
-{
-    json_t *by = json_object();
-    for (int i = 0; i < ZR_CAUSES; i++) set_real(by, zr__cause_name((zr_cause)i), s->exposed_sec[i]);
-    return by;
-}
-
-/** Make the JSON of a save's price; unknown times are null. */
-static json_t *save_json(const zr_save_price *save)
-{
-    const bool known = !isnan(save->write_sec);
-    json_t *json = json_object();
-    (void)json_object_set_new(json, "bytes", json_integer(save->bytes));
-    (void)json_object_set_new(json, "write_sec", known ? json_real(save->write_sec) : json_null());
-    (void)json_object_set_new(json, "stall_sec", known ? json_real(save->stall_sec) : json_null());
-    return json;
-}
-
-/** Set "memory" and "traffic" as in a run's report. */
-static zr_status set_report(json_t *root, const zr_report *report)
+/** Add "memory" and "traffic" as in a run's report. */
+static zr_status add_report(json_t *root, const zr_report *report)
 {
     static const char *const keys[] = {"memory", "traffic"};
     char *text = NULL;
@@ -140,21 +112,30 @@ static zr_status set_report(json_t *root, const zr_report *report)
     return ZR_OK;
 }
 
-static zr_status print_json(const simulating *c, const cli_trial *made)
+static zr_status print_simulation_json(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
-    json_t *root = json_object();
+    json_t *root = json_object(), *exposed = json_object();
     cli_simulated_json(root, made, c->o->tokens);
-    set_real(root, "pflops_all", s->flops_sec * c->ranks / 1e15);
-    set_real(root, "product_sec", s->product_sec);
-    set_real(root, "memory_sec", s->memory_sec);
-    set_real(root, "launch_sec", s->launch_sec);
-    set_real(root, "slowest", s->slowest);
-    (void)json_object_set_new(root, "exposed", exposed_by_cause(s));
-    (void)json_object_set_new(root, "host_bytes", json_integer(made->host_bytes));
-    (void)json_object_set_new(root, "needs", json_integer(made->needs_bytes));
-    if (s->save.bytes > 0) (void)json_object_set_new(root, "save", save_json(&s->save));
-    zr_status st = set_report(root, &made->report);
+    cli_json_set(root, "pflops_all", json_real(s->flops_sec * c->ranks / 1e15));
+    cli_json_set(root, "product_sec", json_real(s->product_sec));
+    cli_json_set(root, "memory_sec", json_real(s->memory_sec));
+    cli_json_set(root, "launch_sec", json_real(s->launch_sec));
+    cli_json_set(root, "slowest", json_real(s->slowest));
+    for (int i = 0; i < ZR_CAUSES; i++)
+        cli_json_set(exposed, zr__cause_name((zr_cause)i), json_real(s->exposed_sec[i]));
+    cli_json_set(root, "exposed", exposed);
+    cli_json_set(root, "host_bytes", json_integer(made->host_bytes));
+    cli_json_set(root, "needs", json_integer(made->needs_bytes));
+    if (s->save.bytes > 0) {
+        json_t *save = json_object();
+        cli_json_set(save, "bytes", json_integer(s->save.bytes));
+        const bool known = !isnan(s->save.write_sec);
+        cli_json_set(save, "write_sec", known ? json_real(s->save.write_sec) : json_null());
+        cli_json_set(save, "stall_sec", known ? json_real(s->save.stall_sec) : json_null());
+        cli_json_set(root, "save", save);
+    }
+    zr_status st = add_report(root, &made->report);
     cli_simulated_of(root);
     if (st == ZR_OK) return cli_json_put(stdout, root);
     json_decref(root);
@@ -168,60 +149,33 @@ zr_status cli_simulate_target(const cli_simulate_options *o, const zr_config *co
     *target = (cli_target){
         .ranks = ranks,
         .options = {.straggler = o->straggler, .jitter = o->jitter, .seed = o->seed > 0 ? (uint64_t)o->seed : 0}};
-    ZR_TRY(cli_target_cluster(o->cluster, o->transport, config, target));
-    return ZR_OK;
+    return cli_target_cluster(o->cluster, o->transport, config, target);
 }
 
-/** Draw the picture of `zr plan`, over the cluster's time. */
-static zr_status draw(const simulating *c, const zr_plan *plan, const cli_times *times)
+static zr_status show_simulation(simulating *c)
 {
-    const char *model = c->config->model.preset ? c->config->model.preset : c->config->model.type;
-    const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr__config_inputs(c->config, inputs);
-    ZR_TRY(cli_picture_write(c->o->svg, inputs, plan, times, model,
-                             cli_whole_states_bytes(c->config, c->ranks, &c->target.profile)));
-    return ZR_OK;
-}
-
-static zr_status make(const simulating *c, cli_trial *made)
-{
+    const char *svg = c->o->svg, *model = c->config->model.preset ? c->config->model.preset : c->config->model.type;
     zr_plan *plan = NULL;
-    cli_times times;
-    ZR_TRY(cli_try(&c->target, c->config, NULL, made, c->o->svg ? &plan : NULL));
-    if (!plan) return ZR_OK;
-    zr_status st = cli_target_times(&c->target, plan, &times);
-    if (st == ZR_OK) {
-        st = draw(c, plan, &times);
-        cli_times_clear(&times);
-    }
-    zr_plan_destroy(&plan);
-    return st;
-}
-
-static zr_status check_outputs(const simulating *c)
-{
-    const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr__config_inputs(c->config, inputs);
-    ZR_TRY(cli_check_stdout(inputs));
-    if (c->o->svg) ZR_TRY(zr__output_check(c->o->svg, &cli_svg_kind, inputs));
-    return ZR_OK;
-}
-
-static zr_status show(simulating *c)
-{
     cli_trial made;
-    ZR_TRY(check_outputs(c));
+    ZR_TRY(cli_check_outputs(c->config, svg));
     ZR_TRY(cli_simulate_target(c->o, c->config, c->ranks, &c->target));
     ZR_TRY(cli_settle(c->config, &c->target));
-    ZR_TRY(make(c, &made));
-    if (c->args->json) ZR_TRY(print_json(c, &made));
-    if (!c->args->json) print_text(c, &made);
+    ZR_TRY(cli_try(&c->target, c->config, NULL, &made, svg ? &plan : NULL));
+    if (plan) {
+        const zr_status st = cli_target_draw(&c->target, c->config, plan, model, svg);
+        zr_plan_destroy(&plan);
+        ZR_TRY(st);
+    }
+    if (c->args->json)
+        ZR_TRY(print_simulation_json(c, &made));
+    else
+        print_simulation(c, &made);
     for (int i = 0; !c->args->quiet && i < zr_config_notes(c->config); i++)
         cli_say("note: %s", zr_config_note(c->config, i));
     return ZR_OK;
 }
 
-static zr_status simulate(cli_args *args, const cli_simulate_options *o)
+static zr_status simulate_as_asked(cli_args *args, const cli_simulate_options *o)
 {
     char room[CLI_BRIEF_KEYS][256];
     const cli_args typed = *args;
@@ -230,7 +184,7 @@ static zr_status simulate(cli_args *args, const cli_simulate_options *o)
     if (o->sweep.n) return cli_sweep(args, &typed, o);
     if (o->search) return cli_search_fastest(args, &typed, o);
     ZR_TRY(cli_config(args, c.ranks, (int64_t)time(NULL), &c.config, NULL));
-    zr_status st = show(&c);
+    zr_status st = show_simulation(&c);
     cli_target_clear(&c.target);
     zr_config_destroy(&c.config);
     return st;
@@ -244,17 +198,7 @@ static bool sweeps(const cli_simulate_options *o, const char *name)
     return false;
 }
 
-static zr_status check_together(const cli_simulate_options *o)
-{
-    ZR_CHECK(!o->search || !o->sweep.n, ZR_ERR_ARG, "--search and --sweep: one at a time");
-    ZR_CHECK(!o->search || !o->svg, ZR_ERR_ARG,
-             "--svg with --search: simulate what it finds, with its keys, and draw that");
-    ZR_CHECK(!o->step_tokens || o->search, ZR_ERR_ARG, "--step-tokens bounds what --search finds; give both");
-    ZR_CHECK(!o->plot || (o->sweep.n && o->svg), ZR_ERR_ARG, "--plot says what --sweep with --svg FILE draws");
-    return ZR_OK;
-}
-
-static zr_status check(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
+static zr_status check_simulate_options(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
 {
     ZR_CHECK(!comm, ZR_ERR_ARG, "zr simulate runs in one process: start it without a launcher, and give --ranks N");
     const bool preset = sweeps(o, "model.preset"); /* then the sweep gives the preset */
@@ -271,12 +215,16 @@ static zr_status check(const cli_args *args, const cli_simulate_options *o, cons
     ZR_CHECK(o->jitter <= 1e6, ZR_ERR_ARG, "--jitter %g; at most 1e6", o->jitter);
     ZR_CHECK(o->seed < 0 || o->jitter > 0, ZR_ERR_ARG, "--seed chooses what --jitter F draws; give both");
     ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
-    ZR_TRY(check_together(o));
+    ZR_CHECK(!o->search || !o->sweep.n, ZR_ERR_ARG, "--search and --sweep: one at a time");
+    ZR_CHECK(!o->search || !o->svg, ZR_ERR_ARG,
+             "--svg with --search: simulate what it finds, with its keys, and draw that");
+    ZR_CHECK(!o->step_tokens || o->search, ZR_ERR_ARG, "--step-tokens bounds what --search finds; give both");
+    ZR_CHECK(!o->plot || (o->sweep.n && o->svg), ZR_ERR_ARG, "--plot says what --sweep with --svg FILE draws");
     return ZR_OK;
 }
 
 /** Return whether an option was given. A number that was not given is below its least value. */
-static bool is_given(const cli_option *option)
+static bool option_is_given(const cli_option *option)
 {
     switch (option->kind) {
     case CLI_FLAG:
@@ -301,7 +249,7 @@ static zr_status check_paper(const cli_args *args, const cli_simulate_options *o
     for (const cli_option *option = args->options; option->name; option++) {
         bool known = false;
         for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) known |= strcmp(option->name, taken[i]) == 0;
-        ZR_CHECK(known || !is_given(option), ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own",
+        ZR_CHECK(known || !option_is_given(option), ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own",
                  option->name);
     }
     ZR_CHECK(args->n_operands == 0, ZR_ERR_ARG, "--paper and %s: the papers' runs have their own configurations",
@@ -315,7 +263,7 @@ static zr_status check_paper(const cli_args *args, const cli_simulate_options *o
     return ZR_OK;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_simulate(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     cli_simulate_options o = {.brief = CLI_BRIEF_INIT, .seed = -1};
     const cli_option options[] = {
@@ -349,8 +297,8 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         ZR_TRY(check_paper(&args, &o));
         return cli_simulate_papers(&o, args.json);
     }
-    ZR_TRY(check(&args, &o, comm));
-    return simulate(&args, &o);
+    ZR_TRY(check_simulate_options(&args, &o, comm));
+    return simulate_as_asked(&args, &o);
 }
 
 const cli_command cli_simulate = {
@@ -364,5 +312,5 @@ const cli_command cli_simulate = {
                 "  zr simulate --preset zero-100b-125x8192x64 --cluster dgx2x25 --ranks 400 --search\n"
                 "  zr simulate config.json --cluster this --ranks 2\n"
                 "  zr simulate --paper\n",
-    .run = run,
+    .run = run_simulate,
 };

@@ -1,11 +1,11 @@
-/* `zr simulate --search`: the fastest way to train that fits. A way is a stage, a tensor degree, a recompute policy, a
+/** `zr simulate --search`: the fastest way to train that fits. A way is a stage, a tensor degree, a recompute policy, a
  * place of checkpoints, a grouping of states, and a size of buckets. Each way is taken at its best micro-batch.
  *
  * Within one schedule no step takes longer for each sample when there are more samples: products get larger, and ZeRO's
- * traffic is shared by more samples. Nor does then the longest path through the schedule. So the largest micro-batch
- * that fits is the best one, and it is found in a few plans, as memory grows with it. Where steps follow measured
- * rates, or a policy changes with the batch, or the samples of a step are given, every micro-batch that fits is tried
- * instead.
+ * traffic is shared by more samples; the longest path through the schedule does not grow either. So the largest
+ * micro-batch that fits is the best one, and it is found in a few plans, as memory grows with it. Where steps follow
+ * measured rates, or a policy changes with the batch, or the samples of a step are given, every micro-batch that fits
+ * is tried instead.
  *
  * Buckets, overlap, the levels of collectives and gradients reduced once a step change few ways much, and most not at
  * all: they are varied last, for the fastest way of each kind of states and for the ways that came nearest to fitting.
@@ -13,17 +13,18 @@
 #include "cli/simulate/search.h"
 
 #include "base/core/grow.h"
+#include "base/text/text.h"
 #include "cli/plan/largest.h"
 #include "cli/shell/many.h"
 #include "config/config.h"
+#include "train/setup/setup.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define MOST_BATCHES 512
-#define MOST_BATCH (1 << 20)
+#define MOST_BATCH (1 << 20) /* samples of a micro-batch */
 #define MOST_ACCUMS 4
 #define REFINED 8                       /* ways whose buckets, overlap and levels are varied */
 #define LEAST_GAIN 0.005                /* gain in speed that is worth a variant's keys */
@@ -41,6 +42,7 @@ typedef struct space {
 
 typedef struct search {
     cli_searched base;
+    const cli_args *typed;
     space given;
     zr_config *config;
     int64_t room;         /* ways that the list has room for */
@@ -51,16 +53,16 @@ typedef struct search {
 /* ---- one plan ----------------------------------------------------------------------------------- */
 
 /** Set a configuration to a way with a batch. */
-static void set_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
+static void configure_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
 {
-    if (w->bucket_elems > 0) {
-        config->zero.reduce_bucket_elems = w->bucket_elems;
-        config->zero.allgather_bucket_elems = w->bucket_elems;
+    if (w->in.bucket_elems > 0) {
+        config->zero.reduce_bucket_elems = w->in.bucket_elems;
+        config->zero.allgather_bucket_elems = w->in.bucket_elems;
     }
-    config->zero.overlap_comm = w->overlap;
-    if (w->prefetch_elems > 0) config->zero.prefetch_bucket_elems = w->prefetch_elems;
-    config->collectives.hierarchical = w->levels;
-    config->reduce_once = w->once;
+    config->zero.overlap_comm = w->in.overlap;
+    if (w->in.prefetch_elems > 0) config->zero.prefetch_bucket_elems = w->in.prefetch_elems;
+    config->collectives.hierarchical = w->in.levels;
+    config->reduce_once = w->in.once;
     config->zero.stage = w->stage;
     config->parallel.tensor = w->tensor;
     config->recompute.policy = w->policy;
@@ -70,16 +72,14 @@ static void set_way(zr_config *config, const cli_way *w, int64_t batch, int64_t 
     if (config->recompute.offload == ZR_OFFLOAD_HOST) config->recompute.offload = ZR_OFFLOAD_NONE;
     config->zero.mics_shard_ranks = w->mics;
     config->zero.hpz_partition_ranks = w->hpz;
-    config->micro_batch_size = batch;
-    config->accumulation_steps = accum;
-    config->train_batch_size = batch * accum * (ranks / w->tensor);
+    zr__train_set_batch(config, ranks, batch, accum);
 }
 
 /** Plan and simulate a way with a batch. *planned false: the plan was refused. */
 static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t accum, cli_trial *made, bool *planned)
 {
     zr_config config = *s->config;
-    set_way(&config, w, batch, accum, s->base.target.ranks);
+    configure_way(&config, w, batch, accum, s->base.target.ranks);
     w->tried++;
     const zr_status st = cli_try(&s->base.target, &config, NULL, made, NULL);
     *planned = st == ZR_OK;
@@ -96,7 +96,7 @@ static bool faster(const cli_trial *a, const cli_trial *b)
     return a->simulation.samples_sec > (1 + 1e-9) * b->simulation.samples_sec;
 }
 
-static void keep(cli_way *w, int64_t batch, int64_t accum, const cli_trial *made)
+static void keep_better(cli_way *w, int64_t batch, int64_t accum, const cli_trial *made)
 {
     if (w->fits && !(made->fits && faster(made, &w->made))) return;
     if (w->planned && !made->fits) return; /* keep the first trial that does not fit: it is the smallest */
@@ -109,37 +109,24 @@ static void keep(cli_way *w, int64_t batch, int64_t accum, const cli_trial *made
 
 /* ---- batches ------------------------------------------------------------------------------------ */
 
-/** Micro-batches of a way, ascending. */
-typedef struct batches {
-    int64_t batch[MOST_BATCHES];
-    int n;
-} batches;
-
-static int64_t data_ranks(const search *s, const cli_way *w)
+static int64_t way_data_ranks(const search *s, const cli_way *w)
 {
     return s->base.target.ranks / w->tensor;
 }
 
-/** List micro-batches: powers of two and numbers between them; where a step's samples are given, divisors of a rank's
- * share. */
-static batches batches_of(const search *s, const cli_way *w)
+/** Return the micro-batch to try after `n` (0: the first), 0: no more. They are powers of two and numbers between them;
+ * where a step's samples are given, divisors of a rank's share. */
+static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
 {
-    batches b = {.n = 0};
-    const int64_t rows = s->config->train_batch_size / data_ranks(s, w);
-    if (s->given.batch) {
-        b.batch[b.n++] = s->config->micro_batch_size;
-        return b;
+    const int64_t rows = s->config->train_batch_size / way_data_ranks(s, w);
+    if (s->given.batch) return n == 0 ? s->config->micro_batch_size : 0;
+    if (!s->given.global) {
+        n = n < 4 ? n + 1 : (n & (n - 1)) == 0 ? n / 2 * 3 : n / 3 * 4; /* 1, 2, 3, 4, 6, 8, 12 ... */
+        return n <= MOST_BATCH ? n : 0;
     }
-    if (s->given.global) {
-        for (int64_t n = 1; n <= rows && n <= MOST_BATCH && b.n < MOST_BATCHES; n++)
-            if (rows % n == 0) b.batch[b.n++] = n;
-        return b;
-    }
-    for (int64_t n = 1; n <= MOST_BATCH; n *= 2) {
-        b.batch[b.n++] = n;
-        if (n > 1) b.batch[b.n++] = n / 2 * 3;
-    }
-    return b;
+    for (n++; n <= rows && n <= MOST_BATCH; n++)
+        if (rows % n == 0) return n;
+    return 0;
 }
 
 /** Return whether a step has no more samples than the limit. One sample on each rank is always allowed. */
@@ -153,7 +140,7 @@ static bool is_usual(const search *s, int64_t batch, int64_t samples)
 static int accums_of(const search *s, const cli_way *w, int64_t batch, bool several, int64_t accum[MOST_ACCUMS])
 {
     static const int64_t some[] = {2, 4, 8};
-    const int64_t samples = s->config->train_batch_size, each = batch * data_ranks(s, w);
+    const int64_t samples = s->config->train_batch_size, each = batch * way_data_ranks(s, w);
     int n = 0;
     if (s->given.global) {
         accum[n] = samples % each == 0 ? samples / each : 0;
@@ -170,42 +157,42 @@ static int accums_of(const search *s, const cli_way *w, int64_t batch, bool seve
     return n;
 }
 
-static void note_larger(cli_way *w, int64_t batch, bool several, const cli_trial *made)
+/** Try a micro-batch and a number of micro-batches a step: keep the trial if it is the way's best, and note the
+ * smallest that does not fit. A refused plan does not fit either. */
+static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t accum, bool several, cli_trial *made)
 {
-    if (!w->fits || (w->more[several].batch > 0 && w->more[several].batch <= batch)) return;
+    bool planned = false;
+    ZR_TRY(try_one(s, w, batch, accum, made, &planned));
+    if (!planned) return ZR_OK;
+    keep_better(w, batch, accum, made);
+    if (made->fits || !w->fits || (w->more[several].batch > 0 && w->more[several].batch <= batch)) return ZR_OK;
     w->more[several].batch = batch;
     w->more[several].made = *made;
+    return ZR_OK;
 }
 
-/** Try a micro-batch with all numbers of micro-batches a step from number `first` on; `made` is the trial of the
- *  first. */
-static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, cli_trial *made)
+/** Try a micro-batch with all numbers of micro-batches a step from number `first` on, until one does not fit. *fits:
+ * false if the first one does not fit. */
+static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, bool *fits)
 {
     int64_t accum[MOST_ACCUMS];
     const int n = accums_of(s, w, batch, several, accum);
-    *made = (cli_trial){.fits = false};
+    *fits = true;
     for (int k = first; k < n; k++) {
-        cli_trial one;
-        bool planned = false;
-        ZR_TRY(try_one(s, w, batch, accum[k], &one, &planned));
-        if (planned) keep(w, batch, accum[k], &one);
-        if (planned && !one.fits) note_larger(w, batch, several, &one);
-        if (k == first) *made = one;
-        if (!one.fits) return ZR_OK;
+        cli_trial made;
+        ZR_TRY(try_batch(s, w, batch, accum[k], several, &made));
+        if (k == first) *fits = made.fits;
+        if (!made.fits) return ZR_OK;
     }
     return ZR_OK;
 }
 
 /** Try each micro-batch in turn, up to the first that does not fit. */
-static zr_status try_every(const search *s, cli_way *w, const batches *b, bool several)
+static zr_status try_every(const search *s, cli_way *w, bool several)
 {
-    int64_t accum[MOST_ACCUMS];
-    for (int i = 0; i < b->n; i++) {
-        cli_trial made;
-        if (accums_of(s, w, b->batch[i], several, accum) == 0) continue;
-        ZR_TRY(try_accums(s, w, b->batch[i], several, 0, &made));
-        if (!made.fits) return ZR_OK;
-    }
+    bool fits = true;
+    for (int64_t n = next_batch(s, w, 0); n > 0 && fits; n = next_batch(s, w, n))
+        ZR_TRY(try_accums(s, w, n, several, 0, &fits));
     return ZR_OK;
 }
 
@@ -218,18 +205,14 @@ typedef struct growing {
 
 /** Plan a micro-batch with the fewest micro-batches a step. A refused plan, or one that needs too much of a host,
  * counts as one byte more than the limit. */
-static zr_status needs_of(void *arg, int64_t batch, int64_t *bytes)
+static zr_status needs_of_batch(void *arg, int64_t batch, int64_t *bytes)
 {
     const growing *g = arg;
-    const int64_t limit = g->s->base.target.limit_bytes;
     int64_t accum[MOST_ACCUMS];
     cli_trial made = {.fits = false};
-    bool planned = false;
     const int n = accums_of(g->s, g->way, batch, g->several, accum);
-    if (n > 0) ZR_TRY(try_one(g->s, g->way, batch, accum[0], &made, &planned));
-    if (planned) keep(g->way, batch, accum[0], &made);
-    if (planned && !made.fits) note_larger(g->way, batch, g->several, &made);
-    *bytes = made.fits || made.needs_bytes > limit ? made.needs_bytes : limit + 1;
+    if (n > 0) ZR_TRY(try_batch(g->s, g->way, batch, accum[0], g->several, &made));
+    *bytes = cli_trial_bytes(&g->s->base.target, &made);
     return ZR_OK;
 }
 
@@ -240,26 +223,23 @@ static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t 
     const int64_t limit = s->base.target.limit_bytes;
     growing g = {s, w, several};
     cli_point fits = {.n = 1}, fails = {.n = MOST_BATCH};
-    cli_trial made;
-    ZR_TRY(needs_of(&g, 1, &fits.needs));
+    bool fit;
+    ZR_TRY(needs_of_batch(&g, 1, &fits.needs));
     if (fits.needs > limit) return ZR_OK;
-    ZR_TRY(cli_largest(needs_of, &g, limit, *guess, &fits, &fails));
+    ZR_TRY(cli_largest(needs_of_batch, &g, limit, *guess, &fits, &fails));
     *guess = fits.n;
-    ZR_TRY(try_accums(s, w, fits.n, several, 1, &made));
-    return ZR_OK;
+    return try_accums(s, w, fits.n, several, 1, &fit);
 }
 
-static zr_status try_way(void *arg, int64_t index)
+static zr_status try_batches_of(void *arg, int64_t index)
 {
     const search *s = arg;
     cli_way *w = &s->base.way[index];
-    const batches b = batches_of(s, w);
     if (!w->states_fit) return ZR_OK;
     const bool every = s->given.every_batch || s->given.global || s->given.batch;
     int64_t guess = 0;
-    for (int several = 0; several < 2; several++) {
-        ZR_TRY(every ? try_every(s, w, &b, several) : try_largest(s, w, several, &guess));
-    }
+    for (int several = 0; several < 2; several++)
+        ZR_TRY(every ? try_every(s, w, several) : try_largest(s, w, several, &guess));
     return ZR_OK;
 }
 
@@ -283,52 +263,51 @@ static cli_way as_configured(const zr_config *config)
                      .host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST,
                      .mics = config->zero.mics_shard_ranks,
                      .hpz = config->zero.hpz_partition_ranks,
-                     .overlap = config->zero.overlap_comm,
-                     .levels = config->collectives.hierarchical,
-                     .once = config->reduce_once};
+                     .in = {.overlap = config->zero.overlap_comm,
+                            .levels = config->collectives.hierarchical,
+                            .once = config->reduce_once}};
 }
 
 /** Add a way with whole checkpoints, in pieces with tensor parallelism, and on the host, where it can be reached. */
-static zr_status add_kept(search *s, cli_way way)
+static zr_status add_kept_ways(search *s, cli_way way)
 {
     const bool host = s->base.target.cluster.host_bytes_sec > 0;
     if (s->given.kept) {
         const cli_way given = as_configured(s->config);
         way.pieces = given.pieces;
         way.host = given.host;
+        return add_way(s, &way);
     }
     ZR_TRY(add_way(s, &way));
-    if (s->given.kept) return ZR_OK;
     way.pieces = way.tensor > 1;
     if (way.pieces) ZR_TRY(add_way(s, &way));
     way.host = true;
-    if (host) ZR_TRY(add_way(s, &way));
-    return ZR_OK;
+    return host ? add_way(s, &way) : ZR_OK;
 }
 
 /** Add a policy with all its variants. Policy unit is spaced up to twice the root of the layers: beyond it, recompute
  * takes more memory than it saves. */
-static zr_status add_policy(search *s, cli_way way)
+static zr_status add_policy_ways(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
     const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
     if (!free) return add_way(s, &way); /* no checkpoints, or the policy chooses their place */
     way.pieces = way.host = false;
-    if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept(s, way);
+    if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept_ways(s, way);
     for (way.every = 1; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)
-        ZR_TRY(add_kept(s, way));
+        ZR_TRY(add_kept_ways(s, way));
     return ZR_OK;
 }
 
-static zr_status add_policies(search *s, cli_way way)
+static zr_status add_policies_ways(search *s, cli_way way)
 {
     static const zr_config_policy all[] = {ZR_POLICY_NONE, ZR_POLICY_SELECTIVE, ZR_POLICY_UNIT};
-    if (s->given.policy) return add_policy(s, way);
+    if (s->given.policy) return add_policy_ways(s, way);
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
         if (all[i] == ZR_POLICY_NONE) way.pieces = way.host = false;
         if (!s->given.every) way.every = 1;
         way.policy = all[i];
-        ZR_TRY(add_policy(s, way));
+        ZR_TRY(add_policy_ways(s, way));
     }
     return ZR_OK;
 }
@@ -336,21 +315,21 @@ static zr_status add_policies(search *s, cli_way way)
 /** Return the data-parallel ranks of a host if they divide all data-parallel ranks and are fewer; else 0. */
 static int64_t host_group(const search *s, const cli_way *w)
 {
-    const int64_t host = cli_host_ranks(&s->base.target), group = host / w->tensor, all = data_ranks(s, w);
+    const int64_t host = cli_host_ranks(&s->base.target), group = host / w->tensor, all = way_data_ranks(s, w);
     return host % w->tensor == 0 && group > 1 && group < all && all % group == 0 ? group : 0;
 }
 
 /** Add groups of a host's ranks. */
-static zr_status add_groups(search *s, cli_way way)
+static zr_status add_group_ways(search *s, cli_way way)
 {
     const int64_t host = host_group(s, &way);
-    ZR_TRY(add_policies(s, way));
+    ZR_TRY(add_policies_ways(s, way));
     if (s->given.groups || host == 0) return ZR_OK;
     way.mics = host;
-    if (way.stage > 0) ZR_TRY(add_policies(s, way));
+    if (way.stage > 0) ZR_TRY(add_policies_ways(s, way));
     way.mics = -1;
     way.hpz = host;
-    if (way.stage == 3) ZR_TRY(add_policies(s, way));
+    if (way.stage == 3) ZR_TRY(add_policies_ways(s, way));
     return ZR_OK;
 }
 
@@ -375,7 +354,7 @@ static zr_status add_ways(search *s)
         for (int64_t stage = 0; stage < 4; stage++) {
             if (given->stage && stage != s->config->zero.stage) continue;
             way.stage = stage;
-            ZR_TRY(add_groups(s, way));
+            ZR_TRY(add_group_ways(s, way));
         }
     }
     return ZR_OK;
@@ -401,7 +380,7 @@ static zr_status try_states(void *arg, int64_t index)
     if (index > 0 && same_states(w, w - 1)) return ZR_OK;
     ZR_TRY(try_one(s, w, batch, 1, &made, &planned));
     if (!planned || made.report.memory.states_bytes <= s->base.target.limit_bytes) return ZR_OK;
-    keep(w, batch, 1, &made); /* for its needs */
+    keep_better(w, batch, 1, &made); /* for its needs */
     w->states_fit = false;
     return ZR_OK;
 }
@@ -423,14 +402,21 @@ static void drop_states(search *s)
 
 /* ---- all ---------------------------------------------------------------------------------------- */
 
+static int by_need(const void *a, const void *b)
+{
+    const cli_way *x = *(const cli_way *const *)a, *y = *(const cli_way *const *)b;
+    const int64_t mx = x->made.report.memory.total_bytes, my = y->made.report.memory.total_bytes;
+    if (mx != my) return mx < my ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+/** Sort by speed; at the same speed the way that takes less memory comes first. */
 static int by_speed(const void *a, const void *b)
 {
     const cli_way *x = *(const cli_way *const *)a, *y = *(const cli_way *const *)b;
     const double sx = x->made.simulation.samples_sec, sy = y->made.simulation.samples_sec;
-    const int64_t mx = x->made.report.memory.total_bytes, my = y->made.report.memory.total_bytes;
     if (sx != sy) return sx > sy ? -1 : 1;
-    if (mx != my) return mx < my ? -1 : 1; /* at the same speed, the way that takes less memory */
-    return x < y ? -1 : x > y;
+    return by_need(a, b);
 }
 
 /** Return whether two ways are one plan: without checkpoints their place does not matter. */
@@ -443,37 +429,16 @@ static bool same_plan(const cli_way *a, const cli_way *b)
            x->simulation.price.step_sec == y->simulation.price.step_sec;
 }
 
-static void drop_same(cli_searched *b)
+/** Return whether one of n ways has the states of `w`. */
+static bool has_states(const cli_way *const *ways, int64_t n, const cli_way *w)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < b->n_best; i++)
-        if (n == 0 || !same_plan(b->best[n - 1], b->best[i])) b->best[n++] = b->best[i];
-    b->n_best = n;
+    for (int64_t i = 0; i < n; i++)
+        if (same_states(w, ways[i])) return true;
+    return false;
 }
 
-static int by_need(const void *a, const void *b)
-{
-    const cli_way *x = *(const cli_way *const *)a, *y = *(const cli_way *const *)b;
-    const int64_t mx = x->made.report.memory.total_bytes, my = y->made.report.memory.total_bytes;
-    if (mx != my) return mx < my ? -1 : 1;
-    return x < y ? -1 : x > y;
-}
-
-/** Keep, for each kind of states with which no way fits, the way that needs least. */
-static void keep_kinds(cli_searched *b)
-{
-    int64_t n = 0;
-    for (int64_t i = 0; i < b->n_missed; i++) {
-        const cli_way *w = b->missed[i];
-        bool known = false;
-        for (int64_t k = 0; k < b->n_best && !known; k++) known = same_states(w, b->best[k]);
-        for (int64_t k = 0; k < n && !known; k++) known = same_states(w, b->missed[k]);
-        if (!known) b->missed[n++] = w;
-    }
-    b->n_missed = n;
-}
-
-static zr_status rank(search *s)
+/** Sort the ways into the best and, for each kind of states with which no way fits, the way that needs least. */
+static zr_status rank_ways(search *s)
 {
     cli_searched *b = &s->base;
     const size_t bytes = (size_t)(b->n + 1) * sizeof(*b->best);
@@ -491,122 +456,96 @@ static zr_status rank(search *s)
     }
     qsort(b->best, (size_t)b->n_best, sizeof(*b->best), by_speed);
     qsort(b->missed, (size_t)b->n_missed, sizeof(*b->missed), by_need);
-    drop_same(b);
+    int64_t n = 0;
+    for (int64_t i = 0; i < b->n_best; i++)
+        if (n == 0 || !same_plan(b->best[n - 1], b->best[i])) b->best[n++] = b->best[i];
+    b->n_best = n;
     b->ways = b->n_best + b->n_missed;
-    keep_kinds(b);
+    n = 0;
+    for (int64_t i = 0; i < b->n_missed; i++) {
+        const cli_way *w = b->missed[i];
+        if (!has_states(b->best, b->n_best, w) && !has_states(b->missed, n, w)) b->missed[n++] = w;
+    }
+    b->n_missed = n;
     return ZR_OK;
 }
 
 const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[128])
 {
-    char needs[32], there[32];
     const cli_target *t = &s->target;
-    const bool device = t->cluster.device.memory_bytes > 0 && made->needs_bytes > t->cluster.device.memory_bytes;
-    const bool host = t->cluster.host_memory_bytes > 0 && made->host_bytes > t->cluster.host_memory_bytes;
-    const bool limit = !device && made->needs_bytes > t->limit_bytes;
-    cli_bytes((double)(host && !device && !limit ? made->host_bytes : made->needs_bytes), needs);
+    const int64_t has = t->cluster.device.memory_bytes, host = t->cluster.host_memory_bytes;
+    const bool device = has > 0 && made->needs_bytes > has, limit = !device && made->needs_bytes > t->limit_bytes;
     if (device || limit)
-        snprintf(text, 128, "%s (%s aside included) of %s %s", needs, cli_beside(&t->profile.facts),
-                 limit ? "memory.limit's" : "a device's",
-                 cli_bytes((double)(limit ? t->limit_bytes : t->cluster.device.memory_bytes), there));
+        snprintf(text, 128, "%s (%s aside included) of %s %s", ZR_SIZE((double)made->needs_bytes),
+                 cli_beside(&t->profile.facts), limit ? "memory.limit's" : "a device's",
+                 ZR_SIZE((double)(limit ? t->limit_bytes : has)));
     else
-        snprintf(text, 128, "%s of a host's %s", needs, cli_bytes((double)t->cluster.host_memory_bytes, there));
+        snprintf(text, 128, "%s of a host's %s",
+                 ZR_SIZE((double)(host > 0 && made->host_bytes > host ? made->host_bytes : made->needs_bytes)),
+                 ZR_SIZE((double)host));
     return text;
-}
-
-static const char *first_refusal(const cli_searched *b)
-{
-    for (int64_t i = 0; i < b->n; i++)
-        if (b->way[i].refused[0]) return b->way[i].refused;
-    return "no micro-batch makes a step of train_batch_size samples";
 }
 
 static zr_status check_found(const cli_searched *b)
 {
-    char needs[128];
+    const char *cluster = b->target.cluster.name, *refused = NULL;
     if (b->n_best) return ZR_OK;
     ZR_CHECK(b->n, ZR_ERR_CONFIG, "--search: there is no way to share the model on %d ranks of %s", b->target.ranks,
-             b->target.cluster.name);
+             cluster);
+    for (int64_t i = b->n - 1; i >= 0; i--)
+        if (b->way[i].refused[0]) refused = b->way[i].refused;
     ZR_CHECK(b->n_missed, ZR_ERR_CONFIG, "--search: none of the ways can be planned on %d ranks of %s; the first: %s",
-             b->target.ranks, b->target.cluster.name, first_refusal(b));
-    const cli_trial *least = &b->missed[0]->made;
+             b->target.ranks, cluster, refused ? refused : "no micro-batch makes a step of train_batch_size samples");
     return ZR_FAIL(ZR_ERR_MEMORY,
                    "--search: nothing fits; stage %lld with parallel.tensor %lld comes nearest and needs %s: use more "
                    "ranks or a smaller model",
-                   (long long)b->missed[0]->stage, (long long)b->missed[0]->tensor, cli_needs(b, least, needs));
+                   (long long)b->missed[0]->stage, (long long)b->missed[0]->tensor,
+                   cli_needs(b, &b->missed[0]->made, (char[128]){0}));
 }
 
 /* ---- buckets, overlap, levels, reduction once a step ---------------------------------------------- */
 
-/** Return whether a variant differs only in keys that the command line leaves open. */
-static bool is_open(const search *s, const cli_way *w, const cli_way *from)
+/** Return whether a variant of a way can be planned, and differs only in keys that the command line leaves open. */
+static bool is_open_variant(const search *s, const cli_way *way, const cli_variant *to)
 {
     const space *given = &s->given;
-    if (given->buckets && w->bucket_elems != from->bucket_elems) return false;
-    if (given->overlap && w->overlap != from->overlap) return false;
-    if (given->prefetch && w->prefetch_elems != from->prefetch_elems) return false;
-    if (given->once && w->once != from->once) return false;
-    return !(given->levels && w->levels != from->levels);
-}
-
-/** Copy a way without its results. */
-static cli_way untried(const cli_way *from)
-{
-    cli_way w = *from;
-    w.planned = w.fits = false;
-    w.tried = 0;
-    w.refused[0] = '\0';
-    w.more[0].batch = w.more[1].batch = 0;
-    w.states_fit = true;
-    return w;
+    const cli_variant *from = &way->in;
+    if (given->buckets && to->bucket_elems != from->bucket_elems) return false;
+    if (given->overlap && to->overlap != from->overlap) return false;
+    if (given->prefetch && to->prefetch_elems != from->prefetch_elems) return false;
+    if (given->levels && to->levels != from->levels) return false;
+    return to->once == from->once ||
+           !(given->once || way_data_ranks(s, way) == 1); /* one data-parallel rank reduces nothing */
 }
 
 static zr_status add_variants(search *s, const cli_way *from)
 {
-    const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->levels,
+    const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->in.levels,
                            both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto: flat with tensor parallelism */
-        other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->overlap;
+        other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->in.overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
-    const bool had = from->once;
-    const struct {
-        int64_t bucket_elems, prefetch_elems;
-        zr_config_switch overlap, levels;
-        bool once;
-    } to[] = {{large, 0, overlap, levels, had}, {small, 0, overlap, levels, had},  {0, 0, off, levels, had},
-              {small, 0, off, levels, had},     {0, 0, overlap, other, had},       {large, 0, overlap, other, had},
-              {large, large, on, levels, had},  {large, large, on, other, had},    {0, large, on, levels, had},
-              {0, 0, overlap, levels, !had},    {large, 0, overlap, levels, !had}, {0, 0, overlap, other, !had},
-              {large, large, on, levels, !had}};
+    const bool had = from->in.once;
+    const cli_variant to[] = {
+        {large, 0, overlap, levels, had}, {small, 0, overlap, levels, had},  {0, 0, off, levels, had},
+        {small, 0, off, levels, had},     {0, 0, overlap, other, had},       {large, 0, overlap, other, had},
+        {large, large, on, levels, had},  {large, large, on, other, had},    {0, large, on, levels, had},
+        {0, 0, overlap, levels, !had},    {large, 0, overlap, levels, !had}, {0, 0, overlap, other, !had},
+        {large, large, on, levels, !had}};
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
-        cli_way w = untried(from);
-        w.bucket_elems = to[i].bucket_elems;
-        w.prefetch_elems = to[i].prefetch_elems;
-        w.overlap = to[i].overlap;
-        w.levels = to[i].levels;
-        w.once = to[i].once;
-        if (w.once != had && data_ranks(s, from) == 1) continue; /* one data-parallel rank reduces nothing */
-        if (is_open(s, &w, from)) ZR_TRY(add_way(s, &w));
+        cli_way w = *from; /* without its results */
+        w.in = to[i];
+        w.planned = w.fits = false;
+        w.tried = w.more[0].batch = w.more[1].batch = 0;
+        w.refused[0] = '\0';
+        w.states_fit = true;
+        if (is_open_variant(s, from, &to[i])) ZR_TRY(add_way(s, &w));
     }
     return ZR_OK;
 }
 
-/** Find the fastest way of each kind of states, then the first that do not fit; return their number. */
-static int to_refine(const cli_searched *b, int64_t index[REFINED])
-{
-    int n = 0;
-    for (int64_t i = 0; i < b->n_best + b->n_missed && n < REFINED; i++) {
-        const cli_way *w = i < b->n_best ? b->best[i] : b->missed[i - b->n_best];
-        bool known = false;
-        for (int k = 0; k < n && !known; k++) known = same_states(w, &b->way[index[k]]);
-        if (!known) index[n++] = w - b->way;
-    }
-    return n;
-}
-
 static zr_status try_variant(void *arg, int64_t index)
 {
-    search *s = arg;
-    return try_way(s, s->refined_from + index);
+    return try_batches_of(arg, ((const search *)arg)->refined_from + index);
 }
 
 /** Let the fastest of a way's variants take its place, if the gain is worth more keys. */
@@ -623,14 +562,21 @@ static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
     way->tried = tried;
 }
 
-static zr_status refine(search *s, const char *shown)
+/** Try the variants of the fastest way of each kind of states, and then of the first that do not fit. */
+static zr_status refine_ways(search *s, const char *shown)
 {
     cli_searched *b = &s->base;
+    const cli_way *way[REFINED];
     int64_t index[REFINED], first[REFINED + 1];
-    const int n = to_refine(b, index);
+    int n = 0;
+    for (int64_t i = 0; i < b->n_best + b->n_missed && n < REFINED; i++) {
+        way[n] = i < b->n_best ? b->best[i] : b->missed[i - b->n_best];
+        if (!has_states(way, n, way[n])) n++;
+    }
+    for (int i = 0; i < n; i++) index[i] = way[i] - b->way; /* adding ways may move them */
     s->refined_from = b->n;
     for (int i = 0; i < n; i++) {
-        const cli_way from = b->way[index[i]]; /* a copy: adding ways may move it */
+        const cli_way from = b->way[index[i]];
         first[i] = b->n;
         ZR_TRY(add_variants(s, &from));
     }
@@ -638,55 +584,56 @@ static zr_status refine(search *s, const char *shown)
     ZR_TRY(cli_many(b->n - s->refined_from, try_variant, s, shown));
     for (int i = 0; i < n; i++) take_fastest(&b->way[index[i]], &b->way[first[i]], first[i + 1] - first[i]);
     b->n = s->refined_from;
-    ZR_TRY(rank(s));
-    return ZR_OK;
+    return rank_ways(s);
 }
 
-static zr_status find(search *s)
+static zr_status find_ways(search *s)
 {
     const char *shown = s->base.args->quiet ? NULL : "ways";
     ZR_TRY(add_ways(s));
     ZR_TRY(cli_many(s->base.n, try_states, s, NULL));
     drop_states(s);
-    ZR_TRY(cli_many(s->base.n, try_way, s, shown));
-    ZR_TRY(rank(s));
-    ZR_TRY(refine(s, shown));
-    ZR_TRY(check_found(&s->base));
-    return ZR_OK;
+    ZR_TRY(cli_many(s->base.n, try_batches_of, s, shown));
+    ZR_TRY(rank_ways(s));
+    ZR_TRY(refine_ways(s, shown));
+    return check_found(&s->base);
 }
 
-static space space_of(const search *s, const cli_args *typed)
+/** Return whether the command line gives a key, or one of two. */
+static bool is_typed(const search *s, const char *key, const char *other)
 {
     const cli_brief *brief = &s->base.o->brief;
-    space given = {.stage = cli_simulate_typed(typed, brief, "zero_optimization.stage"),
-                   .tensor = cli_simulate_typed(typed, brief, "parallel.tensor"),
-                   .batch = cli_simulate_typed(typed, brief, "train_micro_batch_size_per_gpu"),
-                   .accum = cli_simulate_typed(typed, brief, "gradient_accumulation_steps"),
-                   .policy = cli_simulate_typed(typed, brief, "activation_checkpointing.policy"),
-                   .every = cli_simulate_typed(typed, brief, "activation_checkpointing.every"),
-                   .kept = cli_simulate_typed(typed, brief, "activation_checkpointing.partition_activations") ||
-                           cli_simulate_typed(typed, brief, "activation_checkpointing.cpu_checkpointing") ||
-                           cli_simulate_typed(typed, brief, "activation_checkpointing.offload"),
-                   .groups = cli_simulate_typed(typed, brief, "zero_optimization.mics_shard_size") ||
-                             cli_simulate_typed(typed, brief, "zero_optimization.zero_hpz_partition_size"),
-                   .global = zr__config_given(s->config, "train_batch_size"),
-                   .buckets = cli_simulate_typed(typed, brief, "zero_optimization.reduce_bucket_size") ||
-                              cli_simulate_typed(typed, brief, "zero_optimization.allgather_bucket_size"),
-                   .prefetch = cli_simulate_typed(typed, brief, "zero_optimization.stage3_prefetch_bucket_size"),
-                   .overlap = cli_simulate_typed(typed, brief, "zero_optimization.overlap_comm"),
-                   .levels = cli_simulate_typed(typed, brief, "collectives.hierarchical"),
-                   .once = cli_simulate_typed(typed, brief, "gradient_reduction")};
+    return cli_simulate_typed(s->typed, brief, key) || (other && cli_simulate_typed(s->typed, brief, other));
+}
+
+static space space_of(const search *s)
+{
+    space given = {
+        .stage = is_typed(s, "zero_optimization.stage", NULL),
+        .tensor = is_typed(s, "parallel.tensor", NULL),
+        .batch = is_typed(s, "train_micro_batch_size_per_gpu", NULL),
+        .accum = is_typed(s, "gradient_accumulation_steps", NULL),
+        .policy = is_typed(s, "activation_checkpointing.policy", NULL),
+        .every = is_typed(s, "activation_checkpointing.every", NULL),
+        .kept = is_typed(s, "activation_checkpointing.partition_activations",
+                         "activation_checkpointing.cpu_checkpointing") ||
+                is_typed(s, "activation_checkpointing.offload", NULL),
+        .groups = is_typed(s, "zero_optimization.mics_shard_size", "zero_optimization.zero_hpz_partition_size"),
+        .global = zr__config_given(s->config, "train_batch_size"),
+        .buckets = is_typed(s, "zero_optimization.reduce_bucket_size", "zero_optimization.allgather_bucket_size"),
+        .prefetch = is_typed(s, "zero_optimization.stage3_prefetch_bucket_size", NULL),
+        .overlap = is_typed(s, "zero_optimization.overlap_comm", NULL),
+        .levels = is_typed(s, "collectives.hierarchical", NULL),
+        .once = is_typed(s, "gradient_reduction", NULL)};
     given.every_batch =
         s->base.target.cluster.device.n_products > 0 || (given.policy && s->config->recompute.policy == ZR_POLICY_AUTO);
     return given;
 }
 
-static zr_status search_all(search *s, const cli_args *typed)
+static zr_status search_all(search *s)
 {
     cli_searched *b = &s->base;
-    const char *inputs[ZR_CONFIG_INPUTS + 1];
-    zr__config_inputs(s->config, inputs);
-    ZR_TRY(cli_check_stdout(inputs));
+    ZR_TRY(cli_check_outputs(s->config, NULL));
     ZR_TRY(cli_simulate_target(b->o, s->config, b->target.ranks, &b->target));
     ZR_CHECK(b->target.cluster.device.memory_bytes > 0, ZR_ERR_CONFIG,
              "--search: the memory of a device of %s is not known, and so not what fits it", b->target.cluster.name);
@@ -696,10 +643,10 @@ static zr_status search_all(search *s, const cli_args *typed)
     ZR_CHECK(b->target.ranks <= b->target.cluster.devices, ZR_ERR_CONFIG,
              "%d ranks do not fit the %d devices of %s: use fewer ranks or a larger cluster", b->target.ranks,
              b->target.cluster.devices, b->target.cluster.name);
-    s->given = space_of(s, typed);
-    ZR_TRY(find(s));
-    if (b->args->json) ZR_TRY(cli_searched_json(b));
-    if (!b->args->json) cli_searched_print(b);
+    s->given = space_of(s);
+    ZR_TRY(find_ways(s));
+    if (b->args->json) return cli_searched_json(b);
+    cli_searched_print(b);
     return ZR_OK;
 }
 
@@ -707,10 +654,10 @@ zr_status cli_search_fastest(const cli_args *args, const cli_args *typed, const 
 {
     search *s = zr_alloc(sizeof(*s));
     ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to search");
-    *s = (search){.base = {.args = args, .o = o, .target = {.ranks = (int)o->ranks}}};
+    *s = (search){.typed = typed, .base = {.args = args, .o = o, .target = {.ranks = (int)o->ranks}}};
     zr_status st = cli_config(args, s->base.target.ranks, (int64_t)time(NULL), &s->config, NULL);
     s->base.config = s->config;
-    if (st == ZR_OK) st = search_all(s, typed);
+    if (st == ZR_OK) st = search_all(s);
     zr_free(s->base.way);
     zr_free(s->base.best);
     zr_free(s->base.missed);

@@ -1,22 +1,25 @@
-/** `zr simulate --search`: the types and functions that its files share. */
+/** `zr simulate --search`: the types and functions that its files share. search.c finds, search_print.c shows. */
 #ifndef ZR_CLI_SEARCH_H
 #define ZR_CLI_SEARCH_H
 
 #include "cli/simulate/simulate.h"
-#include "zr/config.h"
+
+/** Keys of a way that change most ways little, and are varied last. */
+typedef struct cli_variant {
+    int64_t bucket_elems;             /* elements of a bucket of reductions and gathers; 0: as configured */
+    int64_t prefetch_elems;           /* elements gathered ahead at stage 3; 0: as configured */
+    zr_config_switch overlap, levels; /* zero_optimization.overlap_comm, collectives.hierarchical */
+    bool once;                        /* gradient_reduction: step */
+} cli_variant;
 
 /** A way to train, at the batch with which it is the fastest. */
 typedef struct cli_way {
     int64_t stage, tensor;
     zr_config_policy policy;
-    int64_t every;            /* of ZR_POLICY_UNIT */
-    bool pieces, host;        /* place of checkpoints: P_a, P_a+cpu */
-    int64_t mics, hpz;        /* ranks of a group; -1 and 1: none */
-    int64_t bucket_elems;     /* elements of a bucket of reductions and gathers; 0: as configured */
-    int64_t prefetch_elems;   /* elements gathered ahead at stage 3; 0: as configured */
-    zr_config_switch overlap; /* zero_optimization.overlap_comm */
-    zr_config_switch levels;  /* collectives.hierarchical */
-    bool once;                /* gradient_reduction: step */
+    int64_t every;     /* of ZR_POLICY_UNIT */
+    bool pieces, host; /* place of checkpoints: P_a, P_a+cpu */
+    int64_t mics, hpz; /* ranks of a group; -1 and 1: none */
+    cli_variant in;
     int64_t batch, accum;
     cli_trial made;
     bool planned, fits;

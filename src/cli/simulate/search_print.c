@@ -1,7 +1,10 @@
-/* The results of `zr simulate --search`, and why other ways are slower. */
-#include "base/json/json.h"
+/** The results of `zr simulate --search`, and why other ways are slower. */
 #include "cli/simulate/search.h"
+
+#include "base/json/json.h"
+#include "base/text/text.h"
 #include "simulate/simulate.h"
+#include "train/setup/setup.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +15,15 @@
 
 /* ---- why a way is slower ------------------------------------------------------------------------ */
 
-enum { AGAIN, PRODUCTS, MEMORY, LAUNCHES, WAITS, PARTS = WAITS + ZR_CAUSES };
+enum { RECOMPUTE, PRODUCTS, MEMORY, LAUNCHES, WAITS, PARTS = WAITS + ZR_CAUSES };
 
 /** Split the time of a step into parts. Recomputation is taken to have its share of FLOPs in the products' time. */
-static void parts_of(const cli_trial *made, double sec[PARTS])
+static void step_parts(const cli_trial *made, double sec[PARTS])
 {
     const zr_simulation *s = &made->simulation;
     const double needed = made->report.flops_model / made->report.flops_hardware;
     sec[PRODUCTS] = s->product_sec * needed;
-    sec[AGAIN] = s->product_sec - sec[PRODUCTS];
+    sec[RECOMPUTE] = s->product_sec - sec[PRODUCTS];
     sec[MEMORY] = s->memory_sec;
     sec[LAUNCHES] = s->launch_sec;
     for (int i = 0; i < ZR_CAUSES; i++) sec[WAITS + i] = s->exposed_sec[i];
@@ -28,7 +31,7 @@ static void parts_of(const cli_trial *made, double sec[PARTS])
 
 static const char *part_words(int part, char text[48])
 {
-    static const char *const words[] = {[AGAIN] = "computing again",
+    static const char *const words[] = {[RECOMPUTE] = "computing again",
                                         [PRODUCTS] = "slower products",
                                         [MEMORY] = "memory traffic",
                                         [LAUNCHES] = "launches"};
@@ -47,13 +50,13 @@ static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS
     const zr_simulation *b = &best->made.simulation, *w = &way->made.simulation;
     const double step = b->price.step_sec;
     const double scale = b->samples_sec * step / (w->samples_sec * w->price.step_sec); /* samples over samples */
-    parts_of(&best->made, part);
-    parts_of(&way->made, its);
+    step_parts(&best->made, part);
+    step_parts(&way->made, its);
     for (int i = 0; i < PARTS; i++) part[i] = (its[i] * scale - part[i]) / step;
 }
 
 /** Name the largest loss, or the two largest. */
-static const char *why(const cli_way *best, const cli_way *way, char text[128])
+static const char *why_slower(const cli_way *best, const cli_way *way, char text[128])
 {
     double part[PARTS];
     char words[48];
@@ -77,16 +80,11 @@ static const char *why(const cli_way *best, const cli_way *way, char text[128])
 
 static const char *policy_name(const cli_way *w)
 {
-    static const char *const names[] = {[ZR_POLICY_NONE] = "none",
-                                        [ZR_POLICY_UNIT] = "unit",
-                                        [ZR_POLICY_SELECTIVE] = "selective",
-                                        [ZR_POLICY_AUTO] = "auto",
-                                        [ZR_POLICY_PAPER] = "paper"};
-    return names[w->policy];
+    return zr__recompute_name((zr_recompute)w->policy);
 }
 
 /** Name a recompute policy and place of checkpoints: "unit/4 Pa+cpu". */
-static const char *again_name(const cli_way *w, char text[48])
+static const char *recompute_words(const cli_way *w, char text[48])
 {
     char every[24] = "";
     if (w->every > 1) snprintf(every, sizeof(every), "/%lld", (long long)w->every);
@@ -111,39 +109,36 @@ static json_t *keys_of(const cli_searched *s, const cli_way *w)
 {
     const zr_config *c = s->config;
     json_t *keys = json_object();
-    (void)json_object_set_new(keys, "zero_optimization.stage", json_integer(w->stage));
-    if (w->tensor > 1 || c->parallel.tensor > 1)
-        (void)json_object_set_new(keys, "parallel.tensor", json_integer(w->tensor));
-    (void)json_object_set_new(keys, "train_micro_batch_size_per_gpu", json_integer(w->batch));
-    (void)json_object_set_new(keys, "gradient_accumulation_steps", json_integer(w->accum));
-    (void)json_object_set_new(keys, "activation_checkpointing.policy", json_string(policy_name(w)));
+    cli_json_set(keys, "zero_optimization.stage", json_integer(w->stage));
+    if (w->tensor > 1 || c->parallel.tensor > 1) cli_json_set(keys, "parallel.tensor", json_integer(w->tensor));
+    cli_json_set(keys, "train_micro_batch_size_per_gpu", json_integer(w->batch));
+    cli_json_set(keys, "gradient_accumulation_steps", json_integer(w->accum));
+    cli_json_set(keys, "activation_checkpointing.policy", json_string(policy_name(w)));
     if (w->every > 1 || c->recompute.every > 1)
-        (void)json_object_set_new(keys, "activation_checkpointing.every", json_integer(w->every));
+        cli_json_set(keys, "activation_checkpointing.every", json_integer(w->every));
     if (w->pieces || c->recompute.partition)
-        (void)json_object_set_new(keys, "activation_checkpointing.partition_activations", json_boolean(w->pieces));
+        cli_json_set(keys, "activation_checkpointing.partition_activations", json_boolean(w->pieces));
     if (w->host || c->recompute.cpu)
-        (void)json_object_set_new(keys, "activation_checkpointing.cpu_checkpointing", json_boolean(w->host));
+        cli_json_set(keys, "activation_checkpointing.cpu_checkpointing", json_boolean(w->host));
     if (c->recompute.offload == ZR_OFFLOAD_HOST)
-        (void)json_object_set_new(keys, "activation_checkpointing.offload", json_string("none"));
+        cli_json_set(keys, "activation_checkpointing.offload", json_string("none"));
     if (w->mics != c->zero.mics_shard_ranks)
-        (void)json_object_set_new(keys, "zero_optimization.mics_shard_size", json_integer(w->mics));
+        cli_json_set(keys, "zero_optimization.mics_shard_size", json_integer(w->mics));
     if (w->hpz != c->zero.hpz_partition_ranks)
-        (void)json_object_set_new(keys, "zero_optimization.zero_hpz_partition_size", json_integer(w->hpz));
-    if (w->bucket_elems > 0) {
-        (void)json_object_set_new(keys, "zero_optimization.reduce_bucket_size", json_integer(w->bucket_elems));
-        (void)json_object_set_new(keys, "zero_optimization.allgather_bucket_size", json_integer(w->bucket_elems));
+        cli_json_set(keys, "zero_optimization.zero_hpz_partition_size", json_integer(w->hpz));
+    if (w->in.bucket_elems > 0) {
+        cli_json_set(keys, "zero_optimization.reduce_bucket_size", json_integer(w->in.bucket_elems));
+        cli_json_set(keys, "zero_optimization.allgather_bucket_size", json_integer(w->in.bucket_elems));
     }
-    if (w->prefetch_elems > 0)
-        (void)json_object_set_new(keys, "zero_optimization.stage3_prefetch_bucket_size",
-                                  json_integer(w->prefetch_elems));
-    if (w->overlap != c->zero.overlap_comm)
-        (void)json_object_set_new(keys, "zero_optimization.overlap_comm", json_boolean(w->overlap == ZR_SWITCH_ON));
-    if (w->levels != c->collectives.hierarchical)
-        (void)json_object_set_new(keys, "collectives.hierarchical",
-                                  w->levels == ZR_SWITCH_AUTO ? json_string("auto")
-                                                              : json_boolean(w->levels == ZR_SWITCH_ON));
-    if (w->once != c->reduce_once)
-        (void)json_object_set_new(keys, "gradient_reduction", json_string(w->once ? "step" : "micro"));
+    if (w->in.prefetch_elems > 0)
+        cli_json_set(keys, "zero_optimization.stage3_prefetch_bucket_size", json_integer(w->in.prefetch_elems));
+    if (w->in.overlap != c->zero.overlap_comm)
+        cli_json_set(keys, "zero_optimization.overlap_comm", json_boolean(w->in.overlap == ZR_SWITCH_ON));
+    if (w->in.levels != c->collectives.hierarchical)
+        cli_json_set(keys, "collectives.hierarchical",
+                     w->in.levels == ZR_SWITCH_AUTO ? json_string("auto") : json_boolean(w->in.levels == ZR_SWITCH_ON));
+    if (w->in.once != c->reduce_once)
+        cli_json_set(keys, "gradient_reduction", json_string(w->in.once ? "step" : "micro"));
     return keys;
 }
 
@@ -162,7 +157,7 @@ static json_t *sections_of(json_t *keys)
             object = json_object_get(root, section);
             if (!object) {
                 object = json_object();
-                (void)json_object_set_new(root, section, object);
+                cli_json_set(root, section, object);
             }
         }
         (void)json_object_set(object, dot ? dot + 1 : key, value);
@@ -172,30 +167,23 @@ static json_t *sections_of(json_t *keys)
 
 /* ---- JSON --------------------------------------------------------------------------------------- */
 
-static json_t *losses_json(const cli_way *best, const cli_way *w)
-{
-    double part[PARTS];
-    char words[48];
-    json_t *losses = json_object();
-    losses_of(best, w, part);
-    for (int i = 0; i < PARTS; i++) (void)json_object_set_new(losses, part_words(i, words), json_real(part[i]));
-    return losses;
-}
-
 static json_t *way_json(const cli_searched *s, const cli_way *w)
 {
-    char text[128];
+    char words[48], text[128];
+    double part[PARTS];
     const cli_way *best = s->best[0];
-    json_t *object = json_object(), *keys = keys_of(s, w);
-    (void)json_object_set_new(object, "keys", keys);
-    (void)json_object_set_new(object, "config", sections_of(keys));
+    json_t *object = json_object(), *keys = keys_of(s, w), *loses = w == best ? json_null() : json_object();
+    losses_of(best, w, part);
+    for (int i = 0; w != best && i < PARTS; i++) cli_json_set(loses, part_words(i, words), json_real(part[i]));
+    cli_json_set(object, "keys", keys);
+    cli_json_set(object, "config", sections_of(keys));
     cli_simulated_json(object, &w->made, s->o->tokens);
-    (void)json_object_set_new(object, "host_bytes", json_integer(w->made.host_bytes));
-    (void)json_object_set_new(object, "loses", w == best ? json_null() : losses_json(best, w));
-    (void)json_object_set_new(object, "why",
-                              w == best  ? json_null()
-                              : !w->fits ? json_string("does not fit")
-                                         : json_string(why(best, w, text)));
+    cli_json_set(object, "host_bytes", json_integer(w->made.host_bytes));
+    cli_json_set(object, "loses", loses);
+    cli_json_set(object, "why",
+                 w == best  ? json_null()
+                 : !w->fits ? json_string("does not fit")
+                            : json_string(why_slower(best, w, text)));
     return object;
 }
 
@@ -210,7 +198,7 @@ zr_status cli_searched_json(const cli_searched *s)
 
 /* ---- text --------------------------------------------------------------------------------------- */
 
-static void print_keys(const cli_searched *s, const cli_way *w)
+static void print_way_keys(const cli_searched *s, const cli_way *w)
 {
     json_t *keys = keys_of(s, w), *sections = sections_of(keys), *value;
     const char *key;
@@ -228,44 +216,37 @@ static void print_keys(const cli_searched *s, const cli_way *w)
     json_decref(keys);
 }
 
-static void print_row(const cli_searched *s, const cli_way *w, int64_t place)
+static void print_way(const cli_searched *s, const cli_way *w, int64_t place)
 {
     const cli_way *best = s->best[0];
-    char number[24] = "-", batch[32], again[48], group[48], bytes[32], needs[128], text[192] = "";
+    char number[24] = "-", batch[32], again[48], group[48], needs[128], text[192] = "";
     if (place > 0) snprintf(number, sizeof(number), "%lld", (long long)place);
     snprintf(batch, sizeof(batch), "%lld x %lld", (long long)w->batch, (long long)w->accum);
     if (!w->fits)
         snprintf(text, sizeof(text), "does not fit: needs %s", cli_needs(s, &w->made, needs));
     else if (w != best)
-        why(best, w, text);
+        why_slower(best, w, text);
     printf("%3s %9.4g %9s %5lld %6lld %9s  %-17s %-8s %s\n", number, w->made.simulation.samples_sec,
-           cli_bytes((double)w->made.report.memory.total_bytes, bytes), (long long)w->stage, (long long)w->tensor,
-           batch, again_name(w, again), group_name(w, group), text);
-}
-
-static void print_larger(const cli_searched *s, const cli_way *w)
-{
-    char needs[128];
-    const bool several = w->accum > 1;
-    if (w->more[several].batch == 0) return;
-    printf("the smallest micro-batch tried that does not fit, %lld samples, needs %s\n",
-           (long long)w->more[several].batch, cli_needs(s, &w->more[several].made, needs));
+           ZR_SIZE((double)w->made.report.memory.total_bytes), (long long)w->stage, (long long)w->tensor, batch,
+           recompute_words(w, again), group_name(w, group), text);
 }
 
 void cli_searched_print(const cli_searched *s)
 {
-    char step[32];
     const cli_way *best = s->best[0];
     const zr_simulation *b = &best->made.simulation;
     printf("the fastest of %lld ways on %d devices of %s, from %lld plans: %s a step, %.4g samples/s, %.1f TFLOP/s\n",
            (long long)s->ways, s->target.ranks, s->target.cluster.name, (long long)s->tried,
-           cli_seconds(b->price.step_sec, step), b->samples_sec, b->flops_sec / 1e12);
+           CLI_SECONDS(b->price.step_sec), b->samples_sec, b->flops_sec / 1e12);
     if (s->o->tokens > 0)
         printf("%.3g days for %.3g tokens\n", cli_simulated_days(&best->made, s->o->tokens), s->o->tokens);
-    print_keys(s, best);
-    print_larger(s, best);
+    print_way_keys(s, best);
+    const bool several = best->accum > 1;
+    if (best->more[several].batch > 0)
+        printf("the smallest micro-batch tried that does not fit, %lld samples, needs %s\n",
+               (long long)best->more[several].batch, cli_needs(s, &best->more[several].made, (char[128]){0}));
     printf("\n    samples/s    memory stage tensor     batch  recompute         group    loses by, of the fastest's "
            "time\n");
-    for (int64_t i = 0; i < s->n_best && i <= NEXT; i++) print_row(s, s->best[i], i + 1);
-    for (int64_t i = 0; i < s->n_missed && i < MISSED; i++) print_row(s, s->missed[i], 0);
+    for (int64_t i = 0; i < s->n_best && i <= NEXT; i++) print_way(s, s->best[i], i + 1);
+    for (int64_t i = 0; i < s->n_missed && i < MISSED; i++) print_way(s, s->missed[i], 0);
 }

@@ -1,10 +1,13 @@
-/** Types and functions that the files of `zr simulate` share. */
+/**
+ * cli/simulate: `zr simulate`, on the targets of cli/plan. cmd_simulate.c has the command and one simulation, sweep.c
+ * all combinations of --sweep, search.h the fastest way that --search finds; simulated.c names the numbers of a
+ * simulation, which papers print too.
+ */
 #ifndef ZR_CLI_SIMULATE_H
 #define ZR_CLI_SIMULATE_H
 
 #include "cli/plan/brief.h"
 #include "cli/plan/target.h"
-#include "zr/config.h"
 
 typedef struct cli_simulate_options {
     cli_brief brief;
@@ -39,6 +42,8 @@ void cli_simulated_json(struct json_t *object, const cli_trial *made, double tok
 /** Add a member "of" that tells for each number of the object whether it is of a "rank", a "host", or "all" ranks
  * together. */
 void cli_simulated_of(struct json_t *object);
+/** Set a member of an object, which takes over the value. Lack of memory is found at the end, by cli_alloc_check. */
+void cli_json_set(struct json_t *object, const char *key, struct json_t *value);
 /** Write a document as one line, and release it. */
 ZR_NODISCARD zr_status cli_json_put(FILE *out, struct json_t *document);
 

@@ -1,4 +1,4 @@
-/* The numbers of a simulation by their names. */
+/** The numbers of a simulation by their names. */
 #include "cli/simulate/simulate.h"
 
 #include "base/json/json.h"
@@ -51,14 +51,14 @@ void cli_simulated_json(json_t *object, const cli_trial *made, double tokens)
 {
     for (int i = 0; i < VALUES; i++) {
         json_t *number = i == MEMORY ? json_integer(made->report.memory.total_bytes) : json_real(cli_value_of(i, made));
-        (void)json_object_set_new(object, values[i].name, number);
+        cli_json_set(object, values[i].name, number);
     }
-    (void)json_object_set_new(object, "fits", json_boolean(made->fits));
-    (void)json_object_set_new(object, "bound_by", json_string(made->simulation.bound_by));
-    if (tokens > 0) (void)json_object_set_new(object, "days", json_real(cli_simulated_days(made, tokens)));
+    cli_json_set(object, "fits", json_boolean(made->fits));
+    cli_json_set(object, "bound_by", json_string(made->simulation.bound_by));
+    if (tokens > 0) cli_json_set(object, "days", json_real(cli_simulated_days(made, tokens)));
 }
 
-/* Return whether a number is of "all" ranks, a "host" or, by default, a "rank". */
+/** Return whether a number is of "all" ranks, a "host" or, by default, a "rank". */
 static const char *whose(const char *name)
 {
     static const char *const all[] = {"step_sec", "samples_per_sec", "tokens_per_sec", "pflops_all", "days"};
@@ -71,12 +71,9 @@ void cli_simulated_of(json_t *object)
 {
     json_t *of = json_object(), *value;
     const char *name;
-    json_object_foreach(object, name, value)
-    {
-        if (json_is_number(value) || json_is_object(value))
-            (void)json_object_set_new(of, name, json_string(whose(name)));
-    }
-    (void)json_object_set_new(object, "of", of);
+    json_object_foreach(object, name, value) if (json_is_number(value) || json_is_object(value))
+        cli_json_set(of, name, json_string(whose(name)));
+    cli_json_set(object, "of", of);
 }
 
 bool cli_simulate_typed(const cli_args *typed, const cli_brief *brief, const char *key)
@@ -98,6 +95,11 @@ bool cli_simulate_typed(const cli_args *typed, const cli_brief *brief, const cha
         if (strncmp(name, key, length) == 0 && (key[length] == '\0' || key[length] == '.')) return true;
     }
     return false;
+}
+
+void cli_json_set(json_t *object, const char *key, json_t *value)
+{
+    (void)json_object_set_new(object, key, value);
 }
 
 zr_status cli_json_put(FILE *out, json_t *document)

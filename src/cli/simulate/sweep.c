@@ -1,6 +1,7 @@
-/* `zr simulate --sweep`: every combination of some keys' values, one row each. A combination that cannot be planned is
+/** `zr simulate --sweep`: every combination of some keys' values, one row each. A combination that cannot be planned is
  * a row with its reason. */
 #include "base/json/json.h"
+#include "base/text/text.h"
 #include "cli/draw/lines.h"
 #include "cli/shell/many.h"
 #include "cli/simulate/simulate.h"
@@ -17,10 +18,9 @@
 
 /** A swept key and its values. */
 typedef struct axis {
-    char name[96];   /* as given: "batch" */
-    const char *key; /* key of the configuration, or RANKS */
-    char *room;      /* memory of the values */
-    const char **value;
+    char name[96];         /* as given: "batch" */
+    const char *key;       /* key of the configuration, or RANKS */
+    const char **value;    /* within the overrides */
     char (*override)[256]; /* "key=value" of each value */
     int n;
 } axis;
@@ -43,7 +43,7 @@ typedef struct sweep {
     int plotted; /* index of the value that is drawn */
 } sweep;
 
-/* ---- what is swept ------------------------------------------------------------------------------ */
+/* ---- keys and values ------------------------------------------------------------------------------ */
 
 static const struct {
     const char *name, *key;
@@ -54,7 +54,7 @@ static const struct {
                    {"seq", "data.seq_length"}};
 enum { BRIEF_NAMES = sizeof(brief_names) / sizeof(brief_names[0]) };
 
-static zr_status find_key(const char *name, const char **found)
+static zr_status find_swept_key(const char *name, const char **found)
 {
     const char *names[512];
     int n_keys = 0, n = 0;
@@ -77,7 +77,7 @@ static zr_status find_key(const char *name, const char **found)
 }
 
 /** Return the end of a value: a comma outside brackets, or the end of the text. */
-static char *value_end(char *text)
+static const char *swept_value_end(const char *text)
 {
     int depth = 0;
     for (; *text; text++) {
@@ -87,51 +87,31 @@ static char *value_end(char *text)
     return text;
 }
 
-static zr_status split_values(axis *a, char *text, const char *given)
-{
-    int most = 1;
-    for (const char *c = text; *c; c++) most += *c == ',';
-    a->value = zr_alloc((size_t)most * sizeof(*a->value));
-    a->override = zr_alloc((size_t)most * sizeof(*a->override));
-    ZR_CHECK(a->value && a->override, ZR_ERR_MEMORY, "no memory for the values of --sweep %s", a->name);
-    for (bool more = true; more;) {
-        char *end = value_end(text);
-        more = *end == ',';
-        *end = '\0';
-        ZR_CHECK(*text, ZR_ERR_ARG, "--sweep %s: an empty value; KEY=a,b,c was wanted", given);
-        const int bytes = snprintf(a->override[a->n], 256, "%s=%s", a->key, text);
-        ZR_CHECK(bytes < 256, ZR_ERR_ARG, "--sweep %s: a value is too long: %.60s...", a->name, text);
-        for (int i = 0; i < a->n; i++)
-            ZR_CHECK(strcmp(a->value[i], text) != 0, ZR_ERR_ARG, "--sweep %s: %s twice", a->name, text);
-        a->value[a->n++] = text;
-        text = end + 1;
-    }
-    return ZR_OK;
-}
-
 static zr_status read_axis(const char *given, axis *a)
 {
-    const size_t length = strcspn(given, "=");
-    ZR_CHECK(given[length] && length > 0 && length < sizeof(a->name), ZR_ERR_ARG,
+    const int length = (int)strcspn(given, "=");
+    ZR_CHECK(given[length] && length > 0 && length < (int)sizeof(a->name), ZR_ERR_ARG,
              "--sweep %s: KEY=a,b,c was wanted, as stage=1,2,3", given);
-    snprintf(a->name, sizeof(a->name), "%.*s", (int)length, given);
-    ZR_TRY(find_key(a->name, &a->key));
-    a->room = zr_alloc(strlen(given) + 1);
-    ZR_CHECK(a->room, ZR_ERR_MEMORY, "no memory for the values of --sweep %s", a->name);
-    memcpy(a->room, given, strlen(given) + 1);
-    ZR_TRY(split_values(a, a->room + length + 1, given));
-    return ZR_OK;
-}
-
-static zr_status check_axis(const sweep *s, const cli_args *typed, int index)
-{
-    const axis *a = &s->axis[index];
-    const bool ranks = strcmp(a->key, RANKS) == 0;
-    const bool given = ranks ? s->o->ranks > 0 : cli_simulate_typed(typed, &s->o->brief, a->key);
-    ZR_CHECK(!given, ZR_ERR_ARG, "%s is given, and --sweep gives it other values; leave one of the two out", a->name);
-    for (int i = 0; i < index; i++)
-        ZR_CHECK(strcmp(s->axis[i].key, a->key) != 0, ZR_ERR_ARG, "--sweep gives values for %s twice", a->key);
-    return ZR_OK;
+    snprintf(a->name, sizeof(a->name), "%.*s", length, given);
+    ZR_TRY(find_swept_key(a->name, &a->key));
+    size_t most = 1;
+    for (const char *c = given; *c; c++) most += *c == ',';
+    a->value = zr_alloc(most * sizeof(*a->value));
+    a->override = zr_alloc(most * sizeof(*a->override));
+    ZR_CHECK(a->value && a->override, ZR_ERR_MEMORY, "no memory for the values of --sweep %s", a->name);
+    for (const char *text = given + length + 1, *end;; text = end + 1) {
+        end = swept_value_end(text);
+        ZR_CHECK(end > text, ZR_ERR_ARG, "--sweep %s: an empty value; KEY=a,b,c was wanted", given);
+        char *override = a->override[a->n];
+        const int bytes = snprintf(override, 256, "%s=%.*s", a->key, (int)(end - text), text);
+        ZR_CHECK(bytes < 256, ZR_ERR_ARG, "--sweep %s: a value is too long: %.60s...", a->name, text);
+        a->value[a->n] = override + strlen(a->key) + 1;
+        for (int i = 0; i < a->n; i++)
+            ZR_CHECK(strcmp(a->value[i], a->value[a->n]) != 0, ZR_ERR_ARG, "--sweep %s: %s twice", a->name,
+                     a->value[i]);
+        a->n++;
+        if (!*end) return ZR_OK;
+    }
 }
 
 static zr_status read_axes(sweep *s, const cli_args *typed)
@@ -141,8 +121,12 @@ static zr_status read_axes(sweep *s, const cli_args *typed)
     for (int i = 0; i < s->o->sweep.n; i++) {
         axis *a = &s->axis[s->n_axes++];
         ZR_TRY(read_axis(s->o->sweep.text[i], a));
-        ZR_TRY(check_axis(s, typed, i));
-        if (strcmp(a->key, RANKS) == 0) s->ranks_axis = i;
+        const bool ranks = strcmp(a->key, RANKS) == 0;
+        ZR_CHECK(ranks ? s->o->ranks == 0 : !cli_simulate_typed(typed, &s->o->brief, a->key), ZR_ERR_ARG,
+                 "%s is given, and --sweep gives it other values; leave one of the two out", a->name);
+        for (int k = 0; k < i; k++)
+            ZR_CHECK(strcmp(s->axis[k].key, a->key) != 0, ZR_ERR_ARG, "--sweep gives values for %s twice", a->key);
+        if (ranks) s->ranks_axis = i;
         s->n_rows *= a->n;
         ZR_CHECK(s->n_rows <= MOST_ROWS || i + 1 < s->o->sweep.n, ZR_ERR_ARG, "--sweep: %lld combinations; at most %d",
                  (long long)s->n_rows, MOST_ROWS);
@@ -151,7 +135,7 @@ static zr_status read_axes(sweep *s, const cli_args *typed)
     return ZR_OK;
 }
 
-static zr_status ranks_of(const char *value, int *ranks)
+static zr_status read_ranks(const char *value, int *ranks)
 {
     char *end = NULL;
     const long long n = strtoll(value, &end, 10);
@@ -168,7 +152,7 @@ static zr_status check_axes(sweep *s)
     const axis *a = s->ranks_axis < 0 ? NULL : &s->axis[s->ranks_axis];
     for (int i = 0; a && i < a->n; i++) {
         int ranks;
-        ZR_TRY(ranks_of(a->value[i], &ranks));
+        ZR_TRY(read_ranks(a->value[i], &ranks));
         if (s->target.cluster.any_hosts) zr__cluster_widen(&s->target.cluster, ranks);
     }
     return ZR_OK;
@@ -177,7 +161,7 @@ static zr_status check_axes(sweep *s)
 /* ---- one combination ---------------------------------------------------------------------------- */
 
 /** Return the index of the value that a row has on an axis: the last axis counts fastest. */
-static int value_of(const sweep *s, int64_t number, int index)
+static int value_index(const sweep *s, int64_t number, int index)
 {
     for (int i = s->n_axes - 1; i > index; i--) number /= s->axis[i].n;
     return (int)(number % s->axis[index].n);
@@ -187,24 +171,21 @@ static int value_of(const sweep *s, int64_t number, int index)
  * as unsupported. */
 static zr_status this_target(const sweep *s, const zr_config *config, cli_target *target)
 {
-    char why[512];
     if (strcmp(s->o->cluster, CLI_CLUSTER_THIS) != 0) return ZR_OK;
     const zr_status st = cli_simulate_target(s->o, config, target->ranks, target);
-    if (st != ZR_ERR_NOT_FOUND) return st;
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "%s", why);
+    return st == ZR_ERR_NOT_FOUND ? ZR_FAIL(ZR_ERR_UNSUPPORTED, "%s", zr_error_message()) : st;
 }
 
-static zr_status simulate(const sweep *s, int64_t index, cli_trial *made)
+static zr_status simulate_row(const sweep *s, int64_t index, cli_trial *made)
 {
     cli_args args = *s->args;
     zr_config *config = NULL;
     zr_status st = ZR_OK;
     cli_target target = s->target;
     for (int i = 0; i < s->n_axes; i++) {
-        const int v = value_of(s, index, i);
+        const int v = value_index(s, index, i);
         if (i == s->ranks_axis) {
-            ZR_TRY(ranks_of(s->axis[i].value[v], &target.ranks));
+            ZR_TRY(read_ranks(s->axis[i].value[v], &target.ranks));
             continue;
         }
         ZR_CHECK(args.n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG, "more than %d --key=value", CLI_MAX_OVERRIDES);
@@ -220,25 +201,17 @@ done:
     return st;
 }
 
-/** Copy a text's first line, without control characters. */
-static char *own_text(const char *text)
-{
-    char shown[1024];
-    zr__text_escape(text, shown, sizeof(shown));
-    shown[strcspn(shown, "\n")] = '\0';
-    char *own = zr_alloc(strlen(shown) + 1);
-    if (own) memcpy(own, shown, strlen(shown) + 1);
-    return own;
-}
-
 static zr_status make_row(void *arg, int64_t index)
 {
     sweep *s = arg;
     row *r = &s->row[index];
-    const zr_status st = simulate(s, index, &r->made);
+    const zr_status st = simulate_row(s, index, &r->made);
     if (!cli_refused(st)) return st;
-    r->error = own_text(zr_error_message());
+    char shown[1024]; /* longer than most messages */
+    zr__text_escape(zr_error_message(), shown, sizeof(shown));
+    r->error = zr_alloc(strlen(shown) + 1);
     ZR_CHECK(r->error, ZR_ERR_MEMORY, "no memory for a row");
+    memcpy(r->error, shown, strlen(shown) + 1);
     return ZR_OK;
 }
 
@@ -259,17 +232,10 @@ static void print_field(const char *text, bool quotes)
     putchar('"');
 }
 
-static void print_number(const row *r, double x)
+static void print_cell(const row *r, double x)
 {
-    char text[ZR_NUMBER_BYTES];
     const bool whole = x == floor(x); /* all digits of bytes count */
-    printf("%s,", r->error ? "" : whole ? zr__text_shortest(x, text) : zr__text_g9(x, text));
-}
-
-static void print_numbers(const sweep *s, const row *r)
-{
-    for (int i = 0; cli_value_name(i); i++) print_number(r, r->error ? 0 : cli_value_of(i, &r->made));
-    if (s->o->tokens > 0) print_number(r, r->error ? 0 : cli_simulated_days(&r->made, s->o->tokens));
+    printf("%s,", r->error ? "" : whole ? ZR_SHORTEST(x) : ZR_G9(x));
 }
 
 static void print_csv(const sweep *s)
@@ -280,33 +246,30 @@ static void print_csv(const sweep *s)
     for (int64_t k = 0; k < s->n_rows; k++) {
         const row *r = &s->row[k];
         for (int i = 0; i < s->n_axes; i++) {
-            print_field(s->axis[i].value[value_of(s, k, i)], false);
+            print_field(s->axis[i].value[value_index(s, k, i)], false);
             putchar(',');
         }
-        print_numbers(s, r);
+        for (int i = 0; cli_value_name(i); i++) print_cell(r, r->error ? 0 : cli_value_of(i, &r->made));
+        if (s->o->tokens > 0) print_cell(r, r->error ? 0 : cli_simulated_days(&r->made, s->o->tokens));
         printf("%s,%s,", r->error ? "" : r->made.fits ? "true" : "false", r->error ? "" : r->made.simulation.bound_by);
         if (r->error) print_field(r->error, true);
         putchar('\n');
     }
 }
 
-/** Make a JSON value of a configuration value: a number where it is one, otherwise a string. */
-static json_t *json_of(const char *value)
-{
-    json_t *json = zr__json_loads(value, JSON_DECODE_ANY);
-    return json ? json : json_string(value);
-}
-
-static zr_status print_json(const sweep *s)
+static zr_status print_rows_json(const sweep *s)
 {
     json_t *list = json_array();
     for (int64_t k = 0; k < s->n_rows; k++) {
         const row *r = &s->row[k];
         json_t *object = json_object();
-        for (int i = 0; i < s->n_axes; i++)
-            (void)json_object_set_new(object, s->axis[i].name, json_of(s->axis[i].value[value_of(s, k, i)]));
+        for (int i = 0; i < s->n_axes; i++) {
+            const char *value = s->axis[i].value[value_index(s, k, i)];
+            json_t *json = zr__json_loads(value, JSON_DECODE_ANY); /* a number, true, an object ... */
+            cli_json_set(object, s->axis[i].name, json ? json : json_string(value));
+        }
         if (!r->error) cli_simulated_json(object, &r->made, s->o->tokens);
-        (void)json_object_set_new(object, "error", r->error ? json_string(r->error) : json_null());
+        cli_json_set(object, "error", r->error ? json_string(r->error) : json_null());
         (void)json_array_append_new(list, object);
     }
     return cli_json_put(stdout, list);
@@ -337,82 +300,59 @@ static zr_status find_plotted(sweep *s)
     return ZR_OK;
 }
 
-/** Name a line by the values of all keys but the first: "stage 2, tensor 4". */
-static void name_line(const sweep *s, int64_t line, char name[256])
+/** Name a line by the values of all keys but the first: "stage 2, tensor 4". Returns `name`. */
+static const char *name_line(const sweep *s, int64_t line, char name[256])
 {
     size_t length = 0;
+    bool any = false;
     name[0] = '\0';
     for (int i = 1; i < s->n_axes && length < 255; i++) {
         const char *dot = strrchr(s->axis[i].name, '.');
         const int n = snprintf(name + length, 256 - length, "%s%s %s", i > 1 ? ", " : "",
-                               dot ? dot + 1 : s->axis[i].name, s->axis[i].value[value_of(s, line, i)]);
+                               dot ? dot + 1 : s->axis[i].name, s->axis[i].value[value_index(s, line, i)]);
         length += n > 0 ? (size_t)n : 0;
     }
+    for (int64_t k = line; k < s->n_rows; k += lines_of(s)) any |= !s->row[k].error;
+    if (!any && length < 255) snprintf(name + length, 256 - length, ": impossible");
+    return name;
 }
 
-static zr_status draw_lines(const sweep *s, cli_lines *lines, double *y, bool *hollow, const char **name,
-                            char (*room)[256])
-{
-    const char *inputs[] = {s->args->n_operands ? s->args->operand[0] : NULL, NULL};
-    for (int i = 0; i < lines->n; i++) {
-        bool any = false;
-        name_line(s, i, room[i]);
-        name[i] = room[i];
-        for (int k = 0; k < lines->n_x; k++) {
-            const row *r = &s->row[(int64_t)k * lines->n + i]; /* the first axis counts slowest */
-            y[i * lines->n_x + k] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
-            hollow[i * lines->n_x + k] = !r->error && !r->made.fits;
-            any |= !r->error;
-        }
-        const size_t length = strlen(room[i]);
-        if (!any) snprintf(room[i] + length, sizeof(room[i]) - length, ": impossible");
-    }
-    return cli_lines_write(lines, s->o->svg, inputs);
-}
-
-static zr_status draw(const sweep *s)
+static zr_status draw_sweep(const sweep *s)
 {
     const int n = (int)lines_of(s), n_x = s->axis[0].n;
-    char title[128];
-    double *y = zr_alloc((size_t)n * (size_t)n_x * sizeof(*y));
-    bool *hollow = zr_alloc((size_t)n * (size_t)n_x);
-    const char **name = zr_alloc((size_t)n * sizeof(*name));
-    char(*room)[256] = zr_alloc((size_t)n * sizeof(*room));
-    zr_status st = ZR_ERR_MEMORY;
-    if (!y || !hollow || !name || !room) ZR_TRY_GOTO(st, ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw"), done);
+    const char *name[MOST_LINES], *inputs[] = {s->args->n_operands ? s->args->operand[0] : NULL, NULL};
+    char title[128], room[MOST_LINES][256];
+    double *y = zr_alloc((size_t)s->n_rows * sizeof(*y));
+    bool *hollow = zr_alloc((size_t)s->n_rows);
+    zr_status st = y && hollow ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to draw");
     snprintf(title, sizeof(title), "%s on %.48s", cli_value_words(s->plotted), s->target.cluster.name);
-    cli_lines lines = {.title = title,
-                       .x_name = s->axis[0].name,
-                       .y_name = cli_value_words(s->plotted),
-                       .x = s->axis[0].value,
-                       .n_x = n_x,
-                       .log_x = s->ranks_axis == 0,
-                       .name = name,
-                       .n = n,
-                       .y = y,
-                       .hollow = hollow,
-                       .hollow_words = "hollow: does not fit the memory"};
-    st = draw_lines(s, &lines, y, hollow, name, room);
-done:
+    for (int i = 0; i < n; i++) name[i] = name_line(s, i, room[i]);
+    for (int64_t k = 0; st == ZR_OK && k < s->n_rows; k++) {
+        const row *r = &s->row[k];
+        const int64_t at = k % n * n_x + k / n; /* the first axis counts slowest */
+        y[at] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
+        hollow[at] = !r->error && !r->made.fits;
+    }
+    const cli_lines lines = {.title = title,
+                             .x_name = s->axis[0].name,
+                             .y_name = cli_value_words(s->plotted),
+                             .x = s->axis[0].value,
+                             .n_x = n_x,
+                             .log_x = s->ranks_axis == 0,
+                             .name = name,
+                             .n = n,
+                             .y = y,
+                             .hollow = hollow,
+                             .hollow_words = "hollow: does not fit the memory"};
+    if (st == ZR_OK) st = cli_lines_write(&lines, s->o->svg, inputs);
     zr_free(y);
     zr_free(hollow);
-    zr_free(name);
-    zr_free(room);
     return st;
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */
 
-/** Check that some combination could be planned: otherwise the rows are no answer. */
-static zr_status check_any(const sweep *s)
-{
-    for (int64_t k = 0; k < s->n_rows; k++)
-        if (!s->row[k].error) return ZR_OK;
-    return ZR_FAIL(ZR_ERR_CONFIG, "none of the %lld combinations can be planned; the first: %s", (long long)s->n_rows,
-                   s->row[0].error);
-}
-
-static zr_status run(sweep *s, const cli_args *typed)
+static zr_status run_sweep(sweep *s, const cli_args *typed)
 {
     const char *inputs[] = {s->args->n_operands ? s->args->operand[0] : NULL, NULL};
     ZR_TRY(read_axes(s, typed));
@@ -422,13 +362,16 @@ static zr_status run(sweep *s, const cli_args *typed)
     ZR_TRY(check_axes(s));
     s->row = zr_alloc((size_t)s->n_rows * sizeof(*s->row));
     ZR_CHECK(s->row, ZR_ERR_MEMORY, "no memory for %lld rows", (long long)s->n_rows);
-    memset(s->row, 0, (size_t)s->n_rows * sizeof(*s->row));
     ZR_TRY(cli_many(s->n_rows, make_row, s, s->args->quiet ? NULL : "combinations"));
-    ZR_TRY(check_any(s));
-    if (s->args->json) ZR_TRY(print_json(s));
-    if (!s->args->json) print_csv(s);
-    if (s->o->svg) ZR_TRY(draw(s));
-    return ZR_OK;
+    bool any = false;
+    for (int64_t k = 0; k < s->n_rows && !any; k++) any = !s->row[k].error;
+    ZR_CHECK(any, ZR_ERR_CONFIG, "none of the %lld combinations can be planned; the first: %s", (long long)s->n_rows,
+             s->row[0].error);
+    if (s->args->json)
+        ZR_TRY(print_rows_json(s));
+    else
+        print_csv(s);
+    return s->o->svg ? draw_sweep(s) : ZR_OK;
 }
 
 zr_status cli_sweep(const cli_args *args, const cli_args *typed, const cli_simulate_options *o)
@@ -436,9 +379,8 @@ zr_status cli_sweep(const cli_args *args, const cli_args *typed, const cli_simul
     sweep *s = zr_alloc(sizeof(*s));
     ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to sweep");
     *s = (sweep){.args = args, .o = o, .unix_sec = (int64_t)time(NULL)};
-    zr_status st = run(s, typed);
+    zr_status st = run_sweep(s, typed);
     for (int i = 0; i < s->n_axes; i++) {
-        zr_free(s->axis[i].room);
         zr_free(s->axis[i].value);
         zr_free(s->axis[i].override);
     }

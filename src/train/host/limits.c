@@ -43,6 +43,11 @@ int64_t zr__rank_bytes(int64_t limited_bytes, const zr_device_facts *facts)
     return facts->apart ? limited_bytes + ZR__GPU_EXTRA_BYTES : zr__process_bytes(limited_bytes, 1);
 }
 
+int64_t zr__rank_needs(const zr_memory *memory, const zr_device_facts *facts)
+{
+    return zr__rank_bytes(zr__memory_limited(memory, facts), facts);
+}
+
 int64_t zr__train_host_limit(int local_ranks)
 {
     int64_t left = zr__host_available_bytes();

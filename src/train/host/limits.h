@@ -16,6 +16,9 @@ int64_t zr__process_bytes(int64_t total_bytes, int ranks);
  */
 int64_t zr__rank_bytes(int64_t limited_bytes, const zr_device_facts *facts);
 
+/** Return the bytes of memory.limit that a rank uses for a plan with this memory. */
+int64_t zr__rank_needs(const zr_memory *memory, const zr_device_facts *facts);
+
 /** Return the limit of a rank where memory.limit is not set: its share of this host's memory (zr__train_host_limit), or
  *  of a GPU that ranks of this process share; 0: not known. */
 int64_t zr__train_limit(const zr_profile *profile, int local_ranks, int in_process);

@@ -74,7 +74,7 @@ static zr_config *own_config(zr__run *r)
  * alike. */
 static zr_status settle_limit(zr__run *r)
 {
-    if (r->config->recompute.policy != ZR_POLICY_AUTO || r->config->memory.limit_bytes > 0) return ZR_OK;
+    if (!zr__train_lacks_limit(r->config)) return ZR_OK;
     int64_t below = -zr__train_limit(&r->device->profile, r->comm->local_size, zr__comm_process_ranks(r->comm));
     ZR_TRY(zr__run_most(r, &below, 1));
     own_config(r)->memory.limit_bytes = -below;

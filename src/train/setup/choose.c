@@ -1,20 +1,16 @@
 /** Choice of the keys that a configuration leaves open (zr__config_open): ZeRO stage, recompute policy, micro-batches.
  * Each candidate is planned in full and priced; policy auto, which makes many plans itself, is tried only where it may
  * be fastest. */
+#include "train/setup/setup.h"
+
 #include "base/core/core.h"
+#include "base/text/text.h"
 #include "config/config.h"
 #include "plan/cost/cost.h"
 #include "train/host/limits.h"
-#include "train/setup/setup.h"
-#include "zr/config.h"
-#include "zr/plan.h"
-
-#include "base/text/text.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #define TRIED_MOST 4096
 #define SPLITS_MOST 65536 /* micro-batches of a step */
@@ -38,9 +34,9 @@ typedef struct way {
 /** A planned candidate. */
 typedef struct tried {
     way way;
-    bool fits, again;     /* again: some activations are recomputed */
-    double sec, traffic;  /* seconds (FLOPs where not `timed`) and bytes moved for a token */
-    int64_t bytes, needs; /* zr__memory_limited; zr__rank_bytes of it */
+    bool fits, recomputes; /* recomputes: some activations are recomputed */
+    double sec, traffic;   /* seconds (FLOPs where not `timed`) and bytes moved for a token */
+    int64_t needs;         /* bytes of a rank: zr__rank_needs */
 } tried;
 
 typedef struct search {
@@ -53,64 +49,57 @@ typedef struct search {
     int stages[2];     /* the first and the last stage to try */
     zr__train_kept kept;
     bool keeps; /* `kept` fits */
-    tried *way;
-    int n;
-    way *mixed; /* candidates for policy auto, tried where `bound`, the estimated time, may be the least */
-    double *bound;
-    int n_mixed;
+    int n, n_mixed;
+    tried way[TRIED_MOST];
+    way mixed[TRIED_MOST]; /* candidates for policy auto, tried where `bound`, the estimated time, may be the least */
+    double bound[TRIED_MOST], value[TRIED_MOST];
+    bool left[TRIED_MOST];
     tried least; /* the candidate with the least memory; needs 0: nothing was planned */
     char refused[512];
     zr_status refusal;
 } search;
 
-/* ---- one candidate ------------------------------------------------------------------------------ */
-
-static int64_t data_ranks(const zr_config *config, int ranks)
+void zr__keep_least(int n, const double *value, double alike, bool *left)
 {
-    return ranks / config->parallel.tensor;
+    double least = -1;
+    for (int i = 0; i < n; i++)
+        if (left[i] && (least < 0 || value[i] < least)) least = value[i];
+    for (int i = 0; i < n; i++) left[i] = left[i] && value[i] <= alike * least;
 }
 
-static void set(zr_config *config, int ranks, const way *w)
+/* ---- one candidate ------------------------------------------------------------------------------ */
+
+static void take_way(zr_config *config, int ranks, const way *w)
 {
     config->zero.stage = w->stage;
     config->recompute.policy = w->policy;
-    config->micro_batch_size = w->rows;
-    config->accumulation_steps = w->accum;
-    config->train_batch_size = w->rows * w->accum * data_ranks(config, ranks);
+    zr__train_set_batch(config, ranks, w->rows, w->accum);
 }
 
-static bool computes_again(const zr_plan *plan)
-{
-    for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].recompute != ZR_RECOMPUTE_NONE) return true;
-    return false;
-}
-
-static zr_status weigh(const search *s, const zr_plan *plan, const way *w, tried *t)
+static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, tried *t)
 {
     const double tokens = (double)w->rows * (double)w->accum * (double)plan->layout.seq * plan->layout.ranks;
     zr_price price;
-    *t = (tried){.way = *w, .again = computes_again(plan)};
+    *t = (tried){.way = *w, .needs = zr__rank_needs(&plan->memory, &plan->profile.facts)};
+    for (int32_t u = 0; u < plan->n_units; u++) t->recomputes |= plan->unit[u].recompute != ZR_RECOMPUTE_NONE;
     if (s->target->price)
         ZR_TRY(s->target->price(s->target->arg, plan, &price));
     else
         ZR_TRY(zr_plan_price(plan, &s->profile, &price));
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)plan->traffic.bytes[i] / tokens;
     t->sec = (s->timed ? price.step_sec : plan->flops_hardware) / tokens;
-    t->bytes = zr__memory_limited(&plan->memory, &plan->profile.facts);
-    t->needs = zr__rank_bytes(t->bytes, &plan->profile.facts);
     t->fits = t->needs <= s->config->memory.limit_bytes;
     return ZR_OK;
 }
 
 /** Plan a candidate. *planned false: its settings exclude each other (an all-reduce and stage 3; a single micro-batch
  * and the noise scale, which needs several), or its sizes overflow. */
-static zr_status try_way(search *s, const way *w, tried *t, bool *planned)
+static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 {
     zr_config config = *s->config;
     zr_plan *plan = NULL;
-    set(&config, s->ranks, w);
-    const bool alone = config.train.noise_scale && w->accum * data_ranks(&config, s->ranks) == 1;
+    take_way(&config, s->ranks, w);
+    const bool alone = config.train.noise_scale && config.train_batch_size == w->rows;
     zr_status st = alone ? ZR_FAIL(ZR_ERR_CONFIG, "train.gradient_noise_scale with one micro-batch a step")
                          : zr__train_plan(&config, s->ranks, -1, &s->profile, &plan);
     *planned = st == ZR_OK;
@@ -122,15 +111,10 @@ static zr_status try_way(search *s, const way *w, tried *t, bool *planned)
         return ZR_OK;
     }
     ZR_TRY(st);
-    st = weigh(s, plan, w, t);
+    st = weigh_way(s, plan, w, t);
     zr_plan_destroy(&plan);
     if (st == ZR_OK && (s->least.needs == 0 || t->needs < s->least.needs)) s->least = *t;
     return st;
-}
-
-static void keep(search *s, const tried *t)
-{
-    if (t->fits && s->n < TRIED_MOST) s->way[s->n++] = *t;
 }
 
 /* ---- the policies of a candidate ---------------------------------------------------------------- */
@@ -165,11 +149,11 @@ typedef struct reached {
 static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t, reached *r)
 {
     w->policy = policy;
-    ZR_TRY(try_way(s, w, t, &r->planned));
+    ZR_TRY(plan_way(s, w, t, &r->planned));
     if (!r->planned) return ZR_OK;
-    keep(s, t);
+    if (t->fits && s->n < TRIED_MOST) s->way[s->n++] = *t;
     r->fits |= t->fits;
-    r->all |= t->fits && !t->again;
+    r->all |= t->fits && !t->recomputes;
     if (r->sec == 0) r->sec = t->sec;
     return ZR_OK;
 }
@@ -193,18 +177,13 @@ static zr_status try_policies(search *s, way w, reached *r)
 
 /* ---- micro-batches ------------------------------------------------------------------------------ */
 
-static way way_of(const search *s, int stage, int64_t rows, int64_t accum)
-{
-    return (way){stage, s->config->recompute.policy, rows, accum};
-}
-
 /** Try more and smaller micro-batches for the same samples, until nothing is recomputed: still smaller ones only move
  * more. */
 static zr_status try_splits(search *s, int stage, int64_t rows)
 {
     reached r = {.all = false};
     for (int64_t accum = 1; accum <= rows && accum <= SPLITS_MOST && !r.all; accum++)
-        if (rows % accum == 0) ZR_TRY(try_policies(s, way_of(s, stage, rows / accum, accum), &r));
+        if (rows % accum == 0) ZR_TRY(try_policies(s, (way){stage, ZR_POLICY_NONE, rows / accum, accum}, &r));
     return ZR_OK;
 }
 
@@ -221,21 +200,12 @@ static zr_status try_batches(search *s, int stage)
     reached r = {.fits = true};
     double sec = 0;
     for (int64_t before = 0, rows = 1; rows <= BATCH_MOST && r.fits; before = rows, rows = next_batch(rows)) {
-        ZR_TRY(try_policies(s, way_of(s, stage, rows, s->config->accumulation_steps), &r));
+        ZR_TRY(try_policies(s, (way){stage, ZR_POLICY_NONE, rows, s->config->accumulation_steps}, &r));
         const double left = (sec - r.sec) * (double)before / (double)(rows - before);
         if (before > 0 && left < LEAST_GAIN * sec) return ZR_OK;
         sec = r.sec;
     }
     return ZR_OK;
-}
-
-static zr_status try_stage(search *s, int stage)
-{
-    const int64_t rows = s->config->micro_batch_size, accum = s->config->accumulation_steps;
-    reached r;
-    if (s->open.split) return try_splits(s, stage, rows * accum);
-    if (s->open.batch) return try_batches(s, stage);
-    return try_policies(s, way_of(s, stage, rows, accum), &r);
 }
 
 /* ---- the search --------------------------------------------------------------------------------- */
@@ -284,66 +254,35 @@ static zr_status try_kept(search *s)
     reached r;
     if (!s->open.split || s->kept.rows * s->kept.accum != rows) return ZR_OK;
     for (int stage = s->stages[0]; stage <= s->stages[1]; stage++)
-        ZR_TRY(try_policies(s, way_of(s, stage, s->kept.rows, s->kept.accum), &r));
+        ZR_TRY(try_policies(s, (way){stage, ZR_POLICY_NONE, s->kept.rows, s->kept.accum}, &r));
     ZR_TRY(try_mixed(s));
     ZR_TRY(try_least(s));
     s->keeps = s->n > 0;
     return ZR_OK;
 }
 
-static double fewest(const search *s, const bool *left, double (*of)(const tried *t))
-{
-    double least = -1;
-    for (int i = 0; i < s->n; i++)
-        if (left[i] && (least < 0 || of(&s->way[i]) < least)) least = of(&s->way[i]);
-    return least;
-}
-
-static double sec_of(const tried *t)
-{
-    return t->sec;
-}
-
-static double traffic_of(const tried *t)
-{
-    return t->traffic;
-}
-
-static double stage_of(const tried *t)
-{
-    return t->way.stage;
-}
-
-static double accum_of(const tried *t)
-{
-    return (double)t->way.accum;
-}
-
-static double rows_of(const tried *t)
-{
-    return (double)t->way.rows;
-}
-
 /** Pick among the fastest candidates within ALIKE (without times, also within ALIKE of the least traffic) the lowest
  * stage, then the fewest micro-batches (if the number of samples is given), then the fewest samples (if it is not).
  * NULL: nothing fits. */
-static const tried *pick(const search *s, bool *left)
+static const tried *pick_way(search *s)
 {
-    const struct {
-        double (*of)(const tried *t);
-        double alike;
-    } order[] = {{sec_of, ALIKE}, {traffic_of, ALIKE}, {stage_of, 1}, {accum_of, 1}, {rows_of, 1}};
-    for (int i = 0; i < s->n; i++) left[i] = true;
-    for (size_t o = 0; o < sizeof(order) / sizeof(*order); o++) {
-        const double least = fewest(s, left, order[o].of);
-        if (order[o].of == traffic_of && s->timed) continue;
-        for (int i = 0; i < s->n; i++) left[i] = left[i] && order[o].of(&s->way[i]) <= order[o].alike * least;
+    enum { SEC, TRAFFIC, STAGE, ACCUM, ROWS, MEASURES };
+    for (int i = 0; i < s->n; i++) s->left[i] = true;
+    for (int m = SEC; m < MEASURES; m++) {
+        if (m == TRAFFIC && s->timed) continue;
+        for (int i = 0; i < s->n; i++) {
+            const tried *t = &s->way[i];
+            const double of[MEASURES] = {t->sec, t->traffic, t->way.stage, (double)t->way.accum, (double)t->way.rows};
+            s->value[i] = of[m];
+        }
+        zr__keep_least(s->n, s->value, m == SEC || m == TRAFFIC ? ALIKE : 1, s->left);
     }
     for (int i = 0; i < s->n; i++)
-        if (left[i]) return &s->way[i];
+        if (s->left[i]) return &s->way[i];
     return NULL;
 }
 
+/** Fill in usual rates where a profile lacks a rate that counts. */
 static void usual_rates(search *s)
 {
     zr_machine *m = &s->profile.machine;
@@ -358,113 +297,87 @@ static void usual_rates(search *s)
     if (!alone) m->link[ZR_LINK_PROCESS].bytes_sec = USUAL_LINK_PART * m->memory_bytes_sec;
 }
 
-static void say_split(const search *s, const tried *best, char *note)
+static zr_status note_choice(const search *s, const tried *best, char note[ZR_TRAIN_NOTE_BYTES])
 {
-    const char *why = s->keeps      ? "as the checkpoint has it"
-                      : !best->fits ? "nothing fits memory.limit, and this takes the least"
-                      : best->again ? "the best of what fits memory.limit"
-                                    : "the fewest that fit memory.limit with no activation computed again";
-    snprintf(note, ZR_TRAIN_NOTE_BYTES,
-             "gradient_accumulation_steps: auto, taken as %" PRId64 ", and train_micro_batch_size_per_gpu as %" PRId64
-             ": %s",
-             best->way.accum, best->way.rows, why);
-}
-
-static void add(char *text, size_t size, const char *format, ...) ZR_PRINTF(3, 4);
-
-static void add(char *text, size_t size, const char *format, ...)
-{
-    const size_t length = strlen(text);
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text + length, size - length, format, list);
-    va_end(list);
-}
-
-static void say(const search *s, const tried *best, char *note)
-{
-    static const char *const policy[] = {[ZR_POLICY_NONE] = "none",
-                                         [ZR_POLICY_UNIT] = "unit",
-                                         [ZR_POLICY_SELECTIVE] = "selective",
-                                         [ZR_POLICY_AUTO] = "auto",
-                                         [ZR_POLICY_PAPER] = "paper"};
-    char limit[ZR_SIZE_BYTES], needs[ZR_SIZE_BYTES];
-    const size_t size = ZR_TRAIN_NOTE_BYTES;
     const way *w = &best->way;
-    zr__text_size((double)s->config->memory.limit_bytes, limit);
-    zr__text_size((double)best->needs, needs);
-    snprintf(note, size, "chosen for memory.limit %s:", limit);
-    if (s->open.stage) add(note, size, " zero_optimization.stage %d,", w->stage);
-    if (s->open.policy) add(note, size, " activation_checkpointing.policy %s,", policy[w->policy]);
-    if (s->open.split || s->open.batch)
-        add(note, size, " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
-            w->rows, w->accum);
-    if (!best->fits)
-        add(note, size, " which takes the least, %s a rank: nothing fits", needs);
-    else
-        add(note, size, " %s a rank: the fastest that fits by %s", needs,
-            s->target->price ? "simulated times"
-            : s->usual       ? "usual rates (`zr info --bench` measures this machine's)"
-                             : "the machine's rates");
-}
-
-static zr_status find(search *s, const tried **best)
-{
-    ZR_TRY(try_kept(s));
-    for (int stage = s->stages[0]; stage <= s->stages[1] && !s->keeps; stage++) ZR_TRY(try_stage(s, stage));
-    ZR_TRY(try_mixed(s));
-    ZR_TRY(try_least(s));
-    if (s->least.needs == 0) return ZR_FAIL(s->refusal, "%s", s->refused);
-    bool *left = zr_alloc(TRIED_MOST * sizeof(*left));
-    ZR_CHECK(left, ZR_ERR_MEMORY, "no memory to choose");
-    *best = pick(s, left);
-    if (!*best) *best = &s->least;
-    zr_free(left);
+    zr__text text = {0};
+    char *all = NULL;
+    if (s->open.stage || s->open.policy || s->open.batch) {
+        zr__text_add(&text, "chosen for memory.limit %s:", ZR_SIZE((double)s->config->memory.limit_bytes));
+        if (s->open.stage) zr__text_add(&text, " zero_optimization.stage %d,", w->stage);
+        if (s->open.policy)
+            zr__text_add(&text, " activation_checkpointing.policy %s,", zr__recompute_name((zr_recompute)w->policy));
+        if (s->open.split || s->open.batch)
+            zr__text_add(&text,
+                         " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
+                         w->rows, w->accum);
+        const char *by = s->target->price ? "simulated times"
+                         : s->usual       ? "usual rates (`zr info --bench` measures this machine's)"
+                                          : "the machine's rates";
+        if (best->fits)
+            zr__text_add(&text, " %s a rank: the fastest that fits by %s", ZR_SIZE((double)best->needs), by);
+        else
+            zr__text_add(&text, " which takes the least, %s a rank: nothing fits", ZR_SIZE((double)best->needs));
+    } else {
+        zr__text_add(&text,
+                     "gradient_accumulation_steps: auto, taken as %" PRId64
+                     ", and train_micro_batch_size_per_gpu as %" PRId64 ": %s",
+                     w->accum, w->rows,
+                     s->keeps           ? "as the checkpoint has it"
+                     : !best->fits      ? "nothing fits memory.limit, and this takes the least"
+                     : best->recomputes ? "the best of what fits memory.limit"
+                                        : "the fewest that fit memory.limit with no activation recomputed");
+    }
+    ZR_TRY(zr__text_take(&text, &all));
+    snprintf(note, ZR_TRAIN_NOTE_BYTES, "%s", all);
+    zr_free(all);
     return ZR_OK;
 }
 
-static zr_status choose(search *s, zr_config *config, char *note)
+static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRAIN_NOTE_BYTES])
 {
-    const tried *best = NULL;
-    s->way = zr_alloc(TRIED_MOST * sizeof(*s->way));
-    s->mixed = zr_alloc(TRIED_MOST * sizeof(*s->mixed));
-    s->bound = zr_alloc(TRIED_MOST * sizeof(*s->bound));
-    ZR_CHECK(s->way && s->mixed && s->bound, ZR_ERR_MEMORY, "no memory to choose");
-    ZR_TRY(find(s, &best));
+    const int64_t rows = config->micro_batch_size, accum = config->accumulation_steps;
+    reached r;
+    ZR_TRY(try_kept(s));
+    for (int stage = s->stages[0]; stage <= s->stages[1] && !s->keeps; stage++)
+        ZR_TRY(s->open.split   ? try_splits(s, stage, rows * accum)
+               : s->open.batch ? try_batches(s, stage)
+                               : try_policies(s, (way){stage, ZR_POLICY_NONE, rows, accum}, &r));
+    ZR_TRY(try_mixed(s));
+    ZR_TRY(try_least(s));
+    if (s->least.needs == 0) return ZR_FAIL(s->refusal, "%s", s->refused);
+    const tried *best = pick_way(s);
+    if (!best) best = &s->least;
+    ZR_TRY(note_choice(s, best, note));
     way taken = best->way;
     if (!s->open.policy) taken.policy = config->recompute.policy;
-    if (s->open.stage || s->open.policy || s->open.batch)
-        say(s, best, note);
-    else
-        say_split(s, best, note);
-    set(config, s->ranks, &taken);
+    take_way(config, s->ranks, &taken);
     return ZR_OK;
 }
 
 zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                            char note[ZR_TRAIN_NOTE_BYTES])
 {
-    const int ranks = target->ranks;
-    search s = {.config = config,
-                .open = zr__config_get_open(config),
-                .ranks = ranks,
-                .profile = *target->profile,
-                .target = target};
+    zr__config_open open = zr__config_get_open(config);
     note[0] = '\0';
-    s.kept = kept;
-    if (s.open.batch && kept.accum > 0) {
-        config->micro_batch_size = kept.rows;
-        if (!zr__config_given(config, "gradient_accumulation_steps")) config->accumulation_steps = kept.accum;
-        config->train_batch_size = kept.rows * config->accumulation_steps * data_ranks(config, ranks);
-        s.open.batch = false;
+    if (open.batch && kept.accum > 0) {
+        const bool given = zr__config_given(config, "gradient_accumulation_steps");
+        zr__train_set_batch(config, target->ranks, kept.rows, given ? config->accumulation_steps : kept.accum);
+        open.batch = false;
     }
-    if (!s.open.stage && !s.open.policy && !s.open.split && !s.open.batch) return ZR_OK;
-    s.stages[0] = s.open.stage ? 0 : (int)config->zero.stage;
-    s.stages[1] = s.open.stage ? 3 : (int)config->zero.stage;
-    usual_rates(&s);
-    zr_status st = choose(&s, config, note);
-    zr_free(s.way);
-    zr_free(s.mixed);
-    zr_free(s.bound);
+    if (!open.stage && !open.policy && !open.split && !open.batch) return ZR_OK;
+    search *s = zr_alloc(sizeof(*s));
+    ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to choose");
+    s->config = config;
+    s->open = open;
+    s->ranks = target->ranks;
+    s->profile = *target->profile;
+    s->target = target;
+    s->kept = kept;
+    s->stages[0] = open.stage ? 0 : (int)config->zero.stage;
+    s->stages[1] = open.stage ? 3 : (int)config->zero.stage;
+    usual_rates(s);
+    const zr_status st = choose_open_keys(s, config, note);
+    zr_free(s);
     return st;
 }

@@ -1,58 +1,65 @@
-/*
- * From a configuration to a layout: every key that the planner knows is copied into zr_layout here.
- */
-#include "config/config.h"
-#include "train/family/family.h"
-#include "train/host/limits.h"
+/** From a configuration to a layout: every key that the planner knows is copied into zr_layout here. */
 #include "train/setup/setup.h"
-#include "zr/graph.h"
 
-#include <stdio.h>
+#include "config/config.h"
+#include "train/host/limits.h"
+
 #include <string.h>
+
+/* Enums of a configuration list the same values as the enums of a layout, in the same order. */
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is not " #b)
+SAME(ZR_POLICY_UNIT, ZR_RECOMPUTE_UNIT);
+SAME(ZR_POLICY_SELECTIVE, ZR_RECOMPUTE_SELECTIVE);
+SAME(ZR_POLICY_AUTO, ZR_RECOMPUTE_AUTO);
+SAME(ZR_POLICY_PAPER, ZR_RECOMPUTE_PAPER);
+SAME(ZR_TOKENS_KEEP, ZR_SEQUENCE_KEEP);
+SAME(ZR_TOKENS_REGATHER, ZR_SEQUENCE_REGATHER);
+SAME(ZR_COLLECTIVE_ALL_REDUCE, ZR_REDUCE_ALL_REDUCE);
+SAME(ZR_COLLECTIVE_OWNER, ZR_REDUCE_TO_OWNER);
+SAME(ZR_COLLECTIVE_NCCL, ZR_REDUCE_NCCL);
+SAME(ZR_COLLECTIVE_BROADCAST, ZR_GATHER_BROADCAST);
+
+const char *zr__recompute_name(zr_recompute recompute)
+{
+    static const char *const name[] = {[ZR_RECOMPUTE_NONE] = "none",
+                                       [ZR_RECOMPUTE_UNIT] = "unit",
+                                       [ZR_RECOMPUTE_SELECTIVE] = "selective",
+                                       [ZR_RECOMPUTE_AUTO] = "auto",
+                                       [ZR_RECOMPUTE_PAPER] = "paper"};
+    return name[recompute];
+}
+
+void zr__train_set_batch(zr_config *config, int ranks, int64_t rows, int64_t accum)
+{
+    config->micro_batch_size = rows;
+    config->accumulation_steps = accum;
+    config->train_batch_size = rows * accum * (ranks / config->parallel.tensor);
+}
+
+bool zr__train_lacks_limit(const zr_config *config)
+{
+    return config->recompute.policy == ZR_POLICY_AUTO && config->memory.limit_bytes == 0;
+}
+
+bool zr__train_saves_async(const zr_config *config)
+{
+    return config->train.save_interval > 0 && config->checkpoint.async != ZR_SWITCH_OFF;
+}
 
 static zr_optimizer optimizer_of(const zr_config *config)
 {
-    double beta1 = config->optimizer.betas[0], beta2 = config->optimizer.betas[1];
-    double eps = config->optimizer.eps, decay = config->optimizer.weight_decay;
-    switch (config->optimizer.type) {
-    case ZR_OPTIMIZER_SGD:
+    const double beta1 = config->optimizer.betas[0], beta2 = config->optimizer.betas[1];
+    const double eps = config->optimizer.eps, decay = config->optimizer.weight_decay;
+    if (config->optimizer.type == ZR_OPTIMIZER_SGD)
         return zr_sgd(config->optimizer.momentum, config->optimizer.nesterov, decay);
-    case ZR_OPTIMIZER_ADAM:
-        if (!config->optimizer.adam_w_mode) return zr_adam(beta1, beta2, eps, decay);
-        break;
-    case ZR_OPTIMIZER_ADAMW:
-        break;
-    }
+    if (config->optimizer.type == ZR_OPTIMIZER_ADAM && !config->optimizer.adam_w_mode)
+        return zr_adam(beta1, beta2, eps, decay);
     return zr_adamw(beta1, beta2, eps, decay);
-}
-
-static zr_dtype wire_dtype_of(zr_config_dtype dtype)
-{
-    switch (dtype) {
-    case ZR_CONFIG_BF16:
-        return ZR_BF16;
-    case ZR_CONFIG_FP16:
-        return ZR_F16;
-    case ZR_CONFIG_AUTO:
-    case ZR_CONFIG_FP32:
-        break;
-    }
-    return ZR_F32;
-}
-
-bool zr__train_saves_behind(const zr_config *config)
-{
-    return config->train.save_interval > 0 && config->checkpoint.async != ZR_SWITCH_OFF;
 }
 
 /** Set how the layout keeps states, recomputes and saves. */
 static void set_states(const zr_config *config, zr_layout *layout)
 {
-    static const zr_recompute recompute[] = {[ZR_POLICY_NONE] = ZR_RECOMPUTE_NONE,
-                                             [ZR_POLICY_UNIT] = ZR_RECOMPUTE_UNIT,
-                                             [ZR_POLICY_SELECTIVE] = ZR_RECOMPUTE_SELECTIVE,
-                                             [ZR_POLICY_AUTO] = ZR_RECOMPUTE_AUTO,
-                                             [ZR_POLICY_PAPER] = ZR_RECOMPUTE_PAPER};
     bool lean = config->memory.layout == ZR_LAYOUT_LEAN;
     layout->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
@@ -62,21 +69,21 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
     bool summed = config->accumulation_steps > 1 || layout->rank_free_sums; /* gradients are added to persistent sums */
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
-    layout->recompute = recompute[config->recompute.policy];
+    layout->recompute = (zr_recompute)config->recompute.policy;
     layout->recompute_every = config->recompute.every;
     layout->partition_checkpoints = config->recompute.partition;
     layout->offload_checkpoints = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
     /* A copy takes more memory than a process promises, so a given memory.limit must allow it. */
-    if (zr__train_saves_behind(config))
+    if (zr__train_saves_async(config))
         layout->save = zr__config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
     if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->save == ZR_SAVE_AUTO)
         layout->limit_bytes = zr__arena_limit(config->memory.limit_bytes, false);
 }
 
-/** Return a number of ranks as an int; a number too large for any layout stays too large. */
-static int at_most_ranks(int64_t ranks)
+/** Return the ranks of a group as an int, 0 below `least`; a number too large for any layout stays too large. */
+static int group_ranks(int64_t ranks, int least)
 {
-    return ranks < INT32_MAX ? (int)ranks : INT32_MAX;
+    return ranks < least ? 0 : ranks < INT32_MAX ? (int)ranks : INT32_MAX;
 }
 
 /** Return whether collectives can run in two levels, with host_ranks ranks on each host. */
@@ -93,10 +100,9 @@ static bool has_levels(const zr_layout *l, int64_t host_ranks)
 /** Set the groups within the data-parallel ranks. */
 static void set_groups(const zr_config *config, zr_layout *layout)
 {
-    const int64_t shard = config->zero.mics_shard_ranks, hpz = config->zero.hpz_partition_ranks,
-                  host = config->parallel.ranks_per_host;
-    layout->shard_ranks = shard > 0 ? at_most_ranks(shard) : 0;
-    layout->hpz_ranks = hpz > 1 ? at_most_ranks(hpz) : 0;
+    const int64_t host = config->parallel.ranks_per_host;
+    layout->shard_ranks = group_ranks(config->zero.mics_shard_ranks, 1);
+    layout->hpz_ranks = group_ranks(config->zero.hpz_partition_ranks, 2);
     const int64_t all = (int64_t)layout->ranks * layout->tensor;
     const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* refused later on uneven hosts */
     const bool hosts = host > 0 && host < all && (layout->tensor == 1 || levels || all % host == 0);
@@ -107,20 +113,16 @@ static void set_groups(const zr_config *config, zr_layout *layout)
 /** Set the layout's communication: dtype, buckets, collectives, overlap and prefetch. */
 static void set_movement(const zr_config *config, zr_layout *layout)
 {
-    static const zr_reduce reduce[] = {[ZR_COLLECTIVE_SCATTER] = ZR_REDUCE_TO_SHARDS,
-                                       [ZR_COLLECTIVE_ALL_REDUCE] = ZR_REDUCE_ALL_REDUCE,
-                                       [ZR_COLLECTIVE_OWNER] = ZR_REDUCE_TO_OWNER,
-                                       [ZR_COLLECTIVE_NCCL] = ZR_REDUCE_NCCL};
-    bool overlap = config->zero.overlap_comm == ZR_SWITCH_ON;
-    layout->wire_dtype = wire_dtype_of(config->communication_dtype);
+    const zr_config_dtype wire = config->communication_dtype;
+    layout->wire_dtype = wire == ZR_CONFIG_BF16 ? ZR_BF16 : wire == ZR_CONFIG_FP16 ? ZR_F16 : ZR_F32;
     layout->reduce_bucket_elems = config->zero.reduce_bucket_elems;
     layout->gather_bucket_elems = config->zero.allgather_bucket_elems;
     layout->fused_buffer = config->collectives.fused;
-    layout->reduce = reduce[config->collectives.reduce];
-    layout->gather = config->collectives.gather == ZR_COLLECTIVE_BROADCAST ? ZR_GATHER_BROADCAST : ZR_GATHER_ALL;
-    layout->overlap = overlap;
+    layout->reduce = (zr_reduce)config->collectives.reduce;
+    layout->gather = (zr_gather)config->collectives.gather;
+    layout->overlap = config->zero.overlap_comm == ZR_SWITCH_ON;
     set_groups(config, layout);
-    layout->prefetch_elems = overlap ? config->zero.prefetch_bucket_elems : 0;
+    layout->prefetch_elems = layout->overlap ? config->zero.prefetch_bucket_elems : 0;
     layout->live_elems = config->zero.max_live_elems;
     layout->reuse_elems = config->zero.max_reuse_elems;
     layout->persist_elems = config->zero.persistence_elems;
@@ -141,10 +143,7 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     zr_layout layout = ZR_LAYOUT_INIT;
     layout.tensor = config->parallel.tensor < ranks ? (int)config->parallel.tensor : ranks;
     layout.ranks = ranks / layout.tensor;
-    static const zr_sequence sequence[] = {[ZR_TOKENS_OFF] = ZR_SEQUENCE_OFF,
-                                           [ZR_TOKENS_KEEP] = ZR_SEQUENCE_KEEP,
-                                           [ZR_TOKENS_REGATHER] = ZR_SEQUENCE_REGATHER};
-    layout.sequence = sequence[config->parallel.sequence];
+    layout.sequence = (zr_sequence)config->parallel.sequence;
     layout.stage = (int)config->zero.stage;
     layout.dtype = config->bf16 ? ZR_BF16 : config->fp16 ? ZR_F16 : ZR_F32;
     layout.batch = config->micro_batch_size;
@@ -158,17 +157,6 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     return layout;
 }
 
-/** Report sizes that are each in range, but whose product overflows. ZR_ERR_CONFIG. */
-static zr_status too_large(const zr_layout *l, const zr_config_sizes *sizes)
-{
-    char why[512];
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(ZR_ERR_CONFIG,
-                   "train_micro_batch_size_per_gpu %lld with data.seq_length %lld, model.n_embd %lld and "
-                   "model.vocab_size %lld is more than can be counted (%s); lower the largest of them",
-                   (long long)l->batch, (long long)l->seq, (long long)sizes->n_embd, (long long)sizes->vocab_size, why);
-}
-
 zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout, const zr_profile *profile,
                                 zr_plan **plan)
 {
@@ -178,13 +166,18 @@ zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout
     zr_model builder = zr__family_builder(&model);
     if (l.limit_bytes > 0 && profile->facts.apart) l.limit_bytes = zr__arena_limit(config->memory.limit_bytes, true);
     zr_status st = zr_plan_create(&builder, &l, profile, plan);
-    return st == ZR_ERR_SHAPE ? too_large(&l, &model.sizes) : st;
+    if (st != ZR_ERR_SHAPE) return st;
+    /* Each size is in range, but their product overflows. */
+    return ZR_FAIL(ZR_ERR_CONFIG,
+                   "train_micro_batch_size_per_gpu %lld with data.seq_length %lld, model.n_embd %lld and "
+                   "model.vocab_size %lld is more than can be counted (%s); lower the largest of them",
+                   (long long)l.batch, (long long)l.seq, (long long)model.sizes.n_embd,
+                   (long long)model.sizes.vocab_size, zr_error_message());
 }
 
 zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout layout = zr__train_layout(config, ranks);
     if (stage >= 0) layout.stage = stage;
-    ZR_TRY(zr__train_plan_layout(config, &layout, profile, plan));
-    return ZR_OK;
+    return zr__train_plan_layout(config, &layout, profile, plan);
 }

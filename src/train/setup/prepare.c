@@ -1,42 +1,34 @@
-/*
- * Preparation of a loaded configuration: model sizes, tokenizer, output directory.
- */
-#include "data/tokenizer/tokenizer.h"
-#include "base/file/file.h"
-#include "base/text/text.h"
-#include "train/family/family.h"
-#include "train/host/host.h"
-#include "train/family/paths.h"
-#include "zr/data.h"
+/** Preparation of a loaded configuration: model sizes, tokenizer, output directory. */
 #include "config/config.h"
 #include "data/samples/samples.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/family/family.h"
+#include "train/family/paths.h"
 #include "zr/run.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-/** Set sizes, and what else changes the result of the weights, from the directory of model.init. */
-static zr_status sizes_from_init(zr_config *config, const zr__family *family)
+/** Set the sizes, and all else that changes the result of the weights, from the directory of model.init, or from
+ * model.preset. */
+static zr_status settle_sizes(zr_config *config)
 {
+    const zr__family *family = NULL;
     zr__family_model model;
-    ZR_TRY(zr__family_read(family, config->model.init, &model));
-    ZR_TRY(zr__config_set_sizes(config, &model.sizes, config->model.init));
-    ZR_TRY(family->adopt(&model.numbers, config));
-    ZR_TRY(family->tell(config->model.init, config));
-    return ZR_OK;
-}
-
-static zr_status sizes_from_preset(zr_config *config, const zr__family *family)
-{
-    zr__family_model model;
-    char origin[96], reason[256];
-    if (zr__family_preset(family, config->model.preset, &model) != ZR_OK) {
-        snprintf(reason, sizeof(reason), "%s", zr_error_message());
-        return ZR_FAIL(ZR_ERR_CONFIG, "model.preset: %s", reason);
+    char origin[96];
+    ZR_TRY(zr__family_of(config, &family));
+    if (config->model.init) {
+        ZR_TRY(zr__family_read(family, config->model.init, &model));
+        ZR_TRY(zr__config_set_sizes(config, &model.sizes, config->model.init));
+        ZR_TRY(family->adopt(&model.numbers, config));
+        ZR_TRY(family->tell(config->model.init, config));
+    } else if (config->model.preset) {
+        ZR_CHECK(zr__family_preset(family, config->model.preset, &model) == ZR_OK, ZR_ERR_CONFIG, "model.preset: %s",
+                 zr_error_message());
+        snprintf(origin, sizeof(origin), "preset %s", config->model.preset);
+        ZR_TRY(zr__config_set_sizes(config, &model.sizes, origin));
     }
-    snprintf(origin, sizeof(origin), "preset %s", config->model.preset);
-    ZR_TRY(zr__config_set_sizes(config, &model.sizes, origin));
     return ZR_OK;
 }
 
@@ -80,7 +72,7 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
 
 /** Note that most of the model's vocabulary is unused by a text that is read as bytes for lack of a named tokenizer. A
  * vocabulary up to twice the bytes counts as rounded up. */
-static zr_status note_bytes(zr_config *config)
+static zr_status note_bytes_vocab(zr_config *config)
 {
     char note[320];
     const int64_t vocab = config->model.sizes.vocab_size;
@@ -99,11 +91,11 @@ static zr_status fit_tokenizer(zr_config *config)
 {
     zr_tokenizer *tokenizer = NULL;
     const char *name = config->data.tokenizer;
-    char text[24], why[640];
+    char text[24];
     if (!name || strcmp(name, "bytes") == 0 || config->model.sizes.vocab_size > 0) return ZR_OK;
     zr_status st = zr_tokenizer_open(name, &tokenizer);
-    if (st != ZR_OK) snprintf(why, sizeof(why), "%s", zr_error_message());
-    ZR_CHECK(st == ZR_OK, st, "data.tokenizer: %s (model.vocab_size, which is not given, is to be its size)", why);
+    ZR_CHECK(st == ZR_OK, st, "data.tokenizer: %s (model.vocab_size, which is not given, is to be its size)",
+             zr_error_message());
     snprintf(text, sizeof(text), "%lld", (long long)zr_tokenizer_vocab(tokenizer));
     zr_tokenizer_close(&tokenizer);
     return zr_config_set(config, "model.vocab_size", text);
@@ -126,21 +118,15 @@ static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
 
 zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
 {
-    const zr__family *family = NULL;
     zr__family_model model;
     bool bytes = false;
     ZR_TRY(zr__run_paths_settle(config));
-    ZR_TRY(zr__family_of(config, &family));
-    if (config->model.init) {
-        ZR_TRY(sizes_from_init(config, family));
-    } else if (config->model.preset) {
-        ZR_TRY(sizes_from_preset(config, family));
-    }
+    ZR_TRY(settle_sizes(config));
     ZR_TRY(default_tokenizer(config, &bytes));
     ZR_TRY(fit_tokenizer(config));
     ZR_TRY(default_output_dir(config, unix_sec));
     ZR_TRY(zr_config_resolve(config, ranks));
-    if (bytes) ZR_TRY(note_bytes(config));
+    if (bytes) ZR_TRY(note_bytes_vocab(config));
     ZR_TRY(zr__train_model(config, &model));
     return ZR_OK;
 }

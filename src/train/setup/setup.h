@@ -1,5 +1,5 @@
 /**
- * train/setup: from a configuration to a plan. prepare.c settles what the files say (sizes, tokenizer, directory),
+ * train/setup: from a configuration to a plan. prepare.c settles sizes, tokenizer and directory from files,
  * layout.c copies every key that the planner knows into zr_layout, choose.c takes stage, recompute policy and
  * micro-batches where they are left open.
  */
@@ -16,7 +16,14 @@ zr_layout zr__train_layout(const zr_config *config, int ranks);
 
 /** Return whether checkpoints are written asynchronously, during the next steps (checkpoint.async,
  *  train.save_interval). */
-bool zr__train_saves_behind(const zr_config *config);
+bool zr__train_saves_async(const zr_config *config);
+/** Return whether activation_checkpointing.policy auto needs a memory.limit that is not given: it is then
+ *  zr__train_limit. */
+bool zr__train_lacks_limit(const zr_config *config);
+/** Set the samples of a micro-batch and the micro-batches of a step, and train_batch_size for these ranks. */
+void zr__train_set_batch(zr_config *config, int ranks, int64_t rows, int64_t accum);
+/** Return a policy's name in a configuration: "none", "unit", "selective", "auto" or "paper". */
+const char *zr__recompute_name(zr_recompute recompute);
 
 /** Rate of a slow disk, bytes/s, by which the time of a checkpoint is estimated before one was written. */
 #define ZR_TRAIN_DISK_BYTES_SEC 2e8
@@ -32,6 +39,10 @@ ZR_NODISCARD zr_status zr__train_plan_layout(const zr_config *config, const zr_l
 /** Plan a resolved configuration. stage -1: the configuration's. */
 ZR_NODISCARD zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                       zr_plan **plan);
+
+/** Keep, of the n candidates that are `left`, those whose value is at most `alike` times their least. Values are
+ *  not negative. Called for one criterion after another it picks by each in turn. */
+void zr__keep_least(int n, const double *value, double alike, bool *left);
 
 /** Micro-batches of a resumed run; accum 0: the run is new. */
 typedef struct zr__train_kept {
