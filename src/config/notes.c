@@ -1,4 +1,4 @@
-/* Notices about an accepted file: keys without effect, and values chosen for "auto". */
+/* Adds notices about an accepted file: keys without effect, and values chosen for "auto". */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -67,7 +67,7 @@ static zr_status note_unused(zr_config *config)
 
 /* Find the value that Hugging Face's Trainer would put in place of "auto", from the model or the run, and return its
  * origin. NULL: it puts none. */
-static const char *trainers(const zr_config *config, const zr_key *key, double *value)
+static const char *trainers_value(const zr_config *config, const zr_key *key, double *value)
 {
     static const char zero[] = "zero_optimization.";
     double h = (double)config->model.sizes.n_embd;
@@ -85,18 +85,6 @@ static const char *trainers(const zr_config *config, const zr_key *key, double *
     *value = 1;
     if (strcmp(name, "gradient_clipping") == 0) return "its max_grad_norm when not given";
     return NULL;
-}
-
-/* Note a key whose "auto" the Trainer would derive. */
-static zr_status note_derived(zr_config *config, const zr_key *key, const char *text, const char *from, double value)
-{
-    char its[ZR_NUMBER_BYTES];
-    zr__text_shortest(value, its);
-    if (strtod(text, NULL) == value)
-        return zr__config_note(config, "%s: auto, taken as %s, as Hugging Face's Trainer does (%s)", key->path, text,
-                               from);
-    return zr__config_note(config, "%s: auto, taken as %s; Hugging Face's Trainer takes %s (%s): --%s=%s asks for that",
-                           key->path, text, its, from, key->path, its);
 }
 
 static size_t parent_bytes(const char *path)
@@ -122,54 +110,52 @@ static bool is_open(const zr_config *config, const zr_key *key)
            (open.batch && (rows || all));
 }
 
-/* Return whether key i is reported in one line with others of its section. */
-static bool is_plain(const zr_config *config, int i)
+/* Return whether the key is reported in one line with others of its section. */
+static bool is_plain_auto(const zr_config *config, const zr_key *key)
 {
-    int n;
     double value;
     char text[64];
-    const zr_key *key = zr_config_keys(&n);
-    return config->state->automatic[i] && !is_open(config, &key[i]) && zr__key_is_read(config, &key[i]) &&
-           !trainers(config, &key[i], &value) && zr__value_text(config, &key[i], text, sizeof(text));
+    return zr__origin_of(config, key)->automatic && !is_open(config, key) && zr__key_is_read(config, key) &&
+           !trainers_value(config, key, &value) && zr__value_text(config, key, text, sizeof(text));
 }
 
-static zr_status note_plain(zr_config *config, int first)
+/* Note the keys of the section of `first` in one line, if it is the first key of them. */
+static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 {
-    int n, members = 0, used = 0;
-    const zr_key *key = zr_config_keys(&n);
+    int members = 0, used = 0;
     char line[LINE_BYTES], text[64];
-    for (int i = 0; i < first; i++)
-        if (is_plain(config, i) && same_parent(key[i].path, key[first].path)) return ZR_OK;
-    for (int i = first; i < n; i++) {
-        if (i != first && (!same_parent(key[i].path, key[first].path) || !is_plain(config, i))) continue;
-        zr__value_text(config, &key[i], text, sizeof(text));
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
+        if (!same_parent(key->path, first->path) || !is_plain_auto(config, key)) continue;
+        if (key < first) return ZR_OK;
+        zr__value_text(config, key, text, sizeof(text));
         if (used < LINE_BYTES)
             used += snprintf(line + used, (size_t)(LINE_BYTES - used), "%s%s %s", members++ ? ", " : "",
-                             key[i].path + parent_bytes(key[i].path) + 1, text);
+                             key->path + parent_bytes(key->path) + 1, text);
     }
-    zr__value_text(config, &key[first], text, sizeof(text));
-    if (members == 1) return zr__config_note(config, "%s: auto, taken as %s", key[first].path, text);
-    return zr__config_note(config, "%.*s: auto, taken as %s", (int)parent_bytes(key[first].path), key[first].path,
-                           line);
+    zr__value_text(config, first, text, sizeof(text));
+    if (members == 1) return zr__config_note(config, "%s: auto, taken as %s", first->path, text);
+    return zr__config_note(config, "%.*s: auto, taken as %s", (int)parent_bytes(first->path), first->path, line);
 }
 
 static zr_status note_autos(zr_config *config)
 {
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++) {
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
         char text[64];
         double value;
-        if (!config->state->automatic[i] || !zr__key_is_read(config, &key[i])) continue;
-        if (is_open(config, &key[i])) continue;
-        if (!zr__value_text(config, &key[i], text, sizeof(text))) continue;
-        const char *from = trainers(config, &key[i], &value);
-        if (from)
-            ZR_TRY(note_derived(config, &key[i], text, from, value));
-        else if (parent_bytes(key[i].path) == 0)
-            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key[i].path, text));
+        if (!zr__origin_of(config, key)->automatic || !zr__key_is_read(config, key) || is_open(config, key)) continue;
+        if (!zr__value_text(config, key, text, sizeof(text))) continue;
+        const char *path = key->path, *from = trainers_value(config, key, &value);
+        if (from && strtod(text, NULL) == value)
+            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s, as Hugging Face's Trainer does (%s)", path, text,
+                                   from));
+        else if (from)
+            ZR_TRY(zr__config_note(config,
+                                   "%s: auto, taken as %s; Hugging Face's Trainer takes %s (%s): --%s=%s asks for that",
+                                   path, text, ZR_SHORTEST(value), from, path, ZR_SHORTEST(value)));
+        else if (parent_bytes(path) == 0)
+            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", path, text));
         else
-            ZR_TRY(note_plain(config, i));
+            ZR_TRY(note_plain_autos(config, key));
     }
     return ZR_OK;
 }
@@ -185,7 +171,7 @@ static zr_status note_checkpointing(zr_config *config)
     if (config->recompute.policy == ZR_POLICY_NONE && any)
         return zr__config_note(config,
                                "%s: nothing is checkpointed%s, as its policy is none; --%s.policy=unit keeps the input "
-                               "of each block and computes the rest again",
+                               "of each block and recomputes the rest",
                                section, host ? ", and nothing kept on the host" : "", section);
     if (config->recompute.partition && config->parallel.tensor == 1)
         return zr__config_note(config,

@@ -1,4 +1,4 @@
-/* Memory that a configuration owns: strings and notices. */
+/* Holds the memory that a configuration owns: strings and notices; and tells who gave a key. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -119,14 +119,12 @@ bool zr__config_from_file(const zr_config *config)
 
 bool zr__config_given(const zr_config *config, const char *path)
 {
-    int n;
     const zr_key *key = zr__key_find(path);
-    return key && config->state->given[key - zr_config_keys(&n)];
+    return key && zr__origin_of(config, key)->given;
 }
 
 bool zr__config_overridden(const zr_config *config, const char *path)
 {
-    int n;
     const zr_key *key = zr__key_find(path);
-    return key && config->state->overridden[key - zr_config_keys(&n)];
+    return key && zr__origin_of(config, key)->overridden;
 }

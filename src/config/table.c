@@ -39,7 +39,7 @@
     REFUSED(BOOL, s ".enabled", "false", CURVES, .instead = "the curves are in metrics.jsonl and loss.svg"),           \
         IGNORED(ANY, s ".*", "null", CURVES)
 
-static const zr_key table[] = {
+const zr_key zr__keys[] = {
     KEY(STRING, "model.type", "\"gpt2\"", model.type, "kind of model", .choices = "gpt2|bert|llama", ONLY("gpt2")),
     KEY(STRING, "model.preset", "null", model.preset,
         "a named shape, such as gpt2-124m: gives every size. Where neither optimizer nor scheduler is given, zr train, "
@@ -404,10 +404,12 @@ static const zr_key table[] = {
     SECTION_OFF("autotuning", "search for a configuration"),
 };
 
-_Static_assert(sizeof(table) / sizeof(table[0]) <= ZR_CONFIG_MAX_KEYS, "zr_config_state.given is too small");
+const zr_key *const zr__keys_end = zr__keys + sizeof(zr__keys) / sizeof(zr__keys[0]);
+
+_Static_assert(sizeof(zr__keys) / sizeof(zr__keys[0]) <= ZR_CONFIG_MAX_KEYS, "zr_config_state.origin is too small");
 
 const zr_key *zr_config_keys(int *n)
 {
-    *n = (int)(sizeof(table) / sizeof(table[0]));
-    return table;
+    *n = (int)(zr__keys_end - zr__keys);
+    return zr__keys;
 }
