@@ -1,4 +1,4 @@
-/* Checks of an op's operands, and their bytes, for infer and cost functions. */
+/* Checks an op's operands and counts their bytes, for infer and cost functions. */
 #include "graph/internal.h"
 
 #include <stdio.h>
@@ -42,16 +42,15 @@ static bool shape_matches(const zr_shape *shape, const zr_shape *wanted)
     return true;
 }
 
-zr_status zr__want_in(const zr_graph *graph, const zr_op *op, int i, const char *name)
+zr_status zr__want_in(const zr_op *op, int i, const char *name)
 {
-    (void)graph;
     ZR_CHECK(zr__in_has(op, i), ZR_ERR_ARG, "%s: operand %s (number %d) is missing", op->def->name, name, i);
     return ZR_OK;
 }
 
 zr_status zr__want(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype, zr_shape shape)
 {
-    ZR_TRY(zr__want_in(graph, op, i, name));
+    ZR_TRY(zr__want_in(op, i, name));
     const zr_type *given = zr__in(graph, op, i);
     if (given->dtype == dtype && shape_matches(&given->shape, &shape)) return ZR_OK;
     char have[TYPE_TEXT], want[TYPE_TEXT], first[TYPE_TEXT] = "";
@@ -67,7 +66,7 @@ zr_status zr__want(const zr_graph *graph, const zr_op *op, int i, const char *na
 
 zr_status zr__want_ndim(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype, int ndim)
 {
-    ZR_TRY(zr__want_in(graph, op, i, name));
+    ZR_TRY(zr__want_in(op, i, name));
     const zr_type *given = zr__in(graph, op, i);
     if (given->dtype == dtype && given->shape.ndim >= ndim) return ZR_OK;
     char have[TYPE_TEXT];
@@ -112,6 +111,12 @@ zr_shape zr__row_shape(zr_shape shape)
     else
         shape.dim[0] = 1;
     shape.dim[shape.ndim] = 0;
+    return shape;
+}
+
+zr_shape zr__with_cols(zr_shape shape, int64_t cols)
+{
+    shape.dim[shape.ndim - 1] = cols;
     return shape;
 }
 

@@ -34,11 +34,8 @@ static zr_status cross_entropy_infer(const zr_graph *graph, const zr_op *op, zr_
 
 static zr_status cross_entropy_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value logits = op->in[0], targets = op->in[1], dlosses = zr_grad_of(graph, op->out[0]);
-    zr_value dlogits = zr_grad_begin(graph, logits, NULL);
-    zr_graph_op(graph, &cross_entropy_dx, NULL, 4, (zr_value[]){dlosses, logits, targets, op->out[1]}, &dlogits);
-    zr_grad_end(graph, logits, dlogits);
-    return ZR_OK;
+    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0], op->in[1], op->out[1]};
+    return zr__contribute(graph, op->in[0], &cross_entropy_dx, NULL, 4, in);
 }
 
 static const zr_op_def cross_entropy = {

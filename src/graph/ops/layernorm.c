@@ -78,7 +78,7 @@ static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
 {
     const bool centred = centres(op);
     const int n = op->def->n_out - 1; /* parameters, and numbers kept of a row */
-    zr_value x = op->in[0], gain = op->in[1], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
+    zr_value x = op->in[0], gain = op->in[1], dy = zr_grad_of(graph, op->out[0]);
     zr_value mean = op->out[1], rstd = op->out[n], dw[2] = {ZR_NONE, ZR_NONE};
     bool needed = false;
     for (int i = 0; i < n; i++) {
@@ -92,14 +92,8 @@ static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
         for (int i = 0; i < n; i++)
             if (zr_grad_needed(graph, op->in[1 + i])) zr_grad_end(graph, op->in[1 + i], dw[i]);
     }
-    if (!zr_grad_needed(graph, x)) return ZR_OK;
-    zr_value dx = zr_grad_begin(graph, x, &earlier);
-    if (centred)
-        zr_graph_op(graph, &layernorm_dx, NULL, 6, (zr_value[]){dy, x, gain, mean, rstd, earlier}, &dx);
-    else
-        zr_graph_op(graph, &rmsnorm_dx, NULL, 5, (zr_value[]){dy, x, gain, rstd, earlier}, &dx);
-    zr_grad_end(graph, x, dx);
-    return ZR_OK;
+    if (centred) return zr__accumulate(graph, x, &layernorm_dx, NULL, 5, (zr_value[]){dy, x, gain, mean, rstd});
+    return zr__accumulate(graph, x, &rmsnorm_dx, NULL, 4, (zr_value[]){dy, x, gain, rstd});
 }
 
 #define NORM(text, n)                                                                                                  \
