@@ -213,12 +213,7 @@ static zr_status fill_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-static const zr_op_def fill = {
-    .name = "fill",
-    .n_out = 1,
-    .infer = fill_infer,
-    .cost = zr__cost_bytes,
-};
+static const zr_op_def fill = {.name = "fill", .n_out = 1, .infer = fill_infer, .cost = zr__cost_bytes};
 
 void zr__fill(zr_graph *graph, zr_value out)
 {

@@ -36,12 +36,7 @@ static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
     return product_cost(graph, op, zr__out(graph, op, 0), zr__in(graph, op, 0));
 }
 
-static const zr_op_def linear_dx = {
-    .name = "linear_dx",
-    .n_out = 1,
-    .infer = dx_infer,
-    .cost = dx_cost,
-};
+static const zr_op_def linear_dx = {.name = "linear_dx", .n_out = 1, .infer = dx_infer, .cost = dx_cost};
 
 static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
@@ -60,12 +55,7 @@ static zr_cost dw_cost(const zr_graph *graph, const zr_op *op)
     return product_cost(graph, op, zr__in(graph, op, 0), zr__in(graph, op, 1));
 }
 
-static const zr_op_def linear_dw = {
-    .name = "linear_dw",
-    .n_out = 1,
-    .infer = dw_infer,
-    .cost = dw_cost,
-};
+static const zr_op_def linear_dw = {.name = "linear_dw", .n_out = 1, .infer = dw_infer, .cost = dw_cost};
 
 static zr_status db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
@@ -76,12 +66,7 @@ static zr_status db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-static const zr_op_def linear_db = {
-    .name = "linear_db",
-    .n_out = 1,
-    .infer = db_infer,
-    .cost = zr__cost_bytes,
-};
+static const zr_op_def linear_db = {.name = "linear_db", .n_out = 1, .infer = db_infer, .cost = zr__cost_bytes};
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
