@@ -1,6 +1,6 @@
 /*
- * The extra time of steps in a measured launch over their time alone: ranks wait for each other, and streams share the
- * cores.
+ * Finds the extra time of steps in a measured launch over their time alone: ranks wait for each other, and streams
+ * share the cores.
  */
 #include "simulate/simulate.h"
 #include "plan/cost/cost.h"

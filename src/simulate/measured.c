@@ -1,6 +1,6 @@
 /*
- * The time of a step in a measured launch: seconds per unit of work, interpolated between the measured steps of its
- * kind by inverse distance weighting (Shepard, 1968).
+ * Finds the time of a step in a measured launch: seconds per unit of work, interpolated between like measured steps by
+ * inverse distance weighting (Shepard, 1968).
  */
 #include "simulate/simulate.h"
 #include "plan/cost/cost.h"
