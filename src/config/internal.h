@@ -19,14 +19,7 @@ typedef struct zr__string {
     char text[];
 } zr__string;
 
-/** A key of the file that has no effect here. */
-typedef struct zr__unused {
-    struct zr__unused *next;
-    const zr_key *key;
-    char path[];
-} zr__unused;
-
-/** Who gave the value of a key. */
+/** The giver of a key's value. */
 typedef struct zr__origin {
     bool given;      /* the file, an override or zr_config_set, with another value than "auto" */
     bool overridden; /* an override */
@@ -34,7 +27,7 @@ typedef struct zr__origin {
 } zr__origin;
 
 struct zr_config_state {
-    zr__unused *unused;          /* oldest first */
+    zr__string *unused;          /* paths of given keys that have no effect, oldest first */
     struct zr__refusal *refused; /* refused values, oldest first, while the file is read */
     zr__string *strings;         /* newest first */
     zr__string *notes;           /* oldest first */
@@ -121,7 +114,7 @@ ZR_NODISCARD zr_status zr__value_default(zr_config *config, const zr_key *key);
 bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_t size);
 
 /** Remember a key without effect, for zr__config_note_all. */
-ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const zr_key *key, const char *path);
+ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const char *path);
 /** Add notices, one line per section, about keys without effect and about values chosen for "auto"; call it when all
  * is settled. */
 ZR_NODISCARD zr_status zr__config_note_all(zr_config *config);

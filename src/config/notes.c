@@ -10,21 +10,6 @@ enum { LINE_BYTES = 400, MOST_NAMES = 8 };
 
 /* ---- keys without a meaning ------------------------------------------------------------------- */
 
-zr_status zr__config_unused(zr_config *config, const zr_key *key, const char *path)
-{
-    zr__unused **end = &config->state->unused;
-    int n = 0;
-    for (; *end; end = &(*end)->next, n++)
-        if (strcmp((*end)->path, path) == 0) return ZR_OK;
-    if (n == ZR_CONFIG_MAX_KEYS) return ZR_OK; /* a section of a million keys need not be reported in full */
-    zr__unused *u = zr_alloc(sizeof(*u) + strlen(path) + 1);
-    ZR_CHECK(u, ZR_ERR_MEMORY, "out of memory for a notice");
-    u->key = key;
-    memcpy(u->path, path, strlen(path) + 1);
-    *end = u;
-    return ZR_OK;
-}
-
 static size_t section_bytes(const char *path)
 {
     return strcspn(path, ".");
@@ -36,31 +21,27 @@ static bool same_section(const char *a, const char *b)
     return a[n] && n == section_bytes(b) && strncmp(a, b, n) == 0;
 }
 
-static zr_status note_unused(zr_config *config)
+/* Note in one line the keys of the section of `first`, unless an earlier key did. */
+static zr_status note_unused_section(zr_config *config, const zr__string *first)
 {
-    for (const zr__unused *u = config->state->unused; u; u = u->next) {
-        char names[LINE_BYTES];
-        int n = 0, used = 0;
-        bool first = true, alike = true;
-        for (const zr__unused *v = config->state->unused; v != u; v = v->next) first &= !same_section(v->path, u->path);
-        if (!first) continue;
-        for (const zr__unused *v = u; v; v = v->next) {
-            if (v != u && !same_section(v->path, u->path)) continue;
-            if (n++ < MOST_NAMES && used < LINE_BYTES)
-                used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
-                                 v->path + section_bytes(u->path) + (u->path[section_bytes(u->path)] == '.'));
-            alike &= strcmp(v->key->help, u->key->help) == 0;
-        }
-        if (n == 1)
-            ZR_TRY(zr__config_note(config, "%s has no meaning here: %s", u->path, u->key->help));
-        else if (alike)
-            ZR_TRY(zr__config_note(config, "%.*s has no meaning here: %s", (int)section_bytes(u->path), u->path,
-                                   u->key->help));
-        else
-            ZR_TRY(zr__config_note(config, "%.*s: without a meaning here, as docs/config.md says: %s%s",
-                                   (int)section_bytes(u->path), u->path, names, n > MOST_NAMES ? " ..." : ""));
+    char names[LINE_BYTES];
+    int n = 0, used = 0;
+    bool alike = true;
+    const char *path = first->text, *help = zr__key_find(path)->help;
+    const int section = (int)section_bytes(path);
+    for (const zr__string *v = config->state->unused; v != first; v = v->next)
+        if (same_section(v->text, path)) return ZR_OK;
+    for (const zr__string *v = first; v; v = v->next) {
+        if (v != first && !same_section(v->text, path)) continue;
+        if (n++ < MOST_NAMES && used < LINE_BYTES)
+            used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
+                             v->text + section + (path[section] == '.'));
+        alike &= strcmp(zr__key_find(v->text)->help, help) == 0;
     }
-    return ZR_OK;
+    if (n == 1) return zr__config_note(config, "%s has no meaning here: %s", path, help);
+    if (alike) return zr__config_note(config, "%.*s has no meaning here: %s", section, path, help);
+    return zr__config_note(config, "%.*s: without a meaning here, as docs/config.md says: %s%s", section, path, names,
+                           n > MOST_NAMES ? " ..." : "");
 }
 
 /* ---- "auto" ----------------------------------------------------------------------------------- */
@@ -119,7 +100,7 @@ static bool is_plain_auto(const zr_config *config, const zr_key *key)
            !trainers_value(config, key, &value) && zr__value_text(config, key, text, sizeof(text));
 }
 
-/* Note the keys of the section of `first` in one line, if it is the first key of them. */
+/* Note the keys of the section of `first` in one line, unless an earlier key did. */
 static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 {
     int members = 0, used = 0;
@@ -183,7 +164,7 @@ static zr_status note_checkpointing(zr_config *config)
 
 zr_status zr__config_note_all(zr_config *config)
 {
-    ZR_TRY(note_unused(config));
+    for (const zr__string *u = config->state->unused; u; u = u->next) ZR_TRY(note_unused_section(config, u));
     ZR_TRY(note_autos(config));
     if (config->parallel.sequence != ZR_TOKENS_OFF && config->parallel.tensor == 1)
         ZR_TRY(zr__config_note(config,

@@ -116,7 +116,7 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
     return ZR_OK;
 }
 
-static zr_status create(json_t *root, const zr__source *source, zr_config **config)
+static zr_status create_config(json_t *root, const zr__source *source, zr_config **config)
 {
     zr_config *c = zr_alloc(sizeof(*c));
     ZR_CHECK(c, ZR_ERR_MEMORY, "out of memory for the configuration");
@@ -131,27 +131,22 @@ static zr_status create(json_t *root, const zr__source *source, zr_config **conf
     return ZR_OK;
 }
 
-static zr_status parse(const char *text, size_t bytes, const char *name, const char *const *overrides, int n_overrides,
-                       zr_config **config)
-{
-    json_t *root;
-    ZR_TRY(zr__json_parse(text, bytes, name, &root));
-    zr__json_skip_mark(&text, &bytes);
-    zr__source source = {name, text, bytes, overrides, n_overrides};
-    zr_status st = create(root, &source, config);
-    json_decref(root);
-    return st;
-}
-
 zr_status zr_config_parse(const char *text, size_t bytes, const char *name, const char *const *overrides,
                           int n_overrides, zr_config **config)
 {
+    json_t *root = NULL;
     *config = NULL;
     char *plain = zr_alloc(bytes + 1);
     ZR_CHECK(plain, ZR_ERR_MEMORY, "out of memory for the configuration");
     memcpy(plain, text, bytes);
     zr__json_blank_comments(plain, bytes);
-    zr_status st = parse(plain, bytes, name, overrides, n_overrides, config);
+    zr_status st = zr__json_parse(plain, bytes, name, &root);
+    if (st == ZR_OK) {
+        zr__source source = {name, plain, bytes, overrides, n_overrides};
+        zr__json_skip_mark(&source.text, &source.bytes);
+        st = create_config(root, &source, config);
+    }
+    json_decref(root);
     zr_free(plain);
     return st;
 }

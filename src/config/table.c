@@ -30,7 +30,7 @@
     }
 /* A key of DeepSpeed that has no effect here; its help says why. */
 #define IGNORED(...) BARE(__VA_ARGS__, .state = ZR_KEY_NO_MEANING)
-/* A key of DeepSpeed of which only the default is available. */
+/* A key of DeepSpeed whose default is its only value that is available. */
 #define REFUSED(t, p, d, ...) BARE(t, p, d, __VA_ARGS__, ONLY(d))
 /* A section of DeepSpeed that is not available: `enabled` must be false, its other keys have no effect. */
 #define SECTION_OFF(s, ...)                                                                                            \
@@ -321,7 +321,7 @@ const zr_key zr__keys[] = {
     REFUSED(BOOL, ZERO "mics_hierarchical_params_gather", "false", "MiCS: gather in two steps"),
 
     KEY(CHOICE, "activation_checkpointing.policy", "\"none\"", recompute.policy,
-        "which activations are computed again in the backward pass instead of being kept. none: norms and GELU only, "
+        "which activations are recomputed in the backward pass instead of being kept. none: norms and GELU only, "
         "which cost little; selective: attention and what is wider than the model too; unit: everything but the input "
         "of each transformer block; auto: as few as fit memory.limit, or without it the memory that the host has left, "
         "and with parallel.tensor above 1 their checkpoints whole, as Pa or as Pa+cpu, whichever is faster; paper, for "
@@ -370,7 +370,8 @@ const zr_key zr__keys[] = {
     IGNORED(BOOL, "zero_force_ds_cpu_optimizer", "true", "there is one implementation"),
     IGNORED(ANY, "aio.*", "null", "read with an NVMe device only"),
     KEY(SWITCH, "checkpoint.async", AUTO, checkpoint.async,
-        "checkpoints of train.save_interval are written behind the next steps: from where the states are, with updates "
+        "checkpoints of train.save_interval are written asynchronously, during the next steps: from where the states "
+        "are, with updates "
         "that wait for what is not written yet, or, where memory.limit is given and has room, from a copy in memory of "
         "the host. auto: true. false: training waits for each"),
     KEY(INT, "checkpoint.every", "0", checkpoint.every,

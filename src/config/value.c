@@ -75,7 +75,8 @@ static bool names_fit(const json_t *value, int64_t *bad)
 }
 
 /* Fail for a value of the wrong form; of a pair or a list, name the element that is wrong. */
-static zr_status wrong(const zr_key *key, const json_t *value, const zr__source *source, const zr__json_place *place)
+static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__source *source,
+                             const zr__json_place *place)
 {
     zr__json_place element = {place, NULL, 0};
     int64_t bad;
@@ -176,7 +177,7 @@ static void store_nothing(zr_config *config, const zr_key *key)
     if (key->type == ZR_KEY_SWITCH) *(zr_config_switch *)field_of(config, key) = ZR_SWITCH_AUTO;
 }
 
-static zr_status store(zr_config *config, const zr_key *key, const zr__field *field)
+static zr_status store_field(zr_config *config, const zr_key *key, const zr__field *field)
 {
     if (key->offset == SIZE_MAX) return ZR_OK;
     if (key->type != ZR_KEY_STRING && key->type != ZR_KEY_PATHS && key->type != ZR_KEY_NAMES) {
@@ -227,11 +228,11 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
 {
     int64_t bad;
     const bool names = key->type == ZR_KEY_NAMES;
-    if (!(names ? names_fit : zr__shards_fit)(value, &bad)) return wrong(key, value, source, place);
+    if (!(names ? names_fit : zr__shards_fit)(value, &bad)) return refuse_form(key, value, source, place);
     char *text = names ? join_names(value) : json_dumps(value, JSON_COMPACT);
     zr__field field = {.string = text};
-    zr_status st =
-        text ? store(config, key, &field) : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    zr_status st = text ? store_field(config, key, &field)
+                        : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
     free(text);
     zr__origin_of(config, key)->given = st == ZR_OK;
     return st;
@@ -270,16 +271,16 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
         return set_list(config, key, value, source, place);
 
     zr__field field;
-    if (!read_field(key, value, &field)) return wrong(key, value, source, place);
+    if (!read_field(key, value, &field)) return refuse_form(key, value, source, place);
     if (key->state == ZR_KEY_LIMITED && !is_built(key, value))
         return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; %s, or leave it out%s%s",
                                ZR_JSON_SHOWN(value), ZR_AVAILABLE(key), key->instead ? "; " : "",
                                key->instead ? key->instead : "");
     if (key->state == ZR_KEY_NO_MEANING) {
         char path[128];
-        ZR_TRY(zr__config_unused(config, key, zr__json_path(place, path, sizeof(path))));
+        ZR_TRY(zr__config_unused(config, zr__json_path(place, path, sizeof(path))));
     }
-    ZR_TRY(store(config, key, &field));
+    ZR_TRY(store_field(config, key, &field));
     origin->given = true;
     return ZR_OK;
 }
@@ -294,7 +295,7 @@ zr_status zr__value_default(zr_config *config, const zr_key *key)
     json_t *value = standard_json(key);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the default of %s", key->path);
     zr_status st = read_field(key, value, &field)
-                       ? store(config, key, &field)
+                       ? store_field(config, key, &field)
                        : ZR_FAIL(ZR_ERR_INTERNAL, "the default of %s is not a value of it", key->path);
     json_decref(value);
     return st;

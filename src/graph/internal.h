@@ -1,7 +1,7 @@
 /**
  * graph, internal: the contents of a graph, and helpers of its files and ops. graph.c builds, freeze.c gives frozen
  * parameters units of their own, autodiff.c adds the backward pass, read.c answers questions. An op's builder, shape
- * rule, adjoint and cost are in ops/, by family; check.c and share.c have what they share. Kernels are the device's.
+ * rule, adjoint and cost are in ops/, by family; check.c and share.c help all ops. Kernels are the device's.
  */
 #ifndef ZR_GRAPH_INTERNAL_H
 #define ZR_GRAPH_INTERNAL_H

@@ -101,7 +101,7 @@ typedef struct source {
 /* A file and the files that it includes in turn; the last one includes no file. */
 typedef struct chain {
     int n;
-    const zr__generation *generation; /* of the named device; NULL: no device is named, or it was not fitted */
+    const zr__generation *generation; /* the named device's; NULL: no device is named, or it was not fitted */
     source source[MOST_FILES];
 } chain;
 

@@ -117,8 +117,8 @@ static const struct {
  * dgx1v      One DGX-1 with 8 V100 of 32 GB. NVLink joins each to four others, two by double links; rings over
  *            all eight GPUs use all six links of each. Two GPUs share an x16 to the host. 512 GB.
  * dgx-a100x8, dgx-a100x8-40gb
- *            DGX A100: NVLink 3 over NVSwitch, one HDR adapter a GPU; two GPUs share an x16 of PCI Express 4.0. 2 TB,
- *            and 1 TB in that of 40 GB.
+ *            DGX A100: NVLink 3 over NVSwitch, one HDR adapter a GPU; two GPUs share an x16 of PCI Express 4.0. 2 TB;
+ *            with GPUs of 40 GB 1 TB.
  * dgx-h100x8 DGX H100: NVLink 4 over NVSwitch, one NDR adapter a GPU, PCI Express 5.0. 2 TB.
  * hgx-h200x8 HGX H200, in a host as the DGX H200's.
  * hgx-b200x8 HGX B200: NVLink 5, in a host as the DGX B200's.

@@ -160,7 +160,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
 }
 
 /* Return the ratio of a step's time in this draw to its mean: lognormal with mean 1 for an exchange, else 1. */
-static double varied(const pricer *me, const zr_plan *plan, int32_t index)
+static double drawn_ratio(const pricer *me, const zr_plan *plan, int32_t index)
 {
     const double spread = me->cluster->measured->spread;
     const zr_rng rng = {.seed = me->options.seed, .purpose = ZR_RNG_JITTER, .step = (uint32_t)me->draw};
@@ -177,7 +177,7 @@ static double step_sec(const zr__pricer *base, const zr_plan *plan, zr_schedule_
     const pricer *me = (const pricer *)base;
     parts p;
     if (!me->alone_sec || kind != ZR_SCHEDULE_TRAIN) return step_parts(me, plan, kind, index, &p);
-    return me->alone_sec[index] * varied(me, plan, index) + me->longer_sec[index];
+    return me->alone_sec[index] * drawn_ratio(me, plan, index) + me->longer_sec[index];
 }
 
 /* ---- waits of the compute stream ----------------------------------------------------------------- */

@@ -149,7 +149,7 @@ static const zr_op_def transpose = SWAP("transpose", transpose), split = SWAP("s
                        merge = SWAP("merge_heads", merge);
 
 /* Contribute the gradient through the inverse op. */
-static zr_status back(zr_graph *graph, const zr_op *op, const zr_op_def *inverse, int64_t n_head)
+static zr_status contribute_inverse(zr_graph *graph, const zr_op *op, const zr_op_def *inverse, int64_t n_head)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]);
     return zr__contribute(graph, op->in[0], inverse, &(zr_op_attr){.i = {n_head}}, 1, &dy);
@@ -157,17 +157,17 @@ static zr_status back(zr_graph *graph, const zr_op *op, const zr_op_def *inverse
 
 static zr_status transpose_adjoint(zr_graph *graph, const zr_op *op)
 {
-    return back(graph, op, &transpose, 0);
+    return contribute_inverse(graph, op, &transpose, 0);
 }
 
 static zr_status split_adjoint(zr_graph *graph, const zr_op *op)
 {
-    return back(graph, op, &merge, 0);
+    return contribute_inverse(graph, op, &merge, 0);
 }
 
 static zr_status merge_adjoint(zr_graph *graph, const zr_op *op)
 {
-    return back(graph, op, &split, zr_graph_value(graph, op->in[0])->type.shape.dim[1]);
+    return contribute_inverse(graph, op, &split, zr_graph_value(graph, op->in[0])->type.shape.dim[1]);
 }
 
 zr_value zr_transpose(zr_graph *graph, zr_value x)

@@ -35,7 +35,7 @@ static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, 
 
 /* ---- attention_dx ---------------------------------------------------------------------------- */
 
-static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status attention_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     int64_t C = 0;
@@ -50,7 +50,7 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 }
 
 /* Count four products: dp, dq, dk and dv. */
-static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost attention_dx_cost(const zr_graph *graph, const zr_op *op)
 {
     return pairs_cost(graph, op, 4, &zr__in(graph, op, 0)->shape);
 }
@@ -59,8 +59,8 @@ static const zr_op_def attention_dx = {
     .name = "attention_dx",
     .in_f32 = true,
     .n_out = 1,
-    .infer = dx_infer,
-    .cost = dx_cost,
+    .infer = attention_dx_infer,
+    .cost = attention_dx_cost,
 };
 
 /* ---- attention ------------------------------------------------------------------------------- */

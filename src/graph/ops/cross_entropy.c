@@ -1,7 +1,7 @@
 /* cross_entropy: the losses of next-token prediction. */
 #include "graph/internal.h"
 
-static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status cross_entropy_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
@@ -16,7 +16,7 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 static const zr_op_def cross_entropy_dx = {
     .name = "cross_entropy_dx",
     .n_out = 1,
-    .infer = dx_infer,
+    .infer = cross_entropy_dx_infer,
     .cost = zr__cost_bytes,
     .in_place = {2}, /* logits: the largest activation exists once */
 };

@@ -20,7 +20,7 @@ static zr_cost product_cost(const zr_graph *graph, const zr_op *op, const zr_typ
 
 /* ---- adjoint's ops ---------------------------------------------------------------------------- */
 
-static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status linear_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_ndim(graph, op, 0, "dy", g, 1));
@@ -31,14 +31,14 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost linear_dx_cost(const zr_graph *graph, const zr_op *op)
 {
     return product_cost(graph, op, zr__out(graph, op, 0), zr__in(graph, op, 0));
 }
 
-static const zr_op_def linear_dx = {.name = "linear_dx", .n_out = 1, .infer = dx_infer, .cost = dx_cost};
+static const zr_op_def linear_dx = {.name = "linear_dx", .n_out = 1, .infer = linear_dx_infer, .cost = linear_dx_cost};
 
-static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status linear_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
@@ -50,14 +50,14 @@ static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-static zr_cost dw_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost linear_dw_cost(const zr_graph *graph, const zr_op *op)
 {
     return product_cost(graph, op, zr__in(graph, op, 0), zr__in(graph, op, 1));
 }
 
-static const zr_op_def linear_dw = {.name = "linear_dw", .n_out = 1, .infer = dw_infer, .cost = dw_cost};
+static const zr_op_def linear_dw = {.name = "linear_dw", .n_out = 1, .infer = linear_dw_infer, .cost = linear_dw_cost};
 
-static zr_status db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status linear_db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
     zr_shape db = ZR__SHAPE(zr_shape_cols(&zr__in(graph, op, 0)->shape));
@@ -66,7 +66,7 @@ static zr_status db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-static const zr_op_def linear_db = {.name = "linear_db", .n_out = 1, .infer = db_infer, .cost = zr__cost_bytes};
+static const zr_op_def linear_db = {.name = "linear_db", .n_out = 1, .infer = linear_db_infer, .cost = zr__cost_bytes};
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
