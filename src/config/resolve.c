@@ -57,20 +57,15 @@ static zr_status resolve_sizes(zr_config *config)
     return ZR_OK;
 }
 
-static const char *count_text(int64_t count, char out[ZR_NUMBER_BYTES])
-{
-    return count ? zr__text_shortest((double)count, out) : "?";
-}
-
 static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum, int ranks, const char *advice)
 {
-    char a[ZR_NUMBER_BYTES], b[ZR_NUMBER_BYTES], c[ZR_NUMBER_BYTES];
+    const int64_t batch = config->train_batch_size;
     return zr__config_refuse(
         config,
         "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x %sranks "
         "does not hold: %s, %s x %s x %d; %s",
-        config->parallel.tensor > 1 ? "data-parallel " : "", count_text(config->train_batch_size, a),
-        count_text(micro, b), count_text(accum, c), ranks, advice);
+        config->parallel.tensor > 1 ? "data-parallel " : "", batch ? ZR_SHORTEST((double)batch) : "?",
+        micro ? ZR_SHORTEST((double)micro) : "?", accum ? ZR_SHORTEST((double)accum) : "?", ranks, advice);
 }
 
 static bool is_automatic(const zr_config *config, const char *path)
@@ -120,15 +115,13 @@ static int64_t ranks_of_batch(const zr_config *config)
 /* Refuse three given batch numbers that do not hold. */
 static zr_status refuse_three(const zr_config *config, int ranks)
 {
-    char advice[160];
+    char advice[160] = "leave one of the three out";
     const int64_t had = ranks_of_batch(config);
-    if (!had)
-        return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks,
-                         "leave one of the three out");
-    snprintf(advice, sizeof(advice),
-             "they hold on %" PRId64 " rank%s: take so many, or leave one of the three out "
-             "(--gradient_accumulation_steps=auto)",
-             had, had == 1 ? "" : "s");
+    if (had)
+        snprintf(advice, sizeof(advice),
+                 "they hold on %" PRId64 " rank%s: take so many, or leave one of the three out "
+                 "(--gradient_accumulation_steps=auto)",
+                 had, had == 1 ? "" : "s");
     return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks, advice);
 }
 

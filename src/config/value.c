@@ -2,7 +2,6 @@
 #include "config/internal.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -79,15 +78,11 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
                              const zr__json_place *place)
 {
     zr__json_place element = {place, NULL, 0};
-    int64_t bad;
-    if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) {
-        element.index = is_decay(json_array_get(value, 0));
-        value = json_array_get(value, element.index);
-        place = &element;
-    }
-    const bool paths = key->type == ZR_KEY_PATHS && !zr__shards_fit(value, &bad);
-    const bool names = key->type == ZR_KEY_NAMES && !names_fit(value, &bad);
-    if ((paths || names) && bad >= 0) {
+    int64_t bad = -1; /* the element that is wrong; -1: the value itself */
+    if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) bad = is_decay(json_array_get(value, 0));
+    if (key->type == ZR_KEY_PATHS) (void)zr__shards_fit(value, &bad);
+    if (key->type == ZR_KEY_NAMES) (void)names_fit(value, &bad);
+    if (bad >= 0) {
         element.index = (size_t)bad;
         value = json_array_get(value, element.index);
         place = &element;
@@ -211,29 +206,24 @@ static bool is_auto(const zr_key *key, const json_t *value)
     return standard_is(key, "\"auto\"") || zr__choice_index(key->choices, auto_word, strlen(auto_word)) < 0;
 }
 
-/* Join a list of names, one per line; free it. */
-static char *join_names(const json_t *list)
-{
-    zr__text text = {0};
-    for (size_t i = 0; i < json_array_size(list); i++)
-        zr__text_add(&text, "%s%s", i ? "\n" : "", json_string_value(json_array_get(list, i)));
-    char *joined = text.failed ? NULL : strdup(text.data);
-    zr__text_clear(&text);
-    return joined;
-}
-
-/* Store a list of paths as its JSON text. */
+/* Store a list of names, one per line, or a list of paths as its JSON text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
     int64_t bad;
+    zr__text lines = {0};
+    zr__field field;
+    char *paths = NULL;
     const bool names = key->type == ZR_KEY_NAMES;
     if (!(names ? names_fit : zr__shards_fit)(value, &bad)) return refuse_form(key, value, source, place);
-    char *text = names ? join_names(value) : json_dumps(value, JSON_COMPACT);
-    zr__field field = {.string = text};
-    zr_status st = text ? store_field(config, key, &field)
-                        : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
-    free(text);
+    for (size_t i = 0; names && i < json_array_size(value); i++)
+        zr__text_add(&lines, "%s%s", i ? "\n" : "", json_string_value(json_array_get(value, i)));
+    if (!names) paths = json_dumps(value, JSON_COMPACT);
+    field.string = names ? lines.failed ? NULL : lines.data : paths;
+    zr_status st = field.string ? store_field(config, key, &field)
+                                : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    free(paths);
+    zr__text_clear(&lines);
     zr__origin_of(config, key)->given = st == ZR_OK;
     return st;
 }

@@ -1,6 +1,6 @@
 /* Builds a graph: values, parameters, inputs and ops; keeps the first error until zr_graph_finish. */
-#include "base/core/grow.h"
 #include "graph/internal.h"
+#include "base/core/grow.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

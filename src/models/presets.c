@@ -8,8 +8,8 @@
  * Face's names of GPT-2's four sizes. gpt3-1.3b has 16 heads of 128, since the 24 heads of its table do not divide its
  * width.
  */
-#include "base/text/text.h"
 #include "zr/models.h"
+#include "base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * share the cores.
  */
 #include "simulate/simulate.h"
-#include "plan/cost/cost.h"
 
 #include <math.h>
 

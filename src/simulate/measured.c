@@ -3,7 +3,6 @@
  * inverse distance weighting (Shepard, 1968).
  */
 #include "simulate/simulate.h"
-#include "plan/cost/cost.h"
 #include "plan/list/place.h"
 
 #include <math.h>

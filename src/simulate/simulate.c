@@ -3,7 +3,6 @@
  * same exchanges.
  */
 #include "simulate/simulate.h"
-#include "plan/cost/cost.h"
 
 #include <math.h>
 

@@ -9,7 +9,6 @@
 
 #include "zr/simulate.h"
 #include "plan/cost/cost.h"
-#include "zr/plan.h"
 
 /** Return step number `index` as a sample, without its seconds. zr_layout.host_ranks tells whether its ranks are on
  *  several hosts. */
