@@ -82,7 +82,7 @@ static zr_status check_loss_scale(const zr_config *config, const zr__source *sou
 }
 
 /* Refuse settings that NCCL's own reduce-scatter cannot do, or does not guarantee. */
-static zr_status check_nccl(const zr_config *config, const zr__source *source)
+static zr_status check_nccl_keys(const zr_config *config, const zr__source *source)
 {
     if (config->collectives.reduce != ZR_COLLECTIVE_NCCL) return ZR_OK;
     if (config->device != ZR_DEVICE_CUDA)
@@ -100,7 +100,7 @@ static zr_status check_nccl(const zr_config *config, const zr__source *source)
 }
 
 /* Refuse keys of the schedule that another key rules out. */
-static zr_status check_schedule(const zr_config *config, const zr__source *source)
+static zr_status check_schedule_keys(const zr_config *config, const zr__source *source)
 {
     int64_t stage = config->zero.stage;
     if (config->memory.norm == ZR_NORM_TWO_PASS && config->memory.layout != ZR_LAYOUT_LEAN)
@@ -127,7 +127,7 @@ static zr_status check_schedule(const zr_config *config, const zr__source *sourc
             source, "gradient_reduction", ZR_ERR_UNSUPPORTED,
             "step adds micro-batches up before ranks, train.reproducible world promises the bits of another "
             "order; choose one of the two");
-    ZR_TRY(check_nccl(config, source));
+    ZR_TRY(check_nccl_keys(config, source));
     return ZR_OK;
 }
 
@@ -163,7 +163,7 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_rules(config, source));
     ZR_TRY(check_number_types(config, source));
     ZR_TRY(check_loss_scale(config, source));
-    ZR_TRY(check_schedule(config, source));
+    ZR_TRY(check_schedule_keys(config, source));
     ZR_TRY(check_model(config, source));
     ZR_TRY(check_data(config, source));
     return ZR_OK;

@@ -15,7 +15,7 @@ static size_t section_bytes(const char *path)
     return strcspn(path, ".");
 }
 
-static bool same_section(const char *a, const char *b)
+static bool in_one_section(const char *a, const char *b)
 {
     size_t n = section_bytes(a);
     return a[n] && n == section_bytes(b) && strncmp(a, b, n) == 0;
@@ -30,9 +30,9 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
     const char *path = first->text, *help = zr__key_find(path)->help;
     const int section = (int)section_bytes(path);
     for (const zr__string *v = config->state->unused; v != first; v = v->next)
-        if (same_section(v->text, path)) return ZR_OK;
+        if (in_one_section(v->text, path)) return ZR_OK;
     for (const zr__string *v = first; v; v = v->next) {
-        if (v != first && !same_section(v->text, path)) continue;
+        if (v != first && !in_one_section(v->text, path)) continue;
         if (n++ < MOST_NAMES && used < LINE_BYTES)
             used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
                              v->text + section + (path[section] == '.'));
@@ -74,14 +74,14 @@ static size_t parent_bytes(const char *path)
     return dot ? (size_t)(dot - path) : 0;
 }
 
-static bool same_parent(const char *a, const char *b)
+static bool in_one_parent(const char *a, const char *b)
 {
     size_t n = parent_bytes(a);
     return n > 0 && n == parent_bytes(b) && strncmp(a, b, n) == 0;
 }
 
 /* Return whether the key's value is still to be chosen: it is reported when it is chosen. */
-static bool is_open(const zr_config *config, const zr_key *key)
+static bool is_open_key(const zr_config *config, const zr_key *key)
 {
     const zr__config_open open = zr__config_get_open(config);
     const bool rows = strcmp(key->path, "train_micro_batch_size_per_gpu") == 0,
@@ -96,7 +96,7 @@ static bool is_plain_auto(const zr_config *config, const zr_key *key)
 {
     double value;
     char text[64];
-    return zr__origin_of(config, key)->automatic && !is_open(config, key) && zr__key_is_read(config, key) &&
+    return zr__origin_of(config, key)->automatic && !is_open_key(config, key) && zr__key_is_read(config, key) &&
            !trainers_value(config, key, &value) && zr__value_text(config, key, text, sizeof(text));
 }
 
@@ -106,7 +106,7 @@ static zr_status note_plain_autos(zr_config *config, const zr_key *first)
     int members = 0, used = 0;
     char line[LINE_BYTES], text[64];
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
-        if (!same_parent(key->path, first->path) || !is_plain_auto(config, key)) continue;
+        if (!in_one_parent(key->path, first->path) || !is_plain_auto(config, key)) continue;
         if (key < first) return ZR_OK;
         zr__value_text(config, key, text, sizeof(text));
         if (used < LINE_BYTES)
@@ -123,7 +123,8 @@ static zr_status note_autos(zr_config *config)
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
         char text[64];
         double value;
-        if (!zr__origin_of(config, key)->automatic || !zr__key_is_read(config, key) || is_open(config, key)) continue;
+        if (!zr__origin_of(config, key)->automatic || !zr__key_is_read(config, key) || is_open_key(config, key))
+            continue;
         if (!zr__value_text(config, key, text, sizeof(text))) continue;
         const char *path = key->path, *from = trainers_value(config, key, &value);
         if (from && strtod(text, NULL) == value)

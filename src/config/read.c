@@ -38,7 +38,7 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
     return zr__json_fail(source->text, source->bytes, source->name, place, status, message);
 }
 
-static zr_status unknown_key(const zr__source *source, const zr__json_place *place, const char *path)
+static zr_status refuse_unknown(const zr__source *source, const zr__json_place *place, const char *path)
 {
     char nearest[PATH_BYTES];
     if (!zr__key_nearest(path, nearest, sizeof(nearest)))
@@ -80,7 +80,7 @@ static zr_status walk_keys(zr_config *config, const json_t *object, const zr__so
             st = zr__value_set(config, key, value, source, &place);
         } else if (!zr__key_is_section(path)) {
             unknown = true;
-            st = unknown_key(source, &place, path);
+            st = refuse_unknown(source, &place, path);
         } else if (json_is_object(value)) {
             ZR_TRY(walk_keys(config, value, source, &place));
         } else if (!json_is_null(value)) {
@@ -176,7 +176,7 @@ zr_status zr_config_set(zr_config *config, const char *path, const char *text)
     const zr__json_place top = {0}, whole = {&top, path, 0};
     zr__key_place place;
     const zr_key *key = zr__key_find(path);
-    if (!key) return unknown_key(&source, &whole, path);
+    if (!key) return refuse_unknown(&source, &whole, path);
     json_t *value = zr__override_value(key, text);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
     zr_status st = zr__value_set(config, key, value, &source, zr__key_place_of(path, &place));

@@ -45,7 +45,7 @@ void zr__config_take_recipe(zr_config *config)
 }
 
 /* Find the learning rate of the listed size whose ratio to this model's is nearest to 1. */
-static const char *rate_of(const zr_config_sizes *s)
+static const char *recipe_lr(const zr_config_sizes *s)
 {
     const double width = (double)s->n_embd;
     const double params = 12 * (double)s->n_layer * width * width + (double)(s->vocab_size + s->n_positions) * width;
@@ -63,7 +63,7 @@ static bool has_origin(const zr_config *config, const zr_key *key)
 zr_status zr__config_recipe(zr_config *config)
 {
     char warmup[24];
-    const char *lr = rate_of(&config->model.sizes);
+    const char *lr = recipe_lr(&config->model.sizes);
     if (!config->state->recipe || !config->model.preset) return ZR_OK;
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
         const bool rule = strncmp(key->path, "optimizer.", 10) == 0 || strncmp(key->path, "scheduler.", 10) == 0;

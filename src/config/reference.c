@@ -37,7 +37,7 @@ static size_t section_length(const zr_key *key)
     return dot ? (size_t)(dot - key->path) : 0;
 }
 
-static bool same_section(const zr_key *a, const zr_key *b)
+static bool have_one_heading(const zr_key *a, const zr_key *b)
 {
     size_t length = section_length(a);
     return length == section_length(b) && strncmp(a->path, b->path, length) == 0;
@@ -48,7 +48,7 @@ static void add_section_keys(zr__text *out, const zr_key *first, bool without)
 {
     const char *title = without ? "\nWithout a meaning here:\n\n" : "";
     for (const zr_key *key = first; key < zr__keys_end; key++) {
-        if (!same_section(first, key) || (key->state == ZR_KEY_NO_MEANING) != without) continue;
+        if (!have_one_heading(first, key) || (key->state == ZR_KEY_NO_MEANING) != without) continue;
         zr__text_add(out, "%s", title);
         title = "";
         add_reference_key(out, key);
@@ -70,7 +70,7 @@ zr_status zr_config_reference(char **markdown)
     /* Keys of one section stand together, in the order in which sections appear in the table. */
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
         const zr_key *first = zr__keys;
-        while (!same_section(key, first)) first++;
+        while (!have_one_heading(key, first)) first++;
         if (first != key) continue;
         const char *title = section_length(key) ? key->path : "Top level";
         zr__text_add(&out, "\n## %.*s\n\n", (int)strcspn(title, "."), title);

@@ -27,7 +27,7 @@ static bool is_built(const zr_key *key, const json_t *value)
 }
 
 /* Read an integer, which may be written as 5e8, as in DeepSpeed's files. */
-static bool read_int(const zr_key *key, const json_t *value, int64_t *out)
+static bool read_key_int(const zr_key *key, const json_t *value, int64_t *out)
 {
     double number = json_number_value(value);
     if (!json_is_number(value) || number != floor(number)) return false;
@@ -38,7 +38,7 @@ static bool read_int(const zr_key *key, const json_t *value, int64_t *out)
     return true;
 }
 
-static bool read_number(double min, double max, const json_t *value, double *out)
+static bool read_key_number(double min, double max, const json_t *value, double *out)
 {
     *out = json_number_value(value);
     return json_is_number(value) && *out >= min && *out <= max;
@@ -47,7 +47,7 @@ static bool read_number(double min, double max, const json_t *value, double *out
 static bool is_decay(const json_t *value)
 {
     double number;
-    return read_number(0, 1, value, &number) && number < 1;
+    return read_key_number(0, 1, value, &number) && number < 1;
 }
 
 static bool read_pair(const json_t *value, double out[2])
@@ -132,12 +132,12 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
         field->turned = json_is_true(value) ? ZR_SWITCH_ON : ZR_SWITCH_OFF;
         return json_is_boolean(value);
     case ZR_KEY_INT:
-        return read_int(key, value, &field->integer);
+        return read_key_int(key, value, &field->integer);
     case ZR_KEY_BYTES:
         return zr__json_bytes(value, &field->integer) && (double)field->integer >= key->min &&
                (double)field->integer <= key->max;
     case ZR_KEY_NUMBER:
-        return read_number(key->min, key->max, value, &field->number);
+        return read_key_number(key->min, key->max, value, &field->number);
     case ZR_KEY_PAIR:
         return read_pair(value, field->pair);
     case ZR_KEY_CHOICE:

@@ -26,7 +26,7 @@ static bool is_param(const zr__value *v)
 }
 
 /* Return whether the final sum of contributions is the gradient that goes on the wire. */
-static bool is_whole(const zr__value *v)
+static bool is_whole_gradient(const zr__value *v)
 {
     return is_param(v) && !v->parts;
 }
@@ -42,7 +42,7 @@ static zr_dtype partial_dtype(const zr__value *v)
 static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
 {
     const zr__value *v = &graph->value[value];
-    bool whole = final && is_whole(v);
+    bool whole = final && is_whole_gradient(v);
     zr_type type = {whole ? graph->spec.grad_dtype : partial_dtype(v), v->info.type.shape};
     return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, is_param(v) ? v->info.param : -1);
 }
@@ -129,7 +129,7 @@ void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
     }
     const zr__value *v = &graph->value[value];
     bool final = v->begun == v->expected && v->grad == ZR_NONE;
-    bool whole = final && is_whole(v);
+    bool whole = final && is_whole_gradient(v);
     /* A sole contribution can be shared, unless the gradient has a place of its own or another type. */
     bool copied = v->grad == ZR_NONE && (whole || zr_graph_value(graph, contribution)->type.dtype != partial_dtype(v));
     if (copied) {

@@ -9,14 +9,14 @@ enum { LAYERS_MAX = 1 << 16 };
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static zr_status check_size(const char *field, int64_t value, int64_t most)
+static zr_status check_gpt2_size(const char *field, int64_t value, int64_t most)
 {
     ZR_CHECK(value >= 1 && value <= most, ZR_ERR_CONFIG, "gpt2: %s is %" PRId64 "; wanted 1 to %" PRId64, field, value,
              most);
     return ZR_OK;
 }
 
-static zr_status check_probability(const char *field, double value)
+static zr_status check_gpt2_dropout(const char *field, double value)
 {
     ZR_CHECK(value >= 0 && value < 1, ZR_ERR_CONFIG, "gpt2: %s is %g; wanted 0 <= p < 1", field, value);
     return ZR_OK;
@@ -35,19 +35,19 @@ static bool params_overflow(const zr_gpt2_config *c)
 zr_status zr_gpt2_check(const zr_gpt2_config *config)
 {
     const zr_gpt2_config *c = config;
-    ZR_TRY(check_size("n_layer", c->n_layer, LAYERS_MAX));
-    ZR_TRY(check_size("n_head", c->n_head, INT32_MAX));
-    ZR_TRY(check_size("n_embd", c->n_embd, INT32_MAX));
-    ZR_TRY(check_size("n_positions", c->n_positions, INT32_MAX));
-    ZR_TRY(check_size("vocab_size", c->vocab_size, INT32_MAX)); /* token ids are 32 bits */
+    ZR_TRY(check_gpt2_size("n_layer", c->n_layer, LAYERS_MAX));
+    ZR_TRY(check_gpt2_size("n_head", c->n_head, INT32_MAX));
+    ZR_TRY(check_gpt2_size("n_embd", c->n_embd, INT32_MAX));
+    ZR_TRY(check_gpt2_size("n_positions", c->n_positions, INT32_MAX));
+    ZR_TRY(check_gpt2_size("vocab_size", c->vocab_size, INT32_MAX)); /* token ids are 32 bits */
     ZR_CHECK(c->n_embd % c->n_head == 0, ZR_ERR_CONFIG, "gpt2: n_embd %" PRId64 " is not a multiple of n_head %" PRId64,
              c->n_embd, c->n_head);
     ZR_CHECK(!params_overflow(c), ZR_ERR_CONFIG,
              "gpt2: n_layer %" PRId64 " with n_embd %" PRId64 " gives more parameters than 63 bits count", c->n_layer,
              c->n_embd);
-    ZR_TRY(check_probability("embd_pdrop", c->embd_pdrop));
-    ZR_TRY(check_probability("resid_pdrop", c->resid_pdrop));
-    ZR_TRY(check_probability("attn_pdrop", c->attn_pdrop));
+    ZR_TRY(check_gpt2_dropout("embd_pdrop", c->embd_pdrop));
+    ZR_TRY(check_gpt2_dropout("resid_pdrop", c->resid_pdrop));
+    ZR_TRY(check_gpt2_dropout("attn_pdrop", c->attn_pdrop));
     ZR_CHECK(c->layer_norm_epsilon > 0 && isfinite(c->layer_norm_epsilon), ZR_ERR_CONFIG,
              "gpt2: layer_norm_epsilon is %g; wanted above 0", c->layer_norm_epsilon);
     ZR_CHECK(c->initializer_range >= 0 && isfinite(c->initializer_range), ZR_ERR_CONFIG,
@@ -67,7 +67,7 @@ static zr_shape matrix(int64_t rows, int64_t cols)
     return (zr_shape){2, {rows, cols}};
 }
 
-static zr_init normal(double std)
+static zr_init normal_init(double std)
 {
     return (zr_init){.kind = ZR_INIT_NORMAL, .std = std};
 }
@@ -87,7 +87,7 @@ static zr_value gpt2_norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, 
 static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
                                  int parts, double std)
 {
-    zr_value w = zr_param_cut(graph, normal(std), matrix(inputs, outputs), (zr_cut){1, parts}, "%s.weight", name);
+    zr_value w = zr_param_cut(graph, normal_init(std), matrix(inputs, outputs), (zr_cut){1, parts}, "%s.weight", name);
     zr_value b = zr_param_cut(graph, zero, vector(outputs), (zr_cut){0, parts}, "%s.bias", name);
     return zr_linear(graph, x, w, b, false);
 }
@@ -95,7 +95,7 @@ static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, 
 static zr_value dense_by_rows(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
                               double std)
 {
-    zr_value w = zr_param_cut(graph, normal(std), matrix(inputs, outputs), (zr_cut){0, 1}, "%s.weight", name);
+    zr_value w = zr_param_cut(graph, normal_init(std), matrix(inputs, outputs), (zr_cut){0, 1}, "%s.weight", name);
     zr_value b = zr_param(graph, zero, vector(outputs), "%s.bias", name);
     return zr_linear(graph, x, w, b, false);
 }
@@ -170,7 +170,7 @@ static void gpt2_build(zr_graph *graph, const void *config)
     zr_value tokens = zr_input(graph, "tokens", ZR_I32, matrix(spec->batch, spec->seq));
 
     zr_graph_unit(graph, "embedding");
-    zr_init init = normal(c->initializer_range);
+    zr_init init = normal_init(c->initializer_range);
     zr_value wte =
         zr_param_cut(graph, init, matrix(c->vocab_size, c->n_embd), (zr_cut){0, 1}, "transformer.wte.weight");
     zr_value wpe = zr_param(graph, init, matrix(c->n_positions, c->n_embd), "transformer.wpe.weight");

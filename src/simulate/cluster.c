@@ -118,7 +118,7 @@ static zr_status refuse_at(const source *s, const zr__json_place *place, const c
     return zr__json_fail(s->body, s->bytes, s->path, place, ZR_ERR_DATA, message);
 }
 
-static zr_status unknown_key(const source *s, const zr__json_place *place, const field *fields, int n)
+static zr_status refuse_key(const source *s, const zr__json_place *place, const field *fields, int n)
 {
     const char *names[COUNT_OF(top_fields)];
     char all[256] = "";
@@ -141,7 +141,7 @@ static zr_status take_text(const source *s, const zr__json_place *place, const j
     return ZR_OK;
 }
 
-static bool take_number(kind of, const json_t *json, void *out)
+static bool take_field_number(kind of, const json_t *json, void *out)
 {
     double number = json_number_value(json);
     if (of == BYTES) return zr__json_bytes(json, out) && *(int64_t *)out >= 1;
@@ -166,11 +166,11 @@ static zr_status take_fields(const source *s, const zr__json_place *parent, json
         const zr__json_place place = {parent, key, 0};
         const field *f = fields;
         while (f < fields + n && strcmp(f->key, key) != 0) f++;
-        if (f == fields + n) return unknown_key(s, &place, fields, n);
+        if (f == fields + n) return refuse_key(s, &place, fields, n);
         char *out = (char *)base + f->at;
         if (f->kind == TEXT)
             ZR_TRY(take_text(s, &place, value, out, f->bytes));
-        else if (f->kind != OTHER && !take_number(f->kind, value, out))
+        else if (f->kind != OTHER && !take_field_number(f->kind, value, out))
             return refuse_at(s, &place, "is %s; %s was wanted", ZR_JSON_SHOWN(value), kinds[f->kind].wanted);
     }
     return ZR_OK;
@@ -306,7 +306,7 @@ static zr_status check_cycle(const chain *c, const zr__json_place *place)
     return refuse_at(next - 1, place, "files include each other: %s", trail);
 }
 
-static void identify(source *s)
+static void identify_source(source *s)
 {
     struct stat info = {0};
     if (stat(s->path, &info) != 0) return;
@@ -322,7 +322,7 @@ static zr_status read_included(chain *c, const zr__json_place *place, const char
     int folder = slash && *include != '/' ? (int)(slash - s->path) + 1 : 0;
     if (snprintf(next->path, PATH_MAX, "%.*s%s", folder, s->path, include) >= PATH_MAX)
         return refuse_at(s, place, "the path is longer than %d bytes", PATH_MAX - 1);
-    identify(next);
+    identify_source(next);
     ZR_TRY(check_cycle(c, place));
     zr_status st = zr__json_read_file(next->path, &next->text, &next->bytes);
     if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_CONFIG) return refuse_at(s, place, "%s", zr_error_message());
@@ -357,7 +357,7 @@ static zr_status read_chain(const char *path, chain *c, zr_cluster *cluster)
     ZR_CHECK(strlen(path) < sizeof(s->path), ZR_ERR_NOT_FOUND, "%s: the path is longer than %d bytes", ZR_SHOWN(path),
              PATH_MAX - 1);
     snprintf(s->path, sizeof(s->path), "%s", path);
-    identify(s);
+    identify_source(s);
     zr_status st = zr__json_read(path, &s->text, &s->bytes);
     if (st == ZR_ERR_CONFIG) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
@@ -414,7 +414,7 @@ static zr_status settle_links(const chain *c, zr_cluster *cluster)
     return ZR_OK;
 }
 
-static zr_status settle_hosts(const chain *c, zr_cluster *cluster)
+static zr_status settle_host_devices(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place host = {&top, "host", 0}, place = {&host, "devices", 0};
     const int n = cluster->n_links;
@@ -470,7 +470,7 @@ static zr_status settle_cluster(const chain *c, zr_cluster *cluster)
     ZR_TRY(check_required(source_of(c, &device), &device, device_fields, COUNT_OF(device_fields), cluster));
     if (!cluster->devices) cluster->devices = cluster->n_links ? cluster->link[cluster->n_links - 1].devices : 1;
     ZR_TRY(settle_links(c, cluster));
-    ZR_TRY(settle_hosts(c, cluster));
+    ZR_TRY(settle_host_devices(c, cluster));
     settle_device_shares(c, cluster);
     settle_link_shares(c, cluster);
     return ZR_OK;

@@ -66,7 +66,7 @@ static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_de
     return peak * (me->cluster->product_share * smallest / (smallest + me->cluster->product_half));
 }
 
-static double sum_of(const parts *p)
+static double parts_sec(const parts *p)
 {
     return p->sec[BY_PRODUCTS] + p->sec[BY_MEMORY] + p->sec[BY_LAUNCHES];
 }
@@ -86,8 +86,8 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     }
     p->sec[BY_PRODUCTS] = compute >= memory ? compute * me->slowest : 0;
     p->sec[BY_MEMORY] = ((compute >= memory ? 0 : memory) + scores) * me->slowest;
-    p->sec[BY_LAUNCHES] = sum_of(p) > 0 ? cluster->launch_sec : 0;
-    return sum_of(p);
+    p->sec[BY_LAUNCHES] = parts_sec(p) > 0 ? cluster->launch_sec : 0;
+    return parts_sec(p);
 }
 
 /* ---- steps -------------------------------------------------------------------------------------- */
@@ -189,8 +189,8 @@ static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t ind
     return step->restores ? ZR_CAUSE_PIECES : ZR_CAUSE_TENSOR;
 }
 
-static void add_wait(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
-                     int32_t awaited, double sec)
+static void add_exposed(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
+                        int32_t awaited, double sec)
 {
     (void)waiting;
     ((const pricer *)base)->exposed_sec[cause_of(plan, kind, awaited)] += sec;
@@ -213,7 +213,7 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
         parts p;
         const double alone = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p),
                      takes = alone + (me->longer_sec ? me->longer_sec[i] : 0);
-        if (sum_of(&p) > 0) {
+        if (parts_sec(&p) > 0) {
             for (int k = 0; k < PARTS; k++) sec[k] += runs * p.sec[k] * takes / alone;
             continue;
         }
@@ -244,7 +244,7 @@ static void find_rates(const pricer *me, const zr_plan *plan, zr_simulation *mad
 }
 
 /* Price a save; its times are NAN unless all rates that it needs are known. */
-static zr_status price_save(const pricer *me, const zr_plan *plan, zr_save_price *price)
+static zr_status price_cluster_save(const pricer *me, const zr_plan *plan, zr_save_price *price)
 {
     const bool known =
         me->cluster->disk_bytes_sec > 0 && (me->cluster->host_bytes_sec > 0 || !zr__copies_to_host(plan, true));
@@ -341,12 +341,12 @@ static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
 
 static zr_status simulate_step(pricer *me, const zr_plan *plan, zr_simulation *made, zr_step_time *time)
 {
-    me->base.waited = add_wait;
+    me->base.waited = add_exposed;
     ZR_TRY(price_draws(me, plan, &made->price));
     if (me->cluster->measured) made->price.step_sec += me->cluster->measured->around_sec;
     find_rates(me, plan, made);
     me->base.waited = NULL;
-    ZR_TRY(price_save(me, plan, &made->save));
+    ZR_TRY(price_cluster_save(me, plan, &made->save));
     if (time) ZR_TRY(zr__plan_times_by(plan, &me->base, time));
     return ZR_OK;
 }
