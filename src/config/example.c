@@ -103,7 +103,7 @@ zr_status zr_config_example(char **text)
                 "A configuration of zr: JSON, in which // begins a comment. `zr plan` says what it needs, `zr "
                 "train` runs it; any key is also --key.path=value on the command line.");
     add_comment(&out, 0,
-                "Keys that DeepSpeed has keep its names. What is left out has its default; `zr train --help` "
+                "Keys that DeepSpeed has keep its names. A key that is left out has its default; `zr train --help` "
                 "and docs/config.md list all keys.");
     zr__text_add(&out, "{\n");
     for (int i = 0; i < SHOWN; i++) {

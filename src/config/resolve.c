@@ -119,7 +119,7 @@ static zr_status refuse_three(const zr_config *config, int ranks)
     const int64_t had = ranks_of_batch(config);
     if (had)
         snprintf(advice, sizeof(advice),
-                 "they hold on %" PRId64 " rank%s: take so many, or leave one of the three out "
+                 "they hold on %" PRId64 " rank%s: take that number, or leave one of the three out "
                  "(--gradient_accumulation_steps=auto)",
                  had, had == 1 ? "" : "s");
     return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks, advice);

@@ -55,7 +55,7 @@ const zr_key zr__keys[] = {
     KEY(INT, "model.n_embd", AUTO, model.sizes.n_embd, "width; auto: 768", FROM(1)),
     KEY(INT, "model.n_positions", AUTO, model.sizes.n_positions, "longest sequence; auto: 1024", FROM(1)),
     KEY(INT, "model.vocab_size", AUTO, model.sizes.vocab_size,
-        "tokens, those of data.tokenizer or more; auto: as many as it has, without one 50257", FROM(1)),
+        "tokens, those of data.tokenizer or more; auto: the tokenizer's, without one 50257", FROM(1)),
     KEY(NUMBER, "model.dropout", "0.0", model.dropout, "probability of all three dropouts", RANGE(0, 0.999)),
     KEY(NUMBER, "model.embd_pdrop", AUTO, model.embd_pdrop, "dropout after the embedding; auto: model.dropout",
         RANGE(0, 0.999)),
@@ -95,14 +95,14 @@ const zr_key zr__keys[] = {
         .choices = "auto|cpu|cuda"),
 
     KEY(INT, "parallel.tensor", "1", parallel.tensor,
-        "degree of tensor parallelism: so many neighbouring ranks share each layer, and divide the heads; the others "
-        "of all ranks are data-parallel",
+        "degree of tensor parallelism: the number of neighbouring ranks that share each layer and divide its heads; "
+        "such groups are data-parallel to each other",
         FROM(1)),
     KEY(CHOICE, "parallel.sequence", "\"off\"", parallel.sequence,
         "with parallel.tensor above 1: between layers each rank has its own tokens, so that norms, dropout and "
-        "residuals are computed and kept once for all of them (sequence parallelism). What is gathered before a "
-        "product is kept for the backward pass (keep) or gathered again (regather); with a policy of "
-        "activation_checkpointing but none always again",
+        "residuals are computed and kept once for all of them (sequence parallelism). Tokens gathered before a product "
+        "are kept for the backward pass (keep) or gathered again (regather); with a policy of activation_checkpointing "
+        "but none always again",
         .choices = "off|keep|regather"),
     KEY(INT, "parallel.ranks_per_host", AUTO, parallel.ranks_per_host,
         "ranks of a host, consecutive. auto: as the transport finds them, in a plan all; a number pretends hosts, for "
@@ -110,8 +110,8 @@ const zr_key zr__keys[] = {
         FROM(1)),
 
     KEY(CHOICE, "memory.layout", "\"lean\"", memory.layout,
-        "which model states stay in memory; losses are the same to the bit. lean: what exact Adam needs, 12 bytes a "
-        "parameter at stage 3; paper: 2 + 2 + 12 bytes, as the ZeRO papers count",
+        "which model states stay in memory; losses are the same to the bit. lean: only those that exact Adam needs, 12 "
+        "bytes a parameter at stage 3; paper: 2 + 2 + 12 bytes, as the ZeRO papers count",
         .choices = "lean|paper"),
     KEY(CHOICE, "memory.norm", "\"one_pass\"", memory.norm,
         "for layout lean with one micro-batch a step: how the gradient's norm is found before the first update. "
@@ -143,7 +143,7 @@ const zr_key zr__keys[] = {
         RANGE(1, 4096)),
     KEY(INT, "train.hang_timeout", AUTO, train.hang_timeout,
         "seconds after which a rank that has not moved ends the run (82); auto: 60, or 10 times the slowest of the "
-        "last steps if that is more. Twice as many in an evaluation, five times in start and saving",
+        "last steps if that is more. The time is doubled in an evaluation, and five times as long in start and saving",
         RANGE(1, 1e9)),
     KEY(INT, "train.save_interval", "0", train.save_interval,
         "steps between checkpoints; 0: only of the last step, and of the one after which a run was asked to stop",
@@ -239,7 +239,7 @@ const zr_key zr__keys[] = {
     KEY(INT, "fp16.initial_scale_power", "16", scale.initial_scale_power, "the dynamic scale starts at 2 to this power",
         RANGE(0, 126)),
     KEY(INT, "fp16.loss_scale_window", "1000", scale.loss_scale_window,
-        "so many steps without an overflow double the dynamic scale", FROM(1)),
+        "steps without an overflow after which the dynamic scale doubles", FROM(1)),
     KEY(INT, "fp16.hysteresis", "2", scale.hysteresis,
         "the dynamic scale is first halved at this overflow; 2: at the second", FROM(1)),
     KEY(BOOL, "fp16.consecutive_hysteresis", "false", scale.consecutive_hysteresis,
@@ -265,16 +265,16 @@ const zr_key zr__keys[] = {
     KEY(SWITCH, ZERO "overlap_comm", AUTO, zero.overlap_comm,
         "communication beside computation: a unit is reduced while the next one computes; auto: true"),
     KEY(INT, ZERO "stage3_prefetch_bucket_size", "50000000", zero.prefetch_bucket_elems,
-        "stage 3 with overlap_comm: units are gathered ahead until so many elements are on their way; 0: none",
+        "stage 3 with overlap_comm: units are prefetched until this number of elements is on its way; 0: no prefetch",
         FROM(0)),
     KEY(INT, ZERO "stage3_param_persistence_threshold", "0", zero.persistence_elems,
         "stage 3: a unit whose parameters all have fewer elements stays whole", FROM(0)),
     KEY(INT, ZERO "stage3_model_persistence_threshold", AUTO, zero.model_persistence_elems,
         "stage 3: most elements of units that stay whole; auto: any", FROM(1)),
     KEY(INT, ZERO "stage3_max_live_parameters", AUTO, zero.max_live_elems,
-        "stage 3: no unit is gathered ahead beyond so many whole elements; auto: two units", FROM(1)),
+        "stage 3: no unit is prefetched beyond this number of whole elements; auto: two units", FROM(1)),
     KEY(INT, ZERO "stage3_max_reuse_distance", "0", zero.max_reuse_elems,
-        "stage 3: a unit stays whole when it is used again within so many elements of others", FROM(0)),
+        "stage 3: a unit stays whole when it is used again within this number of elements of others", FROM(0)),
     IGNORED(BOOL, ZERO "stage3_gather_16bit_weights_on_model_save", "true", "the final weights are always whole"),
     IGNORED(BOOL, ZERO "stage3_gather_fp16_weights_on_model_save", "true",
             "old name of stage3_gather_16bit_weights_on_model_save"),
@@ -307,35 +307,35 @@ const zr_key zr__keys[] = {
     REFUSED(BOOL, ZERO "cpu_offload_param", "false", "old name of offload_param", LESS_MEMORY),
     IGNORED(BOOL, ZERO "cpu_offload_use_pin_memory", "false", "read with an offload only"),
     KEY(INT, ZERO "zero_hpz_partition_size", "1", zero.hpz_partition_ranks,
-        "ZeRO++'s hpZ, at stage 3: a second copy of the parameters, sharded over so many neighbouring data-parallel "
-        "ranks (those of a host), from which a step gathers after its first gather. A power of two",
+        "ZeRO++'s hpZ, at stage 3: a second copy of the parameters, sharded over this number of neighbouring "
+        "data-parallel ranks (those of a host), from which a step gathers after its first gather. A power of two",
         FROM(1)),
     REFUSED(BOOL, ZERO "zero_quantized_weights", "false", "ZeRO++: quantized gathers"),
     REFUSED(BOOL, ZERO "zero_quantized_nontrainable_weights", "false", "ZeRO++: quantized gathers"),
     REFUSED(BOOL, ZERO "zero_quantized_gradients", "false", "ZeRO++: quantized exchange"),
     IGNORED(ANY, ZERO "zeropp_loco_param.*", "null", "read with zero_quantized_gradients only"),
     KEY(INT, ZERO "mics_shard_size", "-1", zero.mics_shard_ranks,
-        "MiCS, hybrid sharding: states are sharded over so many neighbouring data-parallel ranks and replicated "
+        "MiCS, hybrid sharding: states are sharded over this number of neighbouring data-parallel ranks and replicated "
         "across. A power of two; -1: over all",
         .min = -1, .max = ZR_CONFIG_MAX_INT),
     REFUSED(BOOL, ZERO "mics_hierarchical_params_gather", "false", "MiCS: gather in two steps"),
 
     KEY(CHOICE, "activation_checkpointing.policy", "\"none\"", recompute.policy,
-        "which activations are recomputed in the backward pass instead of being kept. none: norms and GELU only, "
-        "which cost little; selective: attention and what is wider than the model too; unit: everything but the input "
-        "of each transformer block; auto: as few as fit memory.limit, or without it the memory that the host has left, "
+        "which activations are recomputed in the backward pass instead of being kept. none: norms and GELU only, which "
+        "cost little; selective: attention and activations wider than the model too; unit: everything but the input of "
+        "each transformer block; auto: as few as fit memory.limit, or without it the memory that the host has left, "
         "and with parallel.tensor above 1 their checkpoints whole, as Pa or as Pa+cpu, whichever is faster; paper, for "
-        "comparison: as unit, and also what nothing needs, as the papers count it",
+        "comparison: as unit, and also activations that nothing needs, as the papers count",
         .choices = "none|unit|selective|auto|paper"),
     KEY(INT, "activation_checkpointing.every", "1", recompute.every,
-        "policy unit: of so many blocks in a row only the input of the first is kept", FROM(1)),
+        "policy unit: of this number of blocks in a row only the input of the first is kept", FROM(1)),
     KEY(BOOL, "activation_checkpointing.partition_activations", "false", recompute.partition,
-        "with a policy but none: of what is kept of the forward pass each of the parallel.tensor ranks keeps its "
-        "piece, and all pieces are gathered before the backward pass needs them (ZeRO-R's Pa)"),
+        "with a policy but none: of each checkpoint every tensor-parallel rank keeps its piece, and all pieces are "
+        "gathered before the backward pass needs them (ZeRO-R's Pa)"),
     KEY(BOOL, "activation_checkpointing.cpu_checkpointing", "false", recompute.cpu,
-        "with a policy but none: what is kept of the forward pass is copied to memory of the host until the backward "
-        "pass (with partition_activations: Pa+cpu). On processors that is the same memory, and `zr plan` shows what a "
-        "device would keep"),
+        "with a policy but none: checkpoints are copied to memory of the host until the backward pass (with "
+        "partition_activations: Pa+cpu). On processors that is the same memory, and `zr plan` shows what a device "
+        "would keep"),
     KEY(CHOICE, "activation_checkpointing.offload", "\"none\"", recompute.offload,
         "host: the same as cpu_checkpointing", .choices = "none|host|disk", ONLY("none|host")),
     IGNORED(BOOL, "activation_checkpointing.contiguous_memory_optimization", "false",
@@ -371,9 +371,8 @@ const zr_key zr__keys[] = {
     IGNORED(ANY, "aio.*", "null", "read with an NVMe device only"),
     KEY(SWITCH, "checkpoint.async", AUTO, checkpoint.async,
         "checkpoints of train.save_interval are written asynchronously, during the next steps: from where the states "
-        "are, with updates "
-        "that wait for what is not written yet, or, where memory.limit is given and has room, from a copy in memory of "
-        "the host. auto: true. false: training waits for each"),
+        "are, with updates that wait for states that are not written yet, or, where memory.limit is given and has "
+        "room, from a copy in memory of the host. auto: true. false: training waits for each"),
     KEY(INT, "checkpoint.every", "0", checkpoint.every,
         "checkpoints of steps that are multiples of it are never removed; 0: none", FROM(0)),
     IGNORED(ANY, "checkpoint.*", "null", "checkpoints do not depend on the layout"),
