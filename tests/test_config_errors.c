@@ -313,7 +313,7 @@ static void batch_contradictions(void **state)
         {"{\"train_batch_size\": 13, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
          "13, 3 x 2 x 2; leave one of the three out"},
         {"{\"train_batch_size\": 24, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
-         "24, 3 x 2 x 2; they hold on 4 ranks: take so many, or leave one of the three out "
+         "24, 3 x 2 x 2; they hold on 4 ranks: take that number, or leave one of the three out "
          "(--gradient_accumulation_steps=auto)"},
         {"{\"train_batch_size\": 7}", "7, ? x 1 x 2; the batch is no multiple of the rest"},
         {"{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 3}",

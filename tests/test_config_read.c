@@ -203,10 +203,10 @@ static void keys_without_effect_are_said(void **state)
          "anyway"},
         {"{\"activation_checkpointing\": {\"partition_activations\": true}}", NULL,
          "activation_checkpointing: nothing is checkpointed, as its policy is none; "
-         "--activation_checkpointing.policy=unit keeps the input of each block and computes the rest again"},
+         "--activation_checkpointing.policy=unit keeps the input of each block and recomputes the rest"},
         {"{\"activation_checkpointing\": {\"cpu_checkpointing\": true}}", NULL,
          "activation_checkpointing: nothing is checkpointed, and nothing kept on the host, as its policy is none; "
-         "--activation_checkpointing.policy=unit keeps the input of each block and computes the rest again"},
+         "--activation_checkpointing.policy=unit keeps the input of each block and recomputes the rest"},
         {"{\"activation_checkpointing\": {\"partition_activations\": false, \"cpu_checkpointing\": false}}", NULL,
          NULL},
         {"{\"activation_checkpointing\": {\"partition_activations\": true}}", "--activation_checkpointing.policy=unit",

@@ -1,40 +1,35 @@
-/* Checks between keys that do not depend on the number of ranks; an error names the key, while its position is
- * known. */
+/* Checks keys against each other, as far as they do not depend on the number of ranks: while the text is here, so that
+ * an error names the place of its key. */
 #include "config/internal.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Fail for a value that does not fit with others, at the key that gave it. `section` "" stands for the top level. */
-static zr_status fail_key(const zr__source *source, const char *section, const char *name, zr_status status,
-                          const char *message)
+/* Fail at the key that gave a value which does not fit with others. */
+static zr_status fail_key(const zr__source *source, const char *path, zr_status status, const char *format, ...)
+    ZR_PRINTF(4, 5);
+static zr_status fail_key(const zr__source *source, const char *path, zr_status status, const char *format, ...)
 {
-    const zr__json_place top = {0};
-    char part[32];
-    snprintf(part, sizeof(part), "%.*s", (int)strcspn(section, "."), section);
-    const zr__json_place first = {&top, part, 0};
-    const char *inner = strchr(section, '.');
-    const zr__json_place second = {&first, inner ? inner + 1 : name, 0};
-    const zr__json_place third = {&second, name, 0}, alone = {&top, name, 0};
-    return zr__config_fail(source, !*section ? &alone : inner ? &third : &second, status, "%s", message);
+    char message[512];
+    zr__key_place place;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof(message), format, args);
+    va_end(args);
+    return zr__config_fail(source, zr__key_place_of(path, &place), status, "%s", message);
 }
 
 /* Refuse parameters of one optimizer or scheduler that are given to another, which would ignore them. */
-static zr_status check_params(const zr_config *config, const zr__source *source, const char *section, unsigned type,
+static zr_status check_params(const zr_config *config, const zr__source *source, const char *section, int type,
                               const char *type_name)
 {
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    size_t length = strlen(section);
-    for (int i = 0; i < n; i++) {
-        char message[128];
-        if (strncmp(key[i].path, section, length) != 0 || !key[i].only || (key[i].only & 1u << type)) continue;
-        if (!config->state->given[i]) continue;
-        snprintf(message, sizeof(message), "%s has no such parameter; leave it out", type_name);
-        return fail_key(source, section, key[i].path + length + 1, ZR_ERR_CONFIG, message);
-    }
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
+        if (strncmp(key->path, section, strlen(section)) == 0 && key->only && !(key->only & 1u << type) &&
+            zr__origin_of(config, key)->given)
+            return fail_key(source, key->path, ZR_ERR_CONFIG, "%s has no such parameter; leave it out", type_name);
     return ZR_OK;
 }
 
@@ -46,28 +41,26 @@ static zr_status check_rules(const zr_config *config, const zr__source *source)
     ZR_TRY(check_params(config, source, "optimizer.params", config->optimizer.type, optimizer[config->optimizer.type]));
     ZR_TRY(check_params(config, source, "scheduler.params", config->scheduler.type, scheduler[config->scheduler.type]));
     if (config->optimizer.type == ZR_OPTIMIZER_ADAMW && !config->optimizer.adam_w_mode)
-        return fail_key(source, "optimizer.params", "adam_w_mode", ZR_ERR_CONFIG,
+        return fail_key(source, "optimizer.params.adam_w_mode", ZR_ERR_CONFIG,
                         "false is Adam's, AdamW has decoupled decay");
     if (config->optimizer.nesterov && config->optimizer.momentum == 0)
-        return fail_key(source, "optimizer.params", "nesterov", ZR_ERR_CONFIG, "true needs a momentum above 0");
+        return fail_key(source, "optimizer.params.nesterov", ZR_ERR_CONFIG, "true needs a momentum above 0");
     if (config->scheduler.warmup_min_lr > config->scheduler.warmup_max_lr)
-        return fail_key(source, "scheduler.params", "warmup_min_lr", ZR_ERR_CONFIG, "above warmup_max_lr");
+        return fail_key(source, "scheduler.params.warmup_min_lr", ZR_ERR_CONFIG, "above warmup_max_lr");
     return ZR_OK;
 }
 
 static zr_status check_number_types(const zr_config *config, const zr__source *source)
 {
     static const char *const name[] = {[ZR_CONFIG_BF16] = "bf16", [ZR_CONFIG_FP16] = "fp16"};
-    char message[160];
     zr_config_dtype used = config->bf16 ? ZR_CONFIG_BF16 : config->fp16 ? ZR_CONFIG_FP16 : ZR_CONFIG_FP32;
     zr_config_dtype wire = config->communication_dtype;
     if (config->bf16 && config->fp16)
-        return fail_key(source, "fp16", "enabled", ZR_ERR_CONFIG, "true beside bf16.enabled; enable one of the two");
-    if ((wire == ZR_CONFIG_BF16 || wire == ZR_CONFIG_FP16) && wire != used) {
-        snprintf(message, sizeof(message), "%s is available with %s.enabled only; available: fp32%s%s", name[wire],
-                 name[wire], used == ZR_CONFIG_FP32 ? "" : ", ", used == ZR_CONFIG_FP32 ? "" : name[used]);
-        return fail_key(source, "", "communication_data_type", ZR_ERR_UNSUPPORTED, message);
-    }
+        return fail_key(source, "fp16.enabled", ZR_ERR_CONFIG, "true beside bf16.enabled; enable one of the two");
+    if ((wire == ZR_CONFIG_BF16 || wire == ZR_CONFIG_FP16) && wire != used)
+        return fail_key(source, "communication_data_type", ZR_ERR_UNSUPPORTED,
+                        "%s is available with %s.enabled only; available: fp32%s%s", name[wire], name[wire],
+                        used == ZR_CONFIG_FP32 ? "" : ", ", used == ZR_CONFIG_FP32 ? "" : name[used]);
     return ZR_OK;
 }
 
@@ -76,90 +69,81 @@ static zr_status check_number_types(const zr_config *config, const zr__source *s
 
 static zr_status check_loss_scale(const zr_config *config, const zr__source *source)
 {
-    char message[160];
     int64_t power = config->scale.initial_scale_power;
-    if (config->scale.loss_scale > 0 && config->scale.loss_scale < LEAST_LOSS_SCALE) {
-        snprintf(message, sizeof(message), "found %g, wanted 0 (a dynamic scale) or a number of at least %g",
-                 config->scale.loss_scale, LEAST_LOSS_SCALE);
-        return fail_key(source, "fp16", "loss_scale", ZR_ERR_CONFIG, message);
-    }
+    if (config->scale.loss_scale > 0 && config->scale.loss_scale < LEAST_LOSS_SCALE)
+        return fail_key(source, "fp16.loss_scale", ZR_ERR_CONFIG,
+                        "found %g, wanted 0 (a dynamic scale) or a number of at least %g", config->scale.loss_scale,
+                        LEAST_LOSS_SCALE);
     bool dynamic = config->fp16 && config->scale.loss_scale == 0;
     if (!dynamic || config->scale.min_loss_scale <= ldexp(1, (int)power)) return ZR_OK;
-    snprintf(message, sizeof(message), "%g is above 2 to the power %" PRId64 ", where initial_scale_power starts",
-             config->scale.min_loss_scale, power);
-    return fail_key(source, "fp16", "min_loss_scale", ZR_ERR_CONFIG, message);
+    return fail_key(source, "fp16.min_loss_scale", ZR_ERR_CONFIG,
+                    "%g is above 2 to the power %" PRId64 ", where initial_scale_power starts",
+                    config->scale.min_loss_scale, power);
 }
 
 /* Refuse settings that NCCL's own reduce-scatter cannot do, or does not guarantee. */
-static zr_status check_nccl(const zr_config *config, const zr__source *source)
+static zr_status check_nccl_keys(const zr_config *config, const zr__source *source)
 {
     if (config->collectives.reduce != ZR_COLLECTIVE_NCCL) return ZR_OK;
     if (config->device != ZR_DEVICE_CUDA)
-        return fail_key(source, "collectives", "reduce", ZR_ERR_CONFIG,
+        return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
                         "nccl sums between processes on GPUs; write \"device\": \"cuda\" beside it, or reduce_scatter");
     if (config->train.rank_free_sums)
-        return fail_key(source, "collectives", "reduce", ZR_ERR_CONFIG,
+        return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
                         "nccl adds in an order that NCCL chooses, train.reproducible world promises the bits; choose "
                         "one of the two");
     if (config->collectives.fused)
-        return fail_key(source, "collectives", "buffer", ZR_ERR_UNSUPPORTED,
+        return fail_key(source, "collectives.buffer", ZR_ERR_UNSUPPORTED,
                         "a fused buffer is staging memory, which collectives.reduce nccl does not use; choose one of "
                         "the two");
     return ZR_OK;
 }
 
 /* Refuse keys of the schedule that another key rules out. */
-static zr_status check_schedule(const zr_config *config, const zr__source *source)
+static zr_status check_schedule_keys(const zr_config *config, const zr__source *source)
 {
-    char message[160];
     int64_t stage = config->zero.stage;
     if (config->memory.norm == ZR_NORM_TWO_PASS && config->memory.layout != ZR_LAYOUT_LEAN)
-        return fail_key(source, "memory", "norm", ZR_ERR_CONFIG,
+        return fail_key(source, "memory.norm", ZR_ERR_CONFIG,
                         "two_pass is for memory.layout lean only, and the layout is paper; leave it out");
     if (config->recompute.every != 1 && config->recompute.policy != ZR_POLICY_UNIT)
-        return fail_key(source, "activation_checkpointing", "every", ZR_ERR_CONFIG,
+        return fail_key(source, "activation_checkpointing.every", ZR_ERR_CONFIG,
                         "read with activation_checkpointing.policy unit only; leave it out");
     if (config->recompute.partition && config->recompute.policy == ZR_POLICY_NONE && config->parallel.tensor > 1)
-        return fail_key(source, "activation_checkpointing", "partition_activations", ZR_ERR_CONFIG,
+        return fail_key(source, "activation_checkpointing.partition_activations", ZR_ERR_CONFIG,
                         "with activation_checkpointing.policy none there are no checkpoints; policy unit, selective "
                         "or auto would do");
-    if (config->collectives.reduce == ZR_COLLECTIVE_ALL_REDUCE && stage > 1) {
-        snprintf(message, sizeof(message),
-                 "all_reduce gives every rank all sums, of which it keeps its own only at zero_optimization.stage "
-                 "%" PRId64 "; use stage 0 or 1, or reduce_scatter",
-                 stage);
-        return fail_key(source, "collectives", "reduce", ZR_ERR_CONFIG, message);
-    }
+    if (config->collectives.reduce == ZR_COLLECTIVE_ALL_REDUCE && stage > 1)
+        return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
+                        "all_reduce gives every rank all sums, of which it keeps its own only at "
+                        "zero_optimization.stage %" PRId64 "; use stage 0 or 1, or reduce_scatter",
+                        stage);
     if (config->collectives.reduce == ZR_COLLECTIVE_OWNER && config->collectives.fused)
-        return fail_key(source, "collectives", "buffer", ZR_ERR_UNSUPPORTED,
+        return fail_key(source, "collectives.buffer", ZR_ERR_UNSUPPORTED,
                         "a fused buffer goes to all ranks at once, collectives.reduce owner is one after the other; "
                         "choose one of the two");
     if (config->reduce_once && config->train.rank_free_sums)
         return fail_key(
-            source, "", "gradient_reduction", ZR_ERR_UNSUPPORTED,
+            source, "gradient_reduction", ZR_ERR_UNSUPPORTED,
             "step adds micro-batches up before ranks, train.reproducible world promises the bits of another "
             "order; choose one of the two");
-    ZR_TRY(check_nccl(config, source));
+    ZR_TRY(check_nccl_keys(config, source));
     return ZR_OK;
 }
 
 static zr_status check_model(const zr_config *config, const zr__source *source)
 {
     const zr_config_sizes *sizes = &config->model.sizes;
-    char message[160];
     if (config->model.preset && config->model.init)
-        return fail_key(source, "model", "preset", ZR_ERR_CONFIG,
+        return fail_key(source, "model.preset", ZR_ERR_CONFIG,
                         "given beside model.init; both give every size, keep one");
-    if (sizes->n_head && sizes->n_embd && sizes->n_embd % sizes->n_head != 0) {
-        snprintf(message, sizeof(message), "%" PRId64 " heads do not divide n_embd %" PRId64, sizes->n_head,
-                 sizes->n_embd);
-        return fail_key(source, "model", "n_head", ZR_ERR_CONFIG, message);
-    }
-    if (sizes->n_positions && config->data.seq_length > sizes->n_positions) {
-        snprintf(message, sizeof(message), "%" PRId64 " is longer than model.n_positions %" PRId64,
-                 config->data.seq_length, sizes->n_positions);
-        return fail_key(source, "data", "seq_length", ZR_ERR_CONFIG, message);
-    }
+    if (sizes->n_head && sizes->n_embd && sizes->n_embd % sizes->n_head != 0)
+        return fail_key(source, "model.n_head", ZR_ERR_CONFIG, "%" PRId64 " heads do not divide n_embd %" PRId64,
+                        sizes->n_head, sizes->n_embd);
+    if (sizes->n_positions && config->data.seq_length > sizes->n_positions)
+        return fail_key(source, "data.seq_length", ZR_ERR_CONFIG,
+                        "%" PRId64 " is longer than model.n_positions %" PRId64, config->data.seq_length,
+                        sizes->n_positions);
     return ZR_OK;
 }
 
@@ -170,7 +154,7 @@ static zr_status check_data(const zr_config *config, const zr__source *source)
     const bool weighted = json_is_object(json_array_get(val, 0));
     json_decref(val);
     if (!weighted) return ZR_OK;
-    return fail_key(source, "data", "val", ZR_ERR_CONFIG,
+    return fail_key(source, "data.val", ZR_ERR_CONFIG,
                     "weights have no meaning in an evaluation; write a path or a list of paths");
 }
 
@@ -179,7 +163,7 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_rules(config, source));
     ZR_TRY(check_number_types(config, source));
     ZR_TRY(check_loss_scale(config, source));
-    ZR_TRY(check_schedule(config, source));
+    ZR_TRY(check_schedule_keys(config, source));
     ZR_TRY(check_model(config, source));
     ZR_TRY(check_data(config, source));
     return ZR_OK;

@@ -1,21 +1,28 @@
 /**
  * config: what train and cli need beside zr/config.h: which keys were given and by whom, choices that are left open,
  * and notes for the user.
+ *
+ * A configuration is changed in this order: read.c loads it (read_stages); callers ask for open choices, a recipe or a
+ * batch that stays (the functions "between loading and resolving" below) and give sizes (zr__config_set_sizes);
+ * resolve.c settles the rest (zr_config_resolve); zr__train_choose makes the open choices; a run may still settle
+ * memory.limit.
  */
 #ifndef ZR_CONFIG_CONFIG_H
 #define ZR_CONFIG_CONFIG_H
 
 #include "zr/config.h"
 
-/** Return whether it was read from a file. Then the file is the first of zr__config_inputs. */
+/** Return whether the configuration was read from a file, which is then the first of zr__config_inputs. */
 bool zr__config_from_file(const zr_config *config);
-#define ZR_CONFIG_INPUTS 5
 
+#define ZR_CONFIG_INPUTS 5
 /** List the paths that a run with this configuration reads, up to a NULL: its own file, data.train, data.val,
  *  model.init (a directory). Borrowed. */
 void zr__config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1]);
 
-/** Return whether the file or an override gave this key ("train.output_dir"), "auto" not counted. */
+/** Return whether the user gave this key ("train.output_dir"), in the file or by an override; "auto" does not count.
+ * That stays so when values are settled: memory.limit that a run finds, a resolved batch or a chosen stage is written
+ * into its field alone, and the key is still not given. Only zr_config_set makes a key given, as an override would. */
 bool zr__config_given(const zr_config *config, const char *key);
 
 /** Return whether an override, and not the file, gave this key. */
@@ -54,11 +61,11 @@ zr__config_open zr__config_get_open(const zr_config *config);
 /** Return whether any choice is open. */
 bool zr__config_is_open(const zr_config *config);
 
-/** Fill the sizes from `origin` ("preset gpt2-124m", a directory). A size that the file gives and that
- *  differs is an error (CONFIG). */
+/** Fill the sizes from `origin` ("preset gpt2-124m", a directory). A size of the file that differs is an
+ *  error (CONFIG). */
 ZR_NODISCARD zr_status zr__config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin);
 
-/** Hash that JSON and the library's version (XXH3-64): equal on ranks with equal configurations. */
+/** Hash the JSON of zr_config_to_json and the library's version (XXH3-64): equal on ranks with equal configurations. */
 ZR_NODISCARD zr_status zr__config_hash(const zr_config *config, uint64_t *hash);
 
 /** Add a notice, unless it is there already. */

@@ -1,4 +1,4 @@
-/* An example configuration: the keys that a first run needs, with their help from the table. */
+/* Prints an example configuration: the keys that a first run needs, with their help from the table. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -46,20 +46,9 @@ enum { SHOWN = sizeof(shown) / sizeof(shown[0]) };
 
 static void add_comment(zr__text *out, int level, const char *words)
 {
-    int column = 4 * level + 2;
-    zr__text_add(out, "%*s//", 4 * level, "");
-    while (*words) {
-        int length = (int)strcspn(words, " ");
-        if (column + 1 + length > MOST_COLUMNS) {
-            column = 4 * level + 2;
-            zr__text_add(out, "\n%*s//", 4 * level, "");
-        }
-        column += 1 + length;
-        zr__text_add(out, " %.*s", length, words);
-        words += length;
-        words += strspn(words, " ");
-    }
-    zr__text_add(out, "\n");
+    char begin[32];
+    snprintf(begin, sizeof(begin), "%*s//", 4 * level, "");
+    zr__add_words(out, begin, begin, MOST_COLUMNS, words);
 }
 
 /* Return the length of the objects that contain both paths: "a.b." of a.b.c and a.b.d. */
@@ -93,16 +82,15 @@ static void add_objects(zr__text *out, const char *before, const char *path)
     }
 }
 
-static void add_key(zr__text *out, const zr_key *key, const char *value)
+static void add_example_key(zr__text *out, const zr_key *key, const char *value)
 {
-    char words[768], list[256] = "";
+    char words[768];
     const char *dot = strrchr(key->path, '.');
     const int level = dots_in(key->path, strlen(key->path)) + 1;
     const char *choices = key->state == ZR_KEY_LIMITED ? key->built : key->choices;
     const char *last = choices ? strrchr(choices, '|') : NULL;
-    /* list the choices unless the help already names them */
-    if (last && !strstr(key->help, last + 1)) zr__choice_list(choices, list, sizeof(list));
-    snprintf(words, sizeof(words), "%s%s%s", key->help, *list ? ": " : "", list);
+    const bool list = last && !strstr(key->help, last + 1); /* the help names no choices */
+    snprintf(words, sizeof(words), "%s%s%s", key->help, list ? ": " : "", list ? ZR_CHOICES(choices) : "");
     add_comment(out, level, words);
     zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);
 }
@@ -115,14 +103,14 @@ zr_status zr_config_example(char **text)
                 "A configuration of zr: JSON, in which // begins a comment. `zr plan` says what it needs, `zr "
                 "train` runs it; any key is also --key.path=value on the command line.");
     add_comment(&out, 0,
-                "Keys that DeepSpeed has keep its names. What is left out has its default; `zr train --help` "
+                "Keys that DeepSpeed has keep its names. A key that is left out has its default; `zr train --help` "
                 "and docs/config.md list all keys.");
     zr__text_add(&out, "{\n");
     for (int i = 0; i < SHOWN; i++) {
         const zr_key *key = zr__key_find(shown[i].path);
         ZR_ASSERT(key);
         add_objects(&out, before, shown[i].path);
-        add_key(&out, key, shown[i].value ? shown[i].value : zr__recipe_value(shown[i].path));
+        add_example_key(&out, key, shown[i].value ? shown[i].value : zr__recipe_value(shown[i].path));
         before = shown[i].path;
     }
     add_objects(&out, before, "");

@@ -1,4 +1,4 @@
-/* Finding keys in the table, and texts about them. */
+/* Finds keys in the table, and prints the values that they take. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -7,25 +7,35 @@
 
 const zr_key *zr__key_find(const char *path)
 {
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++)
-        if (strcmp(key[i].path, path) == 0) return &key[i];
-    for (int i = 0; i < n; i++) {
-        size_t length = strlen(key[i].path);
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
+        if (strcmp(key->path, path) == 0) return key;
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
+        size_t length = strlen(key->path);
         /* "aio.*": the star itself is not part of the name. */
-        if (key[i].path[length - 1] == '*' && strncmp(key[i].path, path, length - 1) == 0) return &key[i];
+        if (key->path[length - 1] == '*' && strncmp(key->path, path, length - 1) == 0) return key;
     }
     return NULL;
 }
 
+const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out)
+{
+    enum { PARTS = sizeof(out->part) / sizeof(out->part[0]) };
+    int i = 0;
+    out->place[0] = (zr__json_place){0};
+    for (const char *dot = path; dot; i++) {
+        dot = i + 1 < PARTS ? strchr(path, '.') : NULL;
+        snprintf(out->part[i], sizeof(out->part[i]), "%.*s", (int)(dot ? (size_t)(dot - path) : strlen(path)), path);
+        out->place[i + 1] = (zr__json_place){&out->place[i], out->part[i], 0};
+        if (dot) path = dot + 1;
+    }
+    return &out->place[i];
+}
+
 bool zr__key_is_section(const char *path)
 {
-    int n;
-    const zr_key *key = zr_config_keys(&n);
     size_t length = strlen(path);
-    for (int i = 0; i < n; i++)
-        if (strncmp(key[i].path, path, length) == 0 && key[i].path[length] == '.') return true;
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
+        if (strncmp(key->path, path, length) == 0 && key->path[length] == '.') return true;
     return false;
 }
 
@@ -45,7 +55,7 @@ static const char *last_part(const char *path)
 
 /* Update `best` and its distance by one candidate, compared by its whole path, or by its last part alone (a key in
  * the wrong section) at a cost of one more letter. */
-static void consider(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
+static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];
     if (length >= sizeof(name) || candidate[length - 1] == '*') return;
@@ -60,28 +70,16 @@ static void consider(const char *wanted, const char *candidate, size_t length, c
 
 const char *zr__key_nearest(const char *path, char *out, size_t size)
 {
-    int n;
-    const zr_key *key = zr_config_keys(&n);
     int limit = (int)strnlen(last_part(path), 64) / 3 + 2;
     out[0] = '\0';
-    for (int i = 0; i < n; i++) {
-        const char *end = key[i].path;
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
+        const char *end = key->path;
         do {
             end += strcspn(end, ".");
-            consider(path, key[i].path, (size_t)(end - key[i].path), out, size, &limit);
+            consider_name(path, key->path, (size_t)(end - key->path), out, size, &limit);
         } while (*end++);
     }
     return out[0] ? out : NULL;
-}
-
-static void range_text(const zr_key *key, const char *what, char *out, size_t size)
-{
-    char min[ZR_NUMBER_BYTES], max[ZR_NUMBER_BYTES];
-    zr__text_shortest(key->min, min);
-    if (key->max == ZR_CONFIG_MAX_INT)
-        snprintf(out, size, "%s from %s to 2^53", what, min);
-    else
-        snprintf(out, size, "%s from %s to %s", what, min, zr__text_shortest(key->max, max));
 }
 
 const char *zr__choice_list(const char *choices, char *out, size_t size)
@@ -96,44 +94,27 @@ const char *zr__choice_list(const char *choices, char *out, size_t size)
 
 const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
 {
-    char list[160];
-    switch (key->type) {
-    case ZR_KEY_BOOL:
-        snprintf(out, size, "true or false");
-        break;
-    case ZR_KEY_SWITCH:
-        snprintf(out, size, "true, false or \"auto\"");
-        break;
-    case ZR_KEY_INT:
-        range_text(key, "an integer", out, size);
-        break;
-    case ZR_KEY_NUMBER:
-        range_text(key, "a number", out, size);
-        break;
-    case ZR_KEY_BYTES:
-        snprintf(out, size, "bytes, such as 2000000000, \"2GB\" or \"2GiB\"");
-        break;
-    case ZR_KEY_PAIR:
-        snprintf(out, size, "two numbers from 0 to below 1");
-        break;
-    case ZR_KEY_NAMES:
-        snprintf(out, size, "a pattern of names, a list of one or more, or null for none");
-        break;
-    case ZR_KEY_PATHS:
-        snprintf(out, size, "%s", ZR__SHARDS_WANTED);
-        break;
-    case ZR_KEY_ANY:
-        snprintf(out, size, "any value");
-        break;
-    case ZR_KEY_STRING:
-    case ZR_KEY_CHOICE:
-    case ZR_KEY_EITHER:
-        if (key->choices)
-            snprintf(out, size, "one of %s", zr__choice_list(key->choices, list, sizeof(list)));
-        else
-            snprintf(out, size, "a string");
-        break;
-    }
+    static const char *const wanted[] = {
+        [ZR_KEY_BOOL] = "true or false",
+        [ZR_KEY_SWITCH] = "true, false or \"auto\"",
+        [ZR_KEY_INT] = "an integer",
+        [ZR_KEY_NUMBER] = "a number",
+        [ZR_KEY_BYTES] = "bytes, such as 2000000000, \"2GB\" or \"2GiB\"",
+        [ZR_KEY_PAIR] = "two numbers from 0 to below 1",
+        [ZR_KEY_NAMES] = "a pattern of names, a list of one or more, or null for none",
+        [ZR_KEY_PATHS] = ZR__SHARDS_WANTED,
+        [ZR_KEY_STRING] = "a string",
+        [ZR_KEY_CHOICE] = "",
+        [ZR_KEY_EITHER] = "",
+        [ZR_KEY_ANY] = "any value",
+    };
+    if (key->choices)
+        snprintf(out, size, "one of %s", ZR_CHOICES(key->choices));
+    else if (key->type == ZR_KEY_INT || key->type == ZR_KEY_NUMBER)
+        snprintf(out, size, "%s from %s to %s", wanted[key->type], ZR_SHORTEST(key->min),
+                 key->max == ZR_CONFIG_MAX_INT ? "2^53" : ZR_SHORTEST(key->max));
+    else
+        snprintf(out, size, "%s", wanted[key->type]);
     return out;
 }
 
@@ -146,4 +127,22 @@ int zr__choice_index(const char *choices, const char *word, size_t length)
         if (!at[n]) return -1;
         at += n + 1;
     }
+}
+
+void zr__add_words(zr__text *out, const char *begin, const char *next, int columns, const char *words)
+{
+    int column = (int)strlen(begin);
+    zr__text_add(out, "%s", begin);
+    while (*words) {
+        int length = (int)strcspn(words, " ");
+        if (column + 1 + length > columns) {
+            column = (int)strlen(next);
+            zr__text_add(out, "\n%s", next);
+        }
+        column += 1 + length;
+        zr__text_add(out, " %.*s", length, words);
+        words += length;
+        words += strspn(words, " ");
+    }
+    zr__text_add(out, "\n");
 }

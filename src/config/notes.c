@@ -1,4 +1,4 @@
-/* Notices about an accepted file: keys without effect, and values chosen for "auto". */
+/* Adds notices about an accepted file: keys without effect, and values chosen for "auto". */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -10,64 +10,45 @@ enum { LINE_BYTES = 400, MOST_NAMES = 8 };
 
 /* ---- keys without a meaning ------------------------------------------------------------------- */
 
-zr_status zr__config_unused(zr_config *config, const zr_key *key, const char *path)
-{
-    zr__unused **end = &config->state->unused;
-    int n = 0;
-    for (; *end; end = &(*end)->next, n++)
-        if (strcmp((*end)->path, path) == 0) return ZR_OK;
-    if (n == ZR_CONFIG_MAX_KEYS) return ZR_OK; /* a section of a million keys need not be reported in full */
-    zr__unused *u = zr_alloc(sizeof(*u) + strlen(path) + 1);
-    ZR_CHECK(u, ZR_ERR_MEMORY, "out of memory for a notice");
-    u->key = key;
-    memcpy(u->path, path, strlen(path) + 1);
-    *end = u;
-    return ZR_OK;
-}
-
 static size_t section_bytes(const char *path)
 {
     return strcspn(path, ".");
 }
 
-static bool same_section(const char *a, const char *b)
+static bool in_one_section(const char *a, const char *b)
 {
     size_t n = section_bytes(a);
     return a[n] && n == section_bytes(b) && strncmp(a, b, n) == 0;
 }
 
-static zr_status note_unused(zr_config *config)
+/* Note in one line the keys of the section of `first`, unless an earlier key did. */
+static zr_status note_unused_section(zr_config *config, const zr__string *first)
 {
-    for (const zr__unused *u = config->state->unused; u; u = u->next) {
-        char names[LINE_BYTES];
-        int n = 0, used = 0;
-        bool first = true, alike = true;
-        for (const zr__unused *v = config->state->unused; v != u; v = v->next) first &= !same_section(v->path, u->path);
-        if (!first) continue;
-        for (const zr__unused *v = u; v; v = v->next) {
-            if (v != u && !same_section(v->path, u->path)) continue;
-            if (n++ < MOST_NAMES && used < LINE_BYTES)
-                used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
-                                 v->path + section_bytes(u->path) + (u->path[section_bytes(u->path)] == '.'));
-            alike &= strcmp(v->key->help, u->key->help) == 0;
-        }
-        if (n == 1)
-            ZR_TRY(zr__config_note(config, "%s has no meaning here: %s", u->path, u->key->help));
-        else if (alike)
-            ZR_TRY(zr__config_note(config, "%.*s has no meaning here: %s", (int)section_bytes(u->path), u->path,
-                                   u->key->help));
-        else
-            ZR_TRY(zr__config_note(config, "%.*s: without a meaning here, as docs/config.md says: %s%s",
-                                   (int)section_bytes(u->path), u->path, names, n > MOST_NAMES ? " ..." : ""));
+    char names[LINE_BYTES];
+    int n = 0, used = 0;
+    bool alike = true;
+    const char *path = first->text, *help = zr__key_find(path)->help;
+    const int section = (int)section_bytes(path);
+    for (const zr__string *v = config->state->unused; v != first; v = v->next)
+        if (in_one_section(v->text, path)) return ZR_OK;
+    for (const zr__string *v = first; v; v = v->next) {
+        if (v != first && !in_one_section(v->text, path)) continue;
+        if (n++ < MOST_NAMES && used < LINE_BYTES)
+            used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
+                             v->text + section + (path[section] == '.'));
+        alike &= strcmp(zr__key_find(v->text)->help, help) == 0;
     }
-    return ZR_OK;
+    if (n == 1) return zr__config_note(config, "%s has no meaning here: %s", path, help);
+    if (alike) return zr__config_note(config, "%.*s has no meaning here: %s", section, path, help);
+    return zr__config_note(config, "%.*s: without a meaning here, as docs/config.md says: %s%s", section, path, names,
+                           n > MOST_NAMES ? " ..." : "");
 }
 
 /* ---- "auto" ----------------------------------------------------------------------------------- */
 
 /* Find the value that Hugging Face's Trainer would put in place of "auto", from the model or the run, and return its
  * origin. NULL: it puts none. */
-static const char *trainers(const zr_config *config, const zr_key *key, double *value)
+static const char *trainers_value(const zr_config *config, const zr_key *key, double *value)
 {
     static const char zero[] = "zero_optimization.";
     double h = (double)config->model.sizes.n_embd;
@@ -87,32 +68,20 @@ static const char *trainers(const zr_config *config, const zr_key *key, double *
     return NULL;
 }
 
-/* Note a key whose "auto" the Trainer would derive. */
-static zr_status note_derived(zr_config *config, const zr_key *key, const char *text, const char *from, double value)
-{
-    char its[ZR_NUMBER_BYTES];
-    zr__text_shortest(value, its);
-    if (strtod(text, NULL) == value)
-        return zr__config_note(config, "%s: auto, taken as %s, as Hugging Face's Trainer does (%s)", key->path, text,
-                               from);
-    return zr__config_note(config, "%s: auto, taken as %s; Hugging Face's Trainer takes %s (%s): --%s=%s asks for that",
-                           key->path, text, its, from, key->path, its);
-}
-
 static size_t parent_bytes(const char *path)
 {
     const char *dot = strrchr(path, '.');
     return dot ? (size_t)(dot - path) : 0;
 }
 
-static bool same_parent(const char *a, const char *b)
+static bool in_one_parent(const char *a, const char *b)
 {
     size_t n = parent_bytes(a);
     return n > 0 && n == parent_bytes(b) && strncmp(a, b, n) == 0;
 }
 
 /* Return whether the key's value is still to be chosen: it is reported when it is chosen. */
-static bool is_open(const zr_config *config, const zr_key *key)
+static bool is_open_key(const zr_config *config, const zr_key *key)
 {
     const zr__config_open open = zr__config_get_open(config);
     const bool rows = strcmp(key->path, "train_micro_batch_size_per_gpu") == 0,
@@ -122,54 +91,53 @@ static bool is_open(const zr_config *config, const zr_key *key)
            (open.batch && (rows || all));
 }
 
-/* Return whether key i is reported in one line with others of its section. */
-static bool is_plain(const zr_config *config, int i)
+/* Return whether the key is reported in one line with others of its section. */
+static bool is_plain_auto(const zr_config *config, const zr_key *key)
 {
-    int n;
     double value;
     char text[64];
-    const zr_key *key = zr_config_keys(&n);
-    return config->state->automatic[i] && !is_open(config, &key[i]) && zr__key_is_read(config, &key[i]) &&
-           !trainers(config, &key[i], &value) && zr__value_text(config, &key[i], text, sizeof(text));
+    return zr__origin_of(config, key)->automatic && !is_open_key(config, key) && zr__key_is_read(config, key) &&
+           !trainers_value(config, key, &value) && zr__value_text(config, key, text, sizeof(text));
 }
 
-static zr_status note_plain(zr_config *config, int first)
+/* Note the keys of the section of `first` in one line, unless an earlier key did. */
+static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 {
-    int n, members = 0, used = 0;
-    const zr_key *key = zr_config_keys(&n);
+    int members = 0, used = 0;
     char line[LINE_BYTES], text[64];
-    for (int i = 0; i < first; i++)
-        if (is_plain(config, i) && same_parent(key[i].path, key[first].path)) return ZR_OK;
-    for (int i = first; i < n; i++) {
-        if (i != first && (!same_parent(key[i].path, key[first].path) || !is_plain(config, i))) continue;
-        zr__value_text(config, &key[i], text, sizeof(text));
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
+        if (!in_one_parent(key->path, first->path) || !is_plain_auto(config, key)) continue;
+        if (key < first) return ZR_OK;
+        zr__value_text(config, key, text, sizeof(text));
         if (used < LINE_BYTES)
             used += snprintf(line + used, (size_t)(LINE_BYTES - used), "%s%s %s", members++ ? ", " : "",
-                             key[i].path + parent_bytes(key[i].path) + 1, text);
+                             key->path + parent_bytes(key->path) + 1, text);
     }
-    zr__value_text(config, &key[first], text, sizeof(text));
-    if (members == 1) return zr__config_note(config, "%s: auto, taken as %s", key[first].path, text);
-    return zr__config_note(config, "%.*s: auto, taken as %s", (int)parent_bytes(key[first].path), key[first].path,
-                           line);
+    zr__value_text(config, first, text, sizeof(text));
+    if (members == 1) return zr__config_note(config, "%s: auto, taken as %s", first->path, text);
+    return zr__config_note(config, "%.*s: auto, taken as %s", (int)parent_bytes(first->path), first->path, line);
 }
 
 static zr_status note_autos(zr_config *config)
 {
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++) {
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
         char text[64];
         double value;
-        if (!config->state->automatic[i] || !zr__key_is_read(config, &key[i])) continue;
-        if (is_open(config, &key[i])) continue;
-        if (!zr__value_text(config, &key[i], text, sizeof(text))) continue;
-        const char *from = trainers(config, &key[i], &value);
-        if (from)
-            ZR_TRY(note_derived(config, &key[i], text, from, value));
-        else if (parent_bytes(key[i].path) == 0)
-            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", key[i].path, text));
+        if (!zr__origin_of(config, key)->automatic || !zr__key_is_read(config, key) || is_open_key(config, key))
+            continue;
+        if (!zr__value_text(config, key, text, sizeof(text))) continue;
+        const char *path = key->path, *from = trainers_value(config, key, &value);
+        if (from && strtod(text, NULL) == value)
+            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s, as Hugging Face's Trainer does (%s)", path, text,
+                                   from));
+        else if (from)
+            ZR_TRY(zr__config_note(config,
+                                   "%s: auto, taken as %s; Hugging Face's Trainer takes %s (%s): --%s=%s asks for that",
+                                   path, text, ZR_SHORTEST(value), from, path, ZR_SHORTEST(value)));
+        else if (parent_bytes(path) == 0)
+            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", path, text));
         else
-            ZR_TRY(note_plain(config, i));
+            ZR_TRY(note_plain_autos(config, key));
     }
     return ZR_OK;
 }
@@ -185,7 +153,7 @@ static zr_status note_checkpointing(zr_config *config)
     if (config->recompute.policy == ZR_POLICY_NONE && any)
         return zr__config_note(config,
                                "%s: nothing is checkpointed%s, as its policy is none; --%s.policy=unit keeps the input "
-                               "of each block and computes the rest again",
+                               "of each block and recomputes the rest",
                                section, host ? ", and nothing kept on the host" : "", section);
     if (config->recompute.partition && config->parallel.tensor == 1)
         return zr__config_note(config,
@@ -197,7 +165,7 @@ static zr_status note_checkpointing(zr_config *config)
 
 zr_status zr__config_note_all(zr_config *config)
 {
-    ZR_TRY(note_unused(config));
+    for (const zr__string *u = config->state->unused; u; u = u->next) ZR_TRY(note_unused_section(config, u));
     ZR_TRY(note_autos(config));
     if (config->parallel.sequence != ZR_TOKENS_OFF && config->parallel.tensor == 1)
         ZR_TRY(zr__config_note(config,

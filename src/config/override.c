@@ -1,4 +1,4 @@
-/* Command-line overrides "key.path=value", put into the JSON tree before it is checked. */
+/* Puts command-line overrides, "key.path=value", into the JSON tree before it is checked. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -28,38 +28,36 @@ json_t *zr__override_value(const zr_key *key, const char *value)
     return json_stringn_nocheck(value, strlen(value));
 }
 
-/* Find the object that holds the member `key`, of `length` bytes, creating objects on the way. NULL: a value on the
- * way is not an object, or out of memory. *member: the last part of the key. */
-static json_t *descend(json_t *object, const char *key, size_t length, const char **member)
+json_t *zr__member_object(json_t *root, const char *path, size_t length, const char **member)
 {
-    const char *dot;
-    while (object && (dot = memchr(key, '.', length))) {
+    json_t *object = root;
+    for (const char *dot; object && (dot = memchr(path, '.', length));) {
         char part[128];
-        size_t n = (size_t)(dot - key);
+        size_t n = (size_t)(dot - path);
         if (n >= sizeof(part)) return NULL;
-        snprintf(part, sizeof(part), "%.*s", (int)n, key);
+        snprintf(part, sizeof(part), "%.*s", (int)n, path);
         json_t *child = json_object_get(object, part);
         if (!child || json_is_null(child)) {
             child = json_object();
             if (json_object_set_new_nocheck(object, part, child) != 0) return NULL;
         }
         object = json_is_object(child) ? child : NULL;
-        key = dot + 1;
+        path = dot + 1;
         length -= n + 1;
     }
-    *member = key;
+    *member = path;
     return object;
 }
 
 zr_status zr__override_apply(json_t *root, const char *override)
 {
-    char name[128], path[128], shown[160];
+    char name[128], path[128];
     const char *value, *member;
     size_t length;
     const char *key = zr__override_key(override, &length, &value);
-    zr__text_escape(override, shown, sizeof(shown));
+    const char *shown = ZR_SHOWN(override);
     ZR_CHECK(value && length > 0, ZR_ERR_CONFIG, "command line: %s: wanted --key.path=value", shown);
-    json_t *object = descend(root, key, length, &member);
+    json_t *object = zr__member_object(root, key, length, &member);
     ZR_CHECK(object, ZR_ERR_CONFIG, "command line: %s: a part of that path is not an object", shown);
     size_t rest = length - (size_t)(member - key);
     ZR_CHECK(rest < sizeof(name), ZR_ERR_CONFIG, "command line: %s: unknown key", shown);

@@ -1,4 +1,4 @@
-/* Reading a configuration: parse the text, apply the overrides, and walk the tree by the table of keys. */
+/* Reads a configuration: parses the text, applies the overrides, and walks the tree by the table of keys. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -38,7 +38,7 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
     return zr__json_fail(source->text, source->bytes, source->name, place, status, message);
 }
 
-static zr_status unknown_key(const zr__source *source, const zr__json_place *place, const char *path)
+static zr_status refuse_unknown(const zr__source *source, const zr__json_place *place, const char *path)
 {
     char nearest[PATH_BYTES];
     if (!zr__key_nearest(path, nearest, sizeof(nearest)))
@@ -49,19 +49,19 @@ static zr_status unknown_key(const zr__source *source, const zr__json_place *pla
 /* Refuse a value in the place of a section; the section of a device that is not available is refused as such. */
 static zr_status no_object(const zr__source *source, const zr__json_place *place, const char *path, const json_t *value)
 {
-    char device[PATH_BYTES], found[64];
+    char device[PATH_BYTES];
     snprintf(device, sizeof(device), "%.*s.device", PATH_BYTES - 8, path);
     const zr_key *key = zr__key_find(device);
     if (!key || strcmp(key->path, device) != 0 || key->state != ZR_KEY_LIMITED || json_is_false(value))
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
-    return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED,
-                           "%s is not available yet; leave it out, or write {\"device\": \"%s\"}%s%s",
-                           zr__json_show(value, found, sizeof(found)), key->built, key->instead ? "; " : "",
-                           key->instead ? key->instead : "");
+    return zr__config_fail(
+        source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; leave it out, or write {\"device\": \"%s\"}%s%s",
+        ZR_JSON_SHOWN(value), key->built, key->instead ? "; " : "", key->instead ? key->instead : "");
 }
 
 /* Walk an object of the file. The recursion is bounded, as only sections of the table are entered. */
-static zr_status walk(zr_config *config, const json_t *object, const zr__source *source, const zr__json_place *parent)
+static zr_status walk_keys(zr_config *config, const json_t *object, const zr__source *source,
+                           const zr__json_place *parent)
 {
     const char *name;
     json_t *value;
@@ -73,7 +73,6 @@ static zr_status walk(zr_config *config, const json_t *object, const zr__source 
         const zr_key *key = zr__key_find(path);
         zr_status st = ZR_OK;
         bool unknown = false;
-        char found[64];
         if (strchr(name, '.')) {
             st =
                 zr__config_fail(source, &place, ZR_ERR_CONFIG, "unknown key; in a file write nested objects, not dots");
@@ -81,69 +80,49 @@ static zr_status walk(zr_config *config, const json_t *object, const zr__source 
             st = zr__value_set(config, key, value, source, &place);
         } else if (!zr__key_is_section(path)) {
             unknown = true;
-            st = unknown_key(source, &place, path);
+            st = refuse_unknown(source, &place, path);
         } else if (json_is_object(value)) {
-            ZR_TRY(walk(config, value, source, &place));
+            ZR_TRY(walk_keys(config, value, source, &place));
         } else if (!json_is_null(value)) {
             st = no_object(source, &place, path, value);
         }
         if (st != ZR_OK && st != ZR_ERR_CONFIG && st != ZR_ERR_UNSUPPORTED) return st;
         if (st != ZR_OK)
             ZR_TRY(zr__refusal_add(config, st, st == ZR_ERR_UNSUPPORTED ? key : NULL, unknown, path,
-                                   zr__json_show(value, found, sizeof(found))));
+                                   ZR_JSON_SHOWN(value)));
     }
     return ZR_OK;
 }
 
-static zr_status set_defaults(zr_config *config)
+/* The stages of reading, in their order. After them callers give the sizes of a preset or directory
+ * (zr__config_set_sizes), and zr_config_resolve settles the rest. */
+static zr_status read_stages(zr_config *config, json_t *root, const zr__source *source)
 {
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++) ZR_TRY(zr__value_default(config, &key[i]));
-    return ZR_OK;
-}
-
-static void mark_overridden(zr_config *config, const zr__source *source)
-{
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++) config->state->overridden[i] = from_override(source, key[i].path, true);
-}
-
-static void derive(zr_config *config)
-{
-    if (!zr__config_given(config, "model.embd_pdrop")) config->model.embd_pdrop = config->model.dropout;
-    if (!zr__config_given(config, "model.resid_pdrop")) config->model.resid_pdrop = config->model.dropout;
-    if (!zr__config_given(config, "model.attn_pdrop")) config->model.attn_pdrop = config->model.dropout;
-}
-
-static zr_status fill(zr_config *config, json_t *root, const zr__source *source)
-{
+    static const char *const part[] = {"model.embd_pdrop", "model.resid_pdrop", "model.attn_pdrop"};
+    double *const dropout[] = {&config->model.embd_pdrop, &config->model.resid_pdrop, &config->model.attn_pdrop};
     const zr__json_place top = {0};
-    char name[PATH_BYTES];
-    config->state->name = zr__config_keep(config, zr__text_escape(source->name, name, sizeof(name)));
+    config->state->name = zr__config_keep(config, ZR_SHOWN(source->name));
     ZR_CHECK(config->state->name, ZR_ERR_MEMORY, "out of memory for the configuration");
     if (!json_is_object(root)) return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
-    ZR_TRY(set_defaults(config));
-    ZR_TRY(walk(config, root, source, &top));
-    ZR_TRY(zr__refusals_say(config));
-    mark_overridden(config, source);
-    derive(config);
-    ZR_TRY(zr__config_check(config, source));
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) ZR_TRY(zr__value_default(config, key));
+    ZR_TRY(walk_keys(config, root, source, &top)); /* sets each value that is right by itself */
+    ZR_TRY(zr__refusals_say(config));              /* fails for all others at once */
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
+        zr__origin_of(config, key)->overridden = from_override(source, key->path, true);
+    for (int i = 0; i < 3; i++)
+        if (!zr__config_given(config, part[i])) *dropout[i] = config->model.dropout;
+    ZR_TRY(zr__config_check(config, source)); /* fails for values that do not fit each other */
     return ZR_OK;
 }
 
-static zr_status create(json_t *root, const zr__source *source, zr_config **config)
+static zr_status create_config(json_t *root, const zr__source *source, zr_config **config)
 {
-    zr_status st = ZR_OK;
     zr_config *c = zr_alloc(sizeof(*c));
     ZR_CHECK(c, ZR_ERR_MEMORY, "out of memory for the configuration");
     c->state = zr_alloc(sizeof(*c->state));
-    if (!c->state)
-        st = ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the configuration");
-    else
-        st = fill(c, root, source);
+    zr_status st =
+        c->state ? read_stages(c, root, source) : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the configuration");
     if (st != ZR_OK) {
         zr_config_destroy(&c);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
@@ -152,27 +131,22 @@ static zr_status create(json_t *root, const zr__source *source, zr_config **conf
     return ZR_OK;
 }
 
-static zr_status parse(const char *text, size_t bytes, const char *name, const char *const *overrides, int n_overrides,
-                       zr_config **config)
-{
-    json_t *root;
-    ZR_TRY(zr__json_parse(text, bytes, name, &root));
-    zr__json_skip_mark(&text, &bytes);
-    zr__source source = {name, text, bytes, overrides, n_overrides};
-    zr_status st = create(root, &source, config);
-    json_decref(root);
-    return st;
-}
-
 zr_status zr_config_parse(const char *text, size_t bytes, const char *name, const char *const *overrides,
                           int n_overrides, zr_config **config)
 {
+    json_t *root = NULL;
     *config = NULL;
     char *plain = zr_alloc(bytes + 1);
     ZR_CHECK(plain, ZR_ERR_MEMORY, "out of memory for the configuration");
     memcpy(plain, text, bytes);
     zr__json_blank_comments(plain, bytes);
-    zr_status st = parse(plain, bytes, name, overrides, n_overrides, config);
+    zr_status st = zr__json_parse(plain, bytes, name, &root);
+    if (st == ZR_OK) {
+        zr__source source = {name, plain, bytes, overrides, n_overrides};
+        zr__json_skip_mark(&source.text, &source.bytes);
+        st = create_config(root, &source, config);
+    }
+    json_decref(root);
     zr_free(plain);
     return st;
 }
@@ -196,27 +170,16 @@ zr_status zr_config_load(const char *path, const char *const *overrides, int n_o
     return ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the configuration");
 }
 
-/* Set one key, building its path as places; the recursion is bounded by the table. */
-static zr_status set_at(zr_config *config, const zr_key *key, const char *rest, const json_t *value,
-                        const zr__source *source, const zr__json_place *parent)
-{
-    char part[128];
-    size_t n = strcspn(rest, ".");
-    snprintf(part, sizeof(part), "%.*s", (int)n, rest);
-    zr__json_place place = {parent, part, 0};
-    if (rest[n]) return set_at(config, key, rest + n + 1, value, source, &place);
-    return zr__value_set(config, key, value, source, &place);
-}
-
 zr_status zr_config_set(zr_config *config, const char *path, const char *text)
 {
     const zr__source source = {0};
-    const zr__json_place top = {0}, place = {&top, path, 0};
+    const zr__json_place top = {0}, whole = {&top, path, 0};
+    zr__key_place place;
     const zr_key *key = zr__key_find(path);
-    if (!key) return unknown_key(&source, &place, path);
+    if (!key) return refuse_unknown(&source, &whole, path);
     json_t *value = zr__override_value(key, text);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
-    zr_status st = set_at(config, key, path, value, &source, &top);
+    zr_status st = zr__value_set(config, key, value, &source, zr__key_place_of(path, &place));
     json_decref(value);
     return st;
 }

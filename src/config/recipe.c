@@ -1,5 +1,5 @@
 /*
- * The default recipe of training: `zr init` writes it, and `zr train` takes it for a preset. Betas,
+ * Holds the default recipe of training: `zr init` writes it, and `zr train` takes it for a preset. Betas,
  * weight decay, clipping, and a warm-up followed by a cosine down to a tenth: Brown et al. 2020 (GPT-3), appendix B;
  * learning rates by size: its table 2.1.
  */
@@ -45,7 +45,7 @@ void zr__config_take_recipe(zr_config *config)
 }
 
 /* Find the learning rate of the listed size whose ratio to this model's is nearest to 1. */
-static const char *rate_of(const zr_config_sizes *s)
+static const char *recipe_lr(const zr_config_sizes *s)
 {
     const double width = (double)s->n_embd;
     const double params = 12 * (double)s->n_layer * width * width + (double)(s->vocab_size + s->n_positions) * width;
@@ -55,36 +55,26 @@ static const char *rate_of(const zr_config_sizes *s)
     return rates[best].lr;
 }
 
-/* Return whether the file or an override sets a key of the optimizer or the scheduler. */
-static bool has_own(const zr_config *config)
+static bool has_origin(const zr_config *config, const zr_key *key)
 {
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++) {
-        const bool section = strncmp(key[i].path, "optimizer.", 10) == 0 || strncmp(key[i].path, "scheduler.", 10) == 0;
-        if (section && (config->state->given[i] || config->state->automatic[i])) return true;
-    }
-    return false;
-}
-
-static bool is_given(const zr_config *config, const char *path)
-{
-    int n;
-    const int i = (int)(zr__key_find(path) - zr_config_keys(&n));
-    return config->state->given[i] || config->state->automatic[i];
+    return zr__origin_of(config, key)->given || zr__origin_of(config, key)->automatic;
 }
 
 zr_status zr__config_recipe(zr_config *config)
 {
     char warmup[24];
-    const char *lr = rate_of(&config->model.sizes);
-    if (!config->state->recipe || !config->model.preset || has_own(config)) return ZR_OK;
+    const char *lr = recipe_lr(&config->model.sizes);
+    if (!config->state->recipe || !config->model.preset) return ZR_OK;
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
+        const bool rule = strncmp(key->path, "optimizer.", 10) == 0 || strncmp(key->path, "scheduler.", 10) == 0;
+        if (rule && has_origin(config, key)) return ZR_OK;
+    }
     snprintf(warmup, sizeof(warmup), "%lld", (long long)(config->train.steps + WARMUP_PART - 1) / WARMUP_PART);
     for (int i = 0; i < KEYS; i++) {
         const char *path = recipe[i].path, *value = recipe[i].value;
         if (strcmp(path, "optimizer.params.lr") == 0) value = lr;
         if (strcmp(path, "scheduler.params.warmup_num_steps") == 0) value = warmup;
-        if (!is_given(config, path)) ZR_TRY(zr_config_set(config, path, value));
+        if (!has_origin(config, zr__key_find(path))) ZR_TRY(zr_config_set(config, path, value));
     }
     return zr__config_note(
         config,

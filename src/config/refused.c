@@ -1,4 +1,4 @@
-/* Refusal of settings that are not available: all of them in one message, one line per section. */
+/* Refuses settings that are not available, all in one message, one line per section. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -19,24 +19,19 @@ struct zr__refusal {
     char message[512]; /* as it stands alone */
 };
 
-static void quote(const zr_key *key, const char *word, size_t length, char *out, size_t size)
-{
-    bool quoted = key->type == ZR_KEY_CHOICE || key->type == ZR_KEY_STRING || key->type == ZR_KEY_EITHER;
-    snprintf(out, size, quoted ? "\"%.*s\"" : "%.*s", (int)length, word);
-}
-
 const char *zr__key_available(const zr_key *key, char *out, size_t size)
 {
-    size_t used = (size_t)snprintf(out, size, "write ");
-    for (const char *at = key->built;;) {
-        char word[64];
+    const bool quoted = key->type == ZR_KEY_CHOICE || key->type == ZR_KEY_STRING || key->type == ZR_KEY_EITHER;
+    const char *quote = quoted ? "\"" : "", *between = "write ";
+    size_t used = 0;
+    for (const char *at = key->built; used < size; at++) {
         size_t n = strcspn(at, "|");
-        quote(key, at, n, word, sizeof(word));
-        bool last = !at[n], before_last = !last && !strchr(at + n + 1, '|');
-        used += (size_t)snprintf(out + used, size - used, "%s%s", word, last ? "" : before_last ? " or " : ", ");
-        if (last || used >= size) return out;
-        at += n + 1;
+        used += (size_t)snprintf(out + used, size - used, "%s%s%.*s%s", between, quote, (int)n, at, quote);
+        at += n;
+        if (!*at) break;
+        between = strchr(at + 1, '|') ? ", " : " or ";
     }
+    return out;
 }
 
 zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown, const char *path,
@@ -55,8 +50,7 @@ zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key
     int n = 1;
     for (; *end; end = &(*end)->next) n++;
     *end = r;
-    return n < MOST_REFUSALS ? ZR_OK
-                             : zr__refusals_say(config); /* a file of a million wrong keys has been told enough */
+    return n < MOST_REFUSALS ? ZR_OK : zr__refusals_say(config); /* a file may have a million wrong keys */
 }
 
 void zr__refusals_free(zr_config *config)
@@ -84,23 +78,21 @@ static const char *rest_of(const struct zr__refusal *r)
     return r->path[n] == '.' ? r->path + n + 1 : r->path;
 }
 
-static bool same_section(const struct zr__refusal *a, const struct zr__refusal *b)
+static bool is_of_section(const struct zr__refusal *a, const struct zr__refusal *b)
 {
     return strcmp(a->section, b->section) == 0;
 }
 
 /* Add one line about the values that are not available in the section of `first`, and its unknown keys from `all`,
  * which follow from them. */
-static void add_section(zr__text *out, struct zr__refusal *all, struct zr__refusal *first)
+static void add_refused_section(zr__text *out, struct zr__refusal *all, struct zr__refusal *first)
 {
-    char words[160];
     const char *instead = NULL, *between = "";
     bool top = strcmp(first->section, first->path) == 0;
     zr__text_add(out, "\n%s: %s%s", first->where, top ? "" : first->section, top ? "" : ": ");
     for (struct zr__refusal *r = first; r; r = r->next) {
-        if (!r->key || !same_section(r, first)) continue;
-        zr__text_add(out, "%s%s %s (%s)", between, rest_of(r), r->found,
-                     zr__key_available(r->key, words, sizeof(words)));
+        if (!r->key || !is_of_section(r, first)) continue;
+        zr__text_add(out, "%s%s %s (%s)", between, rest_of(r), r->found, ZR_AVAILABLE(r->key));
         if (!instead) instead = r->key->instead;
         between = ", ";
         r->said = true;
@@ -108,7 +100,7 @@ static void add_section(zr__text *out, struct zr__refusal *all, struct zr__refus
     if (instead) zr__text_add(out, "; %s", instead);
     between = "; what belongs to it goes too: ";
     for (struct zr__refusal *r = all; r; r = r->next) {
-        if (r->key || !r->unknown || !same_section(r, first)) continue;
+        if (r->key || !r->unknown || !is_of_section(r, first)) continue;
         zr__text_add(out, "%s%s", between, rest_of(r));
         between = ", ";
         r->said = true;
@@ -149,7 +141,7 @@ zr_status zr__refusals_say(zr_config *config)
     for (struct zr__refusal *r = all; r && lines < MOST_LINES; r = r->next) {
         if (r->said || (!r->key && follows_from(all, r))) continue;
         lines++;
-        if (r->key) add_section(&text, all, r);
+        if (r->key) add_refused_section(&text, all, r);
         if (!r->key) zr__text_add(&text, "\n%s", r->message);
         r->said = true;
     }

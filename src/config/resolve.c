@@ -1,4 +1,4 @@
-/* Settling open values, and checks that depend on the number of ranks. */
+/* Settles open values, and checks those that depend on the number of ranks. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -59,30 +59,18 @@ static zr_status resolve_sizes(zr_config *config)
 
 static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum, int ranks, const char *advice)
 {
-    char a[24] = "?", b[24] = "?", c[24] = "?";
-    if (config->train_batch_size) snprintf(a, sizeof(a), "%" PRId64, config->train_batch_size);
-    if (micro) snprintf(b, sizeof(b), "%" PRId64, micro);
-    if (accum) snprintf(c, sizeof(c), "%" PRId64, accum);
+    const int64_t batch = config->train_batch_size;
     return zr__config_refuse(
         config,
         "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x %sranks "
         "does not hold: %s, %s x %s x %d; %s",
-        config->parallel.tensor > 1 ? "data-parallel " : "", a, b, c, ranks, advice);
-}
-
-static zr_status product(const zr_config *config, int64_t micro, int64_t accum, int ranks, int64_t *batch)
-{
-    const int64_t most = (int64_t)ZR_CONFIG_MAX_INT;
-    if (micro > most / ranks || accum > most / (micro * ranks))
-        return bad_batch(config, micro, accum, ranks, "the product is too large");
-    *batch = micro * accum * ranks;
-    return ZR_OK;
+        config->parallel.tensor > 1 ? "data-parallel " : "", batch ? ZR_SHORTEST((double)batch) : "?",
+        micro ? ZR_SHORTEST((double)micro) : "?", accum ? ZR_SHORTEST((double)accum) : "?", ranks, advice);
 }
 
 static bool is_automatic(const zr_config *config, const char *path)
 {
-    int n;
-    return config->state->automatic[zr__key_find(path) - zr_config_keys(&n)];
+    return zr__origin_of(config, zr__key_find(path))->automatic;
 }
 
 void zr__config_leave_open(zr_config *config)
@@ -127,28 +115,14 @@ static int64_t ranks_of_batch(const zr_config *config)
 /* Refuse three given batch numbers that do not hold. */
 static zr_status refuse_three(const zr_config *config, int ranks)
 {
-    char advice[160];
+    char advice[160] = "leave one of the three out";
     const int64_t had = ranks_of_batch(config);
-    if (!had)
-        return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks,
-                         "leave one of the three out");
-    snprintf(advice, sizeof(advice),
-             "they hold on %" PRId64 " rank%s: take so many, or leave one of the three out "
-             "(--gradient_accumulation_steps=auto)",
-             had, had == 1 ? "" : "s");
+    if (had)
+        snprintf(advice, sizeof(advice),
+                 "they hold on %" PRId64 " rank%s: take that number, or leave one of the three out "
+                 "(--gradient_accumulation_steps=auto)",
+                 had, had == 1 ? "" : "s");
     return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks, advice);
-}
-
-/* Refuse a number of ranks that does not divide the batch of a resumed run. */
-static zr_status refuse_ranks(const zr_config *config, int64_t had, int ranks)
-{
-    char before[48] = "";
-    if (had) snprintf(before, sizeof(before), " (it had %" PRId64 " rank%s)", had, had == 1 ? "" : "s");
-    return zr__config_refuse(config,
-                             "train_batch_size: %" PRId64 " stays when a run goes on%s, and is no multiple of %d "
-                             "%sranks; take a number of ranks that divides it, or give another train_batch_size",
-                             config->train_batch_size, before, ranks,
-                             config->parallel.tensor > 1 ? "data-parallel " : "");
 }
 
 static int64_t common_divisor(int64_t a, int64_t b)
@@ -176,7 +150,15 @@ static zr_status keep_batch(zr_config *config, int ranks)
     if (micro_given && accum_given && batch_given) return ZR_OK;
     if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run had these three: refused */
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
-    if (samples * ranks != batch) return refuse_ranks(config, micro_given || accum_given ? 0 : had, ranks);
+    if (samples * ranks != batch) {
+        char before[48] = "";
+        if (had && !micro_given && !accum_given)
+            snprintf(before, sizeof(before), " (it had %" PRId64 " rank%s)", had, had == 1 ? "" : "s");
+        return zr__config_refuse(config,
+                                 "train_batch_size: %" PRId64 " stays when a run goes on%s, and is no multiple of %d "
+                                 "%sranks; take a number of ranks that divides it, or give another train_batch_size",
+                                 batch, before, ranks, config->parallel.tensor > 1 ? "data-parallel " : "");
+    }
     if (accum_given && samples % *accum != 0) return bad_batch(config, 0, *accum, ranks, advice);
     if (micro_given && samples % *micro != 0) return bad_batch(config, *micro, 0, ranks, advice);
     if (accum_given)
@@ -208,8 +190,10 @@ static zr_status resolve_batch(zr_config *config, int ranks)
             return bad_batch(config, micro, accum, ranks, "the batch is no multiple of the rest");
         *(micro ? &accum : &micro) = rest;
     }
-    int64_t whole = 0;
-    ZR_TRY(product(config, micro, accum, ranks, &whole));
+    const int64_t most = (int64_t)ZR_CONFIG_MAX_INT;
+    if (micro > most / ranks || accum > most / (micro * ranks))
+        return bad_batch(config, micro, accum, ranks, "the product is too large");
+    const int64_t whole = micro * accum * ranks;
     if (batch && batch != whole) return refuse_three(config, ranks);
     config->train_batch_size = whole;
     config->micro_batch_size = micro;
@@ -250,9 +234,10 @@ static zr_status resolve_schedule(zr_config *config)
                            *total, warmup);
 }
 
-static void resolve_number_types(zr_config *config)
+static void resolve_autos(zr_config *config)
 {
     zr_config_dtype used = config->bf16 ? ZR_CONFIG_BF16 : config->fp16 ? ZR_CONFIG_FP16 : ZR_CONFIG_FP32;
+    if (config->zero.overlap_comm == ZR_SWITCH_AUTO) config->zero.overlap_comm = ZR_SWITCH_ON;
     if (config->communication_dtype == ZR_CONFIG_AUTO) config->communication_dtype = used;
     if (config->grad_accum_dtype == ZR_CONFIG_AUTO) config->grad_accum_dtype = ZR_CONFIG_FP32;
 }
@@ -260,10 +245,8 @@ static void resolve_number_types(zr_config *config)
 /* Note in one line an fp16 section that is switched off: DeepSpeed's files often have all of it. */
 static zr_status note_fp16(zr_config *config)
 {
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++)
-        if (config->state->given[i] && strncmp(key[i].path, "fp16.", 5) == 0 && !zr__key_is_read(config, &key[i]))
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
+        if (zr__config_given(config, key->path) && strncmp(key->path, "fp16.", 5) == 0 && !zr__key_is_read(config, key))
             ZR_TRY(zr__config_note(config, "fp16: not enabled; its other keys are not read"));
     return ZR_OK;
 }
@@ -287,8 +270,7 @@ static zr_status check_samples(const zr_config *config)
     if (config->train.sample_tokens == 0) return ZR_OK;
     ZR_CHECK(config->parallel.tensor == 1, ZR_ERR_UNSUPPORTED,
              "train.sample_tokens with parallel.tensor %" PRId64
-             ": ranks that share layers write no text yet; leave one "
-             "of them out",
+             ": tensor-parallel ranks write no text yet; leave one of them out",
              config->parallel.tensor);
     if (config->data.train && !config->data.tokenizer)
         return zr__config_refuse(config, "train.sample_tokens: no text can be made of tokens alone; give the directory "
@@ -357,38 +339,29 @@ static zr_status check_all_reduce(const zr_config *config)
     return ZR_OK;
 }
 
-/* Compute the number of ranks that see different data. */
-static zr_status data_ranks(const zr_config *config, int ranks, int *found)
+zr_status zr_config_resolve(zr_config *config, int all_ranks)
 {
     const int64_t tensor = config->parallel.tensor;
-    ZR_CHECK(ranks >= 1, ZR_ERR_ARG, "%d ranks; wanted at least 1", ranks);
-    if (ranks % tensor != 0)
+    ZR_CHECK(all_ranks >= 1, ZR_ERR_ARG, "%d ranks; wanted at least 1", all_ranks);
+    if (all_ranks % tensor != 0)
         return zr__config_refuse(config,
                                  "parallel.tensor: %" PRId64 " ranks share each layer, of %d: a number of ranks that "
                                  "is a multiple of %" PRId64 " is wanted, or a degree that divides them",
-                                 tensor, ranks, tensor);
-    *found = (int)(ranks / tensor);
-    return ZR_OK;
-}
-
-zr_status zr_config_resolve(zr_config *config, int all_ranks)
-{
-    int ranks = 1;
-    ZR_TRY(data_ranks(config, all_ranks, &ranks));
+                                 tensor, all_ranks, tensor);
+    const int ranks = (int)(all_ranks / tensor); /* data-parallel */
     ZR_TRY(check_world(config, ranks));
-    ZR_TRY(resolve_sizes(config));
-    ZR_TRY(zr__config_recipe(config));
-    ZR_TRY(resolve_batch(config, ranks));
+    ZR_TRY(resolve_sizes(config));        /* model.n_layer ... model.vocab_size, data.seq_length */
+    ZR_TRY(zr__config_recipe(config));    /* optimizer, scheduler and gradient_clipping of a preset */
+    ZR_TRY(resolve_batch(config, ranks)); /* the batch triple */
     ZR_TRY(check_all_reduce(config));
     ZR_TRY(check_noise_scale(config, ranks));
     ZR_TRY(check_samples(config));
     ZR_TRY(check_keep_best(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
-    if (config->zero.overlap_comm == ZR_SWITCH_AUTO) config->zero.overlap_comm = ZR_SWITCH_ON;
-    resolve_number_types(config);
+    resolve_autos(config); /* zero_optimization.overlap_comm and the types */
     ZR_TRY(note_fp16(config));
-    ZR_TRY(resolve_schedule(config));
+    ZR_TRY(resolve_schedule(config)); /* scheduler.params.total_num_steps */
     ZR_TRY(note_two_pass(config));
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(zr__config_note_all(config));

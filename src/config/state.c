@@ -1,4 +1,4 @@
-/* Memory that a configuration owns: strings and notices. */
+/* Holds the memory that a configuration owns: strings and notices; and tells who gave a key. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -6,22 +6,35 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Most notices: enough for one per key; a section of a million keys need not be reported in full. */
-enum { MOST_NOTES = 2 * ZR_CONFIG_MAX_KEYS };
+enum { MOST_NOTES = 2 * ZR_CONFIG_MAX_KEYS }; /* enough for one per key */
 
-static zr__string *new_string(size_t length)
+static zr__string *new_string(const char *text)
 {
-    return zr_alloc(sizeof(zr__string) + length + 1);
+    zr__string *string = zr_alloc(sizeof(*string) + strlen(text) + 1);
+    if (string) memcpy(string->text, text, strlen(text));
+    return string;
 }
 
 const char *zr__config_keep(zr_config *config, const char *text)
 {
-    zr__string *string = new_string(strlen(text));
+    zr__string *string = new_string(text);
     if (!string) return NULL;
-    memcpy(string->text, text, strlen(text));
     string->next = config->state->strings;
     config->state->strings = string;
     return string->text;
+}
+
+/* Append a string, unless it is there already or the list has `most`: a section may have a million keys. */
+static zr_status append_once(zr__string **end, const char *text, int most)
+{
+    int n = 0;
+    for (; *end; end = &(*end)->next, n++)
+        if (strcmp((*end)->text, text) == 0) return ZR_OK;
+    if (n == most) return ZR_OK;
+    if (n == MOST_NOTES - 1) text = "further notices are left out";
+    *end = new_string(text);
+    ZR_CHECK(*end, ZR_ERR_MEMORY, "out of memory for a notice");
+    return ZR_OK;
 }
 
 zr_status zr__config_note(zr_config *config, const char *format, ...)
@@ -31,17 +44,12 @@ zr_status zr__config_note(zr_config *config, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    zr__string **end = &config->state->notes;
-    int n = 0;
-    for (; *end; end = &(*end)->next, n++)
-        if (strcmp((*end)->text, text) == 0) return ZR_OK;
-    if (n == MOST_NOTES) return ZR_OK;
-    if (n == MOST_NOTES - 1) snprintf(text, sizeof(text), "further notices are left out");
-    zr__string *note = new_string(strlen(text));
-    ZR_CHECK(note, ZR_ERR_MEMORY, "out of memory for a notice");
-    memcpy(note->text, text, strlen(text));
-    *end = note;
-    return ZR_OK;
+    return append_once(&config->state->notes, text, MOST_NOTES);
+}
+
+zr_status zr__config_unused(zr_config *config, const char *path)
+{
+    return append_once(&config->state->unused, path, ZR_CONFIG_MAX_KEYS);
 }
 
 zr_status zr__config_refuse(const zr_config *config, const char *format, ...)
@@ -89,11 +97,8 @@ void zr_config_destroy(zr_config **config)
     if ((*config)->state) {
         free_strings((*config)->state->strings);
         free_strings((*config)->state->notes);
+        free_strings((*config)->state->unused);
         zr__refusals_free(*config);
-        for (zr__unused *u = (*config)->state->unused; u; u = (*config)->state->unused) {
-            (*config)->state->unused = u->next;
-            zr_free(u);
-        }
         zr_free((*config)->state);
     }
     zr_free(*config);
@@ -119,14 +124,12 @@ bool zr__config_from_file(const zr_config *config)
 
 bool zr__config_given(const zr_config *config, const char *path)
 {
-    int n;
     const zr_key *key = zr__key_find(path);
-    return key && config->state->given[key - zr_config_keys(&n)];
+    return key && zr__origin_of(config, key)->given;
 }
 
 bool zr__config_overridden(const zr_config *config, const char *path)
 {
-    int n;
     const zr_key *key = zr__key_find(path);
-    return key && config->state->overridden[key - zr_config_keys(&n)];
+    return key && zr__origin_of(config, key)->overridden;
 }

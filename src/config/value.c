@@ -1,8 +1,7 @@
-/* Conversion of one value between JSON and its field. */
+/* Converts one value between JSON and its field. */
 #include "config/internal.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -17,19 +16,18 @@ static bool is_word(const json_t *value, const char *word)
 /* Return whether a value is one of the available words of a LIMITED key. */
 static bool is_built(const zr_key *key, const json_t *value)
 {
-    char number[ZR_NUMBER_BYTES];
     const char *word;
     if (json_is_boolean(value))
         word = json_is_true(value) ? "true" : "false";
     else if (json_is_number(value))
-        word = zr__text_shortest(json_number_value(value), number);
+        word = ZR_SHORTEST(json_number_value(value));
     else
         word = json_string_value(value);
     return word && zr__choice_index(key->built, word, strlen(word)) >= 0;
 }
 
 /* Read an integer, which may be written as 5e8, as in DeepSpeed's files. */
-static bool read_int(const zr_key *key, const json_t *value, int64_t *out)
+static bool read_key_int(const zr_key *key, const json_t *value, int64_t *out)
 {
     double number = json_number_value(value);
     if (!json_is_number(value) || number != floor(number)) return false;
@@ -40,7 +38,7 @@ static bool read_int(const zr_key *key, const json_t *value, int64_t *out)
     return true;
 }
 
-static bool read_number(double min, double max, const json_t *value, double *out)
+static bool read_key_number(double min, double max, const json_t *value, double *out)
 {
     *out = json_number_value(value);
     return json_is_number(value) && *out >= min && *out <= max;
@@ -49,7 +47,7 @@ static bool read_number(double min, double max, const json_t *value, double *out
 static bool is_decay(const json_t *value)
 {
     double number;
-    return read_number(0, 1, value, &number) && number < 1;
+    return read_key_number(0, 1, value, &number) && number < 1;
 }
 
 static bool read_pair(const json_t *value, double out[2])
@@ -76,33 +74,23 @@ static bool names_fit(const json_t *value, int64_t *bad)
 }
 
 /* Fail for a value of the wrong form; of a pair or a list, name the element that is wrong. */
-static zr_status wrong(const zr_key *key, const json_t *value, const zr__source *source, const zr__json_place *place)
+static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__source *source,
+                             const zr__json_place *place)
 {
-    char found[64], wanted[192], list[160];
     zr__json_place element = {place, NULL, 0};
-    int64_t bad;
-    if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) {
-        element.index = is_decay(json_array_get(value, 0));
-        value = json_array_get(value, element.index);
-        place = &element;
-    }
-    const bool paths = key->type == ZR_KEY_PATHS && !zr__shards_fit(value, &bad);
-    const bool names = key->type == ZR_KEY_NAMES && !names_fit(value, &bad);
-    if ((paths || names) && bad >= 0) {
+    int64_t bad = -1; /* the element that is wrong; -1: the value itself */
+    if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) bad = is_decay(json_array_get(value, 0));
+    if (key->type == ZR_KEY_PATHS) (void)zr__shards_fit(value, &bad);
+    if (key->type == ZR_KEY_NAMES) (void)names_fit(value, &bad);
+    if (bad >= 0) {
         element.index = (size_t)bad;
         value = json_array_get(value, element.index);
         place = &element;
     }
-    zr__key_wanted(key, wanted, sizeof(wanted));
     if (key->state == ZR_KEY_LIMITED && key->choices) /* name only the available words of the known ones */
-        snprintf(wanted, sizeof(wanted), "one of %s", zr__choice_list(key->built, list, sizeof(list)));
-    return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s",
-                           zr__json_show(value, found, sizeof(found)), wanted);
-}
-
-static bool read_bytes(const zr_key *key, const json_t *value, int64_t *out)
-{
-    return zr__json_bytes(value, out) && (double)*out >= key->min && (double)*out <= key->max;
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted one of %s", ZR_JSON_SHOWN(value),
+                               ZR_CHOICES(key->built));
+    return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s", ZR_JSON_SHOWN(value), ZR_WANTED(key));
 }
 
 static bool read_choice(const zr_key *key, const json_t *value, int *out)
@@ -123,50 +111,49 @@ typedef union zr__field {
     int choice;
 } zr__field;
 
-static bool read_field(const zr_key *key, const json_t *value, zr__field *field, size_t *bytes)
+static const size_t field_bytes[] = {
+    [ZR_KEY_BOOL] = sizeof(bool),           [ZR_KEY_SWITCH] = sizeof(zr_config_switch),
+    [ZR_KEY_INT] = sizeof(int64_t),         [ZR_KEY_NUMBER] = sizeof(double),
+    [ZR_KEY_STRING] = sizeof(const char *), [ZR_KEY_NAMES] = sizeof(const char *),
+    [ZR_KEY_PATHS] = sizeof(const char *),  [ZR_KEY_CHOICE] = sizeof(int),
+    [ZR_KEY_EITHER] = sizeof(bool),         [ZR_KEY_PAIR] = sizeof(double[2]),
+    [ZR_KEY_BYTES] = sizeof(int64_t),       [ZR_KEY_ANY] = 0,
+};
+
+static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
 {
     int choice;
     int64_t bad;
     switch (key->type) {
     case ZR_KEY_BOOL:
         field->yes = json_is_true(value);
-        *bytes = sizeof(field->yes);
         return json_is_boolean(value);
     case ZR_KEY_SWITCH:
         field->turned = json_is_true(value) ? ZR_SWITCH_ON : ZR_SWITCH_OFF;
-        *bytes = sizeof(field->turned);
         return json_is_boolean(value);
     case ZR_KEY_INT:
-        *bytes = sizeof(field->integer);
-        return read_int(key, value, &field->integer);
+        return read_key_int(key, value, &field->integer);
     case ZR_KEY_BYTES:
-        *bytes = sizeof(field->integer);
-        return read_bytes(key, value, &field->integer);
+        return zr__json_bytes(value, &field->integer) && (double)field->integer >= key->min &&
+               (double)field->integer <= key->max;
     case ZR_KEY_NUMBER:
-        *bytes = sizeof(field->number);
-        return read_number(key->min, key->max, value, &field->number);
+        return read_key_number(key->min, key->max, value, &field->number);
     case ZR_KEY_PAIR:
-        *bytes = sizeof(field->pair);
         return read_pair(value, field->pair);
     case ZR_KEY_CHOICE:
-        *bytes = sizeof(field->choice);
         return read_choice(key, value, &field->choice);
     case ZR_KEY_EITHER:
-        *bytes = sizeof(field->yes);
         if (!read_choice(key, value, &choice)) return false;
         field->yes = choice == 1;
         return true;
     case ZR_KEY_NAMES:
-        *bytes = sizeof(field->string);
         field->string = json_string_value(value);
         return field->string && names_fit(value, &bad);
     case ZR_KEY_PATHS:
     case ZR_KEY_STRING:
-        *bytes = sizeof(field->string);
         field->string = json_string_value(value);
         return field->string && *field->string && (!key->choices || read_choice(key, value, &choice));
     case ZR_KEY_ANY:
-        *bytes = 0;
         return true;
     }
     return false;
@@ -178,25 +165,18 @@ static void *field_of(const zr_config *config, const zr_key *key)
 }
 
 /* Store "auto" or null as the field represents it: 0, no string, AUTO. */
-static void store_open(zr_config *config, const zr_key *key)
+static void store_nothing(zr_config *config, const zr_key *key)
 {
-    static const zr__field zero;
-    static const size_t bytes[] = {[ZR_KEY_BOOL] = sizeof(zero.yes),      [ZR_KEY_SWITCH] = sizeof(zero.turned),
-                                   [ZR_KEY_INT] = sizeof(zero.integer),   [ZR_KEY_NUMBER] = sizeof(zero.number),
-                                   [ZR_KEY_STRING] = sizeof(zero.string), [ZR_KEY_NAMES] = sizeof(zero.string),
-                                   [ZR_KEY_PATHS] = sizeof(zero.string),  [ZR_KEY_CHOICE] = sizeof(zero.choice),
-                                   [ZR_KEY_EITHER] = sizeof(zero.yes),    [ZR_KEY_PAIR] = sizeof(zero.pair),
-                                   [ZR_KEY_BYTES] = sizeof(zero.integer), [ZR_KEY_ANY] = 0};
     if (key->offset == SIZE_MAX) return;
-    memcpy(field_of(config, key), &zero, bytes[key->type]);
+    memset(field_of(config, key), 0, field_bytes[key->type]);
     if (key->type == ZR_KEY_SWITCH) *(zr_config_switch *)field_of(config, key) = ZR_SWITCH_AUTO;
 }
 
-static zr_status store(zr_config *config, const zr_key *key, const zr__field *field, size_t bytes)
+static zr_status store_field(zr_config *config, const zr_key *key, const zr__field *field)
 {
     if (key->offset == SIZE_MAX) return ZR_OK;
     if (key->type != ZR_KEY_STRING && key->type != ZR_KEY_PATHS && key->type != ZR_KEY_NAMES) {
-        memcpy(field_of(config, key), field, bytes);
+        memcpy(field_of(config, key), field, field_bytes[key->type]);
         return ZR_OK;
     }
     const char *kept = zr__config_keep(config, field->string);
@@ -226,39 +206,25 @@ static bool is_auto(const zr_key *key, const json_t *value)
     return standard_is(key, "\"auto\"") || zr__choice_index(key->choices, auto_word, strlen(auto_word)) < 0;
 }
 
-static int index_of(const zr_key *key)
-{
-    int n;
-    return (int)(key - zr_config_keys(&n));
-}
-
-/* Join a list of names, one per line; free it. */
-static char *join_names(const json_t *list)
-{
-    zr__text text = {0};
-    for (size_t i = 0; i < json_array_size(list); i++)
-        zr__text_add(&text, "%s%s", i ? "\n" : "", json_string_value(json_array_get(list, i)));
-    char *joined = text.failed ? NULL : strdup(text.data);
-    zr__text_clear(&text);
-    return joined;
-}
-
-/* Store a list of paths as its JSON text. */
+/* Store a list of names, one per line, or a list of paths as its JSON text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
     int64_t bad;
+    zr__text lines = {0};
+    zr__field field;
+    char *paths = NULL;
     const bool names = key->type == ZR_KEY_NAMES;
-    if (!(names ? names_fit : zr__shards_fit)(value, &bad)) return wrong(key, value, source, place);
-    char *text = names ? join_names(value) : json_dumps(value, JSON_COMPACT);
-    zr__field field = {.string = text};
-    zr_status st = ZR_ERR_MEMORY;
-    if (text)
-        st = store(config, key, &field, sizeof(field.string));
-    else
-        st = ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
-    free(text);
-    config->state->given[index_of(key)] = st == ZR_OK;
+    if (!(names ? names_fit : zr__shards_fit)(value, &bad)) return refuse_form(key, value, source, place);
+    for (size_t i = 0; names && i < json_array_size(value); i++)
+        zr__text_add(&lines, "%s%s", i ? "\n" : "", json_string_value(json_array_get(value, i)));
+    if (!names) paths = json_dumps(value, JSON_COMPACT);
+    field.string = names ? lines.failed ? NULL : lines.data : paths;
+    zr_status st = field.string ? store_field(config, key, &field)
+                                : ZR_FAIL(ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    free(paths);
+    zr__text_clear(&lines);
+    zr__origin_of(config, key)->given = st == ZR_OK;
     return st;
 }
 
@@ -277,14 +243,14 @@ static zr_status set_fused_adam(zr_config *config, const zr_key *key, const zr__
 zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                         const zr__json_place *place)
 {
-    char found[64], list[160];
+    zr__origin *origin = zr__origin_of(config, key);
     if (strcmp(key->path, "optimizer.type") == 0 && json_is_string(value) &&
         strcasecmp(json_string_value(value), "FusedAdam") == 0)
         return set_fused_adam(config, key, source, place);
-    config->state->given[index_of(key)] = config->state->automatic[index_of(key)] = false;
+    origin->given = origin->automatic = false;
     if (is_auto(key, value)) {
         ZR_TRY(zr__value_default(config, key));
-        config->state->automatic[index_of(key)] = true;
+        origin->automatic = true;
         return ZR_OK;
     }
     if (json_is_null(value) &&
@@ -295,36 +261,32 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
         return set_list(config, key, value, source, place);
 
     zr__field field;
-    size_t bytes;
-    if (!read_field(key, value, &field, &bytes)) return wrong(key, value, source, place);
+    if (!read_field(key, value, &field)) return refuse_form(key, value, source, place);
     if (key->state == ZR_KEY_LIMITED && !is_built(key, value))
         return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; %s, or leave it out%s%s",
-                               zr__json_show(value, found, sizeof(found)), zr__key_available(key, list, sizeof(list)),
-                               key->instead ? "; " : "", key->instead ? key->instead : "");
+                               ZR_JSON_SHOWN(value), ZR_AVAILABLE(key), key->instead ? "; " : "",
+                               key->instead ? key->instead : "");
     if (key->state == ZR_KEY_NO_MEANING) {
         char path[128];
-        ZR_TRY(zr__config_unused(config, key, zr__json_path(place, path, sizeof(path))));
+        ZR_TRY(zr__config_unused(config, zr__json_path(place, path, sizeof(path))));
     }
-    ZR_TRY(store(config, key, &field, bytes));
-    config->state->given[index_of(key)] = true;
+    ZR_TRY(store_field(config, key, &field));
+    origin->given = true;
     return ZR_OK;
 }
 
 zr_status zr__value_default(zr_config *config, const zr_key *key)
 {
     zr__field field;
-    size_t bytes;
     if (standard_is(key, "null") || standard_is(key, "\"auto\"")) {
-        store_open(config, key);
+        store_nothing(config, key);
         return ZR_OK;
     }
     json_t *value = standard_json(key);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the default of %s", key->path);
-    zr_status st = ZR_ERR_INTERNAL;
-    if (read_field(key, value, &field, &bytes))
-        st = store(config, key, &field, bytes);
-    else
-        st = ZR_FAIL(ZR_ERR_INTERNAL, "the default of %s is not a value of it", key->path);
+    zr_status st = read_field(key, value, &field)
+                       ? store_field(config, key, &field)
+                       : ZR_FAIL(ZR_ERR_INTERNAL, "the default of %s is not a value of it", key->path);
     json_decref(value);
     return st;
 }

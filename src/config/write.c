@@ -1,40 +1,19 @@
-/* Printing the resolved configuration as JSON, and its hash. */
+/* Prints the resolved configuration as JSON, and hashes it. */
 #include "config/internal.h"
 #include "config/config.h"
 
 #include <string.h>
 #include <xxhash.h>
 
-/* Set a member by its dotted path, creating objects on the way. Steals `value`. */
-static int put(json_t *object, const char *path, json_t *value)
+static zr_status add_members(const zr_config *config, json_t *root)
 {
-    char part[64];
-    for (size_t n = strcspn(path, "."); path[n]; n = strcspn(path, ".")) {
-        if (n >= sizeof(part)) break;
-        memcpy(part, path, n);
-        part[n] = '\0';
-        json_t *child = json_object_get(object, part);
-        if (!child) {
-            child = json_object();
-            if (json_object_set_new(object, part, child) != 0) {
-                json_decref(value);
-                return -1;
-            }
-        }
-        object = child;
-        path += n + 1;
+    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
+        const char *member = NULL;
+        if (key->state == ZR_KEY_NO_MEANING || !zr__key_is_read(config, key)) continue;
+        json_t *object = zr__member_object(root, key->path, strlen(key->path), &member);
+        ZR_CHECK(json_object_set_new_nocheck(object, member, zr__value_get(config, key)) == 0, ZR_ERR_MEMORY,
+                 "out of memory for the resolved configuration");
     }
-    return json_object_set_new_nocheck(object, path, value);
-}
-
-static zr_status build(const zr_config *config, json_t *root)
-{
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++)
-        if (key[i].state != ZR_KEY_NO_MEANING && zr__key_is_read(config, &key[i]))
-            ZR_CHECK(put(root, key[i].path, zr__value_get(config, &key[i])) == 0, ZR_ERR_MEMORY,
-                     "out of memory for the resolved configuration");
     return ZR_OK;
 }
 
@@ -43,7 +22,7 @@ zr_status zr_config_to_json(const zr_config *config, char **json)
     *json = NULL;
     json_t *root = json_object();
     ZR_CHECK(root, ZR_ERR_MEMORY, "out of memory for the resolved configuration");
-    zr_status st = build(config, root);
+    zr_status st = add_members(config, root);
     if (st == ZR_OK) st = zr__json_print(root, json);
     json_decref(root);
     return st;
@@ -60,8 +39,7 @@ zr_status zr__config_hash(const zr_config *config, uint64_t *hash)
 
 zr_status zr__config_bytes(const char *text, int64_t *bytes)
 {
-    char shown[64];
     ZR_CHECK(zr__text_bytes(text, bytes), ZR_ERR_CONFIG, "%s: wanted bytes, such as 2000000000, 2GB, 2GiB or 80G",
-             zr__text_escape(text, shown, sizeof(shown)));
+             ZR_SHOWN(text));
     return ZR_OK;
 }

@@ -3,26 +3,21 @@
  *
  * How many contributions a gradient will get is counted before any adjoint runs. So the last contribution to a
  * parameter is rounded once and written directly into the gradient that goes on the wire. The count holds because an
- * adjoint contributes exactly once for each use of an operand that needs a gradient; check_contributions reports
+ * adjoint contributes exactly once for each use of an operand that needs a gradient; run_adjoint reports
  * adjoints that break this rule.
  */
 #include "graph/internal.h"
 
 /* ---- for adjoints ---------------------------------------------------------------------------- */
 
-static bool known(const zr_graph *graph, zr_value value)
-{
-    return value >= 0 && value < graph->n_values;
-}
-
 zr_value zr_grad_of(const zr_graph *graph, zr_value value)
 {
-    return known(graph, value) ? graph->value[value].grad : ZR_NONE;
+    return zr__graph_has(graph, value) ? graph->value[value].grad : ZR_NONE;
 }
 
 bool zr_grad_needed(const zr_graph *graph, zr_value value)
 {
-    return known(graph, value) && graph->value[value].needed;
+    return zr__graph_has(graph, value) && graph->value[value].needed;
 }
 
 static bool is_param(const zr__value *v)
@@ -31,7 +26,7 @@ static bool is_param(const zr__value *v)
 }
 
 /* Return whether the final sum of contributions is the gradient that goes on the wire. */
-static bool is_whole(const zr__value *v)
+static bool is_whole_gradient(const zr__value *v)
 {
     return is_param(v) && !v->parts;
 }
@@ -47,13 +42,13 @@ static zr_dtype partial_dtype(const zr__value *v)
 static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
 {
     const zr__value *v = &graph->value[value];
-    bool whole = final && is_whole(v);
+    bool whole = final && is_whole_gradient(v);
     zr_type type = {whole ? graph->spec.grad_dtype : partial_dtype(v), v->info.type.shape};
     return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, is_param(v) ? v->info.param : -1);
 }
 
 /* Count a contribution; return false with a latched error if it is not allowed. */
-static bool begin(zr_graph *graph, zr_value value)
+static bool begin_contribution(zr_graph *graph, zr_value value)
 {
     if (zr__graph_closed(graph)) return false;
     if (!zr_grad_needed(graph, value))
@@ -72,7 +67,7 @@ static bool begin(zr_graph *graph, zr_value value)
 zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
 {
     if (earlier) *earlier = ZR_NONE;
-    if (!begin(graph, value)) return ZR_NONE;
+    if (!begin_contribution(graph, value)) return ZR_NONE;
     zr__value *v = &graph->value[value];
     bool others_open = v->begun - v->ended > 1;
     if (earlier) { /* the op takes the sum so far into its own */
@@ -103,11 +98,11 @@ static zr_value sum_parts(zr_graph *graph, zr_value value, zr_value part)
 void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution)
 {
     if (zr__graph_closed(graph)) return;
-    if (!known(graph, value) || graph->value[value].begun == graph->value[value].ended) {
+    if (!zr__graph_has(graph, value) || graph->value[value].begun == graph->value[value].ended) {
         zr_graph_error(graph, ZR_ERR_STATE, "gradient of value %d: zr_grad_end without zr_grad_begin", (int)value);
         return;
     }
-    if (!known(graph, contribution) || graph->value[contribution].info.producer < 0) {
+    if (!zr__graph_has(graph, contribution) || graph->value[contribution].info.producer < 0) {
         zr_graph_error(graph, ZR_ERR_STATE, "gradient of value %d: its op must be added before zr_grad_end",
                        (int)value);
         return;
@@ -126,15 +121,15 @@ void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution)
 
 void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
 {
-    if (!begin(graph, value)) return;
-    if (!known(graph, contribution)) {
+    if (!begin_contribution(graph, value)) return;
+    if (!zr__graph_has(graph, contribution)) {
         zr_graph_error(graph, ZR_ERR_ARG, "gradient of value %d: its contribution is no value of this graph",
                        (int)value);
         return;
     }
     const zr__value *v = &graph->value[value];
     bool final = v->begun == v->expected && v->grad == ZR_NONE;
-    bool whole = final && is_whole(v);
+    bool whole = final && is_whole_gradient(v);
     /* A sole contribution can be shared, unless the gradient has a place of its own or another type. */
     bool copied = v->grad == ZR_NONE && (whole || zr_graph_value(graph, contribution)->type.dtype != partial_dtype(v));
     if (copied) {
@@ -149,7 +144,7 @@ void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again)
 {
     if (zr__graph_closed(graph) || losses != graph->losses) return;
     const zr_type *wanted = &graph->value[losses].info.type;
-    const zr_type *given = known(graph, again) ? &graph->value[again].info.type : NULL;
+    const zr_type *given = zr__graph_has(graph, again) ? &graph->value[again].info.type : NULL;
     if (!graph->backward)
         zr_graph_error(graph, ZR_ERR_STATE, "losses: only an adjoint can give them once more");
     else if (!given || graph->value[again].info.producer < 0 || given->dtype != wanted->dtype ||
@@ -186,34 +181,7 @@ static void count_uses(zr_graph *graph)
     }
 }
 
-static void seed(zr_graph *graph)
-{
-    graph->current_unit = graph->value[graph->losses].info.unit;
-    zr_value grad = zr_grad_begin(graph, graph->losses, NULL);
-    zr__fill(graph, grad);
-    zr_grad_end(graph, graph->losses, grad);
-}
-
-/* Count the uses of `value` among the operands of op. */
-static int uses(const zr_op *op, zr_value value)
-{
-    int n = 0;
-    for (int k = 0; k < op->n_in; k++) n += op->in[k] == value;
-    return n;
-}
-
-static void check_contributions(zr_graph *graph, const zr_op *op, const int32_t *before)
-{
-    for (int k = 0; k < op->n_in; k++) {
-        if (!zr_grad_needed(graph, op->in[k])) continue;
-        int given = graph->value[op->in[k]].ended - before[k], wanted = uses(op, op->in[k]);
-        if (given != wanted)
-            zr_graph_error(graph, ZR_ERR_STATE,
-                           "adjoint of %s: operand %d was given %d gradients; wanted %d, one for each use",
-                           op->def->name, k, given, wanted);
-    }
-}
-
+/* Run the adjoint of an op, and check that each operand which needs a gradient got one contribution for each use. */
 static void run_adjoint(zr_graph *graph, const zr_op *op)
 {
     int32_t before[ZR_OP_INS] = {0};
@@ -221,7 +189,15 @@ static void run_adjoint(zr_graph *graph, const zr_op *op)
         if (op->in[k] != ZR_NONE) before[k] = graph->value[op->in[k]].ended;
     graph->current_unit = op->unit;
     zr__graph_latch(graph, op->def->adjoint(graph, op));
-    check_contributions(graph, op, before);
+    for (int k = 0; k < op->n_in; k++) {
+        if (!zr_grad_needed(graph, op->in[k])) continue;
+        int given = graph->value[op->in[k]].ended - before[k], wanted = 0;
+        for (int i = 0; i < op->n_in; i++) wanted += op->in[i] == op->in[k];
+        if (given != wanted)
+            zr_graph_error(graph, ZR_ERR_STATE,
+                           "adjoint of %s: operand %d was given %d gradients; wanted %d, one for each use",
+                           op->def->name, k, given, wanted);
+    }
 }
 
 static bool has_gradient(const zr_graph *graph, const zr_op *op)
@@ -246,7 +222,10 @@ void zr__differentiate(zr_graph *graph)
     int32_t n_forward = graph->n_ops;
     count_uses(graph);
     graph->backward = true;
-    seed(graph);
+    graph->current_unit = graph->value[graph->losses].info.unit;
+    zr_value seed = zr_grad_begin(graph, graph->losses, NULL);
+    zr__fill(graph, seed);
+    zr_grad_end(graph, graph->losses, seed);
     for (int32_t i = n_forward - 1; i >= 0 && !zr__graph_closed(graph); i--) {
         zr_op op = graph->op[i]; /* a copy: adding ops moves the originals */
         if (op.def->adjoint && has_gradient(graph, &op)) run_adjoint(graph, &op);

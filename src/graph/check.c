@@ -1,9 +1,9 @@
-/* Checks of an op's operands, and their bytes, for infer and cost functions. */
+/* Checks an op's operands and counts their bytes, for infer and cost functions. */
 #include "graph/internal.h"
 
 #include <stdio.h>
 
-enum { TYPE_TEXT = 120 };
+enum { TYPE_BYTES = 120 };
 
 bool zr__in_has(const zr_op *op, int i)
 {
@@ -21,17 +21,19 @@ const zr_type *zr__out(const zr_graph *graph, const zr_op *op, int i)
 }
 
 /* Print a type: "F32 (2, *, 64)". */
-static void print_type(char text[TYPE_TEXT], zr_dtype dtype, const zr_shape *shape)
+#define TYPE_TEXT(dtype, shape) type_text((dtype), (shape), (char[TYPE_BYTES]){0})
+static const char *type_text(zr_dtype dtype, const zr_shape *shape, char text[TYPE_BYTES])
 {
-    int used = snprintf(text, TYPE_TEXT, "%s (", zr_dtype_name(dtype));
+    size_t used = (size_t)snprintf(text, TYPE_BYTES, "%s (", zr_dtype_name(dtype));
     for (int i = 0; i < shape->ndim; i++) {
         const char *comma = i ? ", " : "";
         if (shape->dim[i] == ZR__ANY)
-            used += snprintf(text + used, (size_t)(TYPE_TEXT - used), "%s*", comma);
+            used += (size_t)snprintf(text + used, TYPE_BYTES - used, "%s*", comma);
         else
-            used += snprintf(text + used, (size_t)(TYPE_TEXT - used), "%s%lld", comma, (long long)shape->dim[i]);
+            used += (size_t)snprintf(text + used, TYPE_BYTES - used, "%s%lld", comma, (long long)shape->dim[i]);
     }
-    snprintf(text + used, (size_t)(TYPE_TEXT - used), ")");
+    snprintf(text + used, TYPE_BYTES - used, ")");
+    return text;
 }
 
 static bool shape_matches(const zr_shape *shape, const zr_shape *wanted)
@@ -42,39 +44,31 @@ static bool shape_matches(const zr_shape *shape, const zr_shape *wanted)
     return true;
 }
 
-zr_status zr__want_in(const zr_graph *graph, const zr_op *op, int i, const char *name)
+zr_status zr__want_in(const zr_op *op, int i, const char *name)
 {
-    (void)graph;
     ZR_CHECK(zr__in_has(op, i), ZR_ERR_ARG, "%s: operand %s (number %d) is missing", op->def->name, name, i);
     return ZR_OK;
 }
 
 zr_status zr__want(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype, zr_shape shape)
 {
-    ZR_TRY(zr__want_in(graph, op, i, name));
+    ZR_TRY(zr__want_in(op, i, name));
     const zr_type *given = zr__in(graph, op, i);
     if (given->dtype == dtype && shape_matches(&given->shape, &shape)) return ZR_OK;
-    char have[TYPE_TEXT], want[TYPE_TEXT], first[TYPE_TEXT] = "";
-    print_type(have, given->dtype, &given->shape);
-    print_type(want, dtype, &shape);
-    zr_status status = given->dtype == dtype ? ZR_ERR_SHAPE : ZR_ERR_DTYPE;
-    if (i == 0 || !zr__in_has(op, 0))
-        return ZR_FAIL(status, "%s: operand %s is %s; wanted %s", op->def->name, name, have, want);
-    print_type(first, zr__in(graph, op, 0)->dtype, &zr__in(graph, op, 0)->shape);
-    return ZR_FAIL(status, "%s: operand %s is %s; wanted %s for a first operand %s", op->def->name, name, have, want,
-                   first);
+    const zr_type *first = i > 0 && zr__in_has(op, 0) ? zr__in(graph, op, 0) : NULL;
+    return ZR_FAIL(given->dtype == dtype ? ZR_ERR_SHAPE : ZR_ERR_DTYPE, "%s: operand %s is %s; wanted %s%s%s",
+                   op->def->name, name, TYPE_TEXT(given->dtype, &given->shape), TYPE_TEXT(dtype, &shape),
+                   first ? " for a first operand " : "", first ? TYPE_TEXT(first->dtype, &first->shape) : "");
 }
 
 zr_status zr__want_ndim(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype, int ndim)
 {
-    ZR_TRY(zr__want_in(graph, op, i, name));
+    ZR_TRY(zr__want_in(op, i, name));
     const zr_type *given = zr__in(graph, op, i);
     if (given->dtype == dtype && given->shape.ndim >= ndim) return ZR_OK;
-    char have[TYPE_TEXT];
-    print_type(have, given->dtype, &given->shape);
     return ZR_FAIL(given->dtype == dtype ? ZR_ERR_SHAPE : ZR_ERR_DTYPE,
-                   "%s: operand %s is %s; wanted %s of %d dimensions or more", op->def->name, name, have,
-                   zr_dtype_name(dtype), ndim);
+                   "%s: operand %s is %s; wanted %s of %d dimensions or more", op->def->name, name,
+                   TYPE_TEXT(given->dtype, &given->shape), zr_dtype_name(dtype), ndim);
 }
 
 zr_status zr__want_optional(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype,
@@ -112,6 +106,12 @@ zr_shape zr__row_shape(zr_shape shape)
     else
         shape.dim[0] = 1;
     shape.dim[shape.ndim] = 0;
+    return shape;
+}
+
+zr_shape zr__with_cols(zr_shape shape, int64_t cols)
+{
+    shape.dim[shape.ndim - 1] = cols;
     return shape;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Frozen parameters: selected by name patterns, and moved to units of their own, so that ZeRO shards (gradients,
+ * Selects frozen parameters by name patterns, and moves them to units of their own, so that ZeRO shards (gradients,
  * optimizer states, buckets) always concern whole units.
  */
 #include "graph/internal.h"
@@ -9,14 +9,14 @@
 #include <string.h>
 
 /* Return whether a pattern matches a name, with or without its first part, which Hugging Face's files may omit. */
-static bool matches(const char *pattern, const char *name)
+static bool name_matches(const char *pattern, const char *name)
 {
     const char *dot = strchr(name, '.');
     return fnmatch(pattern, name, 0) == 0 || (dot && fnmatch(pattern, dot + 1, 0) == 0);
 }
 
 /* Return a hint for two likely mistakes in a pattern that matches nothing. */
-static const char *hint(const char *pattern)
+static const char *pattern_hint(const char *pattern)
 {
     if (strchr(pattern, ',')) return "; several patterns are a JSON list";
     return strncmp(pattern, "lm_head", strlen("lm_head")) == 0 ? "; a tied head is its table" : "";
@@ -26,13 +26,13 @@ static void freeze_one(zr_graph *graph, const char *pattern)
 {
     int32_t found = 0;
     for (int32_t p = 0; p < graph->n_params; p++) {
-        if (!matches(pattern, graph->param[p].name)) continue;
+        if (!name_matches(pattern, graph->param[p].name)) continue;
         graph->param[p].frozen = true;
         found++;
     }
     if (found == 0)
         zr_graph_error(graph, ZR_ERR_CONFIG, "model.frozen: \"%s\" matches no parameter; the first is %s%s", pattern,
-                       graph->n_params > 0 ? graph->param[0].name : "none", hint(pattern));
+                       graph->n_params > 0 ? graph->param[0].name : "none", pattern_hint(pattern));
 }
 
 void zr_graph_freeze(zr_graph *graph, const char *patterns)
@@ -56,18 +56,8 @@ void zr_graph_freeze(zr_graph *graph, const char *patterns)
 
 /* ---- units ------------------------------------------------------------------------------------- */
 
-static zr_status add_unit(zr_graph *graph, int32_t of)
-{
-    const zr_unit_info its = graph->unit[of];
-    ZR_TRY(zr__graph_grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit));
-    zr_unit_info *unit = &graph->unit[graph->n_units++];
-    *unit = (zr_unit_info){.frozen = true};
-    snprintf(unit->name, sizeof(unit->name), "%.80s, frozen", its.name);
-    return ZR_OK;
-}
-
 /* Put the next parameter at the end of this unit. */
-static void put_param(zr_graph *graph, int32_t place, zr_param_info param, int32_t unit)
+static void place_param(zr_graph *graph, int32_t place, zr_param_info param, int32_t unit)
 {
     zr_unit_info *its = &graph->unit[unit];
     if (its->n_params++ == 0) its->first_param = place;
@@ -78,7 +68,7 @@ static void put_param(zr_graph *graph, int32_t place, zr_param_info param, int32
     graph->param[place] = param;
 }
 
-static zr_status put_all(zr_graph *graph, const zr_param_info *was, int32_t n)
+static zr_status place_params(zr_graph *graph, const zr_param_info *was, int32_t n)
 {
     int32_t place = 0, from = -1;
     for (int32_t u = 0; u < graph->n_units; u++) {
@@ -86,12 +76,17 @@ static zr_status put_all(zr_graph *graph, const zr_param_info *was, int32_t n)
         graph->unit[u].elems = 0;
     }
     for (int32_t i = 0; i < n; i++)
-        if (!was[i].frozen) put_param(graph, place++, was[i], was[i].unit);
+        if (!was[i].frozen) place_param(graph, place++, was[i], was[i].unit);
     for (int32_t i = 0; i < n; i++) {
         if (!was[i].frozen) continue;
-        if (was[i].unit != from) ZR_TRY(add_unit(graph, was[i].unit));
+        if (was[i].unit != from) {
+            zr_unit_info unit = {.frozen = true};
+            snprintf(unit.name, sizeof(unit.name), "%.80s, frozen", graph->unit[was[i].unit].name);
+            ZR_TRY(zr__graph_grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit));
+            graph->unit[graph->n_units++] = unit;
+        }
         from = was[i].unit;
-        put_param(graph, place++, was[i], graph->n_units - 1);
+        place_param(graph, place++, was[i], graph->n_units - 1);
     }
     return ZR_OK;
 }
@@ -105,7 +100,7 @@ zr_status zr__part_units(zr_graph *graph)
     zr_param_info *was = zr_alloc(sizeof *was * (size_t)n);
     ZR_CHECK(was, ZR_ERR_MEMORY, "graph: no memory for %d parameters", (int)n);
     memcpy(was, graph->param, sizeof *was * (size_t)n);
-    zr_status st = put_all(graph, was, n);
+    zr_status st = place_params(graph, was, n);
     zr_free(was);
     return st;
 }

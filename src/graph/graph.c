@@ -1,6 +1,6 @@
-/* Building of a graph: values, parameters, inputs and ops; the first error is kept until zr_graph_finish. */
-#include "base/core/grow.h"
+/* Builds a graph: values, parameters, inputs and ops; keeps the first error until zr_graph_finish. */
 #include "graph/internal.h"
+#include "base/core/grow.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -284,16 +284,11 @@ zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_shape sh
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-static bool known(const zr_graph *graph, zr_value value)
-{
-    return value >= 0 && value < graph->n_values;
-}
-
 static zr_status check_operands(const zr_graph *graph, const zr_op *op)
 {
     for (int i = 0; i < op->n_in; i++) {
         if (op->in[i] == ZR_NONE) continue;
-        ZR_CHECK(known(graph, op->in[i]), ZR_ERR_ARG, "%s: operand %d is %d, which is no value of this graph",
+        ZR_CHECK(zr__graph_has(graph, op->in[i]), ZR_ERR_ARG, "%s: operand %d is %d, which is no value of this graph",
                  op->def->name, i, (int)op->in[i]);
         const zr_value_info *info = &graph->value[op->in[i]].info;
         bool written = info->producer >= 0 || (info->kind != ZR_VALUE_ACT && info->kind != ZR_VALUE_GRAD);
@@ -301,7 +296,7 @@ static zr_status check_operands(const zr_graph *graph, const zr_op *op)
     }
     for (int i = 0; i < op->n_out; i++) {
         if (op->out[i] == ZR_NONE) continue;
-        ZR_CHECK(known(graph, op->out[i]), ZR_ERR_ARG, "%s: output %d is %d, which is no value of this graph",
+        ZR_CHECK(zr__graph_has(graph, op->out[i]), ZR_ERR_ARG, "%s: output %d is %d, which is no value of this graph",
                  op->def->name, i, (int)op->out[i]);
         const zr_value_info *info = &graph->value[op->out[i]].info;
         bool waiting = info->producer < 0 && (info->kind == ZR_VALUE_ACT || info->kind == ZR_VALUE_GRAD);
@@ -443,7 +438,7 @@ void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, 
 void zr_graph_losses(zr_graph *graph, zr_value losses)
 {
     if (zr__graph_closed(graph)) return;
-    if (!known(graph, losses) || graph->value[losses].info.producer < 0 ||
+    if (!zr__graph_has(graph, losses) || graph->value[losses].info.producer < 0 ||
         graph->value[losses].info.type.dtype != ZR_F32)
         zr_graph_error(graph, ZR_ERR_ARG, "graph: the losses must be an F32 value that an op writes");
     else if (graph->losses != ZR_NONE)
@@ -459,7 +454,7 @@ void zr_graph_losses(zr_graph *graph, zr_value losses)
 void zr_graph_output(zr_graph *graph, zr_value output)
 {
     if (zr__graph_closed(graph)) return;
-    if (!known(graph, output))
+    if (!zr__graph_has(graph, output))
         zr_graph_error(graph, ZR_ERR_ARG, "graph: the output is no value of this graph");
     else if (graph->value[output].info.tokens || graph->value[output].info.cut)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "graph: each tensor-parallel rank has a part of the output");

@@ -1,5 +1,7 @@
 /**
- * graph, internal: the contents of a graph, and helpers of its files and ops.
+ * graph, internal: the contents of a graph, and helpers of its files and ops. graph.c builds, freeze.c gives frozen
+ * parameters units of their own, autodiff.c adds the backward pass, read.c answers questions. An op's builder, shape
+ * rule, adjoint and cost are in ops/, by family; check.c and share.c help all ops. Kernels are the device's.
  */
 #ifndef ZR_GRAPH_INTERNAL_H
 #define ZR_GRAPH_INTERNAL_H
@@ -40,6 +42,11 @@ struct zr_graph {
 
 /* ---- graph.c --------------------------------------------------------------------------------- */
 
+/** Return whether the graph has a value of this number. */
+static inline bool zr__graph_has(const zr_graph *graph, zr_value value)
+{
+    return value >= 0 && value < graph->n_values;
+}
 /** Return whether building is over, by an error or by zr_graph_finish. */
 bool zr__graph_closed(const zr_graph *graph);
 /** Keep the failure of a call that returned `status` (its message is this thread's). */
@@ -71,10 +78,10 @@ void zr__fill(zr_graph *graph, zr_value out);
 
 /* ---- check.c: for infer and cost functions ---------------------------------------------------- */
 
-/** Any dimension, in a wanted shape. */
+/** Stands for any dimension, in a wanted shape. */
 #define ZR__ANY (-1)
 
-/** A shape of these dimensions: ZR__SHAPE(B, T, C). */
+/** A shape by its dimensions: ZR__SHAPE(B, T, C). */
 #define ZR__SHAPE(...) ((zr_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 
 bool zr__in_has(const zr_op *op, int i);
@@ -82,7 +89,7 @@ bool zr__in_has(const zr_op *op, int i);
 const zr_type *zr__in(const zr_graph *graph, const zr_op *op, int i);
 const zr_type *zr__out(const zr_graph *graph, const zr_op *op, int i);
 /** Check that operand i, called `name` in messages, is present. */
-zr_status zr__want_in(const zr_graph *graph, const zr_op *op, int i, const char *name);
+zr_status zr__want_in(const zr_op *op, int i, const char *name);
 /** Check that operand i is present and of this type; shape may hold ZR__ANY. */
 zr_status zr__want(const zr_graph *graph, const zr_op *op, int i, const char *name, zr_dtype dtype, zr_shape shape);
 /** Check that operand i is present and of this dtype, with at least `ndim` dimensions. */
@@ -101,6 +108,9 @@ zr_dtype zr__out_dtype(const zr_graph *graph, const zr_op *op, int out, zr_dtype
 zr_dtype zr__sum_dtype(const zr_graph *graph, const zr_op *op, int out);
 /** Return the shape of one number a row: (B, T, C) -> (B, T); a single vector has one row. */
 zr_shape zr__row_shape(zr_shape shape);
+
+/** Return the shape with another last dimension. */
+zr_shape zr__with_cols(zr_shape shape, int64_t cols);
 
 /** Return the bytes of all operands and outputs. */
 double zr__bytes(const zr_graph *graph, const zr_op *op);
@@ -134,6 +144,8 @@ bool zr__is_cut_table(zr_graph *graph, const char *op, zr_value table);
 
 /* ---- share.c --------------------------------------------------------------------------------- */
 
+/** Infer the output of an op of one operand, x, whose type is the output's. */
+zr_status zr__unary_infer(const zr_graph *graph, const zr_op *op, zr_type *out);
 /** Infer the output of an op whose n operands, called `names`, have the graph's dtype and one shape, which is the
  * output's. */
 zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const char *const *names, zr_type *out);
@@ -141,6 +153,10 @@ zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const cha
 zr_value zr__apply(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n, const zr_value *in);
 /** Add the op whose output is an adjoint's contribution to the gradient of `value`, if that needs one. */
 zr_status zr__contribute(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,
+                         const zr_value *in);
+/** The same for an op whose last operand, after the n given, is the sum of the contributions so far, if there is one.
+ */
+zr_status zr__accumulate(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,
                          const zr_value *in);
 
 #endif

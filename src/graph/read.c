@@ -1,4 +1,4 @@
-/* Reading a graph. */
+/* Answers questions about a graph. */
 #include "graph/internal.h"
 
 const zr_graph_spec *zr_graph_get_spec(const zr_graph *graph)
@@ -23,7 +23,7 @@ int32_t zr_graph_values(const zr_graph *graph)
 
 const zr_value_info *zr_graph_value(const zr_graph *graph, zr_value value)
 {
-    return value >= 0 && value < graph->n_values ? &graph->value[value].info : NULL;
+    return zr__graph_has(graph, value) ? &graph->value[value].info : NULL;
 }
 
 int32_t zr_graph_params(const zr_graph *graph)

@@ -1,4 +1,4 @@
-/* Helpers of the ops' builders and adjoints. */
+/* Helps the ops' builders and adjoints. */
 #include "graph/internal.h"
 
 zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const char *const *names, zr_type *out)
@@ -10,6 +10,11 @@ zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const cha
     for (int i = 1; i < n; i++) ZR_TRY(zr__want(graph, op, i, names[i], g, shape));
     out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), shape};
     return ZR_OK;
+}
+
+zr_status zr__unary_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    return zr__map_infer(graph, op, 1, (const char *[]){"x"}, out);
 }
 
 zr_value zr__apply(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n, const zr_value *in)
@@ -26,5 +31,17 @@ zr_status zr__contribute(zr_graph *graph, zr_value value, const zr_op_def *def, 
     zr_value dx = zr_grad_begin(graph, value, NULL);
     zr_graph_op(graph, def, attr, n, in, &dx);
     zr_grad_end(graph, value, dx);
+    return ZR_OK;
+}
+
+zr_status zr__accumulate(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,
+                         const zr_value *in)
+{
+    zr_value with[ZR_OP_INS];
+    if (!zr_grad_needed(graph, value)) return ZR_OK;
+    for (int i = 0; i < n; i++) with[i] = in[i];
+    zr_value sum = zr_grad_begin(graph, value, &with[n]);
+    zr_graph_op(graph, def, attr, n + 1, with, &sum);
+    zr_grad_end(graph, value, sum);
     return ZR_OK;
 }

@@ -5,7 +5,7 @@
 
 enum { UNITS_MAX = 1 << 16 };
 
-static bool fits(zr_graph *graph, const zr_chain_config *c)
+static bool chain_fits(zr_graph *graph, const zr_chain_config *c)
 {
     bool positive = c->units >= 1 && c->units <= UNITS_MAX && c->rows >= 1 && c->cols >= 1;
     if (!positive)
@@ -24,10 +24,10 @@ static bool fits(zr_graph *graph, const zr_chain_config *c)
     return false;
 }
 
-static void build(zr_graph *graph, const void *config)
+static void chain_build(zr_graph *graph, const void *config)
 {
     const zr_chain_config *c = config;
-    if (!fits(graph, c)) return;
+    if (!chain_fits(graph, c)) return;
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     zr_value x = zr_input(graph, "x", spec->dtype, (zr_shape){3, {spec->batch, spec->seq, c->rows}});
     int64_t from = c->rows, to = c->cols;
@@ -49,5 +49,5 @@ static void build(zr_graph *graph, const void *config)
 
 zr_model zr_chain(const zr_chain_config *config)
 {
-    return (zr_model){.name = "chain", .build = build, .config = config};
+    return (zr_model){.name = "chain", .build = chain_build, .config = config};
 }

@@ -9,14 +9,14 @@ enum { LAYERS_MAX = 1 << 16 };
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-static zr_status check_size(const char *field, int64_t value, int64_t most)
+static zr_status check_gpt2_size(const char *field, int64_t value, int64_t most)
 {
     ZR_CHECK(value >= 1 && value <= most, ZR_ERR_CONFIG, "gpt2: %s is %" PRId64 "; wanted 1 to %" PRId64, field, value,
              most);
     return ZR_OK;
 }
 
-static zr_status check_probability(const char *field, double value)
+static zr_status check_gpt2_dropout(const char *field, double value)
 {
     ZR_CHECK(value >= 0 && value < 1, ZR_ERR_CONFIG, "gpt2: %s is %g; wanted 0 <= p < 1", field, value);
     return ZR_OK;
@@ -35,19 +35,19 @@ static bool params_overflow(const zr_gpt2_config *c)
 zr_status zr_gpt2_check(const zr_gpt2_config *config)
 {
     const zr_gpt2_config *c = config;
-    ZR_TRY(check_size("n_layer", c->n_layer, LAYERS_MAX));
-    ZR_TRY(check_size("n_head", c->n_head, INT32_MAX));
-    ZR_TRY(check_size("n_embd", c->n_embd, INT32_MAX));
-    ZR_TRY(check_size("n_positions", c->n_positions, INT32_MAX));
-    ZR_TRY(check_size("vocab_size", c->vocab_size, INT32_MAX)); /* token ids are 32 bits */
+    ZR_TRY(check_gpt2_size("n_layer", c->n_layer, LAYERS_MAX));
+    ZR_TRY(check_gpt2_size("n_head", c->n_head, INT32_MAX));
+    ZR_TRY(check_gpt2_size("n_embd", c->n_embd, INT32_MAX));
+    ZR_TRY(check_gpt2_size("n_positions", c->n_positions, INT32_MAX));
+    ZR_TRY(check_gpt2_size("vocab_size", c->vocab_size, INT32_MAX)); /* token ids are 32 bits */
     ZR_CHECK(c->n_embd % c->n_head == 0, ZR_ERR_CONFIG, "gpt2: n_embd %" PRId64 " is not a multiple of n_head %" PRId64,
              c->n_embd, c->n_head);
     ZR_CHECK(!params_overflow(c), ZR_ERR_CONFIG,
              "gpt2: n_layer %" PRId64 " with n_embd %" PRId64 " gives more parameters than 63 bits count", c->n_layer,
              c->n_embd);
-    ZR_TRY(check_probability("embd_pdrop", c->embd_pdrop));
-    ZR_TRY(check_probability("resid_pdrop", c->resid_pdrop));
-    ZR_TRY(check_probability("attn_pdrop", c->attn_pdrop));
+    ZR_TRY(check_gpt2_dropout("embd_pdrop", c->embd_pdrop));
+    ZR_TRY(check_gpt2_dropout("resid_pdrop", c->resid_pdrop));
+    ZR_TRY(check_gpt2_dropout("attn_pdrop", c->attn_pdrop));
     ZR_CHECK(c->layer_norm_epsilon > 0 && isfinite(c->layer_norm_epsilon), ZR_ERR_CONFIG,
              "gpt2: layer_norm_epsilon is %g; wanted above 0", c->layer_norm_epsilon);
     ZR_CHECK(c->initializer_range >= 0 && isfinite(c->initializer_range), ZR_ERR_CONFIG,
@@ -67,14 +67,14 @@ static zr_shape matrix(int64_t rows, int64_t cols)
     return (zr_shape){2, {rows, cols}};
 }
 
-static zr_init normal(double std)
+static zr_init normal_init(double std)
 {
     return (zr_init){.kind = ZR_INIT_NORMAL, .std = std};
 }
 
 static const zr_init zero = {.kind = ZR_INIT_ZERO};
 
-static zr_value norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, const char *name)
+static zr_value gpt2_norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, const char *name)
 {
     zr_value gain = zr_param(graph, (zr_init){.kind = ZR_INIT_ONE}, vector(c->n_embd), "%s.weight", name);
     zr_value bias = zr_param(graph, zero, vector(c->n_embd), "%s.bias", name);
@@ -87,7 +87,7 @@ static zr_value norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, const
 static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
                                  int parts, double std)
 {
-    zr_value w = zr_param_cut(graph, normal(std), matrix(inputs, outputs), (zr_cut){1, parts}, "%s.weight", name);
+    zr_value w = zr_param_cut(graph, normal_init(std), matrix(inputs, outputs), (zr_cut){1, parts}, "%s.weight", name);
     zr_value b = zr_param_cut(graph, zero, vector(outputs), (zr_cut){0, parts}, "%s.bias", name);
     return zr_linear(graph, x, w, b, false);
 }
@@ -95,39 +95,36 @@ static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, 
 static zr_value dense_by_rows(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
                               double std)
 {
-    zr_value w = zr_param_cut(graph, normal(std), matrix(inputs, outputs), (zr_cut){0, 1}, "%s.weight", name);
+    zr_value w = zr_param_cut(graph, normal_init(std), matrix(inputs, outputs), (zr_cut){0, 1}, "%s.weight", name);
     zr_value b = zr_param(graph, zero, vector(outputs), "%s.bias", name);
     return zr_linear(graph, x, w, b, false);
 }
 
-/* Name of a part of block i. */
-typedef struct part_name {
-    char text[64];
-} part_name;
-
-static part_name part(int64_t i, const char *what)
+#define PART_BYTES 64
+/* The name of a part of block i, in scratch. */
+#define PART(what) part_name((char[PART_BYTES]){0}, i, what)
+static const char *part_name(char name[PART_BYTES], int64_t i, const char *what)
 {
-    part_name name;
-    snprintf(name.text, sizeof name.text, "transformer.h.%" PRId64 ".%s", i, what);
+    snprintf(name, PART_BYTES, "transformer.h.%" PRId64 ".%s", i, what);
     return name;
 }
 
-static zr_value block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, zr_value x)
+static zr_value gpt2_block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, zr_value x)
 {
     int64_t C = c->n_embd;
     double std = c->initializer_range;
     double residual_std = std / sqrt(2.0 * (double)c->n_layer); /* 2 n_layer branches add to the residual stream */
 
-    zr_value h = norm(graph, c, x, part(i, "ln_1").text);
-    h = dense_by_columns(graph, h, part(i, "attn.c_attn").text, C, 3 * C, 3, std);
+    zr_value h = gpt2_norm(graph, c, x, PART("ln_1"));
+    h = dense_by_columns(graph, h, PART("attn.c_attn"), C, 3 * C, 3, std);
     h = zr_attention(graph, h, c->n_head, c->attn_pdrop);
-    h = dense_by_rows(graph, h, part(i, "attn.c_proj").text, C, C, residual_std);
+    h = dense_by_rows(graph, h, PART("attn.c_proj"), C, C, residual_std);
     x = zr_add(graph, x, zr_dropout(graph, h, c->resid_pdrop));
 
-    h = norm(graph, c, x, part(i, "ln_2").text);
-    h = dense_by_columns(graph, h, part(i, "mlp.c_fc").text, C, 4 * C, 1, std);
+    h = gpt2_norm(graph, c, x, PART("ln_2"));
+    h = dense_by_columns(graph, h, PART("mlp.c_fc"), C, 4 * C, 1, std);
     h = zr_gelu(graph, h);
-    h = dense_by_rows(graph, h, part(i, "mlp.c_proj").text, 4 * C, C, residual_std);
+    h = dense_by_rows(graph, h, PART("mlp.c_proj"), 4 * C, C, residual_std);
     return zr_add(graph, x, zr_dropout(graph, h, c->resid_pdrop));
 }
 
@@ -142,7 +139,7 @@ static const char *list_divisors(int64_t n, char *list, size_t bytes)
     return list;
 }
 
-static bool fits(zr_graph *graph, const zr_gpt2_config *c)
+static bool gpt2_fits(zr_graph *graph, const zr_gpt2_config *c)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : spec->seq;
@@ -164,16 +161,16 @@ static bool fits(zr_graph *graph, const zr_gpt2_config *c)
     return false;
 }
 
-static void build(zr_graph *graph, const void *config)
+static void gpt2_build(zr_graph *graph, const void *config)
 {
     const zr_gpt2_config *c = config;
-    if (!fits(graph, c)) return;
+    if (!gpt2_fits(graph, c)) return;
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     bool decode = spec->mode == ZR_MODE_DECODE;
     zr_value tokens = zr_input(graph, "tokens", ZR_I32, matrix(spec->batch, spec->seq));
 
     zr_graph_unit(graph, "embedding");
-    zr_init init = normal(c->initializer_range);
+    zr_init init = normal_init(c->initializer_range);
     zr_value wte =
         zr_param_cut(graph, init, matrix(c->vocab_size, c->n_embd), (zr_cut){0, 1}, "transformer.wte.weight");
     zr_value wpe = zr_param(graph, init, matrix(c->n_positions, c->n_embd), "transformer.wpe.weight");
@@ -182,11 +179,11 @@ static void build(zr_graph *graph, const void *config)
 
     for (int64_t i = 0; i < c->n_layer; i++) {
         zr_graph_unit(graph, "h.%" PRId64, i);
-        x = block(graph, c, i, x);
+        x = gpt2_block(graph, c, i, x);
     }
 
     zr_graph_unit(graph, "final");
-    x = norm(graph, c, x, "transformer.ln_f");
+    x = gpt2_norm(graph, c, x, "transformer.ln_f");
     if (decode) {
         zr_graph_output(graph, zr_linear(graph, x, wte, ZR_NONE, true));
         return;
@@ -197,5 +194,5 @@ static void build(zr_graph *graph, const void *config)
 
 zr_model zr_gpt2(const zr_gpt2_config *config)
 {
-    return (zr_model){.name = "gpt2", .build = build, .config = config};
+    return (zr_model){.name = "gpt2", .build = gpt2_build, .config = config};
 }

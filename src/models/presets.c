@@ -1,15 +1,15 @@
 /*
- * Shapes by name. Sources: GPT-2, Radford et al. 2019; GPT-3, Brown et al. 2020, table 2.1; Megatron-LM, Shoeybi et al.
- * 2019; Turing-NLG, Microsoft 2020; GPT-NeoX-20B, Black et al. 2022; BLOOM, Le Scao et al. 2022; zero-*: shapes that
- * the ZeRO papers ran (arXiv 1910.02054 v1, tables 4 and 5; SC20, the appendix of its artifact). gpt-1t has the width
- * and heads of Megatron-LM's trillion-parameter model (Narayanan et al. 2021) and the number of layers that comes
+ * Holds shapes by name. Sources: GPT-2, Radford et al. 2019; GPT-3, Brown et al. 2020, table 2.1; Megatron-LM, Shoeybi
+ * et al. 2019; Turing-NLG, Microsoft 2020; GPT-NeoX-20B, Black et al. 2022; BLOOM, Le Scao et al. 2022; zero-*: shapes
+ * that the ZeRO papers ran (arXiv 1910.02054 v1, tables 4 and 5; SC20, the appendix of its artifact). gpt-1t has the
+ * width and heads of Megatron-LM's trillion-parameter model (Narayanan et al. 2021) and the number of layers that comes
  * closest to 10^12 parameters. megatron-7.5b is a row of Narayanan et al.'s table 1; the ZeRO paper gives no shape for
  * the 7.5B of its table 1, and zero-7.5b is the same blocks with GPT-2's tokens and positions. gpt2 to gpt2-xl: Hugging
  * Face's names of GPT-2's four sizes. gpt3-1.3b has 16 heads of 128, since the 24 heads of its table do not divide its
  * width.
  */
-#include "base/text/text.h"
 #include "zr/models.h"
+#include "base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,13 +82,15 @@
 
 enum { NEAREST = 6, NEAREST_BYTES = 256 };
 
-typedef struct shape {
-    const char *name;
-    int64_t n_layer, n_embd, n_head, n_positions, vocab_size;
-} shape;
-
-#define SHAPE_ROW(name, ...) {name, __VA_ARGS__},
-static const shape shapes[] = {SHAPE_LIST(SHAPE_ROW)};
+#define SHAPE_ROW(name, layers, width, heads, positions, vocabulary)                                                   \
+    {.n_layer = layers,                                                                                                \
+     .n_embd = width,                                                                                                  \
+     .n_head = heads,                                                                                                  \
+     .n_positions = positions,                                                                                         \
+     .vocab_size = vocabulary,                                                                                         \
+     .layer_norm_epsilon = 1e-5,                                                                                       \
+     .initializer_range = 0.02},
+static const zr_gpt2_config shapes[] = {SHAPE_LIST(SHAPE_ROW)};
 #define SHAPE_NAME(name, ...) name,
 static const char *const names[] = {SHAPE_LIST(SHAPE_NAME) NULL};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
@@ -120,15 +122,15 @@ static void nearest(const char *wanted, char text[NEAREST_BYTES])
     const char *close = zr__text_nearest(wanted, names, SHAPES);
     if (close && zr__text_distance(wanted, close) > 1) close = NULL;
     for (size_t i = 0; i < SHAPES; i++)
-        if (likeness(shapes[i].name, wanted) == length) close = NULL;
+        if (likeness(names[i], wanted) == length) close = NULL;
     if (close) {
         used += (size_t)snprintf(text, NEAREST_BYTES, " %s", close);
         found++;
     }
     for (size_t like = length; like > 0 && 2 * like >= length; like--)
         for (size_t i = 0; i < SHAPES && found < NEAREST; i++) {
-            if (likeness(shapes[i].name, wanted) != like || shapes[i].name == close) continue;
-            used += (size_t)snprintf(text + used, NEAREST_BYTES - used, " %s", shapes[i].name);
+            if (likeness(names[i], wanted) != like || names[i] == close) continue;
+            used += (size_t)snprintf(text + used, NEAREST_BYTES - used, " %s", names[i]);
             found++;
         }
 }
@@ -136,15 +138,8 @@ static void nearest(const char *wanted, char text[NEAREST_BYTES])
 zr_status zr_gpt2_preset(const char *name, zr_gpt2_config *config)
 {
     for (size_t i = 0; i < SHAPES; i++) {
-        const shape *s = &shapes[i];
-        if (strcmp(name, s->name) != 0) continue;
-        *config = (zr_gpt2_config){.n_layer = s->n_layer,
-                                   .n_head = s->n_head,
-                                   .n_embd = s->n_embd,
-                                   .n_positions = s->n_positions,
-                                   .vocab_size = s->vocab_size,
-                                   .layer_norm_epsilon = 1e-5,
-                                   .initializer_range = 0.02};
+        if (strcmp(name, names[i]) != 0) continue;
+        *config = shapes[i];
         return ZR_OK;
     }
     char near[NEAREST_BYTES];

@@ -1,16 +1,10 @@
 /*
- * Checks that a plan can be priced on a cluster. A cluster read from a file has all numbers within bounds; a cluster
- * made by a program may not.
+ * Checks that a plan can be priced on a cluster. A cluster that is read from a file has all numbers within bounds; one
+ * that a program fills in may not.
  */
 #include "simulate/simulate.h"
 
 #include <math.h>
-
-static zr_status refuse_number(const zr_cluster *cluster, const char *key, double value, bool zero)
-{
-    return ZR_FAIL(ZR_ERR_CONFIG, "%s of the cluster %s is %g; a number %s 0 was wanted", key, cluster->name, value,
-                   zero ? "from" : "above");
-}
 
 static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
 {
@@ -34,8 +28,9 @@ static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
                    {"collective_sec", c->step_sec, true}};
     for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
         const double value = numbers[i].value;
-        if (!isfinite(value) || value < 0 || (value == 0 && !numbers[i].zero))
-            return refuse_number(c, numbers[i].key, value, numbers[i].zero);
+        ZR_CHECK(isfinite(value) && (value > 0 || (value == 0 && numbers[i].zero)), ZR_ERR_CONFIG,
+                 "%s of the cluster %s is %g; a number %s 0 was wanted", numbers[i].key, c->name, value,
+                 numbers[i].zero ? "from" : "above");
     }
     return ZR_OK;
 }

@@ -1,9 +1,8 @@
 /*
- * Clusters from files. A file may include another, whose values come first. All included files stay in memory until the
- * cluster is checked, so that every message names the place that gave the value.
+ * Reads clusters from files. A file may include another, whose values come first. All included files stay in memory
+ * until the cluster is checked, so that every message names the place that gave the value.
  */
 #include "simulate/simulate.h"
-
 #include "base/json/json.h"
 #include "base/text/text.h"
 
@@ -29,7 +28,7 @@ typedef enum kind {
     BYTES
 } kind;
 
-/** A key of an object, and where its value goes. */
+/* A key of an object, and where its value goes. */
 typedef struct field {
     const char *key;
     kind kind;
@@ -49,38 +48,39 @@ static const struct {
              [COUNT] = {1, 1 << 24, "a whole number from 1 to 16777216"},
              [BYTES] = {1, 0x1p53, "a size above 0, as 32000000000 or \"32GB\","}};
 
-#define AT(member) offsetof(zr_cluster, member)
-#define LINK_AT(member) offsetof(zr_cluster_link, member)
 #define COUNT_OF(list) ((int)(sizeof(list) / sizeof(*(list))))
+#define NAME(type) .key = "name", .kind = TEXT, .at = offsetof(type, name), .bytes = sizeof(((type *)0)->name)
+#define FIELD(k, t, member) .key = k, .kind = t, .at = offsetof(zr_cluster, member)
+#define LINK_FIELD(k, t, member) .key = k, .kind = t, .at = offsetof(zr_cluster_link, member)
 
-static const field top_fields[] = {{"include", OTHER, 0, 0, false},
-                                   {"name", TEXT, AT(name), sizeof(((zr_cluster *)0)->name), false},
-                                   {"devices", COUNT, AT(devices), 0, false},
-                                   {"device", OTHER, 0, 0, false},
-                                   {"host", OTHER, 0, 0, false},
-                                   {"links", OTHER, 0, 0, false},
-                                   {"link_share", SHARE, AT(link_share), 0, false},
-                                   {"collective_sec", SECONDS, AT(step_sec), 0, false},
-                                   {"collectives", OTHER, 0, 0, false}};
-static const field device_fields[] = {{"memory_bytes", BYTES, AT(device.memory_bytes), 0, true},
-                                      {"flops_f32_per_sec", RATE, AT(device.flops_f32), 0, true},
-                                      {"flops_bf16_per_sec", RATE, AT(device.flops_bf16), 0, false},
-                                      {"memory_bytes_per_sec", RATE, AT(device.memory_bytes_sec), 0, true},
-                                      {"launch_sec", SECONDS, AT(launch_sec), 0, false},
-                                      {"product_share", SHARE, AT(product_share), 0, false},
-                                      {"product_half_size", SIZE, AT(product_half), 0, false},
-                                      {"attention_share", SHARE, AT(attention_share), 0, false},
-                                      {"memory_share", SHARE, AT(memory_share), 0, false}};
-static const field host_fields[] = {{"devices", COUNT, AT(host_devices), 0, false},
-                                    {"memory_bytes", BYTES, AT(host_memory_bytes), 0, false},
-                                    {"device_bytes_per_sec", RATE, AT(host_bytes_sec), 0, false},
-                                    {"disk_bytes_per_sec", RATE, AT(disk_bytes_sec), 0, false}};
-static const field link_fields[] = {{"name", TEXT, LINK_AT(name), sizeof(((zr_cluster_link *)0)->name), false},
-                                    {"devices", COUNT, LINK_AT(devices), 0, true},
-                                    {"bytes_per_sec", RATE, LINK_AT(bytes_sec), 0, true},
-                                    {"shared_bytes_per_sec", RATE, LINK_AT(shared_bytes_sec), 0, false},
-                                    {"latency_sec", SECONDS, LINK_AT(latency_sec), 0, false},
-                                    {"share", SHARE, LINK_AT(share), 0, false}};
+static const field top_fields[] = {{.key = "include"},
+                                   {NAME(zr_cluster)},
+                                   {FIELD("devices", COUNT, devices)},
+                                   {.key = "device"},
+                                   {.key = "host"},
+                                   {.key = "links"},
+                                   {FIELD("link_share", SHARE, link_share)},
+                                   {FIELD("collective_sec", SECONDS, step_sec)},
+                                   {.key = "collectives"}};
+static const field device_fields[] = {{FIELD("memory_bytes", BYTES, device.memory_bytes), .must = true},
+                                      {FIELD("flops_f32_per_sec", RATE, device.flops_f32), .must = true},
+                                      {FIELD("flops_bf16_per_sec", RATE, device.flops_bf16)},
+                                      {FIELD("memory_bytes_per_sec", RATE, device.memory_bytes_sec), .must = true},
+                                      {FIELD("launch_sec", SECONDS, launch_sec)},
+                                      {FIELD("product_share", SHARE, product_share)},
+                                      {FIELD("product_half_size", SIZE, product_half)},
+                                      {FIELD("attention_share", SHARE, attention_share)},
+                                      {FIELD("memory_share", SHARE, memory_share)}};
+static const field host_fields[] = {{FIELD("devices", COUNT, host_devices)},
+                                    {FIELD("memory_bytes", BYTES, host_memory_bytes)},
+                                    {FIELD("device_bytes_per_sec", RATE, host_bytes_sec)},
+                                    {FIELD("disk_bytes_per_sec", RATE, disk_bytes_sec)}};
+static const field link_fields[] = {{NAME(zr_cluster_link)},
+                                    {LINK_FIELD("devices", COUNT, devices), .must = true},
+                                    {LINK_FIELD("bytes_per_sec", RATE, bytes_sec), .must = true},
+                                    {LINK_FIELD("shared_bytes_per_sec", RATE, shared_bytes_sec)},
+                                    {LINK_FIELD("latency_sec", SECONDS, latency_sec)},
+                                    {LINK_FIELD("share", SHARE, share)}};
 static const char *const algorithms[] = {[ZR_ALGORITHM_AUTO] = "auto",
                                          [ZR_ALGORITHM_RING] = "ring",
                                          [ZR_ALGORITHM_TREE] = "tree",
@@ -94,22 +94,21 @@ typedef struct source {
     const char *body; /* the text after a byte order mark */
     size_t bytes;     /* of body */
     json_t *root;
-    dev_t device; /* device, inode: identify the file under any name */
+    dev_t device; /* device, inode: identify the file under any name; 0, 0: it is missing, which reading it tells */
     ino_t inode;
 } source;
 
-/** A file and the files that it includes in turn; the last one includes no file. */
+/* A file and the files that it includes in turn; the last one includes no file. */
 typedef struct chain {
     int n;
-    const zr__generation
-        *generation; /* generation of the named device; NULL: no device is named, or it was not fitted */
+    const zr__generation *generation; /* the named device's; NULL: no device is named, or it was not fitted */
     source source[MOST_FILES];
 } chain;
 
 static const zr__json_place top;
 
-static zr_status refuse(const source *s, const zr__json_place *place, const char *format, ...) ZR_PRINTF(3, 4);
-static zr_status refuse(const source *s, const zr__json_place *place, const char *format, ...)
+static zr_status refuse_at(const source *s, const zr__json_place *place, const char *format, ...) ZR_PRINTF(3, 4);
+static zr_status refuse_at(const source *s, const zr__json_place *place, const char *format, ...)
 {
     char message[MESSAGE_BYTES];
     va_list args;
@@ -119,14 +118,7 @@ static zr_status refuse(const source *s, const zr__json_place *place, const char
     return zr__json_fail(s->body, s->bytes, s->path, place, ZR_ERR_DATA, message);
 }
 
-static const field *field_of(const field *fields, int n, const char *key)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(fields[i].key, key) == 0) return &fields[i];
-    return NULL;
-}
-
-static zr_status unknown_key(const source *s, const zr__json_place *place, const field *fields, int n)
+static zr_status refuse_key(const source *s, const zr__json_place *place, const field *fields, int n)
 {
     const char *names[COUNT_OF(top_fields)];
     char all[256] = "";
@@ -136,111 +128,96 @@ static zr_status unknown_key(const source *s, const zr__json_place *place, const
         snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", names[i]);
     }
     const char *near = zr__text_nearest(place->key, names, n);
-    if (near) return refuse(s, place, "unknown key; did you mean %s?", near);
-    return refuse(s, place, "unknown key; there are: %s", all);
+    if (near) return refuse_at(s, place, "unknown key; did you mean %s?", near);
+    return refuse_at(s, place, "unknown key; there are: %s", all);
 }
 
 static zr_status take_text(const source *s, const zr__json_place *place, const json_t *json, char *out, size_t room)
 {
-    char shown[64];
     const char *text = json_string_value(json);
-    if (!text || !*text) return refuse(s, place, "is %s; a name was wanted", zr__json_show(json, shown, sizeof(shown)));
-    if (strlen(text) >= room) return refuse(s, place, "has %zu bytes; at most %zu fit", strlen(text), room - 1);
+    if (!text || !*text) return refuse_at(s, place, "is %s; a name was wanted", ZR_JSON_SHOWN(json));
+    if (strlen(text) >= room) return refuse_at(s, place, "has %zu bytes; at most %zu fit", strlen(text), room - 1);
     zr__text_escape(text, out, room);
     return ZR_OK;
 }
 
-static bool take_number(kind of, const json_t *json, void *out)
+static bool take_field_number(kind of, const json_t *json, void *out)
 {
-    int64_t bytes = 0;
     double number = json_number_value(json);
-    if (of == BYTES) {
-        if (!zr__json_bytes(json, &bytes) || bytes < 1) return false;
-        memcpy(out, &bytes, sizeof(bytes));
-        return true;
-    }
+    if (of == BYTES) return zr__json_bytes(json, out) && *(int64_t *)out >= 1;
     if (!json_is_number(json) || !(number >= kinds[of].min && number <= kinds[of].max)) return false;
-    if (of == COUNT) {
-        int32_t count = (int32_t)number;
-        if (number != floor(number)) return false;
-        memcpy(out, &count, sizeof(count));
-        return true;
-    }
-    memcpy(out, &number, sizeof(number));
-    return true;
+    if (of == COUNT)
+        *(int32_t *)out = (int32_t)number;
+    else
+        *(double *)out = number;
+    return of != COUNT || number == floor(number);
 }
 
-/** Read the fields of one object into the struct at `base`. */
+/* Read the fields of one object into the struct at `base`. */
 static zr_status take_fields(const source *s, const zr__json_place *parent, json_t *object, const field *fields, int n,
                              void *base)
 {
     const char *key;
     json_t *value;
-    char shown[64];
     if (!json_is_object(object))
-        return refuse(s, parent, "is %s; an object { ... } was wanted", zr__json_show(object, shown, sizeof(shown)));
+        return refuse_at(s, parent, "is %s; an object { ... } was wanted", ZR_JSON_SHOWN(object));
     json_object_foreach(object, key, value)
     {
         const zr__json_place place = {parent, key, 0};
-        const field *f = field_of(fields, n, key);
-        if (!f) return unknown_key(s, &place, fields, n);
+        const field *f = fields;
+        while (f < fields + n && strcmp(f->key, key) != 0) f++;
+        if (f == fields + n) return refuse_key(s, &place, fields, n);
         char *out = (char *)base + f->at;
         if (f->kind == TEXT)
             ZR_TRY(take_text(s, &place, value, out, f->bytes));
-        else if (f->kind != OTHER && !take_number(f->kind, value, out))
-            return refuse(s, &place, "is %s; %s was wanted", zr__json_show(value, shown, sizeof(shown)),
-                          kinds[f->kind].wanted);
+        else if (f->kind != OTHER && !take_field_number(f->kind, value, out))
+            return refuse_at(s, &place, "is %s; %s was wanted", ZR_JSON_SHOWN(value), kinds[f->kind].wanted);
     }
     return ZR_OK;
 }
 
-/** Return the first required field that was not given; NULL if all were. No required field may be 0, so 0 means not
- * given. */
-static const field *missing(const field *fields, int n, const void *base)
+/* Check that all required fields were given. None may be 0, so 0 means not given. */
+static zr_status check_required(const source *s, const zr__json_place *parent, const field *fields, int n,
+                                const void *base)
 {
     static const char zero[sizeof(double)];
-    for (int i = 0; i < n; i++) {
-        size_t bytes = fields[i].kind == COUNT ? sizeof(int32_t) : sizeof(double);
-        if (fields[i].must && memcmp((const char *)base + fields[i].at, zero, bytes) == 0) return &fields[i];
+    for (const field *f = fields; f < fields + n; f++) {
+        const zr__json_place place = {parent, f->key, 0};
+        size_t bytes = f->kind == COUNT ? sizeof(int32_t) : sizeof(double);
+        if (f->must && memcmp((const char *)base + f->at, zero, bytes) == 0)
+            return refuse_at(s, &place, "is missing; %s is wanted", kinds[f->kind].wanted);
     }
-    return NULL;
-}
-
-static zr_status refuse_missing(const source *s, const zr__json_place *parent, const field *f)
-{
-    const zr__json_place place = {parent, f->key, 0};
-    return refuse(s, &place, "is missing; %s is wanted", kinds[f->kind].wanted);
+    return ZR_OK;
 }
 
 static zr_status take_link(const source *s, const zr__json_place *place, json_t *json, int32_t below,
                            zr_cluster_link *link)
 {
     ZR_TRY(take_fields(s, place, json, link_fields, COUNT_OF(link_fields), link));
-    const field *f = missing(link_fields, COUNT_OF(link_fields), link);
-    if (f) return refuse_missing(s, place, f);
+    ZR_TRY(check_required(s, place, link_fields, COUNT_OF(link_fields), link));
     const zr__json_place devices = {place, "devices", 0};
     if (link->devices <= below)
-        return refuse(s, &devices, "is %d; more than the %d of the level below were wanted", link->devices, below);
+        return refuse_at(s, &devices, "is %d; more than the %d of the level below were wanted", link->devices, below);
     if (link->devices % below != 0)
-        return refuse(s, &devices, "is %d; a multiple of the %d of the level below was wanted", link->devices, below);
+        return refuse_at(s, &devices, "is %d; a multiple of the %d of the level below was wanted", link->devices,
+                         below);
     return ZR_OK;
 }
 
 static zr_status take_links(const source *s, json_t *json, zr_cluster *cluster)
 {
     const zr__json_place place = {&top, "links", 0};
-    char shown[64];
     size_t i;
     json_t *one;
     if (!json_is_array(json))
-        return refuse(s, &place, "is %s; an array [ ... ] of levels was wanted, narrowest first",
-                      zr__json_show(json, shown, sizeof(shown)));
+        return refuse_at(s, &place, "is %s; an array [ ... ] of levels was wanted, narrowest first",
+                         ZR_JSON_SHOWN(json));
     memset(cluster->link, 0, sizeof(cluster->link));
     cluster->n_links = 0;
     json_array_foreach(json, i, one)
     {
         const zr__json_place level = {&place, NULL, i};
-        if (i == ZR_CLUSTER_LINKS) return refuse(s, &level, "there are at most %d levels", ZR_CLUSTER_LINKS);
+        if (i == ZR_CLUSTER_LINKS) return refuse_at(s, &level, "there are at most %d levels", ZR_CLUSTER_LINKS);
         zr_cluster_link *link = &cluster->link[i];
         snprintf(link->name, sizeof(link->name), "links[%zu]", i);
         ZR_TRY(take_link(s, &level, one, i ? link[-1].devices : 1, link));
@@ -255,7 +232,7 @@ static zr_status take_device(chain *c, const source *s, json_t *json, zr_cluster
     const char *name = json_string_value(json);
     if (!name) return take_fields(s, &place, json, device_fields, COUNT_OF(device_fields), cluster);
     zr_status st = zr__cluster_device(name, &cluster->device);
-    if (st == ZR_ERR_NOT_FOUND) return refuse(s, &place, "%s", zr_error_message());
+    if (st == ZR_ERR_NOT_FOUND) return refuse_at(s, &place, "%s", zr_error_message());
     ZR_TRY(st);
     c->generation = zr__generation_of(name);
     return ZR_OK;
@@ -265,19 +242,17 @@ static zr_status take_algorithm(const source *s, const json_t *json, zr_cluster 
 {
     const zr__json_place place = {&top, "collectives", 0};
     const char *word = json_string_value(json);
-    char shown[64];
     for (int i = 0; word && i < COUNT_OF(algorithms); i++) {
         if (strcmp(word, algorithms[i]) != 0) continue;
         cluster->algorithm = (zr_algorithm)i;
         return ZR_OK;
     }
     const char *near = word ? zr__text_nearest(word, algorithms, COUNT_OF(algorithms)) : NULL;
-    return refuse(s, &place, "is %s; %s%s%sauto, ring, tree or exchange was wanted",
-                  zr__json_show(json, shown, sizeof(shown)), near ? "did you mean " : "", near ? near : "",
-                  near ? "? " : "");
+    return refuse_at(s, &place, "is %s; %s%s%sauto, ring, tree or exchange was wanted", ZR_JSON_SHOWN(json),
+                     near ? "did you mean " : "", near ? near : "", near ? "? " : "");
 }
 
-/** Name a cluster by its file if the file gives no name, since a changed cluster must not have the name of the included
+/* Name a cluster by its file if the file gives no name, since a changed cluster must not have the name of the included
  * one. */
 static void name_by_path(const source *s, zr_cluster *cluster)
 {
@@ -305,40 +280,33 @@ static zr_status take_source(chain *c, const source *s, zr_cluster *cluster)
 
 /* ---- a file and what it includes -------------------------------------------------------------- */
 
-static zr_status parse(source *s)
+static zr_status parse_source(source *s)
 {
     zr_status st = zr__json_parse(s->text, s->bytes, s->path, &s->root);
     s->body = s->text;
     zr__json_skip_mark(&s->body, &s->bytes);
     if (st == ZR_ERR_CONFIG) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
-    if (!json_is_object(s->root)) return refuse(s, &top, "an object { ... } was wanted: a cluster");
+    if (!json_is_object(s->root)) return refuse_at(s, &top, "an object { ... } was wanted: a cluster");
     return ZR_OK;
 }
 
-/** Refuse an include cycle, `a -> b -> a`, of a file that was read before as source `first`. */
-static zr_status refuse_cycle(const chain *c, int first, const zr__json_place *place)
-{
-    char trail[MESSAGE_BYTES - 64] = "", name[256];
-    for (int i = first; i <= c->n; i++) {
-        size_t used = strlen(trail);
-        const source *s = &c->source[i < c->n ? i : first];
-        snprintf(trail + used, sizeof(trail) - used, "%s%s", i > first ? " -> " : "",
-                 zr__text_escape(s->path, name, sizeof(name)));
-    }
-    return refuse(&c->source[c->n - 1], place, "files include each other: %s", trail);
-}
-
+/* Refuse a next file that is in the chain already: `a -> b -> a`. */
 static zr_status check_cycle(const chain *c, const zr__json_place *place)
 {
-    const source *next = &c->source[c->n];
-    for (int i = 0; i < c->n; i++)
-        if (c->source[i].device == next->device && c->source[i].inode == next->inode) return refuse_cycle(c, i, place);
-    return ZR_OK;
+    const source *next = &c->source[c->n], *first = c->source;
+    char trail[MESSAGE_BYTES - 64] = "";
+    while (first < next && (first->device != next->device || first->inode != next->inode)) first++;
+    if (first == next) return ZR_OK;
+    for (const source *s = first; s <= next; s++) {
+        size_t used = strlen(trail);
+        snprintf(trail + used, sizeof(trail) - used, "%s%s", s > first ? " -> " : "",
+                 ZR_SHOWN(s < next ? s->path : first->path));
+    }
+    return refuse_at(next - 1, place, "files include each other: %s", trail);
 }
 
-/** Identify a source's file by device and inode; a missing file fails when it is read. */
-static void identify(source *s)
+static void identify_source(source *s)
 {
     struct stat info = {0};
     if (stat(s->path, &info) != 0) return;
@@ -346,31 +314,25 @@ static void identify(source *s)
     s->inode = info.st_ino;
 }
 
-/** Write the path of an included file, which is relative to the file that includes it. */
-static zr_status include_path(const source *s, const zr__json_place *place, const char *include, char *path)
-{
-    const char *slash = strrchr(s->path, '/');
-    int folder = slash && *include != '/' ? (int)(slash - s->path) + 1 : 0;
-    if (snprintf(path, PATH_MAX, "%.*s%s", folder, s->path, include) < PATH_MAX) return ZR_OK;
-    return refuse(s, place, "the path is longer than %d bytes", PATH_MAX - 1);
-}
-
 static zr_status read_included(chain *c, const zr__json_place *place, const char *include)
 {
     source *s = &c->source[c->n - 1], *next = s + 1;
-    if (c->n == MOST_FILES) return refuse(s, place, "files include each other at most %d deep", MOST_FILES);
-    ZR_TRY(include_path(s, place, include, next->path));
-    identify(next);
+    if (c->n == MOST_FILES) return refuse_at(s, place, "files include each other at most %d deep", MOST_FILES);
+    const char *slash = strrchr(s->path, '/'); /* paths are relative to the file that includes them */
+    int folder = slash && *include != '/' ? (int)(slash - s->path) + 1 : 0;
+    if (snprintf(next->path, PATH_MAX, "%.*s%s", folder, s->path, include) >= PATH_MAX)
+        return refuse_at(s, place, "the path is longer than %d bytes", PATH_MAX - 1);
+    identify_source(next);
     ZR_TRY(check_cycle(c, place));
     zr_status st = zr__json_read_file(next->path, &next->text, &next->bytes);
-    if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_CONFIG) return refuse(s, place, "%s", zr_error_message());
+    if (st == ZR_ERR_NOT_FOUND || st == ZR_ERR_CONFIG) return refuse_at(s, place, "%s", zr_error_message());
     ZR_TRY(st);
     c->n++;
-    ZR_TRY(parse(next));
+    ZR_TRY(parse_source(next));
     return ZR_OK;
 }
 
-/** Read the included files in turn, from the last file of the chain; the name of a built-in cluster ends the chain. */
+/* Read the included files in turn, from the last file of the chain; the name of a built-in cluster ends the chain. */
 static zr_status read_includes(chain *c, zr_cluster *cluster)
 {
     const zr__json_place place = {&top, "include", 0};
@@ -378,14 +340,12 @@ static zr_status read_includes(chain *c, zr_cluster *cluster)
         const source *s = &c->source[c->n - 1];
         const json_t *json = json_object_get(s->root, "include");
         const char *include = json_string_value(json);
-        char shown[64];
         if (!json) return ZR_OK;
         if (!include || !*include)
-            return refuse(s, &place, "is %s; a file or the name of a cluster was wanted",
-                          zr__json_show(json, shown, sizeof(shown)));
+            return refuse_at(s, &place, "is %s; a file or the name of a cluster was wanted", ZR_JSON_SHOWN(json));
         if (!zr__json_is_file_name(include)) {
             zr_status st = zr__cluster_named(include, cluster);
-            return st == ZR_ERR_NOT_FOUND ? refuse(s, &place, "%s", zr_error_message()) : st;
+            return st == ZR_ERR_NOT_FOUND ? refuse_at(s, &place, "%s", zr_error_message()) : st;
         }
         ZR_TRY(read_included(c, &place, include));
     }
@@ -394,16 +354,15 @@ static zr_status read_includes(chain *c, zr_cluster *cluster)
 static zr_status read_chain(const char *path, chain *c, zr_cluster *cluster)
 {
     source *s = &c->source[0];
-    char shown[128];
-    ZR_CHECK(strlen(path) < sizeof(s->path), ZR_ERR_NOT_FOUND, "%s: the path is longer than %d bytes",
-             zr__text_escape(path, shown, sizeof(shown)), PATH_MAX - 1);
+    ZR_CHECK(strlen(path) < sizeof(s->path), ZR_ERR_NOT_FOUND, "%s: the path is longer than %d bytes", ZR_SHOWN(path),
+             PATH_MAX - 1);
     snprintf(s->path, sizeof(s->path), "%s", path);
-    identify(s);
+    identify_source(s);
     zr_status st = zr__json_read(path, &s->text, &s->bytes);
     if (st == ZR_ERR_CONFIG) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
     c->n = 1;
-    ZR_TRY(parse(s));
+    ZR_TRY(parse_source(s));
     ZR_TRY(read_includes(c, cluster));
     for (int i = c->n; i-- > 0;) ZR_TRY(take_source(c, &c->source[i], cluster));
     return ZR_OK;
@@ -417,7 +376,7 @@ static bool stands_in(const source *s, const zr__json_place *place)
     return zr__json_find(s->body, s->bytes, place, &line, &column);
 }
 
-/** Return the file whose value counts; the first file if no file gives the value. */
+/* Return the file whose value counts; the first file if no file gives the value. */
 static const source *source_of(const chain *c, const zr__json_place *place)
 {
     for (int i = 0; i < c->n; i++)
@@ -425,32 +384,37 @@ static const source *source_of(const chain *c, const zr__json_place *place)
     return &c->source[0];
 }
 
-/** Check the levels of links, and drop levels above the first one that connects all devices: an included cluster may
+static bool is_in_chain(const chain *c, const zr__json_place *place)
+{
+    return stands_in(source_of(c, place), place);
+}
+
+/* Check the levels of links, and drop levels above the first one that connects all devices: an included cluster may
  * have more. */
 static zr_status settle_links(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0}, devices = {&top, "devices", 0};
-    const zr__json_place *place = stands_in(source_of(c, &devices), &devices) ? &devices : &links;
+    const zr__json_place *place = is_in_chain(c, &devices) ? &devices : &links;
     const source *s = source_of(c, place);
     const int32_t all = cluster->devices;
     zr_cluster_link *link = cluster->link;
     int n = cluster->n_links;
-    if (cluster->any_hosts && n && !stands_in(source_of(c, &links), &links) && link[n - 1].devices < all)
+    if (cluster->any_hosts && n && !is_in_chain(c, &links) && link[n - 1].devices < all)
         link[n - 1].devices = all; /* the included cluster may have any number of hosts */
-    if (all > 1 && n == 0) return refuse(source_of(c, &links), &links, "is missing; %d devices need links", all);
+    if (all > 1 && n == 0) return refuse_at(source_of(c, &links), &links, "is missing; %d devices need links", all);
     if (n && link[n - 1].devices < all)
-        return refuse(s, place, "the last level, %s, connects %d of the %d devices; it must connect all",
-                      link[n - 1].name, link[n - 1].devices, all);
+        return refuse_at(s, place, "the last level, %s, connects %d of the %d devices; it must connect all",
+                         link[n - 1].name, link[n - 1].devices, all);
     while (n && (all == 1 || (n > 1 && link[n - 2].devices >= all))) link[--n] = (zr_cluster_link){0};
     cluster->n_links = n;
     if (n > 1 && all % link[n - 2].devices != 0)
-        return refuse(s, place, "%d devices are no multiple of the %d that %s connects", all, link[n - 2].devices,
-                      link[n - 2].name);
+        return refuse_at(s, place, "%d devices are no multiple of the %d that %s connects", all, link[n - 2].devices,
+                         link[n - 2].name);
     if (n) link[n - 1].devices = all;
     return ZR_OK;
 }
 
-static zr_status settle_hosts(const chain *c, zr_cluster *cluster)
+static zr_status settle_host_devices(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place host = {&top, "host", 0}, place = {&host, "devices", 0};
     const int n = cluster->n_links;
@@ -458,12 +422,12 @@ static zr_status settle_hosts(const chain *c, zr_cluster *cluster)
     if (!*devices) *devices = n > 1 ? cluster->link[n - 2].devices : cluster->devices;
     if (*devices > cluster->devices) *devices = cluster->devices;
     if (cluster->devices % *devices == 0) return ZR_OK;
-    return refuse(source_of(c, &place), &place, "is %d; the %d devices are no multiple of that", *devices,
-                  cluster->devices);
+    return refuse_at(source_of(c, &place), &place, "is %d; the %d devices are no multiple of that", *devices,
+                     cluster->devices);
 }
 
-/** Fill in a named device's shares of its rates that no file gives. */
-static void settle_device(const chain *c, zr_cluster *cluster)
+/* Fill in a named device's shares of its rates that no file gives. */
+static void settle_device_shares(const chain *c, zr_cluster *cluster)
 {
     const struct {
         const char *key;
@@ -476,19 +440,18 @@ static void settle_device(const chain *c, zr_cluster *cluster)
     const zr__json_place device = {&top, "device", 0};
     for (int i = 0; c->generation && i < COUNT_OF(shares); i++) {
         const zr__json_place place = {&device, shares[i].key, 0};
-        if (!stands_in(source_of(c, &place), &place)) *shares[i].out = c->generation->value[shares[i].reached];
+        if (!is_in_chain(c, &place)) *shares[i].out = c->generation->value[shares[i].reached];
     }
 }
 
-/** Fill in the links' share if no file gives it: of the named device's generation, else 1. */
-static void settle_reach(const chain *c, zr_cluster *cluster)
+/* Fill in the links' share if no file gives it: of the named device's generation, else 1. */
+static void settle_link_shares(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0};
-    const source *s = source_of(c, &links);
     const zr__generation *generation = c->generation;
     const bool shares = cluster->link_share == 0; /* no file gave a share */
     if (shares) cluster->link_share = generation ? generation->value[ZR__LINK_SHARE] : 1;
-    if (!generation || !stands_in(s, &links)) return;
+    if (!generation || !is_in_chain(c, &links)) return;
     for (int i = 0; i < cluster->n_links; i++) {
         zr_cluster_link *link = &cluster->link[i];
         const zr__json_place level = {&links, NULL, (size_t)i}, latency = {&level, "latency_sec", 0};
@@ -496,20 +459,20 @@ static void settle_reach(const chain *c, zr_cluster *cluster)
         const bool within = link->devices <= cluster->host_devices || (i == 0 && cluster->host_devices > 1);
         if (within && shares && link->share == 0 && !zr__through_pcie(cluster))
             link->share = generation->value[ZR__NVLINK_SHARE];
-        if (!within && !stands_in(s, &latency)) link->latency_sec = generation->value[ZR__NETWORK_SEC];
+        if (!within && !stands_in(source_of(c, &links), &latency))
+            link->latency_sec = generation->value[ZR__NETWORK_SEC];
     }
 }
 
-static zr_status settle(const chain *c, zr_cluster *cluster)
+static zr_status settle_cluster(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place device = {&top, "device", 0};
-    const field *f = missing(device_fields, COUNT_OF(device_fields), cluster);
-    if (f) return refuse_missing(source_of(c, &device), &device, f);
+    ZR_TRY(check_required(source_of(c, &device), &device, device_fields, COUNT_OF(device_fields), cluster));
     if (!cluster->devices) cluster->devices = cluster->n_links ? cluster->link[cluster->n_links - 1].devices : 1;
     ZR_TRY(settle_links(c, cluster));
-    ZR_TRY(settle_hosts(c, cluster));
-    settle_device(c, cluster);
-    settle_reach(c, cluster);
+    ZR_TRY(settle_host_devices(c, cluster));
+    settle_device_shares(c, cluster);
+    settle_link_shares(c, cluster);
     return ZR_OK;
 }
 
@@ -529,7 +492,7 @@ zr_status zr_cluster_read(const char *name, zr_cluster *cluster)
     chain *c = zr_alloc(sizeof(*c));
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to read a cluster's file");
     zr_status st = read_chain(name, c, &read);
-    if (st == ZR_OK) st = settle(c, &read);
+    if (st == ZR_OK) st = settle_cluster(c, &read);
     read.any_hosts = false; /* a file fixes the number of devices */
     close_chain(c);
     ZR_TRY(st);

@@ -1,9 +1,8 @@
 /*
- * Clusters by name, with the rates of data sheets; a separate list has the shares of peak rates that runs reach, by
- * generation of devices.
+ * Holds clusters by name, with the rates of data sheets; a separate list has the shares of peak rates that runs reach,
+ * by generation of devices.
  */
 #include "simulate/simulate.h"
-
 #include "base/text/text.h"
 
 #include <stdio.h>
@@ -106,8 +105,8 @@ static const struct {
     {"4090", {.flops_f32 = 82.6e12, .flops_bf16 = 165.2e12, .memory_bytes_sec = 1008e9, .memory_bytes = 24000000000}}};
 
 /*
- * Links' rates are one way, while data sheets count both ways together. A network has two rates: of one adapter, into
- * one device, and of all adapters, into the host.
+ * Links' rates are one way, while data sheets count both ways together. A network has two rates: one adapter's, into
+ * one device, and all adapters', into the host.
  *
  * dgx2x25    25 DGX-2H, the ZeRO paper's cluster: 16 V100 of 32 GB each. NVSwitch gives any two GPUs all six links of
  *            25 GB/s. Eight EDR adapters a host. Two GPUs share an x16 of PCI Express 3.0 to the host. 1.5 TB.
@@ -115,11 +114,11 @@ static const struct {
  *            8 virtual machines NC24rs v3 of Azure, 4 V100 of 16 GB each, the ZeRO paper's small cluster. GPUs reach
  *            each other and the host over PCI Express 3.0. One InfiniBand adapter: FDR, as Azure's documentation of
  *            its images for such machines says ("N-series VM sizes with FDR InfiniBand (e.g. NCv3)"). 448 GiB.
- * dgx1v      One DGX-1 with 8 V100 of 32 GB. NVLink joins each to four others, two of them by two links; rings over
+ * dgx1v      One DGX-1 with 8 V100 of 32 GB. NVLink joins each to four others, two by double links; rings over
  *            all eight GPUs use all six links of each. Two GPUs share an x16 to the host. 512 GB.
  * dgx-a100x8, dgx-a100x8-40gb
- *            DGX A100: NVLink 3 over NVSwitch, one HDR adapter a GPU; two GPUs share an x16 of PCI Express 4.0. 2 TB,
- *            and 1 TB in that of 40 GB.
+ *            DGX A100: NVLink 3 over NVSwitch, one HDR adapter a GPU; two GPUs share an x16 of PCI Express 4.0. 2 TB;
+ *            with GPUs of 40 GB 1 TB.
  * dgx-h100x8 DGX H100: NVLink 4 over NVSwitch, one NDR adapter a GPU, PCI Express 5.0. 2 TB.
  * hgx-h200x8 HGX H200, in a host as the DGX H200's.
  * hgx-b200x8 HGX B200: NVLink 5, in a host as the DGX B200's.
@@ -208,7 +207,7 @@ bool zr__through_pcie(const zr_cluster *cluster)
     return cluster->n_links > 0 && strcmp(cluster->link[0].name, "PCIe") == 0;
 }
 
-static void reach(const zr__generation *generation, zr_cluster *cluster)
+static void set_shares(const zr__generation *generation, zr_cluster *cluster)
 {
     const double *value = generation->value;
     cluster->product_share = value[ZR__PRODUCT_SHARE];
@@ -221,7 +220,7 @@ static void reach(const zr__generation *generation, zr_cluster *cluster)
         cluster->link[cluster->n_links - 1].latency_sec = value[ZR__NETWORK_SEC];
 }
 
-static zr_status build(const cluster_row *row, zr_cluster *cluster)
+static zr_status build_cluster(const cluster_row *row, zr_cluster *cluster)
 {
     zr_machine device;
     const int32_t hosts = abs(row->hosts);
@@ -237,7 +236,7 @@ static zr_status build(const cluster_row *row, zr_cluster *cluster)
     if (row->per_host > 1) cluster->link[cluster->n_links++] = row->inside;
     if (hosts > 1) cluster->link[cluster->n_links++] = row->network;
     if (cluster->n_links > 0) cluster->link[cluster->n_links - 1].devices = cluster->devices;
-    reach(zr__generation_of(row->device), cluster);
+    set_shares(zr__generation_of(row->device), cluster);
     return ZR_OK;
 }
 
@@ -254,18 +253,16 @@ static const cluster_row rows[] = {CLUSTER_LIST(CLUSTER_ROW)};
 zr_status zr_cluster_of_device(const char *device, zr_cluster *cluster)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-        if (strcmp(device, rows[i].device) == 0) return build(&rows[i], cluster);
+        if (strcmp(device, rows[i].device) == 0) return build_cluster(&rows[i], cluster);
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "no known cluster has devices of the name \"%s\"", device);
 }
 
 zr_status zr__cluster_named(const char *name, zr_cluster *cluster)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-        if (strcmp(name, rows[i].name) == 0) return build(&rows[i], cluster);
-    char shown[64];
+        if (strcmp(name, rows[i].name) == 0) return build_cluster(&rows[i], cluster);
     const char *near = zr__text_nearest(name, names, (int)(sizeof(names) / sizeof(*names)) - 1);
     return ZR_FAIL(ZR_ERR_NOT_FOUND,
-                   "there is no cluster \"%s\"; %s%s%sthere are:%s; or FILE.json with one of your own",
-                   zr__text_escape(name, shown, sizeof(shown)), near ? "did you mean " : "", near ? near : "",
-                   near ? "? " : "", CLUSTER_LIST(CLUSTER_TEXT));
+                   "there is no cluster \"%s\"; %s%s%sthere are:%s; or FILE.json with one of your own", ZR_SHOWN(name),
+                   near ? "did you mean " : "", near ? near : "", near ? "? " : "", CLUSTER_LIST(CLUSTER_TEXT));
 }

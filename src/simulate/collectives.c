@@ -1,5 +1,6 @@
 /*
- * Collectives of a group: the links that they cross, how many groups share these links, and the time of each algorithm.
+ * Prices the collectives of a group: the links that they cross, how many groups share these links, and the time of each
+ * algorithm.
  * Formulas of ring and tree: Thakur, Rabenseifner, Gropp (2005), with the bytes that cross each level of a cluster;
  * docs/simulate.md derives them.
  */

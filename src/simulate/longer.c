@@ -1,9 +1,8 @@
 /*
- * The extra time of steps in a measured launch over their time alone: ranks wait for each other, and streams share the
- * cores.
+ * Finds the extra time of steps in a measured launch over their time alone: ranks wait for each other, and streams
+ * share the cores.
  */
 #include "simulate/simulate.h"
-#include "plan/cost/cost.h"
 
 #include <math.h>
 
@@ -25,7 +24,7 @@ static double wait_share(const zr_launch *launch, double computed_sec)
     return weights > 0 ? sum / weights * at / computed_sec : 0;
 }
 
-static bool meets(const zr_plan *plan, int32_t index)
+static bool is_meeting(const zr_plan *plan, int32_t index)
 {
     return zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks > 1;
 }
@@ -39,7 +38,7 @@ static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__p
     int64_t rounds = 1;
     for (int32_t i = 0; i < s->n_steps; i++) {
         const double runs = zr__step_runs(&s->step[i], &rounds);
-        const bool meet = meets(plan, i);
+        const bool meet = is_meeting(plan, i);
         const double sec = meet || runs == 0 ? 0 : pricer->step_sec(pricer, plan, ZR_SCHEDULE_TRAIN, i);
         computed += runs * sec;
         exchanges += meet ? runs : 0;
@@ -48,7 +47,7 @@ static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__p
     if (exchanges == 0 || computed == 0) return;
     const double share = wait_share(launch, computed / exchanges);
     for (int32_t i = 0; i < s->n_steps; i++) {
-        if (meets(plan, i)) {
+        if (is_meeting(plan, i)) {
             longer_sec[i] = share * since;
             since = 0;
         } else if (s->step[i].when != ZR_WHEN_SAVE) {
@@ -60,7 +59,8 @@ static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__p
 /* ---- streams that run at once -------------------------------------------------------------------- */
 
 /* Return the first step of a stream, from `from` on, that has not ended by `sec`. */
-static int32_t next_of(const zr_schedule *s, const zr_step_time *time, zr_stream stream, int32_t from, double sec)
+static int32_t next_of_stream(const zr_schedule *s, const zr_step_time *time, zr_stream stream, int32_t from,
+                              double sec)
 {
     while (from < s->n_steps && (s->step[from].stream != stream || time[from].end_sec <= sec)) from++;
     return from;
@@ -74,7 +74,7 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
     int32_t from = 0;
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].stream != stream) continue;
-        from = next_of(s, time, other, from, time[i].begin_sec);
+        from = next_of_stream(s, time, other, from, time[i].begin_sec);
         both_sec[i] = 0;
         for (int32_t j = from; j < s->n_steps && (s->step[j].stream != other || time[j].begin_sec < time[i].end_sec);
              j++)

@@ -1,9 +1,8 @@
 /*
- * The time of a step in a measured launch: seconds per unit of work, interpolated between the measured steps of its
- * kind by inverse distance weighting (Shepard, 1968).
+ * Finds the time of a step in a measured launch: seconds per unit of work, interpolated between like measured steps by
+ * inverse distance weighting (Shepard, 1968).
  */
 #include "simulate/simulate.h"
-#include "plan/cost/cost.h"
 #include "plan/list/place.h"
 
 #include <math.h>
@@ -30,48 +29,50 @@ zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, in
 
 /* Return the work by which a step's time grows: FLOPs, else bytes from other ranks, else bytes of memory. 0: it has no
  * size. */
-static double work_of(const zr_step_cost *cost)
+static double sample_work(const zr_step_cost *cost)
 {
     if (cost->flops > 0) return cost->flops;
     return cost->wire_bytes > 0 ? cost->wire_bytes : cost->memory_bytes;
 }
 
-static double octaves(double a, double b)
+static double octaves_between(double a, double b)
 {
     return a > 0 && b > 0 ? log2(a / b) : 0;
 }
 
 /* Return the squared distance of two steps of a kind, in octaves. */
-static double distance(const zr_step_cost *a, const zr_step_cost *b)
+static double squared_octaves(const zr_step_cost *a, const zr_step_cost *b)
 {
     double sum = 0;
     if (a->product.size[0] > 0 && b->product.size[0] > 0) {
         for (int i = 0; i < 3; i++) {
-            const double o = octaves((double)a->product.size[i], (double)b->product.size[i]);
+            const double o = octaves_between((double)a->product.size[i], (double)b->product.size[i]);
             sum += o * o;
         }
         return sum;
     }
-    const double work = octaves(work_of(a), work_of(b)), head = octaves((double)a->head, (double)b->head);
+    const double work = octaves_between(sample_work(a), sample_work(b)),
+                 head = octaves_between((double)a->head, (double)b->head);
     return work * work + head * head;
 }
 
-/* Return how far a sample's group size is from `ranks`, in octaves; only samples with the nearest size count. */
+/* Return how far a sample's group size is from `ranks`, in octaves_between; only samples with the nearest size count.
+ */
 static double group_distance(const zr_step_sample *sample, int32_t ranks)
 {
-    return fabs(octaves((double)sample->ranks, (double)ranks));
+    return fabs(octaves_between((double)sample->ranks, (double)ranks));
 }
 
 static bool is_alike(const zr_step_sample *sample, const zr_step_sample *step)
 {
     return sample->narrow == step->narrow && sample->across == step->across &&
-           (sample->ranks > 1) == (step->ranks > 1) && (work_of(&sample->cost) > 0) == (work_of(&step->cost) > 0) &&
-           strcmp(sample->kind, step->kind) == 0;
+           (sample->ranks > 1) == (step->ranks > 1) &&
+           (sample_work(&sample->cost) > 0) == (sample_work(&step->cost) > 0) && strcmp(sample->kind, step->kind) == 0;
 }
 
 bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec)
 {
-    const double work = work_of(&step->cost);
+    const double work = sample_work(&step->cost);
     double nearest = INFINITY, weights = 0, sum = 0;
     for (int32_t i = 0; i < launch->n_samples; i++)
         if (is_alike(&launch->sample[i], step))
@@ -79,8 +80,8 @@ bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, doubl
     for (int32_t i = 0; i < launch->n_samples; i++) {
         const zr_step_sample *sample = &launch->sample[i];
         if (!is_alike(sample, step) || group_distance(sample, step->ranks) > nearest) continue;
-        const double near = distance(&sample->cost, &step->cost) + NEAR * NEAR, weight = 1 / (near * near);
-        sum += weight * log(work > 0 ? sample->sec / work_of(&sample->cost) : sample->sec);
+        const double near = squared_octaves(&sample->cost, &step->cost) + NEAR * NEAR, weight = 1 / (near * near);
+        sum += weight * log(work > 0 ? sample->sec / sample_work(&sample->cost) : sample->sec);
         weights += weight;
     }
     if (weights == 0) return false;

@@ -1,9 +1,8 @@
 /*
- * Simulation of a plan's training step on a cluster. One rank represents all ranks, which have the same schedule and
- * the same exchanges.
+ * Simulates a plan's training step on a cluster. One rank represents all ranks, which have the same schedule and the
+ * same exchanges.
  */
 #include "simulate/simulate.h"
-#include "plan/cost/cost.h"
 
 #include <math.h>
 
@@ -42,11 +41,6 @@ double zr__peak_of(const zr_plan *plan, const zr_machine *device)
     return plan->layout.dtype != ZR_F32 && device->flops_bf16 > 0 ? device->flops_bf16 : device->flops_f32;
 }
 
-static double product_share(const zr_cluster *cluster, double smallest)
-{
-    return cluster->product_share * smallest / (smallest + cluster->product_half);
-}
-
 /* Return whether a device's fast 16-bit units can take an op's products, whose sizes must be multiples of
  * product_multiple. */
 static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
@@ -65,21 +59,14 @@ static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_de
     const zr_machine *device = &me->cluster->device;
     if (device->n_products > 0) return zr__plan_op_flops_sec(plan, def, device, cost->product);
     const double peak = zr__peak_of(plan, device);
-    const int64_t smallest = cost->pairs > 0 ? cost->head : cost->product.size[0];
+    const double smallest = (double)(cost->pairs > 0 ? cost->head : cost->product.size[0]);
     if (smallest == 0) return peak;
     if (plan->layout.dtype != ZR_F32 && !sizes_suit(me, cost)) return device->flops_f32 * me->cluster->product_share;
     if (cost->pairs > 0 && me->cluster->attention_share > 0) return peak * me->cluster->attention_share;
-    return peak * product_share(me->cluster, (double)smallest);
+    return peak * (me->cluster->product_share * smallest / (smallest + me->cluster->product_half));
 }
 
-/* Return the bytes of attention scores that kernels between the products move through memory: a forward op makes the
- * scores once; the backward op reads them and makes their gradient, twice the bytes. */
-static double scores_bytes(const pricer *me, const zr_op_def *def, const zr_step_cost *cost)
-{
-    return me->options.scores_bytes * cost->pairs * (def->adjoint ? 1 : 2);
-}
-
-static double sum_of(const parts *p)
+static double parts_sec(const parts *p)
 {
     return p->sec[BY_PRODUCTS] + p->sec[BY_MEMORY] + p->sec[BY_LAUNCHES];
 }
@@ -93,31 +80,28 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     if (step->kind == ZR_STEP_RUN) {
         const zr_op_def *def = zr_graph_get_op(plan->graph[kind], step->op)->def;
         if (cost->flops > 0) compute = cost->flops / op_flops_sec(me, plan, def, cost);
-        scores = scores_bytes(me, def, cost) / rate;
+        /* Kernels between attention's products move scores through memory: a forward op makes the scores once, the
+         * backward op reads them and makes their gradient, twice the bytes. */
+        scores = me->options.scores_bytes * cost->pairs * (def->adjoint ? 1 : 2) / rate;
     }
     p->sec[BY_PRODUCTS] = compute >= memory ? compute * me->slowest : 0;
     p->sec[BY_MEMORY] = ((compute >= memory ? 0 : memory) + scores) * me->slowest;
-    p->sec[BY_LAUNCHES] = sum_of(p) > 0 ? cluster->launch_sec : 0;
-    return sum_of(p);
+    p->sec[BY_LAUNCHES] = parts_sec(p) > 0 ? cluster->launch_sec : 0;
+    return parts_sec(p);
 }
 
 /* ---- steps -------------------------------------------------------------------------------------- */
 
-static bool uses_space(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step, zr_space space)
+bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step)
 {
     const zr_schedule *s = &plan->schedule[kind];
-    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
-        if (s->use[u].buffer != ZR_NONE && s->buffer[s->use[u].buffer].space == space) return true;
+    for (int32_t u = step->uses; step->kind == ZR_STEP_COPY && u < step->uses + step->n_uses; u++)
+        if (s->use[u].buffer != ZR_NONE && s->buffer[s->use[u].buffer].space == ZR_SPACE_HOST) return true;
     return false;
 }
 
-bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step)
-{
-    return step->kind == ZR_STEP_COPY && uses_space(plan, kind, step, ZR_SPACE_HOST);
-}
-
-/* Find a step's seconds from the steps measured in the launch; return false if no step of its kind was measured. The
- * slowest rank is slower in computation, not in moves. */
+/* Find a step's seconds from the steps measured in the launch; return false if no like step was measured. The slowest
+ * rank is slower in computation, not in moves. */
 static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, double *sec,
                          parts *p)
 {
@@ -175,7 +159,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
 }
 
 /* Return the ratio of a step's time in this draw to its mean: lognormal with mean 1 for an exchange, else 1. */
-static double varied(const pricer *me, const zr_plan *plan, int32_t index)
+static double drawn_ratio(const pricer *me, const zr_plan *plan, int32_t index)
 {
     const double spread = me->cluster->measured->spread;
     const zr_rng rng = {.seed = me->options.seed, .purpose = ZR_RNG_JITTER, .step = (uint32_t)me->draw};
@@ -192,7 +176,7 @@ static double step_sec(const zr__pricer *base, const zr_plan *plan, zr_schedule_
     const pricer *me = (const pricer *)base;
     parts p;
     if (!me->alone_sec || kind != ZR_SCHEDULE_TRAIN) return step_parts(me, plan, kind, index, &p);
-    return me->alone_sec[index] * varied(me, plan, index) + me->longer_sec[index];
+    return me->alone_sec[index] * drawn_ratio(me, plan, index) + me->longer_sec[index];
 }
 
 /* ---- waits of the compute stream ----------------------------------------------------------------- */
@@ -205,8 +189,8 @@ static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t ind
     return step->restores ? ZR_CAUSE_PIECES : ZR_CAUSE_TENSOR;
 }
 
-static void waited(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting, int32_t awaited,
-                   double sec)
+static void add_exposed(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
+                        int32_t awaited, double sec)
 {
     (void)waiting;
     ((const pricer *)base)->exposed_sec[cause_of(plan, kind, awaited)] += sec;
@@ -229,7 +213,7 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
         parts p;
         const double alone = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p),
                      takes = alone + (me->longer_sec ? me->longer_sec[i] : 0);
-        if (sum_of(&p) > 0) {
+        if (parts_sec(&p) > 0) {
             for (int k = 0; k < PARTS; k++) sec[k] += runs * p.sec[k] * takes / alone;
             continue;
         }
@@ -242,18 +226,7 @@ static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *mad
     made->launch_sec = sec[BY_LAUNCHES];
 }
 
-static const char *bound_of(const zr_simulation *made)
-{
-    const char *name = "products";
-    double most = made->product_sec;
-    if (made->memory_sec > most) most = made->memory_sec, name = "memory";
-    if (made->launch_sec > most) most = made->launch_sec, name = "launches";
-    for (int c = 0; c < ZR_CAUSES; c++)
-        if (made->exposed_sec[c] > most) most = made->exposed_sec[c], name = zr__cause_name((zr_cause)c);
-    return name;
-}
-
-static void finish(const pricer *me, const zr_plan *plan, zr_simulation *made)
+static void find_rates(const pricer *me, const zr_plan *plan, zr_simulation *made)
 {
     const zr_layout *l = &plan->layout;
     const double sec = made->price.step_sec, data_ranks = (double)plan->ranks / (l->tensor > 1 ? l->tensor : 1);
@@ -262,11 +235,16 @@ static void finish(const pricer *me, const zr_plan *plan, zr_simulation *made)
     made->flops_sec = plan->flops_hardware / plan->ranks / sec;
     made->mfu = plan->flops_model / plan->ranks / sec / zr__peak_of(plan, &me->cluster->device);
     split_busy(me, plan, made);
-    made->bound_by = bound_of(made);
+    double most = made->product_sec;
+    made->bound_by = "products";
+    if (made->memory_sec > most) most = made->memory_sec, made->bound_by = "memory";
+    if (made->launch_sec > most) most = made->launch_sec, made->bound_by = "launches";
+    for (int c = 0; c < ZR_CAUSES; c++)
+        if (made->exposed_sec[c] > most) most = made->exposed_sec[c], made->bound_by = zr__cause_name((zr_cause)c);
 }
 
 /* Price a save; its times are NAN unless all rates that it needs are known. */
-static zr_status price_save(const pricer *me, const zr_plan *plan, zr_save_price *price)
+static zr_status price_cluster_save(const pricer *me, const zr_plan *plan, zr_save_price *price)
 {
     const bool known =
         me->cluster->disk_bytes_sec > 0 && (me->cluster->host_bytes_sec > 0 || !zr__copies_to_host(plan, true));
@@ -295,32 +273,27 @@ static double slowest_of(const zr_simulate_options *options, int32_t ranks)
 }
 
 /* Return the threads per core of a host's ranks, at least 1. */
-static double load(double ranks, double threads, double cores)
+static double core_load(double ranks, double threads, double cores)
 {
     return fmax(ranks * threads / cores, 1);
-}
-
-static void set_load(pricer *me, const zr_plan *plan)
-{
-    const zr_launch *measured = me->cluster->measured;
-    const double threads = plan->profile.facts.threads;
-    me->crowded = load(host_ranks(me, plan), threads, measured->cores) /
-                  load((double)measured->ranks / measured->hosts, measured->threads, measured->cores);
-    me->fewer = measured->threads / threads;
 }
 
 /* Price each step of training from measured steps, and find its extra time over its time alone. */
 static zr_status price_measured(pricer *me, const zr_plan *plan)
 {
+    const zr_launch *measured = me->cluster->measured;
     const int32_t n = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
+    const double threads = plan->profile.facts.threads;
     parts p;
     me->longer_sec = zr_alloc(((size_t)n + 1) * sizeof(double));
     double *alone = zr_alloc(((size_t)n + 1) * sizeof(double));
-    set_load(me, plan);
+    me->crowded = core_load(host_ranks(me, plan), threads, measured->cores) /
+                  core_load((double)measured->ranks / measured->hosts, measured->threads, measured->cores);
+    me->fewer = measured->threads / threads;
     for (int32_t i = 0; alone && i < n; i++) alone[i] = step_parts(me, plan, ZR_SCHEDULE_TRAIN, i, &p);
     me->alone_sec = alone;
     ZR_CHECK(me->longer_sec && alone, ZR_ERR_MEMORY, "no memory to price %d steps", n);
-    ZR_TRY(zr__find_longer(plan, me->cluster->measured, &me->base, me->longer_sec));
+    ZR_TRY(zr__find_longer(plan, measured, &me->base, me->longer_sec));
     return ZR_OK;
 }
 
@@ -366,14 +339,14 @@ static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
     return ZR_OK;
 }
 
-static zr_status simulate(pricer *me, const zr_plan *plan, zr_simulation *made, zr_step_time *time)
+static zr_status simulate_step(pricer *me, const zr_plan *plan, zr_simulation *made, zr_step_time *time)
 {
-    me->base.waited = waited;
+    me->base.waited = add_exposed;
     ZR_TRY(price_draws(me, plan, &made->price));
     if (me->cluster->measured) made->price.step_sec += me->cluster->measured->around_sec;
-    finish(me, plan, made);
+    find_rates(me, plan, made);
     me->base.waited = NULL;
-    ZR_TRY(price_save(me, plan, &made->save));
+    ZR_TRY(price_cluster_save(me, plan, &made->save));
     if (time) ZR_TRY(zr__plan_times_by(plan, &me->base, time));
     return ZR_OK;
 }
@@ -394,7 +367,7 @@ zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster, const zr_s
                  .exposed_sec = made->exposed_sec};
     for (int32_t g = 0; g < plan->n_groups; g++) me.spot[g] = zr__spot_of(plan, g, cluster, ranks_per_host);
     zr_status st = cluster->measured ? price_measured(&me, plan) : ZR_OK;
-    if (st == ZR_OK) st = simulate(&me, plan, made, time);
+    if (st == ZR_OK) st = simulate_step(&me, plan, made, time);
     zr_free(me.alone_sec);
     zr_free(me.longer_sec);
     return st;

@@ -1,13 +1,14 @@
 /**
- * simulate, internal: clusters by name, numbers of the model that no data sheet gives, the places of a group's ranks in
- * a cluster, and the times of their collectives.
+ * simulate, internal: pricing a plan on a cluster that is not here. clusters.c has clusters by name, cluster.c reads
+ * them from files; check.c refuses what cannot be priced; simulate.c prices steps and a training step, collectives.c
+ * exchanges by the places of a group's ranks, measured.c and longer.c steps that were measured here. Clusters of the
+ * public API are in zr/simulate.h.
  */
 #ifndef ZR_SIMULATE_INTERNAL_H
 #define ZR_SIMULATE_INTERNAL_H
 
 #include "zr/simulate.h"
 #include "plan/cost/cost.h"
-#include "zr/plan.h"
 
 /** Return step number `index` as a sample, without its seconds. zr_layout.host_ranks tells whether its ranks are on
  *  several hosts. */
@@ -49,7 +50,7 @@ static inline double zr__step_runs(const zr_step *step, int64_t *rounds)
 }
 
 /** Find the seconds of a step in a launch from the steps measured there (step->sec is not read); return false if no
- * step of its kind was measured. */
+ * like step was measured. */
 bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec);
 /** Find the extra seconds of each step of training in a launch over its time alone: ranks wait for each other, or
  * overlapping streams slow each other. `pricer` prices steps alone and adds `longer_sec`, which is all zeros at first.

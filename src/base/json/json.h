@@ -70,6 +70,9 @@ bool zr__json_bytes(const json_t *json, int64_t *bytes);
 
 /** Print a value in short, for a message. Returns `out`. */
 const char *zr__json_show(const json_t *json, char *out, size_t size);
+/** The same in scratch of the enclosing block. */
+#define ZR_JSON_SHOWN_BYTES 64
+#define ZR_JSON_SHOWN(json) zr__json_show((json), (char[ZR_JSON_SHOWN_BYTES]){0}, ZR_JSON_SHOWN_BYTES)
 
 /** Print a value as indented text, numbers in the fewest digits that read back the same; zr_free it. ZR_ERR_MEMORY,
  * also for NULL, which jansson returns without memory. */

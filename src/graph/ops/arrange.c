@@ -5,12 +5,6 @@
 
 /* ---- columns: slice and concat --------------------------------------------------------------- */
 
-static zr_shape with_cols(zr_shape shape, int64_t cols)
-{
-    shape.dim[shape.ndim - 1] = cols;
-    return shape;
-}
-
 static zr_status slice_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -20,7 +14,7 @@ static zr_status slice_infer(const zr_graph *graph, const zr_op *op, zr_type *ou
     int64_t first = op->attr.i[0], n = op->attr.i[1], C = zr_shape_cols(x);
     ZR_CHECK(first >= 0 && n >= 1 && first <= C - n, ZR_ERR_SHAPE,
              "slice: %" PRId64 " columns from %" PRId64 " on; x has %" PRId64, n, first, C);
-    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), with_cols(*x, n)};
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, g), zr__with_cols(*x, n)};
     return ZR_OK;
 }
 
@@ -37,7 +31,7 @@ static zr_status slice_dx_infer(const zr_graph *graph, const zr_op *op, zr_type 
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "slice_dx: the output must come from zr_grad_begin");
     out[0] = *zr__out(graph, op, 0);
-    ZR_TRY(zr__want(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, with_cols(out[0].shape, op->attr.i[1])));
+    ZR_TRY(zr__want(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, zr__with_cols(out[0].shape, op->attr.i[1])));
     return zr__in_has(op, 1) ? zr__want(graph, op, 1, "earlier", zr__in(graph, op, 1)->dtype, out[0].shape) : ZR_OK;
 }
 
@@ -51,11 +45,8 @@ static const zr_op_def slice_dx = {
 
 static zr_status slice_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
-    zr_value dx = zr_grad_begin(graph, op->in[0], &earlier);
-    zr_graph_op(graph, &slice_dx, &op->attr, 2, (zr_value[]){dy, earlier}, &dx);
-    zr_grad_end(graph, op->in[0], dx);
-    return ZR_OK;
+    zr_value dy = zr_grad_of(graph, op->out[0]);
+    return zr__accumulate(graph, op->in[0], &slice_dx, &op->attr, 1, &dy);
 }
 
 static const zr_op_def slice = {
@@ -77,10 +68,10 @@ static zr_status concat_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     ZR_TRY(zr__want_at_most(op, 2));
     ZR_TRY(zr__want_ndim(graph, op, 0, "a", g, 1));
     const zr_shape *a = &zr__in(graph, op, 0)->shape;
-    ZR_TRY(zr__want(graph, op, 1, "b", g, with_cols(*a, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "b", g, zr__with_cols(*a, ZR__ANY)));
     int64_t cols = zr_shape_cols(&zr__in(graph, op, 1)->shape);
     ZR_CHECK(cols <= INT64_MAX - zr_shape_cols(a), ZR_ERR_SHAPE, "concat: the columns do not fit 63 bits");
-    out[0] = (zr_type){g, with_cols(*a, zr_shape_cols(a) + cols)};
+    out[0] = (zr_type){g, zr__with_cols(*a, zr_shape_cols(a) + cols)};
     return ZR_OK;
 }
 
@@ -158,7 +149,7 @@ static const zr_op_def transpose = SWAP("transpose", transpose), split = SWAP("s
                        merge = SWAP("merge_heads", merge);
 
 /* Contribute the gradient through the inverse op. */
-static zr_status back(zr_graph *graph, const zr_op *op, const zr_op_def *inverse, int64_t n_head)
+static zr_status contribute_inverse(zr_graph *graph, const zr_op *op, const zr_op_def *inverse, int64_t n_head)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]);
     return zr__contribute(graph, op->in[0], inverse, &(zr_op_attr){.i = {n_head}}, 1, &dy);
@@ -166,17 +157,17 @@ static zr_status back(zr_graph *graph, const zr_op *op, const zr_op_def *inverse
 
 static zr_status transpose_adjoint(zr_graph *graph, const zr_op *op)
 {
-    return back(graph, op, &transpose, 0);
+    return contribute_inverse(graph, op, &transpose, 0);
 }
 
 static zr_status split_adjoint(zr_graph *graph, const zr_op *op)
 {
-    return back(graph, op, &merge, 0);
+    return contribute_inverse(graph, op, &merge, 0);
 }
 
 static zr_status merge_adjoint(zr_graph *graph, const zr_op *op)
 {
-    return back(graph, op, &split, zr_graph_value(graph, op->in[0])->type.shape.dim[1]);
+    return contribute_inverse(graph, op, &split, zr_graph_value(graph, op->in[0])->type.shape.dim[1]);
 }
 
 zr_value zr_transpose(zr_graph *graph, zr_value x)

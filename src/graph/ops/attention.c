@@ -21,8 +21,8 @@ static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand
 }
 
 /* Model FLOPs as the papers count them: each product takes D multiply-adds for all T x T pairs of a head,
- * the masked half included (heads together are C wide), and the scores that a backward computes
- * again are not counted. (ZeRO SC20 artifact; Narayanan et al. 2021, appendix.) */
+ * the masked half included (heads together are C wide), and scores that the backward pass recomputes are not counted.
+ * (ZeRO SC20 artifact; Narayanan et al. 2021, appendix.) */
 static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, const zr_shape *y)
 {
     double B = (double)y->dim[0], T = (double)y->dim[1], C = (double)y->dim[2];
@@ -35,7 +35,7 @@ static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, 
 
 /* ---- attention_dx ---------------------------------------------------------------------------- */
 
-static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status attention_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     int64_t C = 0;
@@ -50,7 +50,7 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 }
 
 /* Count four products: dp, dq, dk and dv. */
-static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost attention_dx_cost(const zr_graph *graph, const zr_op *op)
 {
     return pairs_cost(graph, op, 4, &zr__in(graph, op, 0)->shape);
 }
@@ -59,8 +59,8 @@ static const zr_op_def attention_dx = {
     .name = "attention_dx",
     .in_f32 = true,
     .n_out = 1,
-    .infer = dx_infer,
-    .cost = dx_cost,
+    .infer = attention_dx_infer,
+    .cost = attention_dx_cost,
 };
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -83,11 +83,8 @@ static zr_status attention_infer(const zr_graph *graph, const zr_op *op, zr_type
 
 static zr_status attention_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value qkv = op->in[0], dy = zr_grad_of(graph, op->out[0]);
-    zr_value dqkv = zr_grad_begin(graph, qkv, NULL);
-    zr_graph_op(graph, &attention_dx, &op->attr, 4, (zr_value[]){dy, qkv, op->out[0], op->out[1]}, &dqkv);
-    zr_grad_end(graph, qkv, dqkv);
-    return ZR_OK;
+    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0], op->out[0], op->out[1]};
+    return zr__contribute(graph, op->in[0], &attention_dx, &op->attr, 4, in);
 }
 
 static zr_cost attention_cost(const zr_graph *graph, const zr_op *op)
@@ -136,34 +133,24 @@ static const zr_op_def attention_cached = {
 
 /* ---- builder --------------------------------------------------------------------------------- */
 
-static zr_value attention_decode(zr_graph *graph, zr_value qkv, int64_t width, const zr_op_attr *attr)
-{
-    const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    zr_type type = {spec->dtype, ZR__SHAPE(2, spec->cache_len, width)};
-    zr_value y = ZR_NONE, cache = zr__graph_value_add(graph, ZR_VALUE_CACHE, type, -1);
-    zr_graph_op(graph, &attention_cached, attr, 2, (zr_value[]){qkv, cache}, &y);
-    return y;
-}
-
 zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double dropout)
 {
     if (!zr__probability_ok(graph, "attention", dropout)) return ZR_NONE;
-    zr_mode mode = zr_graph_get_spec(graph)->mode;
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_value_info *info = zr_graph_value(graph, qkv);
     if (info && info->cut) {
-        const int64_t ranks = zr_graph_get_spec(graph)->tensor;
         if (info->cut != 3)
             zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
                            "attention: the columns of qkv are cut in %d parts; wanted 3, queries, keys and values",
                            info->cut);
-        if (n_head % ranks != 0)
+        if (n_head % spec->tensor != 0)
             zr_graph_error(graph, ZR_ERR_CONFIG,
                            "attention: %" PRId64 " heads over %" PRId64 " tensor-parallel ranks: a degree that divides "
                            "the heads is wanted",
-                           n_head, ranks);
+                           n_head, spec->tensor);
     }
     const int64_t all_heads = n_head;
-    if (info && info->cut) n_head /= zr_graph_get_spec(graph)->tensor; /* this rank's heads */
+    if (info && info->cut) n_head /= spec->tensor; /* this rank's heads */
     int64_t width = info ? zr_shape_cols(&info->type.shape) / 3 : 0;
     if (n_head < 1 || width < n_head) {
         zr_graph_error(graph, ZR_ERR_SHAPE, "attention: %" PRId64 " heads do not divide the width %" PRId64, n_head,
@@ -172,9 +159,13 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
     }
     zr_op_attr attr = {
         .i = {n_head, zr__graph_stream(graph), all_heads},
-        .f = {1.0 / sqrt((double)(width / n_head)), mode == ZR_MODE_TRAIN ? dropout : 0},
+        .f = {1.0 / sqrt((double)(width / n_head)), spec->mode == ZR_MODE_TRAIN ? dropout : 0},
     };
-    if (mode == ZR_MODE_DECODE) return attention_decode(graph, qkv, width, &attr);
+    if (spec->mode == ZR_MODE_DECODE) {
+        zr_type type = {spec->dtype, ZR__SHAPE(2, spec->cache_len, width)};
+        zr_value cache = zr__graph_value_add(graph, ZR_VALUE_CACHE, type, -1);
+        return zr__apply(graph, &attention_cached, &attr, 2, (zr_value[]){qkv, cache});
+    }
     const bool cut = info && info->cut; /* a rank's own heads give its own columns */
     zr_value out[2] = {ZR_NONE, ZR_NONE};
     zr_graph_op(graph, &attention, &attr, 1, &qkv, out);

@@ -1,7 +1,7 @@
 /* cross_entropy: the losses of next-token prediction. */
 #include "graph/internal.h"
 
-static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status cross_entropy_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
@@ -16,7 +16,7 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 static const zr_op_def cross_entropy_dx = {
     .name = "cross_entropy_dx",
     .n_out = 1,
-    .infer = dx_infer,
+    .infer = cross_entropy_dx_infer,
     .cost = zr__cost_bytes,
     .in_place = {2}, /* logits: the largest activation exists once */
 };
@@ -34,11 +34,8 @@ static zr_status cross_entropy_infer(const zr_graph *graph, const zr_op *op, zr_
 
 static zr_status cross_entropy_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value logits = op->in[0], targets = op->in[1], dlosses = zr_grad_of(graph, op->out[0]);
-    zr_value dlogits = zr_grad_begin(graph, logits, NULL);
-    zr_graph_op(graph, &cross_entropy_dx, NULL, 4, (zr_value[]){dlosses, logits, targets, op->out[1]}, &dlogits);
-    zr_grad_end(graph, logits, dlogits);
-    return ZR_OK;
+    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0], op->in[1], op->out[1]};
+    return zr__contribute(graph, op->in[0], &cross_entropy_dx, NULL, 4, in);
 }
 
 static const zr_op_def cross_entropy = {

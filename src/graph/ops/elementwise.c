@@ -7,11 +7,6 @@
 
 /* ---- functions of one operand ---------------------------------------------------------------- */
 
-static zr_status unary_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
-{
-    return zr__map_infer(graph, op, 1, (const char *[]){"x"}, out);
-}
-
 static zr_status unary_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     return zr__map_infer(graph, op, 2, (const char *[]){"dy", "x"}, out);
@@ -28,7 +23,7 @@ typedef struct unary {
     {                                                                                                                  \
         .forward = {.name = text,                                                                                      \
                     .n_out = 1,                                                                                        \
-                    .infer = unary_infer,                                                                              \
+                    .infer = zr__unary_infer,                                                                          \
                     .adjoint = unary_adjoint,                                                                          \
                     .cost = zr__cost_bytes,                                                                            \
                     .cheap = true,                                                                                     \
@@ -76,7 +71,7 @@ static zr_status factor_adjoint(zr_graph *graph, const zr_op *op)
 static const zr_op_def scale = {
     .name = "scale",
     .n_out = 1,
-    .infer = unary_infer,
+    .infer = zr__unary_infer,
     .adjoint = factor_adjoint,
     .cost = zr__cost_bytes,
     .cheap = true,
@@ -130,7 +125,7 @@ zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b)
 static zr_status add_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 2));
-    ZR_TRY(zr__want_in(graph, op, 0, "a"));
+    ZR_TRY(zr__want_in(op, 0, "a"));
     zr_type a = *zr__in(graph, op, 0);
     zr_dtype b_dtype = zr__in_has(op, 1) ? zr__in(graph, op, 1)->dtype : a.dtype;
     ZR_CHECK(zr_dtype_is_float(a.dtype) && zr_dtype_is_float(b_dtype), ZR_ERR_DTYPE,
@@ -180,7 +175,7 @@ zr_value zr__add(zr_graph *graph, zr_value a, zr_value b, zr_dtype dtype, zr_val
 static zr_status dropout_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    ZR_TRY(unary_infer(graph, op, out));
+    ZR_TRY(zr__unary_infer(graph, op, out));
     /* Random numbers are counted by the row of the global batch. */
     ZR_CHECK(op->attr.i[1] > 0 || out[0].shape.dim[0] == spec->batch, ZR_ERR_SHAPE,
              "dropout: x's first dimension is %" PRId64 "; wanted the batch, %" PRId64, out[0].shape.dim[0],
@@ -218,12 +213,7 @@ static zr_status fill_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-static const zr_op_def fill = {
-    .name = "fill",
-    .n_out = 1,
-    .infer = fill_infer,
-    .cost = zr__cost_bytes,
-};
+static const zr_op_def fill = {.name = "fill", .n_out = 1, .infer = fill_infer, .cost = zr__cost_bytes};
 
 void zr__fill(zr_graph *graph, zr_value out)
 {

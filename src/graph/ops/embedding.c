@@ -55,12 +55,8 @@ static const zr_op_def embedding_dw = {
 
 static zr_status embedding_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value ids = op->in[0], table = op->in[1], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
-    if (!zr_grad_needed(graph, table)) return ZR_OK;
-    zr_value dtable = zr_grad_begin(graph, table, &earlier);
-    zr_graph_op(graph, &embedding_dw, &op->attr, 3, (zr_value[]){ids, dy, earlier}, &dtable);
-    zr_grad_end(graph, table, dtable);
-    return ZR_OK;
+    const zr_value in[] = {op->in[0], zr_grad_of(graph, op->out[0])};
+    return zr__accumulate(graph, op->in[1], &embedding_dw, &op->attr, 2, in);
 }
 
 static const zr_op_def embedding = {
@@ -135,12 +131,8 @@ static const zr_op_def position_dw = {
 
 static zr_status position_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value x = op->in[0], table = op->in[1], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
-    if (zr_grad_needed(graph, table)) {
-        zr_value dtable = zr_grad_begin(graph, table, &earlier);
-        zr_graph_op(graph, &position_dw, &op->attr, 2, (zr_value[]){dy, earlier}, &dtable);
-        zr_grad_end(graph, table, dtable);
-    }
+    zr_value x = op->in[0], dy = zr_grad_of(graph, op->out[0]);
+    ZR_TRY(zr__accumulate(graph, op->in[1], &position_dw, &op->attr, 1, &dy));
     if (zr_grad_needed(graph, x)) zr_grad_pass(graph, x, dy);
     return ZR_OK;
 }

@@ -25,7 +25,7 @@ static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool ga
     return zr__want(graph, op, (*n)++, "rstd", ZR_F32, rows);
 }
 
-static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status norm_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     int n;
     ZR_TRY(want_row_values(graph, op, true, &n));
@@ -34,7 +34,7 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return zr__in_has(op, n) ? zr__want(graph, op, n, "earlier", zr__in(graph, op, n)->dtype, dy->shape) : ZR_OK;
 }
 
-static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     int n;
     ZR_TRY(want_row_values(graph, op, false, &n));
@@ -46,11 +46,11 @@ static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 /* In place of dy, which is always present, unlike `earlier`. */
 #define NORM_DX(text)                                                                                                  \
     {                                                                                                                  \
-        .name = text, .n_out = 1, .infer = dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                         \
+        .name = text, .n_out = 1, .infer = norm_dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                    \
     }
 #define NORM_DW(text, n)                                                                                               \
     {                                                                                                                  \
-        .name = text, .n_out = n, .infer = dw_infer, .cost = zr__cost_bytes                                            \
+        .name = text, .n_out = n, .infer = norm_dw_infer, .cost = zr__cost_bytes                                       \
     }
 static const zr_op_def layernorm_dx = NORM_DX("layernorm_dx"), rmsnorm_dx = NORM_DX("rmsnorm_dx");
 static const zr_op_def layernorm_dw = NORM_DW("layernorm_dw", 2), rmsnorm_dw = NORM_DW("rmsnorm_dw", 1);
@@ -78,7 +78,7 @@ static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
 {
     const bool centred = centres(op);
     const int n = op->def->n_out - 1; /* parameters, and numbers kept of a row */
-    zr_value x = op->in[0], gain = op->in[1], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
+    zr_value x = op->in[0], gain = op->in[1], dy = zr_grad_of(graph, op->out[0]);
     zr_value mean = op->out[1], rstd = op->out[n], dw[2] = {ZR_NONE, ZR_NONE};
     bool needed = false;
     for (int i = 0; i < n; i++) {
@@ -92,14 +92,8 @@ static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
         for (int i = 0; i < n; i++)
             if (zr_grad_needed(graph, op->in[1 + i])) zr_grad_end(graph, op->in[1 + i], dw[i]);
     }
-    if (!zr_grad_needed(graph, x)) return ZR_OK;
-    zr_value dx = zr_grad_begin(graph, x, &earlier);
-    if (centred)
-        zr_graph_op(graph, &layernorm_dx, NULL, 6, (zr_value[]){dy, x, gain, mean, rstd, earlier}, &dx);
-    else
-        zr_graph_op(graph, &rmsnorm_dx, NULL, 5, (zr_value[]){dy, x, gain, rstd, earlier}, &dx);
-    zr_grad_end(graph, x, dx);
-    return ZR_OK;
+    if (centred) return zr__accumulate(graph, x, &layernorm_dx, NULL, 5, (zr_value[]){dy, x, gain, mean, rstd});
+    return zr__accumulate(graph, x, &rmsnorm_dx, NULL, 4, (zr_value[]){dy, x, gain, rstd});
 }
 
 #define NORM(text, n)                                                                                                  \
@@ -109,7 +103,7 @@ static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
     }
 static const zr_op_def layernorm = NORM("layernorm", 3), rmsnorm = NORM("rmsnorm", 2);
 
-static zr_value norm(zr_graph *graph, const zr_op_def *def, const zr_value *in, double eps)
+static zr_value apply_norm(zr_graph *graph, const zr_op_def *def, const zr_value *in, double eps)
 {
     zr_value out[3] = {ZR_NONE, ZR_NONE, ZR_NONE};
     zr_graph_op(graph, def, &(zr_op_attr){.f = {eps}}, def->n_out, in, out);
@@ -118,10 +112,10 @@ static zr_value norm(zr_graph *graph, const zr_op_def *def, const zr_value *in, 
 
 zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_value bias, double eps)
 {
-    return norm(graph, &layernorm, (zr_value[]){x, gain, bias}, eps);
+    return apply_norm(graph, &layernorm, (zr_value[]){x, gain, bias}, eps);
 }
 
 zr_value zr_rmsnorm(zr_graph *graph, zr_value x, zr_value gain, double eps)
 {
-    return norm(graph, &rmsnorm, (zr_value[]){x, gain}, eps);
+    return apply_norm(graph, &rmsnorm, (zr_value[]){x, gain}, eps);
 }

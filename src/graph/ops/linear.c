@@ -4,81 +4,60 @@
 
 #include <inttypes.h>
 
-/* Rows, inputs and outputs of a product. */
-typedef struct sizes {
-    int64_t rows, K, N;
-} sizes;
-
 static zr_shape weight_shape(const zr_op *op, int64_t K, int64_t N)
 {
     return op->attr.i[0] ? ZR__SHAPE(N, K) : ZR__SHAPE(K, N);
 }
 
-static zr_shape with_cols(zr_shape shape, int64_t cols)
+/* Return the cost of a product with inputs as wide as x and outputs as wide as y. */
+static zr_cost product_cost(const zr_graph *graph, const zr_op *op, const zr_type *x, const zr_type *y)
 {
-    shape.dim[shape.ndim - 1] = cols;
-    return shape;
-}
-
-static zr_cost product_cost(const zr_graph *graph, const zr_op *op, sizes s)
-{
-    return (zr_cost){.flops = 2.0 * (double)s.rows * (double)s.K * (double)s.N,
+    const int64_t rows = zr_shape_rows(&x->shape), K = zr_shape_cols(&x->shape), N = zr_shape_cols(&y->shape);
+    return (zr_cost){.flops = 2.0 * (double)rows * (double)K * (double)N,
                      .bytes = zr__bytes(graph, op),
-                     .product = zr__product_sizes_of(s.rows, s.N, s.K)};
+                     .product = zr__product_sizes_of(rows, N, K)};
 }
 
 /* ---- adjoint's ops ---------------------------------------------------------------------------- */
 
-static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status linear_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_ndim(graph, op, 0, "dy", g, 1));
     const zr_shape *dy = &zr__in(graph, op, 0)->shape;
     ZR_TRY(zr__want(graph, op, 1, "w", g, weight_shape(op, ZR__ANY, zr_shape_cols(dy))));
     int64_t K = zr__in(graph, op, 1)->shape.dim[op->attr.i[0] ? 1 : 0];
-    out[0] = (zr_type){g, with_cols(*dy, K)};
+    out[0] = (zr_type){g, zr__with_cols(*dy, K)};
     return ZR_OK;
 }
 
-static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost linear_dx_cost(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *dy = &zr__in(graph, op, 0)->shape, *dx = &zr__out(graph, op, 0)->shape;
-    return product_cost(graph, op, (sizes){zr_shape_rows(dy), zr_shape_cols(dx), zr_shape_cols(dy)});
+    return product_cost(graph, op, zr__out(graph, op, 0), zr__in(graph, op, 0));
 }
 
-static const zr_op_def linear_dx = {
-    .name = "linear_dx",
-    .n_out = 1,
-    .infer = dx_infer,
-    .cost = dx_cost,
-};
+static const zr_op_def linear_dx = {.name = "linear_dx", .n_out = 1, .infer = linear_dx_infer, .cost = linear_dx_cost};
 
-static zr_status dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status linear_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
     const zr_shape *x = &zr__in(graph, op, 0)->shape;
-    ZR_TRY(zr__want(graph, op, 1, "dy", g, with_cols(*x, ZR__ANY)));
+    ZR_TRY(zr__want(graph, op, 1, "dy", g, zr__with_cols(*x, ZR__ANY)));
     zr_shape dw = weight_shape(op, zr_shape_cols(x), zr_shape_cols(&zr__in(graph, op, 1)->shape));
     ZR_TRY(zr__want_optional(graph, op, 2, "earlier", ZR_F32, dw));
     out[0] = (zr_type){zr__sum_dtype(graph, op, 0), dw};
     return ZR_OK;
 }
 
-static zr_cost dw_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost linear_dw_cost(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *x = &zr__in(graph, op, 0)->shape, *dy = &zr__in(graph, op, 1)->shape;
-    return product_cost(graph, op, (sizes){zr_shape_rows(x), zr_shape_cols(x), zr_shape_cols(dy)});
+    return product_cost(graph, op, zr__in(graph, op, 0), zr__in(graph, op, 1));
 }
 
-static const zr_op_def linear_dw = {
-    .name = "linear_dw",
-    .n_out = 1,
-    .infer = dw_infer,
-    .cost = dw_cost,
-};
+static const zr_op_def linear_dw = {.name = "linear_dw", .n_out = 1, .infer = linear_dw_infer, .cost = linear_dw_cost};
 
-static zr_status db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status linear_db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
     zr_shape db = ZR__SHAPE(zr_shape_cols(&zr__in(graph, op, 0)->shape));
@@ -87,12 +66,7 @@ static zr_status db_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-static const zr_op_def linear_db = {
-    .name = "linear_db",
-    .n_out = 1,
-    .infer = db_infer,
-    .cost = zr__cost_bytes,
-};
+static const zr_op_def linear_db = {.name = "linear_db", .n_out = 1, .infer = linear_db_infer, .cost = zr__cost_bytes};
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
@@ -107,17 +81,8 @@ static zr_status linear_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     ZR_TRY(zr__want(graph, op, 1, "w", g, weight_shape(op, zr_shape_cols(x), ZR__ANY)));
     int64_t N = zr__in(graph, op, 1)->shape.dim[op->attr.i[0] ? 0 : 1];
     ZR_TRY(zr__want_optional(graph, op, 2, "b", g, ZR__SHAPE(N)));
-    out[0] = (zr_type){g, with_cols(*x, N)};
+    out[0] = (zr_type){g, zr__with_cols(*x, N)};
     return ZR_OK;
-}
-
-static void bias_gradient(zr_graph *graph, zr_value b, zr_value dy)
-{
-    zr_value earlier = ZR_NONE;
-    if (!zr_grad_needed(graph, b)) return;
-    zr_value db = zr_grad_begin(graph, b, &earlier);
-    zr_graph_op(graph, &linear_db, NULL, 2, (zr_value[]){dy, earlier}, &db);
-    zr_grad_end(graph, b, db);
 }
 
 /* Return the dimension of w that holds y's columns. */
@@ -130,17 +95,12 @@ static int output_dim(const zr_op_attr *attr)
  * gradients can be reduced while dx is computed. dy is needed until the last op in any order. */
 static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value x = op->in[0], w = op->in[1], b = op->in[2], dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE;
-    if (zr_grad_needed(graph, w)) {
-        zr_value dw = zr_grad_begin(graph, w, &earlier);
-        zr_graph_op(graph, &linear_dw, &op->attr, 3, (zr_value[]){x, dy, earlier}, &dw);
-        zr_grad_end(graph, w, dw);
-    }
-    bias_gradient(graph, b, dy);
+    zr_value x = op->in[0], w = op->in[1], b = op->in[2], dy = zr_grad_of(graph, op->out[0]);
+    ZR_TRY(zr__accumulate(graph, w, &linear_dw, &op->attr, 2, (zr_value[]){x, dy}));
+    ZR_TRY(zr__accumulate(graph, b, &linear_db, NULL, 1, &dy));
     if (zr_grad_needed(graph, x)) {
         zr_value dx = zr_grad_begin(graph, x, NULL), part = ZR_NONE;
-        /* This rank's columns give a part of dx. The parts are summed here, unless the gather of x's tokens sums them.
-         */
+        /* A rank's columns give a part of dx. The parts are summed here, unless the gather of x's tokens sums them. */
         const bool cut = zr__is_cut(graph, w, output_dim(&op->attr)) && !zr__is_gathered(graph, x);
         zr_graph_op(graph, &linear_dx, &op->attr, 2, (zr_value[]){dy, w}, cut ? &part : &dx);
         if (cut) zr__tensor_sum(graph, part, &dx);
@@ -151,8 +111,7 @@ static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
 
 static zr_cost linear_cost(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *x = &zr__in(graph, op, 0)->shape, *y = &zr__out(graph, op, 0)->shape;
-    return product_cost(graph, op, (sizes){zr_shape_rows(x), zr_shape_cols(x), zr_shape_cols(y)});
+    return product_cost(graph, op, zr__in(graph, op, 0), zr__out(graph, op, 0));
 }
 
 static const zr_op_def linear = {
@@ -180,7 +139,7 @@ static zr_status bias_infer(const zr_graph *graph, const zr_op *op, zr_type *out
 static zr_status bias_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], dy = zr_grad_of(graph, op->out[0]);
-    bias_gradient(graph, op->in[1], dy);
+    ZR_TRY(zr__accumulate(graph, op->in[1], &linear_db, NULL, 1, &dy));
     if (zr_grad_needed(graph, x)) zr_grad_pass(graph, x, dy);
     return ZR_OK;
 }

@@ -17,7 +17,7 @@ typedef struct sizes {
     int64_t rows, V, C;
 } sizes;
 
-static sizes sizes_of(const zr_graph *graph, const zr_op *op, int x)
+static sizes head_sizes_of(const zr_graph *graph, const zr_op *op, int x)
 {
     const zr_shape *shape = &zr__in(graph, op, x)->shape, *w = &zr__in(graph, op, x + 1)->shape;
     return (sizes){zr_shape_rows(shape), w->dim[0], w->dim[1]};
@@ -52,7 +52,7 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 
 /* Return the cost of `products` products. Its bytes are operands and outputs, `logits` passes of the logits between
  * memory and processor, and `reads` reads of w for every block but the first. */
-static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
+static zr_cost head_cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
     double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
     double V = (double)s.V, rows = (double)s.rows, C = (double)s.C;
@@ -64,7 +64,7 @@ static zr_cost cost_of(const zr_graph *graph, const zr_op *op, sizes s, int prod
 
 /* ---- linear_cross_entropy_dx ------------------------------------------------------------------ */
 
-static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status head_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 1));
     const zr_type *x = zr__in(graph, op, 1), *w = zr__in(graph, op, 2);
@@ -81,10 +81,10 @@ static zr_status dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
  * and read to be rounded. */
 static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, bool with_dw)
 {
-    sizes s = sizes_of(graph, op, x);
-    if (!with_dw) return cost_of(graph, op, s, 2, 4, 2);
+    sizes s = head_sizes_of(graph, op, x);
+    if (!with_dw) return head_cost_of(graph, op, s, 2, 4, 2);
     zr_dtype dw = zr__out(graph, op, 1)->dtype, g = zr_graph_get_spec(graph)->dtype;
-    zr_cost cost = cost_of(graph, op, s, 3, 5, 2);
+    zr_cost cost = head_cost_of(graph, op, s, 3, 5, 2);
     int64_t blocks = blocks_of(op, s);
     bool in_dw = dw == ZR_F32 || (blocks == 1 && dw == g);
     int64_t passes = 2 * (in_dw ? blocks - 1 : blocks);
@@ -92,7 +92,7 @@ static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, boo
     return cost;
 }
 
-static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost head_dx_cost(const zr_graph *graph, const zr_op *op)
 {
     return gradients_cost(graph, op, 1, op->n_out > 2);
 }
@@ -101,13 +101,13 @@ static zr_cost dx_cost(const zr_graph *graph, const zr_op *op)
  * its dx is written. */
 #define DX(n)                                                                                                          \
     {                                                                                                                  \
-        .name = "linear_cross_entropy_dx", .n_out = n, .infer = dx_infer, .cost = dx_cost, .in_place = { 2 }           \
+        .name = "linear_cross_entropy_dx", .n_out = n, .infer = head_dx_infer, .cost = head_dx_cost, .in_place = { 2 } \
     }
 static const zr_op_def dx_and_dw = DX(3), dx_alone = DX(2);
 
 /* ---- linear_cross_entropy --------------------------------------------------------------------- */
 
-static zr_status infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status head_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 3));
     ZR_TRY(want_operands(graph, op, 0));
@@ -118,7 +118,7 @@ static zr_status infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 
 /* One op makes both gradients, since both need the logits' gradient of the block. It makes dx even if only dw is
  * needed. */
-static zr_status adjoint(zr_graph *graph, const zr_op *op)
+static zr_status head_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], targets = op->in[2];
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
@@ -132,17 +132,17 @@ static zr_status adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-static zr_cost cost(const zr_graph *graph, const zr_op *op)
+static zr_cost head_cost(const zr_graph *graph, const zr_op *op)
 {
-    return cost_of(graph, op, sizes_of(graph, op, 0), 1, 2, 1);
+    return head_cost_of(graph, op, head_sizes_of(graph, op, 0), 1, 2, 1);
 }
 
 static const zr_op_def linear_cross_entropy = {
     .name = "linear_cross_entropy",
     .n_out = 1,
-    .infer = infer,
-    .adjoint = adjoint,
-    .cost = cost,
+    .infer = head_infer,
+    .adjoint = head_adjoint,
+    .cost = head_cost,
 };
 
 /* ---- with a vocabulary that is cut ----------------------------------------------------------- */
@@ -154,7 +154,7 @@ static const zr_op_def linear_cross_entropy = {
  */
 
 /* attr.i: rows of a block, the whole vocabulary. */
-static zr_status part_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status head_part_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 3));
     ZR_TRY(want_operands(graph, op, 0));
@@ -164,9 +164,9 @@ static zr_status part_infer(const zr_graph *graph, const zr_op *op, zr_type *out
 }
 
 /* In training the backward pass recomputes the logits, so these FLOPs count as `again`. */
-static zr_cost part_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost head_part_cost(const zr_graph *graph, const zr_op *op)
 {
-    zr_cost c = cost(graph, op);
+    zr_cost c = head_cost(graph, op);
     if (zr_graph_get_spec(graph)->mode == ZR_MODE_TRAIN) c.again = c.flops;
     return c;
 }
@@ -174,12 +174,12 @@ static zr_cost part_cost(const zr_graph *graph, const zr_op *op)
 static const zr_op_def linear_cross_entropy_part = {
     .name = "linear_cross_entropy_part",
     .n_out = 1,
-    .infer = part_infer,
-    .cost = part_cost,
+    .infer = head_part_infer,
+    .cost = head_part_cost,
     .takes_pieces = true,
 };
 
-static zr_status part_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status head_part_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 2));
     const zr_type *x = zr__in(graph, op, 2), *w = zr__in(graph, op, 3);
@@ -191,7 +191,7 @@ static zr_status part_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-static zr_cost part_dx_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost head_part_dx_cost(const zr_graph *graph, const zr_op *op)
 {
     return gradients_cost(graph, op, 2, op->n_out > 1);
 }
@@ -199,7 +199,7 @@ static zr_cost part_dx_cost(const zr_graph *graph, const zr_op *op)
 /* dx, [dw] */
 #define PART_DX(n)                                                                                                     \
     {                                                                                                                  \
-        .name = "linear_cross_entropy_part_dx", .n_out = n, .infer = part_dx_infer, .cost = part_dx_cost,              \
+        .name = "linear_cross_entropy_part_dx", .n_out = n, .infer = head_part_dx_infer, .cost = head_part_dx_cost,    \
         .in_place = {                                                                                                  \
             3                                                                                                          \
         }                                                                                                              \
@@ -207,7 +207,7 @@ static zr_cost part_dx_cost(const zr_graph *graph, const zr_op *op)
 static const zr_op_def part_dx_and_dw = PART_DX(2), part_dx_alone = PART_DX(1);
 
 /* Check `all` (M,B,T,2); x, w and targets are operands for the adjoint's sake. */
-static zr_status join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 4));
     ZR_TRY(want_operands(graph, op, 1));
@@ -217,7 +217,7 @@ static zr_status join_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-static zr_status join_adjoint(zr_graph *graph, const zr_op *op)
+static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
@@ -235,7 +235,7 @@ static zr_status join_adjoint(zr_graph *graph, const zr_op *op)
 }
 
 /* Count only the numbers of all ranks, not x, w and targets. */
-static zr_cost join_cost(const zr_graph *graph, const zr_op *op)
+static zr_cost head_join_cost(const zr_graph *graph, const zr_op *op)
 {
     return (zr_cost){.bytes = 4.0 * (double)(zr_shape_elems(&zr__in(graph, op, 0)->shape) +
                                              2 * zr_shape_elems(&zr__out(graph, op, 0)->shape))};
@@ -244,9 +244,9 @@ static zr_cost join_cost(const zr_graph *graph, const zr_op *op)
 static const zr_op_def linear_cross_entropy_join = {
     .name = "linear_cross_entropy_join",
     .n_out = 2,
-    .infer = join_infer,
-    .adjoint = join_adjoint,
-    .cost = join_cost,
+    .infer = head_join_infer,
+    .adjoint = head_join_adjoint,
+    .cost = head_join_cost,
     .takes_pieces = true,
 };
 

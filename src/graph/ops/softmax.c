@@ -3,11 +3,6 @@
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-static zr_status softmax_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
-{
-    return zr__map_infer(graph, op, 1, (const char *[]){"x"}, out);
-}
-
 static zr_status softmax_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     return zr__map_infer(graph, op, 2, (const char *[]){"dy", "y"}, out);
@@ -30,7 +25,7 @@ static zr_status softmax_adjoint(zr_graph *graph, const zr_op *op)
 static const zr_op_def softmax = {
     .name = "softmax",
     .n_out = 1,
-    .infer = softmax_infer,
+    .infer = zr__unary_infer,
     .adjoint = softmax_adjoint,
     .cost = zr__cost_bytes,
     .cheap = true,

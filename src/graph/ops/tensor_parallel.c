@@ -9,7 +9,7 @@
 static zr_status sum_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want_in(graph, op, 0, "x"));
+    ZR_TRY(zr__want_in(op, 0, "x"));
     const zr_type *x = zr__in(graph, op, 0);
     ZR_CHECK(zr_dtype_is_float(x->dtype), ZR_ERR_DTYPE, "%s: x is %s; wanted F32, BF16 or F16", op->def->name,
              zr_dtype_name(x->dtype));
@@ -152,7 +152,7 @@ bool zr__is_gathered(const zr_graph *graph, zr_value x)
 static zr_status gather_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 1));
-    ZR_TRY(zr__want_in(graph, op, 0, "x"));
+    ZR_TRY(zr__want_in(op, 0, "x"));
     const zr_type *x = zr__in(graph, op, 0);
     ZR_CHECK(x->shape.ndim < ZR_MAX_DIMS, ZR_ERR_SHAPE, "%s: x has %d dimensions, wanted at most %d", op->def->name,
              x->shape.ndim, ZR_MAX_DIMS - 1);
