@@ -2,7 +2,6 @@
 
 #include "base/core/grow.h"
 
-#include <string.h>
 #include <xxhash.h>
 
 uint64_t zr__chunk_hash(const void *bytes, int64_t n)

@@ -2,9 +2,9 @@
  * of reading and checking is a region: a chunk, or several chunks with interleaved bytes. */
 #include "base/number/sorted.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/checkpoint.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -14,11 +14,9 @@
 
 zr_status zr__listed_open(const char *dir, const zr_manifest *manifest, const char *name, zr__file *file)
 {
-    char shown[ZR_FILE_NAME_BYTES], where[ZR_FILE_NAME_BYTES];
     const zr_manifest_file *listed = zr__manifest_find(manifest, name);
     *file = (zr__file){.fd = -1};
-    ZR_CHECK(listed, ZR_ERR_DATA, "%s: the manifest has no file %s", zr__text_escape(dir, where, sizeof(where)),
-             zr__text_escape(name, shown, sizeof(shown)));
+    ZR_CHECK(listed, ZR_ERR_DATA, "%s: the manifest has no file %s", ZR_SHOWN(dir), ZR_SHOWN(name));
     zr_status st = zr__file_open_in(dir, name, file);
     if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
@@ -121,8 +119,7 @@ static zr_status load_for(zr__checked_file *file, int64_t i, const char *tensor)
 {
     zr_status st = zr__checked_load(file, i);
     if (st == ZR_OK || !tensor) return st;
-    char quoted[ZR_QUOTE_BYTES];
-    return ZR_FAIL(st, "%s (tensor %s)", zr_error_message(), zr__text_escape(tensor, quoted, sizeof(quoted)));
+    return ZR_FAIL(st, "%s (tensor %s)", zr_error_message(), ZR_SHOWN(tensor));
 }
 
 zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, const char *tensor, void *out)
@@ -200,12 +197,10 @@ zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, con
 
 zr_status zr_chunk_reader_f32(zr_chunk_reader *r, const char *tensor, int64_t first, int64_t n, float *out)
 {
-    char quoted[ZR_QUOTE_BYTES];
     const zr_safetensors_tensor *found = zr_safetensors_find(&r->tensors, tensor);
-    zr__text_escape(tensor, quoted, sizeof(quoted));
-    ZR_CHECK(found, ZR_ERR_DATA, "%s: no tensor %s", r->file.file.name, quoted);
+    ZR_CHECK(found, ZR_ERR_DATA, "%s: no tensor %s", r->file.file.name, ZR_SHOWN(tensor));
     ZR_CHECK(strcmp(found->dtype, "F32") == 0, ZR_ERR_DATA, "%s: tensor %s is of type %s, wanted F32",
-             r->file.file.name, quoted, found->dtype);
+             r->file.file.name, ZR_SHOWN(tensor), found->dtype);
     ZR_TRY(zr__safetensors_range(&r->tensors, found, first, n));
     ZR_TRY(zr__checked_read(&r->file, found->offset + first * 4, n * 4, tensor, out));
     return ZR_OK;

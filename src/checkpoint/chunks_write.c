@@ -6,8 +6,8 @@
  * continue across the end of a chunk.
  */
 #include "base/file/file_queue.h"
-#include "checkpoint/chunks.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/chunks.h"
 
 #include <stdio.h>
 #include <string.h>

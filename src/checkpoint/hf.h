@@ -15,9 +15,6 @@ enum { ZR_HF_SHOWN_BYTES = 256 };
 #define ZR_WEIGHTS_INDEX "model.safetensors.index.json"
 #define ZR_WEIGHTS_NAME_BYTES 64
 
-/** Return dir/name in *path, zr_free it. ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__hf_path(const char *dir, const char *name, char **path);
-
 /** A config.json being read. */
 typedef struct zr__hf_config {
     char file[ZR_HF_SHOWN_BYTES]; /* printable */

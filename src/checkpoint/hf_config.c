@@ -1,19 +1,12 @@
 /* config.json of a Hugging Face directory of any family: its type, numbers and booleans. */
 #include "base/text/text.h"
-#include "checkpoint/hf.h"
+#include "base/file/folder.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hf.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-zr_status zr__hf_path(const char *dir, const char *name, char **path)
-{
-    zr__text text = {0};
-    zr__text_add(&text, "%s/%s", dir, name);
-    ZR_TRY(zr__text_take(&text, path));
-    return ZR_OK;
-}
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -25,11 +18,12 @@ const char *zr__hf_show(const json_t *value, char text[ZR_HF_SHOWN_BYTES])
     return zr__text_escape(n < sizeof(plain) ? plain : "something else", text, ZR_HF_SHOWN_BYTES);
 }
 
-static zr_status open_file(const char *path, zr__hf_config *config)
+zr_status zr__hf_config_open(const char *dir, zr__hf_config *config)
 {
-    char *text = NULL;
+    char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
     zr_status st = ZR_OK;
+    ZR_TRY(zr__path_join(path, dir, "config.json"));
     ZR_TRY_GOTO(st, zr__json_read_file(path, &text, &bytes), done);
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, path, &config->root), done);
     zr__text_escape(path, config->file, sizeof(config->file));
@@ -37,15 +31,6 @@ done:
     zr_free(text);
     /* A model's config is data; only CONFIG.json is configuration. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
-}
-
-zr_status zr__hf_config_open(const char *dir, zr__hf_config *config)
-{
-    char *path = NULL;
-    ZR_TRY(zr__hf_path(dir, "config.json", &path));
-    zr_status st = open_file(path, config);
-    zr_free(path);
-    return st;
 }
 
 void zr__hf_config_close(zr__hf_config *config)
@@ -120,6 +105,14 @@ zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, con
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+/* Return the number of a family's struct at `place`. */
+static double real_at(const void *in, size_t place)
+{
+    double number;
+    memcpy(&number, (const char *)in + place, sizeof(number));
+    return number;
+}
+
 int zr__hf_set_integers(json_t *root, const zr__hf_numbers *numbers, const void *in)
 {
     int failed = 0;
@@ -134,11 +127,8 @@ int zr__hf_set_integers(json_t *root, const zr__hf_numbers *numbers, const void 
 int zr__hf_set_reals(json_t *root, const zr__hf_numbers *numbers, const void *in)
 {
     int failed = 0;
-    for (int i = 0; i < numbers->reals; i++) {
-        double number;
-        memcpy(&number, (const char *)in + numbers->real[i].place, sizeof(number));
-        failed |= json_object_set_new(root, numbers->real[i].key, json_real(number));
-    }
+    for (int i = 0; i < numbers->reals; i++)
+        failed |= json_object_set_new(root, numbers->real[i].key, json_real(real_at(in, numbers->real[i].place)));
     return failed;
 }
 
@@ -147,9 +137,8 @@ static size_t digits_for(const zr__hf_numbers *numbers, const void *in)
 {
     size_t digits = 15;
     for (int i = 0; i < numbers->reals; i++) {
-        double number;
+        const double number = real_at(in, numbers->real[i].place);
         char text[ZR_NUMBER_BYTES];
-        memcpy(&number, (const char *)in + numbers->real[i].place, sizeof(number));
         do snprintf(text, sizeof(text), "%.*g", (int)digits, number);
         while (strtod(text, NULL) != number && digits++ < 17);
     }
@@ -158,13 +147,11 @@ static size_t digits_for(const zr__hf_numbers *numbers, const void *in)
 
 zr_status zr__hf_config_write(const char *dir, const json_t *root, const zr__hf_numbers *numbers, const void *in)
 {
-    char *path = NULL, *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(numbers, in)));
-    zr_status st = ZR_OK;
+    char path[PATH_MAX];
+    ZR_TRY(zr__path_join(path, dir, "config.json"));
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(numbers, in)));
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the text of config.json");
-    ZR_TRY_GOTO(st, zr__hf_path(dir, "config.json", &path), done);
-    ZR_TRY_GOTO(st, zr__file_put(path, text, (int64_t)strlen(text)), done);
-done:
+    zr_status st = zr__file_put(path, text, (int64_t)strlen(text));
     free(text); /* jansson's */
-    zr_free(path);
     return st;
 }

@@ -2,8 +2,8 @@
  * config.json of Hugging Face's GPT-2: reading the numbers that zr uses, and refusing every field that would make
  * transformers compute something else.
  */
-#include "checkpoint/hf.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hf.h"
 
 #include <string.h>
 

@@ -5,7 +5,6 @@
  */
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
-#include "base/text/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 
@@ -325,13 +324,8 @@ static zr_status read_file(parser *p)
 static zr_status read_run(parser *p)
 {
     size_t begin = zr__json_next(p->text, p->bytes, p->at).begin;
-    int64_t depth = 0;
-    do {
-        zr__json_token token = next(p);
-        depth += token.kind == '{' || token.kind == '[';
-        depth -= token.kind == '}' || token.kind == ']';
-        REFUSE_UNLESS(token.kind, p, "\"run\" does not end");
-    } while (depth > 0);
+    p->at = zr__json_skip(p->text, p->bytes, begin);
+    REFUSE_UNLESS(p->at < p->bytes, p, "\"run\" does not end"); /* the checksum follows it */
     REFUSE_UNLESS(p->at - begin <= ZR_MANIFEST_RUN_MAX_BYTES, p, "\"run\" of %zu bytes, wanted at most %d",
                   p->at - begin, ZR_MANIFEST_RUN_MAX_BYTES);
     json_t *root = NULL;

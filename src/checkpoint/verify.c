@@ -1,12 +1,11 @@
 /* Verification of every byte of a checkpoint, which lists all damage. */
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,7 +45,6 @@ static void damage(verifier *v, zr_status status, const char *line)
 static void name_tensors(const verifier *v, int64_t first, int64_t end, char *out, size_t size)
 {
     const zr_safetensors_tensor *low = NULL, *high = NULL;
-    char a[ZR_QUOTE_BYTES], b[ZR_QUOTE_BYTES];
     out[0] = '\0';
     for (int64_t i = 0; i < v->tensors.header.count; i++) {
         const zr_safetensors_tensor *t = &v->tensors.header.tensor[i];
@@ -55,8 +53,8 @@ static void name_tensors(const verifier *v, int64_t first, int64_t end, char *ou
         high = t;
     }
     if (low)
-        snprintf(out, size, low == high ? " (tensor %s)" : " (tensors %s .. %s)",
-                 zr__text_escape(low->name, a, sizeof(a)), zr__text_escape(high->name, b, sizeof(b)));
+        snprintf(out, size, low == high ? " (tensor %s)" : " (tensors %s .. %s)", ZR_SHOWN(low->name),
+                 ZR_SHOWN(high->name));
 }
 
 static void tell_damaged(verifier *v)
@@ -127,14 +125,14 @@ static zr_status check_file(verifier *v, const zr_manifest_file *listed)
 /* Report files that the manifest does not list. They do no harm, but someone may have put them there on purpose. */
 static void name_foreign(verifier *v)
 {
-    char line[LINE_BYTES], shown[ZR_FILE_NAME_BYTES], name[ZR_QUOTE_BYTES];
+    char line[LINE_BYTES];
     DIR *dir = opendir(v->dir);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             strcmp(entry->d_name, ZR_MANIFEST_NAME) == 0 || zr__manifest_find(v->manifest, entry->d_name))
             continue;
-        snprintf(line, sizeof(line), "%s/%s: not in the manifest; it is not read and does no harm",
-                 zr__text_escape(v->dir, shown, sizeof(shown)), zr__text_escape(entry->d_name, name, sizeof(name)));
+        snprintf(line, sizeof(line), "%s/%s: not in the manifest; it is not read and does no harm", ZR_SHOWN(v->dir),
+                 ZR_SHOWN(entry->d_name));
         add_line(v, line);
     }
     if (dir) closedir(dir);

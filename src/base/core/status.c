@@ -1,7 +1,6 @@
 /* Status texts, and the message and trace of this thread's last failure. */
-#include "zr/base.h"
-
 #include "base/core/names.h"
+#include "zr/base.h"
 
 #include <stdarg.h>
 #include <stdio.h>

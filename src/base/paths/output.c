@@ -92,13 +92,11 @@ static bool is_kind(int fd, const struct stat *info, const char *head)
 static zr_status check(const zr__file *file, const zr__output_kind *kind, const char *const *inputs)
 {
     struct stat info;
-    char shown[ZR_FILE_NAME_BYTES];
     ZR_CHECK(fstat(file->fd, &info) == 0, ZR_ERR_CREATE, "the %s %s cannot be written: %s", kind->what, file->name,
              strerror(errno));
     const char *input = input_of(inputs, &info);
     ZR_CHECK(!input, ZR_ERR_CREATE, "the %s %s would overwrite what is read: it is %s %s; name another file",
-             kind->what, file->name, is_shard(input, &info) ? "the file" : "in the directory",
-             zr__text_escape(input, shown, sizeof(shown)));
+             kind->what, file->name, is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
     if (!S_ISREG(info.st_mode)) {
         ZR_CHECK(kind->streams && !S_ISDIR(info.st_mode), ZR_ERR_CREATE,
                  "the %s %s cannot be written: it is there, and no regular file; name another", kind->what, file->name);
@@ -174,10 +172,9 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
 zr_status zr__output_check_stream(int fd, const char *name, const char *const *inputs)
 {
     struct stat info;
-    char shown[ZR_FILE_NAME_BYTES];
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return ZR_OK;
     const char *input = input_of(inputs, &info);
     ZR_CHECK(!input, ZR_ERR_CREATE, "%s goes to a file that is read: it is %s %s; write to another file", name,
-             is_shard(input, &info) ? "the file" : "in the directory", zr__text_escape(input, shown, sizeof(shown)));
+             is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
     return ZR_OK;
 }

@@ -77,15 +77,13 @@ static int by_name(const void *a, const void *b)
 /* Add the files that match a pattern in the order of their bytes, whatever the locale. */
 static zr_status add_matches(zr__shards *s, const char *pattern)
 {
-    char shown[256];
     glob_t found = {0};
     zr_status st = ZR_OK;
     const int failed = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
-    zr__text_escape(pattern, shown, sizeof(shown));
     if (failed == GLOB_NOSPACE)
-        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names that match %s", shown);
+        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names that match %s", ZR_SHOWN(pattern));
     else if (failed)
-        st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s", shown,
+        st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s", ZR_SHOWN(pattern),
                      failed == GLOB_NOMATCH ? "no file matches this pattern" : "a folder in it cannot be read");
     else
         qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_name);

@@ -1,10 +1,10 @@
 /* Training data: sources of tokens, their windows, and which window a sample is. */
-#include "zr/data.h"
 #include "base/paths/shards.h"
 #include "data/samples/ahead.h"
 #include "data/samples/order.h"
-#include "data/tokens/tokens.h"
 #include "data/samples/samples.h"
+#include "data/tokens/tokens.h"
+#include "zr/data.h"
 
 #include <math.h>
 #include <stdio.h>

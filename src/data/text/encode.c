@@ -5,7 +5,6 @@
 #include "data/tokenizer/tokenizer.h"
 
 #include <sched.h>
-#include <string.h>
 
 /* Bytes of text that a thread encodes at a time: the usual and the least size of a part. */
 #define PART_BYTES ((int64_t)256 << 10)

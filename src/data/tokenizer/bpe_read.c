@@ -6,7 +6,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -155,21 +154,19 @@ typedef struct names {
 
 static zr_status token_of(const reader *r, const json_t *value, const char *name, int64_t n, int32_t *token)
 {
-    char shown[SHOWN], was[SHOWN];
+    char was[SHOWN];
     ZR_CHECK(json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < n, ZR_ERR_DATA,
-             "%s: token \"%s\" is %s; %lld tokens were wanted to be 0 .. %lld, without a hole", r->file,
-             zr__text_escape(name, shown, sizeof(shown)), show(value, was), (long long)n, (long long)n - 1);
+             "%s: token \"%s\" is %s; %lld tokens were wanted to be 0 .. %lld, without a hole", r->file, ZR_SHOWN(name),
+             show(value, was), (long long)n, (long long)n - 1);
     *token = (int32_t)json_integer_value(value);
     return ZR_OK;
 }
 
 static zr_status note_name(const reader *r, names *all, int32_t token, const char *name, size_t bytes)
 {
-    char shown[SHOWN], other[SHOWN];
     ZR_CHECK(bytes > 0, ZR_ERR_DATA, "%s: token %d has an empty name", r->file, token);
     ZR_CHECK(!all->name[token], ZR_ERR_DATA, "%s: \"%s\" and \"%s\" are both token %d", r->file,
-             zr__text_escape(all->name[token], other, sizeof(other)), zr__text_escape(name, shown, sizeof(shown)),
-             token);
+             ZR_SHOWN(all->name[token]), ZR_SHOWN(name), token);
     all->name[token] = name;
     all->bytes[token] = (int64_t)bytes;
     all->all_bytes += (int64_t)bytes;
@@ -180,15 +177,13 @@ static zr_status note_added(const reader *r, names *all, const json_t *added)
 {
     const json_t *content = json_object_get(added, "content");
     const char *name = json_string_value(content);
-    char shown[SHOWN];
     int32_t token = 0;
     ZR_CHECK(name, ZR_ERR_DATA, "%s: added_tokens: one has no content", r->file);
     ZR_TRY(token_of(r, json_object_get(added, "id"), name, all->n, &token));
     bool again = all->raw[token] && strcmp(all->name[token], name) == 0;
     if (!again && !json_object_get(r->vocab, name)) ZR_TRY(note_name(r, all, token, name, json_string_length(content)));
     ZR_CHECK(all->name[token] && strcmp(all->name[token], name) == 0, ZR_ERR_DATA,
-             "%s: added_tokens: \"%s\" is token %d here and another in the vocabulary", r->file,
-             zr__text_escape(name, shown, sizeof(shown)), token);
+             "%s: added_tokens: \"%s\" is token %d here and another in the vocabulary", r->file, ZR_SHOWN(name), token);
     ZR_TRY(want_nothing(r, added, "added_tokens.", "single_word"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "lstrip"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "rstrip"));
@@ -292,7 +287,7 @@ static zr_status read_vocab(const reader *r)
  * merges.txt, from 1. */
 static zr_status token_named(const reader *r, const char *name, size_t bytes, int64_t number, int32_t *token)
 {
-    char *spelled = zr_alloc(bytes + 1), shown[SHOWN], cut[SHOWN];
+    char *spelled = zr_alloc(bytes + 1), cut[SHOWN];
     ZR_CHECK(spelled, ZR_ERR_MEMORY, "%s: no memory for a name of %zu bytes", r->file, bytes);
     int64_t n = zr__bpe_spell(name, (int64_t)bytes, spelled);
     *token = n > 0 ? zr__bpe_find(r->bpe, spelled, n) : -1;
@@ -301,8 +296,7 @@ static zr_status token_named(const reader *r, const char *name, size_t bytes, in
     bool added = *token < 0 && json_object_get(r->vocab, spelled);
     zr_free(spelled);
     snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN), name);
-    ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is %s", r->file, (long long)number,
-             zr__text_escape(cut, shown, sizeof(shown)),
+    ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is %s", r->file, (long long)number, ZR_SHOWN(cut),
              added ? "an added token, which stands for its name as it is; that merges make it too is not supported"
                    : "no token of the vocabulary");
     return ZR_OK;
@@ -327,13 +321,13 @@ static zr_status add_merge(const reader *r, const char *left, size_t n_left, con
 /* Add a merge written as "a b". */
 static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int64_t number, uint32_t rank)
 {
-    char shown[SHOWN], cut[SHOWN];
+    char cut[SHOWN];
     const char *space = memchr(text, ' ', bytes);
     size_t n = space ? (size_t)(space - text) : 0;
     snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN), text);
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
              "%s: merge %lld is \"%s\", two names with a space between were wanted", r->file, (long long)number,
-             zr__text_escape(cut, shown, sizeof(shown)));
+             ZR_SHOWN(cut));
     ZR_TRY(add_merge(r, text, n, space + 1, bytes - n - 1, number, rank));
     return ZR_OK;
 }
@@ -435,7 +429,6 @@ static zr_status refuse_word_ends(const reader *r)
 {
     static const char end[] = "</w>";
     const size_t n = sizeof(end) - 1;
-    char shown[SHOWN];
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)r->vocab, name, value)
@@ -443,7 +436,7 @@ static zr_status refuse_word_ends(const reader *r)
         size_t bytes = strlen(name);
         ZR_CHECK(bytes < n || strcmp(name + bytes - n, end) != 0, ZR_ERR_DATA,
                  "%s: the name \"%s\" ends with %s, as in no byte-level BPE: this kind is not supported", r->file,
-                 zr__text_escape(name, shown, sizeof(shown)), end);
+                 ZR_SHOWN(name), end);
     }
     return ZR_OK;
 }
@@ -501,11 +494,11 @@ static zr_status check_config(const reader *r, const json_t *config)
 /* Check the files beside: the two files are read as GPT-2's, so no other file may contradict that. */
 static zr_status check_beside(reader *r, const char *dir)
 {
-    char path[PATH_MAX], shown[SHOWN];
+    char path[PATH_MAX];
     json_t *config = NULL;
     ZR_TRY(join(dir, "added_tokens.json", path));
     ZR_CHECK(!is_there(path), ZR_ERR_DATA, "%s: not supported without a tokenizer.json, which would have these tokens",
-             zr__text_escape(path, shown, sizeof(shown)));
+             ZR_SHOWN(path));
     ZR_TRY(join(dir, "tokenizer_config.json", path));
     if (!is_there(path)) return ZR_OK;
     ZR_TRY(read_json(r, path, &config));
@@ -516,21 +509,20 @@ static zr_status check_beside(reader *r, const char *dir)
 
 static zr_status read_path(reader *r, const char *path)
 {
-    char whole[PATH_MAX], vocab[PATH_MAX], merges[PATH_MAX], shown[SHOWN];
+    char whole[PATH_MAX], vocab[PATH_MAX], merges[PATH_MAX];
     struct stat info;
-    zr__text_escape(path, shown, sizeof(shown));
     ZR_CHECK(
         stat(path, &info) == 0, ZR_ERR_NOT_FOUND,
         "there is no tokenizer \"%s\": wanted \"bytes\", or a directory with tokenizer.json or with vocab.json and "
         "merges.txt",
-        shown);
+        ZR_SHOWN(path));
     if (!S_ISDIR(info.st_mode)) return read_tokenizer(r, path);
     ZR_TRY(join(path, "tokenizer.json", whole));
     ZR_TRY(join(path, "vocab.json", vocab));
     ZR_TRY(join(path, "merges.txt", merges));
     if (is_there(whole)) return read_tokenizer(r, whole);
     ZR_CHECK(is_there(vocab), ZR_ERR_NOT_FOUND, "the directory %s has no tokenizer.json, and no vocab.json either",
-             shown);
+             ZR_SHOWN(path));
     ZR_TRY(check_beside(r, path));
     return read_two_files(r, vocab, merges);
 }

@@ -8,8 +8,8 @@
  * and every pair with it is found first by that merge: it comes into the heap once. */
 #include "base/core/grow.h"
 #include "data/tokenizer/bpe.h"
-#include "zr/data.h"
 #include "data/tokenizer/tokenizer.h"
+#include "zr/data.h"
 
 #include <string.h>
 #include <xxhash.h>

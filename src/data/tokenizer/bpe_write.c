@@ -3,8 +3,6 @@
 #include "base/text/text.h"
 #include "data/tokenizer/bpe.h"
 
-#include <string.h>
-
 /* Add a token's name, a symbol for each byte. Only ASCII symbols need JSON escapes. */
 static void add_name(zr__text *out, const zr__bpe_told *told, int64_t token)
 {

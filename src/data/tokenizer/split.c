@@ -183,10 +183,9 @@ static zr_status translate(const char *expression, const char *where, char **out
             translate_outside(&t);
     }
     if (t.bad[0]) {
-        char shown[64], bad[32];
         zr__text_clear(&t.out);
         return ZR_FAIL(ZR_ERR_DATA, "%s: \"%s\" in the regular expression \"%s\" is not supported", where,
-                       zr__text_escape(t.bad, bad, sizeof(bad)), zr__text_escape(expression, shown, sizeof(shown)));
+                       ZR_SHOWN(t.bad), ZR_SHOWN(expression));
     }
     ZR_TRY(zr__text_take(&t.out, out));
     return ZR_OK;
@@ -194,24 +193,26 @@ static zr_status translate(const char *expression, const char *where, char **out
 
 static zr_status compile(pcre2_compile_context *context, const char *expression, const char *where, pcre2_code **code)
 {
-    char *translated = NULL, shown[64];
+    char *translated = NULL;
     int error = 0;
     uint32_t empty = 0;
     PCRE2_SIZE at = 0;
     PCRE2_UCHAR why[128] = "";
-    zr__text_escape(expression, shown, sizeof(shown));
     ZR_TRY(translate(expression, where, &translated));
     lacked = false;
     *code = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &at, context);
     zr_free(translated);
-    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory for the regular expression \"%s\"", where, shown);
+    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory for the regular expression \"%s\"", where, ZR_SHOWN(expression));
     if (!*code) pcre2_get_error_message(error, why, sizeof(why));
-    ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, shown, (const char *)why);
+    ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, ZR_SHOWN(expression),
+             (const char *)why);
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
-    ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where, shown);
+    ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where,
+             ZR_SHOWN(expression));
     /* PCRE2 interprets if it has no compiler for this processor, or memory may not be executable. */
     (void)pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);
-    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory to compile the regular expression \"%s\"", where, shown);
+    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory to compile the regular expression \"%s\"", where,
+             ZR_SHOWN(expression));
     return ZR_OK;
 }
 

@@ -1,7 +1,8 @@
 /* Tokenizers of two kinds, bytes and byte-level BPE, behind one table of functions. */
+#include "data/tokenizer/tokenizer.h"
+
 #include "data/tokenizer/bpe.h"
 #include "zr/data.h"
-#include "data/tokenizer/tokenizer.h"
 
 #include <string.h>
 #include <xxhash.h>

@@ -1,8 +1,8 @@
 #include "data/tokens/shard.h"
 
+#include "data/text/kind.h"
 #include "data/tokens/cache.h"
 #include "data/tokens/indexed.h"
-#include "data/text/kind.h"
 #include "data/tokens/texts.h"
 
 #include <limits.h>

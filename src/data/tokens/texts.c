@@ -1,10 +1,10 @@
 /* Text files that are read once, to tokenize them or to learn a tokenizer. */
-#include "data/text/encode.h"
-#include "data/tokens/shard.h"
-#include "data/tokenizer/tokenizer.h"
 #include "data/tokens/texts.h"
 
-#include <limits.h>
+#include "data/text/encode.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokens/shard.h"
+
 #include <stdio.h>
 #include <string.h>
 

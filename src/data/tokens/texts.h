@@ -5,8 +5,8 @@
 #define ZR_DATA_TOKENS_TEXTS_H
 
 #include "data/text/encode.h"
-#include "zr/data.h"
 #include "data/tokenizer/tokenizer.h"
+#include "zr/data.h"
 
 /**
  * Text files read once, in their order and in parts: memory does not grow with them. A plain text is one document; a

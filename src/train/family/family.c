@@ -1,6 +1,5 @@
 #include "train/family/family.h"
 
-#include "base/file/file.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 
@@ -56,13 +55,13 @@ zr_status zr__family_preset(const zr__family *family, const char *name, zr__fami
 
 zr_status zr__family_read(const zr__family *family, const char *dir, zr__family_model *model)
 {
-    char why[512], shown[ZR_FILE_NAME_BYTES];
+    char why[512];
     *model = (zr__family_model){.family = family};
     ZR_TRY(family->read(dir, &model->numbers));
     model->sizes = family->sizes(&model->numbers);
     if (family->check(&model->numbers) == ZR_OK) return ZR_OK;
     snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(ZR_ERR_DATA, "%s/config.json: %s", zr__text_escape(dir, shown, sizeof(shown)), why);
+    return ZR_FAIL(ZR_ERR_DATA, "%s/config.json: %s", ZR_SHOWN(dir), why);
 }
 
 zr_status zr__train_model(const zr_config *config, zr__family_model *model)

@@ -1,9 +1,8 @@
 /* GPT-2's row of the table of families. */
-#include "train/family/family.h"
-
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "train/family/family.h"
 
 #include <stdio.h>
 
@@ -63,9 +62,8 @@ static zr_model builder(const void *numbers)
 static zr_status adopt(const void *numbers, zr_config *config)
 {
     const zr_gpt2_config *c = numbers;
-    char eps[ZR_NUMBER_BYTES];
     if (zr__config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
-    ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", zr__text_shortest(c->layer_norm_epsilon, eps)));
+    ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", ZR_SHORTEST(c->layer_norm_epsilon)));
     return ZR_OK;
 }
 
@@ -74,23 +72,21 @@ static zr_status tell_dropout(const char *dir, zr_config *config)
 {
     static const char *const key[] = {"model.dropout", "model.embd_pdrop", "model.resid_pdrop", "model.attn_pdrop"};
     zr_hf_gpt2 hf;
-    char note[512], shown[256], embd[ZR_NUMBER_BYTES], resid[ZR_NUMBER_BYTES], attn[ZR_NUMBER_BYTES];
+    char note[512];
     for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
         if (zr__config_given(config, key[i])) return ZR_OK;
     ZR_TRY(zr_hf_gpt2_read(dir, &hf));
     if (hf.embd_pdrop == 0 && hf.resid_pdrop == 0 && hf.attn_pdrop == 0) return ZR_OK;
-    zr__text_escape(dir, shown, sizeof(shown));
-    zr__text_shortest(hf.embd_pdrop, embd);
     if (hf.embd_pdrop == hf.resid_pdrop && hf.embd_pdrop == hf.attn_pdrop)
         snprintf(note, sizeof(note),
                  "model.dropout: 0, as no key gives another; the model in %s was made for dropout %s; "
                  "--model.dropout=%s does the same",
-                 shown, embd, embd);
+                 ZR_SHOWN(dir), ZR_SHORTEST(hf.embd_pdrop), ZR_SHORTEST(hf.embd_pdrop));
     else
         snprintf(note, sizeof(note),
                  "model.dropout: 0, as no key gives another; the model in %s was made for --model.embd_pdrop=%s "
                  "--model.resid_pdrop=%s --model.attn_pdrop=%s",
-                 shown, embd, zr__text_shortest(hf.resid_pdrop, resid), zr__text_shortest(hf.attn_pdrop, attn));
+                 ZR_SHOWN(dir), ZR_SHORTEST(hf.embd_pdrop), ZR_SHORTEST(hf.resid_pdrop), ZR_SHORTEST(hf.attn_pdrop));
     return zr__config_add_note(config, note);
 }
 

@@ -2,10 +2,10 @@
 #ifndef ZR_TRAIN_INPUTS_H
 #define ZR_TRAIN_INPUTS_H
 
-#include "zr/checkpoint.h"
-#include "zr/data.h"
 #include "train/family/family.h"
+#include "zr/checkpoint.h"
 #include "zr/config.h"
+#include "zr/data.h"
 #include "zr/graph.h"
 
 typedef struct zr__inputs {

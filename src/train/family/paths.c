@@ -79,7 +79,7 @@ static bool beside(const char *run, const char *path, char found[PATH_MAX])
 zr_status zr__run_path_find(const zr_config *config, const char *run, const char *key, const char *path,
                             char found[PATH_MAX])
 {
-    char real[PATH_MAX], base[PATH_MAX], from[256], shown[256], near[256];
+    char real[PATH_MAX], base[PATH_MAX];
     const char *start = config->train.started_in, *output = config->train.output_dir;
     if (path[0] == '/' && resolve(path, found)) return ZR_OK;
     if (path[0] != '/' && start && is_there(start, path, found)) return ZR_OK;
@@ -89,8 +89,7 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
     if (path[0] != '/' && is_there(".", path, found)) return ZR_OK;
     bool whole = path[0] == '/' || !start;
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s%s%s is not there, nor beside the run in %s; has it moved?", key,
-                   whole ? "" : zr__text_escape(start, from, sizeof(from)), whole ? "" : "/",
-                   zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(real, near, sizeof(near)));
+                   whole ? "" : ZR_SHOWN(start), whole ? "" : "/", ZR_SHOWN(path), ZR_SHOWN(real));
 }
 
 /* Return whether the tokenizer is a path, not a name. */
@@ -146,10 +145,10 @@ zr_status zr__run_cache_find(const zr_config *config, const char *run, char foun
 /* Add a note when a file is read elsewhere than the run read it: it may be another file of that name. */
 static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
 {
-    char from[PATH_MAX], shown[256], now[256], note[640];
+    char from[PATH_MAX], note[640];
     if (path[0] == '/' ? resolve(path, from) : is_there(config->train.started_in, path, from)) return ZR_OK;
-    snprintf(note, sizeof(note), "%s: %s is not where the run read it; read from %s", key,
-             zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(found, now, sizeof(now)));
+    snprintf(note, sizeof(note), "%s: %s is not where the run read it; read from %s", key, ZR_SHOWN(path),
+             ZR_SHOWN(found));
     ZR_TRY(zr__config_add_note(config, note));
     return ZR_OK;
 }

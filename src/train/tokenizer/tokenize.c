@@ -1,15 +1,14 @@
 /** Tokenization of texts into a token file. */
+#include "train/tokenizer/tokenize.h"
+
 #include "base/file/file.h"
 #include "base/paths/output.h"
 #include "base/text/text.h"
-#include "zr/checkpoint.h"
-#include "zr/data.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokens/texts.h"
 #include "train/host/host.h"
-#include "train/tokenizer/tokenize.h"
+#include "zr/data.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -123,7 +122,6 @@ static zr_status settle(tokenizing *t)
 static zr_status check_headerless(const tokenizing *t)
 {
     struct stat info;
-    char shown[ZR_FILE_NAME_BYTES];
     zr_data *data = NULL;
     const char *out = t->args->out;
     if (t->args->format != ZR_TOKENS_NANOGPT || stat(out, &info) != 0) return ZR_OK;
@@ -132,8 +130,7 @@ static zr_status check_headerless(const tokenizing *t)
     bool same = st == ZR_OK && strcmp(zr_data_get_info(data).format, "uint16") == 0;
     zr_data_close(&data);
     ZR_CHECK(same, ZR_ERR_CREATE, "%s is there, and no file of tokens of the format nanogpt: name another file%s%s",
-             zr__text_escape(out, shown, sizeof(shown)), st == ZR_OK ? "" : "; ",
-             st == ZR_OK ? "" : zr_error_message());
+             ZR_SHOWN(out), st == ZR_OK ? "" : "; ", st == ZR_OK ? "" : zr_error_message());
     return ZR_OK;
 }
 

@@ -1,12 +1,11 @@
 /* Training of a tokenizer on texts, written to a directory of its own. */
-#include "train/dir/new_dir.h"
-#include "train/tokenizer/tokenizer_files.h"
-#include "zr/checkpoint.h"
-#include "zr/data.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokens/texts.h"
+#include "train/dir/new_dir.h"
 #include "train/tokenizer/tokenize.h"
+#include "train/tokenizer/tokenizer_files.h"
+#include "zr/data.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,13 +2,11 @@
 
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "train/dir/run_dir.h"
-#include "zr/checkpoint.h"
-#include "zr/data.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/dir/run_dir.h"
+#include "zr/data.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,19 +1,19 @@
 /** Conversion between kinds of weights directories; the new directory is built in TO.tmp and then renamed. */
+#include "train/weights/convert.h"
+#include "train/family/inputs.h"
+
 #include "base/file/file.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "train/weights/convert.h"
-#include "train/family/family.h"
-#include "train/weights/load.h"
-#include "train/dir/new_dir.h"
-#include "train/dir/run_dir.h"
-#include "train/tokenizer/tokenizer_files.h"
-#include "zr/data.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/dir/new_dir.h"
+#include "train/dir/run_dir.h"
+#include "train/family/family.h"
+#include "train/tokenizer/tokenizer_files.h"
+#include "train/weights/load.h"
 #include "train/weights/weights.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -234,9 +234,9 @@ static void remove_tmp(const zr__convert *c)
 static zr_status make(zr__convert *c)
 {
     struct stat info;
-    char to[PATH_MAX], shown[ZR_FILE_NAME_BYTES];
-    zr__text_escape(c->args->to, shown, sizeof(shown));
-    ZR_CHECK(lstat(c->args->to, &info) != 0, ZR_ERR_CREATE, "%s is there already; name another, or remove it", shown);
+    char to[PATH_MAX];
+    ZR_CHECK(lstat(c->args->to, &info) != 0, ZR_ERR_CREATE, "%s is there already; name another, or remove it",
+             ZR_SHOWN(c->args->to));
     ZR_TRY(zr__new_dir_begin(c->args->to, to, c->tmp));
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
     if (st == ZR_OK) st = zr__dir_commit(c->tmp, to);

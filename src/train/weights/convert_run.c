@@ -1,16 +1,15 @@
 /** Conversion of a Hugging Face directory to the directory of a run that has not begun: a checkpoint of step 0. */
 #include "base/json/json.h"
-#include "train/dir/checkpoint_run.h"
-#include "train/weights/convert.h"
-#include "train/family/family.h"
-#include "train/dir/run_dir.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "train/dir/checkpoint_run.h"
+#include "train/dir/run_dir.h"
+#include "train/family/family.h"
+#include "train/weights/convert.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /** Return the model's keys, which a resumed run needs, as JSON. */
 static zr_status model_keys(const zr__convert *c, char **json)

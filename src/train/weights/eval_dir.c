@@ -1,7 +1,7 @@
 #include "base/paths/shards.h"
-#include "train/weights/evaluate.h"
 #include "train/family/paths.h"
 #include "train/weights/eval_windows.h"
+#include "train/weights/evaluate.h"
 #include "zr/run.h"
 
 #include <math.h>

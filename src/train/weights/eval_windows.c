@@ -1,7 +1,8 @@
 #include "train/weights/eval_windows.h"
+#include "train/family/inputs.h"
 
-#include "train/family/paths.h"
 #include "data/samples/samples.h"
+#include "train/family/paths.h"
 
 #include <string.h>
 

@@ -1,13 +1,11 @@
 #include "train/weights/export.h"
 
 #include "base/number/finite.h"
-#include "train/family/family.h"
-#include "train/family/inputs.h"
-#include "train/dir/run_dir.h"
-#include "train/tokenizer/tokenizer_files.h"
-#include "zr/data.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/dir/run_dir.h"
+#include "train/family/inputs.h"
+#include "train/tokenizer/tokenizer_files.h"
 
 #include <errno.h>
 #include <math.h>

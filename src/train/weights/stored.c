@@ -1,8 +1,7 @@
-#include "base/file/file.h"
 #include "base/text/text.h"
-#include "train/family/inputs.h"
 #include "train/dir/run_dir.h"
 #include "train/family/family.h"
+#include "train/family/inputs.h"
 #include "train/weights/weights.h"
 
 #include <stdio.h>
@@ -123,7 +122,6 @@ static bool is_newer_than_model(const zr__stored *stored)
 static zr_status find_in_run(bool model_first, zr__stored *stored)
 {
     bool checkpoint = false, model = has_model(stored->run);
-    char shown[ZR_FILE_NAME_BYTES];
     ZR_TRY(newest_checkpoint(stored, &checkpoint));
     if (checkpoint && model && model_first && !is_newer_than_model(stored)) {
         checkpoint = false;
@@ -134,25 +132,22 @@ static zr_status find_in_run(bool model_first, zr__stored *stored)
     ZR_CHECK(model, ZR_ERR_NOT_FOUND,
              "%s is a run without saved weights: there is no model/ in it, which is written when a run ends, and no "
              "whole checkpoint%s%s",
-             zr__text_escape(stored->run, shown, sizeof(shown)), stored->passed_over[0] ? "; " : "",
-             stored->passed_over);
+             ZR_SHOWN(stored->run), stored->passed_over[0] ? "; " : "", stored->passed_over);
     return zr__path_join(stored->path, stored->run, "model");
 }
 
 zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored)
 {
     struct stat st, link;
-    char shown[ZR_FILE_NAME_BYTES];
     ZR_CHECK(path && stored, ZR_ERR_ARG, "zr__stored_find was given a NULL pointer");
     *stored = (zr__stored){.kind = ZR_STORED_FILE};
-    zr__text_escape(path, shown, sizeof(shown));
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
-    ZR_CHECK(n > 0 && n < PATH_MAX && stat(path, &st) == 0, ZR_ERR_NOT_FOUND, "%s is not there", shown);
+    ZR_CHECK(n > 0 && n < PATH_MAX && stat(path, &st) == 0, ZR_ERR_NOT_FOUND, "%s is not there", ZR_SHOWN(path));
     snprintf(stored->path, sizeof(stored->path), "%.*s", (int)n, path);
     /* Resolve a symbolic link that the user names: checkpoints are opened without following links. */
     if (lstat(stored->path, &link) == 0 && S_ISLNK(link.st_mode) && !realpath(path, stored->path))
-        return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not there", shown);
+        return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not there", ZR_SHOWN(path));
     if (!S_ISDIR(st.st_mode)) return ZR_OK;
     if (is_checkpoint(stored->path)) {
         stored->kind = ZR_STORED_CHECKPOINT;
@@ -164,7 +159,7 @@ zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored
         return find_in_run(model_first, stored);
     }
     ZR_CHECK(has_weights(path) || exists(path, "config.json"), ZR_ERR_NOT_FOUND,
-             "%s is no run's directory, no checkpoint and no Hugging Face directory", shown);
+             "%s is no run's directory, no checkpoint and no Hugging Face directory", ZR_SHOWN(path));
     stored->kind = ZR_STORED_HF;
     return ZR_OK;
 }

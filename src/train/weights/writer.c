@@ -1,4 +1,5 @@
 #include "train/weights/writer.h"
+
 #include "zr/run.h"
 
 #include <math.h>
