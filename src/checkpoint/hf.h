@@ -1,5 +1,5 @@
-/* Declarations that the parts of a Hugging Face directory share, and tools to read and write the config.json of
- * every family. */
+/* Hugging Face directories: names of files, and reading and writing the config.json of every family. hf_config.c has
+ * the common part, hf_<name>.c a family's; weights.c and weights_write.c are the files of weights. */
 #ifndef ZR_CHECKPOINT_HF_H
 #define ZR_CHECKPOINT_HF_H
 
@@ -55,8 +55,9 @@ ZR_NODISCARD zr_status zr__hf_config_numbers(const zr__hf_config *config, const 
  * "GPT-2". */
 ZR_NODISCARD zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, const char *key, bool wanted);
 
-/** Print a value for a message; returns `text`. */
+/** Print a value for a message, in scratch of the enclosing block. */
 const char *zr__hf_show(const json_t *value, char text[ZR_HF_SHOWN_BYTES]);
+#define ZR_HF_SHOWN(value) zr__hf_show((value), (char[ZR_HF_SHOWN_BYTES]){0})
 
 /** Add numbers to an object that will be written; not 0: no memory, or a number is not finite. */
 int zr__hf_set_integers(json_t *root, const zr__hf_numbers *numbers, const void *in);

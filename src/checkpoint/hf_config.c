@@ -1,6 +1,6 @@
 /* config.json of a Hugging Face directory of any family: its type, numbers and booleans. */
-#include "base/text/text.h"
 #include "base/file/folder.h"
+#include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
 
@@ -52,13 +52,13 @@ static const char *any_of(const char *const *name, int n, char text[ZR_HF_SHOWN_
 
 zr_status zr__hf_config_type(const zr__hf_config *config, const char *const *known, int n, int *which)
 {
-    char text[ZR_HF_SHOWN_BYTES], wanted[ZR_HF_SHOWN_BYTES] = "";
+    char wanted[ZR_HF_SHOWN_BYTES] = "";
     const json_t *type = json_object_get(config->root, "model_type");
     const char *name = json_string_value(type);
     for (*which = 0; name && *which < n; (*which)++)
         if (strcmp(name, known[*which]) == 0) return ZR_OK;
     return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s, wanted %s", config->file,
-                   type ? zr__hf_show(type, text) : "missing", any_of(known, n, wanted));
+                   type ? ZR_HF_SHOWN(type) : "missing", any_of(known, n, wanted));
 }
 
 zr_status zr__hf_model_type(const char *dir, const char *const *known, int n, int *which)
@@ -72,13 +72,12 @@ zr_status zr__hf_model_type(const char *dir, const char *const *known, int n, in
 
 zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_numbers *numbers, void *out)
 {
-    char text[ZR_HF_SHOWN_BYTES];
     for (int i = 0; i < numbers->integers; i++) {
         const zr__hf_integer *field = &numbers->integer[i];
         const json_t *value = json_object_get(config->root, field->key);
         int64_t number = value ? json_integer_value(value) : field->fallback;
         ZR_CHECK((!value || json_is_integer(value)) && number >= 1 && number <= INT32_MAX, ZR_ERR_DATA,
-                 "%s: %s is %s, wanted an integer 1 .. 2147483647", config->file, field->key, zr__hf_show(value, text));
+                 "%s: %s is %s, wanted an integer 1 .. 2147483647", config->file, field->key, ZR_HF_SHOWN(value));
         memcpy((char *)out + field->place, &number, sizeof(number));
     }
     for (int i = 0; i < numbers->reals; i++) {
@@ -86,8 +85,8 @@ zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_number
         const json_t *value = json_object_get(config->root, field->key);
         double number = value ? json_number_value(value) : field->fallback;
         ZR_CHECK((!value || json_is_number(value)) && number >= field->low && number < field->high, ZR_ERR_DATA,
-                 "%s: %s is %s, wanted a number %g <= x < %g", config->file, field->key, zr__hf_show(value, text),
-                 field->low, field->high);
+                 "%s: %s is %s, wanted a number %g <= x < %g", config->file, field->key, ZR_HF_SHOWN(value), field->low,
+                 field->high);
         memcpy((char *)out + field->place, &number, sizeof(number));
     }
     return ZR_OK;
@@ -95,11 +94,10 @@ zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_number
 
 zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, const char *key, bool wanted)
 {
-    char text[ZR_HF_SHOWN_BYTES];
     const json_t *value = json_object_get(config->root, key);
     ZR_CHECK(!value || (wanted ? json_is_true(value) : json_is_false(value)), ZR_ERR_DATA,
              "%s: unsupported architecture: %s is %s, zr computes %s with %s only", config->file, key,
-             zr__hf_show(value, text), model, wanted ? "true" : "false");
+             ZR_HF_SHOWN(value), model, wanted ? "true" : "false");
     return ZR_OK;
 }
 

@@ -5,6 +5,7 @@
  */
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
+#include "base/text/text.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 
@@ -35,7 +36,7 @@ static zr_status refuse(const parser *p, const char *format, ...) ZR_PRINTF(2, 3
 
 static zr_status refuse(const parser *p, const char *format, ...)
 {
-    char reason[512];
+    char reason[640];
     va_list args;
     va_start(args, format);
     vsnprintf(reason, sizeof(reason), format, args);
@@ -78,7 +79,7 @@ static zr_status string(parser *p, const char *wanted, size_t max, const char **
     return ZR_OK;
 }
 
-/* Read `"key": ` of the next member. */
+/* Read `"key": ` of a member, the first of its object. */
 static zr_status member(parser *p, const char *key)
 {
     size_t n = strlen(key);
@@ -88,7 +89,22 @@ static zr_status member(parser *p, const char *key)
                       memcmp(p->text + token.begin + 1, key, n) == 0,
                   p, "wanted the member \"%s\"", key);
     p->at = token.end;
-    ZR_TRY(mark(p, ':'));
+    return mark(p, ':');
+}
+
+/* Read the same of a later member, after its comma. */
+static zr_status next_member(parser *p, const char *key)
+{
+    ZR_TRY(mark(p, ','));
+    return member(p, key);
+}
+
+/* Read the comma or the bracket after an element of an array. */
+static zr_status after_element(parser *p, bool *more)
+{
+    const zr__json_token token = next(p);
+    *more = token.kind == ',';
+    REFUSE_UNLESS(*more || token.kind == ']', p, "wanted ',' or ']'");
     return ZR_OK;
 }
 
@@ -118,15 +134,6 @@ static bool hash_at(const char *text, uint64_t *hash)
     return true;
 }
 
-static zr_status keep(const parser *p, const char *begin, size_t n, const char **kept)
-{
-    char *copy = zr_alloc(n + 1);
-    ZR_CHECK(copy, ZR_ERR_MEMORY, "%s: no memory for %zu bytes of it", p->file, n);
-    memcpy(copy, begin, n);
-    *kept = copy;
-    return ZR_OK;
-}
-
 /* ---- one file's chunks ----------------------------------------------------------------------- */
 
 /* Check the list of ends, which are no multiples of ZR_CHUNK_BYTES, and count them. */
@@ -136,7 +143,7 @@ static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
     *n = 0;
     ZR_TRY(mark(p, '['));
     if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return mark(p, ']');
-    zr__json_token token;
+    bool more = true;
     do {
         ZR_TRY(integer(p, "\"ends\"", bytes, &end));
         REFUSE_UNLESS(end > last && end < bytes && end % ZR_CHUNK_BYTES, p,
@@ -144,9 +151,8 @@ static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
                       ZR_CHUNK_BYTES, bytes);
         last = end;
         ++*n;
-        token = next(p);
-    } while (token.kind == ',');
-    REFUSE_UNLESS(token.kind == ']', p, "wanted ',' or ']'");
+        ZR_TRY(after_element(p, &more));
+    } while (more);
     return ZR_OK;
 }
 
@@ -170,20 +176,17 @@ static zr_status read_place(parser *p, const zr_manifest_file *file, zr__slices_
 static zr_status read_slices(parser *p, zr_manifest_file *file)
 {
     zr__slices_list list = {0};
-    zr__json_token token;
-    zr_status st = ZR_OK;
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "slices"));
+    bool more = true;
+    ZR_TRY(next_member(p, "slices"));
     ZR_TRY(mark(p, '['));
     if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return mark(p, ']');
     do {
-        st = read_place(p, file, &list);
+        const zr_status st = read_place(p, file, &list);
         file->slices = list.slices; /* the list grows, so its memory may move */
         file->n_slices = list.n;
         ZR_TRY(st);
-        token = next(p);
-    } while (token.kind == ',');
-    REFUSE_UNLESS(token.kind == ']', p, "wanted ',' or ']'");
+        ZR_TRY(after_element(p, &more));
+    } while (more);
     return ZR_OK;
 }
 
@@ -269,8 +272,7 @@ static zr_status read_chunks(parser *p, zr_manifest_file *file)
     n += (file->bytes + ZR_CHUNK_BYTES - 1) / ZR_CHUNK_BYTES;
     if (p->format > 1) ZR_TRY(read_slices(p, file));
     n = count_chunks(p, file, n);
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "xxh3"));
+    ZR_TRY(next_member(p, "xxh3"));
     ZR_TRY(string(p, "hashes", p->bytes, &hashes, &length));
     REFUSE_UNLESS((int64_t)length == (n ? n * (DIGITS + 1) - 1 : 0), p,
                   "%s: %zu bytes of hashes, its %" PRId64 " chunks have %" PRId64, file->name, length, n,
@@ -287,7 +289,7 @@ static zr_status read_chunks(parser *p, zr_manifest_file *file)
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-static zr_status read_name(parser *p, const char **name)
+static zr_status read_name(parser *p, char **name)
 {
     const char *begin = NULL;
     size_t n = 0;
@@ -297,13 +299,12 @@ static zr_status read_name(parser *p, const char **name)
     for (int i = 0; i < p->m->n_files; i++)
         REFUSE_UNLESS(strlen(p->list[i].name) != n || memcmp(p->list[i].name, begin, n) != 0, p,
                       "the file %.*s stands there twice", (int)n, begin);
-    ZR_TRY(keep(p, begin, n, name));
-    return ZR_OK;
+    return zr__text_copy(begin, n, name);
 }
 
 static zr_status read_file(parser *p)
 {
-    const char *name = NULL;
+    char *name = NULL;
     ZR_TRY(mark(p, '{'));
     REFUSE_UNLESS(p->m->n_files < ZR_MANIFEST_FILES_MAX, p, "more than %d files", ZR_MANIFEST_FILES_MAX);
     ZR_GROW(p->list, p->room, p->m->n_files + 1, "files of a checkpoint");
@@ -311,13 +312,11 @@ static zr_status read_file(parser *p)
     ZR_TRY(read_name(p, &name));
     zr_manifest_file *file = &p->list[p->m->n_files++];
     file->name = name;
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "bytes"));
+    ZR_TRY(next_member(p, "bytes"));
     ZR_TRY(integer(p, "\"bytes\"", ZR_MANIFEST_FILE_MAX_BYTES, &file->bytes));
     ZR_TRY(mark(p, ','));
     ZR_TRY(read_chunks(p, file));
-    ZR_TRY(mark(p, '}'));
-    return ZR_OK;
+    return mark(p, '}');
 }
 
 /* Read "run", any JSON object, as text. */
@@ -335,7 +334,7 @@ static zr_status read_run(parser *p)
     bool object = json_is_object(root);
     json_decref(root);
     REFUSE_UNLESS(object, p, "\"run\" is not an object");
-    ZR_TRY(keep(p, p->text + begin, p->at - begin, &p->m->run));
+    ZR_TRY(zr__text_copy(p->text + begin, p->at - begin, (char **)&p->m->run));
     return ZR_OK;
 }
 
@@ -343,25 +342,20 @@ static zr_status read_object(parser *p)
 {
     const char *build = NULL;
     size_t n = 0;
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "build"));
+    ZR_TRY(next_member(p, "build"));
     ZR_TRY(string(p, "the build", ZR_MANIFEST_BUILD_MAX, &build, &n));
-    ZR_TRY(keep(p, build, n, &p->m->build));
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "step"));
+    ZR_TRY(zr__text_copy(build, n, (char **)&p->m->build));
+    ZR_TRY(next_member(p, "step"));
     ZR_TRY(integer(p, "\"step\"", ZR_MANIFEST_STEP_MAX, &p->m->step));
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "run"));
+    ZR_TRY(next_member(p, "run"));
     ZR_TRY(read_run(p));
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "files"));
+    ZR_TRY(next_member(p, "files"));
     ZR_TRY(mark(p, '['));
-    zr__json_token token;
+    bool more = true;
     do {
         ZR_TRY(read_file(p));
-        token = next(p);
-    } while (token.kind == ',');
-    REFUSE_UNLESS(token.kind == ']', p, "wanted ',' or ']'");
+        ZR_TRY(after_element(p, &more));
+    } while (more);
     ZR_TRY(mark(p, ','));
     REFUSE_UNLESS(zr__json_next(p->text, p->bytes, p->at).begin == p->bytes - ZR_MANIFEST_TAIL_BYTES, p,
                   "wanted \"xxh3\" and the end");
@@ -392,8 +386,7 @@ static zr_status parse(parser *p)
     ZR_CHECK(p->format >= 1 && p->format <= ZR_MANIFEST_FORMAT, ZR_ERR_DATA,
              "%s: format %" PRId64 ", this zr (%s) reads formats 1 to %d%s", p->file, p->format, zr_version(),
              ZR_MANIFEST_FORMAT, p->format > ZR_MANIFEST_FORMAT ? "; a newer zr wrote it and reads it" : "");
-    ZR_TRY(read_object(p));
-    return ZR_OK;
+    return read_object(p);
 }
 
 zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr_manifest **manifest)
@@ -409,8 +402,7 @@ zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, z
         *manifest = m;
     else
         zr_manifest_free(&m);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -466,6 +458,5 @@ zr_status zr_manifest_read(const char *dir, zr_manifest **manifest)
         zr__file_close(&file);
     }
     if (st != ZR_OK) zr_manifest_free(manifest);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }

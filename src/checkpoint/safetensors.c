@@ -77,6 +77,13 @@ void zr_safetensors_close(zr_safetensors **st)
     *st = NULL;
 }
 
+bool zr__safetensors_has_shape(const zr_safetensors_tensor *tensor, const zr_shape *shape)
+{
+    bool same = tensor->ndim == shape->ndim;
+    for (int d = 0; same && d < shape->ndim; d++) same = tensor->dim[d] == shape->dim[d];
+    return same;
+}
+
 const char *zr__safetensors_path(const zr_safetensors *st)
 {
     return st->path;

@@ -1,6 +1,6 @@
 /* Reading the weights of a Hugging Face directory, in one safetensors file or several, as one set of tensors. */
-#include "base/json/json.h"
 #include "base/file/folder.h"
+#include "base/json/json.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
@@ -93,8 +93,7 @@ static zr_status open_index(zr_weights *weights, const char *dir, const json_t *
     ZR_CHECK(json_object_size(map) > 0, ZR_ERR_DATA, "%s/%s: no \"weight_map\" with tensors", weights->dir, index_name);
     ZR_TRY(make_room(weights, json_object_size(map)));
     json_object_foreach(map, tensor, value) ZR_TRY(open_indexed(weights, dir, tensor, value));
-    ZR_TRY(check_distinct(weights));
-    return ZR_OK;
+    return check_distinct(weights);
 }
 
 static zr_status open_sharded(zr_weights *weights, const char *dir)
@@ -224,8 +223,7 @@ zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t f
 {
     place at = find(weights, name);
     ZR_CHECK(at.tensor, ZR_ERR_DATA, "%s: no tensor %s", weights->dir, name);
-    ZR_TRY(zr_safetensors_read_f32(at.file, at.tensor, first, n, out));
-    return ZR_OK;
+    return zr_safetensors_read_f32(at.file, at.tensor, first, n, out);
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -243,20 +241,12 @@ static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_
     return text;
 }
 
-static bool same_shape(const zr_safetensors_tensor *tensor, const zr_shape *shape)
-{
-    if (tensor->ndim != shape->ndim) return false;
-    for (int d = 0; d < shape->ndim; d++)
-        if (tensor->dim[d] != shape->dim[d]) return false;
-    return true;
-}
-
 /* Add a line about a wanted tensor that does not fit; false: it fits. */
 static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
 {
     char have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
     const zr_safetensors_tensor *tensor = find(weights, wanted->name).tensor;
-    if (tensor && tensor->loadable && same_shape(tensor, &wanted->shape)) return false;
+    if (tensor && tensor->loadable && zr__safetensors_has_shape(tensor, &wanted->shape)) return false;
     if (!show) return true;
     zr_shape_print(&wanted->shape, want, sizeof(want));
     if (!tensor)

@@ -1,6 +1,6 @@
 /* Writing the weights of a Hugging Face directory: one safetensors file, or several and their index. */
-#include "base/json/json.h"
 #include "base/file/folder.h"
+#include "base/json/json.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"

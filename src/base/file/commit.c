@@ -24,10 +24,9 @@ static zr_status sync_folder(const char *folder)
 zr_status zr__file_commit(const char *tmp, const char *final)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(final, '/');
     ZR_CHECK(rename(tmp, final) == 0, ZR_ERR_IO, "%s: cannot rename to %s: %s", ZR_SHOWN(tmp), ZR_SHOWN(final),
              strerror(errno));
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - final) + 1 : 1, slash ? final : ".");
+    zr__path_parent(final, folder);
     return sync_folder(folder);
 }
 

@@ -26,6 +26,13 @@ zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)
     return zr__path_format(path, "%s/%s", dir, name);
 }
 
+void zr__path_parent(const char *path, char parent[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    const int n = slash > path ? (int)(slash - path) : 1;
+    snprintf(parent, PATH_MAX, "%.*s", n, slash ? path : ".");
+}
+
 bool zr__path_is_in(const char *dir, const char *name)
 {
     char path[PATH_MAX];

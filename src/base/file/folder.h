@@ -19,6 +19,8 @@ ZR_NODISCARD zr_status zr__make_folder(const char *path);
 /** Print a path (_format), or dir/name (_join), to `path`. ZR_ERR_CREATE: it is too long. */
 ZR_NODISCARD zr_status zr__path_format(char path[PATH_MAX], const char *format, ...) ZR_PRINTF(2, 3);
 ZR_NODISCARD zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name);
+/** Write the folder of a path to `parent`: "." for a bare name. */
+void zr__path_parent(const char *path, char parent[PATH_MAX]);
 /** Return whether dir/name exists; a link that leads nowhere does not. */
 bool zr__path_is_in(const char *dir, const char *name);
 

@@ -68,8 +68,11 @@ bool zr__json_is_file_name(const char *name);
 /** Read an amount of bytes: a whole number, or text such as "80GB". False: it is neither, below 0 or above 2^53. */
 bool zr__json_bytes(const json_t *json, int64_t *bytes);
 
-/** Print a value in short, for a message. Returns `out`. */
+/** Print a value in short, for a message; NULL: "missing". Returns `out`. */
 const char *zr__json_show(const json_t *json, char *out, size_t size);
+#define ZR_JSON_SHOWN_BYTES 96
+/** A value for a message, in scratch of the enclosing block. */
+#define ZR_JSON_SHOWN(json) zr__json_show((json), (char[ZR_JSON_SHOWN_BYTES]){0}, ZR_JSON_SHOWN_BYTES)
 
 /** Print a value as indented text, numbers in the fewest digits that read back the same; zr_free it. ZR_ERR_MEMORY,
  * also for NULL, which jansson returns without memory. */

@@ -8,9 +8,8 @@
 #ifndef ZR_DATA_PARTS_H
 #define ZR_DATA_PARTS_H
 
+#include "base/core/core.h"
 #include "base/file/file.h"
-
-enum { ZR__PART_MESSAGE_BYTES = 512 };
 
 /** Settings of reading a file, and the position in it. Zero-initialise fields that are not set. */
 typedef struct zr__parts {
@@ -42,8 +41,7 @@ typedef struct zr__part {
     /* Results: */
     zr__found_texts found; /* first_skipped: counted from the part's first line, 1 */
     int64_t lines, bad_line;
-    zr_status status;
-    char message[ZR__PART_MESSAGE_BYTES];
+    zr__failure failed;
 } zr__part;
 
 /** Take a document's text, or a stretch of one; `ends`: the document of a line ends with it. */

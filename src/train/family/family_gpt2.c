@@ -63,8 +63,7 @@ static zr_status adopt(const void *numbers, zr_config *config)
 {
     const zr_gpt2_config *c = numbers;
     if (zr__config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
-    ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", ZR_SHORTEST(c->layer_norm_epsilon)));
-    return ZR_OK;
+    return zr_config_set(config, "model.layer_norm_epsilon", ZR_SHORTEST(c->layer_norm_epsilon));
 }
 
 /** Add a note that the dropout the model was made for is not adopted, unless a key sets dropout. */
@@ -72,7 +71,7 @@ static zr_status tell_dropout(const char *dir, zr_config *config)
 {
     static const char *const key[] = {"model.dropout", "model.embd_pdrop", "model.resid_pdrop", "model.attn_pdrop"};
     zr_hf_gpt2 hf;
-    char note[512];
+    char note[ZR_SHOWN_BYTES + 256];
     for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
         if (zr__config_given(config, key[i])) return ZR_OK;
     ZR_TRY(zr_hf_gpt2_read(dir, &hf));

@@ -1,12 +1,12 @@
 #include "train/tokenizer/tokenizer_files.h"
 
 #include "base/json/json.h"
-#include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/dir/run_dir.h"
 #include "zr/data.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,24 +20,18 @@ static zr_status write_in(const char *dir, const char *name, const char *text, s
 {
     char path[PATH_MAX];
     ZR_TRY(zr__path_join(path, dir, name));
-    ZR_TRY(zr__file_put(path, text, (int64_t)bytes));
-    return ZR_OK;
+    return zr__file_put(path, text, (int64_t)bytes);
 }
 
 zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_of_text)
 {
-    static const char ends[] = " \"bos_token\": \"" ZR_END_OF_TEXT "\",\n"
-                               " \"eos_token\": \"" ZR_END_OF_TEXT "\",\n";
-    zr__text text = {0};
-    char *told = NULL;
+    static const char plain[] = " \"clean_up_tokenization_spaces\": false,\n"
+                                " \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n";
+    static const char ends[] = " \"bos_token\": \"" ZR_END_OF_TEXT "\",\n \"eos_token\": \"" ZR_END_OF_TEXT "\",\n";
+    char text[sizeof(plain) + sizeof(ends) + 2];
+    const int bytes = snprintf(text, sizeof(text), "{\n%s%s", end_of_text ? ends : "", plain);
     ZR_TRY(write_in(dir, whole, json, strlen(json)));
-    zr__text_add(
-        &text, "{\n%s \"clean_up_tokenization_spaces\": false,\n \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n",
-        end_of_text ? ends : "");
-    ZR_TRY(zr__text_take(&text, &told));
-    zr_status st = write_in(dir, config, told, strlen(told));
-    zr_free(told);
-    return st;
+    return write_in(dir, config, text, (size_t)bytes);
 }
 
 /* Read a file of text, whatever it holds. ZR_ERR_CONFIG becomes ZR_ERR_DATA, since a tokenizer is no configuration. */
@@ -69,20 +63,17 @@ static zr_status write_bytes(const char *dir)
 zr_status zr__tokenizer_files_take(const char *from, const char *dir)
 {
     char path[PATH_MAX];
-    struct stat info;
     for (int i = 0; i < NAMES; i++) {
         ZR_TRY(zr__path_join(path, from, names[i]));
-        if (stat(path, &info) == 0) ZR_TRY(copy_file(path, dir, names[i]));
+        if (zr__path_is_in(from, names[i])) ZR_TRY(copy_file(path, dir, names[i]));
     }
     return ZR_OK;
 }
 
 bool zr__tokenizer_files_any(const char *dir)
 {
-    char path[PATH_MAX];
-    struct stat info;
     for (int i = 0; i < NAMES; i++)
-        if (zr__path_join(path, dir, names[i]) == ZR_OK && stat(path, &info) == 0) return true;
+        if (zr__path_is_in(dir, names[i])) return true;
     return false;
 }
 

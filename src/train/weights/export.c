@@ -19,8 +19,7 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
     const zr_safetensors *file = arg;
     const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
     ZR_ASSERT(tensor);
-    ZR_TRY(zr_safetensors_write(file, tensor, first, n, in));
-    return ZR_OK;
+    return zr_safetensors_write(file, tensor, first, n, in);
 }
 
 /** Paths of a directory and its parts while it is made. */
@@ -34,14 +33,11 @@ typedef struct paths {
 
 static zr_status name_parts(const char *dir, paths *p)
 {
-    int n = snprintf(p->tmp, sizeof(p->tmp), "%s.tmp", dir);
-    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
-    n = snprintf(p->old, sizeof(p->old), "%s.old", dir);
-    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+    ZR_TRY(zr__path_format(p->tmp, "%s.tmp", dir));
+    ZR_TRY(zr__path_format(p->old, "%s.old", dir));
     ZR_TRY(zr__path_join(p->config, p->tmp, "config.json"));
     ZR_TRY(zr__path_join(p->unfinished, p->tmp, "model.safetensors.tmp"));
-    ZR_TRY(zr__path_join(p->finished, p->tmp, "model.safetensors"));
-    return ZR_OK;
+    return zr__path_join(p->finished, p->tmp, "model.safetensors");
 }
 
 static void remove_in(const char *dir, const char *name)
@@ -99,13 +95,11 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
     paths p;
     ZR_TRY(name_parts(dir, &p));
     zr_status st = reserve(&p, what);
-    if (st == ZR_OK) return ZR_OK;
-    char why[512];
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(st,
-                   "the weights that this run is to leave cannot be written: %s; free space, or choose another "
-                   "train.output_dir",
-                   why);
+    ZR_CHECK(st == ZR_OK, st,
+             "the weights that this run is to leave cannot be written: %s; free space, or choose another "
+             "train.output_dir",
+             zr_error_message());
+    return ZR_OK;
 }
 
 /** Reserve the files again if some were removed meanwhile. *made: the weights' file is new and empty. */
@@ -131,18 +125,13 @@ static zr_status prepare(const paths *p, const zr__exported *what, bool *made)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static zr_status write_mine(zr_safetensors **file, const char *path, zr_engine *engine)
-{
-    ZR_TRY(zr__safetensors_attach(path, file));
-    ZR_TRY(zr_engine_read(engine, ZR_STATE_PARAM, write_range, *file));
-    return ZR_OK;
-}
-
 /** Write the elements that each rank owns, then sync the file. *written: all elements were written, synced or not. */
 static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_safetensors *file = NULL;
-    zr_status st = zr_comm_agree(comm, write_mine(&file, p->unfinished, engine));
+    zr_status st = zr__safetensors_attach(p->unfinished, &file);
+    if (st == ZR_OK) st = zr_engine_read(engine, ZR_STATE_PARAM, write_range, file);
+    st = zr_comm_agree(comm, st);
     *written = st == ZR_OK;
     if (st == ZR_OK) st = zr_comm_agree(comm, zr__safetensors_sync(file));
     zr_safetensors_close(&file);
@@ -169,8 +158,7 @@ static zr_status move_old(paths *p, const char *dir)
     struct stat st;
     bool taken = !remove_old(p, p->tmp);
     for (int i = 2; taken; i++) {
-        int n = snprintf(p->old, sizeof(p->old), "%s.old.%d", dir, i);
-        ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+        ZR_TRY(zr__path_format(p->old, "%s.old.%d", dir, i));
         taken = lstat(p->old, &st) == 0;
     }
     ZR_CHECK(rename(dir, p->old) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", dir, p->old, strerror(errno));
@@ -208,22 +196,18 @@ static void find_place(const paths *p, const char *dir, char *place, size_t size
         snprintf(place, size, "%s", dir);
 }
 
-/** Return whether a second attempt may help against this failure. */
-static bool is_disk(zr_status st)
-{
-    return st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
-}
-
 /** Write the weights, a second time after a disk failure: after a failed sync the system takes the pages for clean,
  * and only rewriting them makes it try again. */
 static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
-    for (int tries = 0; tries < 2 && (tries == 0 || is_disk(st)); tries++) {
+    bool disk = true; /* a second attempt may help */
+    for (int tries = 0; tries < 2 && disk; tries++) {
         bool complete = false, made = false;
         st = zr_comm_agree(comm, comm->rank == 0 ? prepare(p, what, &made) : ZR_OK);
         if (st == ZR_OK) st = write_all(p, engine, comm, &complete);
         *written = complete || (*written && !made);
+        disk = st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
     }
     return st == ZR_ERR_NOT_FOUND ? ZR_FAIL(ZR_ERR_IO, "%s", zr_error_message()) : st;
 }
