@@ -144,8 +144,7 @@ zr_status zr__checkpoint_check_file(const char *dir, const zr_manifest *manifest
     for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i = file.held.first + file.held.n)
         st = zr__checked_load(&file, i);
     zr__checked_close(&file);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -161,8 +160,7 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
     zr_status st = zr__checked_read(file, ZR_SAFETENSORS_PREFIX_BYTES, n, NULL, text);
     if (st == ZR_OK) st = zr__safetensors_parse(file->file.name, text, n, file->file.bytes, &tensors->header);
     zr_free(text);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 struct zr_chunk_reader {
@@ -176,8 +174,7 @@ static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_mani
     ZR_TRY(zr__checked_open(dir, manifest, name, readers, &r->file));
     r->tensors = (zr_safetensors){.path = r->file.file.name, .file = {.fd = -1}};
     memcpy(r->tensors.file.name, r->file.file.name, sizeof(r->tensors.file.name));
-    ZR_TRY(zr__checked_tensors(&r->file, &r->tensors));
-    return ZR_OK;
+    return zr__checked_tensors(&r->file, &r->tensors);
 }
 
 zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
@@ -191,8 +188,7 @@ zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, con
         *reader = r;
     else
         zr_chunk_reader_close(&r);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 zr_status zr_chunk_reader_f32(zr_chunk_reader *r, const char *tensor, int64_t first, int64_t n, float *out)

@@ -334,8 +334,7 @@ static zr_status read_run(parser *p)
     bool object = json_is_object(root);
     json_decref(root);
     REFUSE_UNLESS(object, p, "\"run\" is not an object");
-    ZR_TRY(zr__text_copy(p->text + begin, p->at - begin, (char **)&p->m->run));
-    return ZR_OK;
+    return zr__text_copy(p->text + begin, p->at - begin, (char **)&p->m->run);
 }
 
 static zr_status read_object(parser *p)

@@ -153,8 +153,7 @@ static zr_status remove_step(int run, const char *run_dir, int64_t step)
     /* Sync, or a crash could remove the files and keep the name. Some file systems cannot sync a directory. */
     ZR_CHECK(fsync(run) == 0 || errno == EINVAL, ZR_ERR_IO, "%s: cannot sync this directory: %s", ZR_SHOWN(run_dir),
              strerror(errno));
-    ZR_TRY(remove_tmp(run, run_dir, tmp));
-    return ZR_OK;
+    return remove_tmp(run, run_dir, tmp);
 }
 
 zr_status zr_checkpoint_remove(const char *run_dir, int64_t step)

@@ -102,8 +102,7 @@ zr_status zr__weights_put(zr__weights_out *out, int64_t tensor, int64_t first, i
     while (out->at < 0 || tensor >= out->first[out->at + 1]) ZR_TRY(begin_file(out, out->at + 1));
     const zr_safetensors_tensor *to = zr_safetensors_find(out->file, out->spec[tensor].name);
     ZR_CHECK(to, ZR_ERR_STATE, "tensor %s comes after its file was written", out->spec[tensor].name);
-    ZR_TRY(zr_safetensors_write(out->file, to, first, n, in));
-    return ZR_OK;
+    return zr_safetensors_write(out->file, to, first, n, in);
 }
 
 /* ---- the index ------------------------------------------------------------------------------- */

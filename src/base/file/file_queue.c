@@ -50,8 +50,7 @@ static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
     int64_t done = 0;
     ZR_TRY(move_direct(q, part->offset + head, bytes + head, blocks, &done));
     done += head;
-    ZR_TRY(move_plain(q, part->offset + done, bytes + done, part->n - done));
-    return ZR_OK;
+    return move_plain(q, part->offset + done, bytes + done, part->n - done);
 }
 
 /* Write the stretches of a part. They are short and share blocks with other writers, so they go through the page

@@ -76,8 +76,7 @@ zr_status zr__json_print(const json_t *json, char **text)
     ZR_CHECK(json, ZR_ERR_MEMORY, "no memory for what is to be printed as JSON");
     print_value(&out, json, 0);
     zr__text_add(&out, "\n");
-    ZR_TRY(zr__text_take(&out, text));
-    return ZR_OK;
+    return zr__text_take(&out, text);
 }
 
 const char *zr__json_show(const json_t *json, char *out, size_t size)

@@ -20,12 +20,6 @@ static bool same_file(const char *path, const struct stat *info)
     return stat(path, &its) == 0 && its.st_dev == info->st_dev && its.st_ino == info->st_ino;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Return whether zr reads a file of this name in the directory of a model or a run; other files there may be
  * outputs. */
 static bool is_read(const char *name)
@@ -36,7 +30,7 @@ static bool is_read(const char *name)
         if (strcmp(name, whole[i]) == 0) return true;
     for (size_t i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)
         if (strncmp(name, begin[i], strlen(begin[i])) == 0) return true;
-    return ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json");
+    return zr__text_ends(name, ".safetensors") || zr__text_ends(name, ".safetensors.index.json");
 }
 
 /* Return whether the file is one that zr reads in the directory `path`. */
@@ -89,7 +83,7 @@ static bool is_kind(int fd, const struct stat *info, const char *head)
            (n <= sizeof(there) && pread(fd, there, n, 0) == (ssize_t)n && !memcmp(there, head, n));
 }
 
-static zr_status check(const zr__file *file, const zr__output_kind *kind, const char *const *inputs)
+static zr_status check_output(const zr__file *file, const zr__output_kind *kind, const char *const *inputs)
 {
     struct stat info;
     ZR_CHECK(fstat(file->fd, &info) == 0, ZR_ERR_CREATE, "the %s %s cannot be written: %s", kind->what, file->name,
@@ -121,7 +115,7 @@ zr_status zr__output_open(const char *path, const zr__output_kind *kind, const c
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
              errno == ELOOP ? "a link that leads nowhere" : strerror(errno));
-    zr_status st = check(file, kind, inputs);
+    zr_status st = check_output(file, kind, inputs);
     if (st != ZR_OK) zr__file_close(file);
     return st;
 }
@@ -164,7 +158,7 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s is there and cannot be read: %s; name another file", kind->what,
              file.name, strerror(errno));
-    zr_status st = check(&file, kind, inputs);
+    zr_status st = check_output(&file, kind, inputs);
     zr__file_close(&file);
     return st;
 }

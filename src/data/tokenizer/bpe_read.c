@@ -304,8 +304,7 @@ static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
              "%s: merge %lld is \"%s\", two names with a space between were wanted", r->file, (long long)number,
              ZR_SHOWN(cut));
-    ZR_TRY(add_merge(r, text, n, space + 1, bytes - n - 1, number, rank));
-    return ZR_OK;
+    return add_merge(r, text, n, space + 1, bytes - n - 1, number, rank);
 }
 
 static zr_status read_merges(const reader *r)

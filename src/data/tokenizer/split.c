@@ -187,8 +187,7 @@ static zr_status translate(const char *expression, const char *where, char **out
         return ZR_FAIL(ZR_ERR_DATA, "%s: \"%s\" in the regular expression \"%s\" is not supported", where,
                        ZR_SHOWN(t.bad), ZR_SHOWN(expression));
     }
-    ZR_TRY(zr__text_take(&t.out, out));
-    return ZR_OK;
+    return zr__text_take(&t.out, out);
 }
 
 static zr_status compile(pcre2_compile_context *context, const char *expression, const char *where, pcre2_code **code)

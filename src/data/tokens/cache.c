@@ -164,8 +164,7 @@ static zr_status find_place(const zr_data_args *args, place *p)
     snprintf(name, sizeof(name), "%016llx.tokens", (unsigned long long)p->key);
     ZR_TRY(zr__path_join(p->path, p->folder, name));
     snprintf(name, sizeof(name), "%016llx.lock", (unsigned long long)p->key);
-    ZR_TRY(zr__path_join(p->lock, p->folder, name));
-    return ZR_OK;
+    return zr__path_join(p->lock, p->folder, name);
 }
 
 /* ---- unfinished files ------------------------------------------------------------------------ */

@@ -1,5 +1,6 @@
 #include "data/tokens/shard.h"
 
+#include "base/text/text.h"
 #include "data/text/kind.h"
 #include "data/tokens/cache.h"
 #include "data/tokens/indexed.h"
@@ -19,20 +20,10 @@ enum {
 
 typedef enum kind { KIND_LLMC, KIND_UINT16, KIND_INDEXED, KIND_TEXT, KIND_LINES } kind;
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static zr_status set_path(zr__shard *s, const char *path)
 {
-    const size_t n = strlen(path) + 1;
     zr_free(s->path);
-    s->path = zr_alloc(n);
-    ZR_CHECK(s->path, ZR_ERR_MEMORY, "%zu bytes for a path", n);
-    memcpy(s->path, path, n);
-    return ZR_OK;
+    return zr__text_copy(path, strlen(path), &s->path);
 }
 
 /* ---- which format ---------------------------------------------------------------------------- */
@@ -49,25 +40,19 @@ static zr_status find_llmc(const zr__file *file, bool *found)
     return ZR_OK;
 }
 
-/* Write the path with another extension of four characters; false: it is too long. */
-static bool with_ending(const char *path, const char *ending, char other[PATH_MAX])
-{
-    const int n = (int)strlen(path) - 4;
-    return snprintf(other, PATH_MAX, "%.*s%s", n, path, ending) < PATH_MAX;
-}
-
 /* Find a file's format by its name, the file beside it and its first bytes. `index`: path of the .idx file if the
  * format has one. */
 static zr_status find_kind(const zr__shard *s, kind *found, char index[PATH_MAX])
 {
-    const bool bin = ends_with(s->path, ".bin");
+    const bool bin = zr__text_ends(s->path, ".bin");
+    const int stem = (int)strlen(s->path) - 4;
     bool llmc = false;
-    *found = ends_with(s->path, ".jsonl") ? KIND_LINES : KIND_TEXT;
+    *found = zr__text_ends(s->path, ".jsonl") ? KIND_LINES : KIND_TEXT;
     if (*found == KIND_LINES) return ZR_OK;
     ZR_TRY(find_llmc(&s->file, &llmc));
     if (llmc)
         *found = KIND_LLMC;
-    else if (bin && with_ending(s->path, ".idx", index) && access(index, F_OK) == 0)
+    else if (bin && snprintf(index, PATH_MAX, "%.*s.idx", stem, s->path) < PATH_MAX && access(index, F_OK) == 0)
         *found = KIND_INDEXED;
     else if (bin)
         *found = KIND_UINT16;
@@ -205,7 +190,7 @@ static zr_status open_file(const char *path, zr__shard *s)
     ZR_TRY(zr__file_open(path, false, &s->file));
     memcpy(s->name, s->file.name, sizeof(s->name));
     /* A pattern that matches both files would read the tokens twice. */
-    ZR_CHECK(!ends_with(path, ".idx"), ZR_ERR_DATA,
+    ZR_CHECK(!zr__text_ends(path, ".idx"), ZR_ERR_DATA,
              "%s: the index of a token file; name the .bin file, beside which it is found", s->file.name);
     return ZR_OK;
 }

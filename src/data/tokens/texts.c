@@ -224,6 +224,5 @@ static zr_status learn_one(zr__texts *t, const zr__parts *parts, void *arg, zr__
 
 zr_status zr__texts_learn(zr__texts *texts, zr__tokenizer_trainer *trainer)
 {
-    ZR_TRY(read_all(texts, learn_one, trainer));
-    return ZR_OK;
+    return read_all(texts, learn_one, trainer);
 }

@@ -29,20 +29,16 @@ static void remember(zr__tokens *t, int64_t shard)
 static zr_status open_again(zr__tokens *t, zr__file *file, const char *path)
 {
     zr__file now;
-    char text[512];
     zr_status st = zr__file_open(path, false, &now);
     /* the process's limit on open files may be reached */
     for (; st != ZR_OK && t->n_open > 0; st = zr__file_open(path, false, &now)) close_oldest(t);
-    if (st == ZR_ERR_NOT_FOUND) {
-        snprintf(text, sizeof(text), "%s", zr_error_message());
-        return ZR_FAIL(ZR_ERR_IO, "%s, while in use", text);
-    }
+    if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_IO, "%s, while in use", zr_error_message());
     ZR_TRY(st);
     file->fd = now.fd;
     return ZR_OK;
 }
 
-static zr_status need(zr__tokens *t, int64_t shard)
+static zr_status open_needed(zr__tokens *t, int64_t shard)
 {
     zr__shard *s = &t->shard[shard];
     if (s->file.fd < 0) {
@@ -140,7 +136,7 @@ zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char
     for (int64_t i = find_shard(t, first); n > 0; i++) {
         const zr__shard *s = &t->shard[i];
         const int64_t at = first - s->begin, left = s->tokens - at, some = n < left ? n : left;
-        ZR_TRY(need(t, i));
+        ZR_TRY(open_needed(t, i));
         ZR_TRY(read_part(t, s, at, some, stage, out));
         first += some;
         out += some;
@@ -223,7 +219,7 @@ static zr_status check_shard(zr__tokens *t, int64_t i, whole *w, bool hashed, ui
     const zr__shard *s = w->shard = &t->shard[i];
     if (!hashed && !is_cached(s) && all_are_tokens(t, s)) return ZR_OK;
     *hash = s->hash;
-    ZR_TRY(need(t, i));
+    ZR_TRY(open_needed(t, i));
     if (is_cached(s)) return s->checked ? zr__file_unchanged(&s->file) : check_cached(w, hash);
     ZR_TRY(zr__file_pass_from(&s->file, 0, check_piece, w, hashed ? hash : NULL));
     return ZR_OK;

@@ -101,8 +101,7 @@ zr_status zr__family_find_preset(const char *name, zr__family_model *model)
     const char *one;
     for (int i = 0; (one = shape(i, &family)); i++)
         if (strcmp(one, name) == 0) of = family;
-    ZR_TRY(zr__family_preset(of, name, model));
-    return ZR_OK;
+    return zr__family_preset(of, name, model);
 }
 
 /* ---- rows of a batch -------------------------------------------------------------------------- */
