@@ -47,7 +47,7 @@ void zr__checked_close(zr__checked_file *file)
     zr__file_close(&file->file);
 }
 
-static void give(zr__checked_file *file, int part, const zr__region *region)
+static void give_region(zr__checked_file *file, int part, const zr__region *region)
 {
     file->queue.part[part].offset = region->offset;
     file->queue.part[part].n = region->end - region->offset;
@@ -55,12 +55,12 @@ static void give(zr__checked_file *file, int part, const zr__region *region)
 }
 
 /* Read a region, unchecked, into the part file->part, unless it is prefetched there already. */
-static zr_status take(zr__checked_file *file, const zr__region *region)
+static zr_status take_region(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;
     zr_status st = zr__queue_take(&file->queue, other);
     if (file->ahead != region->first) {
-        give(file, other, region);
+        give_region(file, other, region);
         st = zr__queue_take(&file->queue, other);
     }
     file->part = other;
@@ -74,7 +74,7 @@ static void read_ahead(zr__checked_file *file, const zr__region *region)
     if (file->queue.n_parts == 1 || region->first + region->n == file->listed->n_chunks) return;
     const zr__region next = zr__region_of(file->listed, region->first + region->n);
     file->ahead = next.first;
-    give(file, 1 - file->part, &next);
+    give_region(file, 1 - file->part, &next);
 }
 
 static zr_status check_chunk(const zr__checked_file *file, const zr__region *region, const zr_chunk *chunk)
@@ -100,7 +100,7 @@ zr_status zr__checked_load(zr__checked_file *file, int64_t i)
     file->held.n = 0;
     enum { AHEAD_BYTES = 16 << 20 };
     if (!file->direct) zr__file_ahead(&file->file, region.end, AHEAD_BYTES);
-    ZR_TRY(take(file, &region));
+    ZR_TRY(take_region(file, &region));
     if (in_a_row) read_ahead(file, &region);
     for (int64_t c = region.first; c < region.first + region.n; c++)
         ZR_TRY(check_chunk(file, &region, &file->listed->chunk[c]));
@@ -115,7 +115,7 @@ static int64_t chunk_of(const zr_manifest_file *listed, int64_t offset)
            1;
 }
 
-static zr_status load_for(zr__checked_file *file, int64_t i, const char *tensor)
+static zr_status load_for_tensor(zr__checked_file *file, int64_t i, const char *tensor)
 {
     zr_status st = zr__checked_load(file, i);
     if (st == ZR_OK || !tensor) return st;
@@ -129,7 +129,7 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
              "%s: %lld bytes from byte %lld, it has %lld", file->file.name, (long long)n, (long long)offset,
              (long long)file->listed->bytes);
     for (int64_t i = n ? chunk_of(file->listed, offset) : 0, now; n > 0; offset += now, to += now, n -= now) {
-        ZR_TRY(load_for(file, i, tensor));
+        ZR_TRY(load_for_tensor(file, i, tensor));
         now = n < file->held.end - offset ? n : file->held.end - offset;
         memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + (offset - file->held.offset), (size_t)now);
         i = file->held.first + file->held.n;

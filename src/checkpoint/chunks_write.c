@@ -95,7 +95,7 @@ static void begin_part(const zr_chunk_writer *w, zr__file_part *part, int64_t of
 }
 
 /* Return the most contiguous bytes from `offset` on that fit into the current part and chunk. */
-static int64_t room(const zr_chunk_writer *w, int64_t offset)
+static int64_t part_room(const zr_chunk_writer *w, int64_t offset)
 {
     const int64_t limit = zr__chunk_limit(offset) - offset;
     if (!w->slices.row_bytes) return w->part_bytes - offset % w->part_bytes;
@@ -105,7 +105,7 @@ static int64_t room(const zr_chunk_writer *w, int64_t offset)
 }
 
 /* Copy n bytes into the part, which has room for them, and hash them. */
-static void fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
+static void fill_part(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     zr__file_part *part = &w->queue.part[w->filling];
     if (part->n == 0) begin_part(w, part, offset);
@@ -125,9 +125,9 @@ static void fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, 
 static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;
-    const int64_t most = room(w, offset);
+    const int64_t most = part_room(w, offset);
     if (n > most) n = most;
-    fill(w, offset, from, n);
+    fill_part(w, offset, from, n);
     w->at = sliced ? zr__slice_after(&w->slices, offset, n) : offset + n;
     if (sliced ? w->queue.part[w->filling].n == w->part_bytes : w->at % w->part_bytes == 0) pass_on(w);
     if (w->at >= zr__chunk_limit(w->open.offset)) end_chunk(w);

@@ -97,7 +97,7 @@ static bool own_name(const char *name)
 }
 
 /* Remove our files from an open directory, and close it; `foreign`: the name of another file, or "". */
-static zr_status empty(int fd, const char *shown, char *foreign, size_t size)
+static zr_status remove_own_files(int fd, const char *shown, char *foreign, size_t size)
 {
     DIR *dir = fdopendir(fd);
     int error = errno;
@@ -133,7 +133,7 @@ static zr_status remove_tmp(int run, const char *run_dir, const char *name)
         return ZR_OK;
     }
     ZR_CHECK(fd >= 0, ZR_ERR_IO, "%s: cannot open to remove: %s", shown, strerror(errno));
-    ZR_TRY(empty(fd, shown, foreign, sizeof(foreign)));
+    ZR_TRY(remove_own_files(fd, shown, foreign, sizeof(foreign)));
     ZR_CHECK(!foreign[0], ZR_ERR_IO,
              "%s: holds %s, which is no file of a checkpoint; move it away, then remove the directory", shown, foreign);
     ZR_CHECK(unlinkat(run, name, AT_REMOVEDIR) == 0, ZR_ERR_IO, "%s: cannot remove: %s", shown, strerror(errno));

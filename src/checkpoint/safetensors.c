@@ -40,7 +40,7 @@ static zr_status read_header(zr_safetensors *st, char **text)
     return ZR_OK;
 }
 
-static zr_status open_file(const char *path, bool writable, zr_safetensors **out)
+static zr_status open_safetensors(const char *path, bool writable, zr_safetensors **out)
 {
     char *text = NULL;
     zr_safetensors *st = zr_alloc(sizeof(*st));
@@ -59,12 +59,12 @@ static zr_status open_file(const char *path, bool writable, zr_safetensors **out
 
 zr_status zr_safetensors_open(const char *path, zr_safetensors **st)
 {
-    return open_file(path, false, st);
+    return open_safetensors(path, false, st);
 }
 
 zr_status zr__safetensors_attach(const char *path, zr_safetensors **st)
 {
-    return open_file(path, true, st);
+    return open_safetensors(path, true, st);
 }
 
 void zr_safetensors_close(zr_safetensors **st)

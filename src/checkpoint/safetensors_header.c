@@ -44,12 +44,12 @@ typedef struct parser {
 
 #define REFUSE_UNLESS(cond, p, ...)                                                                                    \
     do {                                                                                                               \
-        if (!(cond)) return refuse((p), __VA_ARGS__);                                                                  \
+        if (!(cond)) return refuse_tensor((p), __VA_ARGS__);                                                           \
     } while (0)
 
-static zr_status refuse(const parser *p, const char *format, ...) ZR_PRINTF(2, 3);
+static zr_status refuse_tensor(const parser *p, const char *format, ...) ZR_PRINTF(2, 3);
 
-static zr_status refuse(const parser *p, const char *format, ...)
+static zr_status refuse_tensor(const parser *p, const char *format, ...)
 {
     char reason[640];
     va_list args;
@@ -72,7 +72,7 @@ static zr_status read_dtype(const parser *p, const json_t *entry, zr_safetensors
         tensor->loadable = i < LOADABLE;
         return ZR_OK;
     }
-    return refuse(p, "unknown dtype \"%s\"", ZR_SHOWN(json_string_value(value)));
+    return refuse_tensor(p, "unknown dtype \"%s\"", ZR_SHOWN(json_string_value(value)));
 }
 
 static zr_status read_shape(parser *p, const json_t *entry, zr_safetensors_tensor *tensor)
@@ -170,10 +170,10 @@ static zr_status read_entry(parser *p, const char *name, size_t begin, size_t en
 {
     json_t *entry = NULL;
     zr_status st = zr__json_parse(p->text + begin, end - begin, "its entry", &entry);
-    if (st == ZR_ERR_CONFIG) return refuse(p, "%.200s", zr_error_message());
+    if (st == ZR_ERR_CONFIG) return refuse_tensor(p, "%.200s", zr_error_message());
     ZR_TRY(st);
     if (!json_is_object(entry))
-        st = refuse(p, "its entry is not an object");
+        st = refuse_tensor(p, "its entry is not an object");
     else if (strcmp(name, "__metadata__") == 0)
         st = check_metadata(p, entry);
     else
@@ -268,7 +268,7 @@ static zr_status index_names(parser *p)
     return ZR_OK;
 }
 
-static zr_status parse(parser *p)
+static zr_status parse_header(parser *p)
 {
     zr__safetensors_header *header = p->header;
     /* Upper bounds from the length of the text: a dimension takes two bytes of it, a digit and a comma. */
@@ -298,7 +298,7 @@ zr_status zr__safetensors_parse(const char *name, const char *text, int64_t byte
                 .data_bytes = file_bytes - data_start,
                 .header = header};
     *header = (zr__safetensors_header){0};
-    zr_status st = parse(&p);
+    zr_status st = parse_header(&p);
     if (st != ZR_OK) zr__safetensors_header_free(header);
     return st;
 }

@@ -23,7 +23,7 @@ struct zr_weights {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static zr_status open_file(zr_weights *weights, const char *dir, const char *name)
+static zr_status open_weights_file(zr_weights *weights, const char *dir, const char *name)
 {
     char path[PATH_MAX];
     ZR_TRY(zr__path_join(path, dir, name));
@@ -64,7 +64,7 @@ static zr_status open_indexed(zr_weights *weights, const char *dir, const char *
     ZR_CHECK(stays_inside(name), ZR_ERR_DATA,
              "%s/%s: weight_map.%s names the file \"%s\", wanted a name inside the directory", weights->dir, index_name,
              ZR_SHOWN(tensor), ZR_SHOWN(name));
-    if (!file_named(weights, name)) ZR_TRY(open_file(weights, dir, name));
+    if (!file_named(weights, name)) ZR_TRY(open_weights_file(weights, dir, name));
     ZR_CHECK(zr_safetensors_find(file_named(weights, name), tensor), ZR_ERR_DATA,
              "%s/%s: weight_map names tensor %s in \"%s\", where it is not", weights->dir, index_name, ZR_SHOWN(tensor),
              ZR_SHOWN(name));
@@ -114,7 +114,7 @@ static zr_status open_any(zr_weights *weights, const char *dir)
 {
     if (zr__path_is_in(dir, single_name)) {
         ZR_TRY(make_room(weights, 1));
-        return open_file(weights, dir, single_name);
+        return open_weights_file(weights, dir, single_name);
     }
     ZR_CHECK(zr__path_is_in(dir, index_name), ZR_ERR_NOT_FOUND, "%s: neither %s nor %s is there", weights->dir,
              single_name, index_name);
@@ -207,7 +207,7 @@ static place find_exactly(const zr_weights *weights, const char *name)
 }
 
 /* Find a tensor by its name; a file has the names with the family's prefix or without. */
-static place find(const zr_weights *weights, const char *name)
+static place find_tensor(const zr_weights *weights, const char *name)
 {
     place found = find_exactly(weights, name);
     if (found.tensor) return found;
@@ -221,7 +221,7 @@ static place find(const zr_weights *weights, const char *name)
 
 zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t first, int64_t n, float *out)
 {
-    place at = find(weights, name);
+    place at = find_tensor(weights, name);
     ZR_CHECK(at.tensor, ZR_ERR_DATA, "%s: no tensor %s", weights->dir, name);
     return zr_safetensors_read_f32(at.file, at.tensor, first, n, out);
 }
@@ -245,7 +245,7 @@ static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_
 static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
 {
     char have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
-    const zr_safetensors_tensor *tensor = find(weights, wanted->name).tensor;
+    const zr_safetensors_tensor *tensor = find_tensor(weights, wanted->name).tensor;
     if (tensor && tensor->loadable && zr__safetensors_has_shape(tensor, &wanted->shape)) return false;
     if (!show) return true;
     zr_shape_print(&wanted->shape, want, sizeof(want));
@@ -287,7 +287,7 @@ static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *te
 {
     for (int64_t i = 0; i < n; i++) {
         if (!zr__text_ends(tensor->name, wanted[i].name) && !zr__text_ends(wanted[i].name, tensor->name)) continue;
-        if (find(weights, wanted[i].name).tensor == tensor) return true;
+        if (find_tensor(weights, wanted[i].name).tensor == tensor) return true;
     }
     return false;
 }

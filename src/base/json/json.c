@@ -22,7 +22,7 @@ static zr_status check_size(const char *name, size_t bytes, size_t most)
 }
 
 /* Read up to the end: `fd` may be a pipe, whose size is known only there. */
-static zr_status read_all(int fd, const char *name, size_t most, char **text, size_t *bytes)
+static zr_status read_to_end(int fd, const char *name, size_t most, char **text, size_t *bytes)
 {
     int64_t room = 0;
     *bytes = 0;
@@ -50,12 +50,12 @@ static zr_status open_text(const char *path, const char *name, bool pipes, int *
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", name);
 }
 
-static zr_status read_text(const char *path, bool pipes, size_t most, char **text, size_t *bytes)
+static zr_status read_json_text(const char *path, bool pipes, size_t most, char **text, size_t *bytes)
 {
     char *all = NULL;
     int fd = -1;
     ZR_TRY(open_text(path, ZR_SHOWN(path), pipes, &fd));
-    zr_status st = read_all(fd, ZR_SHOWN(path), most, &all, bytes);
+    zr_status st = read_to_end(fd, ZR_SHOWN(path), most, &all, bytes);
     close(fd);
     if (st == ZR_OK)
         *text = all;
@@ -66,7 +66,7 @@ static zr_status read_text(const char *path, bool pipes, size_t most, char **tex
 
 zr_status zr__json_read(const char *path, char **text, size_t *bytes)
 {
-    return read_text(path, true, ZR_JSON_MAX_BYTES, text, bytes);
+    return read_json_text(path, true, ZR_JSON_MAX_BYTES, text, bytes);
 }
 
 zr_status zr__json_read_file(const char *path, char **text, size_t *bytes)
@@ -76,7 +76,7 @@ zr_status zr__json_read_file(const char *path, char **text, size_t *bytes)
 
 zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t *bytes)
 {
-    return read_text(path, false, most, text, bytes);
+    return read_json_text(path, false, most, text, bytes);
 }
 
 /* Append a key or an index to a path. Messages allocate no memory: they must work when memory has run out. */

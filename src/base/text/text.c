@@ -12,7 +12,7 @@
 enum { ESCAPED_BYTES = 4 * 4 + 1 }; /* a character of four bytes, escaped */
 
 /* Make room for `more` bytes and the terminating zero. */
-static bool reserve(zr__text *text, size_t more)
+static bool reserve_text(zr__text *text, size_t more)
 {
     void *data =
         more < PTRDIFF_MAX ? zr__enlarge(text->data, &text->room, (int64_t)(text->length + more + 1), 1) : NULL;
@@ -27,7 +27,7 @@ void zr__text_add(zr__text *text, const char *format, ...)
     va_start(args, format);
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
-    if (n >= 0 && reserve(text, (size_t)n)) {
+    if (n >= 0 && reserve_text(text, (size_t)n)) {
         vsnprintf(text->data + text->length, (size_t)text->room - text->length, format, again);
         text->length += (size_t)n;
     } else {
@@ -40,7 +40,7 @@ void zr__text_add(zr__text *text, const char *format, ...)
 void zr__text_append(zr__text *text, const char *bytes, size_t n)
 {
     if (text->failed) return;
-    if (!reserve(text, n)) {
+    if (!reserve_text(text, n)) {
         text->failed = true;
         return;
     }
@@ -58,7 +58,7 @@ void zr__text_drop(zr__text *text, size_t n)
 
 zr_status zr__text_take(zr__text *text, char **data)
 {
-    if (!text->failed && !text->data && !reserve(text, 0)) text->failed = true;
+    if (!text->failed && !text->data && !reserve_text(text, 0)) text->failed = true;
     if (text->failed) {
         size_t length = text->length;
         zr__text_clear(text);

@@ -27,7 +27,7 @@ static bool is_resting(const zr__ahead *a)
     return a->done == a->n || a->failed.status != ZR_OK;
 }
 
-static void *run(void *arg)
+static void *read_stretches(void *arg)
 {
     zr__ahead *a = arg;
     pthread_mutex_lock(&a->lock);
@@ -56,7 +56,7 @@ zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t w
     a->window = zr_alloc((size_t)(room * window_tokens) * sizeof(*a->window));
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    if (a->window && zr__thread_start(&a->thread, STACK_BYTES, run, a) == 0) {
+    if (a->window && zr__thread_start(&a->thread, STACK_BYTES, read_stretches, a) == 0) {
         *ahead = a;
         return ZR_OK;
     }
@@ -85,7 +85,7 @@ void zr__ahead_destroy(zr__ahead **ahead)
 }
 
 /* End the stretch with the window that is being read, and wait for it. */
-static void rest(zr__ahead *a)
+static void rest_after_window(zr__ahead *a)
 {
     if (!is_resting(a)) a->n = a->done + 1;
     while (!is_resting(a)) pthread_cond_wait(&a->changed, &a->lock);
@@ -95,7 +95,7 @@ void zr__ahead_want(zr__ahead *a, int64_t first, int64_t n)
 {
     pthread_mutex_lock(&a->lock);
     if (a->first != first || a->n == 0 || a->failed.status != ZR_OK) {
-        rest(a);
+        rest_after_window(a);
         a->first = first;
         a->n = n < a->room ? n : a->room;
         a->done = 0;
@@ -115,7 +115,7 @@ zr_status zr__ahead_take(zr__ahead *a, int64_t sample, int32_t *window, bool *th
     if (*there && a->done <= i) st = zr__failure_tell(&a->failed);
     if (*there && st == ZR_OK)
         memcpy(window, a->window + i * a->window_tokens, (size_t)a->window_tokens * sizeof(*window));
-    if (!*there) rest(a);
+    if (!*there) rest_after_window(a);
     pthread_mutex_unlock(&a->lock);
     return st;
 }

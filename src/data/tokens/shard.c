@@ -144,7 +144,7 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
     return ZR_OK;
 }
 
-static zr_status read_text(zr__opening *o, zr__shard *s, bool lines)
+static zr_status read_text_tokens(zr__opening *o, zr__shard *s, bool lines)
 {
     char note[ZR__NOTE_BYTES] = "";
     if (!o->tokenizer) ZR_TRY(zr_tokenizer_open("bytes", &o->tokenizer));
@@ -179,12 +179,12 @@ static zr_status read_format(zr__opening *o, zr__shard *s)
     case KIND_LINES:
         break;
     }
-    return read_text(o, s, found == KIND_LINES);
+    return read_text_tokens(o, s, found == KIND_LINES);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static zr_status open_file(const char *path, zr__shard *s)
+static zr_status open_shard_file(const char *path, zr__shard *s)
 {
     ZR_TRY(set_path(s, path));
     ZR_TRY(zr__file_open(path, false, &s->file));
@@ -198,7 +198,7 @@ static zr_status open_file(const char *path, zr__shard *s)
 zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shard)
 {
     *shard = (zr__shard){.file = {.fd = -1}, .text_bytes = -1};
-    ZR_TRY(open_file(path, shard));
+    ZR_TRY(open_shard_file(path, shard));
     ZR_TRY(read_format(opening, shard));
     /* With the tokenizer "bytes" a token is a byte of text, in a token file too. */
     if (shard->text_bytes < 0 && opening->tokenizer && strcmp(zr_tokenizer_name(opening->tokenizer), "bytes") == 0)
@@ -218,7 +218,7 @@ zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *not
     zr__shard s = {.file = {.fd = -1}};
     char index[PATH_MAX];
     kind found = KIND_UINT16;
-    zr_status st = open_file(path, &s);
+    zr_status st = open_shard_file(path, &s);
     if (st == ZR_OK) st = find_kind(&s, &found, index);
     *text = found == KIND_TEXT || found == KIND_LINES;
     *lines = found == KIND_LINES;

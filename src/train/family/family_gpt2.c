@@ -8,12 +8,12 @@
 
 _Static_assert(sizeof(zr_gpt2_config) <= ZR_FAMILY_BYTES, "a GPT-2's numbers lie in a zr__family_model");
 
-static zr_status preset(const char *name, void *numbers)
+static zr_status preset_gpt2(const char *name, void *numbers)
 {
     return zr_gpt2_preset(name, numbers);
 }
 
-static void configure(const zr_config *config, void *numbers)
+static void configure_gpt2(const zr_config *config, void *numbers)
 {
     const zr_config_sizes *sizes = &config->model.sizes;
     *(zr_gpt2_config *)numbers = (zr_gpt2_config){.n_layer = sizes->n_layer,
@@ -29,7 +29,7 @@ static void configure(const zr_config *config, void *numbers)
 }
 
 /** Read config.json without its dropout: the model is evaluated, or a run that starts from it sets its own. */
-static zr_status read_config(const char *dir, void *numbers)
+static zr_status read_gpt2(const char *dir, void *numbers)
 {
     zr_hf_gpt2 hf;
     ZR_TRY(zr_hf_gpt2_read(dir, &hf));
@@ -43,23 +43,23 @@ static zr_status read_config(const char *dir, void *numbers)
     return ZR_OK;
 }
 
-static zr_status check(const void *numbers)
+static zr_status check_gpt2(const void *numbers)
 {
     return zr_gpt2_check(numbers);
 }
 
-static zr_config_sizes sizes(const void *numbers)
+static zr_config_sizes sizes_gpt2(const void *numbers)
 {
     const zr_gpt2_config *c = numbers;
     return (zr_config_sizes){c->n_layer, c->n_head, c->n_embd, c->n_positions, c->vocab_size};
 }
 
-static zr_model builder(const void *numbers)
+static zr_model builder_gpt2(const void *numbers)
 {
     return zr_gpt2(numbers);
 }
 
-static zr_status adopt(const void *numbers, zr_config *config)
+static zr_status adopt_gpt2(const void *numbers, zr_config *config)
 {
     const zr_gpt2_config *c = numbers;
     if (zr__config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
@@ -89,7 +89,7 @@ static zr_status tell_dropout(const char *dir, zr_config *config)
     return zr__config_add_note(config, note);
 }
 
-static zr_status write_config(const char *dir, const void *numbers)
+static zr_status write_gpt2(const char *dir, const void *numbers)
 {
     const zr_gpt2_config *c = numbers;
     zr_hf_gpt2 hf = {.n_layer = c->n_layer,
@@ -108,15 +108,15 @@ static zr_status write_config(const char *dir, const void *numbers)
 
 const zr__family zr__family_gpt2 = {.name = "gpt2",
                                     .presets = zr_gpt2_presets,
-                                    .preset = preset,
-                                    .configure = configure,
-                                    .read = read_config,
-                                    .check = check,
-                                    .sizes = sizes,
-                                    .builder = builder,
-                                    .adopt = adopt,
+                                    .preset = preset_gpt2,
+                                    .configure = configure_gpt2,
+                                    .read = read_gpt2,
+                                    .check = check_gpt2,
+                                    .sizes = sizes_gpt2,
+                                    .builder = builder_gpt2,
+                                    .adopt = adopt_gpt2,
                                     .tell = tell_dropout,
-                                    .write = write_config,
+                                    .write = write_gpt2,
                                     .names = zr_hf_gpt2_names,
                                     .fill = zr__next_token_fill,
                                     .pad = zr__next_token_pad};

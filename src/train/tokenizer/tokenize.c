@@ -154,7 +154,7 @@ static zr_status make_tmp(tokenizing *t)
     return ZR_OK;
 }
 
-static zr_status write_all(tokenizing *t)
+static zr_status write_all_tokens(tokenizing *t)
 {
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     ZR_TRY(tokenize_texts(t));
@@ -163,12 +163,12 @@ static zr_status write_all(tokenizing *t)
     return zr__file_write(&t->out.file, 0, header, sizeof(header));
 }
 
-static zr_status tokenize(tokenizing *t)
+static zr_status tokenize_into_file(tokenizing *t)
 {
     ZR_TRY(open_tokenizing(t));
     ZR_TRY(check_output(t));
     ZR_TRY(make_tmp(t));
-    return zr__new_file_end(&t->out, write_all(t));
+    return zr__new_file_end(&t->out, write_all_tokens(t));
 }
 
 static zr_status check_args(const zr__tokenize_args *a)
@@ -193,7 +193,7 @@ zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did)
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory to tokenize");
     t->args = args;
     t->did = did;
-    zr_status st = tokenize(t);
+    zr_status st = tokenize_into_file(t);
     zr_tokenizer_close(&t->tokenizer);
     zr__texts_close(&t->texts);
     zr_free(t);
@@ -218,7 +218,7 @@ static zr_status count_pieces(const zr__tokenize_train_args *args, zr__tokenizer
     return st;
 }
 
-static zr_status learn(const zr__tokenize_train_args *args, char **json, zr__tokenized *did)
+static zr_status learn_tokenizer(const zr__tokenize_train_args *args, char **json, zr__tokenized *did)
 {
     zr__tokenizer_trainer *trainer = NULL;
     ZR_TRY(zr__tokenizer_trainer_open(&trainer));
@@ -242,7 +242,7 @@ static zr_status write_files(const char *tmp, const char *json, zr__tokenized *d
     return ZR_OK;
 }
 
-static zr_status make_dir(const char *out, const char *json, zr__tokenized *did)
+static zr_status make_tokenizer_dir(const char *out, const char *json, zr__tokenized *did)
 {
     char name[PATH_MAX], tmp[PATH_MAX];
     ZR_TRY(zr__new_dir_begin(out, name, tmp));
@@ -255,7 +255,7 @@ static zr_status make_dir(const char *out, const char *json, zr__tokenized *did)
     return st;
 }
 
-static zr_status check_out(const char *out)
+static zr_status check_dir_empty(const char *out)
 {
     DIR *dir = opendir(out);
     int entries = 0;
@@ -275,9 +275,9 @@ zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized 
     ZR_CHECK(args->n_texts >= 1 && args->n_texts <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible",
              args->n_texts, ZR_TOKENIZE_TEXTS);
     *did = (zr__tokenized){0};
-    ZR_TRY(check_out(args->out));
-    zr_status st = learn(args, &json, did);
-    if (st == ZR_OK) st = make_dir(args->out, json, did);
+    ZR_TRY(check_dir_empty(args->out));
+    zr_status st = learn_tokenizer(args, &json, did);
+    if (st == ZR_OK) st = make_tokenizer_dir(args->out, json, did);
     zr_free(json);
     return st;
 }

@@ -35,7 +35,7 @@ zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_
 }
 
 /* Read a file of text, whatever it holds. ZR_ERR_CONFIG becomes ZR_ERR_DATA, since a tokenizer is no configuration. */
-static zr_status read_text(const char *path, char **text, size_t *bytes)
+static zr_status read_tokenizer_file(const char *path, char **text, size_t *bytes)
 {
     zr_status st = zr__json_read_most(path, MOST_BYTES, text, bytes);
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
@@ -45,7 +45,7 @@ static zr_status copy_file(const char *from, const char *dir, const char *name)
 {
     char *text = NULL;
     size_t bytes = 0;
-    ZR_TRY(read_text(from, &text, &bytes));
+    ZR_TRY(read_tokenizer_file(from, &text, &bytes));
     zr_status st = write_in(dir, name, text, bytes);
     zr_free(text);
     return st;
@@ -92,8 +92,9 @@ static bool same_files(const char *a, const char *b)
 {
     char *text[2] = {NULL, NULL};
     size_t bytes[2] = {0, 0};
-    bool same = read_text(a, &text[0], &bytes[0]) == ZR_OK && read_text(b, &text[1], &bytes[1]) == ZR_OK &&
-                bytes[0] == bytes[1] && memcmp(text[0], text[1], bytes[0]) == 0;
+    bool same = read_tokenizer_file(a, &text[0], &bytes[0]) == ZR_OK &&
+                read_tokenizer_file(b, &text[1], &bytes[1]) == ZR_OK && bytes[0] == bytes[1] &&
+                memcmp(text[0], text[1], bytes[0]) == 0;
     zr_free(text[0]);
     zr_free(text[1]);
     return same;

@@ -218,7 +218,7 @@ static void remove_tmp(const zr__convert *c)
     rmdir(c->tmp);
 }
 
-static zr_status make_dir(zr__convert *c)
+static zr_status make_converted(zr__convert *c)
 {
     struct stat info;
     char to[PATH_MAX];
@@ -261,7 +261,7 @@ zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did)
     ZR_TRY(zr__stored_find(args->from, false, &did->from));
     ZR_TRY(choose_kind(&c));
     zr_status st = open_source(&c);
-    if (st == ZR_OK) st = make_dir(&c);
+    if (st == ZR_OK) st = make_converted(&c);
     zr_free(c.piece);
     zr_chunk_writer_close(&c.writer);
     zr_safetensors_close(&c.layout);
