@@ -108,13 +108,6 @@ zr_status zr__checked_load(zr__checked_file *file, int64_t i)
     return ZR_OK;
 }
 
-/* Return a chunk of the region that contains a byte of the file. */
-static int64_t chunk_of(const zr_manifest_file *listed, int64_t offset)
-{
-    return zr__sorted_below(listed->chunk, listed->n_chunks, sizeof(zr_chunk), offsetof(zr_chunk, offset), offset + 1) -
-           1;
-}
-
 static zr_status load_for_tensor(zr__checked_file *file, int64_t i, const char *tensor)
 {
     zr_status st = zr__checked_load(file, i);
@@ -128,7 +121,11 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
     ZR_CHECK(offset >= 0 && n >= 0 && offset <= file->listed->bytes && n <= file->listed->bytes - offset, ZR_ERR_DATA,
              "%s: %lld bytes from byte %lld, it has %lld", file->file.name, (long long)n, (long long)offset,
              (long long)file->listed->bytes);
-    for (int64_t i = n ? chunk_of(file->listed, offset) : 0, now; n > 0; offset += now, to += now, n -= now) {
+    /* a chunk of the region that holds the first byte */
+    int64_t i = zr__sorted_below(file->listed->chunk, file->listed->n_chunks, sizeof(zr_chunk),
+                                 offsetof(zr_chunk, offset), offset + 1) -
+                1;
+    for (int64_t now; n > 0; offset += now, to += now, n -= now) {
         ZR_TRY(load_for_tensor(file, i, tensor));
         now = n < file->held.end - offset ? n : file->held.end - offset;
         memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + (offset - file->held.offset), (size_t)now);

@@ -183,7 +183,7 @@ static zr_status print_members(zr__json_out *out, const zr_manifest *m)
     zr__json_close(out, ']');
     zr__text_add(&out->text, ",\n");
     if (out->text.failed) return ZR_OK;
-    const uint64_t hash = zr__chunk_hash(out->text.data, (int64_t)out->text.length); /* of all that stands before it */
+    const uint64_t hash = zr__chunk_hash(out->text.data, (int64_t)out->text.length); /* hash of the text so far */
     zr__text_add(&out->text, "\"xxh3\": \"%016" PRIx64 "\"}\n", hash);
     return ZR_OK;
 }

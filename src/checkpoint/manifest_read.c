@@ -92,7 +92,7 @@ static zr_status expect_member(parser *p, const char *key)
     return expect_mark(p, ':');
 }
 
-/* Read the same of a later member, after its comma. */
+/* Read the comma and `"key": ` of a later member. */
 static zr_status expect_next(parser *p, const char *key)
 {
     ZR_TRY(expect_mark(p, ','));
@@ -226,8 +226,8 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
     return ZR_OK;
 }
 
-/* List the chunks of bytes [offset, stop), which lie between two ends: a region of slices, or one chunk outside of
- * them. */
+/* List the chunks of bytes [offset, stop), which lie between two ends: a region of slices, or one chunk outside
+ * of all slices. */
 static zr_status list_region(listing *l, int64_t offset, int64_t stop)
 {
     const zr_slices *s = zr__slices_from(l->file, offset);

@@ -129,15 +129,6 @@ static void name_foreign(verifier *v)
     if (dir) closedir(dir);
 }
 
-static zr_status verify(verifier *v)
-{
-    for (int i = 0; i < v->manifest->n_files; i++) v->all += v->manifest->file[i].bytes;
-    for (int i = 0; i < v->manifest->n_files; i++) ZR_TRY(check_file(v, &v->manifest->file[i]));
-    name_foreign(v);
-    if (v->lines > LINES_MAX) zr__text_add(&v->report, "and %lld lines more\n", (long long)(v->lines - LINES_MAX));
-    return zr__failure_tell(&v->first);
-}
-
 zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report, size_t size)
 {
     zr_manifest *manifest = NULL;
@@ -146,7 +137,13 @@ zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, ch
     if (st != ZR_OK && size) snprintf(report, size, "%s\n", zr_error_message());
     ZR_TRY(st);
     verifier v = {.dir = dir, .manifest = manifest, .fn = fn, .arg = arg};
-    st = verify(&v);
+    for (int i = 0; i < manifest->n_files; i++) v.all += manifest->file[i].bytes;
+    for (int i = 0; i < manifest->n_files && st == ZR_OK; i++) st = check_file(&v, &manifest->file[i]);
+    if (st == ZR_OK) {
+        name_foreign(&v);
+        if (v.lines > LINES_MAX) zr__text_add(&v.report, "and %lld lines more\n", (long long)(v.lines - LINES_MAX));
+        st = zr__failure_tell(&v.first);
+    }
     if (size) snprintf(report, size, "%s", v.report.data ? v.report.data : "");
     zr__text_clear(&v.report);
     zr_manifest_free(&manifest);

@@ -1,4 +1,5 @@
 /* Reading the weights of a Hugging Face directory, in one safetensors file or several, as one set of tensors. */
+#include "base/core/grow.h"
 #include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
@@ -18,7 +19,7 @@ struct zr_weights {
     char dir[ZR_FILE_NAME_BYTES]; /* printable */
     const zr_hf_names *names;
     zr_safetensors **file;
-    int64_t files;
+    int64_t files, room;
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -26,16 +27,10 @@ struct zr_weights {
 static zr_status open_weights_file(zr_weights *weights, const char *dir, const char *name)
 {
     char path[PATH_MAX];
+    ZR_GROW(weights->file, weights->room, weights->files + 1, "files of weights");
     ZR_TRY(zr__path_join(path, dir, name));
     ZR_TRY(zr_safetensors_open(path, &weights->file[weights->files]));
     weights->files++;
-    return ZR_OK;
-}
-
-static zr_status make_room(zr_weights *weights, size_t files)
-{
-    weights->file = zr_alloc(files * sizeof(weights->file[0]));
-    ZR_CHECK(weights->file, ZR_ERR_MEMORY, "%s: no memory for %zu files", weights->dir, files);
     return ZR_OK;
 }
 
@@ -91,7 +86,6 @@ static zr_status open_index(zr_weights *weights, const char *dir, const json_t *
     json_t *map = json_object_get(root, "weight_map"), *value;
     const char *tensor;
     ZR_CHECK(json_object_size(map) > 0, ZR_ERR_DATA, "%s/%s: no \"weight_map\" with tensors", weights->dir, index_name);
-    ZR_TRY(make_room(weights, json_object_size(map)));
     json_object_foreach(map, tensor, value) ZR_TRY(open_indexed(weights, dir, tensor, value));
     return check_distinct(weights);
 }
@@ -112,10 +106,7 @@ static zr_status open_sharded(zr_weights *weights, const char *dir)
 
 static zr_status open_any(zr_weights *weights, const char *dir)
 {
-    if (zr__path_is_in(dir, single_name)) {
-        ZR_TRY(make_room(weights, 1));
-        return open_weights_file(weights, dir, single_name);
-    }
+    if (zr__path_is_in(dir, single_name)) return open_weights_file(weights, dir, single_name);
     ZR_CHECK(zr__path_is_in(dir, index_name), ZR_ERR_NOT_FOUND, "%s: neither %s nor %s is there", weights->dir,
              single_name, index_name);
     return open_sharded(weights, dir);

@@ -1,6 +1,6 @@
 /**
- * base/core: what every layer needs of the process: memory, errors, clock, threads, counters, libraries loaded at run
- * time. Nothing here knows of files, text or models.
+ * base/core: the process: memory and growing arrays (grow.h), errors, clock, threads (thread.h), counters, libraries
+ * loaded at run time (library.h). Nothing here knows of files, text or models.
  */
 #ifndef ZR_BASE_CORE_CORE_H
 #define ZR_BASE_CORE_CORE_H

@@ -51,7 +51,7 @@ zr_status zr__new_file_begin(const char *path, bool anew, zr__new_file *made)
     made->file.fd = -1;
     ZR_TRY(zr__path_format(made->path, "%s", path));
     ZR_TRY(zr__path_format(made->tmp, "%s.tmp", path));
-    if (anew) unlink(made->tmp); /* of a symbolic link, the link and not its target */
+    if (anew) unlink(made->tmp); /* a symbolic link is removed, never its target */
     return zr__file_create(made->tmp, &made->file);
 }
 

@@ -24,7 +24,7 @@ typedef struct zr__file_part {
      * `stride` bytes apart. */
     int64_t first, width, stride;
     bool given;
-    zr__failure failed; /* of the last read or write */
+    zr__failure failed; /* failure of the last read or write */
     void *memory;
 } zr__file_part;
 

@@ -124,16 +124,6 @@ static zr_status fail_at(const char *text, size_t bytes, const char *name, size_
     return fail_on(text, name, token.begin, &trail, reason);
 }
 
-static bool ends_value(char kind)
-{
-    return kind == '"' || kind == 'x' || kind == '}' || kind == ']';
-}
-
-static bool begins_value(char kind)
-{
-    return kind == '"' || kind == 'x' || kind == '{' || kind == '[';
-}
-
 /* Fail if the text has two values, or a value and a key, without a comma between them at byte `stop`; the place
  * shown is the end of the first, where the comma belongs. ZR_OK: the error is another one. */
 static zr_status fail_missing_comma(const char *text, size_t bytes, const char *name, size_t stop)
@@ -144,7 +134,8 @@ static zr_status fail_missing_comma(const char *text, size_t bytes, const char *
         before = token;
         token = zr__json_next(text, bytes, token.end);
     }
-    if (!ends_value(before.kind) || !begins_value(token.kind)) return ZR_OK;
+    const bool ends = before.kind && strchr("\"x}]", before.kind), begins = token.kind && strchr("\"x{[", token.kind);
+    if (!ends || !begins) return ZR_OK;
     if (!zr__json_walk(text, bytes, token.begin + 1, &trail, &token) || trail.depth == 0) return ZR_OK;
     const bool key = trail.level[trail.depth - 1].bracket == '{' && !trail.level[trail.depth - 1].value;
     if (key) return ZR_OK; /* a colon may be missing behind it */

@@ -1,4 +1,5 @@
 /**
+ * base/json: JSON. json_write.h prints members one by one, json_scan.h finds tokens and their places. This header reads
  * JSON written by people: strict (no duplicate keys, trailing commas, comments or NaN), bounded (16 MiB unless given,
  * 64 levels), with positions in messages. A byte order mark and CR LF are accepted. jansson does the parsing.
  */

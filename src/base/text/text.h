@@ -1,6 +1,6 @@
 /**
- * Text for people and files: numbers independent of the locale, nearest names, printable paths, and a string that
- * grows.
+ * base/text: text for people and files: numbers independent of the locale, nearest names, printable paths, and a string
+ * that grows.
  */
 #ifndef ZR_BASE_TEXT_H
 #define ZR_BASE_TEXT_H

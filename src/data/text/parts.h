@@ -1,5 +1,7 @@
 /**
- * Division of a text file into parts that can be processed independently, in memory that does not grow with the file.
+ * data/text: documents of texts. This header divides a text file into parts that can be processed independently, in
+ * memory that does not grow with the file; encode.h encodes them by several threads, jsonl.h finds the text of a line,
+ * and kind.h refuses files that are no text.
  *
  * A part of a plain text ends at a cut of the tokenizer (zr__tokenizer_cut), so that the parts together have the same
  * tokens as the whole text; a part grows until there is a cut, up to a limit. A part of a .jsonl file is whole lines,

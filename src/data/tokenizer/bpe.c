@@ -54,7 +54,7 @@ int32_t zr__bpe_find(const zr__bpe *bpe, const char *text, int64_t bytes)
     return bpe->names[name_place(bpe, text, bytes)];
 }
 
-/* Return the size of a hash table for n entries: a power of two, at least half of which stays free. */
+/* Return the size of a hash table for n entries: a power of two, twice n or more. */
 static int64_t slots_for(int64_t n)
 {
     int64_t slots = 16;
@@ -330,14 +330,6 @@ static int longer_first(const void *a, const void *b, void *arg)
     return n != m ? (n < m) - (n > m) : (x->token > y->token) - (x->token < y->token);
 }
 
-/* Return whether the text has white space after its first byte. */
-static bool is_spaced(const char *text, int64_t bytes)
-{
-    bool spaced = false;
-    for (int64_t i = 1; i < bytes; i++) spaced = spaced || (unsigned char)text[i] <= ' ';
-    return spaced;
-}
-
 static void order_added(zr__bpe *bpe)
 {
     if (bpe->n_added) qsort_r(bpe->added, (size_t)bpe->n_added, sizeof(*bpe->added), longer_first, bpe);
@@ -345,7 +337,8 @@ static void order_added(zr__bpe *bpe)
         const char *text = bpe->text + bpe->begin[bpe->added[i].token];
         bpe->begins[(unsigned char)text[0]] = true;
         bpe->has_later = bpe->has_later || bpe->added[i].later;
-        bpe->spaced = bpe->spaced || is_spaced(text, zr__bpe_bytes(bpe, bpe->added[i].token));
+        for (int64_t b = 1; b < zr__bpe_bytes(bpe, bpe->added[i].token); b++)
+            bpe->spaced = bpe->spaced || (unsigned char)text[b] <= ' ';
     }
 }
 

@@ -300,7 +300,7 @@ static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int
     char cut[SHOWN];
     const char *space = memchr(text, ' ', bytes);
     size_t n = space ? (size_t)(space - text) : 0;
-    snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN), text); /* it may be a line of a file */
+    snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN), text); /* `text` may go on after `bytes` */
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
              "%s: merge %lld is \"%s\", two names with a space between were wanted", r->file, (long long)number,
              ZR_SHOWN(cut));

@@ -76,15 +76,6 @@ static int category_bytes(const char *at)
     return strstr(known, name) ? begin + n + 1 : 0;
 }
 
-static void translate_property(translation *t)
-{
-    int n = category_bytes(t->at);
-    if (n > 0)
-        copy_construct(t, n);
-    else
-        refuse_construct(t, (int)strcspn(t->at, "}") + 1);
-}
-
 static void translate_escape(translation *t)
 {
     const char c = t->at[1];
@@ -92,7 +83,11 @@ static void translate_escape(translation *t)
         zr__text_add(&t->out, t->in_set ? "%s" : c == 's' ? "[%s]" : "[^%s]", SPACE_SET);
         t->at += 2;
     } else if ((c == 'p' || c == 'P') && t->at[2] == '{') {
-        translate_property(t);
+        const int n = category_bytes(t->at);
+        if (n > 0)
+            copy_construct(t, n);
+        else
+            refuse_construct(t, (int)strcspn(t->at, "}") + 1);
     } else if (c && strchr("rnt", c)) {
         copy_construct(t, 2);
     } else if (c && (unsigned char)c < 0x80 && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ", c)) {

@@ -327,14 +327,6 @@ static zr_status make_tokens(const place *p, int lock, zr__cached *made)
     return st;
 }
 
-/* Make the tokens unless another maker has finished meanwhile. The caller holds the lock. */
-static zr_status make_if_absent(const place *p, int lock, zr__cached *made)
-{
-    found there;
-    ZR_TRY(look_at(p, made, &there));
-    return there == WHOLE ? ZR_OK : make_tokens(p, lock, made);
-}
-
 static zr_status find_or_make(const place *p, zr__cached *made)
 {
     bool damaged = false, held = false;
@@ -344,7 +336,8 @@ static zr_status find_or_make(const place *p, zr__cached *made)
         if (there == WHOLE) break;
         damaged |= there == DAMAGED;
         zr_status st = hold_lock(p, &lock, &held);
-        if (held) st = make_if_absent(p, lock.fd, made);
+        if (held) st = look_at(p, made, &there); /* another maker may have finished meanwhile */
+        if (held && st == ZR_OK && there != WHOLE) st = make_tokens(p, lock.fd, made);
         if (held) unlink(p->lock);
         zr__file_close(&lock);
         ZR_TRY(st);
@@ -353,26 +346,11 @@ static zr_status find_or_make(const place *p, zr__cached *made)
     return ZR_OK;
 }
 
-static zr_status check_size(const zr_tokenizer *tokenizer, const zr__file *text, bool lines)
-{
-    ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
-             "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
-             "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
-             text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
-    return ZR_OK;
-}
-
-/* Return the token after each document: "<|endoftext|>" if the tokenizer has it as one token, else a newline. */
-static int32_t separator_of(const zr_tokenizer *tokenizer)
-{
-    const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);
-    return end >= 0 ? end : zr_tokenizer_token(tokenizer, "\n");
-}
-
 zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text, bool lines,
                            char path[PATH_MAX], zr__cached *made)
 {
     const int64_t vocab = zr_tokenizer_vocab(tokenizer);
+    const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);
     const zr__parts parts = {.file = text,
                              .most_bytes = STRETCH_MOST_BYTES,
                              .lines = lines,
@@ -382,14 +360,17 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                              .skip_named = "data.bad_lines \"skip\""};
     place p = {.encoding = {.parts = parts,
                             .tokenizer = tokenizer,
-                            .separator = separator_of(tokenizer),
+                            .separator = end >= 0 ? end : zr_tokenizer_token(tokenizer, "\n"),
                             .token_bytes = vocab <= 1 << 8    ? 1
                                            : vocab <= 1 << 16 ? 2
                                                               : 4,
                             .progress = args->progress,
                             .arg = args->arg},
                .is_whole = args->cache_is_whole};
-    ZR_TRY(check_size(tokenizer, text, lines));
+    ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
+             "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
+             "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
+             text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
     ZR_TRY(find_place(args, &p));
     ZR_TRY(find_or_make(&p, made));
     memcpy(path, p.path, sizeof(p.path));

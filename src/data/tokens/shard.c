@@ -113,14 +113,6 @@ static zr_status read_uint16(zr__shard *s)
     return ZR_OK;
 }
 
-static zr_status read_indexed(zr__shard *s, const char *index)
-{
-    ZR_TRY(zr__indexed_read(index, &s->file, &s->token_bytes));
-    s->format = s->token_bytes == 2 ? "Megatron uint16" : "Megatron int32";
-    s->tokens = s->file.bytes / s->token_bytes;
-    return ZR_OK;
-}
-
 /* Open the file of the cache that has the tokens of a text. */
 static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
 {
@@ -174,7 +166,10 @@ static zr_status read_format(zr__opening *o, zr__shard *s)
     case KIND_UINT16:
         return read_uint16(s);
     case KIND_INDEXED:
-        return read_indexed(s, index);
+        ZR_TRY(zr__indexed_read(index, &s->file, &s->token_bytes));
+        s->format = s->token_bytes == 2 ? "Megatron uint16" : "Megatron int32";
+        s->tokens = s->file.bytes / s->token_bytes;
+        return ZR_OK;
     case KIND_TEXT:
     case KIND_LINES:
         break;

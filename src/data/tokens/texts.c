@@ -91,18 +91,6 @@ static void tell_all_files(void *arg, int64_t done, int64_t all)
     if (t->args->progress) t->args->progress(t->args->arg, t->done_bytes + done, t->info.file_bytes);
 }
 
-static zr__parts parts_of(const zr__texts *t, int i)
-{
-    return (zr__parts){.file = &t->text[i].file,
-                       .usual_bytes = PART_BYTES,
-                       .most_bytes = INT64_MAX,
-                       .lines = t->text[i].lines,
-                       .text_key = t->args->text_key ? t->args->text_key : "text",
-                       .skip_bad_lines = t->args->skip_bad_lines,
-                       .key_named = "--text-key",
-                       .skip_named = "--bad-lines skip"};
-}
-
 static void add_found(zr__texts *t, int i, const zr__found_texts *found)
 {
     const zr__file *file = &t->text[i].file;
@@ -133,7 +121,14 @@ static zr_status read_all(zr__texts *t, read_fn read, void *arg)
         zr__found_texts found = {0};
         ZR_TRY(zr__file_open(t->args->path[i], false, &opened));
         file->fd = opened.fd;
-        const zr__parts parts = parts_of(t, i);
+        const zr__parts parts = {.file = file,
+                                 .usual_bytes = PART_BYTES,
+                                 .most_bytes = INT64_MAX,
+                                 .lines = t->text[i].lines,
+                                 .text_key = t->args->text_key ? t->args->text_key : "text",
+                                 .skip_bad_lines = t->args->skip_bad_lines,
+                                 .key_named = "--text-key",
+                                 .skip_named = "--bad-lines skip"};
         zr_status st = read(t, &parts, arg, &found);
         zr__file_close(file);
         ZR_TRY(st);

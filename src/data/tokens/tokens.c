@@ -110,12 +110,6 @@ static zr_status check_token(const zr__tokens *t, const zr__shard *s, int64_t po
                    cached ? " of " : "", cached ? s->file.name : "", token, (long long)t->vocab_size, s->format);
 }
 
-/* Find the file that holds a token: the last one that begins at or before it. */
-static int64_t find_shard(const zr__tokens *t, int64_t token)
-{
-    return zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), token + 1) - 1;
-}
-
 static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t first, int64_t n, unsigned char *stage,
                            int32_t *out)
 {
@@ -133,7 +127,9 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char *stage, int32_t *out)
 {
     ZR_ASSERT(first >= 0 && n >= 0 && first <= t->total - n);
-    for (int64_t i = find_shard(t, first); n > 0; i++) {
+    /* from the file that holds the first token on: the last one that begins at or before it */
+    int64_t i = zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), first + 1) - 1;
+    for (; n > 0; i++) {
         const zr__shard *s = &t->shard[i];
         const int64_t at = first - s->begin, left = s->tokens - at, some = n < left ? n : left;
         ZR_TRY(open_needed(t, i));

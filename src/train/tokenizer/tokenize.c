@@ -171,14 +171,18 @@ static zr_status tokenize_into_file(tokenizing *t)
     return zr__new_file_end(&t->out, write_all_tokens(t));
 }
 
+static zr_status check_texts(int n)
+{
+    ZR_CHECK(n >= 1 && n <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible", n, ZR_TOKENIZE_TEXTS);
+    return ZR_OK;
+}
+
 static zr_status check_args(const zr__tokenize_args *a)
 {
-    size_t n = strlen(a->out);
-    ZR_CHECK(a->n_texts >= 1 && a->n_texts <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible",
-             a->n_texts, ZR_TOKENIZE_TEXTS);
+    ZR_TRY(check_texts(a->n_texts));
     ZR_CHECK(a->threads >= 0 && a->threads <= ZR_TOKENIZE_THREADS, ZR_ERR_ARG, "%d threads, 1 to %d are possible",
              a->threads, ZR_TOKENIZE_THREADS);
-    ZR_CHECK(a->format == ZR_TOKENS_LLMC || (n > 4 && strcmp(a->out + n - 4, ".bin") == 0), ZR_ERR_ARG,
+    ZR_CHECK(a->format == ZR_TOKENS_LLMC || (a->out[0] && zr__text_ends(a->out + 1, ".bin")), ZR_ERR_ARG,
              "a file of the format nanogpt is known by its name alone, which must end in .bin");
     return ZR_OK;
 }
@@ -272,8 +276,7 @@ zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized 
 {
     char *json = NULL;
     ZR_CHECK(args && args->text && args->out && did, ZR_ERR_ARG, "zr__tokenize_train was given a NULL pointer");
-    ZR_CHECK(args->n_texts >= 1 && args->n_texts <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible",
-             args->n_texts, ZR_TOKENIZE_TEXTS);
+    ZR_TRY(check_texts(args->n_texts));
     *did = (zr__tokenized){0};
     ZR_TRY(check_dir_empty(args->out));
     zr_status st = learn_tokenizer(args, &json, did);

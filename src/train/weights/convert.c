@@ -233,7 +233,7 @@ static zr_status make_converted(zr__convert *c)
     return zr__failure_tell(&failed);
 }
 
-/** Choose the kind of the new directory, and refuse what it cannot hold. */
+/** Choose the kind of the new directory, and refuse weights that cannot be stored so. */
 static zr_status choose_kind(zr__convert *c)
 {
     const zr__convert_args *args = c->args;
