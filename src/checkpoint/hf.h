@@ -55,10 +55,6 @@ ZR_NODISCARD zr_status zr__hf_config_numbers(const zr__hf_config *config, const 
  * "GPT-2". */
 ZR_NODISCARD zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, const char *key, bool wanted);
 
-/** Print a value for a message, in scratch of the enclosing block. */
-const char *zr__hf_show(const json_t *value, char text[ZR_HF_SHOWN_BYTES]);
-#define ZR_HF_SHOWN(value) zr__hf_show((value), (char[ZR_HF_SHOWN_BYTES]){0})
-
 /** Add numbers to an object that will be written; not 0: no memory, or a number is not finite. */
 int zr__hf_set_integers(json_t *root, const zr__hf_numbers *numbers, const void *in);
 int zr__hf_set_reals(json_t *root, const zr__hf_numbers *numbers, const void *in);

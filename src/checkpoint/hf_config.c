@@ -10,14 +10,6 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-const char *zr__hf_show(const json_t *value, char text[ZR_HF_SHOWN_BYTES])
-{
-    char plain[ZR_HF_SHOWN_BYTES / 4];
-    size_t n = json_dumpb(value, plain, sizeof(plain) - 1, JSON_ENCODE_ANY | JSON_COMPACT);
-    plain[n < sizeof(plain) ? n : sizeof(plain) - 1] = '\0';
-    return zr__text_escape(n < sizeof(plain) ? plain : "something else", text, ZR_HF_SHOWN_BYTES);
-}
-
 zr_status zr__hf_config_open(const char *dir, zr__hf_config *config)
 {
     char path[PATH_MAX], *text = NULL;
@@ -58,7 +50,7 @@ zr_status zr__hf_config_type(const zr__hf_config *config, const char *const *kno
     for (*which = 0; name && *which < n; (*which)++)
         if (strcmp(name, known[*which]) == 0) return ZR_OK;
     return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s, wanted %s", config->file,
-                   type ? ZR_HF_SHOWN(type) : "missing", any_of(known, n, wanted));
+                   ZR_JSON_SHOWN(type), any_of(known, n, wanted));
 }
 
 zr_status zr__hf_model_type(const char *dir, const char *const *known, int n, int *which)
@@ -77,7 +69,7 @@ zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_number
         const json_t *value = json_object_get(config->root, field->key);
         int64_t number = value ? json_integer_value(value) : field->fallback;
         ZR_CHECK((!value || json_is_integer(value)) && number >= 1 && number <= INT32_MAX, ZR_ERR_DATA,
-                 "%s: %s is %s, wanted an integer 1 .. 2147483647", config->file, field->key, ZR_HF_SHOWN(value));
+                 "%s: %s is %s, wanted an integer 1 .. 2147483647", config->file, field->key, ZR_JSON_SHOWN(value));
         memcpy((char *)out + field->place, &number, sizeof(number));
     }
     for (int i = 0; i < numbers->reals; i++) {
@@ -85,8 +77,8 @@ zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_number
         const json_t *value = json_object_get(config->root, field->key);
         double number = value ? json_number_value(value) : field->fallback;
         ZR_CHECK((!value || json_is_number(value)) && number >= field->low && number < field->high, ZR_ERR_DATA,
-                 "%s: %s is %s, wanted a number %g <= x < %g", config->file, field->key, ZR_HF_SHOWN(value), field->low,
-                 field->high);
+                 "%s: %s is %s, wanted a number %g <= x < %g", config->file, field->key, ZR_JSON_SHOWN(value),
+                 field->low, field->high);
         memcpy((char *)out + field->place, &number, sizeof(number));
     }
     return ZR_OK;
@@ -97,7 +89,7 @@ zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, con
     const json_t *value = json_object_get(config->root, key);
     ZR_CHECK(!value || (wanted ? json_is_true(value) : json_is_false(value)), ZR_ERR_DATA,
              "%s: unsupported architecture: %s is %s, zr computes %s with %s only", config->file, key,
-             ZR_HF_SHOWN(value), model, wanted ? "true" : "false");
+             ZR_JSON_SHOWN(value), model, wanted ? "true" : "false");
     return ZR_OK;
 }
 

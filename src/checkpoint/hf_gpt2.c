@@ -33,12 +33,12 @@ static zr_status check_architecture(const zr__hf_config *file, const zr_hf_gpt2 
     const char *name = activation ? json_string_value(activation) : "gelu_new";
     ZR_CHECK(name && (strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0), ZR_ERR_DATA,
              "%s: unsupported architecture: activation_function is %s, wanted \"gelu_new\" or \"gelu_pytorch_tanh\"",
-             file->file, ZR_HF_SHOWN(activation));
+             file->file, ZR_JSON_SHOWN(activation));
     const json_t *inner = json_object_get(file->root, "n_inner");
     bool usual =
         !inner || json_is_null(inner) || (json_is_integer(inner) && json_integer_value(inner) == 4 * config->n_embd);
     ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: n_inner is %s, wanted null or 4 x n_embd = %lld",
-             file->file, ZR_HF_SHOWN(inner), (long long)(4 * config->n_embd));
+             file->file, ZR_JSON_SHOWN(inner), (long long)(4 * config->n_embd));
     ZR_TRY(zr__hf_config_bool(file, "GPT-2", "scale_attn_weights", true));
     ZR_TRY(zr__hf_config_bool(file, "GPT-2", "scale_attn_by_inverse_layer_idx", false));
     ZR_TRY(zr__hf_config_bool(file, "GPT-2", "add_cross_attention", false));
