@@ -228,12 +228,14 @@ static void documents_are_written(void **state)
     zr__json_close(&out, ']');
     zr__json_add_as(&out, "flops", "%.3f", 1.5);
     zr__json_add_bytes(&out, "bytes", "a\0b", 3);
+    out.tight = true;
+    zr__json_add(&out, "tight", 2);
     zr__json_close(&out, '}');
     assert_int_equal(zr__text_take(&out.text, &text), ZR_OK);
     assert_string_equal(text, "{\"n\":-9223372036854775808, \"x\":0.1, \"none\":null, \"exact\":0.30000000000000004, "
                               "\"yes\":true,\n \"name\":\"a\\\"\\u001b[1m\", \"no name\":null, \"list\":["
                               "\n  {\"i\":0},\n  {\"i\":1}], \"empty\": [], \"flops\": 1.500, "
-                              "\"bytes\": \"a\\u0000b\"}");
+                              "\"bytes\": \"a\\u0000b\",\"tight\": 2}");
     assert_int_equal(zr__json_load(text, strlen(text), JSON_ALLOW_NUL, "f", &root, &(json_error_t){0}), ZR_OK);
     assert_non_null(root);
     json_decref(root);

@@ -1,24 +1,17 @@
 /**
- * checkpoint: what train and cli need beside zr/checkpoint.h: atomic creation of files and directories, writing of
- * safetensors and Hugging Face directories, and checks of single files.
+ * checkpoint: safetensors files (safetensors.h), checkpoints in chunks with checksums (chunks.h, manifest.h; their
+ * folders: run_steps.c), and Hugging Face directories (hf.h, weights.c). This header has what train and cli need beside
+ * zr/checkpoint.h: writing of safetensors and Hugging Face directories, and checks of single files.
  */
 #ifndef ZR_CHECKPOINT_CHECKPOINT_H
 #define ZR_CHECKPOINT_CHECKPOINT_H
 
+#include "base/file/commit.h"
 #include "zr/checkpoint.h"
 
-/** Rename tmp to final (replacing it) and make the name durable (fsync of the folder). The content must have been
- *  synced; both names are in one folder. ZR_ERR_IO. */
-ZR_NODISCARD zr_status zr__file_commit(const char *tmp, const char *final);
-
-/** Commit a directory in the same way; its files must have been synced. tmp is synced, renamed to final (which does not
- *  exist, or is empty), and the name made durable, so final appears atomically, with all its files, even if the machine
- *  stops. ZR_ERR_IO: where tmp is gone, final has the name and is whole, and only its durability is unknown. */
-ZR_NODISCARD zr_status zr__dir_commit(const char *tmp, const char *final);
-
-/** Write a whole small file: path + ".tmp" is created (an earlier leftover is removed), synced and
- *  committed. ZR_ERR_CREATE, ZR_ERR_IO. */
-ZR_NODISCARD zr_status zr__file_put(const char *path, const void *bytes, int64_t n);
+/** Return whether a tensor of a file has this shape. */
+bool zr__safetensors_has_shape(const zr_safetensors_tensor *tensor, const zr_shape *shape);
+/** Return the path by which the file was opened. */
 const char *zr__safetensors_path(const zr_safetensors *st);
 
 /** Create the same file with tensors of another type: F32, BF16 or F16. */
@@ -57,7 +50,7 @@ ZR_NODISCARD zr_status zr__hf_model_type(const char *dir, const char *const *kno
 /** Write dir/config.json, which transformers' GPT2LMHeadModel loads. Replaces an older one. */
 ZR_NODISCARD zr_status zr__hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config);
 
-/** Check that the weights are those of a model: all wanted tensors are present, of that shape and loadable, or
+/** Check that the weights belong to a model: all wanted tensors are present, of that shape and loadable, or
  *  ZR_ERR_DATA with the list. Tensors that are not wanted are named in `note` (size bytes, may be NULL), "" without
  *  any; redundant tensors (zr_hf_names) do not count. A wanted name is found with the prefix or without. */
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
@@ -67,7 +60,7 @@ ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_ten
 int64_t zr__weights_files(const zr_weights *weights);
 const zr_safetensors *zr__weights_file(const zr_weights *weights, int64_t i);
 
-/** Return the bytes of all files of the weights; zr__weights_hash hashes all of these bytes, reading each once. fn (may
+/** Return the bytes of all files of the weights; zr__weights_hash reads each byte once and hashes it. fn (may
  *  be NULL) is called with the progress. ZR_ERR_IO. */
 int64_t zr__weights_bytes(const zr_weights *weights);
 ZR_NODISCARD zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg);

@@ -2,7 +2,6 @@
 
 #include "base/core/grow.h"
 
-#include <string.h>
 #include <xxhash.h>
 
 uint64_t zr__chunk_hash(const void *bytes, int64_t n)
@@ -26,8 +25,7 @@ static zr_status hash_range(const zr__file *file, int64_t first, int64_t end, un
         ZR_TRY(zr__file_read(file, at, buffer, bytes, ZR_ERR_IO));
         ZR_TRY(zr__chunk_add(list, (zr_chunk){at, bytes, zr__chunk_hash(buffer, bytes)}));
     }
-    ZR_TRY(zr__file_unchanged(file));
-    return ZR_OK;
+    return zr__file_unchanged(file);
 }
 
 zr_status zr_chunks_of_file(const char *path, int64_t first, int64_t end, zr_chunk **chunk, int64_t *n)

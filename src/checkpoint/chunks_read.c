@@ -2,9 +2,9 @@
  * of reading and checking is a region: a chunk, or several chunks with interleaved bytes. */
 #include "base/number/sorted.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/checkpoint.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -14,11 +14,9 @@
 
 zr_status zr__listed_open(const char *dir, const zr_manifest *manifest, const char *name, zr__file *file)
 {
-    char shown[ZR_FILE_NAME_BYTES], where[ZR_FILE_NAME_BYTES];
     const zr_manifest_file *listed = zr__manifest_find(manifest, name);
     *file = (zr__file){.fd = -1};
-    ZR_CHECK(listed, ZR_ERR_DATA, "%s: the manifest has no file %s", zr__text_escape(dir, where, sizeof(where)),
-             zr__text_escape(name, shown, sizeof(shown)));
+    ZR_CHECK(listed, ZR_ERR_DATA, "%s: the manifest has no file %s", ZR_SHOWN(dir), ZR_SHOWN(name));
     zr_status st = zr__file_open_in(dir, name, file);
     if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
@@ -49,7 +47,7 @@ void zr__checked_close(zr__checked_file *file)
     zr__file_close(&file->file);
 }
 
-static void give(zr__checked_file *file, int part, const zr__region *region)
+static void give_region(zr__checked_file *file, int part, const zr__region *region)
 {
     file->queue.part[part].offset = region->offset;
     file->queue.part[part].n = region->end - region->offset;
@@ -57,12 +55,12 @@ static void give(zr__checked_file *file, int part, const zr__region *region)
 }
 
 /* Read a region, unchecked, into the part file->part, unless it is prefetched there already. */
-static zr_status take(zr__checked_file *file, const zr__region *region)
+static zr_status take_region(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;
     zr_status st = zr__queue_take(&file->queue, other);
     if (file->ahead != region->first) {
-        give(file, other, region);
+        give_region(file, other, region);
         st = zr__queue_take(&file->queue, other);
     }
     file->part = other;
@@ -76,7 +74,7 @@ static void read_ahead(zr__checked_file *file, const zr__region *region)
     if (file->queue.n_parts == 1 || region->first + region->n == file->listed->n_chunks) return;
     const zr__region next = zr__region_of(file->listed, region->first + region->n);
     file->ahead = next.first;
-    give(file, 1 - file->part, &next);
+    give_region(file, 1 - file->part, &next);
 }
 
 static zr_status check_chunk(const zr__checked_file *file, const zr__region *region, const zr_chunk *chunk)
@@ -102,7 +100,7 @@ zr_status zr__checked_load(zr__checked_file *file, int64_t i)
     file->held.n = 0;
     enum { AHEAD_BYTES = 16 << 20 };
     if (!file->direct) zr__file_ahead(&file->file, region.end, AHEAD_BYTES);
-    ZR_TRY(take(file, &region));
+    ZR_TRY(take_region(file, &region));
     if (in_a_row) read_ahead(file, &region);
     for (int64_t c = region.first; c < region.first + region.n; c++)
         ZR_TRY(check_chunk(file, &region, &file->listed->chunk[c]));
@@ -110,19 +108,11 @@ zr_status zr__checked_load(zr__checked_file *file, int64_t i)
     return ZR_OK;
 }
 
-/* Return a chunk of the region that contains a byte of the file. */
-static int64_t chunk_of(const zr_manifest_file *listed, int64_t offset)
-{
-    return zr__sorted_below(listed->chunk, listed->n_chunks, sizeof(zr_chunk), offsetof(zr_chunk, offset), offset + 1) -
-           1;
-}
-
-static zr_status load_for(zr__checked_file *file, int64_t i, const char *tensor)
+static zr_status load_for_tensor(zr__checked_file *file, int64_t i, const char *tensor)
 {
     zr_status st = zr__checked_load(file, i);
     if (st == ZR_OK || !tensor) return st;
-    char quoted[ZR_QUOTE_BYTES];
-    return ZR_FAIL(st, "%s (tensor %s)", zr_error_message(), zr__text_escape(tensor, quoted, sizeof(quoted)));
+    return ZR_FAIL(st, "%s (tensor %s)", zr_error_message(), ZR_SHOWN(tensor));
 }
 
 zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, const char *tensor, void *out)
@@ -131,8 +121,12 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
     ZR_CHECK(offset >= 0 && n >= 0 && offset <= file->listed->bytes && n <= file->listed->bytes - offset, ZR_ERR_DATA,
              "%s: %lld bytes from byte %lld, it has %lld", file->file.name, (long long)n, (long long)offset,
              (long long)file->listed->bytes);
-    for (int64_t i = n ? chunk_of(file->listed, offset) : 0, now; n > 0; offset += now, to += now, n -= now) {
-        ZR_TRY(load_for(file, i, tensor));
+    /* a chunk of the region that holds the first byte */
+    int64_t i = zr__sorted_below(file->listed->chunk, file->listed->n_chunks, sizeof(zr_chunk),
+                                 offsetof(zr_chunk, offset), offset + 1) -
+                1;
+    for (int64_t now; n > 0; offset += now, to += now, n -= now) {
+        ZR_TRY(load_for_tensor(file, i, tensor));
         now = n < file->held.end - offset ? n : file->held.end - offset;
         memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + (offset - file->held.offset), (size_t)now);
         i = file->held.first + file->held.n;
@@ -147,8 +141,7 @@ zr_status zr__checkpoint_check_file(const char *dir, const zr_manifest *manifest
     for (int64_t i = 0; st == ZR_OK && i < file.listed->n_chunks; i = file.held.first + file.held.n)
         st = zr__checked_load(&file, i);
     zr__checked_close(&file);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -164,8 +157,7 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
     zr_status st = zr__checked_read(file, ZR_SAFETENSORS_PREFIX_BYTES, n, NULL, text);
     if (st == ZR_OK) st = zr__safetensors_parse(file->file.name, text, n, file->file.bytes, &tensors->header);
     zr_free(text);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 struct zr_chunk_reader {
@@ -179,8 +171,7 @@ static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_mani
     ZR_TRY(zr__checked_open(dir, manifest, name, readers, &r->file));
     r->tensors = (zr_safetensors){.path = r->file.file.name, .file = {.fd = -1}};
     memcpy(r->tensors.file.name, r->file.file.name, sizeof(r->tensors.file.name));
-    ZR_TRY(zr__checked_tensors(&r->file, &r->tensors));
-    return ZR_OK;
+    return zr__checked_tensors(&r->file, &r->tensors);
 }
 
 zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
@@ -194,18 +185,15 @@ zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, con
         *reader = r;
     else
         zr_chunk_reader_close(&r);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 zr_status zr_chunk_reader_f32(zr_chunk_reader *r, const char *tensor, int64_t first, int64_t n, float *out)
 {
-    char quoted[ZR_QUOTE_BYTES];
     const zr_safetensors_tensor *found = zr_safetensors_find(&r->tensors, tensor);
-    zr__text_escape(tensor, quoted, sizeof(quoted));
-    ZR_CHECK(found, ZR_ERR_DATA, "%s: no tensor %s", r->file.file.name, quoted);
+    ZR_CHECK(found, ZR_ERR_DATA, "%s: no tensor %s", r->file.file.name, ZR_SHOWN(tensor));
     ZR_CHECK(strcmp(found->dtype, "F32") == 0, ZR_ERR_DATA, "%s: tensor %s is of type %s, wanted F32",
-             r->file.file.name, quoted, found->dtype);
+             r->file.file.name, ZR_SHOWN(tensor), found->dtype);
     ZR_TRY(zr__safetensors_range(&r->tensors, found, first, n));
     ZR_TRY(zr__checked_read(&r->file, found->offset + first * 4, n * 4, tensor, out));
     return ZR_OK;

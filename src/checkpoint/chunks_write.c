@@ -6,14 +6,13 @@
  * continue across the end of a chunk.
  */
 #include "base/file/file_queue.h"
-#include "checkpoint/chunks.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/chunks.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
-enum { LEAST_PART_BYTES = 64 << 10, MESSAGE_BYTES = 512 };
+enum { LEAST_PART_BYTES = 64 << 10 };
 
 struct zr_chunk_writer {
     zr__file file;
@@ -27,21 +26,8 @@ struct zr_chunk_writer {
     bool ended;
     zr__chunk_list chunks;
     zr__slices_list sliced;
-    zr_status failed; /* the first failure, which stays */
-    char message[MESSAGE_BYTES];
+    zr__failure failed; /* stays: nothing more is written */
 };
-
-static void keep_failure(zr_chunk_writer *w, zr_status status)
-{
-    if (status == ZR_OK || w->failed != ZR_OK) return;
-    w->failed = status;
-    snprintf(w->message, sizeof(w->message), "%s", zr_error_message());
-}
-
-static zr_status failure(const zr_chunk_writer *w)
-{
-    return w->failed == ZR_OK ? ZR_OK : ZR_FAIL(w->failed, "%s", w->message);
-}
 
 zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer)
 {
@@ -66,11 +52,11 @@ failed:
 /* Give the current part to the queue unless it is empty, and wait for the other one. */
 static void pass_on(zr_chunk_writer *w)
 {
-    if (w->failed != ZR_OK) w->queue.part[w->filling].n = 0; /* after a failure nothing is written */
+    if (w->failed.status != ZR_OK) w->queue.part[w->filling].n = 0; /* after a failure nothing is written */
     if (w->queue.part[w->filling].n == 0) return;
     zr__queue_give(&w->queue, w->filling);
     w->filling = (w->filling + 1) % ZR__QUEUE_PARTS;
-    keep_failure(w, zr__queue_take(&w->queue, w->filling));
+    zr__failure_note(&w->failed, zr__queue_take(&w->queue, w->filling));
     w->queue.part[w->filling].n = 0;
 }
 
@@ -78,7 +64,7 @@ static void end_chunk(zr_chunk_writer *w)
 {
     if (w->open.bytes == 0) return;
     w->open.hash = XXH3_64bits_digest(w->hash);
-    keep_failure(w, zr__chunk_add(&w->chunks, w->open));
+    zr__failure_note(&w->failed, zr__chunk_add(&w->chunks, w->open));
     w->open.bytes = 0;
 }
 
@@ -97,7 +83,7 @@ static void take_slices(zr_chunk_writer *w, const zr_slices *slices)
     if (memcmp(&w->slices, next, sizeof(*next)) == 0) return;
     end_range(w);
     w->slices = *next;
-    if (slices) keep_failure(w, zr__slices_add(&w->sliced, slices));
+    if (slices) zr__failure_note(&w->failed, zr__slices_add(&w->sliced, slices));
 }
 
 static void begin_part(const zr_chunk_writer *w, zr__file_part *part, int64_t offset)
@@ -109,7 +95,7 @@ static void begin_part(const zr_chunk_writer *w, zr__file_part *part, int64_t of
 }
 
 /* Return the most contiguous bytes from `offset` on that fit into the current part and chunk. */
-static int64_t room(const zr_chunk_writer *w, int64_t offset)
+static int64_t part_room(const zr_chunk_writer *w, int64_t offset)
 {
     const int64_t limit = zr__chunk_limit(offset) - offset;
     if (!w->slices.row_bytes) return w->part_bytes - offset % w->part_bytes;
@@ -119,7 +105,7 @@ static int64_t room(const zr_chunk_writer *w, int64_t offset)
 }
 
 /* Copy n bytes into the part, which has room for them, and hash them. */
-static void fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
+static void fill_part(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     zr__file_part *part = &w->queue.part[w->filling];
     if (part->n == 0) begin_part(w, part, offset);
@@ -139,9 +125,9 @@ static void fill(zr_chunk_writer *w, int64_t offset, const unsigned char *from, 
 static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;
-    const int64_t most = room(w, offset);
+    const int64_t most = part_room(w, offset);
     if (n > most) n = most;
-    fill(w, offset, from, n);
+    fill_part(w, offset, from, n);
     w->at = sliced ? zr__slice_after(&w->slices, offset, n) : offset + n;
     if (sliced ? w->queue.part[w->filling].n == w->part_bytes : w->at % w->part_bytes == 0) pass_on(w);
     if (w->at >= zr__chunk_limit(w->open.offset)) end_chunk(w);
@@ -172,7 +158,7 @@ zr_status zr__chunk_writer_put_sliced(zr_chunk_writer *w, const zr_slices *slice
     if (offset != w->at) end_range(w);
     w->at = offset;
     for (int64_t now; n > 0; from += now, n -= now) now = put_some(w, w->at, from, n);
-    return failure(w);
+    return zr__failure_tell(&w->failed);
 }
 
 zr_status zr_chunk_writer_put(zr_chunk_writer *w, int64_t offset, const void *bytes, int64_t n)
@@ -184,12 +170,12 @@ zr_status zr_chunk_writer_end(zr_chunk_writer *w)
 {
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: its writer has ended", w->file.name);
     end_range(w);
-    for (int i = 0; i < ZR__QUEUE_PARTS; i++) keep_failure(w, zr__queue_take(&w->queue, i));
-    if (w->failed == ZR_OK) {
-        keep_failure(w, zr__file_sync(&w->file));
-        w->ended = w->failed == ZR_OK;
+    for (int i = 0; i < ZR__QUEUE_PARTS; i++) zr__failure_note(&w->failed, zr__queue_take(&w->queue, i));
+    if (w->failed.status == ZR_OK) {
+        zr__failure_note(&w->failed, zr__file_sync(&w->file));
+        w->ended = w->failed.status == ZR_OK;
     }
-    return failure(w);
+    return zr__failure_tell(&w->failed);
 }
 
 const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *w, int64_t *n)

@@ -1,5 +1,5 @@
-/* Declarations that the parts of a Hugging Face directory share, and tools to read and write the config.json of
- * every family. */
+/* Hugging Face directories: names of files, and reading and writing the config.json of every family. hf_config.c has
+ * the common part, hf_<name>.c a family's; weights.c and weights_write.c are the files of weights. */
 #ifndef ZR_CHECKPOINT_HF_H
 #define ZR_CHECKPOINT_HF_H
 
@@ -14,9 +14,6 @@ enum { ZR_HF_SHOWN_BYTES = 256 };
 #define ZR_WEIGHTS_SINGLE "model.safetensors"
 #define ZR_WEIGHTS_INDEX "model.safetensors.index.json"
 #define ZR_WEIGHTS_NAME_BYTES 64
-
-/** Return dir/name in *path, zr_free it. ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__hf_path(const char *dir, const char *name, char **path);
 
 /** A config.json being read. */
 typedef struct zr__hf_config {
@@ -57,9 +54,6 @@ ZR_NODISCARD zr_status zr__hf_config_numbers(const zr__hf_config *config, const 
 /** Check a boolean that zr supports in one state only; a missing one has that state. `model`: name for the message,
  * "GPT-2". */
 ZR_NODISCARD zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, const char *key, bool wanted);
-
-/** Print a value for a message; returns `text`. */
-const char *zr__hf_show(const json_t *value, char text[ZR_HF_SHOWN_BYTES]);
 
 /** Add numbers to an object that will be written; not 0: no memory, or a number is not finite. */
 int zr__hf_set_integers(json_t *root, const zr__hf_numbers *numbers, const void *in);

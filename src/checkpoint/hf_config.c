@@ -1,35 +1,21 @@
 /* config.json of a Hugging Face directory of any family: its type, numbers and booleans. */
+#include "base/file/folder.h"
 #include "base/text/text.h"
-#include "checkpoint/hf.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hf.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-zr_status zr__hf_path(const char *dir, const char *name, char **path)
-{
-    zr__text text = {0};
-    zr__text_add(&text, "%s/%s", dir, name);
-    ZR_TRY(zr__text_take(&text, path));
-    return ZR_OK;
-}
-
 /* ---- reading --------------------------------------------------------------------------------- */
 
-const char *zr__hf_show(const json_t *value, char text[ZR_HF_SHOWN_BYTES])
+zr_status zr__hf_config_open(const char *dir, zr__hf_config *config)
 {
-    char plain[ZR_HF_SHOWN_BYTES / 4];
-    size_t n = json_dumpb(value, plain, sizeof(plain) - 1, JSON_ENCODE_ANY | JSON_COMPACT);
-    plain[n < sizeof(plain) ? n : sizeof(plain) - 1] = '\0';
-    return zr__text_escape(n < sizeof(plain) ? plain : "something else", text, ZR_HF_SHOWN_BYTES);
-}
-
-static zr_status open_file(const char *path, zr__hf_config *config)
-{
-    char *text = NULL;
+    char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
     zr_status st = ZR_OK;
+    ZR_TRY(zr__path_join(path, dir, "config.json"));
     ZR_TRY_GOTO(st, zr__json_read_file(path, &text, &bytes), done);
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, path, &config->root), done);
     zr__text_escape(path, config->file, sizeof(config->file));
@@ -37,15 +23,6 @@ done:
     zr_free(text);
     /* A model's config is data; only CONFIG.json is configuration. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
-}
-
-zr_status zr__hf_config_open(const char *dir, zr__hf_config *config)
-{
-    char *path = NULL;
-    ZR_TRY(zr__hf_path(dir, "config.json", &path));
-    zr_status st = open_file(path, config);
-    zr_free(path);
-    return st;
 }
 
 void zr__hf_config_close(zr__hf_config *config)
@@ -67,13 +44,13 @@ static const char *any_of(const char *const *name, int n, char text[ZR_HF_SHOWN_
 
 zr_status zr__hf_config_type(const zr__hf_config *config, const char *const *known, int n, int *which)
 {
-    char text[ZR_HF_SHOWN_BYTES], wanted[ZR_HF_SHOWN_BYTES] = "";
+    char wanted[ZR_HF_SHOWN_BYTES] = "";
     const json_t *type = json_object_get(config->root, "model_type");
     const char *name = json_string_value(type);
     for (*which = 0; name && *which < n; (*which)++)
         if (strcmp(name, known[*which]) == 0) return ZR_OK;
     return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s, wanted %s", config->file,
-                   type ? zr__hf_show(type, text) : "missing", any_of(known, n, wanted));
+                   ZR_JSON_SHOWN(type), any_of(known, n, wanted));
 }
 
 zr_status zr__hf_model_type(const char *dir, const char *const *known, int n, int *which)
@@ -87,13 +64,12 @@ zr_status zr__hf_model_type(const char *dir, const char *const *known, int n, in
 
 zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_numbers *numbers, void *out)
 {
-    char text[ZR_HF_SHOWN_BYTES];
     for (int i = 0; i < numbers->integers; i++) {
         const zr__hf_integer *field = &numbers->integer[i];
         const json_t *value = json_object_get(config->root, field->key);
         int64_t number = value ? json_integer_value(value) : field->fallback;
         ZR_CHECK((!value || json_is_integer(value)) && number >= 1 && number <= INT32_MAX, ZR_ERR_DATA,
-                 "%s: %s is %s, wanted an integer 1 .. 2147483647", config->file, field->key, zr__hf_show(value, text));
+                 "%s: %s is %s, wanted an integer 1 .. 2147483647", config->file, field->key, ZR_JSON_SHOWN(value));
         memcpy((char *)out + field->place, &number, sizeof(number));
     }
     for (int i = 0; i < numbers->reals; i++) {
@@ -101,7 +77,7 @@ zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_number
         const json_t *value = json_object_get(config->root, field->key);
         double number = value ? json_number_value(value) : field->fallback;
         ZR_CHECK((!value || json_is_number(value)) && number >= field->low && number < field->high, ZR_ERR_DATA,
-                 "%s: %s is %s, wanted a number %g <= x < %g", config->file, field->key, zr__hf_show(value, text),
+                 "%s: %s is %s, wanted a number %g <= x < %g", config->file, field->key, ZR_JSON_SHOWN(value),
                  field->low, field->high);
         memcpy((char *)out + field->place, &number, sizeof(number));
     }
@@ -110,15 +86,22 @@ zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_number
 
 zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, const char *key, bool wanted)
 {
-    char text[ZR_HF_SHOWN_BYTES];
     const json_t *value = json_object_get(config->root, key);
     ZR_CHECK(!value || (wanted ? json_is_true(value) : json_is_false(value)), ZR_ERR_DATA,
              "%s: unsupported architecture: %s is %s, zr computes %s with %s only", config->file, key,
-             zr__hf_show(value, text), model, wanted ? "true" : "false");
+             ZR_JSON_SHOWN(value), model, wanted ? "true" : "false");
     return ZR_OK;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
+
+/* Return the number of a family's struct at `place`. */
+static double real_at(const void *in, size_t place)
+{
+    double number;
+    memcpy(&number, (const char *)in + place, sizeof(number));
+    return number;
+}
 
 int zr__hf_set_integers(json_t *root, const zr__hf_numbers *numbers, const void *in)
 {
@@ -134,11 +117,8 @@ int zr__hf_set_integers(json_t *root, const zr__hf_numbers *numbers, const void 
 int zr__hf_set_reals(json_t *root, const zr__hf_numbers *numbers, const void *in)
 {
     int failed = 0;
-    for (int i = 0; i < numbers->reals; i++) {
-        double number;
-        memcpy(&number, (const char *)in + numbers->real[i].place, sizeof(number));
-        failed |= json_object_set_new(root, numbers->real[i].key, json_real(number));
-    }
+    for (int i = 0; i < numbers->reals; i++)
+        failed |= json_object_set_new(root, numbers->real[i].key, json_real(real_at(in, numbers->real[i].place)));
     return failed;
 }
 
@@ -147,9 +127,8 @@ static size_t digits_for(const zr__hf_numbers *numbers, const void *in)
 {
     size_t digits = 15;
     for (int i = 0; i < numbers->reals; i++) {
-        double number;
+        const double number = real_at(in, numbers->real[i].place);
         char text[ZR_NUMBER_BYTES];
-        memcpy(&number, (const char *)in + numbers->real[i].place, sizeof(number));
         do snprintf(text, sizeof(text), "%.*g", (int)digits, number);
         while (strtod(text, NULL) != number && digits++ < 17);
     }
@@ -158,13 +137,11 @@ static size_t digits_for(const zr__hf_numbers *numbers, const void *in)
 
 zr_status zr__hf_config_write(const char *dir, const json_t *root, const zr__hf_numbers *numbers, const void *in)
 {
-    char *path = NULL, *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(numbers, in)));
-    zr_status st = ZR_OK;
+    char path[PATH_MAX];
+    ZR_TRY(zr__path_join(path, dir, "config.json"));
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(numbers, in)));
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the text of config.json");
-    ZR_TRY_GOTO(st, zr__hf_path(dir, "config.json", &path), done);
-    ZR_TRY_GOTO(st, zr__file_put(path, text, (int64_t)strlen(text)), done);
-done:
+    zr_status st = zr__file_put(path, text, (int64_t)strlen(text));
     free(text); /* jansson's */
-    zr_free(path);
     return st;
 }

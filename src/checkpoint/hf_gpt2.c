@@ -2,8 +2,8 @@
  * config.json of Hugging Face's GPT-2: reading the numbers that zr uses, and refusing every field that would make
  * transformers compute something else.
  */
-#include "checkpoint/hf.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hf.h"
 
 #include <string.h>
 
@@ -27,46 +27,37 @@ static const zr__hf_numbers numbers = {.integer = integers,
 
 static zr_status check_architecture(const zr__hf_config *file, const zr_hf_gpt2 *config)
 {
-    char text[ZR_HF_SHOWN_BYTES];
     ZR_CHECK(config->n_embd % config->n_head == 0, ZR_ERR_DATA, "%s: n_embd %lld is not a multiple of n_head %lld",
              file->file, (long long)config->n_embd, (long long)config->n_head);
     const json_t *activation = json_object_get(file->root, "activation_function");
     const char *name = activation ? json_string_value(activation) : "gelu_new";
     ZR_CHECK(name && (strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0), ZR_ERR_DATA,
              "%s: unsupported architecture: activation_function is %s, wanted \"gelu_new\" or \"gelu_pytorch_tanh\"",
-             file->file, zr__hf_show(activation, text));
+             file->file, ZR_JSON_SHOWN(activation));
     const json_t *inner = json_object_get(file->root, "n_inner");
     bool usual =
         !inner || json_is_null(inner) || (json_is_integer(inner) && json_integer_value(inner) == 4 * config->n_embd);
     ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: n_inner is %s, wanted null or 4 x n_embd = %lld",
-             file->file, zr__hf_show(inner, text), (long long)(4 * config->n_embd));
+             file->file, ZR_JSON_SHOWN(inner), (long long)(4 * config->n_embd));
     ZR_TRY(zr__hf_config_bool(file, "GPT-2", "scale_attn_weights", true));
     ZR_TRY(zr__hf_config_bool(file, "GPT-2", "scale_attn_by_inverse_layer_idx", false));
     ZR_TRY(zr__hf_config_bool(file, "GPT-2", "add_cross_attention", false));
-    ZR_TRY(zr__hf_config_bool(file, "GPT-2", "tie_word_embeddings", true));
-    return ZR_OK;
-}
-
-static zr_status read_config(const zr__hf_config *file, zr_hf_gpt2 *config)
-{
-    static const char *const type = "gpt2";
-    int which = 0;
-    ZR_TRY(zr__hf_config_type(file, &type, 1, &which));
-    ZR_TRY(zr__hf_config_numbers(file, &numbers, config));
-    ZR_TRY(check_architecture(file, config));
-    return ZR_OK;
+    return zr__hf_config_bool(file, "GPT-2", "tie_word_embeddings", true);
 }
 
 zr_status zr_hf_gpt2_read(const char *dir, zr_hf_gpt2 *config)
 {
+    static const char *const type = "gpt2";
     zr__hf_config file;
     zr_hf_gpt2 read = {.tie_word_embeddings = true};
+    int which = 0;
     ZR_TRY(zr__hf_config_open(dir, &file));
-    zr_status st = read_config(&file, &read);
+    zr_status st = zr__hf_config_type(&file, &type, 1, &which);
+    if (st == ZR_OK) st = zr__hf_config_numbers(&file, &numbers, &read);
+    if (st == ZR_OK) st = check_architecture(&file, &read);
+    if (st == ZR_OK) *config = read;
     zr__hf_config_close(&file);
-    ZR_TRY(st);
-    *config = read;
-    return ZR_OK;
+    return st;
 }
 
 /* Make the config.json. GPT-2's own vocabulary ends with its single special token; other vocabularies have none, but

@@ -1,10 +1,10 @@
-/* manifest.json of a checkpoint: its list of files, the checksum of every chunk of them, and a checksum of the
- * manifest itself. */
+/* Writing of manifest.json: the files of a checkpoint, the checksum of every chunk, and a checksum of the text. */
 #include "checkpoint/manifest.h"
-#include "base/text/text.h"
-#include "checkpoint/chunks.h"
-#include "checkpoint/hf.h"
+
+#include "base/file/folder.h"
+#include "base/json/json_write.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/chunks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -97,31 +97,31 @@ static zr_status check_tiling(const zr_manifest_file *file)
     return ZR_OK;
 }
 
-static void print_slices(zr__text *text, const zr_manifest_file *file)
+static void print_checked(zr__json_out *out, const zr_manifest_file *file, int format)
 {
-    zr__text_add(text, "], \"slices\": [");
-    for (int64_t i = 0; i < file->n_slices; i++) {
-        const zr_slices *s = &file->slices[i];
-        zr__text_add(text, "%s[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", i ? ", " : "", s->begin, s->end,
-                     s->row_bytes, s->slice_bytes);
-    }
-}
-
-static void print_chunks(zr__text *text, const zr_manifest_file *file, int format)
-{
-    const char *separator = "";
-    zr__text_add(text, "{\"name\": \"%s\", \"bytes\": %" PRId64 ", \"ends\": [", file->name, file->bytes);
+    zr__json_break(out, "\n");
+    zr__json_open(out, NULL, '{');
+    zr__json_add(out, "name", file->name);
+    zr__json_add(out, "bytes", file->bytes);
+    zr__json_open(out, "ends", '[');
     for (int64_t i = 0; i < file->n_chunks;) {
         const zr__region region = zr__region_of(file, i);
         i = region.first + region.n;
-        if (region.end % ZR_CHUNK_BYTES == 0 || region.end == file->bytes) continue;
-        zr__text_add(text, "%s%" PRId64, separator, region.end);
-        separator = ", ";
+        if (region.end % ZR_CHUNK_BYTES != 0 && region.end != file->bytes) zr__json_add(out, NULL, region.end);
     }
-    if (format > 1) print_slices(text, file);
-    zr__text_add(text, "], \"xxh3\": \"");
-    for (int64_t i = 0; i < file->n_chunks; i++) zr__text_add(text, "%s%016" PRIx64, i ? " " : "", file->chunk[i].hash);
-    zr__text_add(text, "\"}");
+    zr__json_close(out, ']');
+    if (format > 1) {
+        zr__json_open(out, "slices", '[');
+        for (const zr_slices *s = file->slices; s < file->slices + file->n_slices; s++)
+            zr__json_add_as(out, NULL, "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", s->begin, s->end,
+                            s->row_bytes, s->slice_bytes);
+        zr__json_close(out, ']');
+    }
+    zr__json_add_json(out, "xxh3", "\""); /* a string that is written hash by hash */
+    for (int64_t i = 0; i < file->n_chunks; i++)
+        zr__text_add(&out->text, "%s%016" PRIx64, i ? " " : "", file->chunk[i].hash);
+    zr__text_add(&out->text, "\"");
+    zr__json_close(out, '}');
 }
 
 /* Drop equal entries of sorted slices: ranks that write neighbouring slices each list them. */
@@ -143,7 +143,7 @@ static void *sorted(const void *from, int64_t n, size_t size, int (*compare)(con
     return copy;
 }
 
-static zr_status print_file(zr__text *text, const zr_manifest_file *file, int format)
+static zr_status print_file(zr__json_out *out, const zr_manifest_file *file, int format)
 {
     ZR_CHECK(file->n_chunks >= 0 && file->n_chunks <= file->bytes && file->n_slices >= 0, ZR_ERR_INTERNAL,
              "%s: %lld chunks of %lld bytes", file->name, (long long)file->n_chunks, (long long)file->bytes);
@@ -156,13 +156,13 @@ static zr_status print_file(zr__text *text, const zr_manifest_file *file, int fo
     const bool copied = (chunk || file->n_chunks == 0) && (slices || file->n_slices == 0);
     zr_status st = copied ? check_tiling(&ready)
                           : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %lld checksums", (long long)file->n_chunks);
-    if (st == ZR_OK) print_chunks(text, &ready, format);
+    if (st == ZR_OK) print_checked(out, &ready, format);
     zr_free(chunk);
     zr_free(slices);
     return st;
 }
 
-static zr_status print_members(zr__text *text, const zr_manifest *m)
+static zr_status print_members(zr__json_out *out, const zr_manifest *m)
 {
     size_t run = strlen(m->run);
     int format = 1;
@@ -170,64 +170,46 @@ static zr_status print_members(zr__text *text, const zr_manifest *m)
         if (m->file[i].n_slices > 0) format = ZR_MANIFEST_FORMAT;
     while (run > 0 && strchr(" \t\r\n", m->run[run - 1])) run--;
     ZR_CHECK(run <= ZR_MANIFEST_RUN_MAX_BYTES, ZR_ERR_INTERNAL, "\"run\" of a manifest has %zu bytes", run);
-    zr__text_add(text, "{\"format\": %d, \"build\": \"%s\", \"step\": %" PRId64 ",\n\"run\": %.*s,\n\"files\": [",
-                 format, m->build, m->step, (int)run, m->run);
-    for (int i = 0; i < m->n_files; i++) {
-        zr__text_add(text, i ? ",\n" : "\n");
-        ZR_TRY(print_file(text, &m->file[i], format));
-    }
-    zr__text_add(text, "],\n");
-    if (text->failed) return ZR_OK;
-    uint64_t hash = zr__chunk_hash(text->data, (int64_t)text->length);
-    zr__text_add(text, "\"xxh3\": \"%016" PRIx64 "\"}\n", hash);
+    zr__json_open(out, NULL, '{');
+    zr__json_add(out, "format", format);
+    zr__json_add(out, "build", m->build);
+    zr__json_add(out, "step", m->step);
+    zr__json_break(out, "\n");
+    zr__json_add_json(out, "run", "");
+    zr__text_append(&out->text, m->run, run);
+    zr__json_break(out, "\n");
+    zr__json_open(out, "files", '[');
+    for (int i = 0; i < m->n_files; i++) ZR_TRY(print_file(out, &m->file[i], format));
+    zr__json_close(out, ']');
+    zr__text_add(&out->text, ",\n");
+    if (out->text.failed) return ZR_OK;
+    const uint64_t hash = zr__chunk_hash(out->text.data, (int64_t)out->text.length); /* hash of the text so far */
+    zr__text_add(&out->text, "\"xxh3\": \"%016" PRIx64 "\"}\n", hash);
     return ZR_OK;
 }
 
 zr_status zr__manifest_print(const zr_manifest *manifest, char **text, size_t *bytes)
 {
-    zr__text out = {0};
+    zr__json_out out = {.spaced = true};
     zr_status st = print_members(&out, manifest);
-    *bytes = out.length;
-    if (st == ZR_OK) st = zr__text_take(&out, text);
-    zr__text_clear(&out);
-    ZR_TRY(st);
-    return ZR_OK;
-}
-
-/* Check the text by the reader's own rules before it is written. */
-static zr_status check_text(const char *dir, const char *text, size_t bytes)
-{
-    zr_manifest *again = NULL;
-    zr_status st = zr__manifest_parse(dir, text, bytes, &again);
-    zr_manifest_free(&again);
-    if (st == ZR_ERR_DATA) return ZR_FAIL(ZR_ERR_INTERNAL, "%s", zr_error_message());
-    ZR_TRY(st);
-    return ZR_OK;
-}
-
-static zr_status write_text(const char *path, const char *text, size_t bytes)
-{
-    zr__file file;
-    zr_status st = ZR_OK;
-    ZR_TRY(zr__file_create(path, &file));
-    ZR_TRY_GOTO(st, zr__file_write(&file, 0, text, (int64_t)bytes), done);
-    ZR_TRY_GOTO(st, zr__file_sync(&file), done);
-done:
-    zr__file_close(&file);
+    *bytes = out.text.length;
+    if (st == ZR_OK) st = zr__text_take(&out.text, text);
+    zr__text_clear(&out.text);
     return st;
 }
 
 zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest)
 {
-    char *text = NULL, *path = NULL;
+    char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr__manifest_print(manifest, &text, &bytes), done);
-    ZR_TRY_GOTO(st, check_text(dir, text, bytes), done);
-    ZR_TRY_GOTO(st, zr__hf_path(dir, ZR_MANIFEST_NAME, &path), done);
-    ZR_TRY_GOTO(st, write_text(path, text, bytes), done);
-done:
+    zr_manifest *again = NULL;
+    ZR_TRY(zr__path_join(path, dir, ZR_MANIFEST_NAME));
+    ZR_TRY(zr__manifest_print(manifest, &text, &bytes));
+    /* Check the text by the reader's own rules before it is written. */
+    zr_status st = zr__manifest_parse(dir, text, bytes, &again);
+    zr_manifest_free(&again);
+    if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_INTERNAL, "%s", zr_error_message());
+    if (st == ZR_OK) st = zr__file_write_new(path, text, (int64_t)bytes);
     zr_free(text);
-    zr_free(path);
     return st;
 }

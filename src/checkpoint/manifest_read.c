@@ -29,14 +29,14 @@ typedef struct parser {
 
 #define REFUSE_UNLESS(cond, p, ...)                                                                                    \
     do {                                                                                                               \
-        if (!(cond)) return refuse((p), __VA_ARGS__);                                                                  \
+        if (!(cond)) return refuse_manifest((p), __VA_ARGS__);                                                         \
     } while (0)
 
-static zr_status refuse(const parser *p, const char *format, ...) ZR_PRINTF(2, 3);
+static zr_status refuse_manifest(const parser *p, const char *format, ...) ZR_PRINTF(2, 3);
 
-static zr_status refuse(const parser *p, const char *format, ...)
+static zr_status refuse_manifest(const parser *p, const char *format, ...)
 {
-    char reason[512];
+    char reason[640];
     va_list args;
     va_start(args, format);
     vsnprintf(reason, sizeof(reason), format, args);
@@ -46,16 +46,16 @@ static zr_status refuse(const parser *p, const char *format, ...)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-static zr__json_token next(parser *p)
+static zr__json_token next_token(parser *p)
 {
     zr__json_token token = zr__json_next(p->text, p->bytes, p->at);
     p->at = token.end;
     return token;
 }
 
-static zr_status mark(parser *p, char kind)
+static zr_status expect_mark(parser *p, char kind)
 {
-    zr__json_token token = next(p);
+    zr__json_token token = next_token(p);
     p->at = token.begin;
     REFUSE_UNLESS(token.kind == kind, p, "wanted '%c'", kind);
     p->at = token.end;
@@ -63,9 +63,9 @@ static zr_status mark(parser *p, char kind)
 }
 
 /* Read a string as it is, without its quotes. */
-static zr_status string(parser *p, const char *wanted, size_t max, const char **begin, size_t *n)
+static zr_status read_string(parser *p, const char *wanted, size_t max, const char **begin, size_t *n)
 {
-    zr__json_token token = next(p);
+    zr__json_token token = next_token(p);
     p->at = token.begin;
     REFUSE_UNLESS(token.kind == '"' && token.end - token.begin >= 2 && p->text[token.end - 1] == '"', p,
                   "wanted %s in quotes", wanted);
@@ -79,23 +79,38 @@ static zr_status string(parser *p, const char *wanted, size_t max, const char **
     return ZR_OK;
 }
 
-/* Read `"key": ` of the next member. */
-static zr_status member(parser *p, const char *key)
+/* Read `"key": ` of a member, the first of its object. */
+static zr_status expect_member(parser *p, const char *key)
 {
     size_t n = strlen(key);
-    zr__json_token token = next(p);
+    zr__json_token token = next_token(p);
     p->at = token.begin;
     REFUSE_UNLESS(token.end - token.begin == n + 2 && p->text[token.begin] == '"' && p->text[token.end - 1] == '"' &&
                       memcmp(p->text + token.begin + 1, key, n) == 0,
                   p, "wanted the member \"%s\"", key);
     p->at = token.end;
-    ZR_TRY(mark(p, ':'));
+    return expect_mark(p, ':');
+}
+
+/* Read the comma and `"key": ` of a later member. */
+static zr_status expect_next(parser *p, const char *key)
+{
+    ZR_TRY(expect_mark(p, ','));
+    return expect_member(p, key);
+}
+
+/* Read the comma or the bracket after an element of an array. */
+static zr_status expect_more(parser *p, bool *more)
+{
+    const zr__json_token token = next_token(p);
+    *more = token.kind == ',';
+    REFUSE_UNLESS(*more || token.kind == ']', p, "wanted ',' or ']'");
     return ZR_OK;
 }
 
-static zr_status integer(parser *p, const char *what, int64_t max, int64_t *value)
+static zr_status read_integer(parser *p, const char *what, int64_t max, int64_t *value)
 {
-    zr__json_token token = next(p);
+    zr__json_token token = next_token(p);
     size_t n = token.end - token.begin, digits = 0;
     p->at = token.begin;
     *value = 0;
@@ -119,15 +134,6 @@ static bool hash_at(const char *text, uint64_t *hash)
     return true;
 }
 
-static zr_status keep(const parser *p, const char *begin, size_t n, const char **kept)
-{
-    char *copy = zr_alloc(n + 1);
-    ZR_CHECK(copy, ZR_ERR_MEMORY, "%s: no memory for %zu bytes of it", p->file, n);
-    memcpy(copy, begin, n);
-    *kept = copy;
-    return ZR_OK;
-}
-
 /* ---- one file's chunks ----------------------------------------------------------------------- */
 
 /* Check the list of ends, which are no multiples of ZR_CHUNK_BYTES, and count them. */
@@ -135,19 +141,18 @@ static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
 {
     int64_t last = 0, end = 0;
     *n = 0;
-    ZR_TRY(mark(p, '['));
-    if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return mark(p, ']');
-    zr__json_token token;
+    ZR_TRY(expect_mark(p, '['));
+    if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return expect_mark(p, ']');
+    bool more = true;
     do {
-        ZR_TRY(integer(p, "\"ends\"", bytes, &end));
+        ZR_TRY(read_integer(p, "\"ends\"", bytes, &end));
         REFUSE_UNLESS(end > last && end < bytes && end % ZR_CHUNK_BYTES, p,
                       "an end at %" PRId64 ": ends ascend, are no multiples of %" PRId64 ", and below %" PRId64, end,
                       ZR_CHUNK_BYTES, bytes);
         last = end;
         ++*n;
-        token = next(p);
-    } while (token.kind == ',');
-    REFUSE_UNLESS(token.kind == ']', p, "wanted ',' or ']'");
+        ZR_TRY(expect_more(p, &more));
+    } while (more);
     return ZR_OK;
 }
 
@@ -157,10 +162,10 @@ static zr_status read_place(parser *p, const zr_manifest_file *file, zr__slices_
     zr_slices s = {0};
     int64_t *const number[] = {&s.begin, &s.end, &s.row_bytes, &s.slice_bytes};
     for (int i = 0; i < 4; i++) {
-        ZR_TRY(mark(p, i ? ',' : '['));
-        ZR_TRY(integer(p, "\"slices\"", file->bytes, number[i]));
+        ZR_TRY(expect_mark(p, i ? ',' : '['));
+        ZR_TRY(read_integer(p, "\"slices\"", file->bytes, number[i]));
     }
-    ZR_TRY(mark(p, ']'));
+    ZR_TRY(expect_mark(p, ']'));
     REFUSE_UNLESS(zr__slices_good(&s, file->bytes) && s.begin >= (list->n ? list->slices[list->n - 1].end : 0), p,
                   "slices of %" PRId64 " bytes, of rows of %" PRId64 " in bytes %" PRId64 " .. %" PRId64
                   ": wanted whole rows of several slices each, in ascending order",
@@ -171,20 +176,17 @@ static zr_status read_place(parser *p, const zr_manifest_file *file, zr__slices_
 static zr_status read_slices(parser *p, zr_manifest_file *file)
 {
     zr__slices_list list = {0};
-    zr__json_token token;
-    zr_status st = ZR_OK;
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "slices"));
-    ZR_TRY(mark(p, '['));
-    if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return mark(p, ']');
+    bool more = true;
+    ZR_TRY(expect_next(p, "slices"));
+    ZR_TRY(expect_mark(p, '['));
+    if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return expect_mark(p, ']');
     do {
-        st = read_place(p, file, &list);
+        const zr_status st = read_place(p, file, &list);
         file->slices = list.slices; /* the list grows, so its memory may move */
         file->n_slices = list.n;
         ZR_TRY(st);
-        token = next(p);
-    } while (token.kind == ',');
-    REFUSE_UNLESS(token.kind == ']', p, "wanted ',' or ']'");
+        ZR_TRY(expect_more(p, &more));
+    } while (more);
     return ZR_OK;
 }
 
@@ -224,8 +226,8 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
     return ZR_OK;
 }
 
-/* List the chunks of bytes [offset, stop), which lie between two ends: a region of slices, or one chunk outside of
- * them. */
+/* List the chunks of bytes [offset, stop), which lie between two ends: a region of slices, or one chunk outside
+ * of all slices. */
 static zr_status list_region(listing *l, int64_t offset, int64_t stop)
 {
     const zr_slices *s = zr__slices_from(l->file, offset);
@@ -248,9 +250,9 @@ static zr_status list_chunks(listing *l, size_t ends)
     at.at = ends;
     for (int64_t offset = 0, end = 0, stop; offset < l->file->bytes; offset = stop) {
         if (end <= offset) { /* the next end of a range; behind the last, the file's */
-            zr__json_token token = next(&at);
+            zr__json_token token = next_token(&at);
             end = token.kind == 'x' ? strtoll(at.text + token.begin, NULL, 10) : l->file->bytes;
-            if (token.kind == 'x') (void)next(&at);
+            if (token.kind == 'x') (void)next_token(&at);
         }
         const int64_t limit = zr__chunk_limit(offset);
         stop = limit < end ? limit : end;
@@ -264,15 +266,14 @@ static zr_status read_chunks(parser *p, zr_manifest_file *file)
     const char *hashes = NULL;
     size_t ends = 0, length = 0;
     int64_t n = 0;
-    ZR_TRY(member(p, "ends"));
+    ZR_TRY(expect_member(p, "ends"));
     ends = zr__json_next(p->text, p->bytes, p->at).end; /* after the bracket */
     ZR_TRY(count_ends(p, file->bytes, &n));
     n += (file->bytes + ZR_CHUNK_BYTES - 1) / ZR_CHUNK_BYTES;
     if (p->format > 1) ZR_TRY(read_slices(p, file));
     n = count_chunks(p, file, n);
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "xxh3"));
-    ZR_TRY(string(p, "hashes", p->bytes, &hashes, &length));
+    ZR_TRY(expect_next(p, "xxh3"));
+    ZR_TRY(read_string(p, "hashes", p->bytes, &hashes, &length));
     REFUSE_UNLESS((int64_t)length == (n ? n * (DIGITS + 1) - 1 : 0), p,
                   "%s: %zu bytes of hashes, its %" PRId64 " chunks have %" PRId64, file->name, length, n,
                   n ? n * (DIGITS + 1) - 1 : 0);
@@ -288,87 +289,73 @@ static zr_status read_chunks(parser *p, zr_manifest_file *file)
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-static zr_status read_name(parser *p, const char **name)
+static zr_status read_name(parser *p, char **name)
 {
     const char *begin = NULL;
     size_t n = 0;
-    ZR_TRY(member(p, "name"));
-    ZR_TRY(string(p, "a file's name", ZR_MANIFEST_NAME_MAX, &begin, &n));
+    ZR_TRY(expect_member(p, "name"));
+    ZR_TRY(read_string(p, "a file's name", ZR_MANIFEST_NAME_MAX, &begin, &n));
     REFUSE_UNLESS(zr__manifest_file_name(begin, n), p, "\"%.*s\" is no name of a checkpoint's file", (int)n, begin);
     for (int i = 0; i < p->m->n_files; i++)
         REFUSE_UNLESS(strlen(p->list[i].name) != n || memcmp(p->list[i].name, begin, n) != 0, p,
                       "the file %.*s stands there twice", (int)n, begin);
-    ZR_TRY(keep(p, begin, n, name));
-    return ZR_OK;
+    return zr__text_copy(begin, n, name);
 }
 
 static zr_status read_file(parser *p)
 {
-    const char *name = NULL;
-    ZR_TRY(mark(p, '{'));
+    char *name = NULL;
+    ZR_TRY(expect_mark(p, '{'));
     REFUSE_UNLESS(p->m->n_files < ZR_MANIFEST_FILES_MAX, p, "more than %d files", ZR_MANIFEST_FILES_MAX);
     ZR_GROW(p->list, p->room, p->m->n_files + 1, "files of a checkpoint");
     p->m->file = p->list;
     ZR_TRY(read_name(p, &name));
     zr_manifest_file *file = &p->list[p->m->n_files++];
     file->name = name;
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "bytes"));
-    ZR_TRY(integer(p, "\"bytes\"", ZR_MANIFEST_FILE_MAX_BYTES, &file->bytes));
-    ZR_TRY(mark(p, ','));
+    ZR_TRY(expect_next(p, "bytes"));
+    ZR_TRY(read_integer(p, "\"bytes\"", ZR_MANIFEST_FILE_MAX_BYTES, &file->bytes));
+    ZR_TRY(expect_mark(p, ','));
     ZR_TRY(read_chunks(p, file));
-    ZR_TRY(mark(p, '}'));
-    return ZR_OK;
+    return expect_mark(p, '}');
 }
 
 /* Read "run", any JSON object, as text. */
 static zr_status read_run(parser *p)
 {
     size_t begin = zr__json_next(p->text, p->bytes, p->at).begin;
-    int64_t depth = 0;
-    do {
-        zr__json_token token = next(p);
-        depth += token.kind == '{' || token.kind == '[';
-        depth -= token.kind == '}' || token.kind == ']';
-        REFUSE_UNLESS(token.kind, p, "\"run\" does not end");
-    } while (depth > 0);
+    p->at = zr__json_skip(p->text, p->bytes, begin);
+    REFUSE_UNLESS(p->at < p->bytes, p, "\"run\" does not end"); /* the checksum follows it */
     REFUSE_UNLESS(p->at - begin <= ZR_MANIFEST_RUN_MAX_BYTES, p, "\"run\" of %zu bytes, wanted at most %d",
                   p->at - begin, ZR_MANIFEST_RUN_MAX_BYTES);
     json_t *root = NULL;
     zr_status st = zr__json_parse(p->text + begin, p->at - begin, "run", &root);
-    if (st == ZR_ERR_CONFIG) return refuse(p, "%.300s", zr_error_message());
+    if (st == ZR_ERR_CONFIG) return refuse_manifest(p, "%.300s", zr_error_message());
     ZR_TRY(st);
     bool object = json_is_object(root);
     json_decref(root);
     REFUSE_UNLESS(object, p, "\"run\" is not an object");
-    ZR_TRY(keep(p, p->text + begin, p->at - begin, &p->m->run));
-    return ZR_OK;
+    return zr__text_copy(p->text + begin, p->at - begin, (char **)&p->m->run);
 }
 
 static zr_status read_object(parser *p)
 {
     const char *build = NULL;
     size_t n = 0;
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "build"));
-    ZR_TRY(string(p, "the build", ZR_MANIFEST_BUILD_MAX, &build, &n));
-    ZR_TRY(keep(p, build, n, &p->m->build));
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "step"));
-    ZR_TRY(integer(p, "\"step\"", ZR_MANIFEST_STEP_MAX, &p->m->step));
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "run"));
+    ZR_TRY(expect_next(p, "build"));
+    ZR_TRY(read_string(p, "the build", ZR_MANIFEST_BUILD_MAX, &build, &n));
+    ZR_TRY(zr__text_copy(build, n, (char **)&p->m->build));
+    ZR_TRY(expect_next(p, "step"));
+    ZR_TRY(read_integer(p, "\"step\"", ZR_MANIFEST_STEP_MAX, &p->m->step));
+    ZR_TRY(expect_next(p, "run"));
     ZR_TRY(read_run(p));
-    ZR_TRY(mark(p, ','));
-    ZR_TRY(member(p, "files"));
-    ZR_TRY(mark(p, '['));
-    zr__json_token token;
+    ZR_TRY(expect_next(p, "files"));
+    ZR_TRY(expect_mark(p, '['));
+    bool more = true;
     do {
         ZR_TRY(read_file(p));
-        token = next(p);
-    } while (token.kind == ',');
-    REFUSE_UNLESS(token.kind == ']', p, "wanted ',' or ']'");
-    ZR_TRY(mark(p, ','));
+        ZR_TRY(expect_more(p, &more));
+    } while (more);
+    ZR_TRY(expect_mark(p, ','));
     REFUSE_UNLESS(zr__json_next(p->text, p->bytes, p->at).begin == p->bytes - ZR_MANIFEST_TAIL_BYTES, p,
                   "wanted \"xxh3\" and the end");
     return ZR_OK;
@@ -389,17 +376,16 @@ static zr_status check_whole(const parser *p)
     return ZR_OK;
 }
 
-static zr_status parse(parser *p)
+static zr_status parse_manifest(parser *p)
 {
     ZR_TRY(check_whole(p));
-    ZR_TRY(mark(p, '{'));
-    ZR_TRY(member(p, "format"));
-    ZR_TRY(integer(p, "\"format\"", INT32_MAX, &p->format));
+    ZR_TRY(expect_mark(p, '{'));
+    ZR_TRY(expect_member(p, "format"));
+    ZR_TRY(read_integer(p, "\"format\"", INT32_MAX, &p->format));
     ZR_CHECK(p->format >= 1 && p->format <= ZR_MANIFEST_FORMAT, ZR_ERR_DATA,
              "%s: format %" PRId64 ", this zr (%s) reads formats 1 to %d%s", p->file, p->format, zr_version(),
              ZR_MANIFEST_FORMAT, p->format > ZR_MANIFEST_FORMAT ? "; a newer zr wrote it and reads it" : "");
-    ZR_TRY(read_object(p));
-    return ZR_OK;
+    return read_object(p);
 }
 
 zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr_manifest **manifest)
@@ -410,13 +396,12 @@ zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, z
     zr_manifest *m = zr_alloc(sizeof(*m));
     ZR_CHECK(m, ZR_ERR_MEMORY, "%zu bytes for a manifest", sizeof(*m));
     parser p = {.file = name, .text = text, .bytes = bytes, .m = m};
-    zr_status st = parse(&p);
+    zr_status st = parse_manifest(&p);
     if (st == ZR_OK)
         *manifest = m;
     else
         zr_manifest_free(&m);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -472,6 +457,5 @@ zr_status zr_manifest_read(const char *dir, zr_manifest **manifest)
         zr__file_close(&file);
     }
     if (st != ZR_OK) zr_manifest_free(manifest);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }

@@ -1,10 +1,10 @@
 /* The checkpoints in a run's directory: their names, and creating and removing them atomically. No symbolic link
  * below that directory is followed. */
-#include "base/file/file.h"
+#include "base/core/grow.h"
+#include "base/file/folder.h"
 #include "base/text/text.h"
-#include "checkpoint/hf.h"
-#include "checkpoint/manifest.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -51,74 +51,53 @@ static zr_status open_dir(const char *path, int *fd)
 
 static int newest_first(const void *a, const void *b)
 {
-    int64_t x, y;
-    memcpy(&x, a, sizeof(x));
-    memcpy(&y, b, sizeof(y));
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x < y) - (x > y);
 }
 
-/* Scan the directory for checkpoints. It is called twice: `step` NULL counts them, then `step` takes at most `room`
- * of them. */
-static zr_status scan(DIR *dir, const char *run_dir, int64_t *step, int64_t room, int64_t *n)
+static zr_status list_steps(DIR *dir, const char *run_dir, int64_t **step, int64_t *n)
 {
-    char shown[ZR_FILE_NAME_BYTES];
-    struct dirent *entry;
-    *n = 0;
-    rewinddir(dir);
+    const struct dirent *entry;
+    int64_t room = 0;
     for (errno = 0; (entry = readdir(dir)); errno = 0) {
-        int64_t found = zr__checkpoint_step(entry->d_name);
-        if (found < 0 || (step && *n == room)) continue;
-        if (step) step[*n] = found;
-        ++*n;
+        const int64_t found = zr__checkpoint_step(entry->d_name);
+        if (found < 0) continue;
+        ZR_GROW(*step, room, *n + 1, "names of checkpoints");
+        (*step)[(*n)++] = found;
     }
-    ZR_CHECK(errno == 0, ZR_ERR_IO, "%s: cannot read this directory: %s",
-             zr__text_escape(run_dir, shown, sizeof(shown)), strerror(errno));
+    ZR_CHECK(errno == 0, ZR_ERR_IO, "%s: cannot read this directory: %s", ZR_SHOWN(run_dir), strerror(errno));
     return ZR_OK;
 }
 
 zr_status zr_checkpoint_list(const char *run_dir, int64_t **step, int64_t *n)
 {
-    int64_t *found = NULL, room = 0;
-    zr_status st = ZR_OK;
     *step = NULL;
     *n = 0;
     DIR *dir = opendir(run_dir);
     if (!dir) return zr__file_missing(run_dir, errno);
-    ZR_TRY_GOTO(st, scan(dir, run_dir, NULL, 0, &room), done);
-    if (room == 0) goto done;
-    found = zr_alloc((size_t)room * sizeof(*found));
-    if (!found) {
-        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for %" PRId64 " names", room);
-        goto done;
-    }
-    ZR_TRY_GOTO(st, scan(dir, run_dir, found, room, n), done);
-    qsort(found, (size_t)*n, sizeof(*found), newest_first);
-    *step = found;
-    found = NULL;
-done:
-    if (st != ZR_OK) *n = 0;
-    zr_free(found);
+    zr_status st = list_steps(dir, run_dir, step, n);
     closedir(dir);
+    if (st == ZR_OK && *n > 0) qsort(*step, (size_t)*n, sizeof(**step), newest_first);
+    if (st == ZR_OK) return ZR_OK;
+    zr_free(*step);
+    *step = NULL;
+    *n = 0;
     return st;
 }
 
 /* ---- removing -------------------------------------------------------------------------------- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
-/* Return whether the name is one that a save creates, finished or not. */
+/* Return whether a save creates files of this name, finished or not: something stands before the ending. */
 static bool own_name(const char *name)
 {
-    return ends_with(name, ".safetensors") || ends_with(name, ".json") || ends_with(name, ".safetensors.tmp") ||
-           ends_with(name, ".json.tmp");
+    static const char *const ends[] = {".safetensors", ".json", ".safetensors.tmp", ".json.tmp"};
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (zr__text_ends(name + 1, ends[i])) return true;
+    return false;
 }
 
 /* Remove our files from an open directory, and close it; `foreign`: the name of another file, or "". */
-static zr_status empty(int fd, const char *shown, char *foreign, size_t size)
+static zr_status remove_own_files(int fd, const char *shown, char *foreign, size_t size)
 {
     DIR *dir = fdopendir(fd);
     int error = errno;
@@ -144,9 +123,9 @@ static zr_status empty(int fd, const char *shown, char *foreign, size_t size)
 /* Remove `name` of the open directory, whatever it is; it may be missing. */
 static zr_status remove_tmp(int run, const char *run_dir, const char *name)
 {
-    char where[ZR_FILE_NAME_BYTES], shown[ZR_FILE_NAME_BYTES + TMP_NAME_BYTES], foreign[ZR_QUOTE_BYTES];
+    char shown[ZR_SHOWN_BYTES + TMP_NAME_BYTES], foreign[ZR_QUOTE_BYTES];
     struct stat info;
-    snprintf(shown, sizeof(shown), "%s/%s", zr__text_escape(run_dir, where, sizeof(where)), name);
+    snprintf(shown, sizeof(shown), "%s/%s", ZR_SHOWN(run_dir), name);
     if (fstatat(run, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) return ZR_OK;
     int fd = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) { /* a file, or a link, which goes as such */
@@ -154,30 +133,27 @@ static zr_status remove_tmp(int run, const char *run_dir, const char *name)
         return ZR_OK;
     }
     ZR_CHECK(fd >= 0, ZR_ERR_IO, "%s: cannot open to remove: %s", shown, strerror(errno));
-    ZR_TRY(empty(fd, shown, foreign, sizeof(foreign)));
+    ZR_TRY(remove_own_files(fd, shown, foreign, sizeof(foreign)));
     ZR_CHECK(!foreign[0], ZR_ERR_IO,
-             "%s: holds %s, which is no file of a checkpoint; move it away, then remove the "
-             "directory",
-             shown, foreign);
+             "%s: holds %s, which is no file of a checkpoint; move it away, then remove the directory", shown, foreign);
     ZR_CHECK(unlinkat(run, name, AT_REMOVEDIR) == 0, ZR_ERR_IO, "%s: cannot remove: %s", shown, strerror(errno));
     return ZR_OK;
 }
 
 static zr_status remove_step(int run, const char *run_dir, int64_t step)
 {
-    char name[ZR_CHECKPOINT_NAME_BYTES], tmp[TMP_NAME_BYTES], where[ZR_FILE_NAME_BYTES];
+    char name[ZR_CHECKPOINT_NAME_BYTES], tmp[TMP_NAME_BYTES];
     name_both(step, name, tmp);
     ZR_TRY(remove_tmp(run, run_dir, tmp));
     if (renameat(run, name, run, tmp) != 0) {
-        ZR_CHECK(errno == ENOENT, ZR_ERR_IO, "%s/%s: cannot rename to %s: %s",
-                 zr__text_escape(run_dir, where, sizeof(where)), name, tmp, strerror(errno));
+        ZR_CHECK(errno == ENOENT, ZR_ERR_IO, "%s/%s: cannot rename to %s: %s", ZR_SHOWN(run_dir), name, tmp,
+                 strerror(errno));
         return ZR_OK;
     }
     /* Sync, or a crash could remove the files and keep the name. Some file systems cannot sync a directory. */
-    ZR_CHECK(fsync(run) == 0 || errno == EINVAL, ZR_ERR_IO, "%s: cannot sync this directory: %s",
-             zr__text_escape(run_dir, where, sizeof(where)), strerror(errno));
-    ZR_TRY(remove_tmp(run, run_dir, tmp));
-    return ZR_OK;
+    ZR_CHECK(fsync(run) == 0 || errno == EINVAL, ZR_ERR_IO, "%s: cannot sync this directory: %s", ZR_SHOWN(run_dir),
+             strerror(errno));
+    return remove_tmp(run, run_dir, tmp);
 }
 
 zr_status zr_checkpoint_remove(const char *run_dir, int64_t step)
@@ -186,25 +162,22 @@ zr_status zr_checkpoint_remove(const char *run_dir, int64_t step)
     ZR_TRY(open_dir(run_dir, &run));
     zr_status st = remove_step(run, run_dir, step);
     close(run);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static zr_status begin(int run, const char *run_dir, int64_t step)
+static zr_status begin_step(int run, const char *run_dir, int64_t step)
 {
-    char name[ZR_CHECKPOINT_NAME_BYTES], tmp[TMP_NAME_BYTES], shown[ZR_FILE_NAME_BYTES], *path = NULL;
+    char name[ZR_CHECKPOINT_NAME_BYTES], tmp[TMP_NAME_BYTES], path[PATH_MAX];
     struct stat info;
     name_both(step, name, tmp);
-    zr__text_escape(run_dir, shown, sizeof(shown));
     ZR_CHECK(fstatat(run, name, &info, AT_SYMLINK_NOFOLLOW) != 0, ZR_ERR_STATE,
-             "%s/%s: there already; a checkpoint is never written over", shown, name);
+             "%s/%s: there already; a checkpoint is never written over", ZR_SHOWN(run_dir), name);
     ZR_TRY(remove_tmp(run, run_dir, tmp));
-    ZR_TRY(zr__hf_path(run_dir, tmp, &path));
-    int failed = mkdir(path, 0777), error = errno;
-    zr_free(path);
-    ZR_CHECK(!failed, ZR_ERR_CREATE, "%s/%s: cannot make this directory: %s", shown, tmp, strerror(error));
+    ZR_TRY(zr__path_join(path, run_dir, tmp));
+    ZR_CHECK(mkdir(path, 0777) == 0, ZR_ERR_CREATE, "%s/%s: cannot make this directory: %s", ZR_SHOWN(run_dir), tmp,
+             strerror(errno));
     return ZR_OK;
 }
 
@@ -213,27 +186,20 @@ zr_status zr_checkpoint_begin(const char *run_dir, int64_t step)
     int run;
     ZR_CHECK(step >= 0 && step <= ZR_MANIFEST_STEP_MAX, ZR_ERR_ARG, "a checkpoint of step %" PRId64, step);
     ZR_TRY(open_dir(run_dir, &run));
-    zr_status st = begin(run, run_dir, step);
+    zr_status st = begin_step(run, run_dir, step);
     close(run);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 zr_status zr_checkpoint_commit(const char *run_dir, int64_t step)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES], tmp[TMP_NAME_BYTES], line[ZR_CHECKPOINT_NAME_BYTES + 1];
-    char *from = NULL, *to = NULL, *latest = NULL;
-    zr_status st = ZR_OK;
+    char from[PATH_MAX], to[PATH_MAX];
     name_both(step, name, tmp);
-    ZR_TRY_GOTO(st, zr__hf_path(run_dir, tmp, &from), done);
-    ZR_TRY_GOTO(st, zr__hf_path(run_dir, name, &to), done);
-    ZR_TRY_GOTO(st, zr__hf_path(run_dir, "latest", &latest), done);
-    ZR_TRY_GOTO(st, zr__dir_commit(from, to), done);
+    ZR_TRY(zr__path_join(from, run_dir, tmp));
+    ZR_TRY(zr__path_join(to, run_dir, name));
+    ZR_TRY(zr__dir_commit(from, to));
+    ZR_TRY(zr__path_join(to, run_dir, "latest"));
     int n = snprintf(line, sizeof(line), "%s\n", name);
-    if (zr__file_put(latest, line, n) != ZR_OK) st = ZR_FAIL(ZR_ERR_CREATE, "%s", zr_error_message());
-done:
-    zr_free(from);
-    zr_free(to);
-    zr_free(latest);
-    return st;
+    return zr__file_put(to, line, n) == ZR_OK ? ZR_OK : ZR_FAIL(ZR_ERR_CREATE, "%s", zr_error_message());
 }

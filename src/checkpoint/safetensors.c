@@ -1,9 +1,9 @@
 /* Opening, looking up and reading safetensors files. */
 #include "checkpoint/safetensors.h"
+
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor bytes are read and written as they lie");
@@ -40,40 +40,31 @@ static zr_status read_header(zr_safetensors *st, char **text)
     return ZR_OK;
 }
 
-static zr_status open_file(const char *path, bool writable, zr_safetensors **out)
+static zr_status open_safetensors(const char *path, bool writable, zr_safetensors **out)
 {
-    size_t path_bytes = strlen(path) + 1;
     char *text = NULL;
-    zr_status status = ZR_OK;
     zr_safetensors *st = zr_alloc(sizeof(*st));
     ZR_CHECK(st, ZR_ERR_MEMORY, "%zu bytes for a reader", sizeof(*st));
-    *st = (zr_safetensors){.file = {.fd = -1}, .writable = writable, .path = zr_alloc(path_bytes)};
-    if (!st->path) {
-        status = ZR_FAIL(ZR_ERR_MEMORY, "%zu bytes for a path", path_bytes);
-        goto failed;
-    }
-    memcpy(st->path, path, path_bytes);
-    ZR_TRY_GOTO(status, zr__file_open(path, writable, &st->file), failed);
-    ZR_TRY_GOTO(status, read_header(st, &text), failed);
+    *st = (zr_safetensors){.file = {.fd = -1}, .writable = writable};
+    zr_status status = zr__text_copy(path, strlen(path), &st->path);
+    if (status == ZR_OK) status = zr__file_open(path, writable, &st->file);
+    if (status == ZR_OK) status = read_header(st, &text);
     zr_free(text);
-    *out = st;
-    return ZR_OK;
-failed:
-    zr_free(text);
-    zr_safetensors_close(&st);
+    if (status == ZR_OK)
+        *out = st;
+    else
+        zr_safetensors_close(&st);
     return status;
 }
 
 zr_status zr_safetensors_open(const char *path, zr_safetensors **st)
 {
-    ZR_TRY(open_file(path, false, st));
-    return ZR_OK;
+    return open_safetensors(path, false, st);
 }
 
 zr_status zr__safetensors_attach(const char *path, zr_safetensors **st)
 {
-    ZR_TRY(open_file(path, true, st));
-    return ZR_OK;
+    return open_safetensors(path, true, st);
 }
 
 void zr_safetensors_close(zr_safetensors **st)
@@ -84,6 +75,13 @@ void zr_safetensors_close(zr_safetensors **st)
     zr_free((*st)->path);
     zr_free(*st);
     *st = NULL;
+}
+
+bool zr__safetensors_has_shape(const zr_safetensors_tensor *tensor, const zr_shape *shape)
+{
+    bool same = tensor->ndim == shape->ndim;
+    for (int d = 0; same && d < shape->ndim; d++) same = tensor->dim[d] == shape->dim[d];
+    return same;
 }
 
 const char *zr__safetensors_path(const zr_safetensors *st)
@@ -119,11 +117,9 @@ const zr_safetensors_tensor *zr_safetensors_find(const zr_safetensors *st, const
 
 zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n)
 {
-    char quoted[ZR_QUOTE_BYTES];
     ZR_CHECK(first >= 0 && n >= 0 && first <= tensor->elems && n <= tensor->elems - first, ZR_ERR_ARG,
-             "%s: tensor %s: %lld elements from %lld, it has %lld", st->file.name,
-             zr__text_escape(tensor->name, quoted, sizeof(quoted)), (long long)n, (long long)first,
-             (long long)tensor->elems);
+             "%s: tensor %s: %lld elements from %lld, it has %lld", st->file.name, ZR_SHOWN(tensor->name), (long long)n,
+             (long long)first, (long long)tensor->elems);
     return ZR_OK;
 }
 
@@ -145,9 +141,8 @@ static zr_status read_widened(const zr_safetensors *st, const zr_safetensors_ten
 zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first,
                                   int64_t n, float *out)
 {
-    char quoted[ZR_QUOTE_BYTES];
     ZR_CHECK(tensor->loadable, ZR_ERR_DATA, "%s: tensor %s has type %s, wanted F32, BF16 or F16", st->file.name,
-             zr__text_escape(tensor->name, quoted, sizeof(quoted)), tensor->dtype);
+             ZR_SHOWN(tensor->name), tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
     if (strcmp(tensor->dtype, "F32") == 0) {
         ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO));

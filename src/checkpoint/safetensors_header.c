@@ -5,10 +5,10 @@
  * proportional to the header although a header may have 100 MB. Strings and entries are jansson's to
  * judge; the brackets, commas and names between them are ours.
  */
-#include "checkpoint/safetensors.h"
 #include "base/json/json.h"
 #include "base/json/json_scan.h"
 #include "base/text/text.h"
+#include "checkpoint/safetensors.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,14 +44,14 @@ typedef struct parser {
 
 #define REFUSE_UNLESS(cond, p, ...)                                                                                    \
     do {                                                                                                               \
-        if (!(cond)) return refuse((p), __VA_ARGS__);                                                                  \
+        if (!(cond)) return refuse_tensor((p), __VA_ARGS__);                                                           \
     } while (0)
 
-static zr_status refuse(const parser *p, const char *format, ...) ZR_PRINTF(2, 3);
+static zr_status refuse_tensor(const parser *p, const char *format, ...) ZR_PRINTF(2, 3);
 
-static zr_status refuse(const parser *p, const char *format, ...)
+static zr_status refuse_tensor(const parser *p, const char *format, ...)
 {
-    char reason[256];
+    char reason[640];
     va_list args;
     va_start(args, format);
     vsnprintf(reason, sizeof(reason), format, args);
@@ -72,8 +72,7 @@ static zr_status read_dtype(const parser *p, const json_t *entry, zr_safetensors
         tensor->loadable = i < LOADABLE;
         return ZR_OK;
     }
-    char shown[ZR_QUOTE_BYTES];
-    return refuse(p, "unknown dtype \"%s\"", zr__text_escape(json_string_value(value), shown, sizeof(shown)));
+    return refuse_tensor(p, "unknown dtype \"%s\"", ZR_SHOWN(json_string_value(value)));
 }
 
 static zr_status read_shape(parser *p, const json_t *entry, zr_safetensors_tensor *tensor)
@@ -138,13 +137,11 @@ static zr_status read_tensor(parser *p, const json_t *entry, const char *name)
 static zr_status check_metadata(const parser *p, const json_t *entry)
 {
     const char *key;
-    const json_t *value;
-    for (void *i = json_object_iter((json_t *)entry); i; i = json_object_iter_next((json_t *)entry, i)) {
-        key = json_object_iter_key(i);
-        value = json_object_iter_value(i);
-        char shown[ZR_QUOTE_BYTES];
+    json_t *value;
+    json_object_foreach((json_t *)entry, key, value)
+    {
         ZR_CHECK(json_is_string(value), ZR_ERR_DATA, "%s: __metadata__: \"%s\" is not a string", p->file,
-                 zr__text_escape(key, shown, sizeof(shown)));
+                 ZR_SHOWN(key));
     }
     return ZR_OK;
 }
@@ -154,12 +151,11 @@ static zr_status check_metadata(const parser *p, const json_t *entry)
 /* Read the name that a string token spells into the pool of names; unescaping only makes it shorter. */
 static zr_status read_name(parser *p, zr__json_token token, const char **name)
 {
-    char why[ZR_QUOTE_BYTES];
     json_error_t error;
     json_t *string;
     ZR_TRY(zr__json_load(p->text + token.begin, token.end - token.begin, JSON_DECODE_ANY, p->file, &string, &error));
     ZR_CHECK(json_is_string(string), ZR_ERR_DATA, "%s: header, byte %zu: %s", p->file, token.begin,
-             string ? "a name was wanted" : zr__text_escape(error.text, why, sizeof(why)));
+             string ? "a name was wanted" : ZR_SHOWN(error.text));
     size_t n = json_string_length(string);
     char *kept = p->header->names + p->names_used;
     memcpy(kept, json_string_value(string), n);
@@ -170,35 +166,20 @@ static zr_status read_name(parser *p, zr__json_token token, const char **name)
     return ZR_OK;
 }
 
-/* Return where the value that begins at `at` ends: where its brackets close, or the text ends. */
-static size_t value_end(const parser *p, size_t at)
-{
-    int64_t depth = 0;
-    do {
-        zr__json_token token = zr__json_next(p->text, p->bytes, at);
-        depth += token.kind == '{' || token.kind == '[';
-        depth -= token.kind == '}' || token.kind == ']';
-        at = token.end;
-        if (!token.kind) break;
-    } while (depth > 0);
-    return at;
-}
-
 static zr_status read_entry(parser *p, const char *name, size_t begin, size_t end)
 {
     json_t *entry = NULL;
     zr_status st = zr__json_parse(p->text + begin, end - begin, "its entry", &entry);
-    if (st == ZR_ERR_CONFIG) return refuse(p, "%.200s", zr_error_message());
+    if (st == ZR_ERR_CONFIG) return refuse_tensor(p, "%.200s", zr_error_message());
     ZR_TRY(st);
     if (!json_is_object(entry))
-        st = refuse(p, "its entry is not an object");
+        st = refuse_tensor(p, "its entry is not an object");
     else if (strcmp(name, "__metadata__") == 0)
         st = check_metadata(p, entry);
     else
         st = read_tensor(p, entry, name);
     json_decref(entry);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 static zr_status wanted_token(const parser *p, zr__json_token token, const char *kinds, const char *wanted)
@@ -224,7 +205,7 @@ static zr_status read_entries(parser *p)
         ZR_TRY(wanted_token(p, token, ":", "':'"));
         token = zr__json_next(p->text, p->bytes, token.end);
         REFUSE_UNLESS(token.kind == '{', p, "its entry is not an object");
-        size_t end = value_end(p, token.begin);
+        size_t end = zr__json_skip(p->text, p->bytes, token.begin);
         ZR_TRY(read_entry(p, name, token.begin, end));
         token = zr__json_next(p->text, p->bytes, end);
         ZR_TRY(wanted_token(p, token, ",}", "',' or '}'"));
@@ -258,7 +239,6 @@ static zr_status check_tiling(parser *p)
 {
     zr__safetensors_header *header = p->header;
     if (header->count) qsort(header->tensor, (size_t)header->count, sizeof(header->tensor[0]), by_offset);
-    char other[ZR_QUOTE_BYTES];
     int64_t at = p->data_start;
     for (int64_t i = 0; i < header->count; i++) {
         const zr_safetensors_tensor *tensor = &header->tensor[i];
@@ -268,8 +248,7 @@ static zr_status check_tiling(parser *p)
                       tensor->offset < at ? "overlaps: the one before ends" : "leaves a hole: the one before ends",
                       (long long)(at - p->data_start));
         REFUSE_UNLESS(tensor->bytes || i == 0 || tensor[-1].bytes || tensor[-1].offset != at, p,
-                      "is empty and reuses the place of \"%s\"",
-                      zr__text_escape(tensor[-1].name, other, sizeof(other)));
+                      "is empty and reuses the place of \"%s\"", ZR_SHOWN(tensor[-1].name));
         at += tensor->bytes;
     }
     ZR_CHECK(at == p->data_start + p->data_bytes, ZR_ERR_DATA, "%s: %lld bytes of data, its tensors fill %lld", p->file,
@@ -289,7 +268,7 @@ static zr_status index_names(parser *p)
     return ZR_OK;
 }
 
-static zr_status parse(parser *p)
+static zr_status parse_header(parser *p)
 {
     zr__safetensors_header *header = p->header;
     /* Upper bounds from the length of the text: a dimension takes two bytes of it, a digit and a comma. */
@@ -319,10 +298,9 @@ zr_status zr__safetensors_parse(const char *name, const char *text, int64_t byte
                 .data_bytes = file_bytes - data_start,
                 .header = header};
     *header = (zr__safetensors_header){0};
-    zr_status st = parse(&p);
+    zr_status st = parse_header(&p);
     if (st != ZR_OK) zr__safetensors_header_free(header);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 void zr__safetensors_header_free(zr__safetensors_header *header)

@@ -3,7 +3,6 @@
 #include "base/number/sorted.h"
 #include "checkpoint/chunks.h"
 
-#include <string.h>
 #include <xxhash.h>
 
 bool zr__slices_good(const zr_slices *s, int64_t bytes)

@@ -1,16 +1,16 @@
 /* Verification of every byte of a checkpoint, which lists all damage. */
+#include "base/core/core.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/checkpoint.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { LINES_MAX = 64, LINE_BYTES = 512 };
+enum { LINES_MAX = 64, LINE_BYTES = 2 * ZR_SHOWN_BYTES };
 
 typedef struct verifier {
     const char *dir;
@@ -20,34 +20,32 @@ typedef struct verifier {
     int64_t done, all;
     zr__text report;
     int64_t lines;
-    zr_status status; /* status of the first damage */
-    char first[LINE_BYTES];
+    zr__failure first; /* damage */
     /* of the current file */
     zr__checked_file file;
     zr_safetensors tensors;
     int64_t damaged_from, damaged_to; /* damaged regions in a row that are not reported yet; empty if equal */
 } verifier;
 
-static void add_line(verifier *v, const char *line)
+static void report_line(verifier *v, const char *line)
 {
     if (v->lines++ < LINES_MAX) zr__text_add(&v->report, "%s\n", line);
 }
 
-static void damage(verifier *v, zr_status status, const char *line)
+/* Report damage that the last message describes. */
+static void report_damage(verifier *v, zr_status status)
 {
-    if (v->status == ZR_OK) {
-        v->status = status;
-        snprintf(v->first, sizeof(v->first), "%s", line);
-    }
-    add_line(v, line);
+    zr__failure_note(&v->first, status);
+    report_line(v, zr_error_message());
 }
 
-/* Print " (tensor a)" or " (tensors a .. b)" for the tensors in bytes [first, end). */
-static void name_tensors(const verifier *v, int64_t first, int64_t end, char *out, size_t size)
+/* Report the damaged regions in a row, with the tensors in them. */
+static void report_regions(verifier *v)
 {
     const zr_safetensors_tensor *low = NULL, *high = NULL;
-    char a[ZR_QUOTE_BYTES], b[ZR_QUOTE_BYTES];
-    out[0] = '\0';
+    const int64_t first = v->damaged_from, end = v->damaged_to;
+    char whose[2 * ZR_QUOTE_BYTES + 16] = "", a[ZR_QUOTE_BYTES], b[ZR_QUOTE_BYTES];
+    if (first == end) return;
     for (int64_t i = 0; i < v->tensors.header.count; i++) {
         const zr_safetensors_tensor *t = &v->tensors.header.tensor[i];
         if (t->offset >= end || t->offset + t->bytes <= first) continue;
@@ -55,19 +53,10 @@ static void name_tensors(const verifier *v, int64_t first, int64_t end, char *ou
         high = t;
     }
     if (low)
-        snprintf(out, size, low == high ? " (tensor %s)" : " (tensors %s .. %s)",
+        snprintf(whose, sizeof(whose), low == high ? " (tensor %s)" : " (tensors %s .. %s)",
                  zr__text_escape(low->name, a, sizeof(a)), zr__text_escape(high->name, b, sizeof(b)));
-}
-
-static void tell_damaged(verifier *v)
-{
-    char line[LINE_BYTES], whose[2 * ZR_QUOTE_BYTES + 16];
-    const int64_t first = v->damaged_from, end = v->damaged_to;
-    if (first == end) return;
-    name_tensors(v, first, end, whose, sizeof(whose));
-    snprintf(line, sizeof(line), "%s: bytes %lld .. %lld are damaged%s", v->file.file.name, (long long)first,
-             (long long)end - 1, whose);
-    damage(v, ZR_ERR_DATA, line);
+    report_damage(v, ZR_FAIL(ZR_ERR_DATA, "%s: bytes %lld .. %lld are damaged%s", v->file.file.name, (long long)first,
+                             (long long)end - 1, whose));
     v->damaged_from = v->damaged_to = 0;
 }
 
@@ -80,9 +69,11 @@ static zr_status check_region(verifier *v, const zr__region *region)
         if (v->damaged_from == v->damaged_to) v->damaged_from = region->offset;
         v->damaged_to = region->end;
     } else {
-        tell_damaged(v);
+        zr__failure other = {0};
+        zr__failure_note(&other, st);
+        report_regions(v);
+        if (st != ZR_OK) report_damage(v, zr__failure_tell(&other));
     }
-    if (st != ZR_OK && st != ZR_ERR_DATA) damage(v, st, zr_error_message());
     v->done += region->end - region->offset;
     if (v->fn) v->fn(v->arg, v->done, v->all);
     return ZR_OK;
@@ -92,19 +83,17 @@ static zr_status check_chunks(verifier *v)
 {
     const char *name = v->file.listed->name, *dot = strrchr(name, '.');
     int64_t lines = v->lines;
-    zr_status tensors = ZR_OK;
-    char why[LINE_BYTES];
+    zr__failure tensors = {0};
     /* The tensors' names are for reports of damage. Damage of the header's own bytes is reported below. */
-    if (dot && strcmp(dot, ".safetensors") == 0) tensors = zr__checked_tensors(&v->file, &v->tensors);
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    if (tensors == ZR_ERR_MEMORY) return tensors;
+    if (dot && strcmp(dot, ".safetensors") == 0) zr__failure_note(&tensors, zr__checked_tensors(&v->file, &v->tensors));
+    if (tensors.status == ZR_ERR_MEMORY) return ZR_ERR_MEMORY;
     for (int64_t i = 0; i < v->file.listed->n_chunks;) {
         const zr__region region = zr__region_of(v->file.listed, i);
         ZR_TRY(check_region(v, &region));
         i = region.first + region.n;
     }
-    tell_damaged(v);
-    if (tensors != ZR_OK && v->lines == lines) damage(v, tensors, why);
+    report_regions(v);
+    if (tensors.status != ZR_OK && v->lines == lines) report_damage(v, zr__failure_tell(&tensors));
     return ZR_OK;
 }
 
@@ -115,7 +104,7 @@ static zr_status check_file(verifier *v, const zr_manifest_file *listed)
     if (st == ZR_OK) {
         st = check_chunks(v);
     } else if (st != ZR_ERR_MEMORY) {
-        damage(v, st, zr_error_message());
+        report_damage(v, st);
         v->done += listed->bytes;
         st = ZR_OK;
     }
@@ -127,27 +116,17 @@ static zr_status check_file(verifier *v, const zr_manifest_file *listed)
 /* Report files that the manifest does not list. They do no harm, but someone may have put them there on purpose. */
 static void name_foreign(verifier *v)
 {
-    char line[LINE_BYTES], shown[ZR_FILE_NAME_BYTES], name[ZR_QUOTE_BYTES];
+    char line[LINE_BYTES];
     DIR *dir = opendir(v->dir);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             strcmp(entry->d_name, ZR_MANIFEST_NAME) == 0 || zr__manifest_find(v->manifest, entry->d_name))
             continue;
-        snprintf(line, sizeof(line), "%s/%s: not in the manifest; it is not read and does no harm",
-                 zr__text_escape(v->dir, shown, sizeof(shown)), zr__text_escape(entry->d_name, name, sizeof(name)));
-        add_line(v, line);
+        snprintf(line, sizeof(line), "%s/%s: not in the manifest; it is not read and does no harm", ZR_SHOWN(v->dir),
+                 ZR_SHOWN(entry->d_name));
+        report_line(v, line);
     }
     if (dir) closedir(dir);
-}
-
-static zr_status verify(verifier *v)
-{
-    for (int i = 0; i < v->manifest->n_files; i++) v->all += v->manifest->file[i].bytes;
-    for (int i = 0; i < v->manifest->n_files; i++) ZR_TRY(check_file(v, &v->manifest->file[i]));
-    name_foreign(v);
-    if (v->lines > LINES_MAX) zr__text_add(&v->report, "and %lld lines more\n", (long long)(v->lines - LINES_MAX));
-    if (v->status != ZR_OK) return ZR_FAIL(v->status, "%s", v->first);
-    return ZR_OK;
 }
 
 zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report, size_t size)
@@ -158,10 +137,15 @@ zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, ch
     if (st != ZR_OK && size) snprintf(report, size, "%s\n", zr_error_message());
     ZR_TRY(st);
     verifier v = {.dir = dir, .manifest = manifest, .fn = fn, .arg = arg};
-    st = verify(&v);
+    for (int i = 0; i < manifest->n_files; i++) v.all += manifest->file[i].bytes;
+    for (int i = 0; i < manifest->n_files && st == ZR_OK; i++) st = check_file(&v, &manifest->file[i]);
+    if (st == ZR_OK) {
+        name_foreign(&v);
+        if (v.lines > LINES_MAX) zr__text_add(&v.report, "and %lld lines more\n", (long long)(v.lines - LINES_MAX));
+        st = zr__failure_tell(&v.first);
+    }
     if (size) snprintf(report, size, "%s", v.report.data ? v.report.data : "");
     zr__text_clear(&v.report);
     zr_manifest_free(&manifest);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }

@@ -1,44 +1,36 @@
 /* Reading the weights of a Hugging Face directory, in one safetensors file or several, as one set of tensors. */
+#include "base/core/grow.h"
+#include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Most tensors named in one message. */
 enum { LINES_MAX = 8 };
 
-static const char single_name[] = ZR_WEIGHTS_SINGLE;
-static const char index_name[] = ZR_WEIGHTS_INDEX;
+static const char single_name[] = ZR_WEIGHTS_SINGLE, index_name[] = ZR_WEIGHTS_INDEX;
 
 struct zr_weights {
     char dir[ZR_FILE_NAME_BYTES]; /* printable */
     const zr_hf_names *names;
     zr_safetensors **file;
-    int64_t files;
+    int64_t files, room;
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static zr_status open_file(zr_weights *weights, const char *dir, const char *name)
+static zr_status open_weights_file(zr_weights *weights, const char *dir, const char *name)
 {
-    char *path = NULL;
-    ZR_TRY(zr__hf_path(dir, name, &path));
-    zr_status st = zr_safetensors_open(path, &weights->file[weights->files]);
-    zr_free(path);
-    ZR_TRY(st);
+    char path[PATH_MAX];
+    ZR_GROW(weights->file, weights->room, weights->files + 1, "files of weights");
+    ZR_TRY(zr__path_join(path, dir, name));
+    ZR_TRY(zr_safetensors_open(path, &weights->file[weights->files]));
     weights->files++;
-    return ZR_OK;
-}
-
-static zr_status make_room(zr_weights *weights, size_t files)
-{
-    weights->file = zr_alloc(files * sizeof(weights->file[0]));
-    ZR_CHECK(weights->file, ZR_ERR_MEMORY, "%s: no memory for %zu files", weights->dir, files);
     return ZR_OK;
 }
 
@@ -62,33 +54,28 @@ static zr_safetensors *file_named(const zr_weights *weights, const char *name)
 /* Open the file of one line of the index: "tensor": "file". */
 static zr_status open_indexed(zr_weights *weights, const char *dir, const char *tensor, const json_t *value)
 {
-    char shown[ZR_QUOTE_BYTES], shown_file[ZR_QUOTE_BYTES];
     const char *name = json_string_value(value);
-    zr__text_escape(tensor, shown, sizeof(shown));
-    ZR_CHECK(name, ZR_ERR_DATA, "%s/%s: weight_map.%s is not a string", weights->dir, index_name, shown);
-    zr__text_escape(name, shown_file, sizeof(shown_file));
+    ZR_CHECK(name, ZR_ERR_DATA, "%s/%s: weight_map.%s is not a string", weights->dir, index_name, ZR_SHOWN(tensor));
     ZR_CHECK(stays_inside(name), ZR_ERR_DATA,
              "%s/%s: weight_map.%s names the file \"%s\", wanted a name inside the directory", weights->dir, index_name,
-             shown, shown_file);
-    if (!file_named(weights, name)) ZR_TRY(open_file(weights, dir, name));
+             ZR_SHOWN(tensor), ZR_SHOWN(name));
+    if (!file_named(weights, name)) ZR_TRY(open_weights_file(weights, dir, name));
     ZR_CHECK(zr_safetensors_find(file_named(weights, name), tensor), ZR_ERR_DATA,
-             "%s/%s: weight_map names tensor %s in \"%s\", where it is not", weights->dir, index_name, shown,
-             shown_file);
+             "%s/%s: weight_map names tensor %s in \"%s\", where it is not", weights->dir, index_name, ZR_SHOWN(tensor),
+             ZR_SHOWN(name));
     return ZR_OK;
 }
 
 /* Refuse a name that is in two files. */
 static zr_status check_distinct(const zr_weights *weights)
 {
-    char shown[ZR_QUOTE_BYTES];
     for (int64_t i = 1; i < weights->files; i++) {
         for (int64_t t = 0; t < zr_safetensors_count(weights->file[i]); t++) {
             const char *name = zr_safetensors_get(weights->file[i], t)->name;
             for (int64_t j = 0; j < i; j++)
                 ZR_CHECK(!zr_safetensors_find(weights->file[j], name), ZR_ERR_DATA,
-                         "%s: tensor %s is in two files, %s and %s", weights->dir,
-                         zr__text_escape(name, shown, sizeof(shown)), weights->file[j]->file.name,
-                         weights->file[i]->file.name);
+                         "%s: tensor %s is in two files, %s and %s", weights->dir, ZR_SHOWN(name),
+                         weights->file[j]->file.name, weights->file[i]->file.name);
         }
     }
     return ZR_OK;
@@ -99,22 +86,19 @@ static zr_status open_index(zr_weights *weights, const char *dir, const json_t *
     json_t *map = json_object_get(root, "weight_map"), *value;
     const char *tensor;
     ZR_CHECK(json_object_size(map) > 0, ZR_ERR_DATA, "%s/%s: no \"weight_map\" with tensors", weights->dir, index_name);
-    ZR_TRY(make_room(weights, json_object_size(map)));
     json_object_foreach(map, tensor, value) ZR_TRY(open_indexed(weights, dir, tensor, value));
-    ZR_TRY(check_distinct(weights));
-    return ZR_OK;
+    return check_distinct(weights);
 }
 
-static zr_status open_sharded(zr_weights *weights, const char *dir, const char *index_path)
+static zr_status open_sharded(zr_weights *weights, const char *dir)
 {
-    char *text = NULL;
+    char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
     json_t *root = NULL;
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr__json_read_file(index_path, &text, &bytes), done);
-    ZR_TRY_GOTO(st, zr__json_parse(text, bytes, index_path, &root), done);
-    ZR_TRY_GOTO(st, open_index(weights, dir, root), done);
-done:
+    ZR_TRY(zr__path_join(path, dir, index_name));
+    zr_status st = zr__json_read_file(path, &text, &bytes);
+    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
+    if (st == ZR_OK) st = open_index(weights, dir, root);
     json_decref(root);
     zr_free(text);
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
@@ -122,22 +106,10 @@ done:
 
 static zr_status open_any(zr_weights *weights, const char *dir)
 {
-    char *single = NULL, *index = NULL;
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, zr__hf_path(dir, single_name, &single), done);
-    ZR_TRY_GOTO(st, zr__hf_path(dir, index_name, &index), done);
-    if (access(single, F_OK) == 0) {
-        ZR_TRY_GOTO(st, make_room(weights, 1), done);
-        ZR_TRY_GOTO(st, open_file(weights, dir, single_name), done);
-    } else if (access(index, F_OK) == 0) {
-        ZR_TRY_GOTO(st, open_sharded(weights, dir, index), done);
-    } else {
-        st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: neither %s nor %s is there", weights->dir, single_name, index_name);
-    }
-done:
-    zr_free(single);
-    zr_free(index);
-    return st;
+    if (zr__path_is_in(dir, single_name)) return open_weights_file(weights, dir, single_name);
+    ZR_CHECK(zr__path_is_in(dir, index_name), ZR_ERR_NOT_FOUND, "%s: neither %s nor %s is there", weights->dir,
+             single_name, index_name);
+    return open_sharded(weights, dir);
 }
 
 zr_status zr_weights_open(const char *dir, const zr_hf_names *names, zr_weights **out)
@@ -146,12 +118,11 @@ zr_status zr_weights_open(const char *dir, const zr_hf_names *names, zr_weights 
     ZR_CHECK(weights, ZR_ERR_MEMORY, "%zu bytes for weights", sizeof(*weights));
     zr__text_escape(dir, weights->dir, sizeof(weights->dir));
     weights->names = names;
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, open_any(weights, dir), failed);
-    *out = weights;
-    return ZR_OK;
-failed:
-    zr_weights_close(&weights);
+    zr_status st = open_any(weights, dir);
+    if (st == ZR_OK)
+        *out = weights;
+    else
+        zr_weights_close(&weights);
     return st;
 }
 
@@ -227,7 +198,7 @@ static place find_exactly(const zr_weights *weights, const char *name)
 }
 
 /* Find a tensor by its name; a file has the names with the family's prefix or without. */
-static place find(const zr_weights *weights, const char *name)
+static place find_tensor(const zr_weights *weights, const char *name)
 {
     place found = find_exactly(weights, name);
     if (found.tensor) return found;
@@ -241,10 +212,9 @@ static place find(const zr_weights *weights, const char *name)
 
 zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t first, int64_t n, float *out)
 {
-    place at = find(weights, name);
+    place at = find_tensor(weights, name);
     ZR_CHECK(at.tensor, ZR_ERR_DATA, "%s: no tensor %s", weights->dir, name);
-    ZR_TRY(zr_safetensors_read_f32(at.file, at.tensor, first, n, out));
-    return ZR_OK;
+    return zr_safetensors_read_f32(at.file, at.tensor, first, n, out);
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -262,29 +232,20 @@ static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_
     return text;
 }
 
-static bool same_shape(const zr_safetensors_tensor *tensor, const zr_shape *shape)
-{
-    if (tensor->ndim != shape->ndim) return false;
-    for (int d = 0; d < shape->ndim; d++)
-        if (tensor->dim[d] != shape->dim[d]) return false;
-    return true;
-}
-
 /* Add a line about a wanted tensor that does not fit; false: it fits. */
 static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
 {
-    char name[ZR_QUOTE_BYTES], have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
-    const zr_safetensors_tensor *tensor = find(weights, wanted->name).tensor;
-    if (tensor && tensor->loadable && same_shape(tensor, &wanted->shape)) return false;
+    char have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
+    const zr_safetensors_tensor *tensor = find_tensor(weights, wanted->name).tensor;
+    if (tensor && tensor->loadable && zr__safetensors_has_shape(tensor, &wanted->shape)) return false;
     if (!show) return true;
-    zr__text_escape(wanted->name, name, sizeof(name));
     zr_shape_print(&wanted->shape, want, sizeof(want));
     if (!tensor)
-        zr__text_add(lines, "\n  %s: missing, wanted %s", name, want);
+        zr__text_add(lines, "\n  %s: missing, wanted %s", ZR_SHOWN(wanted->name), want);
     else if (!tensor->loadable)
-        zr__text_add(lines, "\n  %s: dtype %s, wanted F32, BF16 or F16", name, tensor->dtype);
+        zr__text_add(lines, "\n  %s: dtype %s, wanted F32, BF16 or F16", ZR_SHOWN(wanted->name), tensor->dtype);
     else
-        zr__text_add(lines, "\n  %s: shape %s, wanted %s", name, print_dims(tensor, have), want);
+        zr__text_add(lines, "\n  %s: shape %s, wanted %s", ZR_SHOWN(wanted->name), print_dims(tensor, have), want);
     return true;
 }
 
@@ -304,17 +265,11 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
     return st;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Return whether the tensor is one that some versions store and zr computes. */
 static bool redundant(const zr_hf_names *names, const char *name)
 {
     for (const char *const *one = names->redundant; *one; one++)
-        if ((*one)[0] == '.' ? ends_with(name, *one) : strcmp(name, *one) == 0) return true;
+        if ((*one)[0] == '.' ? zr__text_ends(name, *one) : strcmp(name, *one) == 0) return true;
     return false;
 }
 
@@ -322,8 +277,8 @@ static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *te
                       int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (!ends_with(tensor->name, wanted[i].name) && !ends_with(wanted[i].name, tensor->name)) continue;
-        if (find(weights, wanted[i].name).tensor == tensor) return true;
+        if (!zr__text_ends(tensor->name, wanted[i].name) && !zr__text_ends(wanted[i].name, tensor->name)) continue;
+        if (find_tensor(weights, wanted[i].name).tensor == tensor) return true;
     }
     return false;
 }
@@ -332,14 +287,13 @@ static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wa
                              size_t size)
 {
     zr__text text = {0};
-    char *lines = NULL, name[ZR_QUOTE_BYTES];
+    char *lines = NULL;
     int64_t extras = 0;
     for (int64_t i = 0; i < weights->files; i++) {
         for (int64_t t = 0; t < zr_safetensors_count(weights->file[i]); t++) {
             const zr_safetensors_tensor *tensor = zr_safetensors_get(weights->file[i], t);
             if (redundant(weights->names, tensor->name) || is_wanted(weights, tensor, wanted, n)) continue;
-            if (extras++ < LINES_MAX)
-                zr__text_add(&text, "%s%s", text.length ? ", " : "", zr__text_escape(tensor->name, name, sizeof(name)));
+            if (extras++ < LINES_MAX) zr__text_add(&text, "%s%s", text.length ? ", " : "", ZR_SHOWN(tensor->name));
         }
     }
     if (extras > LINES_MAX) zr__text_add(&text, " and %lld more", (long long)(extras - LINES_MAX));

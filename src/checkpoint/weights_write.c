@@ -1,8 +1,9 @@
 /* Writing the weights of a Hugging Face directory: one safetensors file, or several and their index. */
+#include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/hf.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hf.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,18 +56,16 @@ static void name_file(const zr__weights_out *out, int64_t i, char name[ZR_WEIGHT
 zr_status zr__weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n, int64_t file_bytes,
                              zr__weights_out **made)
 {
-    const size_t bytes = strlen(dir) + 1;
     zr__weights_out *out = zr_alloc(sizeof(*out));
     ZR_CHECK(out, ZR_ERR_MEMORY, "%zu bytes for weights", sizeof(*out));
-    *out = (zr__weights_out){.dtype = dtype, .spec = spec, .n = n, .at = -1, .dir = zr_alloc(bytes)};
-    zr_status st = out->dir ? deal_out(out, file_bytes) : ZR_FAIL(ZR_ERR_MEMORY, "%zu bytes for a path", bytes);
-    if (st != ZR_OK) {
+    *out = (zr__weights_out){.dtype = dtype, .spec = spec, .n = n, .at = -1};
+    zr_status st = zr__text_copy(dir, strlen(dir), &out->dir);
+    if (st == ZR_OK) st = deal_out(out, file_bytes);
+    if (st == ZR_OK)
+        *made = out;
+    else
         zr__weights_out_close(&out);
-        return st;
-    }
-    memcpy(out->dir, dir, bytes);
-    *made = out;
-    return ZR_OK;
+    return st;
 }
 
 int64_t zr__weights_out_files(const zr__weights_out *out)
@@ -80,21 +79,19 @@ static zr_status end_file(zr__weights_out *out)
 {
     zr_status st = out->file ? zr__safetensors_sync(out->file) : ZR_OK;
     zr_safetensors_close(&out->file);
-    ZR_TRY(st);
-    return ZR_OK;
+    return st;
 }
 
 static zr_status begin_file(zr__weights_out *out, int64_t i)
 {
-    char name[ZR_WEIGHTS_NAME_BYTES], *path = NULL;
+    char name[ZR_WEIGHTS_NAME_BYTES], path[PATH_MAX];
     ZR_TRY(end_file(out));
     name_file(out, i, name);
-    ZR_TRY(zr__hf_path(out->dir, name, &path));
+    ZR_TRY(zr__path_join(path, out->dir, name));
     const int64_t first = out->first[i], n = out->first[i + 1] - first;
     zr_status st = zr__safetensors_create_as(path, out->dtype, out->spec + first, n);
     if (st == ZR_OK) out->made = i + 1;
     if (st == ZR_OK) st = zr__safetensors_attach(path, &out->file);
-    zr_free(path);
     out->at = i;
     return st;
 }
@@ -105,8 +102,7 @@ zr_status zr__weights_put(zr__weights_out *out, int64_t tensor, int64_t first, i
     while (out->at < 0 || tensor >= out->first[out->at + 1]) ZR_TRY(begin_file(out, out->at + 1));
     const zr_safetensors_tensor *to = zr_safetensors_find(out->file, out->spec[tensor].name);
     ZR_CHECK(to, ZR_ERR_STATE, "tensor %s comes after its file was written", out->spec[tensor].name);
-    ZR_TRY(zr_safetensors_write(out->file, to, first, n, in));
-    return ZR_OK;
+    return zr_safetensors_write(out->file, to, first, n, in);
 }
 
 /* ---- the index ------------------------------------------------------------------------------- */
@@ -127,19 +123,16 @@ static zr_status make_map(const zr__weights_out *out, json_t *map, int64_t *elem
 
 static zr_status write_index(const zr__weights_out *out, json_t *map)
 {
-    char *path = NULL, *text = NULL;
+    char path[PATH_MAX], *text = NULL;
     int64_t elems = 0;
-    zr_status st = ZR_OK;
+    ZR_TRY(zr__path_join(path, out->dir, ZR_WEIGHTS_INDEX));
     ZR_TRY(make_map(out, map, &elems));
     json_t *root = json_pack("{s:{s:I,s:I},s:O}", "metadata", "total_parameters", (json_int_t)elems, "total_size",
                              (json_int_t)(elems * zr_dtype_bytes(out->dtype)), "weight_map", map);
     ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the index of weights");
-    ZR_TRY_GOTO(st, zr__json_print(root, &text), done);
-    ZR_TRY_GOTO(st, zr__hf_path(out->dir, ZR_WEIGHTS_INDEX, &path), done);
-    ZR_TRY_GOTO(st, zr__file_put(path, text, (int64_t)strlen(text)), done);
-done:
+    zr_status st = zr__json_print(root, &text);
+    if (st == ZR_OK) st = zr__file_put(path, text, (int64_t)strlen(text));
     json_decref(root);
-    zr_free(path);
     zr_free(text);
     return st;
 }
@@ -158,9 +151,8 @@ zr_status zr__weights_end(zr__weights_out *out)
 
 static void remove_one(const zr__weights_out *out, const char *name)
 {
-    char *path = NULL;
-    if (zr__hf_path(out->dir, name, &path) == ZR_OK) unlink(path);
-    zr_free(path);
+    char path[PATH_MAX];
+    if (zr__path_join(path, out->dir, name) == ZR_OK) unlink(path);
 }
 
 void zr__weights_undo(zr__weights_out *out)

@@ -277,7 +277,7 @@ static zr_status check_step_args(const zr_engine *e, const zr_step_args *args, c
 static zr_status batch_failure(const zr_engine *e, zr_status walked)
 {
     if (e->batch_failed.status == ZR_OK || (walked != ZR_OK && walked != ZR_ERR_DIVERGED)) return walked;
-    return ZR_FAIL(e->batch_failed.status, "%s", e->batch_failed.text);
+    return zr__failure_tell(&e->batch_failed);
 }
 
 zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result *result)

@@ -131,7 +131,7 @@ zr_status zr__save_drain(zr_engine *e)
     e->kind = walked;
     if (f.status == ZR_OK) return ZR_OK;
     s->left = 0;
-    return ZR_FAIL(f.status, "%s", f.text);
+    return zr__failure_tell(&f);
 }
 
 zr_status zr_engine_save_end(zr_engine *e)
@@ -140,5 +140,5 @@ zr_status zr_engine_save_end(zr_engine *e)
     ZR_TRY(zr__save_drain(e));
     const zr_status st = failed->status;
     failed->status = ZR_OK;
-    return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", failed->text);
+    return st == ZR_OK ? ZR_OK : ZR_FAIL(st, "%s", failed->message);
 }

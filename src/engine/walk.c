@@ -8,13 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-void zr__failure_note(zr__failure *f, zr_status status)
-{
-    if (status == ZR_OK || f->status != ZR_OK) return;
-    f->status = status;
-    snprintf(f->text, sizeof f->text, "%s", zr_error_message());
-}
-
 char *zr__at(const zr__running *r, int use)
 {
     zr_use its = r->use[use];
@@ -285,7 +278,7 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
         if (first.status != ZR_OK) ops->cancel(e->queue[s]); /* its tasks' failures would only follow from the first */
         zr__failure_note(&first, ops->sync(e->queue[s]));
     }
-    return first.status == ZR_OK ? walked : ZR_FAIL(first.status, "%s", first.text);
+    return first.status == ZR_OK ? walked : zr__failure_tell(&first);
 }
 
 zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)

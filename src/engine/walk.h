@@ -6,6 +6,7 @@
 #ifndef ZR_ENGINE_WALK_H
 #define ZR_ENGINE_WALK_H
 
+#include "base/core/core.h"
 #include "engine/engine.h"
 
 /* An op with its operands bound to memory. */
@@ -32,13 +33,6 @@ typedef struct zr__bound {
 typedef struct zr__moved {
     zr_traffic traffic, across[ZR_BORDERS];
 } zr__moved;
-
-/* The first failure of several, with its message. */
-typedef struct zr__failure {
-    zr_status status;
-    char text[1024];
-} zr__failure;
-void zr__failure_note(zr__failure *failure, zr_status status);
 
 /* An asynchronous save of states. */
 typedef struct zr__saving {

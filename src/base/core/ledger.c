@@ -1,7 +1,6 @@
 /* Counters of bytes held and bytes moved. They are plain functions, so that tests can replace them. */
-#include "zr/base.h"
-
 #include "base/core/names.h"
+#include "zr/base.h"
 
 const char *zr_category_name(zr_category category)
 {

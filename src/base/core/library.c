@@ -7,7 +7,7 @@
 enum { TEXT = 512 };
 
 /* Load the first file that can be loaded; NULL: none can, and `why` has the loader's message for each. */
-static void *load(const zr__library *library, char *why)
+static void *load_first(const zr__library *library, char *why)
 {
     size_t used = 0;
     why[0] = '\0';
@@ -24,7 +24,7 @@ static void *load(const zr__library *library, char *why)
 zr_status zr__library_open(const zr__library *library, void *table)
 {
     char why[TEXT];
-    void *loaded = load(library, why);
+    void *loaded = load_first(library, why);
     ZR_CHECK(loaded, ZR_ERR_UNSUPPORTED,
              "%s, which GPUs need for %s, cannot be loaded: %s; install it, or name its folder in LD_LIBRARY_PATH",
              library->name, library->purpose, why);

@@ -1,10 +1,10 @@
 /*
  * Look-ups in a machine's profile: an op's scratch, a matrix product's rate by its sizes, and the link's speed.
  */
-#include <math.h>
-
-#include "zr/base.h"
 #include "base/core/core.h"
+#include "zr/base.h"
+
+#include <math.h>
 
 int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op)
 {

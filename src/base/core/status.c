@@ -1,7 +1,7 @@
 /* Status texts, and the message and trace of this thread's last failure. */
-#include "zr/base.h"
-
+#include "base/core/core.h"
 #include "base/core/names.h"
+#include "zr/base.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,4 +45,16 @@ zr_status zr_error_set(zr_status status, const char *function, const char *file,
     memcpy(last_message, message, strlen(message) + 1);
     last_trace[0] = '\0';
     return zr_error_frame(status, function, file, line);
+}
+
+void zr__failure_note(zr__failure *failure, zr_status st)
+{
+    if (st == ZR_OK || failure->status != ZR_OK) return;
+    failure->status = st;
+    snprintf(failure->message, sizeof(failure->message), "%s", zr_error_message());
+}
+
+zr_status zr__failure_tell(const zr__failure *failure)
+{
+    return failure->status == ZR_OK ? ZR_OK : ZR_FAIL(failure->status, "%s", failure->message);
 }

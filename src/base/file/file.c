@@ -1,4 +1,5 @@
 #include "base/file/file.h"
+
 #include "base/text/text.h"
 
 #include <errno.h>
@@ -15,11 +16,10 @@ enum { CALL_BYTES = 1 << 26 };
 
 zr_status zr__file_missing(const char *path, int error)
 {
-    char shown[ZR_FILE_NAME_BYTES], here[512] = "", escaped[512] = "";
+    char here[512];
     bool told = error == ENOENT && path[0] != '/' && getcwd(here, sizeof(here));
-    if (told) zr__text_escape(here, escaped, sizeof(escaped));
-    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: cannot open: %s%s%s%s", zr__text_escape(path, shown, sizeof(shown)),
-                   strerror(error), told ? " (in " : "", escaped, told ? ")" : "");
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: cannot open: %s%s%s%s", ZR_SHOWN(path), strerror(error), told ? " (in " : "",
+                   told ? ZR_SHOWN(here) : "", told ? ")" : "");
 }
 
 /* Take over an open descriptor, or close it when it is not a regular file's. */

@@ -34,8 +34,7 @@ zr_status zr__file_pass_from(const zr__file *file, int64_t first, zr__piece_fn f
 
 zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash)
 {
-    ZR_TRY(zr__file_pass_from(file, 0, fn, arg, hash));
-    return ZR_OK;
+    return zr__file_pass_from(file, 0, fn, arg, hash);
 }
 
 uint64_t zr__hash_join(uint64_t first, uint64_t second)

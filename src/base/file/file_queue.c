@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,8 +50,7 @@ static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
     int64_t done = 0;
     ZR_TRY(move_direct(q, part->offset + head, bytes + head, blocks, &done));
     done += head;
-    ZR_TRY(move_plain(q, part->offset + done, bytes + done, part->n - done));
-    return ZR_OK;
+    return move_plain(q, part->offset + done, bytes + done, part->n - done);
 }
 
 /* Write the stretches of a part. They are short and share blocks with other writers, so they go through the page
@@ -70,8 +68,8 @@ static zr_status move_stretches(const zr__file_queue *q, const zr__file_part *pa
 
 static void move_and_tell(zr__file_queue *q, zr__file_part *part)
 {
-    part->status = part->stride > 0 ? move_stretches(q, part) : move_part(q, part);
-    if (part->status != ZR_OK) snprintf(part->message, sizeof(part->message), "%s", zr_error_message());
+    part->failed.status = ZR_OK;
+    zr__failure_note(&part->failed, part->stride > 0 ? move_stretches(q, part) : move_part(q, part));
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -201,5 +199,5 @@ zr_status zr__queue_take(zr__file_queue *q, int part)
         move_and_tell(q, p);
         p->given = false;
     }
-    return p->status == ZR_OK ? ZR_OK : ZR_FAIL(p->status, "%s", p->message);
+    return zr__failure_tell(&p->failed);
 }

@@ -6,6 +6,7 @@
 #ifndef ZR_BASE_FILE_QUEUE_H
 #define ZR_BASE_FILE_QUEUE_H
 
+#include "base/core/core.h"
 #include "base/file/file.h"
 
 #include <pthread.h>
@@ -23,9 +24,8 @@ typedef struct zr__file_part {
      * `stride` bytes apart. */
     int64_t first, width, stride;
     bool given;
-    zr_status status; /* result of the last read or write */
+    zr__failure failed; /* failure of the last read or write */
     void *memory;
-    char message[512];
 } zr__file_part;
 
 typedef struct zr__file_queue {

@@ -3,33 +3,53 @@
 #include "base/text/text.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Room for a path in a message, in bytes. */
-#define SHOWN_BYTES 512
+zr_status zr__path_format(char path[PATH_MAX], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(path, PATH_MAX, format, args);
+    va_end(args);
+    ZR_CHECK(n >= 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is longer than %d bytes; choose a shorter one",
+             path, PATH_MAX - 1);
+    return ZR_OK;
+}
 
 zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)
 {
-    int n = snprintf(path, PATH_MAX, "%s/%s", dir, name);
-    ZR_CHECK(n >= 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is longer than %d bytes; choose a shorter one",
-             dir, PATH_MAX - 1);
-    return ZR_OK;
+    return zr__path_format(path, "%s/%s", dir, name);
+}
+
+void zr__path_parent(const char *path, char parent[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    const int n = slash > path ? (int)(slash - path) : 1;
+    snprintf(parent, PATH_MAX, "%.*s", n, slash ? path : ".");
+}
+
+bool zr__path_is_in(const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    return zr__path_join(path, dir, name) == ZR_OK && stat(path, &info) == 0;
 }
 
 zr_status zr__make_folders(const char *path)
 {
-    char part[PATH_MAX], shown[SHOWN_BYTES];
+    char part[PATH_MAX];
     snprintf(part, sizeof(part), "%s", path);
     for (char *c = part + 1;; c++) {
         if (*c != '/' && *c != '\0') continue;
         char keep = *c;
         *c = '\0';
         ZR_CHECK(mkdir(part, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE, "cannot make the directory %s: %s",
-                 zr__text_escape(part, shown, sizeof(shown)), strerror(errno));
+                 ZR_SHOWN(part), strerror(errno));
         *c = keep;
         if (!keep) return ZR_OK;
     }
@@ -37,13 +57,12 @@ zr_status zr__make_folders(const char *path)
 
 zr_status zr__make_folder(const char *path)
 {
-    char shown[SHOWN_BYTES];
     struct stat st;
     bool there = lstat(path, &st) == 0;
     if (there && S_ISDIR(st.st_mode)) return ZR_OK;
     if (there && S_ISLNK(st.st_mode)) unlink(path);
-    ZR_CHECK(mkdir(path, 0777) == 0, ZR_ERR_CREATE, "cannot make the directory %s: %s",
-             zr__text_escape(path, shown, sizeof(shown)), strerror(errno));
+    ZR_CHECK(mkdir(path, 0777) == 0, ZR_ERR_CREATE, "cannot make the directory %s: %s", ZR_SHOWN(path),
+             strerror(errno));
     return ZR_OK;
 }
 

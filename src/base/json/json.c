@@ -1,5 +1,5 @@
-#include "base/file/file.h"
 #include "base/core/grow.h"
+#include "base/file/file.h"
 #include "base/json/json_scan.h"
 #include "base/text/text.h"
 
@@ -22,7 +22,7 @@ static zr_status check_size(const char *name, size_t bytes, size_t most)
 }
 
 /* Read up to the end: `fd` may be a pipe, whose size is known only there. */
-static zr_status read_all(int fd, const char *name, size_t most, char **text, size_t *bytes)
+static zr_status read_to_end(int fd, const char *name, size_t most, char **text, size_t *bytes)
 {
     int64_t room = 0;
     *bytes = 0;
@@ -50,13 +50,12 @@ static zr_status open_text(const char *path, const char *name, bool pipes, int *
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", name);
 }
 
-static zr_status read_text(const char *path, bool pipes, size_t most, char **text, size_t *bytes)
+static zr_status read_json_text(const char *path, bool pipes, size_t most, char **text, size_t *bytes)
 {
-    char name[NAME_BYTES], *all = NULL;
+    char *all = NULL;
     int fd = -1;
-    zr__text_escape(path, name, sizeof(name));
-    ZR_TRY(open_text(path, name, pipes, &fd));
-    zr_status st = read_all(fd, name, most, &all, bytes);
+    ZR_TRY(open_text(path, ZR_SHOWN(path), pipes, &fd));
+    zr_status st = read_to_end(fd, ZR_SHOWN(path), most, &all, bytes);
     close(fd);
     if (st == ZR_OK)
         *text = all;
@@ -67,7 +66,7 @@ static zr_status read_text(const char *path, bool pipes, size_t most, char **tex
 
 zr_status zr__json_read(const char *path, char **text, size_t *bytes)
 {
-    return read_text(path, true, ZR_JSON_MAX_BYTES, text, bytes);
+    return read_json_text(path, true, ZR_JSON_MAX_BYTES, text, bytes);
 }
 
 zr_status zr__json_read_file(const char *path, char **text, size_t *bytes)
@@ -77,7 +76,7 @@ zr_status zr__json_read_file(const char *path, char **text, size_t *bytes)
 
 zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t *bytes)
 {
-    return read_text(path, false, most, text, bytes);
+    return read_json_text(path, false, most, text, bytes);
 }
 
 /* Append a key or an index to a path. Messages allocate no memory: they must work when memory has run out. */
@@ -108,12 +107,12 @@ static void print_trail(const char *text, const zr__json_trail *trail, char *out
 /* Fail with "name:line:column: key.path: reason" for byte `at`. */
 static zr_status fail_on(const char *text, const char *name, size_t at, const zr__json_trail *trail, const char *reason)
 {
-    char shown[NAME_BYTES], why[256], where[96];
+    char where[96];
     int line, column;
     zr__json_line(text, at, &line, &column);
     print_trail(text, trail, where, sizeof(where));
-    return ZR_FAIL(ZR_ERR_CONFIG, "%s:%d:%d: %s%s%s", zr__text_escape(name, shown, sizeof(shown)), line, column, where,
-                   *where ? ": " : "", zr__text_escape(reason, why, sizeof(why)));
+    return ZR_FAIL(ZR_ERR_CONFIG, "%s:%d:%d: %s%s%s", ZR_SHOWN(name), line, column, where, *where ? ": " : "",
+                   ZR_SHOWN(reason));
 }
 
 /* Fail with the same message for the token that reaches byte `stop`. */
@@ -123,16 +122,6 @@ static zr_status fail_at(const char *text, size_t bytes, const char *name, size_
     zr__json_token token;
     (void)zr__json_walk(text, bytes, stop, &trail, &token);
     return fail_on(text, name, token.begin, &trail, reason);
-}
-
-static bool ends_value(char kind)
-{
-    return kind == '"' || kind == 'x' || kind == '}' || kind == ']';
-}
-
-static bool begins_value(char kind)
-{
-    return kind == '"' || kind == 'x' || kind == '{' || kind == '[';
 }
 
 /* Fail if the text has two values, or a value and a key, without a comma between them at byte `stop`; the place
@@ -145,7 +134,8 @@ static zr_status fail_missing_comma(const char *text, size_t bytes, const char *
         before = token;
         token = zr__json_next(text, bytes, token.end);
     }
-    if (!ends_value(before.kind) || !begins_value(token.kind)) return ZR_OK;
+    const bool ends = before.kind && strchr("\"x}]", before.kind), begins = token.kind && strchr("\"x{[", token.kind);
+    if (!ends || !begins) return ZR_OK;
     if (!zr__json_walk(text, bytes, token.begin + 1, &trail, &token) || trail.depth == 0) return ZR_OK;
     const bool key = trail.level[trail.depth - 1].bracket == '{' && !trail.level[trail.depth - 1].value;
     if (key) return ZR_OK; /* a colon may be missing behind it */
@@ -220,7 +210,6 @@ void *zr__json_allocated(void *memory)
 zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char *name, json_t **root,
                         json_error_t *error)
 {
-    char shown[NAME_BYTES];
     jmp_buf here;
     volatile bool left = false;
     *root = NULL;
@@ -230,7 +219,7 @@ zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char
     else
         left = true;
     leave = NULL;
-    ZR_CHECK(!left, ZR_ERR_MEMORY, "%s: no memory to read it", zr__text_escape(name, shown, sizeof(shown)));
+    ZR_CHECK(!left, ZR_ERR_MEMORY, "%s: no memory to read it", ZR_SHOWN(name));
     return ZR_OK;
 }
 
@@ -243,9 +232,8 @@ json_t *zr__json_loads(const char *text, size_t flags)
 
 zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
 {
-    char shown[NAME_BYTES];
     *root = NULL;
-    ZR_TRY(check_size(zr__text_escape(name, shown, sizeof(shown)), bytes, most));
+    ZR_TRY(check_size(ZR_SHOWN(name), bytes, most));
     zr__json_skip_mark(&text, &bytes);
     zr__json_trail trail;
     zr__json_token token;
@@ -278,12 +266,11 @@ const char *zr__json_path(const zr__json_place *place, char *out, size_t size)
 zr_status zr__json_fail(const char *text, size_t bytes, const char *name, const zr__json_place *place, zr_status status,
                         const char *message)
 {
-    char path[PATH_BYTES], shown[NAME_BYTES];
+    char path[PATH_BYTES];
     int line, column;
     (void)zr__json_find(text, bytes, place, &line, &column);
     zr__json_path(place, path, sizeof(path));
-    return ZR_FAIL(status, "%s:%d:%d: %s%s%s", zr__text_escape(name, shown, sizeof(shown)), line, column, path,
-                   *path ? ": " : "", message);
+    return ZR_FAIL(status, "%s:%d:%d: %s%s%s", ZR_SHOWN(name), line, column, path, *path ? ": " : "", message);
 }
 
 bool zr__json_is_file_name(const char *name)

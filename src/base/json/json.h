@@ -1,4 +1,5 @@
 /**
+ * base/json: JSON. json_write.h prints members one by one, json_scan.h finds tokens and their places. This header reads
  * JSON written by people: strict (no duplicate keys, trailing commas, comments or NaN), bounded (16 MiB unless given,
  * 64 levels), with positions in messages. A byte order mark and CR LF are accepted. jansson does the parsing.
  */
@@ -68,10 +69,10 @@ bool zr__json_is_file_name(const char *name);
 /** Read an amount of bytes: a whole number, or text such as "80GB". False: it is neither, below 0 or above 2^53. */
 bool zr__json_bytes(const json_t *json, int64_t *bytes);
 
-/** Print a value in short, for a message. Returns `out`. */
+/** Print a value in short, for a message; NULL: "missing". Returns `out`. */
 const char *zr__json_show(const json_t *json, char *out, size_t size);
-/** The same in scratch of the enclosing block. */
-#define ZR_JSON_SHOWN_BYTES 64
+#define ZR_JSON_SHOWN_BYTES 96
+/** A value for a message, in scratch of the enclosing block. */
 #define ZR_JSON_SHOWN(json) zr__json_show((json), (char[ZR_JSON_SHOWN_BYTES]){0}, ZR_JSON_SHOWN_BYTES)
 
 /** Print a value as indented text, numbers in the fewest digits that read back the same; zr_free it. ZR_ERR_MEMORY,

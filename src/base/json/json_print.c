@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static void print_string(zr__text *out, const char *string)
-{
-    zr__text_add_json(out, string, (int64_t)strlen(string));
-}
-
 static void print_value(zr__text *out, const json_t *json, int indent);
 
 static void print_object(zr__text *out, const json_t *json, int indent)
@@ -18,7 +13,7 @@ static void print_object(zr__text *out, const json_t *json, int indent)
     json_object_foreach((json_t *)json, key, value)
     {
         zr__text_add(out, "%s%*s", separator, indent + 2, "");
-        print_string(out, key);
+        zr__text_add_json(out, key, (int64_t)strlen(key));
         zr__text_add(out, ": ");
         print_value(out, value, indent + 2);
         separator = ",\n";
@@ -44,7 +39,7 @@ static void print_array(zr__text *out, const json_t *json, int indent)
 
 static void print_value(zr__text *out, const json_t *json, int indent)
 {
-    char number[ZR_NUMBER_BYTES];
+    const char *number;
     switch (json_typeof(json)) {
     case JSON_OBJECT:
         print_object(out, json, indent);
@@ -53,13 +48,13 @@ static void print_value(zr__text *out, const json_t *json, int indent)
         print_array(out, json, indent);
         break;
     case JSON_STRING:
-        print_string(out, json_string_value(json));
+        zr__text_add_json(out, json_string_value(json), (int64_t)json_string_length(json));
         break;
     case JSON_INTEGER:
         zr__text_add(out, "%lld", (long long)json_integer_value(json));
         break;
     case JSON_REAL:
-        zr__text_shortest(json_real_value(json), number);
+        number = ZR_SHORTEST(json_real_value(json));
         /* A real keeps its point, so that it is read back as a real. */
         zr__text_add(out, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
         break;
@@ -81,13 +76,13 @@ zr_status zr__json_print(const json_t *json, char **text)
     ZR_CHECK(json, ZR_ERR_MEMORY, "no memory for what is to be printed as JSON");
     print_value(&out, json, 0);
     zr__text_add(&out, "\n");
-    ZR_TRY(zr__text_take(&out, text));
-    return ZR_OK;
+    return zr__text_take(&out, text);
 }
 
 const char *zr__json_show(const json_t *json, char *out, size_t size)
 {
     char *text = NULL;
+    if (!json) return snprintf(out, size, "missing"), out;
     if (json_is_object(json)) return snprintf(out, size, "an object"), out;
     if (json_is_array(json) && json_array_size(json) > 8) return snprintf(out, size, "a long array"), out;
     if (zr__json_print(json, &text) != ZR_OK) return snprintf(out, size, "a value"), out;

@@ -90,7 +90,7 @@ void zr__json_line(const char *text, size_t at, int *line, int *column)
     }
 }
 
-static size_t skip_value(const char *text, size_t bytes, size_t at)
+size_t zr__json_skip(const char *text, size_t bytes, size_t at)
 {
     int depth = 0;
     do {
@@ -128,7 +128,7 @@ static bool enter(const char *text, size_t bytes, const zr__json_place *place, s
             *at = value;
             return true;
         }
-        token = zr__json_next(text, bytes, skip_value(text, bytes, value));
+        token = zr__json_next(text, bytes, zr__json_skip(text, bytes, value));
         if (token.kind != ',') return false;
     }
 }

@@ -23,6 +23,9 @@ typedef struct zr__json_trail {
 /** Return the token at or after `at`. */
 zr__json_token zr__json_next(const char *text, size_t bytes, size_t at);
 
+/** Return where the value that begins at `at` ends: where its brackets close, or the text ends. */
+size_t zr__json_skip(const char *text, size_t bytes, size_t at);
+
 /** Walk to the token that reaches byte `stop` (SIZE_MAX: to the end). False: the level limit is exceeded; *token is
  * the bracket that exceeds it. */
 bool zr__json_walk(const char *text, size_t bytes, size_t stop, zr__json_trail *trail, zr__json_token *token);

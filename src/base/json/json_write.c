@@ -8,7 +8,7 @@
 /** Write what stands before a member: a comma, a line break, its key. */
 static void begin_member(zr__json_out *out, const char *key)
 {
-    if (out->more) zr__text_append(&out->text, ", ", out->at ? 1 : 2);
+    if (out->more) zr__text_append(&out->text, ", ", out->at || out->tight ? 1 : 2);
     if (out->at) zr__text_append(&out->text, out->at, strlen(out->at));
     out->more = true;
     out->at = NULL;

@@ -14,6 +14,7 @@
 typedef struct zr__json_out {
     zr__text text;
     bool spaced;    /* "key": value; otherwise "key":value */
+    bool tight;     /* no blank after a comma */
     bool more;      /* the open object or array has a member already */
     const char *at; /* written before the next member in place of ", " (after the first one: ","), as "\n  " */
 } zr__json_out;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Return whether all n numbers are finite. */
 static inline bool zr__finite_all(const float *x, int64_t n)
 {
     const uint32_t exponent = 0x7f800000u;

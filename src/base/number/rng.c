@@ -1,4 +1,5 @@
 #include "base/number/rng.h"
+
 #include "base/number/normal.h"
 
 void zr_rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])

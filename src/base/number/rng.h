@@ -1,4 +1,7 @@
 /**
+ * base/number: random numbers (normal.h: of the normal distribution), exact sums (exact.h), searches for NaN (finite.h)
+ * and in sorted arrays (sorted.h), and copies past the caches (stream.h).
+ *
  * Philox-4x32-10 (Salmon et al., SC11), inline so that kernels can vectorise over blocks.
  *
  * Counter words: block low, block high, step, purpose << 24 | stream. Key: seed low, seed high.
@@ -31,7 +34,7 @@ ZR_INLINE void zr__philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, ui
     out[3] = c3;
 }
 
-/** Do zr_rng_block, inline. */
+/** Compute a block as zr_rng_block does, inline. */
 ZR_INLINE void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])
 {
     zr__philox((uint32_t)block, (uint32_t)(block >> 32), rng->step, rng->purpose << 24 | (rng->stream & 0xFFFFFFu),

@@ -20,12 +20,6 @@ static bool same_file(const char *path, const struct stat *info)
     return stat(path, &its) == 0 && its.st_dev == info->st_dev && its.st_ino == info->st_ino;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Return whether zr reads a file of this name in the directory of a model or a run; other files there may be
  * outputs. */
 static bool is_read(const char *name)
@@ -36,7 +30,7 @@ static bool is_read(const char *name)
         if (strcmp(name, whole[i]) == 0) return true;
     for (size_t i = 0; i < sizeof(begin) / sizeof(begin[0]); i++)
         if (strncmp(name, begin[i], strlen(begin[i])) == 0) return true;
-    return ends_with(name, ".safetensors") || ends_with(name, ".safetensors.index.json");
+    return zr__text_ends(name, ".safetensors") || zr__text_ends(name, ".safetensors.index.json");
 }
 
 /* Return whether the file is one that zr reads in the directory `path`. */
@@ -89,16 +83,14 @@ static bool is_kind(int fd, const struct stat *info, const char *head)
            (n <= sizeof(there) && pread(fd, there, n, 0) == (ssize_t)n && !memcmp(there, head, n));
 }
 
-static zr_status check(const zr__file *file, const zr__output_kind *kind, const char *const *inputs)
+static zr_status check_output(const zr__file *file, const zr__output_kind *kind, const char *const *inputs)
 {
     struct stat info;
-    char shown[ZR_FILE_NAME_BYTES];
     ZR_CHECK(fstat(file->fd, &info) == 0, ZR_ERR_CREATE, "the %s %s cannot be written: %s", kind->what, file->name,
              strerror(errno));
     const char *input = input_of(inputs, &info);
     ZR_CHECK(!input, ZR_ERR_CREATE, "the %s %s would overwrite what is read: it is %s %s; name another file",
-             kind->what, file->name, is_shard(input, &info) ? "the file" : "in the directory",
-             zr__text_escape(input, shown, sizeof(shown)));
+             kind->what, file->name, is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
     if (!S_ISREG(info.st_mode)) {
         ZR_CHECK(kind->streams && !S_ISDIR(info.st_mode), ZR_ERR_CREATE,
                  "the %s %s cannot be written: it is there, and no regular file; name another", kind->what, file->name);
@@ -123,7 +115,7 @@ zr_status zr__output_open(const char *path, const zr__output_kind *kind, const c
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
              errno == ELOOP ? "a link that leads nowhere" : strerror(errno));
-    zr_status st = check(file, kind, inputs);
+    zr_status st = check_output(file, kind, inputs);
     if (st != ZR_OK) zr__file_close(file);
     return st;
 }
@@ -166,7 +158,7 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s is there and cannot be read: %s; name another file", kind->what,
              file.name, strerror(errno));
-    zr_status st = check(&file, kind, inputs);
+    zr_status st = check_output(&file, kind, inputs);
     zr__file_close(&file);
     return st;
 }
@@ -174,10 +166,9 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
 zr_status zr__output_check_stream(int fd, const char *name, const char *const *inputs)
 {
     struct stat info;
-    char shown[ZR_FILE_NAME_BYTES];
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return ZR_OK;
     const char *input = input_of(inputs, &info);
     ZR_CHECK(!input, ZR_ERR_CREATE, "%s goes to a file that is read: it is %s %s; write to another file", name,
-             is_shard(input, &info) ? "the file" : "in the directory", zr__text_escape(input, shown, sizeof(shown)));
+             is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
     return ZR_OK;
 }

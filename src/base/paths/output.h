@@ -1,6 +1,6 @@
 /**
- * Output files that the user names. An output must not be a file that the command reads, and it overwrites only a file
- * of the same kind.
+ * base/paths: paths that a user names. shards.h finds the files of data with weights. This header opens output files.
+ * An output must not be a file that the command reads, and it overwrites only a file of the same kind.
  */
 #ifndef ZR_BASE_OUTPUT_H
 #define ZR_BASE_OUTPUT_H

@@ -62,11 +62,7 @@ bool zr__shards_fit(const json_t *value, int64_t *element)
 static zr_status add_path(zr__shards *s, const char *path)
 {
     ZR_GROW(s->path, s->room, s->n + 1, "names of files");
-    char *copy = zr_alloc(strlen(path) + 1);
-    ZR_CHECK(copy, ZR_ERR_MEMORY, "no memory for the name of a file");
-    memcpy(copy, path, strlen(path));
-    s->path[s->n++] = copy;
-    return ZR_OK;
+    return zr__text_copy(path, strlen(path), &s->path[s->n++]);
 }
 
 static int by_name(const void *a, const void *b)
@@ -77,15 +73,13 @@ static int by_name(const void *a, const void *b)
 /* Add the files that match a pattern in the order of their bytes, whatever the locale. */
 static zr_status add_matches(zr__shards *s, const char *pattern)
 {
-    char shown[256];
     glob_t found = {0};
     zr_status st = ZR_OK;
     const int failed = glob(pattern, GLOB_NOSORT | GLOB_ERR, NULL, &found);
-    zr__text_escape(pattern, shown, sizeof(shown));
     if (failed == GLOB_NOSPACE)
-        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names that match %s", shown);
+        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names that match %s", ZR_SHOWN(pattern));
     else if (failed)
-        st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s", shown,
+        st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s", ZR_SHOWN(pattern),
                      failed == GLOB_NOMATCH ? "no file matches this pattern" : "a folder in it cannot be read");
     else
         qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_name);
@@ -127,12 +121,11 @@ static zr_status add_sources(zr__shards *s, const json_t *list)
     return ZR_OK;
 }
 
-static zr_status find(const char *value, json_t *list, zr__shards *s)
+static zr_status add_single(zr__shards *s, const char *name)
 {
-    if (list) return add_sources(s, list);
     s->source = zr_alloc(sizeof(*s->source));
     ZR_CHECK(s->source, ZR_ERR_MEMORY, "no memory for a source of data");
-    ZR_TRY(add_name(s, value));
+    ZR_TRY(add_name(s, name));
     s->source[s->sources++] = (zr__source_shards){0, s->n, 1};
     return ZR_OK;
 }
@@ -141,7 +134,7 @@ zr_status zr__shards_find(const char *value, zr__shards *shards)
 {
     json_t *list = zr__shards_list(value);
     *shards = (zr__shards){0};
-    zr_status st = find(value, list, shards);
+    zr_status st = list ? add_sources(shards, list) : add_single(shards, value);
     json_decref(list);
     return st;
 }
@@ -157,7 +150,7 @@ void zr__shards_free(zr__shards *s)
 /* ---- other places ---------------------------------------------------------------------------- */
 
 /* Replace a JSON string by the path that fn writes. */
-static zr_status change(json_t *name, zr__shards_fn fn, void *arg)
+static zr_status change_one(json_t *name, zr__shards_fn fn, void *arg)
 {
     char found[PATH_MAX];
     ZR_TRY(fn(arg, json_string_value(name), found));
@@ -167,7 +160,7 @@ static zr_status change(json_t *name, zr__shards_fn fn, void *arg)
 
 static zr_status change_all(json_t *value, zr__shards_fn fn, void *arg)
 {
-    if (json_is_string(value)) return change(value, fn, arg);
+    if (json_is_string(value)) return change_one(value, fn, arg);
     if (json_is_object(value)) return change_all(json_object_get(value, "path"), fn, arg);
     for (size_t i = 0; i < json_array_size(value); i++) ZR_TRY(change_all(json_array_get(value, i), fn, arg));
     return ZR_OK;
@@ -175,21 +168,15 @@ static zr_status change_all(json_t *value, zr__shards_fn fn, void *arg)
 
 zr_status zr__shards_each(const char *value, zr__shards_fn fn, void *arg, char **changed)
 {
-    zr__text text = {0};
     json_t *list = zr__shards_list(value);
     char found[PATH_MAX];
     *changed = NULL;
     zr_status st = list ? change_all(list, fn, arg) : fn(arg, value, found);
-    if (st == ZR_OK && list) {
-        char *dumped = json_dumps(list, JSON_COMPACT);
-        if (dumped) zr__text_add(&text, "%s", dumped);
-        if (!dumped) text.failed = true;
-        free(dumped);
-    } else if (st == ZR_OK) {
-        zr__text_add(&text, "%s", found);
-    }
+    char *dumped = st == ZR_OK && list ? json_dumps(list, JSON_COMPACT) : NULL;
+    if (st == ZR_OK && list && !dumped) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names of files");
+    const char *now = list ? dumped : found;
+    if (st == ZR_OK) st = zr__text_copy(now, strlen(now), changed);
+    free(dumped); /* jansson's */
     json_decref(list);
-    if (st == ZR_OK) st = zr__text_take(&text, changed);
-    zr__text_clear(&text);
     return st;
 }

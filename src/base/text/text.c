@@ -8,12 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { ESCAPED_BYTES = 4 * 4 + 1 }; /* a character of four bytes, escaped */
 
 /* Make room for `more` bytes and the terminating zero. */
-static bool reserve(zr__text *text, size_t more)
+static bool reserve_text(zr__text *text, size_t more)
 {
     void *data =
         more < PTRDIFF_MAX ? zr__enlarge(text->data, &text->room, (int64_t)(text->length + more + 1), 1) : NULL;
@@ -28,7 +27,7 @@ void zr__text_add(zr__text *text, const char *format, ...)
     va_start(args, format);
     va_copy(again, args);
     int n = vsnprintf(NULL, 0, format, args);
-    if (n >= 0 && reserve(text, (size_t)n)) {
+    if (n >= 0 && reserve_text(text, (size_t)n)) {
         vsnprintf(text->data + text->length, (size_t)text->room - text->length, format, again);
         text->length += (size_t)n;
     } else {
@@ -41,7 +40,7 @@ void zr__text_add(zr__text *text, const char *format, ...)
 void zr__text_append(zr__text *text, const char *bytes, size_t n)
 {
     if (text->failed) return;
-    if (!reserve(text, n)) {
+    if (!reserve_text(text, n)) {
         text->failed = true;
         return;
     }
@@ -59,7 +58,7 @@ void zr__text_drop(zr__text *text, size_t n)
 
 zr_status zr__text_take(zr__text *text, char **data)
 {
-    if (!text->failed && !text->data && !reserve(text, 0)) text->failed = true;
+    if (!text->failed && !text->data && !reserve_text(text, 0)) text->failed = true;
     if (text->failed) {
         size_t length = text->length;
         zr__text_clear(text);
@@ -121,29 +120,8 @@ const char *zr__text_shortest(double x, char out[ZR_NUMBER_BYTES])
 
 bool zr__text_bytes(const char *text, int64_t *bytes)
 {
-    static const struct {
-        const char *name;
-        int64_t factor;
-    } unit[] = {{"", 1},
-                {"B", 1},
-                {"KiB", 1LL << 10},
-                {"MiB", 1LL << 20},
-                {"GiB", 1LL << 30},
-                {"TiB", 1LL << 40},
-                {"Ki", 1LL << 10},
-                {"Mi", 1LL << 20},
-                {"Gi", 1LL << 30},
-                {"Ti", 1LL << 40},
-                {"KB", 1000},
-                {"MB", 1000000},
-                {"GB", 1000000000},
-                {"TB", 1000000000000},
-                {"K", 1000},
-                {"M", 1000000},
-                {"G", 1000000000},
-                {"T", 1000000000000}};
     const int64_t most = 1LL << 53;
-    int64_t value = 0, part = 1;
+    int64_t value = 0, part = 1, factor = 1;
     const char *at = text;
     if (*at < '0' || *at > '9') return false;
     for (; *at >= '0' && *at <= '9'; at++) {
@@ -157,13 +135,16 @@ bool zr__text_bytes(const char *text, int64_t *bytes)
             part *= 10;
         }
     while (*at == ' ') at++;
-    for (size_t i = 0; i < sizeof(unit) / sizeof(unit[0]); i++) {
-        if (strcasecmp(at, unit[i].name) != 0) continue;
-        if (value / part > most / unit[i].factor) return false;
-        *bytes = value / part * unit[i].factor + value % part * unit[i].factor / part;
-        return *bytes <= most;
+    const char *const prefixes = "KMGTkmgt", *prefix = *at ? strchr(prefixes, *at) : NULL;
+    if (prefix) {
+        const bool binary = at[1] == 'i' || at[1] == 'I';
+        for (int64_t power = (prefix - prefixes) % 4; power >= 0; power--) factor *= binary ? 1024 : 1000;
+        at += binary ? 2 : 1;
     }
-    return false;
+    if (*at == 'B' || *at == 'b') at++;
+    if (*at || value / part > most / factor) return false;
+    *bytes = value / part * factor + value % part * factor / part;
+    return *bytes <= most;
 }
 
 const char *zr__text_amount(double amount, char out[ZR_SIZE_BYTES])
@@ -222,6 +203,20 @@ const char *zr__text_nearest(const char *wanted, const char *const *names, int n
     return best;
 }
 
+bool zr__text_ends(const char *text, const char *end)
+{
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && memcmp(text + n - m, end, m) == 0;
+}
+
+zr_status zr__text_copy(const char *text, size_t n, char **copy)
+{
+    *copy = zr_alloc(n + 1);
+    ZR_CHECK(*copy, ZR_ERR_MEMORY, "no memory for a text of %zu bytes", n);
+    memcpy(*copy, text, n);
+    return ZR_OK;
+}
+
 int64_t zr__text_utf8(const char *string, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;
@@ -240,7 +235,7 @@ int64_t zr__text_utf8(const char *string, int64_t bytes)
     return overlong || surrogate || beyond ? 0 : n;
 }
 
-/* Say whether a character of more than one byte is not shown. */
+/* Return whether a character of more than one byte is not shown. */
 static bool is_hidden(uint32_t c)
 {
     return (c >= 0x80 && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||

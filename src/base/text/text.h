@@ -1,6 +1,6 @@
 /**
- * Text for people and files: numbers independent of the locale, nearest names, printable paths, and a string that
- * grows.
+ * base/text: text for people and files: numbers independent of the locale, nearest names, printable paths, and a string
+ * that grows.
  */
 #ifndef ZR_BASE_TEXT_H
 #define ZR_BASE_TEXT_H
@@ -64,6 +64,11 @@ const char *zr__text_escape(const char *text, char *out, size_t size);
 /** A real number with nine digits, or in the fewest that read back as the same: zr__text_g9, zr__text_shortest. */
 #define ZR_G9(x) zr__text_g9((x), (char[ZR_NUMBER_BYTES]){0})
 #define ZR_SHORTEST(x) zr__text_shortest((x), (char[ZR_NUMBER_BYTES]){0})
+
+/** Return whether `text` ends with `end`. */
+bool zr__text_ends(const char *text, const char *end);
+/** Copy n bytes to *copy and end them with '\0'; zr_free it. ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__text_copy(const char *text, size_t n, char **copy);
 
 /** Return the bytes of the UTF-8 character at the beginning of text[0, bytes); 0: none begins there. */
 int64_t zr__text_utf8(const char *text, int64_t bytes);

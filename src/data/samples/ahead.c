@@ -1,11 +1,10 @@
 #include "data/samples/ahead.h"
 
+#include "base/core/core.h"
 #include "base/core/thread.h"
 
-#include <stdio.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 512 };
 #define STACK_BYTES ((size_t)256 << 10)
 
 struct zr__ahead {
@@ -20,16 +19,15 @@ struct zr__ahead {
     /* under the lock */
     int64_t first, n, done; /* the stretch of samples, and its windows that are read; window `done` is being read */
     bool quit;
-    zr_status status; /* error of reading window `done` */
-    char message[MESSAGE_BYTES];
+    zr__failure failed; /* reading of window `done` */
 };
 
 static bool is_resting(const zr__ahead *a)
 {
-    return a->done == a->n || a->status != ZR_OK;
+    return a->done == a->n || a->failed.status != ZR_OK;
 }
 
-static void *run(void *arg)
+static void *read_stretches(void *arg)
 {
     zr__ahead *a = arg;
     pthread_mutex_lock(&a->lock);
@@ -42,8 +40,7 @@ static void *run(void *arg)
         pthread_mutex_unlock(&a->lock);
         const zr_status st = a->read(a->arg, sample, a->window + i * a->window_tokens);
         pthread_mutex_lock(&a->lock);
-        if (st != ZR_OK) snprintf(a->message, sizeof(a->message), "%s", zr_error_message());
-        a->status = st;
+        zr__failure_note(&a->failed, st);
         a->done += st == ZR_OK;
         pthread_cond_broadcast(&a->changed);
     }
@@ -59,7 +56,7 @@ zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t w
     a->window = zr_alloc((size_t)(room * window_tokens) * sizeof(*a->window));
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    if (a->window && zr__thread_start(&a->thread, STACK_BYTES, run, a) == 0) {
+    if (a->window && zr__thread_start(&a->thread, STACK_BYTES, read_stretches, a) == 0) {
         *ahead = a;
         return ZR_OK;
     }
@@ -88,7 +85,7 @@ void zr__ahead_destroy(zr__ahead **ahead)
 }
 
 /* End the stretch with the window that is being read, and wait for it. */
-static void rest(zr__ahead *a)
+static void rest_after_window(zr__ahead *a)
 {
     if (!is_resting(a)) a->n = a->done + 1;
     while (!is_resting(a)) pthread_cond_wait(&a->changed, &a->lock);
@@ -97,12 +94,12 @@ static void rest(zr__ahead *a)
 void zr__ahead_want(zr__ahead *a, int64_t first, int64_t n)
 {
     pthread_mutex_lock(&a->lock);
-    if (a->first != first || a->n == 0 || a->status != ZR_OK) {
-        rest(a);
+    if (a->first != first || a->n == 0 || a->failed.status != ZR_OK) {
+        rest_after_window(a);
         a->first = first;
         a->n = n < a->room ? n : a->room;
         a->done = 0;
-        a->status = ZR_OK;
+        a->failed.status = ZR_OK;
         pthread_cond_broadcast(&a->changed);
     }
     pthread_mutex_unlock(&a->lock);
@@ -114,11 +111,11 @@ zr_status zr__ahead_take(zr__ahead *a, int64_t sample, int32_t *window, bool *th
     pthread_mutex_lock(&a->lock);
     const int64_t i = sample - a->first;
     *there = i >= 0 && i < a->n;
-    while (*there && a->done <= i && a->status == ZR_OK) pthread_cond_wait(&a->changed, &a->lock);
-    if (*there && a->done <= i) st = ZR_FAIL(a->status, "%s", a->message);
+    while (*there && a->done <= i && a->failed.status == ZR_OK) pthread_cond_wait(&a->changed, &a->lock);
+    if (*there && a->done <= i) st = zr__failure_tell(&a->failed);
     if (*there && st == ZR_OK)
         memcpy(window, a->window + i * a->window_tokens, (size_t)a->window_tokens * sizeof(*window));
-    if (!*there) rest(a);
+    if (!*there) rest_after_window(a);
     pthread_mutex_unlock(&a->lock);
     return st;
 }

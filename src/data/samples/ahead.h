@@ -15,7 +15,7 @@ ZR_NODISCARD zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t ro
 /** Stop the thread after the window that it is reading, and free everything. */
 void zr__ahead_destroy(zr__ahead **ahead);
 
-/** Prefetch samples first .. first+n, at most `room` of them. The windows of the stretch before are dropped; a
+/** Prefetch samples first .. first+n, but no more than `room`. The windows of the stretch before are dropped; a
  * stretch that begins with the same sample stays as it is. */
 void zr__ahead_want(zr__ahead *ahead, int64_t first, int64_t n);
 

@@ -1,10 +1,11 @@
 /* Training data: sources of tokens, their windows, and which window a sample is. */
-#include "zr/data.h"
 #include "base/paths/shards.h"
+#include "base/text/text.h"
 #include "data/samples/ahead.h"
 #include "data/samples/order.h"
-#include "data/tokens/tokens.h"
 #include "data/samples/samples.h"
+#include "data/tokens/tokens.h"
+#include "zr/data.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -153,10 +154,8 @@ static zr_status open_sources(zr_data *d, const zr__shards *shards)
 static zr_status open_into(zr_data *d, const zr_data_args *args)
 {
     zr__shards shards = {0};
-    const size_t n = strlen(args->path) + 1, tokens = (size_t)d->seq_length + 1;
-    d->path = zr_alloc(n);
-    ZR_CHECK(d->path, ZR_ERR_MEMORY, "%zu bytes for a path", n);
-    memcpy(d->path, args->path, n);
+    const size_t tokens = (size_t)d->seq_length + 1;
+    ZR_TRY(zr__text_copy(args->path, strlen(args->path), &d->path));
     if (args->tokenizer) ZR_TRY(zr_tokenizer_open(args->tokenizer, &d->opening.tokenizer));
     zr_status st = zr__shards_find(args->path, &shards);
     if (st == ZR_OK) st = open_sources(d, &shards);
@@ -180,13 +179,12 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
     zr_data *data = zr_alloc(sizeof(*data));
     ZR_CHECK(data, ZR_ERR_MEMORY, "%zu bytes for a data file", sizeof(*data));
     *data = (zr_data){.opening = {.args = args}, .seq_length = seq, .order = args->order, .seed = args->seed};
-    zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, open_into(data, args), failed);
+    zr_status st = open_into(data, args);
     data->opening.args = NULL; /* it belongs to the caller */
-    *out = data;
-    return ZR_OK;
-failed:
-    zr_data_close(&data);
+    if (st == ZR_OK)
+        *out = data;
+    else
+        zr_data_close(&data);
     return st;
 }
 
@@ -199,8 +197,7 @@ zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_si
                                .seq_length = seq_length,
                                .order = order,
                                .seed = seed};
-    ZR_TRY(zr_data_open_with(&args, out));
-    return ZR_OK;
+    return zr_data_open_with(&args, out);
 }
 
 void zr_data_close(zr_data **data)
@@ -355,8 +352,7 @@ zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens)
              "%lld tokens from token %lld on of %lld, at most %lld at once", (long long)n, (long long)first,
              (long long)data->tokens->total, (long long)data->seq_length + 1);
     ZR_CHECK(!data->ahead, ZR_ERR_STATE, "%s is read while its samples are read ahead", data->path);
-    ZR_TRY(zr__tokens_read(data->tokens, first, n, data->stage, tokens));
-    return ZR_OK;
+    return zr__tokens_read(data->tokens, first, n, data->stage, tokens);
 }
 
 zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets)

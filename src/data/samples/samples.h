@@ -1,5 +1,6 @@
 /**
- * data/samples: order and mixture of samples from files of tokens: which window of which source a sample is.
+ * data/samples: order and mixture of samples from files of tokens. data.c opens the sources and finds each sample's
+ * window, order.h permutes windows, and ahead.h prefetches them.
  */
 #ifndef ZR_DATA_SAMPLES_SAMPLES_H
 #define ZR_DATA_SAMPLES_SAMPLES_H

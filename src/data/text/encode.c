@@ -5,7 +5,6 @@
 #include "data/tokenizer/tokenizer.h"
 
 #include <sched.h>
-#include <string.h>
 
 /* Bytes of text that a thread encodes at a time: the usual and the least size of a part. */
 #define PART_BYTES ((int64_t)256 << 10)
@@ -36,7 +35,7 @@ typedef struct encoder {
 
 /* ---- one part -------------------------------------------------------------------------------- */
 
-static zr_status put_text(void *arg, const char *text, int64_t bytes, bool ends)
+static zr_status encode_text(void *arg, const char *text, int64_t bytes, bool ends)
 {
     worker *w = arg;
     int64_t n = 0;
@@ -64,7 +63,7 @@ static void *run_worker(void *arg)
 {
     worker *w = arg;
     w->n = 0;
-    zr__part_run(&w->e->parts, &w->part, put_text, w);
+    zr__part_run(&w->e->parts, &w->part, encode_text, w);
     narrow(w);
     return NULL;
 }
@@ -92,7 +91,7 @@ static void drop_memory(worker *w)
     w->room = 0;
 }
 
-static zr_status take(encoder *e, const worker *w, zr__encoded *all)
+static zr_status take_encoded(encoder *e, const worker *w, zr__encoded *all)
 {
     ZR_TRY(zr__part_take(&e->parts, &w->part, &all->found));
     all->tokens += w->n;
@@ -114,14 +113,14 @@ static zr_status encode_all(encoder *e, zr__encoded *all)
             large = e->worker[n].part.room > e->usual_room;
         }
         run_workers(e, n);
-        for (int i = 0; i < n; i++) ZR_TRY(take(e, &e->worker[i], all));
+        for (int i = 0; i < n; i++) ZR_TRY(take_encoded(e, &e->worker[i], all));
         if (large) drop_memory(&e->worker[n - 1]);
         if (e->x->progress) e->x->progress(e->x->arg, e->parts.read, bytes);
     }
     return zr__file_unchanged(e->parts.file);
 }
 
-static int64_t cut(const void *of, const char *text, int64_t from, int64_t bytes)
+static int64_t encoding_cut(const void *of, const char *text, int64_t from, int64_t bytes)
 {
     return zr__tokenizer_cut(of, text, from, bytes);
 }
@@ -148,7 +147,7 @@ static void set_parts(encoder *e)
     if (parts->usual_bytes == 0) parts->usual_bytes = PART_BYTES;
     if (parts->usual_bytes > share) parts->usual_bytes = share < PART_LEAST_BYTES ? PART_LEAST_BYTES : share;
     parts->of = e->x->tokenizer;
-    parts->cut = zr__encode_cuts(e->x->tokenizer) ? cut : NULL;
+    parts->cut = zr__encode_cuts(e->x->tokenizer) ? encoding_cut : NULL;
     if (!parts->cut) parts->most_bytes = INT64_MAX;
     if (!parts->cut && !parts->lines) parts->usual_bytes = bytes; /* whole */
     e->usual_room = parts->usual_bytes > KEPT_BYTES ? parts->usual_bytes : KEPT_BYTES;

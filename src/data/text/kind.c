@@ -53,7 +53,7 @@ static bool is_safetensors(const unsigned char *head, int64_t n, int64_t file_by
     return length <= (uint64_t)file_bytes - 8;
 }
 
-static zr_status refuse(const zr__file *file, const char *what, const char *use)
+static zr_status refuse_format(const zr__file *file, const char *what, const char *use)
 {
     return ZR_FAIL(ZR_ERR_DATA, "%s: its format is %s, which zr does not read; %s", file->name, what, use);
 }
@@ -67,10 +67,10 @@ zr_status zr__data_refuse_kind(const zr__file *file, bool tokens)
         int end = kinds[i].at + kinds[i].bytes;
         if (n < end || (tokens && kinds[i].bytes < SURE_BYTES)) continue;
         if (memcmp(head + kinds[i].at, kinds[i].magic, (size_t)kinds[i].bytes) == 0)
-            return refuse(file, kinds[i].what, kinds[i].use);
+            return refuse_format(file, kinds[i].what, kinds[i].use);
     }
     if (is_safetensors(head, n, file->bytes))
-        return refuse(file, "safetensors", "model.init takes a directory with such weights");
+        return refuse_format(file, "safetensors", "model.init takes a directory with such weights");
     return ZR_OK;
 }
 
@@ -90,7 +90,7 @@ static int64_t first_not_utf8(const unsigned char *text, int64_t n)
 }
 
 /* Look at one part of the file. */
-static zr_status look(const zr__file *file, int64_t at, unsigned char *part, char *note, size_t size)
+static zr_status look_at_part(const zr__file *file, int64_t at, unsigned char *part, char *note, size_t size)
 {
     int64_t n = file->bytes - at < LOOK_BYTES ? file->bytes - at : LOOK_BYTES, nuls = 0, first = -1;
     ZR_TRY(zr__file_read(file, at, part, n, ZR_ERR_DATA));
@@ -121,7 +121,7 @@ zr_status zr__data_look_at_text(const zr__file *file, char *note, size_t size)
     ZR_CHECK(part, ZR_ERR_MEMORY, "%d bytes to look at %s", LOOK_BYTES, file->name);
     int64_t last = file->bytes > LOOK_BYTES ? file->bytes - LOOK_BYTES : 0;
     for (int i = 0; i < 3 && (i == 0 || last > 0); i++)
-        ZR_TRY_GOTO(st, look(file, last / 2 * i, part, note, size), done);
+        ZR_TRY_GOTO(st, look_at_part(file, last / 2 * i, part, note, size), done);
 done:
     zr_free(part);
     return st;

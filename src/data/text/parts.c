@@ -144,14 +144,10 @@ void zr__part_run(const zr__parts *parts, zr__part *part, zr__text_fn fn, void *
 {
     part->found = (zr__found_texts){0};
     part->lines = part->bad_line = 0;
-    if (parts->lines) {
-        part->status = give_lines(parts, part, fn, arg);
-    } else {
-        part->found.documents = part->at == 0;
-        part->found.text_bytes = part->n;
-        part->status = fn(arg, part->text, part->n, false);
-    }
-    if (part->status != ZR_OK) snprintf(part->message, sizeof(part->message), "%s", zr_error_message());
+    part->failed.status = ZR_OK;
+    if (!parts->lines) part->found = (zr__found_texts){.documents = part->at == 0, .text_bytes = part->n};
+    zr__failure_note(&part->failed,
+                     parts->lines ? give_lines(parts, part, fn, arg) : fn(arg, part->text, part->n, false));
 }
 
 zr_status zr__part_take(zr__parts *parts, const zr__part *part, zr__found_texts *all)
@@ -159,10 +155,10 @@ zr_status zr__part_take(zr__parts *parts, const zr__part *part, zr__found_texts 
     const zr__found_texts *found = &part->found;
     const char *name = parts->file->name;
     if (part->bad_line > 0)
-        return ZR_FAIL(part->status, "%s:%lld: %s; %s leaves such lines out", name,
-                       (long long)(parts->lines_read + part->bad_line), part->message, parts->skip_named);
-    ZR_CHECK(part->status == ZR_OK, part->status, "%s: in the text from byte %lld on: %s", name, (long long)part->at,
-             part->message);
+        return ZR_FAIL(part->failed.status, "%s:%lld: %s; %s leaves such lines out", name,
+                       (long long)(parts->lines_read + part->bad_line), part->failed.message, parts->skip_named);
+    ZR_CHECK(part->failed.status == ZR_OK, part->failed.status, "%s: in the text from byte %lld on: %s", name,
+             (long long)part->at, part->failed.message);
     if (all->skipped_lines == 0 && found->skipped_lines > 0)
         all->first_skipped = parts->lines_read + found->first_skipped;
     all->documents += found->documents;

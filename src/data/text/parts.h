@@ -1,5 +1,7 @@
 /**
- * Division of a text file into parts that can be processed independently, in memory that does not grow with the file.
+ * data/text: documents of texts. This header divides a text file into parts that can be processed independently, in
+ * memory that does not grow with the file; encode.h encodes them by several threads, jsonl.h finds the text of a line,
+ * and kind.h refuses files that are no text.
  *
  * A part of a plain text ends at a cut of the tokenizer (zr__tokenizer_cut), so that the parts together have the same
  * tokens as the whole text; a part grows until there is a cut, up to a limit. A part of a .jsonl file is whole lines,
@@ -8,9 +10,8 @@
 #ifndef ZR_DATA_PARTS_H
 #define ZR_DATA_PARTS_H
 
+#include "base/core/core.h"
 #include "base/file/file.h"
-
-enum { ZR__PART_MESSAGE_BYTES = 512 };
 
 /** Settings of reading a file, and the position in it. Zero-initialise fields that are not set. */
 typedef struct zr__parts {
@@ -42,8 +43,7 @@ typedef struct zr__part {
     /* Results: */
     zr__found_texts found; /* first_skipped: counted from the part's first line, 1 */
     int64_t lines, bad_line;
-    zr_status status;
-    char message[ZR__PART_MESSAGE_BYTES];
+    zr__failure failed;
 } zr__part;
 
 /** Take a document's text, or a stretch of one; `ends`: the document of a line ends with it. */

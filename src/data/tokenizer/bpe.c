@@ -54,7 +54,7 @@ int32_t zr__bpe_find(const zr__bpe *bpe, const char *text, int64_t bytes)
     return bpe->names[name_place(bpe, text, bytes)];
 }
 
-/* Return the size of a hash table for n entries: a power of two, at least half of which stays free. */
+/* Return the size of a hash table for n entries: a power of two, twice n or more. */
 static int64_t slots_for(int64_t n)
 {
     int64_t slots = 16;
@@ -140,7 +140,7 @@ static uint64_t heap_pop(merger *m)
 }
 
 /* Find the merge of symbol i with the next one, and add it to the heap. */
-static void look(merger *m, int32_t i)
+static void find_merge(merger *m, int32_t i)
 {
     symbol *s = &m->at[i];
     s->rank = NEVER;
@@ -159,8 +159,8 @@ static void merge_at(merger *m, int32_t i)
     s->behind = gone->behind;
     gone->rank = NEVER;
     if (s->behind != NONE) m->at[s->behind].before = i;
-    look(m, i);
-    if (s->before != NONE) look(m, s->before);
+    find_merge(m, i);
+    if (s->before != NONE) find_merge(m, s->before);
 }
 
 static int64_t merge_all(merger *m, const char *piece, int32_t bytes, int32_t *tokens)
@@ -170,7 +170,7 @@ static int64_t merge_all(merger *m, const char *piece, int32_t bytes, int32_t *t
         m->at[i] = (symbol){.token = m->bpe->byte_token[(unsigned char)piece[i]], .before = i - 1, .behind = i + 1};
         if (i + 1 == bytes) m->at[i].behind = NONE;
     }
-    for (int32_t i = 0; i < bytes; i++) look(m, i);
+    for (int32_t i = 0; i < bytes; i++) find_merge(m, i);
     while (m->n_heap > 0) {
         uint64_t key = heap_pop(m);
         int32_t i = (int32_t)(uint32_t)key;
@@ -222,7 +222,7 @@ typedef struct encoder {
     int64_t kept_mask;
 } encoder;
 
-static zr_status put(encoder *e, const int32_t *tokens, int64_t n)
+static zr_status put_ids(encoder *e, const int32_t *tokens, int64_t n)
 {
     ZR_CHECK(n <= e->room - e->n, ZR_ERR_ARG, "the text has more tokens than there is room for, %lld",
              (long long)e->room);
@@ -243,7 +243,7 @@ static zr_status put_merged(encoder *e, const char *piece, int64_t bytes)
     int32_t *apart = zr_alloc((size_t)bytes * sizeof(*apart));
     ZR_CHECK(apart, ZR_ERR_MEMORY, "no memory for the tokens of a piece of text of %lld bytes", (long long)bytes);
     zr_status st = merge_piece(e->bpe, piece, bytes, apart, &n);
-    if (st == ZR_OK) st = put(e, apart, n);
+    if (st == ZR_OK) st = put_ids(e, apart, n);
     zr_free(apart);
     return st;
 }
@@ -253,11 +253,11 @@ static zr_status put_piece(void *arg, const char *piece, int64_t bytes)
     encoder *e = arg;
     const zr__bpe *bpe = e->bpe;
     int32_t whole = zr__bpe_find(bpe, piece, bytes);
-    if (whole != NONE && (bpe->alone[whole] || bpe->ignore_merges)) return put(e, &whole, 1);
+    if (whole != NONE && (bpe->alone[whole] || bpe->ignore_merges)) return put_ids(e, &whole, 1);
     if (!e->kept) return put_merged(e, piece, bytes);
     kept *k = &e->kept[(int64_t)XXH3_64bits(piece, (size_t)bytes) & e->kept_mask];
     if (k->bytes == bytes && memcmp(e->text + k->at, piece, (size_t)bytes) == 0)
-        return put(e, e->tokens + k->token, k->n);
+        return put_ids(e, e->tokens + k->token, k->n);
     int64_t first = e->n;
     ZR_TRY(put_merged(e, piece, bytes));
     *k = (kept){piece - e->text, bytes, first, e->n - first};
@@ -292,7 +292,7 @@ static zr_status put_text(encoder *e, bool later, const char *text, int64_t byte
             ZR_TRY(zr__matcher_cut(e->matcher, text, plain));
         if (a) {
             length = zr__bpe_bytes(e->bpe, a->token);
-            ZR_TRY(put(e, &a->token, 1));
+            ZR_TRY(put_ids(e, &a->token, 1));
         }
         text += plain + length;
         bytes -= plain + length;
@@ -330,14 +330,6 @@ static int longer_first(const void *a, const void *b, void *arg)
     return n != m ? (n < m) - (n > m) : (x->token > y->token) - (x->token < y->token);
 }
 
-/* Return whether the text has white space after its first byte. */
-static bool is_spaced(const char *text, int64_t bytes)
-{
-    bool spaced = false;
-    for (int64_t i = 1; i < bytes; i++) spaced = spaced || (unsigned char)text[i] <= ' ';
-    return spaced;
-}
-
 static void order_added(zr__bpe *bpe)
 {
     if (bpe->n_added) qsort_r(bpe->added, (size_t)bpe->n_added, sizeof(*bpe->added), longer_first, bpe);
@@ -345,7 +337,8 @@ static void order_added(zr__bpe *bpe)
         const char *text = bpe->text + bpe->begin[bpe->added[i].token];
         bpe->begins[(unsigned char)text[0]] = true;
         bpe->has_later = bpe->has_later || bpe->added[i].later;
-        bpe->spaced = bpe->spaced || is_spaced(text, zr__bpe_bytes(bpe, bpe->added[i].token));
+        for (int64_t b = 1; b < zr__bpe_bytes(bpe, bpe->added[i].token); b++)
+            bpe->spaced = bpe->spaced || (unsigned char)text[b] <= ' ';
     }
 }
 

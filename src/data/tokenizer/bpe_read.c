@@ -1,12 +1,12 @@
 /* Reading a tokenizer from the files of a Hugging Face directory. A setting that byte-level BPE does not have is
  * refused by name rather than ignored. */
+#include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "data/tokenizer/bpe.h"
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -37,12 +37,6 @@ done:
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
-/* Print a value for a message. */
-static const char *show(const json_t *value, char text[SHOWN])
-{
-    return value ? zr__json_show(value, text, SHOWN) : "missing";
-}
-
 /* ---- what is not supported ------------------------------------------------------------------- */
 
 /* Return whether a value is absent or has no effect: null, false, 0 or "". */
@@ -55,20 +49,18 @@ static bool is_nothing(const json_t *value)
 
 static zr_status want_nothing(const reader *r, const json_t *in, const char *section, const char *key)
 {
-    char shown[SHOWN];
     const json_t *value = json_object_get(in, key);
     ZR_CHECK(is_nothing(value), ZR_ERR_DATA, "%s: %s%s is %s, which is not supported", r->file, section, key,
-             show(value, shown));
+             ZR_JSON_SHOWN(value));
     return ZR_OK;
 }
 
 static zr_status want_type(const reader *r, const json_t *in, const char *section, const char *wanted)
 {
-    char shown[SHOWN];
     const json_t *type = json_object_get(in, "type");
     ZR_CHECK(json_is_string(type), ZR_ERR_DATA, "%s: %s has no type", r->file, section);
     ZR_CHECK(strcmp(json_string_value(type), wanted) == 0, ZR_ERR_DATA, "%s: %s is of type %s, only %s is supported",
-             r->file, section, show(type, shown), wanted);
+             r->file, section, ZR_JSON_SHOWN(type), wanted);
     return ZR_OK;
 }
 
@@ -77,8 +69,7 @@ static zr_status want_bpe(const reader *r, const json_t *model)
 {
     bool has_both = json_is_object(json_object_get(model, "vocab")) && json_is_array(json_object_get(model, "merges"));
     if (has_both && !json_object_get(model, "type")) return ZR_OK;
-    ZR_TRY(want_type(r, model, "model", "BPE"));
-    return ZR_OK;
+    return want_type(r, model, "model", "BPE");
 }
 
 /* ---- pre-tokenizers -------------------------------------------------------------------------- */
@@ -104,16 +95,15 @@ static zr_status read_split(reader *r, const json_t *told)
 {
     const json_t *regex = json_object_get(json_object_get(told, "pattern"), "Regex");
     const json_t *behavior = json_object_get(told, "behavior");
-    char shown[SHOWN];
     ZR_TRY(want_type(r, told, "pre_tokenizer before ByteLevel", "Split"));
     ZR_TRY(want_nothing(r, told, "pre_tokenizer.Split.", "invert"));
     ZR_CHECK(json_is_string(regex), ZR_ERR_DATA,
              "%s: pre_tokenizer.Split.pattern is %s, only {\"Regex\": ...} is supported", r->file,
-             show(json_object_get(told, "pattern"), shown));
+             ZR_JSON_SHOWN(json_object_get(told, "pattern")));
     ZR_CHECK(json_is_string(behavior) && strcmp(json_string_value(behavior), "Isolated") == 0, ZR_ERR_DATA,
-             "%s: pre_tokenizer.Split.behavior is %s, only \"Isolated\" is supported", r->file, show(behavior, shown));
-    ZR_TRY(add_expression(r, json_string_value(regex)));
-    return ZR_OK;
+             "%s: pre_tokenizer.Split.behavior is %s, only \"Isolated\" is supported", r->file,
+             ZR_JSON_SHOWN(behavior));
+    return add_expression(r, json_string_value(regex));
 }
 
 static zr_status read_pre_tokenizer(reader *r, const json_t *told)
@@ -122,25 +112,11 @@ static zr_status read_pre_tokenizer(reader *r, const json_t *told)
     size_t n = json_array_size(steps);
     ZR_CHECK(json_is_object(told), ZR_ERR_DATA, "%s: there is no pre_tokenizer, only byte-level BPE is supported",
              r->file);
-    if (!steps) {
-        ZR_TRY(read_byte_level(r, told));
-        return ZR_OK;
-    }
+    if (!steps) return read_byte_level(r, told);
     ZR_TRY(want_type(r, told, "pre_tokenizer", "Sequence"));
     ZR_CHECK(n > 0, ZR_ERR_DATA, "%s: pre_tokenizer.pretokenizers is no list, or empty", r->file);
     for (size_t i = 0; i + 1 < n; i++) ZR_TRY(read_split(r, json_array_get(steps, i)));
-    ZR_TRY(read_byte_level(r, json_array_get(steps, n - 1)));
-    return ZR_OK;
-}
-
-static zr_status read_expressions(reader *r, const json_t *told)
-{
-    ZR_TRY(read_pre_tokenizer(r, told));
-    ZR_CHECK(r->n_expressions > 0, ZR_ERR_DATA,
-             "%s: pre_tokenizer.use_regex is false and there is no Split: text that is not cut into pieces is not "
-             "supported",
-             r->file);
-    return ZR_OK;
+    return read_byte_level(r, json_array_get(steps, n - 1));
 }
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
@@ -155,21 +131,18 @@ typedef struct names {
 
 static zr_status token_of(const reader *r, const json_t *value, const char *name, int64_t n, int32_t *token)
 {
-    char shown[SHOWN], was[SHOWN];
     ZR_CHECK(json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < n, ZR_ERR_DATA,
-             "%s: token \"%s\" is %s; %lld tokens were wanted to be 0 .. %lld, without a hole", r->file,
-             zr__text_escape(name, shown, sizeof(shown)), show(value, was), (long long)n, (long long)n - 1);
+             "%s: token \"%s\" is %s; %lld tokens were wanted to be 0 .. %lld, without a hole", r->file, ZR_SHOWN(name),
+             ZR_JSON_SHOWN(value), (long long)n, (long long)n - 1);
     *token = (int32_t)json_integer_value(value);
     return ZR_OK;
 }
 
 static zr_status note_name(const reader *r, names *all, int32_t token, const char *name, size_t bytes)
 {
-    char shown[SHOWN], other[SHOWN];
     ZR_CHECK(bytes > 0, ZR_ERR_DATA, "%s: token %d has an empty name", r->file, token);
     ZR_CHECK(!all->name[token], ZR_ERR_DATA, "%s: \"%s\" and \"%s\" are both token %d", r->file,
-             zr__text_escape(all->name[token], other, sizeof(other)), zr__text_escape(name, shown, sizeof(shown)),
-             token);
+             ZR_SHOWN(all->name[token]), ZR_SHOWN(name), token);
     all->name[token] = name;
     all->bytes[token] = (int64_t)bytes;
     all->all_bytes += (int64_t)bytes;
@@ -180,15 +153,13 @@ static zr_status note_added(const reader *r, names *all, const json_t *added)
 {
     const json_t *content = json_object_get(added, "content");
     const char *name = json_string_value(content);
-    char shown[SHOWN];
     int32_t token = 0;
     ZR_CHECK(name, ZR_ERR_DATA, "%s: added_tokens: one has no content", r->file);
     ZR_TRY(token_of(r, json_object_get(added, "id"), name, all->n, &token));
     bool again = all->raw[token] && strcmp(all->name[token], name) == 0;
     if (!again && !json_object_get(r->vocab, name)) ZR_TRY(note_name(r, all, token, name, json_string_length(content)));
     ZR_CHECK(all->name[token] && strcmp(all->name[token], name) == 0, ZR_ERR_DATA,
-             "%s: added_tokens: \"%s\" is token %d here and another in the vocabulary", r->file,
-             zr__text_escape(name, shown, sizeof(shown)), token);
+             "%s: added_tokens: \"%s\" is token %d here and another in the vocabulary", r->file, ZR_SHOWN(name), token);
     ZR_TRY(want_nothing(r, added, "added_tokens.", "single_word"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "lstrip"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "rstrip"));
@@ -292,17 +263,16 @@ static zr_status read_vocab(const reader *r)
  * merges.txt, from 1. */
 static zr_status token_named(const reader *r, const char *name, size_t bytes, int64_t number, int32_t *token)
 {
-    char *spelled = zr_alloc(bytes + 1), shown[SHOWN], cut[SHOWN];
+    char *spelled = zr_alloc(bytes + 1), shown[SHOWN];
     ZR_CHECK(spelled, ZR_ERR_MEMORY, "%s: no memory for a name of %zu bytes", r->file, bytes);
     int64_t n = zr__bpe_spell(name, (int64_t)bytes, spelled);
     *token = n > 0 ? zr__bpe_find(r->bpe, spelled, n) : -1;
     memcpy(spelled, name, bytes);
     spelled[bytes] = '\0';
     bool added = *token < 0 && json_object_get(r->vocab, spelled);
+    zr__text_escape(spelled, shown, sizeof(shown));
     zr_free(spelled);
-    snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN), name);
-    ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is %s", r->file, (long long)number,
-             zr__text_escape(cut, shown, sizeof(shown)),
+    ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is %s", r->file, (long long)number, shown,
              added ? "an added token, which stands for its name as it is; that merges make it too is not supported"
                    : "no token of the vocabulary");
     return ZR_OK;
@@ -327,15 +297,14 @@ static zr_status add_merge(const reader *r, const char *left, size_t n_left, con
 /* Add a merge written as "a b". */
 static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int64_t number, uint32_t rank)
 {
-    char shown[SHOWN], cut[SHOWN];
+    char cut[SHOWN];
     const char *space = memchr(text, ' ', bytes);
     size_t n = space ? (size_t)(space - text) : 0;
-    snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN), text);
+    snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN), text); /* `text` may go on after `bytes` */
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
              "%s: merge %lld is \"%s\", two names with a space between were wanted", r->file, (long long)number,
-             zr__text_escape(cut, shown, sizeof(shown)));
-    ZR_TRY(add_merge(r, text, n, space + 1, bytes - n - 1, number, rank));
-    return ZR_OK;
+             ZR_SHOWN(cut));
+    return add_merge(r, text, n, space + 1, bytes - n - 1, number, rank);
 }
 
 static zr_status read_merges(const reader *r)
@@ -380,24 +349,11 @@ static zr_status read_merge_lines(const reader *r, const char *text, size_t byte
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static bool is_there(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0;
-}
-
-static zr_status join(const char *dir, const char *name, char path[PATH_MAX])
-{
-    int n = snprintf(path, PATH_MAX, "%s/%s", dir, name);
-    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_NOT_FOUND, "the path %.60s... is too long", dir);
-    return ZR_OK;
-}
-
-static zr_status finish(const reader *r)
+/* Compute all that encoding needs, after vocabulary and merges are read. */
+static zr_status finish_bpe(const reader *r)
 {
     ZR_TRY(zr__split_open(r->expression, r->n_expressions, r->file, &r->bpe->split));
-    ZR_TRY(zr__bpe_finish(r->bpe));
-    return ZR_OK;
+    return zr__bpe_finish(r->bpe);
 }
 
 static zr_status take_tokenizer(reader *r, const json_t *root)
@@ -408,7 +364,11 @@ static zr_status take_tokenizer(reader *r, const json_t *root)
     ZR_TRY(want_bpe(r, model));
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) ZR_TRY(want_nothing(r, model, "model.", none[i]));
     ZR_TRY(want_nothing(r, root, "", "normalizer"));
-    ZR_TRY(read_expressions(r, json_object_get(root, "pre_tokenizer")));
+    ZR_TRY(read_pre_tokenizer(r, json_object_get(root, "pre_tokenizer")));
+    ZR_CHECK(r->n_expressions > 0, ZR_ERR_DATA,
+             "%s: pre_tokenizer.use_regex is false and there is no Split: text that is not cut into pieces is not "
+             "supported",
+             r->file);
     if (json_is_object(decoder)) ZR_TRY(want_type(r, decoder, "decoder", "ByteLevel"));
     r->bpe->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
     r->vocab = json_object_get(model, "vocab");
@@ -417,8 +377,7 @@ static zr_status take_tokenizer(reader *r, const json_t *root)
     if (json_is_null(r->added)) r->added = NULL;
     ZR_TRY(read_vocab(r));
     ZR_TRY(read_merges(r));
-    ZR_TRY(finish(r));
-    return ZR_OK;
+    return finish_bpe(r);
 }
 
 static zr_status read_tokenizer(reader *r, const char *path)
@@ -435,7 +394,6 @@ static zr_status refuse_word_ends(const reader *r)
 {
     static const char end[] = "</w>";
     const size_t n = sizeof(end) - 1;
-    char shown[SHOWN];
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)r->vocab, name, value)
@@ -443,7 +401,7 @@ static zr_status refuse_word_ends(const reader *r)
         size_t bytes = strlen(name);
         ZR_CHECK(bytes < n || strcmp(name + bytes - n, end) != 0, ZR_ERR_DATA,
                  "%s: the name \"%s\" ends with %s, as in no byte-level BPE: this kind is not supported", r->file,
-                 zr__text_escape(name, shown, sizeof(shown)), end);
+                 ZR_SHOWN(name), end);
     }
     return ZR_OK;
 }
@@ -460,8 +418,7 @@ static zr_status take_two_files(reader *r, const char *merges_path)
     zr_free(text);
     if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
-    ZR_TRY(finish(r));
-    return ZR_OK;
+    return finish_bpe(r);
 }
 
 static zr_status read_two_files(reader *r, const char *vocab_path, const char *merges_path)
@@ -481,19 +438,18 @@ static zr_status check_config(const reader *r, const json_t *config)
 {
     const json_t *told = json_object_get(config, "tokenizer_class");
     const char *name = json_string_value(told), *token;
-    char shown[SHOWN];
     json_t *added;
     bool gpt2 = name && (strcmp(name, "GPT2Tokenizer") == 0 || strcmp(name, "GPT2TokenizerFast") == 0);
     ZR_CHECK(gpt2 || !told || json_is_null(told), ZR_ERR_DATA,
              "%s: tokenizer_class is %s; without a tokenizer.json only GPT2Tokenizer is supported", r->file,
-             show(told, shown));
+             ZR_JSON_SHOWN(told));
     ZR_TRY(want_nothing(r, config, "", "add_prefix_space"));
     json_object_foreach(json_object_get(config, "added_tokens_decoder"), token, added)
     {
         const json_t *content = json_object_get(added, "content");
         ZR_CHECK(json_is_string(content) && strcmp(json_string_value(content), ZR_END_OF_TEXT) == 0, ZR_ERR_DATA,
                  "%s: added_tokens_decoder has %s; without a tokenizer.json only \"%s\" is supported", r->file,
-                 show(content, shown), ZR_END_OF_TEXT);
+                 ZR_JSON_SHOWN(content), ZR_END_OF_TEXT);
     }
     return ZR_OK;
 }
@@ -501,13 +457,13 @@ static zr_status check_config(const reader *r, const json_t *config)
 /* Check the files beside: the two files are read as GPT-2's, so no other file may contradict that. */
 static zr_status check_beside(reader *r, const char *dir)
 {
-    char path[PATH_MAX], shown[SHOWN];
+    char path[PATH_MAX];
     json_t *config = NULL;
-    ZR_TRY(join(dir, "added_tokens.json", path));
-    ZR_CHECK(!is_there(path), ZR_ERR_DATA, "%s: not supported without a tokenizer.json, which would have these tokens",
-             zr__text_escape(path, shown, sizeof(shown)));
-    ZR_TRY(join(dir, "tokenizer_config.json", path));
-    if (!is_there(path)) return ZR_OK;
+    ZR_TRY(zr__path_join(path, dir, "added_tokens.json"));
+    ZR_CHECK(!zr__path_is_in(dir, "added_tokens.json"), ZR_ERR_DATA,
+             "%s: not supported without a tokenizer.json, which would have these tokens", ZR_SHOWN(path));
+    if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
+    ZR_TRY(zr__path_join(path, dir, "tokenizer_config.json"));
     ZR_TRY(read_json(r, path, &config));
     zr_status st = check_config(r, config);
     json_decref(config);
@@ -516,30 +472,28 @@ static zr_status check_beside(reader *r, const char *dir)
 
 static zr_status read_path(reader *r, const char *path)
 {
-    char whole[PATH_MAX], vocab[PATH_MAX], merges[PATH_MAX], shown[SHOWN];
+    char own[PATH_MAX], merges[PATH_MAX];
     struct stat info;
-    zr__text_escape(path, shown, sizeof(shown));
     ZR_CHECK(
         stat(path, &info) == 0, ZR_ERR_NOT_FOUND,
         "there is no tokenizer \"%s\": wanted \"bytes\", or a directory with tokenizer.json or with vocab.json and "
         "merges.txt",
-        shown);
+        ZR_SHOWN(path));
     if (!S_ISDIR(info.st_mode)) return read_tokenizer(r, path);
-    ZR_TRY(join(path, "tokenizer.json", whole));
-    ZR_TRY(join(path, "vocab.json", vocab));
-    ZR_TRY(join(path, "merges.txt", merges));
-    if (is_there(whole)) return read_tokenizer(r, whole);
-    ZR_CHECK(is_there(vocab), ZR_ERR_NOT_FOUND, "the directory %s has no tokenizer.json, and no vocab.json either",
-             shown);
+    ZR_TRY(zr__path_join(own, path, "tokenizer.json"));
+    if (zr__path_is_in(path, "tokenizer.json")) return read_tokenizer(r, own);
+    ZR_CHECK(zr__path_is_in(path, "vocab.json"), ZR_ERR_NOT_FOUND,
+             "the directory %s has no tokenizer.json, and no vocab.json either", ZR_SHOWN(path));
     ZR_TRY(check_beside(r, path));
-    return read_two_files(r, vocab, merges);
+    ZR_TRY(zr__path_join(own, path, "vocab.json"));
+    ZR_TRY(zr__path_join(merges, path, "merges.txt"));
+    return read_two_files(r, own, merges);
 }
 
 bool zr__bpe_is_in(const char *dir)
 {
-    char whole[PATH_MAX], vocab[PATH_MAX], merges[PATH_MAX];
-    return join(dir, "tokenizer.json", whole) == ZR_OK && join(dir, "vocab.json", vocab) == ZR_OK &&
-           join(dir, "merges.txt", merges) == ZR_OK && (is_there(whole) || (is_there(vocab) && is_there(merges)));
+    return zr__path_is_in(dir, "tokenizer.json") ||
+           (zr__path_is_in(dir, "vocab.json") && zr__path_is_in(dir, "merges.txt"));
 }
 
 zr_status zr__bpe_read(const char *path, zr__bpe *bpe)

@@ -8,8 +8,8 @@
  * and every pair with it is found first by that merge: it comes into the heap once. */
 #include "base/core/grow.h"
 #include "data/tokenizer/bpe.h"
-#include "zr/data.h"
 #include "data/tokenizer/tokenizer.h"
+#include "zr/data.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -360,8 +360,7 @@ static zr_status merge_first(learner *l)
     for (int64_t at = c.places; at != NONE; at = l->places[at].next)
         ZR_TRY(merge_word(l, l->places[at].word, c.of, into));
     free_places(l, c.places);
-    ZR_TRY(queue_found(l));
-    return ZR_OK;
+    return queue_found(l);
 }
 
 static zr_status merge_all(learner *l, int64_t tokens)
@@ -410,8 +409,7 @@ static zr_status take_words(learner *l)
         for (int64_t i = begin + 1; i < words->end[w]; i++)
             ZR_TRY(change(l, l->symbols[i - 1], l->symbols[i], l->from->count[w], w));
     }
-    ZR_TRY(queue_found(l));
-    return ZR_OK;
+    return queue_found(l);
 }
 
 static zr_status learn(learner *l, int64_t vocab, char **json, int64_t *learned)

@@ -27,7 +27,7 @@ struct zr__split {
 
 static _Thread_local bool lacked; /* an allocation has failed since this was last read */
 
-static void *allocate(PCRE2_SIZE bytes, void *arg)
+static void *allocate_memory(PCRE2_SIZE bytes, void *arg)
 {
     (void)arg;
     void *memory = zr_alloc(bytes);
@@ -35,7 +35,7 @@ static void *allocate(PCRE2_SIZE bytes, void *arg)
     return memory;
 }
 
-static void release(void *memory, void *arg)
+static void release_memory(void *memory, void *arg)
 {
     (void)arg;
     zr_free(memory);
@@ -52,12 +52,12 @@ typedef struct translation {
     char bad[32];
 } translation;
 
-static void refuse(translation *t, int length)
+static void refuse_construct(translation *t, int length)
 {
     snprintf(t->bad, sizeof(t->bad), "%.*s", length, t->at);
 }
 
-static void copy(translation *t, int length)
+static void copy_construct(translation *t, int length)
 {
     zr__text_add(&t->out, "%.*s", length, t->at);
     t->at += length;
@@ -76,15 +76,6 @@ static int category_bytes(const char *at)
     return strstr(known, name) ? begin + n + 1 : 0;
 }
 
-static void translate_property(translation *t)
-{
-    int n = category_bytes(t->at);
-    if (n > 0)
-        copy(t, n);
-    else
-        refuse(t, (int)strcspn(t->at, "}") + 1);
-}
-
 static void translate_escape(translation *t)
 {
     const char c = t->at[1];
@@ -92,13 +83,17 @@ static void translate_escape(translation *t)
         zr__text_add(&t->out, t->in_set ? "%s" : c == 's' ? "[%s]" : "[^%s]", SPACE_SET);
         t->at += 2;
     } else if ((c == 'p' || c == 'P') && t->at[2] == '{') {
-        translate_property(t);
+        const int n = category_bytes(t->at);
+        if (n > 0)
+            copy_construct(t, n);
+        else
+            refuse_construct(t, (int)strcspn(t->at, "}") + 1);
     } else if (c && strchr("rnt", c)) {
-        copy(t, 2);
+        copy_construct(t, 2);
     } else if (c && (unsigned char)c < 0x80 && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ ", c)) {
-        copy(t, 2);
+        copy_construct(t, 2);
     } else {
-        refuse(t, 2);
+        refuse_construct(t, 2);
     }
 }
 
@@ -106,11 +101,11 @@ static void translate_in_set(translation *t)
 {
     /* Only Oniguruma has nested sets and intersections of sets. */
     if (*t->at == '[' || (t->at[0] == '&' && t->at[1] == '&')) {
-        refuse(t, *t->at == '[' ? 1 : 2);
+        refuse_construct(t, *t->at == '[' ? 1 : 2);
         return;
     }
     t->in_set = *t->at != ']';
-    copy(t, 1);
+    copy_construct(t, 1);
 }
 
 /* Return whether a caseless group is the contractions of GPT-2's expression, or similar. Without case "ss", "st",
@@ -131,18 +126,18 @@ static void translate_group(translation *t)
     static const char caseless[] = "(?i:";
     static const char *const known[] = {caseless, "(?:", "(?!", "(?="};
     if (strncmp(t->at, caseless, sizeof(caseless) - 1) == 0 && !is_plain_caseless(t->at + sizeof(caseless) - 1)) {
-        refuse(t, (int)strcspn(t->at, ")") + 1);
+        refuse_construct(t, (int)strcspn(t->at, ")") + 1);
         return;
     }
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strncmp(t->at, known[i], strlen(known[i])) != 0) continue;
-        copy(t, (int)strlen(known[i]));
+        copy_construct(t, (int)strlen(known[i]));
         return;
     }
     if (t->at[1] == '?' || t->at[1] == '*')
-        refuse(t, 4);
+        refuse_construct(t, 4);
     else
-        copy(t, 1);
+        copy_construct(t, 1);
 }
 
 /* Return the length of "{3}?" at `at`, or 0. */
@@ -156,18 +151,18 @@ static void translate_outside(translation *t)
 {
     if (*t->at == '[') {
         t->in_set = true;
-        copy(t, t->at[1] == '^' ? 2 : 1);
-        if (*t->at == ']') refuse(t, 1);
+        copy_construct(t, t->at[1] == '^' ? 2 : 1);
+        if (*t->at == ']') refuse_construct(t, 1);
     } else if (*t->at == '(') {
         translate_group(t);
     } else if (*t->at == '^' || *t->at == '$') {
-        refuse(t, 1); /* Oniguruma: of a line; PCRE2: of the text */
+        refuse_construct(t, 1); /* Oniguruma: of a line; PCRE2: of the text */
     } else if ((t->at[0] == '}' && t->at[1] == '+') || (t->at[0] == '{' && t->at[1] == ',')) {
-        refuse(t, 2); /* "}+": greedy or possessive; "{,": from 0 on or plain text */
+        refuse_construct(t, 2); /* "}+": greedy or possessive; "{,": from 0 on or plain text */
     } else if (fixed_then_question(t->at) > 0) {
-        refuse(t, fixed_then_question(t->at)); /* optional in Oniguruma, exact in PCRE2 */
+        refuse_construct(t, fixed_then_question(t->at)); /* optional in Oniguruma, exact in PCRE2 */
     } else {
-        copy(t, 1);
+        copy_construct(t, 1);
     }
 }
 
@@ -183,35 +178,35 @@ static zr_status translate(const char *expression, const char *where, char **out
             translate_outside(&t);
     }
     if (t.bad[0]) {
-        char shown[64], bad[32];
         zr__text_clear(&t.out);
         return ZR_FAIL(ZR_ERR_DATA, "%s: \"%s\" in the regular expression \"%s\" is not supported", where,
-                       zr__text_escape(t.bad, bad, sizeof(bad)), zr__text_escape(expression, shown, sizeof(shown)));
+                       ZR_SHOWN(t.bad), ZR_SHOWN(expression));
     }
-    ZR_TRY(zr__text_take(&t.out, out));
-    return ZR_OK;
+    return zr__text_take(&t.out, out);
 }
 
 static zr_status compile(pcre2_compile_context *context, const char *expression, const char *where, pcre2_code **code)
 {
-    char *translated = NULL, shown[64];
+    char *translated = NULL;
     int error = 0;
     uint32_t empty = 0;
     PCRE2_SIZE at = 0;
     PCRE2_UCHAR why[128] = "";
-    zr__text_escape(expression, shown, sizeof(shown));
     ZR_TRY(translate(expression, where, &translated));
     lacked = false;
     *code = pcre2_compile((PCRE2_SPTR)translated, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &at, context);
     zr_free(translated);
-    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory for the regular expression \"%s\"", where, shown);
+    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory for the regular expression \"%s\"", where, ZR_SHOWN(expression));
     if (!*code) pcre2_get_error_message(error, why, sizeof(why));
-    ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, shown, (const char *)why);
+    ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, ZR_SHOWN(expression),
+             (const char *)why);
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
-    ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where, shown);
+    ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where,
+             ZR_SHOWN(expression));
     /* PCRE2 interprets if it has no compiler for this processor, or memory may not be executable. */
     (void)pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);
-    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory to compile the regular expression \"%s\"", where, shown);
+    ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory to compile the regular expression \"%s\"", where,
+             ZR_SHOWN(expression));
     return ZR_OK;
 }
 
@@ -219,7 +214,7 @@ static zr_status compile_all(zr__split *split, const char *const *expression, in
 {
     char unicode[32] = "";
     zr_status st = ZR_OK;
-    split->memory = pcre2_general_context_create(allocate, release, NULL);
+    split->memory = pcre2_general_context_create(allocate_memory, release_memory, NULL);
     pcre2_compile_context *context = split->memory ? pcre2_compile_context_create(split->memory) : NULL;
     ZR_CHECK(context, ZR_ERR_MEMORY, "%s: no memory for regular expressions", where);
     (void)pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode);
@@ -270,16 +265,16 @@ struct zr__matcher {
     void *arg;
 };
 
-static zr_status cut(zr__matcher *m, int level, const char *text, int64_t bytes);
+static zr_status cut_level(zr__matcher *m, int level, const char *text, int64_t bytes);
 
 static zr_status hand_on(zr__matcher *m, int level, const char *text, int64_t bytes)
 {
     if (bytes == 0) return ZR_OK;
-    return level + 1 < m->split->n ? cut(m, level + 1, text, bytes) : m->fn(m->arg, text, bytes);
+    return level + 1 < m->split->n ? cut_level(m, level + 1, text, bytes) : m->fn(m->arg, text, bytes);
 }
 
 /* Cut valid UTF-8 by the expressions from `level` on. */
-static zr_status cut(zr__matcher *m, int level, const char *text, int64_t bytes)
+static zr_status cut_level(zr__matcher *m, int level, const char *text, int64_t bytes)
 {
     pcre2_match_data *found = m->found[level];
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(found);
@@ -316,7 +311,7 @@ zr_status zr__matcher_cut(zr__matcher *m, const char *text, int64_t bytes)
     while (bytes > 0) {
         int64_t n = valid_bytes(text, bytes);
         if (n > 0)
-            ZR_TRY(cut(m, 0, text, n));
+            ZR_TRY(cut_level(m, 0, text, n));
         else
             ZR_TRY(m->fn(m->arg, text, 1));
         text += n > 0 ? n : 1;
@@ -325,7 +320,7 @@ zr_status zr__matcher_cut(zr__matcher *m, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-static bool prepare(zr__matcher *m)
+static bool prepare_matcher(zr__matcher *m)
 {
     lacked = false;
     m->context = pcre2_match_context_create(m->split->memory);
@@ -344,7 +339,7 @@ zr_status zr__matcher_open(const zr__split *split, const char *text, zr__split_f
 {
     zr__matcher *m = zr_alloc(sizeof(*m));
     if (m) *m = (zr__matcher){.split = split, .text = text, .fn = fn, .arg = arg};
-    bool made = m && prepare(m);
+    bool made = m && prepare_matcher(m);
     *matcher = m;
     if (!made) zr__matcher_close(matcher);
     ZR_CHECK(made, ZR_ERR_MEMORY, "no memory to match text");

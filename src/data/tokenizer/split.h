@@ -1,6 +1,6 @@
 /**
  * Cutting text into pieces by a list of regular expressions: each match of the first one is a piece, and so is the text
- * between two matches; the next expression cuts each of these pieces further. PCRE2 does the matching, on Unicode
+ * between two matches; the next expression cuts each piece further. PCRE2 does the matching, on Unicode
  * properties.
  *
  * Text need not be UTF-8: each valid stretch is cut as a separate text, and each byte that belongs to no character is a
@@ -42,7 +42,7 @@ void zr__matcher_close(zr__matcher **matcher);
 ZR_NODISCARD zr_status zr__matcher_cut(zr__matcher *matcher, const char *stretch, int64_t bytes);
 
 /** Return the last place >= `from` at which the text may safely be cut in two, so that both parts have the same
- * pieces as the whole, whatever text follows. 0: no such place, or unknown for these expressions. */
+ * pieces as the whole, whatever text follows. 0: there is no safe place, or none is known for these expressions. */
 int64_t zr__split_cut(const zr__split *split, const char *text, int64_t from, int64_t bytes);
 
 #endif

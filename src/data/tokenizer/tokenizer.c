@@ -1,7 +1,9 @@
 /* Tokenizers of two kinds, bytes and byte-level BPE, behind one table of functions. */
+#include "data/tokenizer/tokenizer.h"
+
+#include "base/text/text.h"
 #include "data/tokenizer/bpe.h"
 #include "zr/data.h"
-#include "data/tokenizer/tokenizer.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -67,8 +69,7 @@ zr_status zr__tokenizer_bytes_json(char **json)
         end[i] = i + 1;
     }
     const zr__bpe_told told = {.text = text, .end = end, .tokens = BYTES_VOCAB};
-    ZR_TRY(zr__bpe_print(&told, json));
-    return ZR_OK;
+    return zr__bpe_print(&told, json);
 }
 
 /* ---- BPE ------------------------------------------------------------------------------------- */
@@ -95,10 +96,7 @@ static int64_t bpe_cut(const zr_tokenizer *tokenizer, const char *text, int64_t 
 static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
 {
     static const kind bytes = {bytes_encode, bytes_decode, bytes_cut}, bpe = {bpe_encode, bpe_decode, bpe_cut};
-    size_t n = strlen(name) + 1;
-    tokenizer->name = zr_alloc(n);
-    ZR_CHECK(tokenizer->name, ZR_ERR_MEMORY, "%zu bytes for a name", n);
-    memcpy(tokenizer->name, name, n);
+    ZR_TRY(zr__text_copy(name, strlen(name), &tokenizer->name));
     if (strcmp(name, bytes_name) == 0) {
         tokenizer->kind = &bytes;
         tokenizer->vocab = BYTES_VOCAB;
@@ -158,8 +156,7 @@ zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, i
 {
     ZR_CHECK(bytes >= 0 && room >= 0, ZR_ERR_ARG, "%lld bytes into room for %lld tokens", (long long)bytes,
              (long long)room);
-    ZR_TRY(tokenizer->kind->encode(tokenizer, text, bytes, tokens, room, n));
-    return ZR_OK;
+    return tokenizer->kind->encode(tokenizer, text, bytes, tokens, room, n);
 }
 
 int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text)

@@ -1,5 +1,7 @@
 /**
- * data/tokenizer: byte-pair encoding: tokenizers read and written, text split and encoded, and learned from texts.
+ * data/tokenizer: tokenizers "bytes" and byte-level BPE. tokenizer.c chooses between the two kinds; bpe.h encodes, and
+ * is read from files by bpe_read.c and printed by bpe_write.c; split.h cuts text into pieces by regular expressions;
+ * bpe_train.c learns merges.
  */
 #ifndef ZR_DATA_TOKENIZER_TOKENIZER_H
 #define ZR_DATA_TOKENIZER_TOKENIZER_H
@@ -10,9 +12,9 @@
  */
 bool zr__tokenizer_is_in(const char *dir);
 
-/** Return the last place p, from <= p < bytes, at which a text that begins so may safely be cut: the tokens of both
- *  parts are those of the whole, whatever follows after `bytes`. 0: there is no such place, or none can be known for
- *  this tokenizer (its regular expressions are not GPT-2's), which must then encode a text as a whole. */
+/** Return the last place p, from <= p < bytes, at which a text that begins so may safely be cut: both parts
+ *  together have the tokens of the whole, whatever follows after `bytes`. 0: there is no safe place, or none can be
+ * known for this tokenizer (its regular expressions are not GPT-2's), which must then encode a text as a whole. */
 int64_t zr__tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes);
 
 /** Write the text of a tokenizer.json with the tokens of "bytes", for programs that read only such files; zr_free it.
@@ -22,8 +24,8 @@ ZR_NODISCARD zr_status zr__tokenizer_bytes_json(char **json);
 /**
  * Trainer of a byte-level BPE tokenizer (Sennrich et al. 2016). It learns the same merges as the trainer of the
  * package tokenizers: texts are cut by GPT-2's regular expression, and the most frequent pair of neighbouring tokens
- * within pieces becomes a token; of equally frequent pairs the one whose left token, then whose right token, has the
- * lower number. Memory grows with the distinct pieces, not with the texts. Not for several threads at once.
+ * within pieces becomes a token; equally frequent pairs merge in the order of their left tokens, then of their right
+ * tokens. Memory grows with the distinct pieces, not with the texts. Not for several threads at once.
  */
 typedef struct zr__tokenizer_trainer zr__tokenizer_trainer;
 

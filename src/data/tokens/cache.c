@@ -38,7 +38,7 @@ typedef struct place {
 
 /* ---- the header ------------------------------------------------------------------------------ */
 
-static unsigned char *put(unsigned char *at, int bytes, uint64_t value)
+static unsigned char *put_le(unsigned char *at, int bytes, uint64_t value)
 {
     for (int i = 0; i < bytes; i++) *at++ = (unsigned char)(value >> 8 * i);
     return at;
@@ -48,15 +48,15 @@ static void write_header(const place *p, const zr__encoded *did, uint64_t hash,
                          unsigned char head[ZR__CACHE_HEADER_BYTES])
 {
     memcpy(head, magic, sizeof(magic));
-    unsigned char *at = put(head + sizeof(magic), 4, VERSION);
-    at = put(at, 4, (uint64_t)p->encoding.token_bytes);
-    at = put(at, 8, p->key);
-    at = put(at, 8, (uint64_t)did->tokens);
-    at = put(at, 8, (uint64_t)did->found.text_bytes);
-    at = put(at, 8, (uint64_t)did->found.skipped_lines);
-    at = put(at, 8, (uint64_t)did->found.first_skipped);
-    at = put(at, 8, hash);
-    put(at, 8, XXH3_64bits(head, HASHED_BYTES));
+    unsigned char *at = put_le(head + sizeof(magic), 4, VERSION);
+    at = put_le(at, 4, (uint64_t)p->encoding.token_bytes);
+    at = put_le(at, 8, p->key);
+    at = put_le(at, 8, (uint64_t)did->tokens);
+    at = put_le(at, 8, (uint64_t)did->found.text_bytes);
+    at = put_le(at, 8, (uint64_t)did->found.skipped_lines);
+    at = put_le(at, 8, (uint64_t)did->found.first_skipped);
+    at = put_le(at, 8, hash);
+    put_le(at, 8, XXH3_64bits(head, HASHED_BYTES));
 }
 
 /* Return whether the file has this key, this version and the size that its header says. */
@@ -164,8 +164,7 @@ static zr_status find_place(const zr_data_args *args, place *p)
     snprintf(name, sizeof(name), "%016llx.tokens", (unsigned long long)p->key);
     ZR_TRY(zr__path_join(p->path, p->folder, name));
     snprintf(name, sizeof(name), "%016llx.lock", (unsigned long long)p->key);
-    ZR_TRY(zr__path_join(p->lock, p->folder, name));
-    return ZR_OK;
+    return zr__path_join(p->lock, p->folder, name);
 }
 
 /* ---- unfinished files ------------------------------------------------------------------------ */
@@ -214,18 +213,18 @@ typedef struct teller {
     int lock;
 } teller;
 
-static void tell(void *arg, int64_t done, int64_t all)
+static void tell_waiting(void *arg, int64_t done, int64_t all)
 {
     const teller *t = arg;
     const zr__encoding *x = &t->p->encoding;
     unsigned char number[8];
-    put(number, sizeof(number), (uint64_t)done);
+    put_le(number, sizeof(number), (uint64_t)done);
     (void)!pwrite(t->lock, number, sizeof(number), 0); /* if it fails, waiting processes see no progress */
     if (x->progress) x->progress(x->arg, done, all);
 }
 
 /* Report the progress of another maker, and sleep a moment. */
-static void await(const place *p, int lock)
+static void await_maker(const place *p, int lock)
 {
     unsigned char number[8];
     const struct timespec nap = {.tv_nsec = POLL_MS * 1000000L};
@@ -241,14 +240,15 @@ static void await(const place *p, int lock)
 /* Wait for the lock. It saves double work and is not needed for correctness: on a network file system each host may
  * have its own lock, or there may be none. *held false: its last holder has removed the file, so the caller looks
  * again. */
-static zr_status hold(const place *p, zr__file *lock, bool *held)
+static zr_status hold_lock(const place *p, zr__file *lock, bool *held)
 {
     struct stat mine, there;
     *lock = (zr__file){.fd = open(p->lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
     zr__text_escape(p->lock, lock->name, sizeof(lock->name));
     ZR_CHECK(lock->fd >= 0, ZR_ERR_CREATE, "%s: cannot create: %s; data.cache_dir names another folder", lock->name,
              strerror(errno));
-    while (flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) await(p, lock->fd);
+    while (flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR))
+        await_maker(p, lock->fd);
     *held = fstat(lock->fd, &mine) == 0 && stat(p->lock, &there) == 0 && mine.st_ino == there.st_ino &&
             mine.st_dev == there.st_dev;
     return ZR_OK;
@@ -296,7 +296,7 @@ static zr_status write_tokens(const place *p, int lock, const zr__file *file, zr
     (void)XXH3_64bits_reset(&out.hash);
     x.put = put_tokens;
     x.put_arg = &out;
-    x.progress = tell;
+    x.progress = tell_waiting;
     x.arg = &t;
     ZR_TRY(zr__encode(&x, &did));
     const uint64_t hash = XXH3_64bits_digest(&out.hash);
@@ -313,7 +313,7 @@ static zr_status write_tokens(const place *p, int lock, const zr__file *file, zr
     return ZR_OK;
 }
 
-static zr_status make(const place *p, int lock, zr__cached *made)
+static zr_status make_tokens(const place *p, int lock, zr__cached *made)
 {
     char part[PATH_MAX];
     zr__file file;
@@ -327,14 +327,6 @@ static zr_status make(const place *p, int lock, zr__cached *made)
     return st;
 }
 
-/* Make the tokens unless another maker has finished meanwhile. The caller holds the lock. */
-static zr_status make_if_absent(const place *p, int lock, zr__cached *made)
-{
-    found there;
-    ZR_TRY(look_at(p, made, &there));
-    return there == WHOLE ? ZR_OK : make(p, lock, made);
-}
-
 static zr_status find_or_make(const place *p, zr__cached *made)
 {
     bool damaged = false, held = false;
@@ -343,8 +335,9 @@ static zr_status find_or_make(const place *p, zr__cached *made)
         ZR_TRY(look_at(p, made, &there));
         if (there == WHOLE) break;
         damaged |= there == DAMAGED;
-        zr_status st = hold(p, &lock, &held);
-        if (held) st = make_if_absent(p, lock.fd, made);
+        zr_status st = hold_lock(p, &lock, &held);
+        if (held) st = look_at(p, made, &there); /* another maker may have finished meanwhile */
+        if (held && st == ZR_OK && there != WHOLE) st = make_tokens(p, lock.fd, made);
         if (held) unlink(p->lock);
         zr__file_close(&lock);
         ZR_TRY(st);
@@ -353,26 +346,11 @@ static zr_status find_or_make(const place *p, zr__cached *made)
     return ZR_OK;
 }
 
-static zr_status check_size(const zr_tokenizer *tokenizer, const zr__file *text, bool lines)
-{
-    ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
-             "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
-             "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
-             text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
-    return ZR_OK;
-}
-
-/* Return the token after each document: "<|endoftext|>" if the tokenizer has it as one token, else a newline. */
-static int32_t separator_of(const zr_tokenizer *tokenizer)
-{
-    const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);
-    return end >= 0 ? end : zr_tokenizer_token(tokenizer, "\n");
-}
-
 zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text, bool lines,
                            char path[PATH_MAX], zr__cached *made)
 {
     const int64_t vocab = zr_tokenizer_vocab(tokenizer);
+    const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);
     const zr__parts parts = {.file = text,
                              .most_bytes = STRETCH_MOST_BYTES,
                              .lines = lines,
@@ -382,14 +360,17 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                              .skip_named = "data.bad_lines \"skip\""};
     place p = {.encoding = {.parts = parts,
                             .tokenizer = tokenizer,
-                            .separator = separator_of(tokenizer),
+                            .separator = end >= 0 ? end : zr_tokenizer_token(tokenizer, "\n"),
                             .token_bytes = vocab <= 1 << 8    ? 1
                                            : vocab <= 1 << 16 ? 2
                                                               : 4,
                             .progress = args->progress,
                             .arg = args->arg},
                .is_whole = args->cache_is_whole};
-    ZR_TRY(check_size(tokenizer, text, lines));
+    ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
+             "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
+             "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
+             text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
     ZR_TRY(find_place(args, &p));
     ZR_TRY(find_or_make(&p, made));
     memcpy(path, p.path, sizeof(p.path));

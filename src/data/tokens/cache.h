@@ -1,6 +1,6 @@
 /**
- * Tokens of texts in a folder of the user's cache: each text is tokenized once, by the first process that needs it, and
- * later ones read the file.
+ * Tokens of texts in a folder of the user's cache: each text is tokenized once, by the first process that needs it,
+ * and later processes read the file.
  *
  * A file's name is a hash of the text's bytes, of the tokenizer and of the keys that select the text, so that different
  * tokens never share a name. An unfinished file has a name of its own (host, thread, time), so that several makers do
@@ -11,7 +11,7 @@
  *   byte 8    u32 version of this format, u32 bytes of a token: 1, 2 or 4
  *   byte 16   u64 the key, from which the name is made
  *   byte 24   u64 tokens, u64 bytes of text that they encode
- *   byte 40   u64 bad lines that were left out, u64 the first of them
+ *   byte 40   u64 bad lines that were left out, u64 the first such line
  *   byte 56   u64 XXH3-64 of the tokens
  *   byte 64   u64 XXH3-64 of the bytes before
  *   byte 72   tokens
@@ -33,7 +33,7 @@ typedef struct zr__cached {
     int64_t tokens, text_bytes, skipped_lines, first_skipped;
     uint64_t hash; /* XXH3-64 of the tokens */
     bool checked;  /* the tokens were made just now, or were read and match the hash */
-    bool damaged;  /* this file replaces a damaged one of the same name */
+    bool damaged;  /* a damaged file of the same name was replaced */
 } zr__cached;
 
 /** Find the file of a text's tokens, or make it if it is missing or damaged. Its tokens are read to check them,

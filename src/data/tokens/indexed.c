@@ -101,7 +101,7 @@ static zr_status check_documents(table *x)
     return ZR_OK;
 }
 
-static zr_status check(table *x)
+static zr_status check_index(table *x)
 {
     ZR_TRY(read_header(x));
     for (int64_t first = 0; first < x->sequences; first += PART)
@@ -118,7 +118,7 @@ zr_status zr__indexed_read(const char *path, const zr__file *bin, int *token_byt
     ZR_CHECK(x, ZR_ERR_MEMORY, "no memory for %zu bytes to read an index", sizeof(*x));
     x->bin = bin;
     zr_status st = zr__file_open(path, false, &x->file);
-    if (st == ZR_OK) st = check(x);
+    if (st == ZR_OK) st = check_index(x);
     *token_bytes = x->token_bytes;
     zr__file_close(&x->file);
     zr_free(x);

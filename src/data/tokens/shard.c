@@ -1,8 +1,9 @@
 #include "data/tokens/shard.h"
 
+#include "base/text/text.h"
+#include "data/text/kind.h"
 #include "data/tokens/cache.h"
 #include "data/tokens/indexed.h"
-#include "data/text/kind.h"
 #include "data/tokens/texts.h"
 
 #include <limits.h>
@@ -19,20 +20,10 @@ enum {
 
 typedef enum kind { KIND_LLMC, KIND_UINT16, KIND_INDEXED, KIND_TEXT, KIND_LINES } kind;
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static zr_status set_path(zr__shard *s, const char *path)
 {
-    const size_t n = strlen(path) + 1;
     zr_free(s->path);
-    s->path = zr_alloc(n);
-    ZR_CHECK(s->path, ZR_ERR_MEMORY, "%zu bytes for a path", n);
-    memcpy(s->path, path, n);
-    return ZR_OK;
+    return zr__text_copy(path, strlen(path), &s->path);
 }
 
 /* ---- which format ---------------------------------------------------------------------------- */
@@ -49,25 +40,19 @@ static zr_status find_llmc(const zr__file *file, bool *found)
     return ZR_OK;
 }
 
-/* Write the path with another extension of four characters; false: it is too long. */
-static bool with_ending(const char *path, const char *ending, char other[PATH_MAX])
-{
-    const int n = (int)strlen(path) - 4;
-    return snprintf(other, PATH_MAX, "%.*s%s", n, path, ending) < PATH_MAX;
-}
-
 /* Find a file's format by its name, the file beside it and its first bytes. `index`: path of the .idx file if the
  * format has one. */
 static zr_status find_kind(const zr__shard *s, kind *found, char index[PATH_MAX])
 {
-    const bool bin = ends_with(s->path, ".bin");
+    const bool bin = zr__text_ends(s->path, ".bin");
+    const int stem = (int)strlen(s->path) - 4;
     bool llmc = false;
-    *found = ends_with(s->path, ".jsonl") ? KIND_LINES : KIND_TEXT;
+    *found = zr__text_ends(s->path, ".jsonl") ? KIND_LINES : KIND_TEXT;
     if (*found == KIND_LINES) return ZR_OK;
     ZR_TRY(find_llmc(&s->file, &llmc));
     if (llmc)
         *found = KIND_LLMC;
-    else if (bin && with_ending(s->path, ".idx", index) && access(index, F_OK) == 0)
+    else if (bin && snprintf(index, PATH_MAX, "%.*s.idx", stem, s->path) < PATH_MAX && access(index, F_OK) == 0)
         *found = KIND_INDEXED;
     else if (bin)
         *found = KIND_UINT16;
@@ -128,14 +113,6 @@ static zr_status read_uint16(zr__shard *s)
     return ZR_OK;
 }
 
-static zr_status read_indexed(zr__shard *s, const char *index)
-{
-    ZR_TRY(zr__indexed_read(index, &s->file, &s->token_bytes));
-    s->format = s->token_bytes == 2 ? "Megatron uint16" : "Megatron int32";
-    s->tokens = s->file.bytes / s->token_bytes;
-    return ZR_OK;
-}
-
 /* Open the file of the cache that has the tokens of a text. */
 static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
 {
@@ -159,7 +136,7 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
     return ZR_OK;
 }
 
-static zr_status read_text(zr__opening *o, zr__shard *s, bool lines)
+static zr_status read_text_tokens(zr__opening *o, zr__shard *s, bool lines)
 {
     char note[ZR__NOTE_BYTES] = "";
     if (!o->tokenizer) ZR_TRY(zr_tokenizer_open("bytes", &o->tokenizer));
@@ -189,23 +166,26 @@ static zr_status read_format(zr__opening *o, zr__shard *s)
     case KIND_UINT16:
         return read_uint16(s);
     case KIND_INDEXED:
-        return read_indexed(s, index);
+        ZR_TRY(zr__indexed_read(index, &s->file, &s->token_bytes));
+        s->format = s->token_bytes == 2 ? "Megatron uint16" : "Megatron int32";
+        s->tokens = s->file.bytes / s->token_bytes;
+        return ZR_OK;
     case KIND_TEXT:
     case KIND_LINES:
         break;
     }
-    return read_text(o, s, found == KIND_LINES);
+    return read_text_tokens(o, s, found == KIND_LINES);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static zr_status open_file(const char *path, zr__shard *s)
+static zr_status open_shard_file(const char *path, zr__shard *s)
 {
     ZR_TRY(set_path(s, path));
     ZR_TRY(zr__file_open(path, false, &s->file));
     memcpy(s->name, s->file.name, sizeof(s->name));
     /* A pattern that matches both files would read the tokens twice. */
-    ZR_CHECK(!ends_with(path, ".idx"), ZR_ERR_DATA,
+    ZR_CHECK(!zr__text_ends(path, ".idx"), ZR_ERR_DATA,
              "%s: the index of a token file; name the .bin file, beside which it is found", s->file.name);
     return ZR_OK;
 }
@@ -213,7 +193,7 @@ static zr_status open_file(const char *path, zr__shard *s)
 zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shard)
 {
     *shard = (zr__shard){.file = {.fd = -1}, .text_bytes = -1};
-    ZR_TRY(open_file(path, shard));
+    ZR_TRY(open_shard_file(path, shard));
     ZR_TRY(read_format(opening, shard));
     /* With the tokenizer "bytes" a token is a byte of text, in a token file too. */
     if (shard->text_bytes < 0 && opening->tokenizer && strcmp(zr_tokenizer_name(opening->tokenizer), "bytes") == 0)
@@ -233,7 +213,7 @@ zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *not
     zr__shard s = {.file = {.fd = -1}};
     char index[PATH_MAX];
     kind found = KIND_UINT16;
-    zr_status st = open_file(path, &s);
+    zr_status st = open_shard_file(path, &s);
     if (st == ZR_OK) st = find_kind(&s, &found, index);
     *text = found == KIND_TEXT || found == KIND_LINES;
     *lines = found == KIND_LINES;

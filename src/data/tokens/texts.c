@@ -1,10 +1,10 @@
 /* Text files that are read once, to tokenize them or to learn a tokenizer. */
-#include "data/text/encode.h"
-#include "data/tokens/shard.h"
-#include "data/tokenizer/tokenizer.h"
 #include "data/tokens/texts.h"
 
-#include <limits.h>
+#include "data/text/encode.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokens/shard.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ typedef struct encoding {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static zr_status look_at(zr__texts *t, int i)
+static zr_status look_at_text(zr__texts *t, int i)
 {
     const char *path = t->args->path[i];
     char note[ZR__NOTE_BYTES] = "";
@@ -59,7 +59,7 @@ zr_status zr__texts_open(const zr__texts_args *args, zr__texts **texts)
     t->args = args;
     t->text = zr_alloc((size_t)args->n * sizeof(*t->text));
     zr_status st = t->text ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory for %d texts", args->n);
-    for (int i = 0; i < args->n && st == ZR_OK; i++) st = look_at(t, i);
+    for (int i = 0; i < args->n && st == ZR_OK; i++) st = look_at_text(t, i);
     if (st == ZR_OK)
         *texts = t;
     else
@@ -84,23 +84,11 @@ zr__texts_info zr__texts_get_info(const zr__texts *texts)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static void tell(void *arg, int64_t done, int64_t all)
+static void tell_all_files(void *arg, int64_t done, int64_t all)
 {
     const zr__texts *t = arg;
     (void)all;
     if (t->args->progress) t->args->progress(t->args->arg, t->done_bytes + done, t->info.file_bytes);
-}
-
-static zr__parts parts_of(const zr__texts *t, int i)
-{
-    return (zr__parts){.file = &t->text[i].file,
-                       .usual_bytes = PART_BYTES,
-                       .most_bytes = INT64_MAX,
-                       .lines = t->text[i].lines,
-                       .text_key = t->args->text_key ? t->args->text_key : "text",
-                       .skip_bad_lines = t->args->skip_bad_lines,
-                       .key_named = "--text-key",
-                       .skip_named = "--bad-lines skip"};
 }
 
 static void add_found(zr__texts *t, int i, const zr__found_texts *found)
@@ -133,7 +121,14 @@ static zr_status read_all(zr__texts *t, read_fn read, void *arg)
         zr__found_texts found = {0};
         ZR_TRY(zr__file_open(t->args->path[i], false, &opened));
         file->fd = opened.fd;
-        const zr__parts parts = parts_of(t, i);
+        const zr__parts parts = {.file = file,
+                                 .usual_bytes = PART_BYTES,
+                                 .most_bytes = INT64_MAX,
+                                 .lines = t->text[i].lines,
+                                 .text_key = t->args->text_key ? t->args->text_key : "text",
+                                 .skip_bad_lines = t->args->skip_bad_lines,
+                                 .key_named = "--text-key",
+                                 .skip_named = "--bad-lines skip"};
         zr_status st = read(t, &parts, arg, &found);
         zr__file_close(file);
         ZR_TRY(st);
@@ -179,7 +174,7 @@ zr_status zr__texts_encode(zr__texts *texts, const zr_tokenizer *tokenizer, int 
                          .threads = threads,
                          .put = put_tokens,
                          .put_arg = &e,
-                         .progress = tell};
+                         .progress = tell_all_files};
     for (int b = 0; b < token_bytes && between >= 0; b++) e.between[b] = (unsigned char)((uint32_t)between >> 8 * b);
     ZR_TRY(read_all(texts, encode_one, &e));
     return ZR_OK;
@@ -187,7 +182,7 @@ zr_status zr__texts_encode(zr__texts *texts, const zr_tokenizer *tokenizer, int 
 
 /* ---- learning -------------------------------------------------------------------------------- */
 
-static int64_t cut(const void *of, const char *text, int64_t from, int64_t bytes)
+static int64_t trainer_cut(const void *of, const char *text, int64_t from, int64_t bytes)
 {
     return zr__tokenizer_trainer_cut(of, text, from, bytes);
 }
@@ -206,7 +201,7 @@ static zr_status learn_parts(zr__texts *t, zr__parts *parts, zr__part *part, zr_
         ZR_TRY(zr__part_read(parts, part));
         zr__part_run(parts, part, count_pieces, trainer);
         ZR_TRY(zr__part_take(parts, part, found));
-        tell(t, parts->read, parts->file->bytes);
+        tell_all_files(t, parts->read, parts->file->bytes);
     }
     return zr__file_unchanged(parts->file);
 }
@@ -215,7 +210,7 @@ static zr_status learn_one(zr__texts *t, const zr__parts *parts, void *arg, zr__
 {
     zr__parts its = *parts;
     zr__part part = {0};
-    its.cut = cut;
+    its.cut = trainer_cut;
     its.of = arg;
     zr_status st = learn_parts(t, &its, &part, arg, found);
     zr__part_free(&part);
@@ -224,6 +219,5 @@ static zr_status learn_one(zr__texts *t, const zr__parts *parts, void *arg, zr__
 
 zr_status zr__texts_learn(zr__texts *texts, zr__tokenizer_trainer *trainer)
 {
-    ZR_TRY(read_all(texts, learn_one, trainer));
-    return ZR_OK;
+    return read_all(texts, learn_one, trainer);
 }

@@ -1,12 +1,14 @@
 /**
- * Text files read once, in parts, to be tokenized or learned from; and the header of llm.c's token files.
+ * data/tokens: files of tokens. shard.h opens one file and finds its format (indexed.h: Megatron's, cache.h: tokens of
+ * a text), tokens.h reads a list of files as one sequence. This header has texts that are read once, in parts, to be
+ * tokenized or learned from, and the header of llm.c's token files.
  */
 #ifndef ZR_DATA_TOKENS_TEXTS_H
 #define ZR_DATA_TOKENS_TEXTS_H
 
 #include "data/text/encode.h"
-#include "zr/data.h"
 #include "data/tokenizer/tokenizer.h"
+#include "zr/data.h"
 
 /**
  * Text files read once, in their order and in parts: memory does not grow with them. A plain text is one document; a
@@ -36,7 +38,7 @@ zr__texts_info zr__texts_get_info(const zr__texts *texts);
 
 /** Give `put` the tokens of all documents, each encoded by zr_tokenizer_encode as a whole, for any number of threads,
  *  and the token `between` documents (negative: none). A thread has a part of 1 MiB at a time (five bytes of memory for
- *  each byte); a part grows until it can be cut (zr__tokenizer_cut). Where a tokenizer knows no such place, a document
+ *  each byte); a part grows until it can be cut (zr__tokenizer_cut). Where a tokenizer knows no cuts, a document
  *  is in memory as a whole, and one thread works on a plain text. A line may have 16 MiB; its memory is about 30 times
  *  its length where it is one word that cannot be cut, and up to 75 where it consists of other members. ZR_ERR_DATA
  *  naming file and byte or line; ZR_ERR_IO also where a file has changed; ZR_ERR_MEMORY; the status of `put`. */
@@ -45,6 +47,7 @@ ZR_NODISCARD zr_status zr__texts_encode(zr__texts *texts, const zr_tokenizer *to
 
 /** Count the pieces of all documents (zr__tokenizer_trainer_add), each cut as a text of its own. Errors as above. */
 ZR_NODISCARD zr_status zr__texts_learn(zr__texts *texts, zr__tokenizer_trainer *trainer);
+
 #define ZR_LLMC_HEADER_BYTES 1024
 
 /** Write the header of an llm.c file of `tokens` tokens of token_bytes each, 2 or 4. ZR_ERR_DATA: more than it can

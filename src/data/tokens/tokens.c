@@ -29,20 +29,16 @@ static void remember(zr__tokens *t, int64_t shard)
 static zr_status open_again(zr__tokens *t, zr__file *file, const char *path)
 {
     zr__file now;
-    char text[512];
     zr_status st = zr__file_open(path, false, &now);
     /* the process's limit on open files may be reached */
     for (; st != ZR_OK && t->n_open > 0; st = zr__file_open(path, false, &now)) close_oldest(t);
-    if (st == ZR_ERR_NOT_FOUND) {
-        snprintf(text, sizeof(text), "%s", zr_error_message());
-        return ZR_FAIL(ZR_ERR_IO, "%s, while in use", text);
-    }
+    if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_IO, "%s, while in use", zr_error_message());
     ZR_TRY(st);
     file->fd = now.fd;
     return ZR_OK;
 }
 
-static zr_status need(zr__tokens *t, int64_t shard)
+static zr_status open_needed(zr__tokens *t, int64_t shard)
 {
     zr__shard *s = &t->shard[shard];
     if (s->file.fd < 0) {
@@ -114,12 +110,6 @@ static zr_status check_token(const zr__tokens *t, const zr__shard *s, int64_t po
                    cached ? " of " : "", cached ? s->file.name : "", token, (long long)t->vocab_size, s->format);
 }
 
-/* Find the file that holds a token: the last one that begins at or before it. */
-static int64_t find_shard(const zr__tokens *t, int64_t token)
-{
-    return zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), token + 1) - 1;
-}
-
 static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t first, int64_t n, unsigned char *stage,
                            int32_t *out)
 {
@@ -137,10 +127,12 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char *stage, int32_t *out)
 {
     ZR_ASSERT(first >= 0 && n >= 0 && first <= t->total - n);
-    for (int64_t i = find_shard(t, first); n > 0; i++) {
+    /* from the file that holds the first token on: the last one that begins at or before it */
+    int64_t i = zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), first + 1) - 1;
+    for (; n > 0; i++) {
         const zr__shard *s = &t->shard[i];
         const int64_t at = first - s->begin, left = s->tokens - at, some = n < left ? n : left;
-        ZR_TRY(need(t, i));
+        ZR_TRY(open_needed(t, i));
         ZR_TRY(read_part(t, s, at, some, stage, out));
         first += some;
         out += some;
@@ -223,7 +215,7 @@ static zr_status check_shard(zr__tokens *t, int64_t i, whole *w, bool hashed, ui
     const zr__shard *s = w->shard = &t->shard[i];
     if (!hashed && !is_cached(s) && all_are_tokens(t, s)) return ZR_OK;
     *hash = s->hash;
-    ZR_TRY(need(t, i));
+    ZR_TRY(open_needed(t, i));
     if (is_cached(s)) return s->checked ? zr__file_unchanged(&s->file) : check_cached(w, hash);
     ZR_TRY(zr__file_pass_from(&s->file, 0, check_piece, w, hashed ? hash : NULL));
     return ZR_OK;

@@ -1,10 +1,8 @@
 #include "train/family/family.h"
 
-#include "base/file/file.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const zr__family *const table[] = {&zr__family_gpt2};
@@ -56,13 +54,11 @@ zr_status zr__family_preset(const zr__family *family, const char *name, zr__fami
 
 zr_status zr__family_read(const zr__family *family, const char *dir, zr__family_model *model)
 {
-    char why[512], shown[ZR_FILE_NAME_BYTES];
     *model = (zr__family_model){.family = family};
     ZR_TRY(family->read(dir, &model->numbers));
     model->sizes = family->sizes(&model->numbers);
     if (family->check(&model->numbers) == ZR_OK) return ZR_OK;
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(ZR_ERR_DATA, "%s/config.json: %s", zr__text_escape(dir, shown, sizeof(shown)), why);
+    return ZR_FAIL(ZR_ERR_DATA, "%s/config.json: %s", ZR_SHOWN(dir), zr_error_message());
 }
 
 zr_status zr__train_model(const zr_config *config, zr__family_model *model)
@@ -105,8 +101,7 @@ zr_status zr__family_find_preset(const char *name, zr__family_model *model)
     const char *one;
     for (int i = 0; (one = shape(i, &family)); i++)
         if (strcmp(one, name) == 0) of = family;
-    ZR_TRY(zr__family_preset(of, name, model));
-    return ZR_OK;
+    return zr__family_preset(of, name, model);
 }
 
 /* ---- rows of a batch -------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /**
- * Families of models. A family's row of the table holds everything that configurations, directories and batches need to
- * know of one kind of model; the rest of this layer knows no kind. A row is a file of its own, family_<name>.c, beside
- * the builder in src/models, and a line of the table in family.c.
+ * train/family: families of models, and the inputs that a configuration names (inputs.h: data and initial weights;
+ * paths.h: files of a run that has moved). A family's row of the table holds everything that configurations,
+ * directories and batches need to know of one kind of model; the rest of this layer knows no kind. A row is a file of
+ * its own, family_<name>.c, beside the builder in src/models, and a line of the table in family.c.
  */
 #ifndef ZR_TRAIN_FAMILY_H
 #define ZR_TRAIN_FAMILY_H
@@ -13,6 +14,8 @@
 
 /** A kind of model that a configuration can name (model.type). */
 typedef struct zr__family zr__family;
+
+/** Room for the numbers of any family, in bytes. */
 #define ZR_FAMILY_BYTES 256
 
 /** A model of some family: a plain value, which may be copied freely. */
@@ -24,7 +27,7 @@ typedef struct zr__family_model {
         char bytes[ZR_FAMILY_BYTES];
         int64_t integer;
         double real;
-    } numbers; /* the family's own: the argument of its builder */
+    } numbers; /* numbers of the family, the argument of its builder */
 } zr__family_model;
 
 /** Return the builder of a model, for zr_plan_create and zr__products_measure. `model` is borrowed. */

@@ -1,20 +1,19 @@
 /* GPT-2's row of the table of families. */
-#include "train/family/family.h"
-
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "train/family/family.h"
 
 #include <stdio.h>
 
 _Static_assert(sizeof(zr_gpt2_config) <= ZR_FAMILY_BYTES, "a GPT-2's numbers lie in a zr__family_model");
 
-static zr_status preset(const char *name, void *numbers)
+static zr_status preset_gpt2(const char *name, void *numbers)
 {
     return zr_gpt2_preset(name, numbers);
 }
 
-static void configure(const zr_config *config, void *numbers)
+static void configure_gpt2(const zr_config *config, void *numbers)
 {
     const zr_config_sizes *sizes = &config->model.sizes;
     *(zr_gpt2_config *)numbers = (zr_gpt2_config){.n_layer = sizes->n_layer,
@@ -30,7 +29,7 @@ static void configure(const zr_config *config, void *numbers)
 }
 
 /** Read config.json without its dropout: the model is evaluated, or a run that starts from it sets its own. */
-static zr_status read_config(const char *dir, void *numbers)
+static zr_status read_gpt2(const char *dir, void *numbers)
 {
     zr_hf_gpt2 hf;
     ZR_TRY(zr_hf_gpt2_read(dir, &hf));
@@ -44,29 +43,27 @@ static zr_status read_config(const char *dir, void *numbers)
     return ZR_OK;
 }
 
-static zr_status check(const void *numbers)
+static zr_status check_gpt2(const void *numbers)
 {
     return zr_gpt2_check(numbers);
 }
 
-static zr_config_sizes sizes(const void *numbers)
+static zr_config_sizes sizes_gpt2(const void *numbers)
 {
     const zr_gpt2_config *c = numbers;
     return (zr_config_sizes){c->n_layer, c->n_head, c->n_embd, c->n_positions, c->vocab_size};
 }
 
-static zr_model builder(const void *numbers)
+static zr_model builder_gpt2(const void *numbers)
 {
     return zr_gpt2(numbers);
 }
 
-static zr_status adopt(const void *numbers, zr_config *config)
+static zr_status adopt_gpt2(const void *numbers, zr_config *config)
 {
     const zr_gpt2_config *c = numbers;
-    char eps[ZR_NUMBER_BYTES];
     if (zr__config_given(config, "model.layer_norm_epsilon")) return ZR_OK;
-    ZR_TRY(zr_config_set(config, "model.layer_norm_epsilon", zr__text_shortest(c->layer_norm_epsilon, eps)));
-    return ZR_OK;
+    return zr_config_set(config, "model.layer_norm_epsilon", ZR_SHORTEST(c->layer_norm_epsilon));
 }
 
 /** Add a note that the dropout the model was made for is not adopted, unless a key sets dropout. */
@@ -74,27 +71,25 @@ static zr_status tell_dropout(const char *dir, zr_config *config)
 {
     static const char *const key[] = {"model.dropout", "model.embd_pdrop", "model.resid_pdrop", "model.attn_pdrop"};
     zr_hf_gpt2 hf;
-    char note[512], shown[256], embd[ZR_NUMBER_BYTES], resid[ZR_NUMBER_BYTES], attn[ZR_NUMBER_BYTES];
+    char note[ZR_SHOWN_BYTES + 256];
     for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
         if (zr__config_given(config, key[i])) return ZR_OK;
     ZR_TRY(zr_hf_gpt2_read(dir, &hf));
     if (hf.embd_pdrop == 0 && hf.resid_pdrop == 0 && hf.attn_pdrop == 0) return ZR_OK;
-    zr__text_escape(dir, shown, sizeof(shown));
-    zr__text_shortest(hf.embd_pdrop, embd);
     if (hf.embd_pdrop == hf.resid_pdrop && hf.embd_pdrop == hf.attn_pdrop)
         snprintf(note, sizeof(note),
                  "model.dropout: 0, as no key gives another; the model in %s was made for dropout %s; "
                  "--model.dropout=%s does the same",
-                 shown, embd, embd);
+                 ZR_SHOWN(dir), ZR_SHORTEST(hf.embd_pdrop), ZR_SHORTEST(hf.embd_pdrop));
     else
         snprintf(note, sizeof(note),
                  "model.dropout: 0, as no key gives another; the model in %s was made for --model.embd_pdrop=%s "
                  "--model.resid_pdrop=%s --model.attn_pdrop=%s",
-                 shown, embd, zr__text_shortest(hf.resid_pdrop, resid), zr__text_shortest(hf.attn_pdrop, attn));
+                 ZR_SHOWN(dir), ZR_SHORTEST(hf.embd_pdrop), ZR_SHORTEST(hf.resid_pdrop), ZR_SHORTEST(hf.attn_pdrop));
     return zr__config_add_note(config, note);
 }
 
-static zr_status write_config(const char *dir, const void *numbers)
+static zr_status write_gpt2(const char *dir, const void *numbers)
 {
     const zr_gpt2_config *c = numbers;
     zr_hf_gpt2 hf = {.n_layer = c->n_layer,
@@ -113,15 +108,15 @@ static zr_status write_config(const char *dir, const void *numbers)
 
 const zr__family zr__family_gpt2 = {.name = "gpt2",
                                     .presets = zr_gpt2_presets,
-                                    .preset = preset,
-                                    .configure = configure,
-                                    .read = read_config,
-                                    .check = check,
-                                    .sizes = sizes,
-                                    .builder = builder,
-                                    .adopt = adopt,
+                                    .preset = preset_gpt2,
+                                    .configure = configure_gpt2,
+                                    .read = read_gpt2,
+                                    .check = check_gpt2,
+                                    .sizes = sizes_gpt2,
+                                    .builder = builder_gpt2,
+                                    .adopt = adopt_gpt2,
                                     .tell = tell_dropout,
-                                    .write = write_config,
+                                    .write = write_gpt2,
                                     .names = zr_hf_gpt2_names,
                                     .fill = zr__next_token_fill,
                                     .pad = zr__next_token_pad};

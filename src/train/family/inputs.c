@@ -1,8 +1,8 @@
 #include "train/family/inputs.h"
 
 #include "base/number/finite.h"
-#include "train/family/family.h"
 #include "checkpoint/checkpoint.h"
+#include "train/family/family.h"
 
 zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n)
 {
@@ -28,7 +28,8 @@ zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
     return st;
 }
 
-zr_status zr__weights_fit(const zr_weights *weights, const zr__family_model *model, char *note, size_t size)
+/* Check weights against a model's parameters. */
+static zr_status check_weights_fit(const zr_weights *weights, const zr__family_model *model, char *note, size_t size)
 {
     zr_graph *graph = NULL;
     zr_tensor_spec *specs = NULL;
@@ -48,7 +49,7 @@ zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weight
     ZR_TRY(zr__family_of_dir(dir, &family));
     ZR_TRY(zr__family_read(family, dir, model));
     ZR_TRY(zr_weights_open(dir, family->names(), weights));
-    zr_status st = zr__weights_fit(*weights, model, note, size);
+    zr_status st = check_weights_fit(*weights, model, note, size);
     if (st != ZR_OK) zr_weights_close(weights);
     return st;
 }
@@ -73,7 +74,7 @@ static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
     if (!config->model.init) return ZR_OK;
     ZR_TRY(zr__train_model(config, &model));
     ZR_TRY(zr_weights_open(config->model.init, model.family->names(), &inputs->weights));
-    ZR_TRY(zr__weights_fit(inputs->weights, &model, inputs->note, sizeof(inputs->note)));
+    ZR_TRY(check_weights_fit(inputs->weights, &model, inputs->note, sizeof(inputs->note)));
     return ZR_OK;
 }
 

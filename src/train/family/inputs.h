@@ -2,10 +2,10 @@
 #ifndef ZR_TRAIN_INPUTS_H
 #define ZR_TRAIN_INPUTS_H
 
-#include "zr/checkpoint.h"
-#include "zr/data.h"
 #include "train/family/family.h"
+#include "zr/checkpoint.h"
 #include "zr/config.h"
+#include "zr/data.h"
 #include "zr/graph.h"
 
 typedef struct zr__inputs {
@@ -23,10 +23,6 @@ void zr__inputs_close(zr__inputs *inputs);
 
 /** Copy the keys of `data` that any reader of the data needs: tokenizer, texts and cache folder. */
 void zr__data_keys(const zr_config *config, zr_data_args *args);
-
-/** Check weights against a model's parameters. */
-ZR_NODISCARD zr_status zr__weights_fit(const zr_weights *weights, const zr__family_model *model, char *note,
-                                       size_t size);
 
 /** Open a Hugging Face directory of any family, and check its weights against its config.json. */
 ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note,

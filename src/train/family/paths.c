@@ -79,7 +79,7 @@ static bool beside(const char *run, const char *path, char found[PATH_MAX])
 zr_status zr__run_path_find(const zr_config *config, const char *run, const char *key, const char *path,
                             char found[PATH_MAX])
 {
-    char real[PATH_MAX], base[PATH_MAX], from[256], shown[256], near[256];
+    char real[PATH_MAX], base[PATH_MAX];
     const char *start = config->train.started_in, *output = config->train.output_dir;
     if (path[0] == '/' && resolve(path, found)) return ZR_OK;
     if (path[0] != '/' && start && is_there(start, path, found)) return ZR_OK;
@@ -89,8 +89,7 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
     if (path[0] != '/' && is_there(".", path, found)) return ZR_OK;
     bool whole = path[0] == '/' || !start;
     return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s%s%s is not there, nor beside the run in %s; has it moved?", key,
-                   whole ? "" : zr__text_escape(start, from, sizeof(from)), whole ? "" : "/",
-                   zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(real, near, sizeof(near)));
+                   whole ? "" : ZR_SHOWN(start), whole ? "" : "/", ZR_SHOWN(path), ZR_SHOWN(real));
 }
 
 /* Return whether the tokenizer is a path, not a name. */
@@ -146,23 +145,22 @@ zr_status zr__run_cache_find(const zr_config *config, const char *run, char foun
 /* Add a note when a file is read elsewhere than the run read it: it may be another file of that name. */
 static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
 {
-    char from[PATH_MAX], shown[256], now[256], note[640];
+    char from[PATH_MAX], note[2 * ZR_SHOWN_BYTES + 128];
     if (path[0] == '/' ? resolve(path, from) : is_there(config->train.started_in, path, from)) return ZR_OK;
-    snprintf(note, sizeof(note), "%s: %s is not where the run read it; read from %s", key,
-             zr__text_escape(path, shown, sizeof(shown)), zr__text_escape(found, now, sizeof(now)));
-    ZR_TRY(zr__config_add_note(config, note));
-    return ZR_OK;
+    snprintf(note, sizeof(note), "%s: %s is not where the run read it; read from %s", key, ZR_SHOWN(path),
+             ZR_SHOWN(found));
+    return zr__config_add_note(config, note);
 }
 
-/* Arguments of settle_one, which resolves each path of a key's value. */
-typedef struct settling {
+/* A key whose paths are resolved. */
+typedef struct path_key {
     zr_config *config;
     const char *run, *key;
-} settling;
+} path_key;
 
-static zr_status settle_one(void *arg, const char *path, char found[PATH_MAX])
+static zr_status resolve_path(void *arg, const char *path, char found[PATH_MAX])
 {
-    const settling *s = arg;
+    const path_key *s = arg;
     if (zr__run_path_find(s->config, s->run, s->key, path, found) == ZR_OK)
         return note_moved(s->config, s->key, path, found);
     if (path[0] != '/' && join(s->config->train.started_in, path, found)) return ZR_OK;
@@ -182,13 +180,12 @@ zr_status zr__run_paths_settle(zr_config *config)
     char run[PATH_MAX];
     if (!config->train.started_in) return ZR_OK;
     zr__config_inputs(config, inputs);
-    const char *slash = inputs[0] ? strrchr(inputs[0], '/') : NULL;
-    snprintf(run, sizeof(run), "%.*s", slash ? (int)(slash - inputs[0]) + 1 : 1, slash ? inputs[0] : ".");
+    zr__path_parent(inputs[0] ? inputs[0] : ".", run);
     for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
         if (!read[i].path || zr__config_overridden(config, read[i].key)) continue; /* override, relative to the cwd */
-        settling s = {config, run, read[i].key};
+        path_key s = {config, run, read[i].key};
         char *found = NULL;
-        ZR_TRY(zr__shards_each(read[i].path, settle_one, &s, &found));
+        ZR_TRY(zr__shards_each(read[i].path, resolve_path, &s, &found));
         zr_status st = zr_config_set(config, read[i].key, found);
         zr_free(found);
         ZR_TRY(st);
@@ -197,8 +194,7 @@ zr_status zr__run_paths_settle(zr_config *config)
     char found[PATH_MAX];
     ZR_TRY(zr__run_cache_find(config, run, found, &cache));
     if (cache != config->data.cache_dir) ZR_TRY(zr_config_set(config, "data.cache_dir", cache ? cache : "null"));
-    ZR_TRY(zr_config_set(config, "train.started_in", "null"));
-    return ZR_OK;
+    return zr_config_set(config, "train.started_in", "null");
 }
 
 zr_status zr__train_own_dir(zr_config *config)
@@ -208,13 +204,8 @@ zr_status zr__train_own_dir(zr_config *config)
     if (!config->train.started_in || !zr__config_from_file(config)) return ZR_OK;
     zr__config_inputs(config, inputs);
     const char *slash = strrchr(inputs[0], '/'), *name = slash ? slash + 1 : inputs[0];
-    snprintf(dir, sizeof(dir), "%.*s",
-             slash == inputs[0] ? 1
-             : slash            ? (int)(slash - inputs[0])
-                                : 1,
-             slash ? inputs[0] : ".");
+    zr__path_parent(inputs[0], dir);
     bool own = strcmp(name, "config.json") == 0 && is_there(dir, "metrics.jsonl", found);
     if (!own || zr__config_overridden(config, "train.output_dir")) return ZR_OK;
-    ZR_TRY(zr_config_set(config, "train.output_dir", dir));
-    return ZR_OK;
+    return zr_config_set(config, "train.output_dir", dir);
 }

@@ -1,14 +1,19 @@
-/** Tokenization of texts into a token file. */
-#include "base/file/file.h"
-#include "base/paths/output.h"
-#include "base/text/text.h"
-#include "zr/checkpoint.h"
-#include "zr/data.h"
-#include "checkpoint/checkpoint.h"
-#include "data/tokens/texts.h"
-#include "train/host/host.h"
+/* Tokenization of texts into a file of tokens, and training of a tokenizer on texts, into a folder of its own. */
 #include "train/tokenizer/tokenize.h"
 
+#include "base/file/commit.h"
+#include "base/file/folder.h"
+#include "base/paths/output.h"
+#include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokens/texts.h"
+#include "train/dir/new_dir.h"
+#include "train/host/host.h"
+#include "train/tokenizer/tokenizer_files.h"
+#include "zr/data.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -27,8 +32,7 @@ typedef struct tokenizing {
     zr_tokenizer *tokenizer;
     zr__texts_args wanted;
     zr__texts *texts;
-    zr__file out;
-    char tmp[PATH_MAX];
+    zr__new_file out;
     int64_t at; /* offset in the output, bytes */
     int32_t between;
     const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all files that are read, NULL-terminated */
@@ -50,58 +54,35 @@ static zr_status write_tokens(void *arg, const unsigned char *tokens, int64_t n)
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     t->did->tokens += n;
     ZR_TRY(make_header(t, header));
-    ZR_TRY(zr__file_write(&t->out, t->at, tokens, n * t->did->token_bytes));
+    ZR_TRY(zr__file_write(&t->out.file, t->at, tokens, n * t->did->token_bytes));
     t->at += n * t->did->token_bytes;
     return ZR_OK;
 }
 
-static zr_status write_header(const tokenizing *t)
-{
-    unsigned char header[ZR_LLMC_HEADER_BYTES];
-    if (t->args->format != ZR_TOKENS_LLMC) return ZR_OK;
-    ZR_TRY(make_header(t, header));
-    return zr__file_write(&t->out, 0, header, sizeof(header));
-}
-
 /* ---- texts ----------------------------------------------------------------------------------- */
+
+static void tell_texts(const zr__texts *texts, zr__tokenized *did)
+{
+    const zr__texts_info info = zr__texts_get_info(texts);
+    did->bytes = info.text_bytes;
+    did->documents = info.documents;
+    did->skipped_lines = info.skipped_lines;
+    snprintf(did->note, sizeof(did->note), "%s", info.note);
+}
 
 static zr_status tokenize_texts(tokenizing *t)
 {
     int threads = t->args->threads;
     if (threads == 0) threads = zr__host_cores() < ZR_TOKENIZE_THREADS ? zr__host_cores() : ZR_TOKENIZE_THREADS;
     ZR_TRY(zr__texts_encode(t->texts, t->tokenizer, t->did->token_bytes, t->between, threads, write_tokens, t));
-    const zr__texts_info info = zr__texts_get_info(t->texts);
-    t->did->bytes = info.text_bytes;
-    t->did->documents = info.documents;
-    t->did->skipped_lines = info.skipped_lines;
-    snprintf(t->did->note, sizeof(t->did->note), "%s", info.note);
+    tell_texts(t->texts, t->did);
     return ZR_OK;
 }
 
-static zr_status open_texts(tokenizing *t)
-{
-    const zr__tokenize_args *a = t->args;
-    t->wanted = (zr__texts_args){.path = a->text,
-                                 .n = a->n_texts,
-                                 .text_key = a->text_key,
-                                 .skip_bad_lines = a->skip_bad_lines,
-                                 .progress = a->progress,
-                                 .arg = a->arg};
-    ZR_TRY(zr__texts_open(&t->wanted, &t->texts));
-    return ZR_OK;
-}
+/* ---- the file of tokens ------------------------------------------------------------------------------- */
 
-/* ---- the whole ------------------------------------------------------------------------------- */
-
-static zr_status find_between(tokenizing *t)
-{
-    t->between = zr_tokenizer_token(t->tokenizer, ZR_END_OF_TEXT);
-    ZR_CHECK(t->between >= 0, ZR_ERR_DATA, "the tokenizer %s has no token %s to put between texts",
-             zr_tokenizer_name(t->tokenizer), ZR_END_OF_TEXT);
-    return ZR_OK;
-}
-
-static zr_status settle(tokenizing *t)
+/* Open tokenizer and texts, and choose the form of tokens. */
+static zr_status open_tokenizing(tokenizing *t)
 {
     const zr__tokenize_args *a = t->args;
     ZR_TRY(zr_tokenizer_open(a->tokenizer, &t->tokenizer));
@@ -111,9 +92,16 @@ static zr_status settle(tokenizing *t)
     ZR_CHECK(a->format == ZR_TOKENS_LLMC || t->did->token_bytes == 2, ZR_ERR_ARG,
              "the format nanogpt has tokens below 65536, and the tokenizer has %lld; take llmc",
              (long long)t->did->vocab);
-    t->between = -1;
-    if (a->eot) ZR_TRY(find_between(t));
-    ZR_TRY(open_texts(t));
+    t->between = a->eot ? zr_tokenizer_token(t->tokenizer, ZR_END_OF_TEXT) : -1;
+    ZR_CHECK(!a->eot || t->between >= 0, ZR_ERR_DATA, "the tokenizer %s has no token %s to put between texts",
+             zr_tokenizer_name(t->tokenizer), ZR_END_OF_TEXT);
+    t->wanted = (zr__texts_args){.path = a->text,
+                                 .n = a->n_texts,
+                                 .text_key = a->text_key,
+                                 .skip_bad_lines = a->skip_bad_lines,
+                                 .progress = a->progress,
+                                 .arg = a->arg};
+    ZR_TRY(zr__texts_open(&t->wanted, &t->texts));
     t->at = a->format == ZR_TOKENS_LLMC ? ZR_LLMC_HEADER_BYTES : 0;
     return ZR_OK;
 }
@@ -123,7 +111,6 @@ static zr_status settle(tokenizing *t)
 static zr_status check_headerless(const tokenizing *t)
 {
     struct stat info;
-    char shown[ZR_FILE_NAME_BYTES];
     zr_data *data = NULL;
     const char *out = t->args->out;
     if (t->args->format != ZR_TOKENS_NANOGPT || stat(out, &info) != 0) return ZR_OK;
@@ -132,8 +119,7 @@ static zr_status check_headerless(const tokenizing *t)
     bool same = st == ZR_OK && strcmp(zr_data_get_info(data).format, "uint16") == 0;
     zr_data_close(&data);
     ZR_CHECK(same, ZR_ERR_CREATE, "%s is there, and no file of tokens of the format nanogpt: name another file%s%s",
-             zr__text_escape(out, shown, sizeof(shown)), st == ZR_OK ? "" : "; ",
-             st == ZR_OK ? "" : zr_error_message());
+             ZR_SHOWN(out), st == ZR_OK ? "" : "; ", st == ZR_OK ? "" : zr_error_message());
     return ZR_OK;
 }
 
@@ -157,44 +143,46 @@ static zr_status check_output(tokenizing *t)
 static zr_status make_tmp(tokenizing *t)
 {
     static const zr__output_kind kind = {"temporary file", "", false};
+    char tmp[PATH_MAX];
     struct stat info;
-    int n = snprintf(t->tmp, sizeof(t->tmp), "%s.tmp", t->args->out);
-    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", t->args->out);
-    ZR_TRY(zr__output_check(t->tmp, &kind, t->inputs));
-    bool there = lstat(t->tmp, &info) == 0;
-    zr_status st = zr__file_create(t->tmp, &t->out);
+    ZR_TRY(zr__path_format(tmp, "%s.tmp", t->args->out));
+    ZR_TRY(zr__output_check(tmp, &kind, t->inputs));
+    bool there = lstat(tmp, &info) == 0;
+    zr_status st = zr__new_file_begin(t->args->out, false, &t->out);
     ZR_CHECK(st == ZR_OK, st, "%s%s", zr_error_message(),
              there ? "; a command that makes it is running, or was ended: then remove it" : "");
     return ZR_OK;
 }
 
-static zr_status write_all(tokenizing *t)
+static zr_status write_all_tokens(tokenizing *t)
 {
+    unsigned char header[ZR_LLMC_HEADER_BYTES];
     ZR_TRY(tokenize_texts(t));
-    ZR_TRY(write_header(t));
-    ZR_TRY(zr__file_sync(&t->out));
-    return zr__file_commit(t->tmp, t->args->out);
+    if (t->args->format != ZR_TOKENS_LLMC) return ZR_OK;
+    ZR_TRY(make_header(t, header));
+    return zr__file_write(&t->out.file, 0, header, sizeof(header));
 }
 
-static zr_status tokenize(tokenizing *t)
+static zr_status tokenize_into_file(tokenizing *t)
 {
-    ZR_TRY(settle(t));
+    ZR_TRY(open_tokenizing(t));
     ZR_TRY(check_output(t));
     ZR_TRY(make_tmp(t));
-    zr_status st = write_all(t);
-    zr__file_close(&t->out);
-    if (st != ZR_OK) unlink(t->tmp);
-    return st;
+    return zr__new_file_end(&t->out, write_all_tokens(t));
+}
+
+static zr_status check_texts(int n)
+{
+    ZR_CHECK(n >= 1 && n <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible", n, ZR_TOKENIZE_TEXTS);
+    return ZR_OK;
 }
 
 static zr_status check_args(const zr__tokenize_args *a)
 {
-    size_t n = strlen(a->out);
-    ZR_CHECK(a->n_texts >= 1 && a->n_texts <= ZR_TOKENIZE_TEXTS, ZR_ERR_ARG, "%d texts, 1 to %d are possible",
-             a->n_texts, ZR_TOKENIZE_TEXTS);
+    ZR_TRY(check_texts(a->n_texts));
     ZR_CHECK(a->threads >= 0 && a->threads <= ZR_TOKENIZE_THREADS, ZR_ERR_ARG, "%d threads, 1 to %d are possible",
              a->threads, ZR_TOKENIZE_THREADS);
-    ZR_CHECK(a->format == ZR_TOKENS_LLMC || (n > 4 && strcmp(a->out + n - 4, ".bin") == 0), ZR_ERR_ARG,
+    ZR_CHECK(a->format == ZR_TOKENS_LLMC || (a->out[0] && zr__text_ends(a->out + 1, ".bin")), ZR_ERR_ARG,
              "a file of the format nanogpt is known by its name alone, which must end in .bin");
     return ZR_OK;
 }
@@ -209,10 +197,90 @@ zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did)
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory to tokenize");
     t->args = args;
     t->did = did;
-    t->out.fd = -1;
-    zr_status st = tokenize(t);
+    zr_status st = tokenize_into_file(t);
     zr_tokenizer_close(&t->tokenizer);
     zr__texts_close(&t->texts);
     zr_free(t);
+    return st;
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static zr_status count_pieces(const zr__tokenize_train_args *args, zr__tokenizer_trainer *trainer, zr__tokenized *did)
+{
+    const zr__texts_args wanted = {.path = args->text,
+                                   .n = args->n_texts,
+                                   .text_key = args->text_key,
+                                   .skip_bad_lines = args->skip_bad_lines,
+                                   .progress = args->progress,
+                                   .arg = args->arg};
+    zr__texts *texts = NULL;
+    ZR_TRY(zr__texts_open(&wanted, &texts));
+    zr_status st = zr__texts_learn(texts, trainer);
+    tell_texts(texts, did);
+    zr__texts_close(&texts);
+    return st;
+}
+
+static zr_status learn_tokenizer(const zr__tokenize_train_args *args, char **json, zr__tokenized *did)
+{
+    zr__tokenizer_trainer *trainer = NULL;
+    ZR_TRY(zr__tokenizer_trainer_open(&trainer));
+    zr_status st = count_pieces(args, trainer, did);
+    if (st == ZR_OK) st = zr__tokenizer_trainer_learn(trainer, args->vocab, json, &did->vocab);
+    zr__tokenizer_trainer_close(&trainer);
+    return st;
+}
+
+/* Write the tokenizer's files and read them back, before their directory gets its name, to check that the vocabulary is
+ * whole. */
+static zr_status write_files(const char *tmp, const char *json, zr__tokenized *did)
+{
+    zr_tokenizer *tokenizer = NULL;
+    ZR_TRY(zr__tokenizer_files_write(tmp, json, true));
+    ZR_TRY(zr_tokenizer_open(tmp, &tokenizer));
+    did->hash = zr_tokenizer_hash(tokenizer);
+    const bool whole = zr_tokenizer_vocab(tokenizer) == did->vocab;
+    zr_tokenizer_close(&tokenizer);
+    ZR_ASSERT(whole);
+    return ZR_OK;
+}
+
+static zr_status make_tokenizer_dir(const char *out, const char *json, zr__tokenized *did)
+{
+    char name[PATH_MAX], tmp[PATH_MAX];
+    ZR_TRY(zr__new_dir_begin(out, name, tmp));
+    zr_status st = write_files(tmp, json, did);
+    if (st == ZR_OK) st = zr__dir_commit(tmp, name);
+    if (st != ZR_OK) {
+        zr__tokenizer_files_remove(tmp, NULL);
+        rmdir(tmp);
+    }
+    return st;
+}
+
+static zr_status check_dir_empty(const char *out)
+{
+    DIR *dir = opendir(out);
+    int entries = 0;
+    ZR_CHECK(dir || errno == ENOENT, ZR_ERR_CREATE, "%s is there and no directory that can be read: %s; name another",
+             out, strerror(errno));
+    if (!dir) return ZR_OK;
+    while (readdir(dir)) entries++;
+    closedir(dir);
+    ZR_CHECK(entries <= 2, ZR_ERR_CREATE, "the directory %s is not empty; name another, or remove what is in it", out);
+    return ZR_OK;
+}
+
+zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized *did)
+{
+    char *json = NULL;
+    ZR_CHECK(args && args->text && args->out && did, ZR_ERR_ARG, "zr__tokenize_train was given a NULL pointer");
+    ZR_TRY(check_texts(args->n_texts));
+    *did = (zr__tokenized){0};
+    ZR_TRY(check_dir_empty(args->out));
+    zr_status st = learn_tokenizer(args, &json, did);
+    if (st == ZR_OK) st = make_tokenizer_dir(args->out, json, did);
+    zr_free(json);
     return st;
 }

@@ -1,12 +1,10 @@
 #include "train/tokenizer/tokenizer_files.h"
 
 #include "base/json/json.h"
-#include "base/text/text.h"
-#include "train/dir/run_dir.h"
-#include "zr/checkpoint.h"
-#include "zr/data.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/dir/run_dir.h"
+#include "zr/data.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,28 +20,22 @@ static zr_status write_in(const char *dir, const char *name, const char *text, s
 {
     char path[PATH_MAX];
     ZR_TRY(zr__path_join(path, dir, name));
-    ZR_TRY(zr__file_put(path, text, (int64_t)bytes));
-    return ZR_OK;
+    return zr__file_put(path, text, (int64_t)bytes);
 }
 
 zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_of_text)
 {
-    static const char ends[] = " \"bos_token\": \"" ZR_END_OF_TEXT "\",\n"
-                               " \"eos_token\": \"" ZR_END_OF_TEXT "\",\n";
-    zr__text text = {0};
-    char *told = NULL;
+    static const char plain[] = " \"clean_up_tokenization_spaces\": false,\n"
+                                " \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n";
+    static const char ends[] = " \"bos_token\": \"" ZR_END_OF_TEXT "\",\n \"eos_token\": \"" ZR_END_OF_TEXT "\",\n";
+    char text[sizeof(plain) + sizeof(ends) + 2];
+    const int bytes = snprintf(text, sizeof(text), "{\n%s%s", end_of_text ? ends : "", plain);
     ZR_TRY(write_in(dir, whole, json, strlen(json)));
-    zr__text_add(
-        &text, "{\n%s \"clean_up_tokenization_spaces\": false,\n \"tokenizer_class\": \"PreTrainedTokenizerFast\"\n}\n",
-        end_of_text ? ends : "");
-    ZR_TRY(zr__text_take(&text, &told));
-    zr_status st = write_in(dir, config, told, strlen(told));
-    zr_free(told);
-    return st;
+    return write_in(dir, config, text, (size_t)bytes);
 }
 
 /* Read a file of text, whatever it holds. ZR_ERR_CONFIG becomes ZR_ERR_DATA, since a tokenizer is no configuration. */
-static zr_status read_text(const char *path, char **text, size_t *bytes)
+static zr_status read_tokenizer_file(const char *path, char **text, size_t *bytes)
 {
     zr_status st = zr__json_read_most(path, MOST_BYTES, text, bytes);
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
@@ -53,7 +45,7 @@ static zr_status copy_file(const char *from, const char *dir, const char *name)
 {
     char *text = NULL;
     size_t bytes = 0;
-    ZR_TRY(read_text(from, &text, &bytes));
+    ZR_TRY(read_tokenizer_file(from, &text, &bytes));
     zr_status st = write_in(dir, name, text, bytes);
     zr_free(text);
     return st;
@@ -71,20 +63,17 @@ static zr_status write_bytes(const char *dir)
 zr_status zr__tokenizer_files_take(const char *from, const char *dir)
 {
     char path[PATH_MAX];
-    struct stat info;
     for (int i = 0; i < NAMES; i++) {
         ZR_TRY(zr__path_join(path, from, names[i]));
-        if (stat(path, &info) == 0) ZR_TRY(copy_file(path, dir, names[i]));
+        if (zr__path_is_in(from, names[i])) ZR_TRY(copy_file(path, dir, names[i]));
     }
     return ZR_OK;
 }
 
 bool zr__tokenizer_files_any(const char *dir)
 {
-    char path[PATH_MAX];
-    struct stat info;
     for (int i = 0; i < NAMES; i++)
-        if (zr__path_join(path, dir, names[i]) == ZR_OK && stat(path, &info) == 0) return true;
+        if (zr__path_is_in(dir, names[i])) return true;
     return false;
 }
 
@@ -103,8 +92,9 @@ static bool same_files(const char *a, const char *b)
 {
     char *text[2] = {NULL, NULL};
     size_t bytes[2] = {0, 0};
-    bool same = read_text(a, &text[0], &bytes[0]) == ZR_OK && read_text(b, &text[1], &bytes[1]) == ZR_OK &&
-                bytes[0] == bytes[1] && memcmp(text[0], text[1], bytes[0]) == 0;
+    bool same = read_tokenizer_file(a, &text[0], &bytes[0]) == ZR_OK &&
+                read_tokenizer_file(b, &text[1], &bytes[1]) == ZR_OK && bytes[0] == bytes[1] &&
+                memcmp(text[0], text[1], bytes[0]) == 0;
     zr_free(text[0]);
     zr_free(text[1]);
     return same;

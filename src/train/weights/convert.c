@@ -1,19 +1,20 @@
 /** Conversion between kinds of weights directories; the new directory is built in TO.tmp and then renamed. */
+#include "train/weights/convert.h"
+
+#include "base/core/core.h"
 #include "base/file/file.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "train/weights/convert.h"
-#include "train/family/family.h"
-#include "train/weights/load.h"
-#include "train/dir/new_dir.h"
-#include "train/dir/run_dir.h"
-#include "train/tokenizer/tokenizer_files.h"
-#include "zr/data.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/dir/new_dir.h"
+#include "train/dir/run_dir.h"
+#include "train/family/family.h"
+#include "train/family/inputs.h"
+#include "train/tokenizer/tokenizer_files.h"
+#include "train/weights/load.h"
 #include "train/weights/weights.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -37,14 +38,6 @@ static zr_status open_checkpoint(zr__convert *c)
     return ZR_OK;
 }
 
-static zr_status find_tensors(zr__convert *c)
-{
-    ZR_TRY(zr__param_graph(&c->model, &c->graph));
-    ZR_TRY(zr__param_specs(c->graph, false, &c->specs, &c->did->tensors));
-    for (int64_t i = 0; i < c->did->tensors; i++) c->did->elems += zr_shape_elems(&c->specs[i].shape);
-    return ZR_OK;
-}
-
 static zr_status check_shapes(const zr__convert *c)
 {
     char wanted[96];
@@ -52,11 +45,9 @@ static zr_status check_shapes(const zr__convert *c)
     for (int64_t i = 0; i < c->did->tensors; i++) {
         const zr_shape *shape = &c->specs[i].shape;
         const zr_safetensors_tensor *tensor = zr_safetensors_find(file, c->specs[i].name);
-        bool same = tensor && tensor->ndim == shape->ndim;
-        for (int d = 0; same && d < shape->ndim; d++) same = tensor->dim[d] == shape->dim[d];
         zr_shape_print(shape, wanted, sizeof(wanted));
-        ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is missing, or not of the shape %s", c->did->from.path,
-                 c->specs[i].name, wanted);
+        ZR_CHECK(tensor && zr__safetensors_has_shape(tensor, shape), ZR_ERR_DATA,
+                 "%s: tensor %s is missing, or not of the shape %s", c->did->from.path, c->specs[i].name, wanted);
     }
     return ZR_OK;
 }
@@ -67,7 +58,9 @@ static zr_status open_source(zr__convert *c)
         ZR_TRY(open_checkpoint(c));
     else
         ZR_TRY(zr__weights_of_dir(c->did->from.path, &c->model, &c->weights, NULL, 0));
-    ZR_TRY(find_tensors(c));
+    ZR_TRY(zr__param_graph(&c->model, &c->graph));
+    ZR_TRY(zr__param_specs(c->graph, false, &c->specs, &c->did->tensors));
+    for (int64_t i = 0; i < c->did->tensors; i++) c->did->elems += zr_shape_elems(&c->specs[i].shape);
     if (c->reader) ZR_TRY(check_shapes(c));
     return ZR_OK;
 }
@@ -151,11 +144,6 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */
 
-static const char *torch_name(zr_dtype dtype)
-{
-    return dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
-}
-
 /** Set the dtype in a config.json; return whether that changed it. transformers calls the key "dtype" since version 5,
  * "torch_dtype" before. */
 static bool set_type(json_t *root, const char *type)
@@ -184,7 +172,8 @@ static zr_status copy_config(const zr__convert *c)
     ZR_TRY(zr__path_join(to, c->dir, "config.json"));
     ZR_TRY_GOTO(st, zr__json_read_file(from, &text, &bytes), done);
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, from, &root), done);
-    if (set_type(root, torch_name(c->args->dtype))) {
+    const zr_dtype dtype = c->args->dtype;
+    if (set_type(root, dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32")) {
         ZR_TRY_GOTO(st, zr__json_print(root, &written), done);
         ZR_TRY_GOTO(st, zr__file_put(to, written, (int64_t)strlen(written)), done);
     } else {
@@ -216,9 +205,8 @@ static void remove_tmp(const zr__convert *c)
 {
     static const char *const names[] = {"config.json", "config.json.tmp", "latest",
                                         "latest.tmp",  "metrics.jsonl",   "metrics.jsonl.tmp"};
-    char path[PATH_MAX], why[1024];
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    zr_status first = zr_checkpoint_remove(c->tmp, 0);
+    char path[PATH_MAX];
+    (void)!zr_checkpoint_remove(c->tmp, 0);
     if (c->out) zr__weights_undo(c->out);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (zr__path_join(path, c->tmp, names[i]) == ZR_OK) unlink(path);
@@ -228,23 +216,25 @@ static void remove_tmp(const zr__convert *c)
         rmdir(path);
     }
     rmdir(c->tmp);
-    if (first != ZR_OK) (void)ZR_FAIL(first, "%s", why);
 }
 
-static zr_status make(zr__convert *c)
+static zr_status make_converted(zr__convert *c)
 {
     struct stat info;
-    char to[PATH_MAX], shown[ZR_FILE_NAME_BYTES];
-    zr__text_escape(c->args->to, shown, sizeof(shown));
-    ZR_CHECK(lstat(c->args->to, &info) != 0, ZR_ERR_CREATE, "%s is there already; name another, or remove it", shown);
+    char to[PATH_MAX];
+    ZR_CHECK(lstat(c->args->to, &info) != 0, ZR_ERR_CREATE, "%s is there already; name another, or remove it",
+             ZR_SHOWN(c->args->to));
     ZR_TRY(zr__new_dir_begin(c->args->to, to, c->tmp));
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
     if (st == ZR_OK) st = zr__dir_commit(c->tmp, to);
+    zr__failure failed = {0}; /* removing may fail too, with a message of its own */
+    zr__failure_note(&failed, st);
     if (st != ZR_OK && access(c->tmp, F_OK) == 0) remove_tmp(c);
-    return st;
+    return zr__failure_tell(&failed);
 }
 
-static zr_status settle(zr__convert *c)
+/** Choose the kind of the new directory, and refuse weights that cannot be stored so. */
+static zr_status choose_kind(zr__convert *c)
 {
     const zr__convert_args *args = c->args;
     const zr__stored *from = &c->did->from;
@@ -269,9 +259,9 @@ zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did)
     *did = (zr__converted){.kind = args->kind};
     zr__convert c = {.args = args, .did = did};
     ZR_TRY(zr__stored_find(args->from, false, &did->from));
-    ZR_TRY(settle(&c));
+    ZR_TRY(choose_kind(&c));
     zr_status st = open_source(&c);
-    if (st == ZR_OK) st = make(&c);
+    if (st == ZR_OK) st = make_converted(&c);
     zr_free(c.piece);
     zr_chunk_writer_close(&c.writer);
     zr_safetensors_close(&c.layout);

@@ -3,7 +3,6 @@
 #ifndef ZR_TRAIN_CONVERT_H
 #define ZR_TRAIN_CONVERT_H
 
-#include "train/family/inputs.h"
 #include "checkpoint/checkpoint.h"
 #include "train/family/family.h"
 #include "train/weights/weights.h"

@@ -1,16 +1,15 @@
 /** Conversion of a Hugging Face directory to the directory of a run that has not begun: a checkpoint of step 0. */
 #include "base/json/json.h"
-#include "train/dir/checkpoint_run.h"
-#include "train/weights/convert.h"
-#include "train/family/family.h"
-#include "train/dir/run_dir.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "train/dir/checkpoint_run.h"
+#include "train/dir/run_dir.h"
+#include "train/family/family.h"
+#include "train/weights/convert.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /** Return the model's keys, which a resumed run needs, as JSON. */
 static zr_status model_keys(const zr__convert *c, char **json)
@@ -91,8 +90,7 @@ static zr_status write_weights(zr__convert *c)
     ZR_TRY(zr__safetensors_attach(c->file, &c->layout));
     ZR_TRY(zr_chunk_writer_open(c->file, 1, &c->writer));
     ZR_TRY(zr__convert_copy(c));
-    ZR_TRY(zr_chunk_writer_end(c->writer));
-    return ZR_OK;
+    return zr_chunk_writer_end(c->writer);
 }
 
 /** Make the directory of a run that has not begun: a checkpoint of step 0 and an empty metrics.jsonl. */
@@ -102,8 +100,7 @@ zr_status zr__convert_run(zr__convert *c)
     c->did->files = 1;
     zr_checkpoint_name(0, name);
     ZR_TRY(zr_checkpoint_begin(c->tmp, 0));
-    int n = snprintf(c->dir, sizeof(c->dir), "%s/%s.tmp", c->tmp, name);
-    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", c->tmp);
+    ZR_TRY(zr__path_format(c->dir, "%s/%s.tmp", c->tmp, name));
     ZR_TRY(zr__path_join(c->file, c->dir, ZR_CONVERT_WEIGHTS));
     ZR_TRY(c->model.family->write(c->dir, &c->model.numbers));
     ZR_TRY(write_weights(c));
@@ -112,6 +109,5 @@ zr_status zr__convert_run(zr__convert *c)
     ZR_TRY(zr__path_join(path, c->tmp, "metrics.jsonl"));
     ZR_TRY(zr__file_put(path, "", 0));
     ZR_TRY(zr__path_join(path, c->tmp, "model")); /* where runs keep a tokenizer, for generate and eval */
-    ZR_TRY(zr__convert_tokenizer(c, path));
-    return ZR_OK;
+    return zr__convert_tokenizer(c, path);
 }

@@ -1,7 +1,7 @@
 #include "base/paths/shards.h"
-#include "train/weights/evaluate.h"
 #include "train/family/paths.h"
 #include "train/weights/eval_windows.h"
+#include "train/weights/evaluate.h"
 #include "zr/run.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ typedef struct teller {
     int64_t count;
 } teller;
 
-static zr_status tell(void *arg, int64_t count)
+static zr_status tell_targets(void *arg, int64_t count)
 {
     const teller *t = arg;
     t->args->progress(t->args->arg, zr__eval_windows_targets(t->windows, count),
@@ -55,8 +55,8 @@ static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, i
     if (batches > 0 && batches <= windows->targets / batch) windows->targets = batches * batch;
 }
 
-static zr_status evaluate(zr__loaded *loaded, zr__eval_windows *windows, const zr_eval_args *args,
-                          zr_eval_result *result)
+static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows, const zr_eval_args *args,
+                                  zr_eval_result *result)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
     int64_t seq = windows->seq;
@@ -74,7 +74,7 @@ static zr_status evaluate(zr__loaded *loaded, zr__eval_windows *windows, const z
                                 .lacking =
                                     seq + (count - 1) * windows->stride - zr__eval_windows_targets(windows, count)};
     teller t = {args, windows, count};
-    const zr__eval_watch watch = {tell, &t};
+    const zr__eval_watch watch = {tell_targets, &t};
     ZR_TRY(zr__load_start(loaded, &layout, args->threads));
     zr__eval_part part;
     ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, &text, args->progress ? &watch : NULL,
@@ -106,7 +106,7 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     int64_t seq = loaded.config ? loaded.config->data.seq_length : 0;
     if (seq <= 0 || seq > loaded.model.sizes.n_positions) seq = loaded.model.sizes.n_positions;
     ZR_TRY_GOTO(st, open_windows(&loaded, args, seq, &windows), done);
-    ZR_TRY_GOTO(st, evaluate(&loaded, &windows, args, result), done);
+    ZR_TRY_GOTO(st, evaluate_windows(&loaded, &windows, args, result), done);
 done:
     zr__eval_windows_close(&windows);
     zr__load_close(&loaded);

@@ -1,7 +1,8 @@
 #include "train/weights/eval_windows.h"
+#include "train/family/inputs.h"
 
-#include "train/family/paths.h"
 #include "data/samples/samples.h"
+#include "train/family/paths.h"
 
 #include <string.h>
 
@@ -9,13 +10,13 @@
 
 /* Open a tokenizer. A token file is read without it: a tokenizer that zr cannot read then leaves only the bytes
  * unknown. */
-static zr_status open_tokenizer(zr__eval_windows *w, const char *name, bool text)
+static zr_status open_eval_tokenizer(zr__eval_windows *w, const char *name, bool text)
 {
     zr_status st = zr_tokenizer_open(name, &w->tokenizer);
     return st == ZR_ERR_DATA && !text ? ZR_OK : st;
 }
 
-static zr_status open_file(const zr__loaded *loaded, const char *path, zr__eval_windows *w)
+static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__eval_windows *w)
 {
     char found[PATH_MAX], cache[PATH_MAX];
     const char *name = NULL;
@@ -33,7 +34,7 @@ static zr_status open_file(const zr__loaded *loaded, const char *path, zr__eval_
     if (text || said) args.tokenizer = name;
     ZR_TRY(zr_data_open_with(&args, &w->data));
     /* For a token file, "bytes" that was only guessed from a vocabulary of 256 is not used. */
-    if (text || said || (name && strcmp(name, "bytes") != 0)) ZR_TRY(open_tokenizer(w, name, text));
+    if (text || said || (name && strcmp(name, "bytes") != 0)) ZR_TRY(open_eval_tokenizer(w, name, text));
     return ZR_OK;
 }
 
@@ -44,7 +45,7 @@ zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int6
     ZR_CHECK(stride >= 0 && stride <= seq, ZR_ERR_ARG,
              "a stride of %lld tokens; windows have %lld, so 1 .. %lld are possible", (long long)stride, (long long)seq,
              (long long)seq);
-    ZR_TRY(open_file(loaded, path, w));
+    ZR_TRY(open_eval_data(loaded, path, w));
     w->info = zr_data_get_info(w->data);
     w->targets = w->strides ? w->info.tokens - 1 : w->info.windows * seq;
     w->bytes = w->tokenizer ? 0 : -1;

@@ -1,4 +1,5 @@
 #include "train/weights/evaluate.h"
+
 #include "base/number/exact.h"
 
 typedef struct reader {

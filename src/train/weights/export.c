@@ -1,13 +1,11 @@
 #include "train/weights/export.h"
 
 #include "base/number/finite.h"
-#include "train/family/family.h"
-#include "train/family/inputs.h"
-#include "train/dir/run_dir.h"
-#include "train/tokenizer/tokenizer_files.h"
-#include "zr/data.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/dir/run_dir.h"
+#include "train/family/inputs.h"
+#include "train/tokenizer/tokenizer_files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,8 +19,7 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
     const zr_safetensors *file = arg;
     const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
     ZR_ASSERT(tensor);
-    ZR_TRY(zr_safetensors_write(file, tensor, first, n, in));
-    return ZR_OK;
+    return zr_safetensors_write(file, tensor, first, n, in);
 }
 
 /** Paths of a directory and its parts while it is made. */
@@ -36,14 +33,11 @@ typedef struct paths {
 
 static zr_status name_parts(const char *dir, paths *p)
 {
-    int n = snprintf(p->tmp, sizeof(p->tmp), "%s.tmp", dir);
-    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
-    n = snprintf(p->old, sizeof(p->old), "%s.old", dir);
-    ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+    ZR_TRY(zr__path_format(p->tmp, "%s.tmp", dir));
+    ZR_TRY(zr__path_format(p->old, "%s.old", dir));
     ZR_TRY(zr__path_join(p->config, p->tmp, "config.json"));
     ZR_TRY(zr__path_join(p->unfinished, p->tmp, "model.safetensors.tmp"));
-    ZR_TRY(zr__path_join(p->finished, p->tmp, "model.safetensors"));
-    return ZR_OK;
+    return zr__path_join(p->finished, p->tmp, "model.safetensors");
 }
 
 static void remove_in(const char *dir, const char *name)
@@ -52,7 +46,7 @@ static void remove_in(const char *dir, const char *name)
     if (zr__path_join(path, dir, name) == ZR_OK) unlink(path);
 }
 
-static void release(const paths *p)
+static void release_export(const paths *p)
 {
     struct stat st;
     unlink(p->unfinished);
@@ -66,7 +60,7 @@ static void release(const paths *p)
 void zr__export_release(const char *dir)
 {
     paths p;
-    if (name_parts(dir, &p) == ZR_OK) release(&p);
+    if (name_parts(dir, &p) == ZR_OK) release_export(&p);
 }
 
 static zr_status make_weights(const paths *p, const zr_graph *graph)
@@ -84,7 +78,7 @@ static const zr_graph *graph_of(const zr_plan *plan)
     return plan->graph[plan->layout.train ? ZR_SCHEDULE_TRAIN : ZR_SCHEDULE_EVAL];
 }
 
-static zr_status reserve(const paths *p, const zr__exported *what)
+static zr_status reserve_files(const paths *p, const zr__exported *what)
 {
     ZR_TRY(zr__make_folder(p->tmp));
     unlink(p->unfinished); /* left by a killed run */
@@ -92,7 +86,7 @@ static zr_status reserve(const paths *p, const zr__exported *what)
     if (st == ZR_OK) st = what->model->family->write(p->tmp, &what->model->numbers);
     if (st == ZR_OK) st = zr__tokenizer_files_copy(what->tokenizer, p->tmp);
     if (st == ZR_OK) st = zr__trained_reserve(p->tmp);
-    if (st != ZR_OK) release(p);
+    if (st != ZR_OK) release_export(p);
     return st;
 }
 
@@ -100,14 +94,12 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
 {
     paths p;
     ZR_TRY(name_parts(dir, &p));
-    zr_status st = reserve(&p, what);
-    if (st == ZR_OK) return ZR_OK;
-    char why[512];
-    snprintf(why, sizeof(why), "%s", zr_error_message());
-    return ZR_FAIL(st,
-                   "the weights that this run is to leave cannot be written: %s; free space, or choose another "
-                   "train.output_dir",
-                   why);
+    zr_status st = reserve_files(&p, what);
+    ZR_CHECK(st == ZR_OK, st,
+             "the weights that this run is to leave cannot be written: %s; free space, or choose another "
+             "train.output_dir",
+             zr_error_message());
+    return ZR_OK;
 }
 
 /** Reserve the files again if some were removed meanwhile. *made: the weights' file is new and empty. */
@@ -119,12 +111,12 @@ static zr_status reserve_again(const paths *p, const zr__exported *what, bool *m
     bool spelled = !what->tokenizer || zr__tokenizer_is_in(p->tmp);
     if (there && described && spelled) return ZR_OK;
     *made = true;
-    return reserve(p, what);
+    return reserve_files(p, what);
 }
 
 /** Complete the reserved files and write trained.json. Good weights are written even if trained.json cannot be: it
  * then has no values, and a resumed run takes the weights for later ones. */
-static zr_status prepare(const paths *p, const zr__exported *what, bool *made)
+static zr_status prepare_export(const paths *p, const zr__exported *what, bool *made)
 {
     ZR_TRY(reserve_again(p, what, made));
     zr_status st = zr__trained_write(p->tmp, &what->trained);
@@ -133,18 +125,13 @@ static zr_status prepare(const paths *p, const zr__exported *what, bool *made)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static zr_status write_mine(zr_safetensors **file, const char *path, zr_engine *engine)
-{
-    ZR_TRY(zr__safetensors_attach(path, file));
-    ZR_TRY(zr_engine_read(engine, ZR_STATE_PARAM, write_range, *file));
-    return ZR_OK;
-}
-
 /** Write the elements that each rank owns, then sync the file. *written: all elements were written, synced or not. */
-static zr_status write_all(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
+static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_safetensors *file = NULL;
-    zr_status st = zr_comm_agree(comm, write_mine(&file, p->unfinished, engine));
+    zr_status st = zr__safetensors_attach(p->unfinished, &file);
+    if (st == ZR_OK) st = zr_engine_read(engine, ZR_STATE_PARAM, write_range, file);
+    st = zr_comm_agree(comm, st);
     *written = st == ZR_OK;
     if (st == ZR_OK) st = zr_comm_agree(comm, zr__safetensors_sync(file));
     zr_safetensors_close(&file);
@@ -171,8 +158,7 @@ static zr_status move_old(paths *p, const char *dir)
     struct stat st;
     bool taken = !remove_old(p, p->tmp);
     for (int i = 2; taken; i++) {
-        int n = snprintf(p->old, sizeof(p->old), "%s.old.%d", dir, i);
-        ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_CREATE, "the path %.60s... is too long; choose a shorter one", dir);
+        ZR_TRY(zr__path_format(p->old, "%s.old.%d", dir, i));
         taken = lstat(p->old, &st) == 0;
     }
     ZR_CHECK(rename(dir, p->old) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", dir, p->old, strerror(errno));
@@ -191,7 +177,7 @@ static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PA
 }
 
 /** Give the weights' file and the directory their final names. For one rank. */
-static zr_status commit(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
+static zr_status commit_export(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
              p->finished, strerror(errno));
@@ -199,7 +185,7 @@ static zr_status commit(paths *p, const char *dir, bool replace, char rest[PATH_
 }
 
 /** Write the path of the complete weights to `place`. For rank 0. */
-static void find_place(const paths *p, const char *dir, char *place, size_t size)
+static void find_complete(const paths *p, const char *dir, char *place, size_t size)
 {
     char final[PATH_MAX];
     struct stat st;
@@ -210,22 +196,18 @@ static void find_place(const paths *p, const char *dir, char *place, size_t size
         snprintf(place, size, "%s", dir);
 }
 
-/** Return whether a second attempt may help against this failure. */
-static bool is_disk(zr_status st)
-{
-    return st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
-}
-
 /** Write the weights, a second time after a disk failure: after a failed sync the system takes the pages for clean,
  * and only rewriting them makes it try again. */
 static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
-    for (int tries = 0; tries < 2 && (tries == 0 || is_disk(st)); tries++) {
+    bool disk = true; /* a second attempt may help */
+    for (int tries = 0; tries < 2 && disk; tries++) {
         bool complete = false, made = false;
-        st = zr_comm_agree(comm, comm->rank == 0 ? prepare(p, what, &made) : ZR_OK);
-        if (st == ZR_OK) st = write_all(p, engine, comm, &complete);
+        st = zr_comm_agree(comm, comm->rank == 0 ? prepare_export(p, what, &made) : ZR_OK);
+        if (st == ZR_OK) st = write_mine(p, engine, comm, &complete);
         *written = complete || (*written && !made);
+        disk = st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
     }
     return st == ZR_ERR_NOT_FOUND ? ZR_FAIL(ZR_ERR_IO, "%s", zr_error_message()) : st;
 }
@@ -238,10 +220,10 @@ zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engin
     place[0] = rest[0] = '\0';
     ZR_TRY(zr_comm_agree(comm, name_parts(dir, &p)));
     zr_status st = write_twice(&p, what, engine, comm, &written);
-    if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit(&p, dir, replace, rest) : ZR_OK);
+    if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit_export(&p, dir, replace, rest) : ZR_OK);
     if (!first) return st;
-    if (written) find_place(&p, dir, place, size);
-    if (!written) release(&p);
+    if (written) find_complete(&p, dir, place, size);
+    if (!written) release_export(&p);
     return st;
 }
 
@@ -299,7 +281,7 @@ typedef struct seen {
     double bad;
 } seen;
 
-static zr_status look(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+static zr_status look_for_bad(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     seen *s = arg;
     const bool bad = zr__first_bad(in, n) >= 0;
@@ -312,7 +294,7 @@ static zr_status look(void *arg, const zr_param_info *param, int64_t first, int6
 zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine, zr_comm *comm)
 {
     seen s = {graph_of(plan), INFINITY};
-    ZR_TRY(zr_comm_agree(comm, zr_engine_read(engine, ZR_STATE_PARAM, look, &s)));
+    ZR_TRY(zr_comm_agree(comm, zr_engine_read(engine, ZR_STATE_PARAM, look_for_bad, &s)));
     ZR_TRY(zr_comm_scalars(comm, &s.bad, 1, NULL));
     for (int r = 0; r < comm->size; r++) s.bad = fmin(s.bad, comm->table[r]);
     ZR_CHECK(s.bad == INFINITY, ZR_ERR_DIVERGED, "%s is not finite", zr_graph_param(s.graph, (int32_t)s.bad)->name);

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <math.h>
 
-static zr_status check(const zr_generate_args *args)
+static zr_status check_generate_args(const zr_generate_args *args)
 {
     ZR_CHECK(args->tokens >= 0 && args->tokens <= INT32_MAX, ZR_ERR_ARG,
              "%lld tokens to generate; 0 or more are possible", (long long)args->tokens);
@@ -20,7 +20,7 @@ static zr_status check(const zr_generate_args *args)
     return ZR_OK;
 }
 
-static zr_status open_tokenizer(const zr__loaded *loaded, zr_tokenizer **tokenizer)
+static zr_status open_own_tokenizer(const zr__loaded *loaded, zr_tokenizer **tokenizer)
 {
     char path[PATH_MAX];
     const char *name = NULL;
@@ -32,22 +32,22 @@ static zr_status open_tokenizer(const zr__loaded *loaded, zr_tokenizer **tokeniz
     return zr_tokenizer_open(name, tokenizer);
 }
 
-static zr_status decode(void *arg, int32_t token, int64_t position, zr_tensor *output)
+static zr_status decode_token(void *arg, int32_t token, int64_t position, zr_tensor *output)
 {
     return zr_engine_decode(arg, token, position, output);
 }
 
-static zr_status generate(const char *dir, zr__loaded *loaded, zr_tokenizer **tokenizer, zr__writer *w, zr_emit_fn emit,
-                          void *arg)
+static zr_status generate_text(const char *dir, zr__loaded *loaded, zr_tokenizer **tokenizer, zr__writer *w,
+                               zr_emit_fn emit, void *arg)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
     ZR_TRY(zr__load_open(dir, loaded));
-    ZR_TRY(open_tokenizer(loaded, tokenizer));
+    ZR_TRY(open_own_tokenizer(loaded, tokenizer));
     layout.train = false;
     layout.eval = false;
     layout.decode_len = loaded->model.sizes.n_positions;
     ZR_TRY(zr__load_start(loaded, &layout, w->args->threads));
-    w->decode = decode;
+    w->decode = decode_token;
     w->arg = loaded->engine;
     w->tokenizer = *tokenizer;
     w->vocab = loaded->model.sizes.vocab_size;
@@ -59,11 +59,11 @@ static zr_status generate(const char *dir, zr__loaded *loaded, zr_tokenizer **to
 zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn emit, void *arg)
 {
     ZR_CHECK(dir && args && emit, ZR_ERR_ARG, "zr_generate was given a NULL pointer");
-    ZR_TRY(check(args));
+    ZR_TRY(check_generate_args(args));
     zr__loaded loaded = {0};
     zr_tokenizer *tokenizer = NULL;
     zr__writer w = {.args = args};
-    zr_status st = generate(dir, &loaded, &tokenizer, &w, emit, arg);
+    zr_status st = generate_text(dir, &loaded, &tokenizer, &w, emit, arg);
     zr__writer_close(&w);
     zr_tokenizer_close(&tokenizer);
     zr__load_close(&loaded);

@@ -1,13 +1,14 @@
 #include "train/weights/load.h"
 
-#include "train/host/device.h"
-#include "train/host/limits.h"
-#include "train/family/family.h"
-#include "train/host/host.h"
-#include "train/family/paths.h"
-#include "train/dir/run_dir.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/dir/run_dir.h"
+#include "train/family/family.h"
+#include "train/family/inputs.h"
+#include "train/family/paths.h"
+#include "train/host/device.h"
+#include "train/host/host.h"
+#include "train/host/limits.h"
 #include "train/setup/setup.h"
 #include "train/weights/weights.h"
 
@@ -34,8 +35,7 @@ zr_status zr__load_config(zr__loaded *loaded)
     ZR_TRY(zr__path_join(path, loaded->stored.run, "config.json"));
     if (stat(path, &st) != 0) return ZR_OK;
     ZR_CHECK(S_ISREG(st.st_mode), ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", path);
-    ZR_TRY(zr_config_load(path, NULL, 0, &loaded->config));
-    return ZR_OK;
+    return zr_config_load(path, NULL, 0, &loaded->config);
 }
 
 static zr_status open_weights(const char *dir, zr__loaded *loaded)

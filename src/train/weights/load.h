@@ -3,8 +3,6 @@
 #ifndef ZR_TRAIN_LOAD_H
 #define ZR_TRAIN_LOAD_H
 
-#include "data/tokenizer/tokenizer.h"
-#include "train/family/inputs.h"
 #include "train/family/family.h"
 #include "train/weights/weights.h"
 #include "zr/checkpoint.h"

@@ -1,8 +1,8 @@
-#include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/text/text.h"
-#include "train/family/inputs.h"
 #include "train/dir/run_dir.h"
 #include "train/family/family.h"
+#include "train/family/inputs.h"
 #include "train/weights/weights.h"
 
 #include <stdio.h>
@@ -15,26 +15,14 @@ _Static_assert(sizeof(((zr__stored *)0)->path) == PATH_MAX, "paths are of one si
 #define WHOLE_MODEL "model/model.safetensors"
 #define SHARDED_MODEL "model/model.safetensors.index.json"
 
-static bool stat_in(const char *dir, const char *name, struct stat *st)
-{
-    char path[PATH_MAX];
-    return zr__path_join(path, dir, name) == ZR_OK && stat(path, st) == 0;
-}
-
-static bool exists(const char *dir, const char *name)
-{
-    struct stat st;
-    return stat_in(dir, name, &st);
-}
-
 static bool has_weights(const char *dir)
 {
-    return exists(dir, "model.safetensors") || exists(dir, "model.safetensors.index.json");
+    return zr__path_is_in(dir, "model.safetensors") || zr__path_is_in(dir, "model.safetensors.index.json");
 }
 
 static bool has_model(const char *run)
 {
-    return exists(run, WHOLE_MODEL) || exists(run, SHARDED_MODEL);
+    return zr__path_is_in(run, WHOLE_MODEL) || zr__path_is_in(run, SHARDED_MODEL);
 }
 
 /** Return whether the directory has checkpoints, its own or copies from another run. */
@@ -48,13 +36,7 @@ static bool has_checkpoints(const char *dir)
 
 static bool is_run(const char *dir)
 {
-    return exists(dir, "metrics.jsonl") || has_model(dir) || has_checkpoints(dir);
-}
-
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    return zr__path_is_in(dir, "metrics.jsonl") || has_model(dir) || has_checkpoints(dir);
 }
 
 /** Return whether `path` is a checkpoint: by its manifest, or by its name in a run's directory, where a checkpoint
@@ -62,25 +44,22 @@ static const char *last_name(const char *path)
 static bool is_checkpoint(const char *path)
 {
     char above[PATH_MAX], own[ZR_CHECKPOINT_NAME_BYTES];
-    const char *name = last_name(path);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     long long step = -1;
-    if (exists(path, "manifest.json")) return true;
+    if (zr__path_is_in(path, "manifest.json")) return true;
     if (sscanf(name, "step-%18lld", &step) != 1 || step < 0) return false;
     zr_checkpoint_name(step, own);
-    snprintf(above, sizeof(above), "%.*s", name > path ? (int)(name - path) : 1, name > path ? path : ".");
-    return strcmp(name, own) == 0 && exists(above, "metrics.jsonl");
+    zr__path_parent(path, above);
+    return strcmp(name, own) == 0 && zr__path_is_in(above, "metrics.jsonl");
 }
 
 /** Set stored->run to the parent directory, if that is a run's. */
 static zr_status find_run_above(zr__stored *stored)
 {
     char above[PATH_MAX];
-    const char *name = last_name(stored->path);
-    int n = (int)(name - stored->path);
-    if (name[0] == '.')
-        ZR_TRY(zr__path_join(above, stored->path, ".."));
-    else
-        snprintf(above, sizeof(above), "%.*s", n > 1 ? n - 1 : 1, n > 0 ? stored->path : ".");
+    const char *slash = strrchr(stored->path, '/'), *name = slash ? slash + 1 : stored->path;
+    zr__path_parent(stored->path, above);
+    if (name[0] == '.') ZR_TRY(zr__path_join(above, stored->path, ".."));
     if (is_run(above)) snprintf(stored->run, sizeof(stored->run), "%s", above);
     return ZR_OK;
 }
@@ -109,6 +88,12 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
     return st;
 }
 
+static bool stat_in(const char *dir, const char *name, struct stat *st)
+{
+    char path[PATH_MAX];
+    return zr__path_join(path, dir, name) == ZR_OK && stat(path, st) == 0;
+}
+
 /** Return whether the checkpoint of stored->path was written after model/, as by a run that was extended and then
  * stopped. */
 static bool is_newer_than_model(const zr__stored *stored)
@@ -123,7 +108,6 @@ static bool is_newer_than_model(const zr__stored *stored)
 static zr_status find_in_run(bool model_first, zr__stored *stored)
 {
     bool checkpoint = false, model = has_model(stored->run);
-    char shown[ZR_FILE_NAME_BYTES];
     ZR_TRY(newest_checkpoint(stored, &checkpoint));
     if (checkpoint && model && model_first && !is_newer_than_model(stored)) {
         checkpoint = false;
@@ -134,25 +118,22 @@ static zr_status find_in_run(bool model_first, zr__stored *stored)
     ZR_CHECK(model, ZR_ERR_NOT_FOUND,
              "%s is a run without saved weights: there is no model/ in it, which is written when a run ends, and no "
              "whole checkpoint%s%s",
-             zr__text_escape(stored->run, shown, sizeof(shown)), stored->passed_over[0] ? "; " : "",
-             stored->passed_over);
+             ZR_SHOWN(stored->run), stored->passed_over[0] ? "; " : "", stored->passed_over);
     return zr__path_join(stored->path, stored->run, "model");
 }
 
 zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored)
 {
     struct stat st, link;
-    char shown[ZR_FILE_NAME_BYTES];
     ZR_CHECK(path && stored, ZR_ERR_ARG, "zr__stored_find was given a NULL pointer");
     *stored = (zr__stored){.kind = ZR_STORED_FILE};
-    zr__text_escape(path, shown, sizeof(shown));
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
-    ZR_CHECK(n > 0 && n < PATH_MAX && stat(path, &st) == 0, ZR_ERR_NOT_FOUND, "%s is not there", shown);
+    ZR_CHECK(n > 0 && n < PATH_MAX && stat(path, &st) == 0, ZR_ERR_NOT_FOUND, "%s is not there", ZR_SHOWN(path));
     snprintf(stored->path, sizeof(stored->path), "%.*s", (int)n, path);
     /* Resolve a symbolic link that the user names: checkpoints are opened without following links. */
     if (lstat(stored->path, &link) == 0 && S_ISLNK(link.st_mode) && !realpath(path, stored->path))
-        return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not there", shown);
+        return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not there", ZR_SHOWN(path));
     if (!S_ISDIR(st.st_mode)) return ZR_OK;
     if (is_checkpoint(stored->path)) {
         stored->kind = ZR_STORED_CHECKPOINT;
@@ -163,8 +144,8 @@ zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored
         stored->from_run = true;
         return find_in_run(model_first, stored);
     }
-    ZR_CHECK(has_weights(path) || exists(path, "config.json"), ZR_ERR_NOT_FOUND,
-             "%s is no run's directory, no checkpoint and no Hugging Face directory", shown);
+    ZR_CHECK(has_weights(path) || zr__path_is_in(path, "config.json"), ZR_ERR_NOT_FOUND,
+             "%s is no run's directory, no checkpoint and no Hugging Face directory", ZR_SHOWN(path));
     stored->kind = ZR_STORED_HF;
     return ZR_OK;
 }

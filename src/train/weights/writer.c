@@ -1,4 +1,5 @@
 #include "train/weights/writer.h"
+
 #include "zr/run.h"
 
 #include <math.h>
@@ -116,7 +117,7 @@ static void keep_share(zr__writer *w, double top, double sum)
 }
 
 /** Draw from softmax(logits / temperature) over the top_k tokens, and among them over the top_p share. */
-static int32_t draw(zr__writer *w, uint64_t seed, int64_t index)
+static int32_t draw_token(zr__writer *w, uint64_t seed, int64_t index)
 {
     zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};
     int32_t last = likeliest(w);
@@ -139,7 +140,7 @@ static int32_t draw(zr__writer *w, uint64_t seed, int64_t index)
 }
 
 /** Emit the text of one token, but for bytes that may begin a stop text. */
-static zr_status tell(zr__writer *w, int32_t token, zr_emit_fn emit, void *arg, bool *stopped)
+static zr_status emit_token(zr__writer *w, int32_t token, zr_emit_fn emit, void *arg, bool *stopped)
 {
     const char *text = NULL;
     int64_t bytes = 0, ready = 0;
@@ -160,11 +161,11 @@ static zr_status write_sample(zr__writer *w, zr_generated *did, zr_emit_fn emit,
     w->begun_anew = false;
     while (did->tokens < w->args->tokens && !did->stopped) {
         ZR_TRY(read_tokens(w, first));
-        int32_t token = w->args->temperature > 0.0 ? draw(w, did->seed, did->tokens) : likeliest(w);
+        int32_t token = w->args->temperature > 0.0 ? draw_token(w, did->seed, did->tokens) : likeliest(w);
         first = w->n_tokens;
         w->tokens[w->n_tokens++] = token;
         did->tokens++;
-        ZR_TRY(tell(w, token, emit, arg, &did->stopped));
+        ZR_TRY(emit_token(w, token, emit, arg, &did->stopped));
     }
     const int64_t left = (int64_t)w->stops.held.length;
     if (left > 0) ZR_TRY(emit(arg, w->stops.held.data, left));
