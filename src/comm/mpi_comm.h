@@ -25,8 +25,8 @@ typedef struct zr__comm_mpi {
     zr__flight flight[2];
     MPI_Status *statuses;  /* (2 * size) */
     double *scalars;       /* (1 + size, ZR_COMM_SCALARS): this rank's numbers, then all ranks', which are comm.table */
-    bool unfinished;       /* longest message, in bytes */
-    int64_t chunk_bytes;   /* the longest message */
+    bool unfinished;       /* a call of scalars has failed, and MPI may still write to `scalars` */
+    int64_t chunk_bytes;   /* longest message, in bytes */
     MPI_Win shared_window; /* window of the barrier and, in the world's communicator, of the boards */
     zr__barrier *barrier;  /* NULL when the world has remote ranks */
     zr_comm_board **boards; /* the world's boards; `own_board` where no other rank shares this rank's memory */
