@@ -249,7 +249,7 @@ static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 #endif
 }
 
-/* x in every lane; a difference, which compilers make a broadcast of at every level. */
+/* x in every lane: a difference, which compilers turn into a broadcast at every level. A sum would turn -0 into 0. */
 static inline zr__vec zr__vec_splat(float x)
 {
     const zr__vec zero = {0};

@@ -2,6 +2,7 @@
 #include "device/cuda/indices.h"
 #include "device/cuda/rows.h"
 #include "device/cuda/scratch.h"
+#include "device/operands.h"
 
 namespace
 {
@@ -363,25 +364,12 @@ zr_status run_embedding_dw(const zr_kernel_args *args)
 
 /* ---- position ---------------------------------------------------------------------------------- */
 
-/* Tokens of a sequence, and the row of the flat micro-batch at which this rank's begin. */
-struct sequence {
-    int64_t T, row;
-};
-
-sequence sequence_of(const zr_kernel_args *args)
-{
-    const zr_shape *x = &args->in[0].shape;
-    const int64_t T = args->op->attr.i[0];
-    if (T) return {T, args->runtime->place * zr_shape_rows(x)};
-    return {x->dim[1], 0};
-}
-
 /* Each element is read before it is written: the result may lie in place of x. */
 template <typename T, int V> struct add_positions {
     T *y;
     const T *x, *table;
     int64_t C, first;
-    sequence s;
+    zr__sequence s;
 
     struct place {
         int64_t row, position;
@@ -408,7 +396,7 @@ template <typename T, int V> struct add_positions {
 zr_status run_position(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *table = &args->in[1], *out = &args->out[0];
-    const sequence s = sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args);
     const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
     const int64_t first = args->runtime->position, P = table->shape.dim[0];
     ZR_CHECK(first >= 0 && first + s.T <= P, ZR_ERR_DATA,
@@ -432,7 +420,7 @@ template <typename T, int V> struct position_sums {
     zr__array dtable, earlier;
     const T *dy;
     int64_t rows, C;
-    sequence s;
+    zr__sequence s;
 
     struct place {
         int64_t t, first; /* first: first of this rank's rows that stands at t */
@@ -463,7 +451,7 @@ zr_status run_position_dw(const zr_kernel_args *args)
 {
     const zr_tensor *dy = &args->in[0], *out = &args->out[0];
     const zr__array dtable = zr__array_of(out), earlier = zr__array_of(&args->in[1]);
-    const sequence s = sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args);
     const int64_t rows = zr_shape_rows(&dy->shape), P = out->shape.dim[0], C = out->shape.dim[1];
     const bool packed =
         C % ZR__PACK == 0 && zr__is_aligned(dtable) && zr__is_aligned(earlier) && zr__is_aligned(dy->data);

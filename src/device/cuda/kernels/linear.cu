@@ -34,13 +34,6 @@ void release(void *state)
     zr_free(l);
 }
 
-zr_status make_state(linear **l)
-{
-    *l = (linear *)zr_alloc(sizeof **l);
-    ZR_CHECK(*l, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof **l);
-    return ZR_OK;
-}
-
 zr_status check_types(const zr_kernel_args *args)
 {
     const zr_dtype a = args->in[0].dtype, b = args->in[1].dtype;
@@ -52,29 +45,17 @@ zr_status check_types(const zr_kernel_args *args)
 
 zr__cuda_product_operands operands_of(const zr_kernel_args *args)
 {
-    return {.a = args->in[0].data,
-            .b = args->in[1].data,
-            .bias = nullptr,
-            .earlier = nullptr,
-            .c = args->out[0].data,
-            .workspace = args->scratch};
+    return {args->in[0].data, args->in[1].data, nullptr, nullptr, args->out[0].data, args->scratch};
 }
 
 /* y = x w + b, or dx = dy w^T; `transposed`: the second operand lies transposed. */
 zr__cuda_product_spec spec_of(const zr_kernel_args *args, bool transposed)
 {
-    const int64_t m = zr_shape_rows(&args->in[0].shape), n = zr_shape_cols(&args->out[0].shape);
-    return {.m = m,
-            .n = n,
-            .k = zr_shape_cols(&args->in[0].shape),
-            .a_transposed = false,
-            .b_transposed = transposed,
-            .a_ld = 0,
-            .c_ld = 0,
-            .dtype = args->in[0].dtype,
-            .out_dtype = args->out[0].dtype,
-            .bias = false,
-            .workspace_bytes = zr__cuda_workspace(m, n)};
+    zr__cuda_product_spec s =
+        zr__cuda_product_spec_make(zr_shape_rows(&args->in[0].shape), zr_shape_cols(&args->out[0].shape),
+                                   zr_shape_cols(&args->in[0].shape), args->in[0].dtype, args->out[0].dtype);
+    s.b_transposed = transposed;
+    return s;
 }
 
 /* Where the library does not add the bias, y begins as the bias and the product is added: the same sum, rounded once
@@ -105,9 +86,9 @@ zr_status make_dx(const zr_kernel_args *args, linear *l)
 template <zr_status (*make)(const zr_kernel_args *args, linear *l)>
 zr_status prepare(const zr_kernel_args *args, void **state)
 {
-    linear *l;
     ZR_TRY(check_types(args));
-    ZR_TRY(make_state(&l));
+    auto *l = (linear *)zr_alloc(sizeof(linear));
+    ZR_CHECK(l, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof *l);
     const zr_status st = make(args, l);
     if (st != ZR_OK) {
         release(l);
@@ -213,17 +194,11 @@ zr__cuda_product_operands dw_operands(const zr_kernel_args *args, const dw_sizes
 zr_status create_dw(const zr_kernel_args *args, const dw_sizes &s, int64_t rows, zr__cuda_product **product)
 {
     const zr__cuda_product_operands used = dw_operands(args, s, 0);
-    const zr__cuda_product_spec spec = {.m = rows,
-                                        .n = s.n,
-                                        .k = s.k,
-                                        .a_transposed = true,
-                                        .b_transposed = false,
-                                        .a_ld = s.m,
-                                        .c_ld = 0,
-                                        .dtype = s.a->dtype,
-                                        .out_dtype = s.rounds ? ZR_F32 : args->out[0].dtype,
-                                        .bias = false,
-                                        .workspace_bytes = zr__cuda_workspace(s.rounds ? s.block.rows : s.m, s.n)};
+    zr__cuda_product_spec spec =
+        zr__cuda_product_spec_make(rows, s.n, s.k, s.a->dtype, s.rounds ? ZR_F32 : args->out[0].dtype);
+    spec.a_transposed = true;
+    spec.a_ld = s.m;
+    spec.workspace_bytes = zr__cuda_workspace(s.rounds ? s.block.rows : s.m, s.n);
     return zr__cuda_product_create(args->device, &spec, &used, product);
 }
 
