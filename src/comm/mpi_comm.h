@@ -69,8 +69,7 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status);
         if (code_ != MPI_SUCCESS) ZR_TRY(zr__mpi_fail(code_, #call, ZR_ERR_COMM));                                     \
     } while (0)
 
-/** Wait for n requests, or until this rank is cancelled. peer[i]: rank that request i waits for; NULL: no single rank.
- */
+/** Wait for n requests, or until this rank is cancelled. peer[i]: rank that request i is for; NULL: no single rank. */
 zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer);
 
 /** Open the memory that a node's ranks share from the start: the boards of a world, and the sleeping barrier, where a

@@ -61,8 +61,7 @@ static bool mpi_runs(void)
     return started && !finished;
 }
 
-/* Cancel the requests that a cancelled call has left, so that no message arrives in memory that is about to be freed.
- */
+/* Cancel the requests of a cancelled call, so that no message arrives in memory that is about to be freed. */
 static void cancel_messages(zr__flight *f)
 {
     for (int i = 0; i < f->n; i++) {
@@ -258,8 +257,7 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     return ZR_OK;
 }
 
-/* Connect the ranks of a group, `me` being this rank's part of it. A rank that is in no group calls it too, with NULL.
- */
+/* Connect the ranks of a group; `me` is this rank's part. A rank that is in no group calls it too, with NULL. */
 static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__group *group)
 {
     MPI_Comm all = MPI_COMM_NULL;

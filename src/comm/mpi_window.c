@@ -1,5 +1,4 @@
-/* Opens and closes the memory that the ranks of a node share: the staging's windows, the boards, the sleeping barrier.
- */
+/* Opens and closes the memory that the ranks of a node share: the staging's windows, boards, the sleeping barrier. */
 #include "comm/mpi_comm.h"
 
 #include "comm/comm.h"

@@ -1,6 +1,6 @@
 /**
- * How kernels of every device read the operands and attributes of an op: one reading for processors and GPUs. Plain C,
- * which the kernels of GPUs include as C++.
+ * Operands and attributes of ops as kernels read them, on processors and GPUs alike. Plain C, which the kernels of GPUs
+ * include as C++.
  */
 #ifndef ZR_DEVICE_OPERANDS_H
 #define ZR_DEVICE_OPERANDS_H

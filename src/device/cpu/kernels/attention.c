@@ -341,7 +341,7 @@ static zr_status attention_dx(const zr_kernel_args *args)
     return run_heads(args, &args->in[1], true);
 }
 
-/* Return the scratch of all threads, each of which works on a head of its own. y: (B,T,C), or its gradient. */
+/* Return the scratch of all threads; each thread works on a head of its own. y: (B,T,C), or its gradient. */
 static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const bool backward = op->n_in > 1;

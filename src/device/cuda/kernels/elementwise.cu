@@ -203,8 +203,7 @@ zr_status run_fill(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_elementwise[];
-extern "C" const zr_kernel zr__cuda_kernels_elementwise[] = {
+ZR_CUDA_KERNELS(elementwise) = {
     zr__kernel("gelu", run_unary<gelu>), zr__kernel("gelu_dx", run_binary<gelu_dx>),
     zr__kernel("relu", run_unary<relu>), zr__kernel("relu_dx", run_binary<relu_dx>),
     zr__kernel("silu", run_unary<silu>), zr__kernel("silu_dx", run_binary<silu_dx>),

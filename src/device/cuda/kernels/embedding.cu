@@ -291,7 +291,7 @@ template <typename T, int V> struct row_sums {
         const bool there = c < C;
         const int64_t column = there ? c : 0;
         float sum = earlier.data ? zr__get(earlier, at.row * C + column) : 0.0f, x[many_batch];
-        uint32_t next = sorted.order[at.begin + lane]; /* in range: such a row has more tokens than a warp has lanes */
+        uint32_t next = sorted.order[at.begin + lane]; /* in range: the row has more tokens than a warp has lanes */
         for (int64_t i = at.begin; i < at.end; i += many_batch) {
             const uint32_t own = next;
             if (i + many_batch + lane < at.end) next = sorted.order[i + many_batch + lane];
@@ -355,8 +355,7 @@ zr_status run_embedding_dw(const zr_kernel_args *args)
     ZR_TRY(sort_tokens(args, tokens, &sorted));
     const bool packed = out->shape.dim[1] % ZR__PACK == 0 && zr__is_aligned(out->data) &&
                         zr__is_aligned(earlier->data) && zr__is_aligned(dy->data);
-    return zr__typed(dy->dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(dy->dtype, [&]<typename T>(T *) {
         return packed ? sum_tokens<T, ZR__PACK>(args, sorted, (const T *)dy->data)
                       : sum_tokens<T, 1>(args, sorted, (const T *)dy->data);
     });
@@ -402,8 +401,7 @@ zr_status run_position(const zr_kernel_args *args)
     ZR_CHECK(first >= 0 && first + s.T <= P, ZR_ERR_DATA,
              "%lld tokens from position %lld on, but the model has %lld positions: shorten the sequence",
              (long long)s.T, (long long)first, (long long)P);
-    return zr__typed(x->dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(x->dtype, [&]<typename T>(T *) {
         constexpr int V = zr__chunk_elems<T>;
         T *to = (T *)out->data;
         const T *from = (const T *)x->data, *added = (const T *)table->data;
@@ -455,8 +453,7 @@ zr_status run_position_dw(const zr_kernel_args *args)
     const int64_t rows = zr_shape_rows(&dy->shape), P = out->shape.dim[0], C = out->shape.dim[1];
     const bool packed =
         C % ZR__PACK == 0 && zr__is_aligned(dtable) && zr__is_aligned(earlier) && zr__is_aligned(dy->data);
-    return zr__typed(dy->dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(dy->dtype, [&]<typename T>(T *) {
         const T *from = (const T *)dy->data;
         cudaStream_t stream = zr__stream_of(args);
         if (packed)
@@ -468,8 +465,7 @@ zr_status run_position_dw(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_embedding[];
-extern "C" const zr_kernel zr__cuda_kernels_embedding[] = {
+ZR_CUDA_KERNELS(embedding) = {
     zr__kernel("embedding", run_embedding),
     zr__kernel("embedding_dw", run_embedding_dw),
     zr__kernel("position", run_position),

@@ -25,7 +25,7 @@ struct linear {
     bool adds_bias;
 };
 
-void release(void *state)
+void release_linear(void *state)
 {
     auto *l = (linear *)state;
     if (!l) return;
@@ -84,14 +84,14 @@ zr_status make_dx(const zr_kernel_args *args, linear *l)
 }
 
 template <zr_status (*make)(const zr_kernel_args *args, linear *l)>
-zr_status prepare(const zr_kernel_args *args, void **state)
+zr_status prepare_linear(const zr_kernel_args *args, void **state)
 {
     ZR_TRY(check_types(args));
     auto *l = (linear *)zr_alloc(sizeof(linear));
     ZR_CHECK(l, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof *l);
     const zr_status st = make(args, l);
     if (st != ZR_OK) {
-        release(l);
+        release_linear(l);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
     }
     *state = l;
@@ -285,8 +285,7 @@ zr_status run_db(const zr_kernel_args *args)
     const dim3 blocks((unsigned)zr__ceil_div(cols, tile), (unsigned)runs), threads(across, down);
     cudaStream_t stream = zr__stream_of(args);
     auto *part = (float *)args->scratch;
-    ZR_TRY(zr__typed(dy->dtype, [&](auto *type) -> zr_status {
-        using T = std::remove_pointer_t<decltype(type)>;
+    ZR_TRY(zr__typed(dy->dtype, [&]<typename T>(T *) -> zr_status {
         if (packed)
             ZR_LAUNCH(stream, (db_runs<ZR__PACK, T>), blocks, threads, 0, part, (const T *)dy->data, rows, cols, run);
         else
@@ -300,11 +299,10 @@ zr_status run_db(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_linear[];
-extern "C" const zr_kernel zr__cuda_kernels_linear[] = {
-    zr__kernel("linear", run_product, prepare<make_forward>, release),
-    zr__kernel("linear_dx", run_product, prepare<make_dx>, release),
-    zr__kernel("linear_dw", run_dw, prepare<make_dw>, release),
+ZR_CUDA_KERNELS(linear) = {
+    zr__kernel("linear", run_product, prepare_linear<make_forward>, release_linear),
+    zr__kernel("linear_dx", run_product, prepare_linear<make_dx>, release_linear),
+    zr__kernel("linear_dw", run_dw, prepare_linear<make_dw>, release_linear),
     zr__kernel("linear_db", run_db),
     zr__kernel("bias", run_bias),
     {},

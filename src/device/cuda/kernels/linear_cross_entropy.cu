@@ -74,7 +74,7 @@ zr_status create_products(const zr_kernel_args *args, const operands &o, int64_t
     return zr__cuda_product_create(args->device, &dx, &used.dx, &all->dx);
 }
 
-void release(void *state)
+void release_head(void *state)
 {
     auto *h = (head *)state;
     if (!h) return;
@@ -86,7 +86,7 @@ void release(void *state)
     zr_free(h);
 }
 
-zr_status prepare(const zr_kernel_args *args, void **state)
+zr_status prepare_head(const zr_kernel_args *args, void **state)
 {
     auto *h = (head *)zr_alloc(sizeof(head));
     ZR_CHECK(h, ZR_ERR_MEMORY, "no memory for a head's %zu bytes", sizeof *h);
@@ -95,7 +95,7 @@ zr_status prepare(const zr_kernel_args *args, void **state)
     zr_status st = create_products(args, o, o.layout.rows, &h->whole);
     if (st == ZR_OK && last) st = create_products(args, o, last, &h->last);
     if (st != ZR_OK) {
-        release(h);
+        release_head(h);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
     }
     *state = h;
@@ -143,7 +143,7 @@ zr_status run_block(const zr_kernel_args *args, const operands &o, int64_t row, 
     return zr__cuda_product_run(all.dx, args->device, &at.dx);
 }
 
-zr_status run(const zr_kernel_args *args)
+zr_status run_head(const zr_kernel_args *args)
 {
     const operands o = operands_of(args);
     ZR_TRY(zr__check_indices(args, o.targets, "target", INT32_MIN, o.all));
@@ -155,7 +155,7 @@ zr_status run(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Losses and the logarithm of the whole sum, from everyone's part (ranks,rows,2), in the order of the ranks. */
+/* Compute losses and log-sum-exp from the parts of all ranks (ranks,rows,2), in the order of the ranks. */
 __global__ void join(const float *part, const int32_t *target, float *losses, float *lse, int64_t rows, int64_t ranks)
 {
     const int64_t r = zr__first();
@@ -182,12 +182,11 @@ zr_status run_join(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_linear_cross_entropy[];
-extern "C" const zr_kernel zr__cuda_kernels_linear_cross_entropy[] = {
-    zr__kernel("linear_cross_entropy", run, prepare, release),
-    zr__kernel("linear_cross_entropy_dx", run, prepare, release),
-    zr__kernel("linear_cross_entropy_part", run, prepare, release),
-    zr__kernel("linear_cross_entropy_part_dx", run, prepare, release),
+ZR_CUDA_KERNELS(linear_cross_entropy) = {
+    zr__kernel("linear_cross_entropy", run_head, prepare_head, release_head),
+    zr__kernel("linear_cross_entropy_dx", run_head, prepare_head, release_head),
+    zr__kernel("linear_cross_entropy_part", run_head, prepare_head, release_head),
+    zr__kernel("linear_cross_entropy_part_dx", run_head, prepare_head, release_head),
     zr__kernel("linear_cross_entropy_join", run_join),
     {},
 };

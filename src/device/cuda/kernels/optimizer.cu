@@ -69,15 +69,15 @@ template <typename Rule, typename Grad, typename Param> struct update_each {
 
 template <typename Rule> zr_status update(zr_device *device, const zr_update_args *args, const Rule &rule)
 {
-    return zr__typed2(args->grad_dtype, args->param16 ? args->param_dtype : ZR_BF16, [&](auto *g, auto *p) {
-        using Grad = std::remove_pointer_t<decltype(g)>;
-        using Param = std::remove_pointer_t<decltype(p)>;
-        const arrays<Grad, Param> a = {
-            args->weight, (Param *)args->param16, (const Grad *)args->grad, {args->slot[0], args->slot[1]}};
-        bool packed = zr__is_aligned(a.weight) && zr__is_aligned(a.param) && zr__is_aligned(a.grad);
-        for (int s = 0; s < Rule::slots; s++) packed = packed && zr__is_aligned(a.slot[s]);
-        return zr__each(zr__cuda(device)->stream, args->n, packed, update_each<Rule, Grad, Param>{rule, a});
-    });
+    return zr__typed2(
+        args->grad_dtype, args->param16 ? args->param_dtype : ZR_BF16,
+        [&]<typename Grad, typename Param>(Grad *, Param *) {
+            const arrays<Grad, Param> a = {
+                args->weight, (Param *)args->param16, (const Grad *)args->grad, {args->slot[0], args->slot[1]}};
+            bool packed = zr__is_aligned(a.weight) && zr__is_aligned(a.param) && zr__is_aligned(a.grad);
+            for (int s = 0; s < Rule::slots; s++) packed = packed && zr__is_aligned(a.slot[s]);
+            return zr__each(zr__cuda(device)->stream, args->n, packed, update_each<Rule, Grad, Param>{rule, a});
+        });
 }
 
 zr_status adamw(zr_device *device, const zr_update_args *args)
@@ -113,5 +113,4 @@ extern "C" zr_status zr__cuda_update(zr_device *device, const zr_optimizer *opti
                    optimizer->name);
 }
 
-extern "C" const zr_kernel zr__cuda_kernels_optimizer[];
-extern "C" const zr_kernel zr__cuda_kernels_optimizer[] = {{}};
+ZR_CUDA_KERNELS(optimizer) = {{}};
