@@ -159,8 +159,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
  *  memory where they do in `comm`. Collective over `comm`; no traffic is counted. All ranks return the same status:
  *  where one has no memory (ZR_ERR_MEMORY), no rank gets a group. The caller owns `sub` and destroys it before `comm`;
  *  communicators split off a lent one (zr_comm_threads_run) are lent as well. Failure: a rank that fails, returns, is
- *  stopped or aborts (in any of its communicators) wakes the ranks that wait for it in any of them (threads); its abort
- *  in any of them ends the job (MPI). */
+ *  stopped or aborts in one of its communicators wakes the ranks that wait for it in any communicator (threads); under
+ *  MPI its abort ends the job. */
 ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
 
 /** Give up this rank: it cannot go on and will make no further call. Not collective. MPI: ends the job with exit code
