@@ -332,7 +332,7 @@ static void a_small_default_stack_is_raised(void **state)
 
 static zr_status tell(zr_comm *comm, void *tellers)
 {
-    if (zr__comm_first(comm)) atomic_fetch_add((_Atomic int *)tellers, 1);
+    if (zr__comm_claim_telling(comm)) atomic_fetch_add((_Atomic int *)tellers, 1);
     ZR_CHECK(zr__comm_told(comm), ZR_ERR_INTERNAL, "nobody has told");
     return ZR_OK;
 }

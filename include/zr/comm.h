@@ -1,12 +1,12 @@
 /**
- * comm: moves bytes between ranks. It does not add them: a reduce-scatter is an exchange here, and its caller sums the
- * pieces as they arrive. The exception is one baseline, in which NCCL adds (zr_comm_reduce_scatter). One interface;
+ * comm: moves bytes between ranks. It does not add numbers: a reduce-scatter is an exchange here, and its caller sums
+ * the pieces as they arrive. The exception is one baseline, in which NCCL adds (zr_comm_reduce_scatter). One interface;
  * transports: threads, mpi. All calls are collective over the communicator, in the same order with the same sizes on
  * every rank, and block.
  *
  * Any thread may call, but never two at once in a communicator and all communicators split off it (under MPI: in any
- * two communicators). Ranks that share several communicators make the calls
- * of all of them in one order: two ranks that begin with different ones wait for each other forever.
+ * two communicators). Ranks that share several communicators make all their calls
+ * in one order: two ranks that begin with different communicators wait for each other forever.
  *
  * Failure of a peer is fatal: ZR_ERR_PEER or ZR_ERR_COMM, after which only abort and destroy are allowed, in every
  * communicator. Arguments number ranks as their communicator does, messages by their numbers in the world.
@@ -89,7 +89,7 @@ struct zr_comm {
                               until the next; all ranks of a process share one table */
     double alone[ZR_COMM_SCALARS]; /* the table at size 1 */
     const void **pieces;           /* (size): scratch for the argument `pieces` of zr_comm_arrived_fn */
-    zr_comm_board *board;          /* this rank's board; a group's ranks use their boards of the world */
+    zr_comm_board *board;          /* board of this rank; a group's ranks use their boards of the world */
     zr_comm_board **boards;        /* boards of the world's `n_boards` ranks; NULL: not seen, on another host */
     int n_boards;
     bool processes_seen; /* process numbers are valid across the host's ranks: these are not in separate containers */
@@ -147,8 +147,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_scalars(zr_comm *comm, const double *mine,
 /** Wait for all ranks. No traffic is counted. */
 ZR_API ZR_NODISCARD zr_status zr_comm_barrier(zr_comm *comm);
 
-/** Agree on a status: each rank gives its own, and all return ZR_OK when all are, else the status of the lowest rank
- *  that failed. A rank that failed keeps its message; the others get that of the lowest rank, as "rank R: TEXT".
+/** Agree on a status: each rank gives its own; all return ZR_OK if all gave it, else the status of the lowest rank that
+ *  failed. A rank that failed keeps its message; other ranks get the lowest failed rank's, as "rank R: TEXT".
  *  Traffic is not counted. Used at a few points only: start, save, end of a step. */
 ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
@@ -158,9 +158,9 @@ ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
  *  group has its own staging (none at first), traffic counters and tables, and may be split again. Its ranks share
  *  memory where they do in `comm`. Collective over `comm`; no traffic is counted. All ranks return the same status:
  *  where one has no memory (ZR_ERR_MEMORY), no rank gets a group. The caller owns `sub` and destroys it before `comm`;
- *  communicators split off those of zr_comm_threads_run are lent as these are. Failure: a rank that fails, returns, is
- *  stopped or aborts (in any of its communicators) wakes the ranks that wait for it in any of them (threads); its abort
- *  in any of them ends the job (MPI). */
+ *  communicators split off a lent one (zr_comm_threads_run) are lent as well. Failure: a rank that fails, returns, is
+ *  stopped or aborts in one of its communicators wakes the ranks that wait for it in any communicator (threads); under
+ *  MPI its abort ends the job. */
 ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
 
 /** Give up this rank: it cannot go on and will make no further call. Not collective. MPI: ends the job with exit code

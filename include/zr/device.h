@@ -56,7 +56,7 @@ typedef struct zr_runtime {
     int64_t step;      /* from 0: random numbers of dropout */
     int64_t first_row; /* index of this micro-batch's first row in the global batch */
     int64_t position;  /* DECODE: tokens already in the cache */
-    int64_t place;     /* index of this rank among the ranks that share a layer (zr_graph_spec.tensor) */
+    int64_t place;     /* index of this rank among its tensor-parallel ranks (zr_graph_spec.tensor) */
     float loss_seed;   /* loss scale / losses of the global batch: the gradient of each loss */
 } zr_runtime;
 
@@ -109,7 +109,7 @@ typedef struct zr_peak {
 
 #define ZR_PEAKS 8
 
-/** Name of the one level that GPUs have in zr_rates; its peaks are the rates of matrix products. */
+/** Name of the level of GPUs in zr_rates; its peaks are the rates of matrix products. */
 #define ZR_CUDA_LEVEL "cuda"
 
 /** Measured rates of a device (zr_device_ops.bench). */
@@ -121,8 +121,8 @@ typedef struct zr_rates {
     double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products, one thread's times threads */
     zr_rate triad;                  /* bytes/s of a = b + s c from memory, 12 bytes an element */
     zr_rate link; /* bytes/s into ranks of one thread that read each other's memory; all: summed over all ranks */
-    /* Rates that bench does not measure: products of all threads, and the fastest of them in
-     * each type. */
+    /* Rates that bench does not measure: of products on all threads, and of the fastest product
+     * in each type. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
     double best_f32, best_bf16;
@@ -167,8 +167,8 @@ typedef struct zr_device_ops {
      *  dtype; accumulate: out is F32 and the tree's sum is added to it. pieces: n_pieces arrays (n). */
     zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t n);
-    /** Add the squares of (n) F32, BF16 or F16, the first of which is element `first` of its unit: to square->sum in
-     *  double, in blocks of fixed size, so that the bits are the same for any number of threads, or (`exact`) to
+    /** Add the squares of x (n), F32, BF16 or F16, whose first element is element `first` of its unit: to square->sum
+     * in double, in blocks of fixed size, so that the bits are the same for any number of threads, or (`exact`) to
      *  square->exact. Where one is not finite and square->bad is -1, that becomes the first such element of the unit.
      */
     zr_status (*square)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,

@@ -1,4 +1,6 @@
 #include "comm/transport.h"
+
+#include "base/core/core.h"
 #include "comm/comm.h"
 
 #include <errno.h>
@@ -28,10 +30,22 @@ void zr__comm_finish(zr_comm *comm)
     comm->pieces = NULL;
 }
 
-/* Return this rank's number in messages, its number in the world. */
-static int my_name(const zr_comm *comm)
+zr_status zr__comm_alloc_staging(int64_t bytes, unsigned char **staging, int64_t *taken)
 {
-    return comm->world_ranks[comm->rank];
+    const int64_t before = zr__alloc_taken();
+    *staging = NULL;
+    *taken = 0;
+    if (bytes == 0) return ZR_OK;
+    *staging = zr_alloc((size_t)bytes);
+    ZR_CHECK(*staging, ZR_ERR_MEMORY, "no memory for %" PRId64 " bytes of staging", bytes);
+    *taken = zr__alloc_taken() - before;
+    return ZR_OK;
+}
+
+zr_status zr__comm_own_staging(zr_comm *comm, int64_t bytes)
+{
+    zr_free(comm->staging);
+    return zr__comm_alloc_staging(bytes, &comm->staging, &comm->staging_taken_bytes);
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -99,35 +113,36 @@ zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)
     return ZR_OK;
 }
 
-/* The caller's function, and what came of it. */
-typedef struct taker {
+/* The caller's function and its first failure. */
+typedef struct arrival {
     zr_comm_arrived_fn fn;
     void *arg;
     zr_status status;
     char text[TEXT_BYTES];
-} taker;
+} arrival;
 
-/* A failure stays here while the exchange goes on: a rank that left it in the middle would be lost to its peers. */
-static zr_status take(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
+/* Call the caller's function until it fails. The exchange goes on all the same: a rank that left it in the middle would
+ * be lost to its peers. */
+static zr_status hand_over(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
-    taker *t = arg;
+    arrival *t = arg;
     if (t->status != ZR_OK) return ZR_OK;
     t->status = t->fn(t->arg, first_byte, bytes, pieces);
     if (t->status != ZR_OK) snprintf(t->text, sizeof t->text, "%s", zr_error_message());
     return ZR_OK;
 }
 
-/* The checked call: every rank's piece to rank `to`, or to all. */
-static zr_status exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
-                          int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
+/* Exchange with checked arguments: every rank's piece goes to rank `to`, or to all. */
+static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
+                                 int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
     if (piece_bytes == 0) return ZR_OK;
     if (comm->size == 1) {
         comm->pieces[0] = send;
         return fn(arg, 0, piece_bytes, comm->pieces);
     }
-    taker t = {.fn = fn, .arg = arg};
-    zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, take, &t);
+    arrival t = {.fn = fn, .arg = arg};
+    zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, hand_over, &t);
     if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text); /* the cause, should the exchange fail as well */
     ZR_TRY(st);
     return ZR_OK;
@@ -140,7 +155,7 @@ zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes
     ZR_TRY(check_piece(comm, stride_bytes, piece_bytes));
     ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
-    return exchange(comm, ZR__ALL, send, stride_bytes, piece_bytes, grain_bytes, fn, arg);
+    return exchange_pieces(comm, ZR__ALL, send, stride_bytes, piece_bytes, grain_bytes, fn, arg);
 }
 
 zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, int64_t grain_bytes,
@@ -153,7 +168,7 @@ zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t pi
     ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
     /* With a stride of 0 the piece for any rank is all of `send`. */
-    return exchange(comm, owner, send, 0, piece_bytes, grain_bytes, fn, arg);
+    return exchange_pieces(comm, owner, send, 0, piece_bytes, grain_bytes, fn, arg);
 }
 
 zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems)
@@ -181,8 +196,8 @@ zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier)
     return ZR_OK;
 }
 
-/* Did all copies of the call that has ended succeed? */
-static zr_status copies(zr_comm *comm)
+/* Return the first failure among the copies of the call that has ended. */
+static zr_status copies_status(zr_comm *comm)
 {
     const zr_status st = comm->copied;
     comm->copied = ZR_OK;
@@ -197,17 +212,17 @@ zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
     ZR_TRY(check_staging(comm));
     if (comm->size == 1 || bytes == 0) return ZR_OK;
     ZR_TRY(comm->ops->gather(comm, owner, data, data, 0, bytes));
-    return copies(comm);
+    return copies_status(comm);
 }
 
-/* Elsewhere in `out` it would be written over by peers while it is still read. */
+/* Check where this rank's piece lies: elsewhere in `out` peers would write over it while it is still read. */
 static zr_status check_mine(const zr_comm *comm, const void *mine, const void *out, int64_t stride_bytes,
                             int64_t piece_bytes)
 {
     uintptr_t from = (uintptr_t)mine, to = (uintptr_t)out, piece = (uintptr_t)piece_bytes;
     uintptr_t end = to + (uintptr_t)((comm->size - 1) * stride_bytes) + piece;
     ZR_CHECK(from == to + (uintptr_t)(comm->rank * stride_bytes) || from + piece <= to || from >= end, ZR_ERR_ARG,
-             "rank %d's piece lies in the gathered buffer, but not in its own place", my_name(comm));
+             "rank %d's piece lies in the gathered buffer, but not in its own place", zr__comm_name(comm));
     return ZR_OK;
 }
 
@@ -221,10 +236,10 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
     if (comm->size == 1) {
         zr__comm_copy(comm, out, mine, piece_bytes, piece_bytes);
         zr__comm_copied(comm);
-        return copies(comm);
+    } else {
+        ZR_TRY(comm->ops->gather(comm, ZR__ALL, mine, out, stride_bytes, piece_bytes));
     }
-    ZR_TRY(comm->ops->gather(comm, ZR__ALL, mine, out, stride_bytes, piece_bytes));
-    return copies(comm);
+    return copies_status(comm);
 }
 
 /* ---- scalars --------------------------------------------------------------------------------- */
@@ -259,19 +274,18 @@ zr_status zr_comm_barrier(zr_comm *comm)
 
 /* ---- agree ----------------------------------------------------------------------------------- */
 
-/* Everyone's status, and the text of the first rank that failed (-1: none did). A text is carried
- * in the bytes of scalars: only a failure pays for it, and no transport needs a call of its own. */
+/* Share the ranks' statuses, and the text of the first rank that failed (*first -1: none did). The bytes of scalars
+ * carry a text: only a failure pays for it, and no transport needs a call of its own. */
 static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, int *first, zr_status *status,
                                char *their_text)
 {
-    double code = (double)mine;
+    const double code = (double)mine;
+    double bytes[ZR_COMM_SCALARS];
     ZR_TRY(scalars(comm, &code, 1));
-    *first = -1;
     for (int r = comm->size - 1; r >= 0; r--)
         if (comm->table[r] != (double)ZR_OK) *first = r;
     if (*first < 0) return ZR_OK;
     *status = (zr_status)comm->table[*first];
-    double bytes[ZR_COMM_SCALARS];
     memcpy(bytes, text, TEXT_BYTES);
     ZR_TRY(scalars(comm, bytes, ZR_COMM_SCALARS));
     memcpy(their_text, comm->table + *first * ZR_COMM_SCALARS, TEXT_BYTES);
@@ -298,13 +312,13 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
 
 /* ---- same ------------------------------------------------------------------------------------ */
 
-/* A number travels as two halves, each exact in a double whatever its bits mean there. */
+/* Return rank r's number, which travels as two halves: each is exact in a double. */
 static uint64_t number_of(const zr_comm *comm, int r)
 {
     return ((uint64_t)comm->table[2 * r] << 32) | (uint64_t)comm->table[2 * r + 1];
 }
 
-/* The rank whose number most ranks hold, the lowest such. */
+/* Return the lowest rank that holds the number of most ranks. */
 static int usual_rank(const zr_comm *comm)
 {
     int usual = 0, most = 0;
@@ -341,10 +355,11 @@ static void list_odd_ranks(const zr_comm *comm, uint64_t usual, char *list, size
     }
 }
 
-/* A count as people read it; a hash, which is longer, in hexadecimal digits. */
-static const char *print_number(uint64_t number, char text[24])
+/* Print a count in decimal digits, a hash, which is longer, in hexadecimal ones. Returns `text`. */
+#define NUMBER_BYTES 24
+static const char *print_number(uint64_t number, char text[NUMBER_BYTES])
 {
-    snprintf(text, 24, number >> 48 ? "%016" PRIx64 : "%" PRIu64, number);
+    snprintf(text, NUMBER_BYTES, number >> 48 ? "%016" PRIx64 : "%" PRIu64, number);
     return text;
 }
 
@@ -357,7 +372,7 @@ zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine)
     const int usual = usual_rank(comm);
     const uint64_t wanted = number_of(comm, usual);
     const int odd = odd_rank(comm, wanted);
-    char list[200], theirs[24], usually[24];
+    char list[200], theirs[NUMBER_BYTES], usually[NUMBER_BYTES];
     list_odd_ranks(comm, wanted, list, sizeof list);
     return ZR_FAIL(
         ZR_ERR_CONFIG,
@@ -369,7 +384,7 @@ zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Everyone's color and key stand in the table. */
+/* Return whether rank r gave this color; the table has every rank's color and key. */
 static bool has_color(const zr_comm *comm, int r, int color)
 {
     return comm->table[2 * r] == color;
@@ -424,7 +439,7 @@ void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boa
     comm->board = mine;
     comm->boards = boards;
     comm->n_boards = n;
-    if (mine->process == 0) mine->process = getpid(); /* once it is set, other ranks may be reading it */
+    if (mine->process == 0) mine->process = getpid(); /* written once: other ranks may be reading it from then on */
 }
 
 void zr__comm_show(zr_comm *comm, int i, uint64_t number)
@@ -459,22 +474,22 @@ int zr__comm_gone(const zr_comm *comm)
     return -1;
 }
 
-/* On the board of the host's first rank. */
-static uint64_t *told(const zr_comm *comm)
+/* Return the mark that a rank tells why the job ends; it is on the board of the host's first rank. */
+static uint64_t *told_mark(const zr_comm *comm)
 {
     int r = 0;
     while (!comm->boards[r]) r++; /* one is this rank's */
     return &comm->boards[r]->told;
 }
 
-bool zr__comm_first(zr_comm *comm)
+bool zr__comm_claim_telling(zr_comm *comm)
 {
-    return __atomic_exchange_n(told(comm), 1, __ATOMIC_RELAXED) == 0;
+    return __atomic_exchange_n(told_mark(comm), 1, __ATOMIC_RELAXED) == 0;
 }
 
 bool zr__comm_told(const zr_comm *comm)
 {
-    return __atomic_load_n(told(comm), __ATOMIC_RELAXED) != 0;
+    return __atomic_load_n(told_mark(comm), __ATOMIC_RELAXED) != 0;
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */

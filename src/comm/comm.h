@@ -1,6 +1,9 @@
 /**
- * comm: what engine, train and cli need beside zr/comm.h: the board on which ranks show their progress, ranks that have
- * ended, memory of devices, the reason why a job ends.
+ * comm, internal: the calls that engine, train and cli need beside zr/comm.h: memory of devices, the board on which
+ * ranks show their progress, ranks that have ended, the reason why a job ends.
+ *
+ * comm.c checks arguments and calls a transport (transport.h): self.c (one rank), threads.c (ranks as threads, over
+ * barrier.h), mpi*.c (ranks as processes), nccl.c (their memory of GPUs). launcher.c detects MPI launchers.
  */
 #ifndef ZR_COMM_COMM_H
 #define ZR_COMM_COMM_H
@@ -44,9 +47,9 @@ int zr__comm_gone(const zr_comm *comm);
 int zr__comm_process_ranks(const zr_comm *comm);
 
 /** Claim to be the rank of this host that tells why the job ends; true for the first that asks. */
-bool zr__comm_first(zr_comm *comm);
+bool zr__comm_claim_telling(zr_comm *comm);
 
-/** Return whether a rank of this host has called zr__comm_first. */
+/** Return whether a rank of this host has called zr__comm_claim_telling. */
 bool zr__comm_told(const zr_comm *comm);
 
 /** Return the MPI library's version line, "" without MPI. */

@@ -1,4 +1,4 @@
-/* Detection of the launcher that started this process, by its environment alone, without MPI. */
+/* Detects the launcher that started this process, by its environment alone, without MPI. */
 #include "zr/comm.h"
 
 #include <stdlib.h>

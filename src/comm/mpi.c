@@ -1,6 +1,6 @@
 /**
- * Ranks as processes under MPI-3.1: moves the bytes. mpi_window.c has the shared memory, mpi_create.c creates and
- * destroys communicators; only these three files include mpi.h.
+ * Moves the bytes of ranks that are processes under MPI-3.1. mpi_window.c has the shared memory, mpi_create.c creates
+ * and destroys communicators; only these three files include mpi.h.
  *
  * Ranks of a node read each other's staging through a shared window; to all other ranks ("remote") bytes are sent
  * point to point. Pieces go in chunks, through the two halves of the staging in turn, across calls:
@@ -16,9 +16,7 @@
  */
 #include "comm/mpi_comm.h"
 
-#include <sched.h>
 #include <string.h>
-#include <time.h>
 
 #define PIECE_TAG 1
 
@@ -32,27 +30,24 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status)
     return ZR_FAIL(status, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-/* On a thread beside the computing one a wait must leave that one its core. What a link brings during a nap
- * (1 Gbit/s: 12 KB) waits in the sockets' buffers. */
-static void relax(const zr__comm_mpi *me, int polls)
+/* Rest between polls. On a thread beside the computing one a wait must leave the core to computation; the bytes that a
+ * link brings during a nap (1 Gbit/s: 12 KB) wait in the sockets' buffers. */
+static void relax_mpi(const zr__comm_mpi *me, int polls)
 {
-    if (me->world->comm.concurrent) {
-        if (polls >= 100 && polls % 4 == 0) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-    } else if (polls >= 4000) {
-        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-    } else if (polls >= 100) {
-        sched_yield();
-    }
+    if (!me->world->comm.concurrent)
+        zr__comm_relax(polls);
+    else if (polls >= 100 && polls % 4 == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 }
 
 static zr_status check_cancelled(zr__comm_mpi *me)
 {
     ZR_CHECK(!atomic_load_explicit(&me->cancelled, memory_order_relaxed), ZR_ERR_PEER, "rank %d was stopped",
-             me->comm.world_ranks[me->comm.rank]);
+             zr__comm_name(&me->comm));
     return ZR_OK;
 }
 
-/* A call of MPI_Testall that failed, by the first request that did. */
+/* Return the error of a failed MPI_Testall: the error of the first request that failed. */
 static int first_error(const zr__comm_mpi *me, int code, int n)
 {
     for (int i = 0; code == MPI_ERR_IN_STATUS && i < n; i++) {
@@ -62,7 +57,7 @@ static int first_error(const zr__comm_mpi *me, int code, int n)
     return code;
 }
 
-/* For those who look: a rank that has not come. */
+/* Show on the board a rank that has not come, for ranks that look for the reason of a hang. */
 static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, const int *peer)
 {
     int done = 1, i = 0;
@@ -82,7 +77,7 @@ static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const i
         ZR_TRY(check_cancelled(me));
         int code = MPI_Testall(n, request, &done, me->statuses);
         if (code != MPI_SUCCESS) return zr__mpi_fail(first_error(me, code, n), "MPI_Testall", ZR_ERR_COMM);
-        if (!done) relax(me, polls);
+        if (!done) relax_mpi(me, polls);
         if (done || polls % CLOCK_POLLS != CLOCK_POLLS - 1 || zr_clock_sec() < shown_sec + long_sec) continue;
         show_awaited(me, n, request, peer);
         shown_sec = zr_clock_sec();
@@ -118,9 +113,9 @@ static zr_status meet_node(zr__comm_mpi *me)
     if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
     if (me->barrier) {
         zr__comm_wait(&me->comm);
-        int leaver = zr__barrier_wait(me->barrier) - 1; /* only a cancelled rank leaves */
+        int cancelled = zr__barrier_wait(me->barrier) - 1; /* only a cancelled rank leaves the barrier */
         zr__comm_wait(&me->comm);
-        ZR_CHECK(leaver < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[leaver]);
+        ZR_CHECK(cancelled < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[cancelled]);
     } else {
         MPI_Request request;
         ZR__TRY_MPI(MPI_Ibarrier(me->node, &request));
@@ -133,9 +128,9 @@ static zr_status meet_node(zr__comm_mpi *me)
 /* ---- moving bytes ---------------------------------------------------------------------------- */
 
 /* Pieces in flight, in chunks. Each half of the staging has a slot for every rank: an exchange has in slot r the bytes
- * for node peer r, or received from remote rank r. A gather receives straight into `out`, and keeps in its own slot
- * the bytes that node peers copy: no message is ever received into that slot, so the next call cannot overwrite it
- * while they read. */
+ * for node peer r, or the bytes received from remote rank r. A gather receives straight into `out`, and keeps in this
+ * rank's own slot the bytes that node peers copy: no message is ever received into that slot, so the next call cannot
+ * overwrite it while peers read. */
 typedef struct move {
     int from, to; /* sending and receiving rank, or ZR__ALL */
     const unsigned char *send;
@@ -159,11 +154,6 @@ static int64_t half_bytes(const zr__comm_mpi *me)
     return zr__comm_floor_aligned(me->staging_bytes / 2);
 }
 
-static int64_t slot_bytes(const zr__comm_mpi *me)
-{
-    return zr__comm_slot(me->staging_bytes, me->comm.size);
-}
-
 static int64_t at_most(int64_t bytes, int64_t limit)
 {
     return bytes < limit ? bytes : limit;
@@ -175,7 +165,7 @@ static bool is_node_peer(const zr__comm_mpi *me, int r)
 }
 
 /* Count bytes of a peer's piece that this rank receives. */
-static void count(zr__comm_mpi *me, const move *m, int64_t bytes)
+static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
 {
     zr_traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
 }
@@ -184,7 +174,7 @@ static void count(zr__comm_mpi *me, const move *m, int64_t bytes)
  * over TCP this permission travels in the same stream as its data: a peer that arrived earlier and got our permission
  * to send before it saw our sends would give its own permission after all its data, and the link would carry one
  * direction after the other. */
-static zr_status start(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
+static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     zr__flight *f = c->flight;
     if (!zr__comm_is(sending ? m->from : m->to, me->comm.rank)) return ZR_OK;
@@ -198,12 +188,13 @@ static zr_status start(zr__comm_mpi *me, const move *m, const chunk *c, bool sen
         MPI_Request *request = &f->request[f->n++];
         ZR__TRY_MPI(sending ? MPI_Isend(piece, bytes, MPI_BYTE, r, PIECE_TAG, me->all, request)
                             : MPI_Irecv(into, bytes, MPI_BYTE, r, PIECE_TAG, me->all, request));
-        if (!sending) count(me, m, bytes);
+        if (!sending) count_received(me, m, bytes);
     }
     return ZR_OK;
 }
 
-static void fill_node(zr__comm_mpi *me, const move *m, const chunk *c)
+/* Write the bytes of a chunk that node peers read into this rank's staging. */
+static void fill_staging(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     int rank = me->comm.rank;
     unsigned char *half = me->staging + c->half;
@@ -220,7 +211,7 @@ static void take_gathered(zr__comm_mpi *me, const move *m, const chunk *c)
         if (is_node_peer(me, r) && zr__comm_is(m->from, r)) {
             zr__comm_copy(&me->comm, m->out + r * m->out_stride + c->at, me->stagings[r] + c->half + r * m->slot_stride,
                           c->bytes, m->piece_bytes);
-            count(me, m, c->bytes);
+            count_received(me, m, c->bytes);
         }
     }
     if (zr__comm_is(m->from, me->comm.rank))
@@ -236,13 +227,13 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
                                                  : me->staging + c->half + r * m->slot_stride;
-        if (is_node_peer(me, r)) count(me, m, c->bytes); /* `start` counts received messages */
+        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* start_messages counts messages */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
     (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* never fails, see transport.h */
 }
 
-/* The chunk from `at` on takes the half whose turn it is; at the end of the pieces it has no bytes. */
+/* Make the chunk from `at` on, in the half whose turn it is; at the end of the pieces it has no bytes. */
 static chunk next_chunk(zr__comm_mpi *me, const move *m, int64_t at)
 {
     int64_t left = m->piece_bytes - at;
@@ -258,17 +249,17 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
     ZR_TRY(check_cancelled(me));
     if (m->piece_bytes == 0) return ZR_OK;
     chunk now = next_chunk(me, m, 0);
-    ZR_TRY(start(me, m, &now, true));
-    fill_node(me, m, &now);
+    ZR_TRY(start_messages(me, m, &now, true));
+    fill_staging(me, m, &now);
     for (chunk next; now.bytes > 0; now = next) {
         next = next_chunk(me, m, now.at + now.bytes); /* sent before the wait, so that the link is not idle */
-        if (next.bytes > 0) ZR_TRY(start(me, m, &next, true));
-        if (now.at == 0) ZR_TRY(start(me, m, &now, false));
-        if (next.bytes > 0) ZR_TRY(start(me, m, &next, false));
+        if (next.bytes > 0) ZR_TRY(start_messages(me, m, &next, true));
+        if (now.at == 0) ZR_TRY(start_messages(me, m, &now, false));
+        if (next.bytes > 0) ZR_TRY(start_messages(me, m, &next, false));
         ZR_TRY(zr__mpi_finish(me, now.flight->n, now.flight->request, now.flight->peer));
         now.flight->n = 0;
         ZR_TRY(meet_node(me));
-        if (next.bytes > 0) fill_node(me, m, &next);
+        if (next.bytes > 0) fill_staging(me, m, &next);
         if (m->out)
             take_gathered(me, m, &now);
         else
@@ -283,7 +274,7 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     if (me->nccl && zr__nccl_takes(me->nccl, send))
         return zr__nccl_exchange(me->nccl, to, send, stride_bytes, piece_bytes, grain_bytes, fn, arg);
-    int64_t slot = slot_bytes(me), chunk_bytes;
+    int64_t slot = zr__comm_slot(me->staging_bytes, comm->size), chunk_bytes;
     ZR_TRY(zr__comm_chunk(comm, zr__mpi_has_remote(me) ? at_most(slot, me->chunk_bytes) : slot, grain_bytes,
                           &chunk_bytes));
     return move_pieces(me, &(move){.from = ZR__ALL,
@@ -305,7 +296,7 @@ zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, i
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     if (me->nccl && zr__nccl_takes(me->nccl, out))
         return zr__nccl_gather(me->nccl, from, mine, out, stride_bytes, piece_bytes);
-    int64_t slot = slot_bytes(me);
+    const int64_t slot = zr__comm_slot(me->staging_bytes, comm->size);
     return move_pieces(
         me, &(move){.from = from,
                     .to = ZR__ALL,

@@ -25,8 +25,8 @@ typedef struct zr__comm_mpi {
     zr__flight flight[2];
     MPI_Status *statuses;  /* (2 * size) */
     double *scalars;       /* (1 + size, ZR_COMM_SCALARS): this rank's numbers, then all ranks', which are comm.table */
-    bool unfinished;       /* longest message, in bytes */
-    int64_t chunk_bytes;   /* the longest message */
+    bool unfinished;       /* a call of scalars has failed, and MPI may still write to `scalars` */
+    int64_t chunk_bytes;   /* longest message, in bytes */
     MPI_Win shared_window; /* window of the barrier and, in the world's communicator, of the boards */
     zr__barrier *barrier;  /* NULL when the world has remote ranks */
     zr_comm_board **boards; /* the world's boards; `own_board` where no other rank shares this rank's memory */
@@ -69,8 +69,7 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status);
         if (code_ != MPI_SUCCESS) ZR_TRY(zr__mpi_fail(code_, #call, ZR_ERR_COMM));                                     \
     } while (0)
 
-/** Wait for n requests, or until this rank is cancelled. peer[i]: rank that request i waits for; NULL: no single rank.
- */
+/** Wait for n requests, or until this rank is cancelled. peer[i]: rank that request i is for; NULL: no single rank. */
 zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer);
 
 /** Open the memory that a node's ranks share from the start: the boards of a world, and the sleeping barrier, where a

@@ -11,20 +11,20 @@
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* Stop a communicator and all communicators split off it. */
-static void stop(zr__comm_mpi *me)
+/* Cancel a communicator and all communicators split off it. */
+static void cancel_tree(zr__comm_mpi *me)
 {
     atomic_store(&me->cancelled, true);
-    /* A wait in the sleeping barrier sees no flag. Its node is all ranks: the numbers are the same. */
+    /* A wait in the sleeping barrier sees no flag. The barrier's node has all ranks, under the same numbers. */
     if (me->barrier) zr__barrier_leave(me->barrier, me->comm.rank);
-    for (zr__comm_mpi *part = me->parts; part; part = part->sibling) stop(part);
+    for (zr__comm_mpi *part = me->parts; part; part = part->sibling) cancel_tree(part);
 }
 
 static void cancel_mpi(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     pthread_mutex_lock(&me->world->lock);
-    stop(me);
+    cancel_tree(me);
     pthread_mutex_unlock(&me->world->lock);
 }
 
@@ -33,18 +33,18 @@ static void abort_mpi(zr_comm *comm, int code)
     MPI_Abort(((zr__comm_mpi *)comm)->world->all, code);
 }
 
-/* Link a part to its parent, so that it is stopped with the parent; stop it if the parent is stopped already. */
-static void attach(zr__comm_mpi *part)
+/* Link a part to its parent, so that it is cancelled with the parent; cancel it if the parent is cancelled already. */
+static void attach_part(zr__comm_mpi *part)
 {
     zr__comm_mpi *parent = part->parent;
     pthread_mutex_lock(&part->world->lock);
     part->sibling = parent->parts;
     parent->parts = part;
-    if (atomic_load(&parent->cancelled)) stop(part);
+    if (atomic_load(&parent->cancelled)) cancel_tree(part);
     pthread_mutex_unlock(&part->world->lock);
 }
 
-static void detach(zr__comm_mpi *part)
+static void detach_part(zr__comm_mpi *part)
 {
     pthread_mutex_lock(&part->world->lock);
     zr__comm_mpi **at = &part->parent->parts;
@@ -61,9 +61,8 @@ static bool mpi_runs(void)
     return started && !finished;
 }
 
-/* Cancel the requests that a cancelled call has left, so that no message arrives in memory that is about to be freed.
- */
-static void withdraw(zr__flight *f)
+/* Cancel the requests of a cancelled call, so that no message arrives in memory that is about to be freed. */
+static void cancel_messages(zr__flight *f)
 {
     for (int i = 0; i < f->n; i++) {
         if (f->request[i] == MPI_REQUEST_NULL) continue;
@@ -73,27 +72,22 @@ static void withdraw(zr__flight *f)
     f->n = 0;
 }
 
-/* Free MPI's communicators. After a stop they are kept: messages that were sent and never received could otherwise
- * arrive in the next communicator to which MPI gives the same number. */
-static void free_ranks(zr__comm_mpi *me)
-{
-    if (atomic_load(&me->cancelled)) return;
-    if (me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
-    if (me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
-}
-
 static void destroy_mpi(zr_comm *comm)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     const bool runs = mpi_runs();
-    if (me->parent) detach(me);
+    if (me->parent) detach_part(me);
     if (!runs) atomic_store(&me->cancelled, true); /* NCCL's end would poll MPI */
     zr__nccl_destroy(&me->nccl);
     if (runs) {
-        for (int half = 0; half < 2; half++) withdraw(&me->flight[half]);
+        for (int half = 0; half < 2; half++) cancel_messages(&me->flight[half]);
         zr__mpi_drop_staging(me);
         zr__mpi_close_shared(me);
-        free_ranks(me);
+        /* A cancelled rank keeps MPI's communicators: messages that were sent and never received could otherwise arrive
+         * in the next communicator to which MPI gives the same number. */
+        const bool frees = !atomic_load(&me->cancelled);
+        if (frees && me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
+        if (frees && me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
     }
     if (!me->parent) zr_free(me->boards);
     zr_free(me->stagings);
@@ -145,7 +139,7 @@ static const zr_comm_ops ops_mpi = {
     .devices = devices_mpi,
 };
 
-/* All that needs no peer. */
+/* Allocate and fill the tables of a communicator, which needs no peer. */
 static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
 {
     me->names = zr_alloc((size_t)size * sizeof *me->names);
@@ -169,8 +163,8 @@ static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
     return ZR_OK;
 }
 
-/* The world, or a part of `parent`, whose ranks are still to be named. */
-static zr_status create(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi **made)
+/* Create the world, or a part of `parent`; me->names is still to be filled in. */
+static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi **made)
 {
     zr__comm_mpi *me = zr_alloc(sizeof *me);
     ZR_CHECK(me, ZR_ERR_MEMORY, "no memory for a communicator");
@@ -202,8 +196,8 @@ static zr_status number_node_ranks(zr__comm_mpi *me)
     return ZR_OK;
 }
 
-/* me->node and who is in it: ranks of a group share a window where they do in the world. The host's numbers are the
- * true ones whatever ranks_per_node is. */
+/* Find me->node and the numbers of its ranks: ranks of a group share a window where they do in the world. local_rank
+ * and local_size count the whole host whatever ranks_per_node is. */
 static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
 {
     MPI_Comm host = MPI_COMM_NULL;
@@ -224,15 +218,15 @@ static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
     return number_node_ranks(me);
 }
 
-/* All that needs the peers, over me->all. */
-static zr_status connect(zr__comm_mpi *me, int ranks_per_node)
+/* Do the part of creation that needs the peers, over me->all. */
+static zr_status connect_ranks(zr__comm_mpi *me, int ranks_per_node)
 {
     ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));
     ZR_TRY(find_node(me, ranks_per_node));
     ZR_TRY(zr__mpi_open_shared(me));
     int level = 0;
     MPI_Query_thread(&level);
-    /* Also between ranks of one host that exchange messages because they were told to: these may go over a link. */
+    /* Messages between ranks of one host (ZR_MPI=p2p) may go over a link as well. */
     me->comm.concurrent = zr__mpi_has_remote(me) && level >= MPI_THREAD_SERIALIZED;
     return ZR_OK;
 }
@@ -242,7 +236,7 @@ static zr_status connect_world(zr__comm_mpi *me, const zr__mpi_options *options)
     int64_t longest = options->chunk_bytes < CHUNK_BYTES_MAX ? options->chunk_bytes : CHUNK_BYTES_MAX;
     me->chunk_bytes = longest > ZR__COMM_ALIGN_BYTES ? zr__comm_floor_aligned(longest) : ZR__COMM_ALIGN_BYTES;
     ZR__TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &me->all));
-    return connect(me, options->ranks_per_node);
+    return connect_ranks(me, options->ranks_per_node);
 }
 
 zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
@@ -252,7 +246,7 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     ZR__TRY_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     ZR__TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
     zr__comm_mpi *me = NULL;
-    ZR_TRY(create(NULL, rank, size, &me));
+    ZR_TRY(create_alone(NULL, rank, size, &me));
     for (int r = 0; r < size; r++) me->names[r] = r;
     zr_status st = connect_world(me, options);
     if (st != ZR_OK) {
@@ -263,7 +257,7 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     return ZR_OK;
 }
 
-/* Also for a rank that is in no group, as `me` NULL. */
+/* Connect the ranks of a group; `me` is this rank's part. A rank that is in no group calls it too, with NULL. */
 static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__group *group)
 {
     MPI_Comm all = MPI_COMM_NULL;
@@ -274,7 +268,7 @@ static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__
     if (!me) return ZR_OK;
     me->all = all;
     me->chunk_bytes = parent->chunk_bytes;
-    return connect(me, 0);
+    return connect_ranks(me, 0);
 }
 
 /* Split a communicator. Steps that may fail on one rank alone come before any MPI call in which its peers would wait
@@ -283,12 +277,12 @@ static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub)
 {
     zr__comm_mpi *parent = (zr__comm_mpi *)comm, *part = NULL;
     zr_status st = ZR_OK;
-    if (group->size > 0) st = create(parent, group->rank, group->size, &part);
+    if (group->size > 0) st = create_alone(parent, group->rank, group->size, &part);
     if (part) zr__group_names(comm, group, part->names);
     ZR_TRY_GOTO(st, zr_comm_agree(comm, st), failed);
     ZR_TRY_GOTO(st, zr_comm_agree(comm, connect_part(parent, part, group)), failed);
     if (!part) return ZR_OK;
-    attach(part);
+    attach_part(part);
     *sub = &part->comm;
     return ZR_OK;
 failed:

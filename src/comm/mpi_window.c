@@ -1,6 +1,6 @@
-/** Memory that the ranks of a node share: the staging's windows, and the sleeping barrier. */
+/* Opens and closes the memory that the ranks of a node share: the staging's windows, boards, the sleeping barrier. */
 #include "comm/mpi_comm.h"
-#include "base/core/core.h"
+
 #include "comm/comm.h"
 
 #include <errno.h>
@@ -9,8 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Rank r's part of a window. A mapping starts on a page, so rounding up gives the same place in
- * every process. */
+/* Find rank r's part of a window. A mapping starts on a page, so rounding up gives the same place in every process. */
 static zr_status window_part(MPI_Win window, int r, unsigned char **part)
 {
     MPI_Aint bytes = 0;
@@ -124,8 +123,8 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
     return meet_window(me);
 }
 
-/* Windows lie in /dev/shm, which containers often limit to 64 MiB; past its end there is no error
- * but a SIGBUS. All of the node answer alike, so that none waits for another in the allocation. */
+/* Check that a node's windows fit into /dev/shm, which containers often limit to 64 MiB: past its end there is no error
+ * but a SIGBUS. All ranks of the node return the same, so that none waits for another in the allocation. */
 static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
 {
     struct statvfs shm;
@@ -141,8 +140,9 @@ static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
     return ZR_OK;
 }
 
-/* Groups of a host that make their staging at the same time all find the same room. A system that cannot take
- * pages by a call (Linux before 5.14) takes them when they are written, or ends the process there. */
+/* Take the staging's pages, since groups of a host that make their staging at the same time all find the same room. A
+ * system that cannot take pages by a call (Linux before 5.14) takes them when they are written, or ends the process
+ * there. */
 static zr_status take_pages(unsigned char *staging, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
@@ -158,7 +158,7 @@ static zr_status take_pages(unsigned char *staging, int64_t bytes)
     return ZR_OK;
 }
 
-/* Needs no barrier before it: MPI_Win_free itself waits for the node, so no peer reads any more. */
+/* No barrier is needed before: MPI_Win_free itself waits for the node, so no peer reads any more. */
 void zr__mpi_drop_staging(zr__comm_mpi *me)
 {
     if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
@@ -179,18 +179,6 @@ static zr_status share_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
     return window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, taken);
 }
 
-static zr_status take_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
-{
-    *taken = 0;
-    if (bytes == 0) return ZR_OK;
-    if (me->node_size > 1) return share_staging(me, bytes, taken);
-    const int64_t before = zr__alloc_taken();
-    me->staging = zr_alloc((size_t)bytes);
-    ZR_CHECK(me->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
-    *taken = zr__alloc_taken() - before;
-    return ZR_OK;
-}
-
 /* With NCCL, pieces in the host's memory are few and small, so this part of the staging is limited. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
 {
@@ -199,7 +187,9 @@ zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
     const int64_t host_bytes = me->nccl && bytes > enough ? enough : bytes;
     zr__mpi_drop_staging(me);
     comm->staging = NULL;
-    zr_status st = take_staging(me, host_bytes, &comm->staging_taken_bytes);
+    int64_t *taken = &comm->staging_taken_bytes;
+    zr_status st = me->node_size > 1 && bytes > 0 ? share_staging(me, host_bytes, taken)
+                                                  : zr__comm_alloc_staging(host_bytes, &me->staging, taken);
     if (st == ZR_OK) me->staging_bytes = host_bytes;
     comm->staging = me->staging;
     if (!me->nccl) return st;

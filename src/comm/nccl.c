@@ -1,24 +1,22 @@
 /*
- * NCCL: how pieces in memory of GPUs go between ranks that are processes. Scalars and barriers stay the transport's,
- * and by its scalars the ranks find each other here.
+ * Moves pieces in memory of GPUs by NCCL, between ranks that are processes. Scalars and barriers stay the transport's;
+ * its scalars also carry the identities by which NCCL's ranks find each other.
  *
- * A call issues to the copier's stream and waits until the stream has come so far. NCCL's communicators are made
+ * A call issues to the copier's stream and waits until the stream has completed it. NCCL's communicators are
  * non-blocking: its functions return before the peers have come, so every wait is a loop in this file, which ends when
- * NCCL tells of a failure or this rank is stopped. Then NCCL's communicator is aborted, which takes off the stream what
- * waits there.
+ * NCCL reports a failure or this rank is stopped. Then NCCL's communicator is aborted, which removes its waiting work
+ * from the stream.
  *
  * A piece of an exchange goes in chunks: one chunk of every peer's piece is received into the staging, in memory of the
- * GPU, and handed over from there before the next is sent for. One stream does both in order, so nothing would be won
- * by a second half.
+ * GPU, and handed over from there before the next chunk is requested. One stream does both in order, so a second half
+ * of the staging would gain nothing.
  */
 #include "comm/nccl_comm.h"
 
 #include <nccl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/core/library.h"
@@ -55,7 +53,7 @@ struct zr__nccl {
     functions f;
     unsigned char *staging; /* (staging_bytes), memory of the GPU */
     int64_t staging_bytes;
-    ncclComm_t ranks; /* NULL: not made yet, or ended by a failure */
+    ncclComm_t ranks; /* NULL: not created yet, or aborted after a failure */
     int gpu;
 };
 
@@ -72,11 +70,6 @@ static zr_status load_library(functions *f)
     return ZR_FAIL(st, "%s; or " ZR__NCCL_INSTEAD, why);
 }
 
-static int my_name(const zr__nccl *me)
-{
-    return me->comm->world_ranks[me->comm->rank];
-}
-
 static cudaStream_t stream_of(const zr__nccl *me)
 {
     return me->copier.stream;
@@ -84,27 +77,27 @@ static cudaStream_t stream_of(const zr__nccl *me)
 
 /* ---- failures ---------------------------------------------------------------------------------- */
 
-static void end_at_once(zr__nccl *me)
+static void abort_nccl(zr__nccl *me)
 {
     if (me->ranks) (void)me->f.ncclCommAbort(me->ranks);
     me->ranks = NULL;
 }
 
-/* NCCL's own words are lost with its communicator. Its longer ones are for its log, but for the first line. */
-static zr_status failed(zr__nccl *me, ncclResult_t result, const char *call)
+/* Fail with the first line of NCCL's own message, which is lost with its communicator. */
+static zr_status nccl_failed(zr__nccl *me, ncclResult_t result, const char *call)
 {
     char text[160] = "";
     const char *last = me->f.ncclGetLastError(me->ranks);
     if (last) snprintf(text, sizeof text, "%.*s", (int)strcspn(last, "\n"), last);
-    end_at_once(me);
-    return ZR_FAIL(result == ncclRemoteError ? ZR_ERR_PEER : ZR_ERR_COMM, "rank %d: %s: %s%s%s", my_name(me), call,
-                   me->f.ncclGetErrorString(result), *text ? ": " : "", text);
+    abort_nccl(me);
+    return ZR_FAIL(result == ncclRemoteError ? ZR_ERR_PEER : ZR_ERR_COMM, "rank %d: %s: %s%s%s",
+                   zr__comm_name(me->comm), call, me->f.ncclGetErrorString(result), *text ? ": " : "", text);
 }
 
 static zr_status gpu_failed(zr__nccl *me, cudaError_t error, const char *call)
 {
-    end_at_once(me);
-    return ZR_FAIL(ZR_ERR_COMM, "rank %d: %s: the GPU: %s", my_name(me), call, cudaGetErrorString(error));
+    abort_nccl(me);
+    return ZR_FAIL(ZR_ERR_COMM, "rank %d: %s: the GPU: %s", zr__comm_name(me->comm), call, cudaGetErrorString(error));
 }
 
 #define TRY_GPU(me, call)                                                                                              \
@@ -115,19 +108,11 @@ static zr_status gpu_failed(zr__nccl *me, cudaError_t error, const char *call)
 
 /* ---- waits ------------------------------------------------------------------------------------- */
 
-static void relax(int polls)
-{
-    if (polls >= 4000)
-        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-    else if (polls >= 100)
-        sched_yield();
-}
-
 static zr_status poll_transport(zr__nccl *me)
 {
     const zr_status st = me->poll(me->comm);
     if (st == ZR_OK) return ZR_OK;
-    end_at_once(me);
+    abort_nccl(me);
     return zr_error_frame(st, __func__, __FILE__, __LINE__);
 }
 
@@ -139,45 +124,45 @@ static ncclResult_t state_of(const zr__nccl *me)
 }
 
 /* Wait until NCCL has completed a non-blocking call: only then may another call be made on the communicator. */
-static zr_status settle(zr__nccl *me, ncclResult_t result, const char *call)
+static zr_status await_nccl(zr__nccl *me, ncclResult_t result, const char *call)
 {
     for (int polls = 0; result == ncclInProgress; polls++) {
         ZR_TRY(poll_transport(me));
-        relax(polls);
+        zr__comm_relax(polls);
         result = state_of(me);
     }
-    return result == ncclSuccess ? ZR_OK : failed(me, result, call);
+    return result == ncclSuccess ? ZR_OK : nccl_failed(me, result, call);
 }
 
 /* Wait until the stream has completed all that was issued to it. */
-static zr_status drain(zr__nccl *me, const char *call)
+static zr_status await_stream(zr__nccl *me, const char *call)
 {
     enum { STATE_POLLS = 16 }; /* NCCL's state takes a lock */
     cudaError_t gpu;
     for (int polls = 0; (gpu = cudaStreamQuery(stream_of(me))) == cudaErrorNotReady; polls++) {
         ZR_TRY(poll_transport(me));
         const ncclResult_t state = polls % STATE_POLLS == STATE_POLLS - 1 ? state_of(me) : ncclSuccess;
-        if (state != ncclSuccess && state != ncclInProgress) return failed(me, state, call);
-        relax(polls);
+        if (state != ncclSuccess && state != ncclInProgress) return nccl_failed(me, state, call);
+        zr__comm_relax(polls);
     }
     (void)cudaGetLastError(); /* "not ready" would be taken for the failure of a later launch */
     return gpu == cudaSuccess ? ZR_OK : gpu_failed(me, gpu, call);
 }
 
-static zr_status finish(zr__nccl *me, ncclResult_t result, const char *call)
+static zr_status await_call(zr__nccl *me, ncclResult_t result, const char *call)
 {
     zr__comm_wait(me->comm);
-    zr_status st = settle(me, result, call);
-    if (st == ZR_OK) st = drain(me, call);
+    zr_status st = await_nccl(me, result, call);
+    if (st == ZR_OK) st = await_stream(me, call);
     zr__comm_wait(me->comm);
     return st;
 }
 
 /* Check before each call that neither this rank was stopped nor NCCL has failed. */
-static zr_status check(zr__nccl *me)
+static zr_status check_usable(zr__nccl *me)
 {
     ZR_TRY(poll_transport(me));
-    ZR_CHECK(me->ranks, ZR_ERR_COMM, "rank %d calls NCCL again, which has failed", my_name(me));
+    ZR_CHECK(me->ranks, ZR_ERR_COMM, "rank %d calls NCCL again, which has failed", zr__comm_name(me->comm));
     return ZR_OK;
 }
 
@@ -208,14 +193,14 @@ static void name_host(introduction *mine)
     fclose(boot);
 }
 
-static zr_status prepare(zr__nccl *me, introduction *mine)
+static zr_status introduce(zr__nccl *me, introduction *mine)
 {
     ZR_TRY(load_library(&me->f));
     TRY_GPU(me, cudaGetDevice(&me->gpu));
     TRY_GPU(me, cudaDeviceGetPCIBusId(mine->bus, sizeof mine->bus, me->gpu));
     name_host(mine);
     const ncclResult_t result = me->comm->rank == 0 ? me->f.ncclGetUniqueId(&mine->id) : ncclSuccess;
-    return result == ncclSuccess ? ZR_OK : failed(me, result, "ncclGetUniqueId");
+    return result == ncclSuccess ? ZR_OK : nccl_failed(me, result, "ncclGetUniqueId");
 }
 
 static bool same_gpu(const introduction *a, const introduction *b)
@@ -228,7 +213,8 @@ static void read_introduction(const zr__nccl *me, int r, introduction *theirs)
     memcpy(theirs, me->comm->table + r * INTRODUCTION, sizeof *theirs);
 }
 
-/* NCCL would refuse some ranks and leave the others waiting. From 2.30 on it can be told not to. */
+/* Check that no two ranks have one GPU: NCCL would refuse some ranks and leave the others waiting. From 2.30 on an
+ * environment variable allows shared GPUs. */
 static zr_status check_gpus(const zr__nccl *me)
 {
     const zr_comm *comm = me->comm;
@@ -247,7 +233,7 @@ static zr_status check_gpus(const zr__nccl *me)
     return ZR_OK;
 }
 
-static zr_status init(zr__nccl *me)
+static zr_status init_nccl(zr__nccl *me)
 {
     introduction first;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -256,7 +242,7 @@ static zr_status init(zr__nccl *me)
     zr__comm_wait(me->comm);
     const ncclResult_t result =
         me->f.ncclCommInitRankConfig(&me->ranks, me->comm->size, first.id, me->comm->rank, &config);
-    zr_status st = settle(me, result, "ncclCommInitRankConfig");
+    zr_status st = await_nccl(me, result, "ncclCommInitRankConfig");
     zr__comm_wait(me->comm);
     return st;
 }
@@ -267,8 +253,8 @@ static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
     double words[INTRODUCTION];
     memcpy(words, mine, sizeof *mine);
     ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION));
-    ZR_TRY(check_gpus(me)); /* all see the same */
-    return zr_comm_agree(comm, init(me));
+    ZR_TRY(check_gpus(me)); /* the same on all ranks */
+    return zr_comm_agree(comm, init_nccl(me));
 }
 
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl)
@@ -281,14 +267,14 @@ zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_
         me->comm = comm;
         me->copier = *copier;
         me->poll = poll;
-        st = prepare(me, &mine);
+        st = introduce(me, &mine);
     }
     ZR_TRY_GOTO(st, zr_comm_agree(comm, st), failed);
     ZR_TRY_GOTO(st, connect_ranks(me, &mine), failed);
     *nccl = me;
     return ZR_OK;
 failed:
-    if (me) end_at_once(me);
+    if (me) abort_nccl(me);
     zr_free(me);
     return st;
 }
@@ -303,15 +289,15 @@ static void drop_staging(zr__nccl *me)
 }
 
 /* Finalize NCCL: bytes in flight to peers are delivered first. */
-static void end(zr__nccl *me)
+static void finalize_nccl(zr__nccl *me)
 {
     const double late_sec = zr_clock_sec() + END_SEC;
     ncclResult_t result = me->poll(me->comm) == ZR_OK ? me->f.ncclCommFinalize(me->ranks) : ncclRemoteError;
     for (int polls = 0; result == ncclInProgress && zr_clock_sec() < late_sec; polls++) {
-        relax(polls);
+        zr__comm_relax(polls);
         result = state_of(me);
     }
-    if (result != ncclSuccess || me->f.ncclCommDestroy(me->ranks) != ncclSuccess) end_at_once(me);
+    if (result != ncclSuccess || me->f.ncclCommDestroy(me->ranks) != ncclSuccess) abort_nccl(me);
     me->ranks = NULL;
 }
 
@@ -320,7 +306,7 @@ void zr__nccl_destroy(zr__nccl **nccl)
     zr__nccl *me = *nccl;
     *nccl = NULL;
     if (!me) return;
-    if (me->ranks) end(me);
+    if (me->ranks) finalize_nccl(me);
     drop_staging(me);
     zr_free(me);
 }
@@ -361,7 +347,7 @@ zr_status zr__nccl_staging(zr__nccl *me, int64_t bytes, unsigned char **staging)
 }
 
 /* Combine the results of the calls of a group: the first failure, else "in progress" if any call is. */
-static void note(ncclResult_t *all, ncclResult_t one)
+static void combine_results(ncclResult_t *all, ncclResult_t one)
 {
     if (*all == ncclSuccess || (*all == ncclInProgress && one != ncclSuccess)) *all = one;
 }
@@ -375,17 +361,17 @@ static ncclResult_t swap_pieces(zr__nccl *me, int to, const unsigned char *send,
     for (int i = 1; i < comm->size; i++) {
         const int next = (comm->rank + i) % comm->size, before = (comm->rank + comm->size - i) % comm->size;
         if (zr__comm_is(to, next))
-            note(&all,
-                 me->f.ncclSend(send + next * stride_bytes, (size_t)bytes, ncclInt8, next, me->ranks, stream_of(me)));
+            combine_results(&all, me->f.ncclSend(send + next * stride_bytes, (size_t)bytes, ncclInt8, next, me->ranks,
+                                                 stream_of(me)));
         if (zr__comm_is(to, comm->rank))
-            note(&all, me->f.ncclRecv((void *)comm->pieces[before], (size_t)bytes, ncclInt8, before, me->ranks,
-                                      stream_of(me)));
+            combine_results(&all, me->f.ncclRecv((void *)comm->pieces[before], (size_t)bytes, ncclInt8, before,
+                                                 me->ranks, stream_of(me)));
     }
-    note(&all, me->f.ncclGroupEnd());
+    combine_results(&all, me->f.ncclGroupEnd());
     return all;
 }
 
-/* Everyone's chunk has a slot of the staging, but for the own one, which is in `send`. */
+/* Set comm->pieces: each peer's chunk has a slot of the staging; this rank's own lies in `send`. */
 static void place_slots(zr__nccl *me, const void *own, int64_t slot_bytes)
 {
     zr_comm *comm = me->comm;
@@ -400,12 +386,12 @@ zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stri
     const int64_t slot = zr__comm_floor_aligned(me->staging_bytes / (comm->size - 1));
     int64_t chunk;
     ZR_TRY(zr__comm_chunk(comm, slot, grain_bytes, &chunk));
-    ZR_TRY(check(me));
+    ZR_TRY(check_usable(me));
     for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
         bytes = piece_bytes - at < chunk ? piece_bytes - at : chunk;
         const unsigned char *from = (const unsigned char *)send + at;
         place_slots(me, from + comm->rank * stride_bytes, slot);
-        ZR_TRY(finish(me, swap_pieces(me, to, from, stride_bytes, bytes), "an exchange by NCCL"));
+        ZR_TRY(await_call(me, swap_pieces(me, to, from, stride_bytes, bytes), "an exchange by NCCL"));
         if (!zr__comm_is(to, comm->rank)) continue;
         zr_traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * bytes);
         (void)fn(arg, at, bytes, comm->pieces); /* never fails, see transport.h */
@@ -413,7 +399,8 @@ zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stri
     return ZR_OK;
 }
 
-/* NCCL's own gather leaves no room between pieces. The copy is in the stream, too; comm.c tells of its failure. */
+/* Gather by sends and receives, since NCCL's own gather leaves no room between pieces. The copy is in the stream, too;
+ * comm.c returns its failure. */
 static ncclResult_t gather_apart(zr__nccl *me, const void *mine, unsigned char *out, int64_t stride_bytes,
                                  int64_t piece_bytes)
 {
@@ -430,7 +417,7 @@ zr_status zr__nccl_gather(zr__nccl *me, int from, const void *mine, void *out, i
     zr_comm *comm = me->comm;
     int64_t received = (comm->size - 1) * piece_bytes;
     ncclResult_t result;
-    ZR_TRY(check(me));
+    ZR_TRY(check_usable(me));
     if (from != ZR__ALL) {
         received = from == comm->rank ? 0 : piece_bytes;
         result = me->f.ncclBroadcast(mine, (unsigned char *)out + from * stride_bytes, (size_t)piece_bytes, ncclInt8,
@@ -441,18 +428,18 @@ zr_status zr__nccl_gather(zr__nccl *me, int from, const void *mine, void *out, i
         result = gather_apart(me, mine, out, stride_bytes, piece_bytes);
     }
     zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_GATHER, received);
-    return finish(me, result, "a gather by NCCL");
+    return await_call(me, result, "a gather by NCCL");
 }
 
-/* In place, as NCCL allows it: this rank's piece of `data` is where its sum goes. */
+/* NCCL allows it in place: the sum goes to this rank's piece of `data`. */
 zr_status zr__nccl_reduce_scatter(zr__nccl *me, void *data, zr_dtype dtype, int64_t piece_elems)
 {
     const zr_comm *comm = me->comm;
     const int64_t piece_bytes = zr_dtype_span(dtype, piece_elems);
     const ncclDataType_t type = dtype == ZR_F32 ? ncclFloat32 : dtype == ZR_BF16 ? ncclBfloat16 : ncclFloat16;
-    ZR_TRY(check(me));
+    ZR_TRY(check_usable(me));
     const ncclResult_t result = me->f.ncclReduceScatter(data, (unsigned char *)data + comm->rank * piece_bytes,
                                                         (size_t)piece_elems, type, ncclSum, me->ranks, stream_of(me));
     zr_traffic_count(&me->comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * piece_bytes);
-    return finish(me, result, "a reduce-scatter by NCCL");
+    return await_call(me, result, "a reduce-scatter by NCCL");
 }

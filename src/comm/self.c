@@ -1,4 +1,4 @@
-/* One rank: comm.c answers all that would need a peer. */
+/* The communicator of one rank: comm.c handles every call that would need a peer. */
 #include "comm/transport.h"
 
 typedef struct comm_self {
@@ -21,16 +21,6 @@ static zr_status split_self(zr_comm *comm, const zr__group *group, zr_comm **sub
     return ZR_OK;
 }
 
-static zr_status staging_self(zr_comm *comm, int64_t bytes)
-{
-    zr_free(comm->staging);
-    comm->staging = NULL;
-    if (bytes == 0) return ZR_OK;
-    comm->staging = zr_alloc((size_t)bytes);
-    ZR_CHECK(comm->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
-    return ZR_OK;
-}
-
 static void abort_self(zr_comm *comm, int code)
 {
     (void)comm, (void)code; /* no peers to stop */
@@ -39,7 +29,7 @@ static void abort_self(zr_comm *comm, int code)
 static const zr_comm_ops ops_self = {
     .destroy = destroy_self,
     .split = split_self,
-    .staging = staging_self,
+    .staging = zr__comm_own_staging,
     .abort = abort_self,
 };
 

@@ -1,13 +1,12 @@
 /**
- * Ranks as threads of one process. Peers read and write each other's memory directly, so staging is allocated on
- * request but never used; all ordering comes from the one barrier of each group.
+ * The transport of ranks that are threads of one process. Peers read and write each other's memory directly, so staging
+ * is allocated on request but never used; each group has one barrier, which orders all calls.
  *
  * Between the two barriers of a call a rank's memory is lent to its peers. A rank that learns of a failure there may
  * free its memory as soon as it returns, so it first waits for the peers that still use it.
  */
 #include "comm/barrier.h"
 #include "comm/transport.h"
-#include "base/core/core.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -65,67 +64,51 @@ struct team {
     zr_comm_board **boards; /* (size): address of each rank's board */
 };
 
-/* Return this rank's number in the world. */
-static int name_of(const comm_threads *me)
-{
-    return me->comm.world_ranks[me->comm.rank];
-}
-
-static zr_status meet(comm_threads *me)
+/* Wait for the group's ranks. A rank that fails or returns leaves the barrier, and its peers fail here. */
+static zr_status meet_group(comm_threads *me)
 {
     zr__comm_wait(&me->comm);
-    int leaver = zr__barrier_wait(&me->group->barrier) - 1;
+    int gone = zr__barrier_wait(&me->group->barrier) - 1; /* a rank that failed or returned */
     zr__comm_wait(&me->comm);
-    if (leaver < 0) return ZR_OK;
+    if (gone < 0) return ZR_OK;
     me->failed = true;
-    int failed = atomic_load(&me->group->team->first_failed), mine = name_of(me);
+    int failed = atomic_load(&me->group->team->first_failed), mine = zr__comm_name(&me->comm);
     ZR_CHECK(failed != mine, ZR_ERR_PEER, "rank %d was stopped", failed);
     ZR_CHECK(failed < 0, ZR_ERR_PEER, "rank %d failed; rank %d stops with it", failed, mine);
-    return ZR_FAIL(ZR_ERR_PEER, "rank %d has returned while rank %d still waits for it", me->comm.world_ranks[leaver],
+    return ZR_FAIL(ZR_ERR_PEER, "rank %d has returned while rank %d still waits for it", me->comm.world_ranks[gone],
                    mine);
 }
 
-static zr_status staging_threads(zr_comm *comm, int64_t bytes)
+/* Wait, after a failure, for peers that still use this rank's memory: a peer that was stopped from another thread may
+ * even have completed the barrier that the others have left. */
+static void await_borrowers(const comm_threads *me)
 {
-    zr_free(comm->staging);
-    comm->staging = NULL;
-    if (bytes == 0) return ZR_OK;
-    int64_t before = zr__alloc_taken();
-    comm->staging = zr_alloc((size_t)bytes);
-    ZR_CHECK(comm->staging, ZR_ERR_MEMORY, "no memory for %lld bytes of staging", (long long)bytes);
-    comm->staging_taken_bytes = zr__alloc_taken() - before;
-    return ZR_OK;
-}
-
-/* After a failure a peer may still be at it: one that was stopped from another thread may even have completed the
- * barrier that the others have left. */
-static void await_borrowers(comm_threads *me)
-{
-    atomic_fetch_sub(&me->group->borrowers, 1);
     while (atomic_load(&me->group->borrowers) > 0) sched_yield();
 }
 
-/* From here to take_back peers may use `mine`, and this rank theirs. Borrowers count themselves before they meet:
- * nobody whose peers are still on their way to borrowing can find the count at zero. */
+/* Let peers use `mine`, and this rank use their memory, until take_back. Borrowers count themselves before they meet:
+ * no rank whose peers are still on their way to borrowing can find the count at zero. */
 static zr_status lend(comm_threads *me, const void *mine)
 {
     me->lent = (void *)mine;
     atomic_fetch_add(&me->group->borrowers, 1);
-    zr_status st = meet(me);
-    if (st != ZR_OK) await_borrowers(me);
+    zr_status st = meet_group(me);
+    if (st == ZR_OK) return ZR_OK;
+    atomic_fetch_sub(&me->group->borrowers, 1);
+    await_borrowers(me);
     return st;
 }
 
 static zr_status take_back(comm_threads *me)
 {
     atomic_fetch_sub(&me->group->borrowers, 1);
-    zr_status st = meet(me);
-    while (st != ZR_OK && atomic_load(&me->group->borrowers) > 0) sched_yield();
+    zr_status st = meet_group(me);
+    if (st != ZR_OK) await_borrowers(me);
     return st;
 }
 
-/* One chunk, straight from where the pieces lie. A grain for which the staging has no room is refused nevertheless:
- * what runs on threads runs on processes. */
+/* Exchange in one chunk, straight from where the pieces lie. A grain for which the staging has no room is refused all
+ * the same, so that a program of threads also runs as processes. */
 static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                   int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
@@ -143,9 +126,9 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
     return take_back(me);
 }
 
-/* To every rank, this one included, in parts: N ranks read memory once and write it N times, where peers that fetched
- * the piece would read it N times as well. */
-static void give(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
+/* Copy this rank's piece to every rank, this one included, in parts: N ranks read memory once and write it N times,
+ * where peers that fetched the piece would read it N times as well. */
+static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
 {
     const int64_t part_bytes = me->comm.copier.copy ? piece_bytes : PART_BYTES;
     int64_t sent = 0;
@@ -161,14 +144,15 @@ static void give(comm_threads *me, const unsigned char *mine, int64_t stride_byt
     zr_traffic_count(&me->comm.traffic, ZR_TRAFFIC_ALL_GATHER, sent);
 }
 
-/* A second barrier costs less than a second copy. One rank's piece is fetched by its peers, all at once. */
+/* Gather between two barriers: the second barrier costs less than a second copy. One rank's piece is fetched by all
+ * peers at once. */
 static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                                 int64_t piece_bytes)
 {
     comm_threads *me = (comm_threads *)comm;
     ZR_TRY(lend(me, out));
     if (from == ZR__ALL)
-        give(me, mine, stride_bytes, piece_bytes);
+        copy_to_all(me, mine, stride_bytes, piece_bytes);
     else if (from != comm->rank) {
         zr__comm_copy(comm, (unsigned char *)out + from * stride_bytes,
                       zr__comm_piece(me->group->ranks[from].lent, stride_bytes, from), piece_bytes, piece_bytes);
@@ -185,29 +169,25 @@ static zr_status scalars_threads(zr_comm *comm, const double *mine, int n)
 {
     comm_threads *me = (comm_threads *)comm;
     double *table = me->group->table[me->turn++ & 1];
-    if (me->failed) return meet(me);
+    if (me->failed) return meet_group(me);
     memcpy(table + comm->rank * n, mine, (size_t)n * sizeof *mine);
-    ZR_TRY(meet(me));
+    ZR_TRY(meet_group(me));
     comm->table = table;
     return ZR_OK;
 }
 
 static zr_status barrier_threads(zr_comm *comm)
 {
-    return meet((comm_threads *)comm);
-}
-
-static void leave_group(group *g, int rank)
-{
-    for (int r = 0; r < g->size; r++)
-        if (g->names[r] == rank) zr__barrier_leave(&g->barrier, r);
+    return meet_group((comm_threads *)comm);
 }
 
 /* Leave all groups, so that no rank waits for this rank of the world any more. */
-static void leave(team *t, int rank)
+static void leave_groups(team *t, int rank)
 {
     pthread_mutex_lock(&t->lock);
-    for (group *g = t->groups; g; g = g->next) leave_group(g, rank);
+    for (group *g = t->groups; g; g = g->next)
+        for (int r = 0; r < g->size; r++)
+            if (g->names[r] == rank) zr__barrier_leave(&g->barrier, r);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -215,20 +195,18 @@ static void leave_failed(team *t, int rank)
 {
     int none = -1;
     atomic_compare_exchange_strong(&t->first_failed, &none, rank);
-    leave(t, rank);
-}
-
-static void abort_threads(zr_comm *comm, int code)
-{
-    comm_threads *me = (comm_threads *)comm;
-    (void)code; /* the process goes on: fn's status says how */
-    leave_failed(me->group->team, name_of(me));
+    leave_groups(t, rank);
 }
 
 static void cancel_threads(zr_comm *comm)
 {
-    comm_threads *me = (comm_threads *)comm;
-    leave_failed(me->group->team, name_of(me));
+    leave_failed(((comm_threads *)comm)->group->team, zr__comm_name(comm));
+}
+
+static void abort_threads(zr_comm *comm, int code)
+{
+    (void)code; /* the process goes on: fn's status says how */
+    cancel_threads(comm);
 }
 
 static void destroy_threads(zr_comm *comm)
@@ -241,7 +219,7 @@ static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub
 static const zr_comm_ops ops_threads = {
     .destroy = destroy_threads,
     .split = split_threads,
-    .staging = staging_threads,
+    .staging = zr__comm_own_staging,
     .exchange = exchange_threads,
     .gather = gather_threads,
     .scalars = scalars_threads,
@@ -290,11 +268,11 @@ failed:
 static void show_on_board(comm_threads *me)
 {
     team *t = me->group->team;
-    zr__comm_set_boards(&me->comm, t->boards[name_of(me)], t->boards, t->size);
+    zr__comm_set_boards(&me->comm, t->boards[zr__comm_name(&me->comm)], t->boards, t->size);
 }
 
-/* Add a group to the team. A rank that leaves later leaves the group too; a rank that has left before has left the
- * parent group, where all ranks must still agree before any of them gets the new group. */
+/* Add a group to the team. A rank that leaves later leaves this group too. A rank that has left already has left the
+ * parent group, where all ranks must still agree before any rank gets the new group. */
 static void enlist(team *t, group *g)
 {
     pthread_mutex_lock(&t->lock);
@@ -338,11 +316,11 @@ static void *run_rank(void *arg)
     rank->status = t->fn(&me->comm, t->arg);
     if (rank->status == ZR_OK) {
         /* Calls are collective, so no rank needs this one any more; a rank that waits nevertheless must not hang. */
-        leave(t, me->comm.rank);
-        return NULL;
+        leave_groups(t, me->comm.rank);
+    } else {
+        snprintf(rank->text, sizeof rank->text, "%s", zr_error_message());
+        leave_failed(t, me->comm.rank);
     }
-    snprintf(rank->text, sizeof rank->text, "%s", zr_error_message());
-    leave_failed(t, me->comm.rank);
     return NULL;
 }
 
@@ -377,20 +355,11 @@ static zr_status run_team(team *t, group *world)
     int first = atomic_load(&t->first_failed);
     if (first < 0) return ZR_OK;
     const member *failed = &t->ranks[first];
-    /* aborted, then returned well: the abort still counts */
+    /* A rank that aborted and then returned ZR_OK has failed all the same. */
     if (failed->status == ZR_OK) return ZR_FAIL(ZR_ERR_PEER, "rank %d aborted", first);
     /* A failure that was agreed upon names its rank already. */
-    bool named = t->size == 1 || strncmp(failed->text, "rank ", 5) == 0;
-    if (named) return ZR_FAIL(failed->status, "%s", failed->text);
+    if (t->size == 1 || strncmp(failed->text, "rank ", 5) == 0) return ZR_FAIL(failed->status, "%s", failed->text);
     return ZR_FAIL(failed->status, "rank %d: %s", first, failed->text);
-}
-
-static void free_groups(team *t)
-{
-    for (group *g = t->groups, *next; g; g = next) {
-        next = g->next;
-        free_group(g);
-    }
 }
 
 zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
@@ -415,7 +384,10 @@ zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
     enlist(&t, world);
     ZR_TRY_GOTO(st, run_team(&t, world), done);
 done:
-    free_groups(&t);
+    for (group *g = t.groups, *next; g; g = next) {
+        next = g->next;
+        free_group(g);
+    }
     pthread_mutex_destroy(&t.lock);
     zr_free(t.ranks);
     zr_free(t.board);

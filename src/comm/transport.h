@@ -1,7 +1,9 @@
 /**
- * Interface between comm.c and the transports. A transport fills zr_comm_ops; comm.c checks arguments and handles one
- * rank and empty calls, so a transport sees neither. A transport counts the bytes of pieces that its rank receives
- * from others (zr_traffic_count), at the place where it copies, sends or hands them over.
+ * Interface between comm.c and the transports: self.c, threads.c, mpi*.c, and nccl.c for the memory of GPUs.
+ *
+ * A transport fills zr_comm_ops; comm.c checks arguments and handles one rank and empty calls, so that a transport sees
+ * neither. A transport counts the bytes of pieces that its rank receives from others (zr_traffic_count), at the place
+ * where it copies, sends or hands them over.
  *
  *     split     Make the communicator of a group; no rank uses it before all have it. All ranks of
  *               `comm` return the same status.
@@ -23,6 +25,9 @@
 #ifndef ZR_COMM_TRANSPORT_H
 #define ZR_COMM_TRANSPORT_H
 
+#include <sched.h>
+#include <time.h>
+
 #include "base/number/stream.h"
 #include "zr/comm.h"
 
@@ -36,6 +41,12 @@ typedef struct zr__group {
 /** List the group's ranks in their order, by their numbers in the world: names (size). Reads colors and keys from
  *  comm->table, so no call of `comm` may come between zr_comm_ops.split and this. */
 void zr__group_names(const zr_comm *comm, const zr__group *group, int *names);
+
+/** Return this rank's number in the world, which messages name. */
+static inline int zr__comm_name(const zr_comm *comm)
+{
+    return comm->world_ranks[comm->rank];
+}
 
 /** Value of `to` or `from` for all ranks. */
 #define ZR__ALL (-1)
@@ -70,7 +81,8 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
  *  that is also a multiple of 64, so that chunks of an aligned piece begin on cache lines; if there is no room for
  *  that, the largest number of whole grains. Element sizes divide 64, so with them a chunk is the room, rounded down to
  *  64. ZR_ERR_ARG: there is no room for a grain. */
-zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes, int64_t *chunk_bytes);
+ZR_NODISCARD zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes,
+                                      int64_t *chunk_bytes);
 
 /** Copy bytes of a piece of `piece_bytes`; nothing happens where `to` is `from`. Bytes of a large piece bypass the
  *  caches, where they would not stay anyway. zr__comm_copied must follow on the same thread before another thread may
@@ -103,13 +115,28 @@ static inline void zr__comm_wait(zr_comm *comm)
     __atomic_store_n(waits, __atomic_load_n(waits, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
 
+/** Give up the core after some polls of a wait, and sleep between polls when the wait is long. */
+static inline void zr__comm_relax(int polls)
+{
+    if (polls >= 4000)
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    else if (polls >= 100)
+        sched_yield();
+}
+
 /** Set the world's boards, `mine` being this rank's; a group has its parent's. */
 void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boards, int n);
 
 /** Initialise the common part, for ranks that are all on one host: no staging, no traffic. The transport keeps and
  *  frees `names`, the ranks' numbers in the world. */
-zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size,
-                        const int *names);
+ZR_NODISCARD zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size,
+                                     const int *names);
 void zr__comm_finish(zr_comm *comm);
+
+/** Allocate staging that this rank alone accesses, NULL for 0 bytes; *taken: the bytes really allocated. */
+ZR_NODISCARD zr_status zr__comm_alloc_staging(int64_t bytes, unsigned char **staging, int64_t *taken);
+
+/** zr_comm_ops.staging of transports whose ranks read each other's memory directly: in memory of the process. */
+ZR_NODISCARD zr_status zr__comm_own_staging(zr_comm *comm, int64_t bytes);
 
 #endif

@@ -1,10 +1,15 @@
-/* Look-up of kernels, and a check of an op's size, for devices of all kinds. */
+/*
+ * device, internal: calls that layers above need beside zr/device.h, and the look-up of kernels. All devices share
+ * operands.h (operands and attributes of ops), rules.h (constants of dropout and optimizers) and queue.h (queues of
+ * tasks). Each device has a folder: cpu/cpu.h, cuda/cuda.h.
+ */
 #ifndef ZR_DEVICE_DEVICE_H
 #define ZR_DEVICE_DEVICE_H
 
 #include "zr/device.h"
 #include "zr/graph.h"
 
+/** Return the name and version of the processor's library of matrix products, "oneDNN 2.6.3". */
 const char *zr__device_cpu_matmul(void);
 
 /** Write the name and version of the library of matrix products, "cuBLASLt 13.1.0", cut to `bytes`; "" where it cannot

@@ -33,12 +33,13 @@ typedef struct host_queue {
     int64_t awaited;       /* the least ticket that a thread sleeps for; a ticket that has ended: no thread sleeps */
     double free_sec;       /* when the last task since sync ended; 0: no task has */
     bool quit;
-    bool dropping, cancelled; /* nothing begins until the next sync; which, if cancelled, reports no failure */
-    zr_status status;         /* the first failure since sync */
+    bool dropping;    /* no task begins until the next sync */
+    bool cancelled;   /* the next sync reports no failure */
+    zr_status status; /* the first failure since sync */
     char text[TEXT_BYTES];
 } host_queue;
 
-static host_queue *of(zr_queue *queue)
+static host_queue *host_of(zr_queue *queue)
 {
     return (host_queue *)queue;
 }
@@ -81,7 +82,7 @@ static bool await_ticket(host_queue *q, int64_t ticket)
 /* Wait until what a mark stands for has happened; false: it never will. */
 static bool await_mark(const zr_mark *mark)
 {
-    host_queue *q = of(mark->queue);
+    host_queue *q = host_of(mark->queue);
     if (!await_ticket(q, mark->ticket)) return false;
     return q->threaded || !q->kind->reach || q->kind->reach(q->base.device, mark->ticket) == ZR_OK;
 }
@@ -101,7 +102,7 @@ static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)
 
 /* ---- a queue with a thread --------------------------------------------------------------------- */
 
-/* The next entry; false: there will be none. `drop`: it is not to run. */
+/* Take the next entry; false: there will be none. *drop: it is not to run. */
 static bool take_entry(host_queue *q, entry *next, bool *drop)
 {
     pthread_mutex_lock(&q->lock);
@@ -143,7 +144,7 @@ static void put_entry(host_queue *q, const entry *new)
 
 zr_status zr__queue_issue(zr_queue *queue, const zr_task *task)
 {
-    host_queue *q = of(queue);
+    host_queue *q = host_of(queue);
     double asked = task->ended ? zr_clock_sec() : 0;
     if (q->threaded) {
         put_entry(q, &(entry){.task = *task, .asked_sec = asked});
@@ -157,7 +158,7 @@ zr_status zr__queue_issue(zr_queue *queue, const zr_task *task)
 
 zr_mark zr__queue_mark(zr_queue *queue)
 {
-    host_queue *q = of(queue);
+    host_queue *q = host_of(queue);
     if (!q->threaded && q->kind->mark) q->kind->mark(q->base.device, q->issued);
     return (zr_mark){queue, q->issued};
 }
@@ -169,7 +170,7 @@ static zr_status failure_of(host_queue *q)
 
 zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
 {
-    host_queue *q = of(queue), *other = mark.queue ? of(mark.queue) : q;
+    host_queue *q = host_of(queue), *other = mark.queue ? host_of(mark.queue) : q;
     if (other == q) return ZR_OK;
     /* A queue that runs at once on a synchronous device has reached every mark already. */
     const bool there = !other->threaded && !other->kind->reach;
@@ -182,7 +183,7 @@ zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
 
 zr_status zr__queue_sync(zr_queue *queue)
 {
-    host_queue *q = of(queue);
+    host_queue *q = host_of(queue);
     const zr_status finished = q->threaded ? ZR_OK : q->base.device->ops->finish(q->base.device);
     pthread_mutex_lock(&q->lock);
     while (q->ended < q->issued) sleep_for(q, q->issued);
@@ -198,7 +199,7 @@ zr_status zr__queue_sync(zr_queue *queue)
 
 void zr__queue_cancel(zr_queue *queue)
 {
-    host_queue *q = of(queue);
+    host_queue *q = host_of(queue);
     pthread_mutex_lock(&q->lock);
     q->dropping = q->cancelled = true;
     pthread_mutex_unlock(&q->lock);
@@ -236,7 +237,7 @@ zr_status zr__queue_create(const zr__queue_kind *kind, zr_device *device, const 
 
 void zr__queue_destroy(zr_queue *queue)
 {
-    host_queue *q = queue ? of(queue) : NULL;
+    host_queue *q = queue ? host_of(queue) : NULL;
     if (!q) return;
     if (q->threaded) {
         pthread_mutex_lock(&q->lock);

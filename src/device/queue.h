@@ -1,4 +1,4 @@
-/* Queues, as devices of all kinds make them: see zr_device_ops. */
+/* Queues of tasks for devices of all kinds: see zr_device_ops. */
 #ifndef ZR_DEVICE_QUEUE_H
 #define ZR_DEVICE_QUEUE_H
 

@@ -188,7 +188,7 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 /** End all ranks: a failure of this rank alone would leave the others waiting. */
 static void end_world(zr_comm *comm, zr_status st)
 {
-    (void)zr__comm_first(comm); /* no other rank need say that this one is gone */
+    (void)zr__comm_claim_telling(comm); /* no other rank need say that this one is gone */
     cli_say_error();
     zr_comm_abort(comm, cli_exit_code(st));
 }

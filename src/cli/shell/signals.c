@@ -36,7 +36,7 @@ static void end_without_peer(void)
                                "is saved\n";
     zr_comm *comm = atomic_load(&peers);
     if (!comm || (zr__comm_gone(comm) < 0 && !zr__comm_told(comm))) return;
-    if (zr__comm_first(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0; /* nobody reads */
+    if (zr__comm_claim_telling(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0; /* nobody reads */
     _exit(gone_code);
 }
 

@@ -97,7 +97,7 @@ static const level *best_level(void)
     return NULL;
 }
 
-/* ZR_KERNELS' level when it is set; otherwise the best. */
+/* Return ZR_KERNELS' level; NULL: it is not set. */
 static const char *asked_level(void)
 {
     const char *asked = getenv("ZR_KERNELS");
@@ -125,11 +125,6 @@ const char *zr_device_cpu_level(void)
     return chosen ? chosen->name : "none";
 }
 
-const char *zr__device_cpu_matmul(void)
-{
-    return zr__onednn_version();
-}
-
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const level *level_of(const zr_device *device)
@@ -142,8 +137,7 @@ static void cpu_destroy(zr_device *device)
     zr_free(device);
 }
 
-/* Make another such device for the tasks of a queue; where the queue has a thread, it computes with that thread alone.
- */
+/* Make another such device for the tasks of a queue; a queue's thread computes alone. */
 static zr_status cpu_side(zr_device *device, zr_queue_runs runs, zr_device **side)
 {
     cpu_device *cpu = zr_alloc(sizeof *cpu);
@@ -237,7 +231,7 @@ static zr_status cpu_square(zr_device *device, const void *x, zr_dtype dtype, in
     return ZR_OK;
 }
 
-/* All has happened when a function returns. */
+/* Do nothing: all operations have completed when they return. */
 static zr_status cpu_finish(zr_device *device)
 {
     (void)device;
@@ -252,7 +246,7 @@ static void (*find_rule(const zr_device *device, const zr_optimizer *optimizer))
     return NULL;
 }
 
-/* Elements begin..end of the stretch. */
+/* Return the arguments for elements begin .. end of the stretch. */
 static zr_update_args update_part(const zr_update_args *args, int64_t begin, int64_t end)
 {
     zr_update_args part = *args;
@@ -340,14 +334,6 @@ static void cpu_measure(zr_device *device, zr_dtype dtype)
     *(bf16 ? &machine->flops_bf16 : &machine->flops_f32) = registers > product ? registers : product;
 }
 
-static zr_peak peak_of(const level *at, int threads)
-{
-    zr_peak peak = {.fma_f32 = zr__cpu_register_flops(at->peaks->fma_f32, threads),
-                    .dot_bf16 = zr__cpu_register_flops(at->peaks->dot_bf16, threads)};
-    snprintf(peak.level, sizeof peak.level, "%s", at->name);
-    return peak;
-}
-
 static zr_status cpu_bench(zr_device *device, zr_rates *rates)
 {
     const int threads = device->profile.facts.threads;
@@ -355,7 +341,9 @@ static zr_status cpu_bench(zr_device *device, zr_rates *rates)
     for (int i = 0; i < LEVELS && rates->n_levels < ZR_PEAKS; i++) {
         if (!zr__cpu_has(levels[i].name)) continue;
         zr_peak *peak = &rates->level[rates->n_levels++];
-        *peak = peak_of(&levels[i], threads);
+        peak->fma_f32 = zr__cpu_register_flops(levels[i].peaks->fma_f32, threads);
+        peak->dot_bf16 = zr__cpu_register_flops(levels[i].peaks->dot_bf16, threads);
+        snprintf(peak->level, sizeof peak->level, "%s", levels[i].name);
         if (&levels[i] == level_of(device)) rates->peak = *peak;
     }
     const zr__panel_ops *panels = level_of(device)->panels;

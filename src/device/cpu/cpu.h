@@ -1,5 +1,7 @@
-/* Internals that the files of the processor's device share: the tables that each level exports, and creation at a
- * level of choice (tests run every level that the machine has). */
+/* device/cpu, internal: the tables that each processor level exports, and creation at a level of choice (tests run
+ * every level that the machine has). cpu.c is the table of operations, processor.c chooses the level, matmul.c the code
+ * of a matrix product (onednn.c or kernels/product.c), peak.c and bandwidth.c measure; *_blocks.h lay out scratch.
+ * kernels/ has a file for each family of ops, compiled once for each level, over shared/level.h. */
 #ifndef ZR_DEVICE_CPU_CPU_H
 #define ZR_DEVICE_CPU_CPU_H
 

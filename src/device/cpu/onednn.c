@@ -1,14 +1,15 @@
 #include "device/cpu/onednn.h"
 
-#include "base/core/shortage.h"
-
 #include <omp.h>
 #include <pthread.h>
 #include <string.h>
 
 #include <oneapi/dnnl/dnnl.h>
 
-#define DNNL_TRY(call) ZR_TRY(check((call), #call))
+#include "base/core/shortage.h"
+#include "device/device.h"
+
+#define DNNL_TRY(call) ZR_TRY(check_dnnl((call), #call))
 
 enum { A, B, BIAS, C, EARLIER, OPERANDS };
 
@@ -31,7 +32,7 @@ struct zr__product {
  * every op of every layer. A product belongs to the thread that made it, and so does the list. */
 static _Thread_local zr__product *products;
 
-static zr_status check(dnnl_status_t status, const char *call)
+static zr_status check_dnnl(dnnl_status_t status, const char *call)
 {
     ZR_TRY(zr__shortage_check());
     if (status == dnnl_success) return ZR_OK;
@@ -55,13 +56,7 @@ static void threads_leave(int before)
     if (omp_get_max_threads() != before) omp_set_num_threads(before);
 }
 
-static const char *implementation(const_dnnl_primitive_desc_t desc)
-{
-    const char *name = NULL;
-    return dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) == dnnl_success ? name : "";
-}
-
-/* ---- what differs between the versions ------------------------------------------------------- */
+/* ---- differences between the versions ------------------------------------------------------- */
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t layout;
@@ -172,7 +167,7 @@ static zr_status make_desc(zr__product *p, const zr__product_spec *s, const layo
     p->threads = s->threads;
     for (;; p->threads--) {
         omp_set_num_threads(p->threads);
-        ZR_TRY(check(describe(desc, p->engine, l, s->bias, attr), "matmul"));
+        ZR_TRY(check_dnnl(describe(desc, p->engine, l, s->bias, attr), "matmul"));
         if (p->threads == 1 || scratch_bytes(*desc) <= ZR__PRODUCT_SCRATCH) return ZR_OK;
         dnnl_primitive_desc_destroy(*desc);
         *desc = NULL;
@@ -187,7 +182,7 @@ static zr_status make_primitive(zr__product *p, const zr__product_spec *s, const
     DNNL_TRY(dnnl_primitive_attr_create(&attr));
     ZR_TRY_GOTO(st, add_terms(attr, s, &l[EARLIER]), done);
     ZR_TRY_GOTO(st, make_desc(p, s, l, attr, &desc), done);
-    ZR_TRY_GOTO(st, check(dnnl_primitive_create(&p->primitive, desc), "dnnl_primitive_create"), done);
+    ZR_TRY_GOTO(st, check_dnnl(dnnl_primitive_create(&p->primitive, desc), "dnnl_primitive_create"), done);
 done:
     if (desc) dnnl_primitive_desc_destroy(desc);
     dnnl_primitive_attr_destroy(attr);
@@ -278,7 +273,7 @@ void zr__product_destroy(zr__product **product)
     product_free(p);
 }
 
-static zr_status execute(const zr__product *p, void *const data[OPERANDS])
+static zr_status execute_product(const zr__product *p, void *const data[OPERANDS])
 {
     dnnl_exec_arg_t args[OPERANDS];
     int n = 0;
@@ -301,7 +296,7 @@ zr_status zr__product_run(const zr__product *p, const void *a, const void *b, co
     void *const data[OPERANDS] = {
         [A] = (void *)a, [B] = (void *)b, [BIAS] = (void *)bias, [C] = c, [EARLIER] = (void *)earlier};
     int before = threads_enter(p->threads);
-    zr_status status = execute(p, data);
+    zr_status status = execute_product(p, data);
     threads_leave(before);
     ZR_TRY(status);
     return ZR_OK;
@@ -316,7 +311,9 @@ int64_t zr__product_scratch_bytes(const zr__product *p)
 const char *zr__product_implementation(const zr__product *p)
 {
     const_dnnl_primitive_desc_t desc;
-    return dnnl_primitive_get_primitive_desc(p->primitive, &desc) == dnnl_success ? implementation(desc) : "";
+    const char *name = NULL;
+    if (dnnl_primitive_get_primitive_desc(p->primitive, &desc) != dnnl_success) return "";
+    return dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, &name) == dnnl_success ? name : "";
 }
 
 /* ---- the library as a whole ------------------------------------------------------------------ */
@@ -345,25 +342,19 @@ zr_status zr__onednn_cap(const char *level)
     return ZR_OK;
 }
 
-static bool has_isa(dnnl_cpu_isa_t isa)
-{
-#if defined(__x86_64__)
-    return (dnnl_get_effective_cpu_isa() & isa) == isa;
-#else
-    (void)isa;
-    return false;
-#endif
-}
-
 bool zr__onednn_has_bf16(void)
 {
-    return has_isa(dnnl_cpu_isa_avx512_core_bf16);
+#if defined(__x86_64__)
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+#else
+    return false;
+#endif
 }
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 
-const char *zr__onednn_version(void)
+const char *zr__device_cpu_matmul(void)
 {
     return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(DNNL_VERSION_PATCH);
 }

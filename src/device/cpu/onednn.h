@@ -1,4 +1,4 @@
-/* Matrix products of oneDNN. Only onednn.c includes its headers and knows the differences between versions 2 and 3. */
+/* Matrix products of oneDNN. Only onednn.c includes the library's headers; it handles versions 2 and 3. */
 #ifndef ZR_DEVICE_CPU_ONEDNN_H
 #define ZR_DEVICE_CPU_ONEDNN_H
 
@@ -40,7 +40,5 @@ ZR_NODISCARD zr_status zr__onednn_cap(const char *level);
 /* Return whether it multiplies bf16 by the processor's instructions, which a cap, this one's or the environment's,
  * forbids. */
 bool zr__onednn_has_bf16(void);
-/* "oneDNN 2.6.3" */
-const char *zr__onednn_version(void);
 
 #endif

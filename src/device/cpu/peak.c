@@ -20,8 +20,8 @@ enum { STRETCH_ROUNDS = 1 << 14, STRETCHES = 300 };
 #define MEASURE_SEC 0.02
 #define FLOPS (2.0 * SIDE * SIDE * SIDE)
 
-/* Ones: numbers that stay normal in every type. */
-static void fill(void *matrix, zr_dtype dtype)
+/* Fill a matrix with ones, whose products stay normal numbers in every type. */
+static void fill_ones(void *matrix, zr_dtype dtype)
 {
     for (int64_t i = 0; i < SIDE * SIDE; i++) {
         if (dtype == ZR_BF16)
@@ -55,8 +55,8 @@ double zr__cpu_peak_flops(const zr__panel_ops *level, int threads, zr_dtype dtyp
          *panels = zr_alloc((size_t)layout.bytes);
     double sec = 0.0;
     if (a && b && c && panels && zr__matmul_create(&spec, level, &product) == ZR_OK) {
-        fill(a, dtype);
-        fill(b, dtype);
+        fill_ones(a, dtype);
+        fill_ones(b, dtype);
         sec = best_sec(product, &(zr__matmul_operands){.a = a, .b = b, .c = c, .panels = panels});
         zr__matmul_destroy(&product);
     }

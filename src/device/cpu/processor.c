@@ -70,8 +70,8 @@ bool zr__processor_has_tiles(const zr__processor *p)
 
 /* ---- what the library may use ------------------------------------------------------------------ */
 
-/* Return the highest level of which the library may use all instructions. Names that are not in the table do not limit
- * it: "ALL", names of instructions beyond tiles, and names that the library does not know and ignores. */
+/* Return the highest level whose instructions the library may all use. Names outside the table do not limit the
+ * library: "ALL", names of instructions beyond tiles, and names that the library does not know and ignores. */
 static int most_of(const char *isa)
 {
     static const struct {

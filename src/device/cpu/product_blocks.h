@@ -24,7 +24,7 @@ typedef struct zr__product_layout {
     int64_t bytes;     /* all of it */
 } zr__product_layout;
 
-/** Return the bytes for `length` rows or columns: at most `most`, but at least those of one unit. */
+/** Return the bytes for `length` rows or columns: at most `most`, but at least the bytes of one unit. */
 static inline int64_t zr__product_room(int64_t length, int64_t depth, int64_t most)
 {
     const int64_t each = depth * zr_dtype_bytes(ZR_F32), whole = (length + ZR__PRODUCT_UNIT) * each,

@@ -1,6 +1,6 @@
-/* Definitions that the kernels of attention share: heads and the places of their tokens, the factors of dropout. A
- * block of threads works on one head of one row of the batch. Scores exist for a tile of queries x keys at a time (Dao
- * et al. 2022), never for T x T. */
+/* Heads of attention, the places of their tokens and their factors of dropout, for all kernels of attention. A block of
+ * threads works on one head of one row of the batch. Scores exist for a tile of queries x keys at a time (Dao et al.
+ * 2022), never for T x T. */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_H
 #define ZR_DEVICE_CUDA_ATTENTION_H
 
@@ -59,7 +59,7 @@ struct zr__attention {
     bool drops;
     bool fours; /* the element of a score whose key is a multiple of 4 is one as well */
     zr__dropout dropout;
-    int64_t first_head, all_heads; /* elements of dropout: row b and head h have the elements after those of */
+    int64_t first_head, all_heads; /* dropout: the elements of row b and head h follow the elements of */
                                    /* first_head + b * all_heads + h other heads */
     bool f16;                      /* zr__narrow: fp16, else bf16 */
 };

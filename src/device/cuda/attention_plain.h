@@ -1,10 +1,11 @@
 /*
- * Attention in plain fp32: for fp32, whose products are to be fp32's, and for heads of any width. Dropout is a branch
- * that all threads take alike, beside products that are far more: no kernels of its own.
+ * Attention in plain fp32: for operands in fp32, whose products must not be rounded to TF32, and for heads of any
+ * width. Dropout has no kernels of its own: it is a branch that all threads take alike, and costs little beside the
+ * products.
  *
- * A block of threads has a tile of 64 rows x 64 columns of scores, each thread 8 x 4 of them. They are summed over the
- * head's width a stretch at a time, then lie in shared memory as weights, and multiply a part of the columns' elements.
- * The parts of a head that is wider than one are other blocks' work, which make the scores again.
+ * A block of threads has a tile of 64 rows x 64 columns of scores, each thread 8 x 4 scores. The block sums the scores
+ * over the head's width a stretch at a time, stores them in shared memory as weights, and multiplies the weights by a
+ * part of the columns' elements. Each part of a wide head is the work of another block, which recomputes the scores.
  */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
 #define ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
@@ -42,7 +43,7 @@ __device__ __forceinline__ int zr__plain_column(int c)
     return (int)threadIdx.x % 16 * 4 + c;
 }
 
-/* Over the 16 lanes that have a row. */
+/* Reduce over the 16 lanes that have a row. */
 template <typename Op> __device__ __forceinline__ float zr__row_all(float x, Op op)
 {
     for (int mask = 8; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, mask));

@@ -1,11 +1,11 @@
 /*
- * Attention on tensor cores: tiles of tokens in shared memory, and what a warp makes of them.
+ * Attention on tensor cores: tiles of tokens in shared memory, and the products of a warp with them.
  *
- * A block of four warps keeps some tokens of a head, each warp 16 M of them, its rows: queries where it makes y or dq,
- * keys where it makes dk and dv. The others, the columns, go past tile by tile. Rows never need what another warp
- * has: scores are weights where they were made, in registers, and these multiply the tile of columns.
+ * A block of four warps keeps some tokens of a head. Each warp has 16 M tokens, its rows: queries where it computes y
+ * or dq, keys where it computes dk and dv. The other tokens, the columns, go past tile by tile. A warp needs no data of
+ * another warp: its scores become weights in its registers, and the weights multiply the tile of columns.
  *
- * T is zr__bf16 or zr__f16, W the width of a head, rounded up to a size that there are kernels for.
+ * T is zr__bf16 or zr__f16, W the width of a head, rounded up to a width that kernels exist for.
  */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_TILES_H
 #define ZR_DEVICE_CUDA_ATTENTION_TILES_H
@@ -26,7 +26,7 @@ template <typename F> zr_status zr__with_width(int D, F f)
     return f(std::integral_constant<int, ZR__ATTENTION_WIDEST>());
 }
 
-/* Maxima are taken of scores before they are scaled. */
+/* Return whether the kernels on tensor cores take this attention; they take maxima of scores before scaling. */
 static inline bool zr__suits_tiles(const zr__attention *a)
 {
     return a->D <= ZR__ATTENTION_WIDEST && a->scale > 0.0f;
@@ -46,7 +46,7 @@ __device__ __forceinline__ zr__lane zr__lane_here()
     return {lane / 4, lane % 4};
 }
 
-/* The thread's warp, so that the compiler knows it to be the same for all lanes. */
+/* Return the thread's warp in a way that tells the compiler that it is the same for all lanes. */
 __device__ __forceinline__ int zr__warp_here()
 {
     return __shfl_sync(ZR__ALL_LANES, (int)threadIdx.x / ZR__WARP, 0);
@@ -54,8 +54,8 @@ __device__ __forceinline__ int zr__warp_here()
 
 /* ---- tiles in shared memory ---------------------------------------------------------------------- */
 
-/* tile (N, W) = tokens first .. first + N of x, and zeros beyond them and beyond their width; it is there when the
- * copies have been waited for and the block has met. */
+/* tile (N, W) = tokens first .. first + N of x, and zeros beyond the tokens and beyond their width; complete after a
+ * wait for the copies and a barrier of the block. */
 template <int N, int W, typename T>
 __device__ __forceinline__ void zr__load_tile(zr__copies &copies, T *tile, const zr__tokens<const T> &x, int first)
 {
@@ -79,8 +79,8 @@ __device__ __forceinline__ void zr__load_tile(zr__copies &copies, T *tile, const
             copies.add<16>(to + e, from + e, first + row + r < x.n && d + e < x.width);
 }
 
-/* Tokens first .. first + 16 M of x, elements from `column` on, = factor (one for each of a lane's rows) times what a
- * warp has summed. rows: 16 M of a tile that nobody else uses. */
+/* Store a warp's sums times factor (one for each of a lane's rows) to tokens first .. first + 16 M of x, elements from
+ * `column` on. rows: 16 M rows of a tile that no other warp uses. */
 template <int W, int M, int N, typename T>
 __device__ __forceinline__ void zr__store_rows(const zr__tokens<T> &x, int first, int column, T *rows,
                                                const float (&sum)[M][N][4], const float (&factor)[M][2])
@@ -122,7 +122,7 @@ template <typename T, int M, int W, bool KEPT> struct zr__left {
         const int lane = (int)threadIdx.x % ZR__WARP;
         zr__matrices<false>(a, rows + (16 * m + lane % 16) * zr__tile_stride<W> + 16 * k + lane / 16 * 8);
     }
-    /* The tile is there now. */
+    /* Read the operand, once the tile is complete. */
     __device__ __forceinline__ void take()
     {
         if constexpr (KEPT) {
@@ -178,6 +178,23 @@ __device__ __forceinline__ void zr__score(float (&score)[M][N][4], const zr__lef
     }
 }
 
+/* Set the scores of keys behind their query, which it does not see. i0, j0: the warp's first query, the tile's first
+ * key. */
+template <int M, int N>
+__device__ __forceinline__ void zr__hide_later(float (&score)[M][N][4], int i0, int j0, float value)
+{
+    const zr__lane at = zr__lane_here();
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const int query = i0 + 16 * m + at.g + i / 2 * 8, key = j0 + 8 * n + 2 * at.t + i % 2;
+                if (key > query) score[m][n][i] = value;
+            }
+}
+
 /* Round scores to T, into words that are a left operand. */
 template <typename T, int M, int N>
 __device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const float (&score)[M][N][4])
@@ -216,16 +233,16 @@ __device__ __forceinline__ void zr__add_weighted(float (&sum)[M][N][4], const ui
 
 /* ---- dropout ------------------------------------------------------------------------------------- */
 
-/* factor[i] = x, where i is not known when this is compiled: registers have no index. */
+/* Set factor[i] to x, where i is not a constant: registers have no index. */
 __device__ __forceinline__ void zr__put_factor(float (&factor)[4], int i, float x)
 {
 #pragma unroll
     for (int j = 0; j < 4; j++) factor[j] = i == j ? x : factor[j];
 }
 
-/* Compute the factors of a lane's four scores of a tile of 16 queries x 8 keys; `first` is the element of its first
- * score. One block of random numbers covers four keys, which two lanes share: each of them makes the block of another
- * query. */
+/* Compute the factors of a lane's four scores of a tile of 16 queries x 8 keys; `first` is the element of the tile's
+ * first score. One block of random numbers covers four keys, which two lanes share: each lane makes the block of
+ * another query. */
 __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const zr__attention &a, uint64_t first)
 {
     const zr__lane at = zr__lane_here();

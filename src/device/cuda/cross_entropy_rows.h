@@ -1,6 +1,6 @@
 /*
- * The cross entropy of rows of logits and its gradient, for the kernels that have the logits from elsewhere and those
- * that make them. A row is one block's.
+ * The cross entropy of rows of logits and its gradient, for cross_entropy and linear_cross_entropy. A block of threads
+ * has a row.
  */
 #ifndef ZR_DEVICE_CUDA_CROSS_ENTROPY_ROWS_H
 #define ZR_DEVICE_CUDA_CROSS_ENTROPY_ROWS_H
@@ -16,18 +16,18 @@ struct zr__loss_rows {
     int64_t ld, V;         /* elements from a row to the next; columns */
     int64_t width;         /* columns of dlogits: from V on they become 0 */
     int64_t first;         /* the token of the first column */
-    const int32_t *target; /* negative: no loss and no gradient; of another column than these: none of its own share */
+    const int32_t *target; /* negative: no loss and no gradient; in a column outside this part: no own share */
     const float *dlosses;
     const float *lse; /* log-sum-exp for the gradient, where it is not computed from the same logits */
     float *losses, *lses;
-    float *part; /* in place of losses and lses, (rows,2): log-sum-exp of these columns, and the target's logit, 0 where
-                    the target is in another column */
+    float *part; /* in place of losses and lses, (rows,2): log-sum-exp of the row's columns, and the target's logit, 0
+                    where the target is in another part */
 };
 
 namespace
 {
 
-/* Elements that a thread takes at a time: the same ones wherever the row lies. */
+/* Elements that a thread takes at a time, the same elements wherever the row lies. */
 constexpr int zr__loss_pack = 8;
 
 /* Elements [i, i + pack) of a row of n; behind its end -inf, which adds nothing to a sum of exponentials. */
@@ -73,15 +73,15 @@ __device__ __forceinline__ void zr__loss_softmax(const T *row, int64_t n, bool p
     *total = zr__block_all(sum * expf(max - *largest), zr__plus(), 0.0f);
 }
 
-/* The target's column; -1: not here. */
+/* Return the target's column; -1: not in this part. */
 __device__ __forceinline__ int64_t zr__loss_own(const zr__loss_rows &r, int64_t row)
 {
     const int64_t own = r.target[row] - r.first;
     return r.target[row] >= 0 && own >= 0 && own < r.V ? own : -1;
 }
 
-/* One thread: what the op says of a row. The loss is not made from the stored logarithm, whose rounding grows with the
- * logits. */
+/* Store the op's results of a row, and return its log-sum-exp; one thread calls it. The loss is not computed from the
+ * stored logarithm, whose rounding grows with the logits. */
 template <typename T>
 __device__ float zr__loss_tell(const zr__loss_rows &r, int64_t row, const T *logits, float max, float sum)
 {
@@ -148,8 +148,7 @@ zr_status zr__loss_launch(cudaStream_t stream, zr_dtype dtype, int64_t rows, con
 {
     const bool lines = r.ld * zr_dtype_bytes(dtype) % (int64_t)sizeof(zr__chunk) == 0;
     const bool packed = lines && zr__is_aligned(r.logits) && zr__is_aligned(r.dlogits);
-    return zr__typed(dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(dtype, [&]<typename T>(T *) {
         ZR_LAUNCH(stream, (zr__loss_kernel<SOFTMAX, GRADIENT, T>), (unsigned)rows, zr__loss_threads(r.width), 0, r,
                   packed);
         return zr__launched();

@@ -119,7 +119,7 @@ zr_status zr__cuda_enter(zr_device *device)
 }
 
 /* Begin an operation: make the GPU current outside a task; a task has done so already. */
-static zr_status enter(zr_device *device)
+static zr_status begin_operation(zr_device *device)
 {
     return zr__cuda(device)->in_task ? ZR_OK : zr__cuda_enter(device);
 }
@@ -127,14 +127,14 @@ static zr_status enter(zr_device *device)
 /* ---- memory ------------------------------------------------------------------------------------ */
 
 /* End an operation: outside a task, wait until it has completed. */
-static zr_status asked(zr_device *device, zr_status status)
+static zr_status end_operation(zr_device *device, zr_status status)
 {
     zr__cuda_device *cuda = zr__cuda(device);
     if (status == ZR_OK && !cuda->in_task) ZR_CUDA(cudaStreamSynchronize(cuda->stream));
     return status;
 }
 
-static zr_status fill(zr_device *device, void *x, int byte, int64_t bytes)
+static zr_status set_bytes(zr_device *device, void *x, int byte, int64_t bytes)
 {
     if (bytes > 0) ZR_CUDA(cudaMemsetAsync(x, byte, (size_t)bytes, zr__cuda(device)->stream));
     return ZR_OK;
@@ -147,9 +147,8 @@ static zr_status cuda_alloc(zr_device *device, int64_t bytes, void **memory)
     ZR_TRY(zr__cuda_enter(device));
     const cudaError_t error = cudaMalloc(memory, bytes > 0 ? (size_t)bytes : 1);
     snprintf(what, sizeof what, "%lld bytes", (long long)bytes);
-    if (error != cudaSuccess) (void)cudaGetLastError();
     if (error != cudaSuccess) return zr__cuda_failed(error, what);
-    zr_status st = fill(device, *memory, 0, bytes);
+    zr_status st = set_bytes(device, *memory, 0, bytes);
     if (st == ZR_OK && cudaStreamSynchronize(zr__cuda(device)->stream) != cudaSuccess) st = ZR_ERR_IO;
     if (st == ZR_OK) return ZR_OK;
     (void)cudaFree(*memory);
@@ -188,8 +187,8 @@ static void cuda_populate(zr_device *device, void *memory, int64_t bytes)
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-/* The stream has come so far: did a kernel find an index outside its table? */
-static zr_status tell_outside(zr__cuda_device *cuda)
+/* Fail if a kernel of the completed stream has found an index outside its table. */
+static zr_status outside_failure(zr__cuda_device *cuda)
 {
     const zr__cuda_outside found = *cuda->outside;
     *cuda->outside = (zr__cuda_outside){.what = NULL};
@@ -200,10 +199,10 @@ static zr_status tell_outside(zr__cuda_device *cuda)
     return ZR_OK;
 }
 
-/* The thread that computes spins, as CUDA does where there are cores for it: the GPU has nothing to do until this goes
- * on. A thread beside it sleeps: it waits for copies and for others for most of a step, and its core is wanted by ranks
- * and loaders; to be woken some 20 us late delays only what runs beside computing anyway. */
-static zr_status wait(zr__cuda_device *cuda)
+/* Wait for the stream. The computing thread spins, as CUDA does where there are cores for it: the GPU has nothing to do
+ * until this thread goes on. A queue's thread sleeps: it waits for copies and for other ranks for most of a step, and
+ * ranks and loaders want its core; waking some 20 us late delays only work that runs beside computation. */
+static zr_status await_stream(zr__cuda_device *cuda)
 {
     if (cuda->ended) ZR_CUDA(cudaEventRecord(cuda->ended, cuda->stream));
     ZR_CUDA(cuda->ended ? cudaEventSynchronize(cuda->ended) : cudaStreamSynchronize(cuda->stream));
@@ -213,30 +212,30 @@ static zr_status wait(zr__cuda_device *cuda)
 static zr_status cuda_finish(zr_device *device)
 {
     zr__cuda_device *cuda = zr__cuda(device);
-    ZR_TRY(enter(device));
-    const zr_status lost = zr__cuda_lost_failure(cuda, true), waited = wait(cuda);
+    ZR_TRY(begin_operation(device));
+    const zr_status lost = zr__cuda_lost_failure(cuda, true), waited = await_stream(cuda);
     if (lost != ZR_OK || waited != ZR_OK) zr__cuda_forget_times(cuda); /* whoever asked for them may be gone later */
     ZR_TRY(waited);
     ZR_TRY(lost);
     if (cuda->times) ZR_TRY(zr__cuda_tell_times(cuda));
-    return tell_outside(cuda);
+    return outside_failure(cuda);
 }
 
 static zr_status cuda_copy(zr_device *device, void *to, const void *from, int64_t bytes)
 {
-    ZR_TRY(enter(device));
+    ZR_TRY(begin_operation(device));
     if (bytes > 0) ZR_CUDA(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, zr__cuda(device)->stream));
-    return asked(device, ZR_OK);
+    return end_operation(device, ZR_OK);
 }
 
 static zr_status cuda_fill(zr_device *device, void *x, int byte, int64_t bytes)
 {
-    ZR_TRY(enter(device));
-    return asked(device, fill(device, x, byte, bytes));
+    ZR_TRY(begin_operation(device));
+    return end_operation(device, set_bytes(device, x, byte, bytes));
 }
 
 /* A piece of a rank on another GPU of this process is read where it lies. */
-static zr_status reach(int gpu, const void *piece)
+static zr_status reach_piece(int gpu, const void *piece)
 {
     struct cudaPointerAttributes at;
     int can = 0;
@@ -255,48 +254,48 @@ static zr_status reach(int gpu, const void *piece)
 static zr_status cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                           int n_pieces, zr_dtype dtype, int64_t n)
 {
-    ZR_TRY(enter(device));
-    for (int r = 0; r < n_pieces && n > 0; r++) ZR_TRY(reach(zr__cuda(device)->ordinal, pieces[r]));
-    return asked(device, zr__cuda_sum(device, out, out_dtype, accumulate, pieces, n_pieces, dtype, n));
+    ZR_TRY(begin_operation(device));
+    for (int r = 0; r < n_pieces && n > 0; r++) ZR_TRY(reach_piece(zr__cuda(device)->ordinal, pieces[r]));
+    return end_operation(device, zr__cuda_sum(device, out, out_dtype, accumulate, pieces, n_pieces, dtype, n));
 }
 
 static zr_status cuda_square(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
                              zr_square *square)
 {
-    ZR_TRY(enter(device));
-    return asked(device, zr__cuda_square(device, x, dtype, n, exact, first, square));
+    ZR_TRY(begin_operation(device));
+    return end_operation(device, zr__cuda_square(device, x, dtype, n, exact, first, square));
 }
 
 static zr_status cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
 {
-    ZR_TRY(enter(device));
-    return asked(device, zr__cuda_total(device, x, n, sum));
+    ZR_TRY(begin_operation(device));
+    return end_operation(device, zr__cuda_total(device, x, n, sum));
 }
 
 static zr_status cuda_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
 {
-    ZR_TRY(enter(device));
-    return asked(device, zr__cuda_update(device, optimizer, args));
+    ZR_TRY(begin_operation(device));
+    return end_operation(device, zr__cuda_update(device, optimizer, args));
 }
 
 static zr_status cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
     if (out_dtype == dtype) return cuda_copy(device, out, in, n * zr_dtype_bytes(dtype));
-    ZR_TRY(enter(device));
-    return asked(device, zr__cuda_cast(device, out, out_dtype, in, dtype, n));
+    ZR_TRY(begin_operation(device));
+    return end_operation(device, zr__cuda_cast(device, out, out_dtype, in, dtype, n));
 }
 
 static void cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {
-    zr_status st = enter(device);
-    if (st == ZR_OK) st = asked(device, zr__cuda_normal(device, rng, first, n, std, out));
+    zr_status st = begin_operation(device);
+    if (st == ZR_OK) st = end_operation(device, zr__cuda_normal(device, rng, first, n, std, out));
     zr__cuda_lose(zr__cuda(device), st);
 }
 
-/* Whoever asks for a kernel goes on to prepare it: on the GPU for which it is to run. */
+/* Find a kernel, and make its GPU current: the caller goes on to prepare it there. */
 static const zr_kernel *cuda_kernel(zr_device *device, const char *op)
 {
-    (void)!enter(device); /* where it cannot be had, what comes next fails */
+    (void)!begin_operation(device); /* after a failure the kernel's own calls fail */
     return zr__kernel_first(device->profile.facts.kernels, families, op);
 }
 
@@ -337,22 +336,27 @@ static zr_status create_ended(zr__cuda_device *cuda)
     return ZR_OK;
 }
 
-zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side)
+/* Complete a device: its stream and memory, and events that mark the stream, or one that its thread waits for. */
+static zr_status complete_device(zr__cuda_device *cuda, bool threaded, zr_device **device)
 {
-    const bool threaded = runs == ZR_QUEUE_THREAD;
-    zr__cuda_device *cuda = zr_alloc(sizeof *cuda);
-    ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);
-    cuda->base = *device;
-    cuda->ordinal = zr__cuda(device)->ordinal;
-    cuda->in_task = threaded; /* its thread does nothing but tasks */
     zr_status st = take_own(cuda);
     if (st == ZR_OK) st = threaded ? create_ended(cuda) : zr__cuda_marks_create(cuda);
     if (st != ZR_OK) {
         cuda_destroy(&cuda->base);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
     }
-    *side = &cuda->base;
+    *device = &cuda->base;
     return ZR_OK;
+}
+
+zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side)
+{
+    zr__cuda_device *cuda = zr_alloc(sizeof *cuda);
+    ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);
+    cuda->base = *device;
+    cuda->ordinal = zr__cuda(device)->ordinal;
+    cuda->in_task = runs == ZR_QUEUE_THREAD; /* its thread does nothing but tasks */
+    return complete_device(cuda, cuda->in_task, side);
 }
 
 static const zr_device_ops cuda_ops = {
@@ -403,12 +407,5 @@ zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **devi
     facts->kernels = config->kernels;
     facts->scratch_bytes = zr_device_cuda_scratch;
     cuda->base.profile.machine.memory_bytes = gpu.memory_bytes;
-    zr_status st = take_own(cuda);
-    if (st == ZR_OK) st = zr__cuda_marks_create(cuda);
-    if (st != ZR_OK) {
-        cuda_destroy(&cuda->base);
-        return zr_error_frame(st, __func__, __FILE__, __LINE__);
-    }
-    *device = &cuda->base;
-    return ZR_OK;
+    return complete_device(cuda, false, device);
 }

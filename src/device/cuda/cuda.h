@@ -1,5 +1,9 @@
 /**
- * device cuda, internal: GPUs of NVIDIA. What the files of this folder share.
+ * device/cuda, internal: GPUs of NVIDIA. This header has the device and its failures; cuda.c is its table of
+ * operations, queue.c its marks and times, products.[ch] matrix products by cuBLASLt, rates.c measurement, scratch.[ch]
+ * the kernels' scratch, in every build. Headers of kernels: launch.h (begin there), rows.h (loops over rows),
+ * indices.h, dropout.h, cross_entropy_rows.h, attention*.h over mma.h and copies.h. kernels/ has a file for each family
+ * of ops.
  */
 #ifndef ZR_DEVICE_CUDA_H
 #define ZR_DEVICE_CUDA_H

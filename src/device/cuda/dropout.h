@@ -1,34 +1,11 @@
-/*
- * The factors of dropout, 0 or 1/(1-p), from the random elements of one stream of one step: the bits of the
- * processor's (src/device/cpu/shared/dropout.h).
- */
+/* Computes the factors of dropout (rules.h) in kernels, to the bits of src/device/cpu/shared/dropout.h. */
 #ifndef ZR_DEVICE_CUDA_DROPOUT_H
 #define ZR_DEVICE_CUDA_DROPOUT_H
 
-#include <math.h>
-
-#include "base/number/rng.h"
 #include "device/cuda/launch.h"
+#include "device/rules.h"
 
-struct zr__dropout {
-    zr_rng rng;
-    uint32_t threshold; /* kept when u32 >> 8 is at least this */
-    float scale;        /* 1/(1-p) */
-};
-
-static inline zr__dropout zr__dropout_make(const zr_runtime *runtime, int64_t stream, double p)
-{
-    zr__dropout d;
-    d.rng.seed = runtime->seed;
-    d.rng.purpose = ZR_RNG_DROPOUT;
-    d.rng.stream = (uint32_t)stream;
-    d.rng.step = (uint32_t)runtime->step;
-    d.threshold = (uint32_t)ceil(p * 0x1p24); /* exact: the same decision as u * 2^-24 >= p */
-    d.scale = (float)(1.0 / (1.0 - p));
-    return d;
-}
-
-/* out[v] = factor of element first + v. Every block of random numbers that is touched is made once: it is long code. */
+/* Set out[v] to the factor of element first + v. Each block of random numbers is made once, since its code is long. */
 template <int V>
 __device__ __forceinline__ void zr__dropout_factors(const zr__dropout &dropout, uint64_t first, float (&out)[V])
 {

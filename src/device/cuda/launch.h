@@ -50,7 +50,12 @@ void zr__launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_by
 constexpr int ZR__WARP = 32;
 constexpr unsigned ZR__ALL_LANES = 0xffffffffu;
 
-/* An entry of a family's table. Scratch is what zr_device_cuda_scratch says. */
+/* Define the table of a family of kernels; {} ends it: `ZR_CUDA_KERNELS(softmax) = {zr__kernel(...), {}};`. */
+#define ZR_CUDA_KERNELS(family)                                                                                        \
+    extern "C" const zr_kernel zr__cuda_kernels_##family[];                                                            \
+    extern "C" const zr_kernel zr__cuda_kernels_##family[]
+
+/* Make an entry of a family's table. zr_device_cuda_scratch has the scratch of all kernels. */
 constexpr zr_kernel zr__kernel(const char *op, zr_status (*run)(const zr_kernel_args *args),
                                zr_status (*prepare)(const zr_kernel_args *args, void **state) = nullptr,
                                void (*release)(void *state) = nullptr)
@@ -99,7 +104,7 @@ __device__ __forceinline__ void zr__put(zr__f16 *x, int64_t i, float value)
     x[i].bits = zr_f16_from_f32(value);
 }
 
-/* Call f with a null pointer of the type that a dtype stands for: `zr__typed(dtype, [&](auto *type) { ... })`. */
+/* Call f with a null pointer of the type that a dtype stands for: `zr__typed(dtype, [&]<typename T>(T *) { ... })`. */
 template <typename F> zr_status zr__typed(zr_dtype dtype, F f)
 {
     switch (dtype) {
@@ -115,7 +120,7 @@ template <typename F> zr_status zr__typed(zr_dtype dtype, F f)
     }
 }
 
-/* With one of two types each. */
+/* Call f with null pointers of two types. */
 template <typename F> zr_status zr__typed2(zr_dtype a, zr_dtype b, F f)
 {
     return zr__typed(a, [&](auto *x) { return zr__typed(b, [&](auto *y) { return f(x, y); }); });
@@ -136,21 +141,21 @@ struct zr__larger {
     }
 };
 
-/* Over the lanes of a warp, in the order of a butterfly: every lane has the same bits. */
+/* Reduce over the lanes of a warp, in the order of a butterfly: every lane has the same bits. */
 template <typename T, typename Op> __device__ __forceinline__ T zr__warp_all(T x, Op op)
 {
     for (int mask = ZR__WARP / 2; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, mask));
     return x;
 }
 
-/* Over the threads of a block of at most 1024, whole warps; every thread has the same bits. All threads call it. */
+/* Reduce over a block of at most 1024 threads, whole warps; every thread has the same bits. All threads call it. */
 template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T x, Op op, T neutral)
 {
     __shared__ T part[ZR__WARP];
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int warps = (int)blockDim.x / ZR__WARP;
     x = zr__warp_all(x, op);
-    __syncthreads(); /* whoever called before has read */
+    __syncthreads(); /* the results of an earlier call have been read */
     if (lane == 0) part[warp] = x;
     __syncthreads();
     x = lane < warps ? part[lane] : neutral;
@@ -242,7 +247,7 @@ static inline int64_t zr__ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Blocks of `threads` for n elements, in a loop over the grid where they are many. */
+/* Return the blocks of `threads` for n elements; kernels loop over the grid where elements are many. */
 static inline unsigned zr__blocks(int64_t n, int64_t threads)
 {
     const int64_t most = 1 << 16, blocks = zr__ceil_div(n, threads);
@@ -297,8 +302,8 @@ static inline bool zr__is_aligned(zr__array x)
     return zr__is_aligned(x.data);
 }
 
-/* f.run<V>(i) for elements [i, i + V) of n, on the device; V is ZR__PACK or 1. `packed`: every array that f reads or
- * writes lies on 16 bytes. Each element by the same operations, whatever V is. */
+/* Run f.run<V>(i) for elements [i, i + V) of n, on the device; V is ZR__PACK or 1. `packed`: every array that f reads
+ * or writes lies on 16 bytes. Each element is computed by the same operations, whatever V is. */
 template <typename F> zr_status zr__each(cudaStream_t stream, int64_t n, bool packed, F f)
 {
     constexpr int threads = 256;

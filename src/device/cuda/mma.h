@@ -1,12 +1,12 @@
 /*
  * Tensor cores: products of 16 x 16 by 16 x 8 tiles of bf16 or fp16, summed in fp32, by one warp.
  *
- * A matrix that takes part is spread over the lanes of the warp, as the PTX ISA says of mma.m16n8k16. With g = lane / 4
- * and t = lane % 4, and two neighbouring elements in a word, the first one in its low half:
+ * Each matrix is spread over the lanes of the warp in the layout of the PTX ISA's mma.m16n8k16. With g = lane / 4 and
+ * t = lane % 4, and two neighbouring elements in a word, the first element in the word's low half:
  *   a (16 x 16)  a[0] = A[g][2t], a[1] = A[g + 8][2t], a[2] = A[g][2t + 8], a[3] = A[g + 8][2t + 8]
- *   b (16 x 8)   b0 = B[2t][g], b1 = B[2t + 8][g]; neighbours are those of a column
+ *   b (16 x 8)   b0 = B[2t][g], b1 = B[2t + 8][g]; neighbours in a column
  *   c (16 x 8)   c[0], c[1] = C[g][2t], C[g][2t + 1]; c[2], c[3] = C[g + 8][2t], C[g + 8][2t + 1]; fp32
- * So what a product leaves in the c of two tiles side by side is, rounded, the a of another product.
+ * So the c of two tiles side by side, rounded, has the layout of the a of another product.
  *
  * All lanes of the warp call these functions together.
  */
@@ -34,8 +34,8 @@ __device__ __forceinline__ void zr__mma(float (&c)[4], const uint32_t (&a)[4], u
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Four 8 x 8 matrices of shared memory: lane l tells where row l % 8 of matrix l / 8 begins, on 16 bytes. out[i] = the
- * elements [g][2t] and [g][2t + 1] of matrix i; TRANSPOSED: [2t][g] and [2t + 1][g]. */
+/* Load four 8 x 8 matrices of shared memory: lane l gives the address of row l % 8 of matrix l / 8, on 16 bytes. out[i]
+ * = the elements [g][2t] and [g][2t + 1] of matrix i; TRANSPOSED: [2t][g] and [2t + 1][g]. */
 template <bool TRANSPOSED> __device__ __forceinline__ void zr__matrices(uint32_t (&out)[4], const void *row)
 {
     if constexpr (TRANSPOSED)
@@ -50,7 +50,7 @@ template <bool TRANSPOSED> __device__ __forceinline__ void zr__matrices(uint32_t
                      : "memory");
 }
 
-/* Two values rounded to T, as two neighbours. */
+/* Round two values to T, into a word of two neighbours. */
 template <typename T> __device__ __forceinline__ uint32_t zr__neighbours(float first, float second)
 {
     uint32_t word;

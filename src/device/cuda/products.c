@@ -50,7 +50,7 @@ static zr_status open_library(functions *lt)
     return ZR_OK;
 }
 
-static zr_status failed(const functions *lt, cublasStatus_t status, const char *what)
+static zr_status lt_failed(const functions *lt, cublasStatus_t status, const char *what)
 {
     const zr_status st = status == CUBLAS_STATUS_ALLOC_FAILED    ? ZR_ERR_MEMORY
                          : status == CUBLAS_STATUS_NOT_SUPPORTED ? ZR_ERR_UNSUPPORTED
@@ -61,7 +61,7 @@ static zr_status failed(const functions *lt, cublasStatus_t status, const char *
 #define TRY_LT(lt, call)                                                                                               \
     do {                                                                                                               \
         const cublasStatus_t status_ = (lt)->call;                                                                     \
-        if (status_ != CUBLAS_STATUS_SUCCESS) return failed((lt), status_, #call);                                     \
+        if (status_ != CUBLAS_STATUS_SUCCESS) return lt_failed((lt), status_, #call);                                  \
     } while (0)
 
 void zr__device_cuda_matmul(char *text, int64_t bytes)
@@ -86,7 +86,7 @@ static zr_status open_handle(zr__cuda_products *shared)
     return ZR_OK;
 }
 
-static zr_status share(zr__cuda_device *cuda)
+static zr_status share_library(zr__cuda_device *cuda)
 {
     if (cuda->products) return ZR_OK;
     zr__cuda_products *shared = zr_alloc(sizeof *shared);
@@ -178,7 +178,7 @@ static zr_status create_desc(const zr__cuda_product_spec *s, zr__cuda_product *p
     return set_bias(p, (const void *)(uintptr_t)p->bias_aligned);
 }
 
-static zr_status prefer(const zr__cuda_product *p, cublasLtMatmulPreference_t preference)
+static zr_status set_preferences(const zr__cuda_product *p, cublasLtMatmulPreference_t preference)
 {
     const functions *lt = p->lt;
     const uint64_t workspace = p->workspace_bytes;
@@ -200,18 +200,19 @@ static zr_status prefer(const zr__cuda_product *p, cublasLtMatmulPreference_t pr
     return ZR_OK;
 }
 
-static zr_status choose(const zr__cuda_product_spec *s, zr__cuda_product *p, cublasLtMatmulPreference_t preference)
+static zr_status choose_algorithm(const zr__cuda_product_spec *s, zr__cuda_product *p,
+                                  cublasLtMatmulPreference_t preference)
 {
     cublasLtMatmulHeuristicResult_t found = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
     int n = 0;
-    ZR_TRY(prefer(p, preference));
+    ZR_TRY(set_preferences(p, preference));
     cublasStatus_t status = p->lt->cublasLtMatmulAlgoGetHeuristic(p->handle, p->desc, p->left, p->right, p->result,
                                                                   p->result, preference, 1, &found, &n);
     if (status == CUBLAS_STATUS_SUCCESS) status = n > 0 ? found.state : CUBLAS_STATUS_NOT_SUPPORTED;
     ZR_CHECK(status != CUBLAS_STATUS_NOT_SUPPORTED, ZR_ERR_UNSUPPORTED,
              "cuBLASLt has no product of %lld x %lld and %lld x %lld %s matrices for this GPU", (long long)s->m,
              (long long)s->k, (long long)s->k, (long long)s->n, zr_dtype_name(s->dtype));
-    if (status != CUBLAS_STATUS_SUCCESS) return failed(p->lt, status, "cublasLtMatmulAlgoGetHeuristic");
+    if (status != CUBLAS_STATUS_SUCCESS) return lt_failed(p->lt, status, "cublasLtMatmulAlgoGetHeuristic");
     p->algo = found.algo;
     return ZR_OK;
 }
@@ -222,7 +223,7 @@ static zr_status create_all(const zr__cuda_product_spec *s, zr__cuda_product *p)
     ZR_TRY(create_layouts(s, p));
     ZR_TRY(create_desc(s, p));
     TRY_LT(p->lt, cublasLtMatmulPreferenceCreate(&preference));
-    const zr_status st = choose(s, p, preference);
+    const zr_status st = choose_algorithm(s, p, preference);
     (void)p->lt->cublasLtMatmulPreferenceDestroy(preference);
     return st;
 }
@@ -237,7 +238,7 @@ zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec
 {
     ZR_TRY(check_types(spec));
     ZR_TRY(zr__cuda_enter(device)); /* the library's handle is of one GPU */
-    ZR_TRY(share(zr__cuda(device)));
+    ZR_TRY(share_library(zr__cuda(device)));
     zr__cuda_product *p = zr_alloc(sizeof *p);
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof *p);
     p->lt = &zr__cuda(device)->products->lt;

@@ -10,6 +10,7 @@
 #define ZR_DEVICE_CUDA_PRODUCTS_H
 
 #include "device/cuda/cuda.h"
+#include "device/cuda/scratch.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +26,14 @@ typedef struct zr__cuda_product_spec {
     bool bias;               /* (n) of C's type, added to each row before it is rounded */
     int64_t workspace_bytes; /* result of zr__cuda_workspace, or more */
 } zr__cuda_product_spec;
+
+/** Return the spec of a product of dense matrices as they are, without a bias. */
+static inline zr__cuda_product_spec zr__cuda_product_spec_make(int64_t m, int64_t n, int64_t k, zr_dtype dtype,
+                                                               zr_dtype out_dtype)
+{
+    const zr__cuda_product_spec s = {m, n, k, false, false, 0, 0, dtype, out_dtype, false, zr__cuda_workspace(m, n)};
+    return s;
+}
 
 /** Addresses. A product is chosen for the 16-byte alignment of the addresses at its creation: later ones may not be
  *  less aligned. */

@@ -66,7 +66,7 @@ void zr__cuda_marks_destroy(zr__cuda_device *cuda)
 }
 
 /* A failure is told by whoever waits for the mark, and by `finish`. */
-static void mark(zr_device *device, int64_t ticket)
+static void mark_stream(zr_device *device, int64_t ticket)
 {
     zr__cuda_device *cuda = zr__cuda(device);
     pthread_mutex_lock(&cuda->marks->lock);
@@ -75,7 +75,7 @@ static void mark(zr_device *device, int64_t ticket)
     if (error != cudaSuccess) zr__cuda_lose(cuda, zr__cuda_failed(error, "cudaEventRecord"));
 }
 
-static zr_status reach(zr_device *device, int64_t ticket)
+static zr_status reach_mark(zr_device *device, int64_t ticket)
 {
     zr__cuda_device *cuda = zr__cuda(device);
     pthread_mutex_lock(&cuda->marks->lock);
@@ -87,7 +87,7 @@ static zr_status reach(zr_device *device, int64_t ticket)
 }
 
 /* Have the stream wait for the event as it stands now: of this ticket, or of one that was marked since. */
-static zr_status follow(zr_device *device, zr_device *other, int64_t ticket)
+static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket)
 {
     zr__cuda_device *marked = zr__cuda(other);
     ZR_TRY(zr__cuda_lost_failure(marked, false));
@@ -168,7 +168,7 @@ static zr_status run_timed(zr__cuda_device *cuda, const zr_task *task)
     return ZR_OK;
 }
 
-static zr_status run(zr_device *device, const zr_task *task)
+static zr_status run_task(zr_device *device, const zr_task *task)
 {
     zr__cuda_device *cuda = zr__cuda(device);
     ZR_TRY(zr__cuda_enter(device));
@@ -182,6 +182,6 @@ static zr_status run(zr_device *device, const zr_task *task)
 
 zr_status zr__cuda_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
 {
-    static const zr__queue_kind kind = {zr__cuda_side, zr__cuda_enter, run, mark, reach, follow};
+    static const zr__queue_kind kind = {zr__cuda_side, zr__cuda_enter, run_task, mark_stream, reach_mark, follow_mark};
     return zr__queue_create(&kind, device, config, queue);
 }

@@ -11,7 +11,8 @@ enum { FIRST_EDGE = 128, LAST_EDGE = 8192 };
 #define LONG_SEC 1e-3
 #define SCRATCH_BYTES ((int64_t)64 << 20) /* more than a product wants */
 
-/* Seconds of the fastest of some runs behind one that warms up; `run` may return before it has happened. */
+/* Measure the seconds of the fastest of some runs after a first one that warms up; `run` may return before its work is
+ * done. */
 static zr_status fastest(zr_device *device, zr_status (*run)(void *arg), void *arg, double *sec)
 {
     *sec = 0;
@@ -32,7 +33,7 @@ typedef struct halves {
     char *memory;
 } halves;
 
-static zr_status copy(void *arg)
+static zr_status copy_half(void *arg)
 {
     const halves *h = arg;
     return h->device->ops->copy(h->device, h->memory + COPY_BYTES, h->memory, COPY_BYTES);
@@ -45,7 +46,7 @@ static zr_status copy_rate(zr_device *device, double *bytes_sec)
     double sec;
     ZR_TRY(device->ops->alloc(device, 2 * COPY_BYTES, &memory));
     halves h = {device, memory};
-    zr_status st = fastest(device, copy, &h, &sec);
+    zr_status st = fastest(device, copy_half, &h, &sec);
     device->ops->free(device, memory);
     ZR_TRY(st);
     *bytes_sec = 2 * (double)COPY_BYTES / sec;
@@ -59,7 +60,7 @@ typedef struct product {
     zr_kernel_args args;
 } product;
 
-static zr_status multiply(void *arg)
+static zr_status multiply_once(void *arg)
 {
     const product *p = arg;
     return p->kernel->run(&p->args);
@@ -86,7 +87,7 @@ static zr_status time_product(zr_device *device, zr_dtype dtype, int64_t edge, c
                               .runtime = &runtime,
                               .threads = 1};
     if (p.kernel->prepare) ZR_TRY(p.kernel->prepare(&p.args, &p.args.state));
-    zr_status st = fastest(device, multiply, &p, took);
+    zr_status st = fastest(device, multiply_once, &p, took);
     if (p.kernel->release) p.kernel->release(p.args.state);
     return st;
 }

@@ -1,6 +1,6 @@
 /*
- * Rows, as two kinds of kernels go over them: those that need all of a row before they write any of it, and those for
- * which every piece of a row is work of its own.
+ * Loops over rows for two kinds of kernels: kernels that need all of a row before they write any of it (kept rows), and
+ * kernels that handle every piece of a row by itself (pieces, moves).
  */
 #ifndef ZR_DEVICE_CUDA_ROWS_H
 #define ZR_DEVICE_CUDA_ROWS_H
@@ -10,14 +10,14 @@
 
 #include "device/cuda/launch.h"
 
-/* Elements of a chunk, what a thread reads at once. */
+/* Elements of a chunk, which a thread reads at once. */
 template <typename T> constexpr int zr__chunk_elems = (int)(sizeof(zr__chunk) / sizeof(T));
 
 /* ---- rows that are kept ------------------------------------------------------------------------ */
 
-/* A row of C elements has a warp, or a block of whole warps, as many as its length asks for: the order of its sums
- * follows from C and the type alone. Each thread takes every lanes-th chunk. PACKED: the chunks lie on 16 bytes, and a
- * thread keeps its own in registers, so that memory is read once. Otherwise elements are read one by one, in each pass
+/* A row of C elements has a warp, or a block of whole warps whose number depends on C alone: so the order of its sums
+ * follows from C and the type. Each thread takes every lanes-th chunk. PACKED: the chunks lie on 16 bytes, and a thread
+ * keeps its own chunks in registers, so that memory is read once. Otherwise elements are read one by one, in each pass
  * anew. */
 constexpr int ZR__ROW_KEPT = 32;   /* elements that a thread keeps */
 constexpr int ZR__ROW_LANES = 512; /* threads that a row has at most */
@@ -52,14 +52,14 @@ __device__ __forceinline__ zr__row_place zr__row_place_of(int lanes)
     return {blockIdx.x * rows + thread / ZR__WARP, gridDim.x * rows, thread % ZR__WARP, lanes};
 }
 
-/* Over all threads of a row. */
+/* Reduce over all threads of a row. */
 template <typename Op>
 __device__ __forceinline__ float zr__row_all(const zr__row_place &at, float x, Op op, float neutral)
 {
     return at.lanes == ZR__WARP ? zr__warp_all(x, op) : zr__block_all(x, op, neutral);
 }
 
-/* f(k, c) for each chunk of the thread, which begins at element c and is its k-th. */
+/* Call f(k, c) for each chunk of the thread, which begins at element c and is its k-th. */
 template <typename T, bool PACKED, typename F>
 __device__ __forceinline__ void zr__row_chunks(const zr__row_place &at, int64_t C, F f)
 {
@@ -74,7 +74,7 @@ __device__ __forceinline__ void zr__row_chunks(const zr__row_place &at, int64_t 
         for (int64_t c = (int64_t)at.lane * V; c < C; c += (int64_t)at.lanes * V) f(0, c);
 }
 
-/* Is element c one of the row? The chunks of a packed row are whole. */
+/* Return whether element c belongs to the row. The chunks of a packed row are whole. */
 template <bool PACKED> __device__ __forceinline__ bool zr__row_has(int64_t c, int64_t C)
 {
     return PACKED || c < C;
@@ -128,7 +128,7 @@ template <typename T, bool PACKED> struct zr__row_kept {
     }
 };
 
-/* n / by, where most numbers have 32 bits: those are divided several times faster. */
+/* Return n / by. Most numbers have 32 bits, whose division is several times faster. */
 __device__ __forceinline__ int64_t zr__divide(int64_t n, int64_t by)
 {
     return ((n | by) >> 32) == 0 ? (int64_t)((uint32_t)n / (uint32_t)by) : n / by;
@@ -184,7 +184,7 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
-constexpr int ZR__MOVE_ROWS = 4; /* rows of which a thread reads one piece each before it writes them */
+constexpr int ZR__MOVE_ROWS = 4; /* rows from which a thread reads one piece each before it writes the pieces */
 
 /* f.put(at, i, f.get(at, i)), at = f.row(row), for each piece i of each row. */
 template <typename F>
@@ -217,7 +217,8 @@ template <typename F> zr_status zr__each_move(cudaStream_t stream, int64_t rows,
     return zr__launched();
 }
 
-/* Pieces of V elements from one array to another; `to` and `from` count pieces. Of one type, bytes are moved. */
+/* Moves pieces of V elements from one array to another, as bytes where both have one type; `to` and `from` count
+ * pieces. */
 template <typename E> struct zr__move_bytes {
     E *out;
     const E *in;
@@ -259,7 +260,7 @@ template <int V> struct zr__move_values {
     }
 };
 
-/* f(mover, V), where V divides each of `sizes`: the lengths of rows and runs, in elements. */
+/* Call f(mover, V), where V divides each of `sizes`: the lengths of rows and runs, in elements. */
 template <typename F>
 zr_status zr__with_mover(const zr_tensor *out, const zr_tensor *in, std::initializer_list<int64_t> sizes, F f)
 {

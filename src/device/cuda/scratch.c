@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "device/operands.h"
 
 /* Bytes of one run of an op's kernel; all operands have elements that can be counted. */
 typedef struct entry {
@@ -10,28 +11,18 @@ typedef struct entry {
     int64_t (*bytes)(const zr_graph *graph, const zr_op *op);
 } entry;
 
-static const zr_type *in_type(const zr_graph *graph, const zr_op *op, int i)
-{
-    return &zr_graph_value(graph, op->in[i])->type;
-}
-
-static const zr_type *out_type(const zr_graph *graph, const zr_op *op, int i)
-{
-    return &zr_graph_value(graph, op->out[i])->type;
-}
-
 /* ---- products and heads ------------------------------------------------------------------------ */
 
 static int64_t product(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *c = &out_type(graph, op, 0)->shape;
+    const zr_shape *c = &zr__out_type(graph, op, 0)->shape;
     return zr__cuda_workspace(zr_shape_rows(c), zr_shape_cols(c));
 }
 
 /* Where a sum with earlier contributions is rounded: the sum. */
 static int64_t linear_dw(const zr_graph *graph, const zr_op *op)
 {
-    const zr_type *dw = out_type(graph, op, 0);
+    const zr_type *dw = zr__out_type(graph, op, 0);
     const bool earlier = op->n_in > 2 && op->in[2] != ZR_NONE;
     if (!earlier || dw->dtype == ZR_F32) return product(graph, op);
     return zr__cuda_rounded_make(zr_shape_rows(&dw->shape), zr_shape_cols(&dw->shape)).bytes;
@@ -40,7 +31,7 @@ static int64_t linear_dw(const zr_graph *graph, const zr_op *op)
 /* The sums of runs of rows. */
 static int64_t linear_db(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *dy = &in_type(graph, op, 0)->shape;
+    const zr_shape *dy = &zr__in_type(graph, op, 0)->shape;
     const int64_t rows = zr_shape_rows(dy);
     return zr__cuda_ceil_div(rows, zr__cuda_row_run(rows)) * zr_shape_cols(dy) * 4;
 }
@@ -48,11 +39,11 @@ static int64_t linear_db(const zr_graph *graph, const zr_op *op)
 /* A block's logits, the sum of dw where dw cannot hold it, the products' workspace. */
 static int64_t head(const zr_graph *graph, const zr_op *op)
 {
-    const bool backward = op->n_in > 3, with_dw = backward && op->n_out > (op->attr.i[1] ? 1 : 2);
-    const int first = !backward ? 0 : op->attr.i[1] ? 2 : 1;
-    const zr_type *x = in_type(graph, op, first), *w = in_type(graph, op, first + 1);
+    const bool with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);
+    const int first = zr__loss_first(op->n_in, op);
+    const zr_type *x = zr__in_type(graph, op, first), *w = zr__in_type(graph, op, first + 1);
     return zr__cuda_head_make(zr_shape_rows(&x->shape), op->attr.i[0], w->shape.dim[0], w->shape.dim[1], x->dtype,
-                              with_dw ? out_type(graph, op, 1)->dtype : ZR_F32, backward)
+                              with_dw ? zr__out_type(graph, op, 1)->dtype : ZR_F32, op->n_in > 3)
         .bytes;
 }
 
@@ -61,7 +52,7 @@ static int64_t head(const zr_graph *graph, const zr_op *op)
 /* layernorm_dw, rmsnorm_dw: each run's sums of each output, F32. */
 static int64_t norm_dw(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *x = &in_type(graph, op, 1)->shape;
+    const zr_shape *x = &zr__in_type(graph, op, 1)->shape;
     const int64_t rows = zr_shape_rows(x), runs = zr__cuda_ceil_div(rows, zr__cuda_row_run(rows));
     return runs * op->n_out * zr_shape_cols(x) * (int64_t)sizeof(float);
 }
@@ -69,8 +60,8 @@ static int64_t norm_dw(const zr_graph *graph, const zr_op *op)
 /* The tokens sorted by their rows. */
 static int64_t embedding_dw(const zr_graph *graph, const zr_op *op)
 {
-    const int64_t tokens = zr_shape_elems(&in_type(graph, op, 0)->shape);
-    return zr__cuda_token_places_of(tokens, out_type(graph, op, 0)->shape.dim[0]).words * (int64_t)sizeof(uint32_t);
+    const int64_t tokens = zr_shape_elems(&zr__in_type(graph, op, 0)->shape);
+    return zr__cuda_token_places_of(tokens, zr__out_type(graph, op, 0)->shape.dim[0]).words * (int64_t)sizeof(uint32_t);
 }
 
 /* ---- attention --------------------------------------------------------------------------------- */
@@ -78,7 +69,7 @@ static int64_t embedding_dw(const zr_graph *graph, const zr_op *op)
 /* Return the scratch bytes of attention_dx: for each query of each head the sum of dy y, (B, n_head, T) F32. */
 static int64_t attention_dx(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *dy = &in_type(graph, op, 0)->shape;
+    const zr_shape *dy = &zr__in_type(graph, op, 0)->shape;
     return dy->dim[0] * op->attr.i[0] * dy->dim[1] * (int64_t)sizeof(float);
 }
 
@@ -86,7 +77,7 @@ static int64_t attention_dx(const zr_graph *graph, const zr_op *op)
  * sum of weights, F32. */
 static int64_t attention_cached(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *cache = &in_type(graph, op, 1)->shape;
+    const zr_shape *cache = &zr__in_type(graph, op, 1)->shape;
     const int64_t stretches = (cache->dim[1] + ZR__CUDA_CACHED_KEYS - 1) / ZR__CUDA_CACHED_KEYS;
     return stretches * (cache->dim[2] + 2 * op->attr.i[0]) * (int64_t)sizeof(float);
 }

@@ -78,7 +78,7 @@ static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
 
 /** Scratch of linear_cross_entropy; offsets in bytes. */
 typedef struct zr__cuda_head {
-    int64_t rows, blocks;     /* rows of a block, of which the last may have fewer; number of blocks */
+    int64_t rows, blocks;     /* rows of a block (the last block may have fewer); number of blocks */
     int64_t ld;               /* elements from a row of logits to the next, whole lines of 128 bytes */
     bool sum_in_dw;           /* dw itself holds the sum over the blocks */
     int64_t sum;              /* after the logits: (V,C) F32 for this sum otherwise */

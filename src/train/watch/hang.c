@@ -260,7 +260,7 @@ static void check_gone(zr__hang *h, double sec)
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
     int gone = zr__comm_gone(h->comm);
     h->gone_sec = gone < 0 ? 0 : h->gone_sec + sec;
-    if (h->gone_sec < GONE_SEC || !zr__comm_first(h->comm)) return;
+    if (h->gone_sec < GONE_SEC || !zr__comm_claim_telling(h->comm)) return;
     const zr_comm_board *b = &h->rows[gone].board;
     snprintf(line, sizeof(line), "rank %d is gone (process %lld), in %s. The run ends", gone, (long long)b->process,
              write_place(h, b, where));
@@ -285,7 +285,7 @@ static void check_ranks(zr__hang *h, double sec)
     /* The host of the rank that is behind knows more, and gets time to report first. */
     double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
     if (at->age_sec < limit + later + h->another_sec) return;
-    if (h->another_sec > 0 || zr__comm_first(h->comm)) tell_hang(h, ZR_HANG_OVER, behind, elsewhere, limit);
+    if (h->another_sec > 0 || zr__comm_claim_telling(h->comm)) tell_hang(h, ZR_HANG_OVER, behind, elsewhere, limit);
     h->another_sec = ANOTHER_SEC;
 }
 

@@ -1,4 +1,4 @@
-/* slice, slice_dx, concat, transpose, split_heads, merge_heads: bytes are moved, or converted on their way into a
+/* slice, slice_dx, concat, transpose, split_heads, merge_heads: they move bytes, or convert them on their way into a
  * gradient of another type. */
 #include "device/cpu/shared/rows.h"
 
@@ -29,24 +29,6 @@ static zr_status slice(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-static void add_run(float *y, const float *a, const float *b, int64_t n)
-{
-    ZR_STREAM_LOOP
-    for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
-}
-
-/* out[to ..] = a[at ..] + b[to ..], out perhaps in place of b. */
-static void add_elems(const zr_tensor *out, int64_t to, const zr_tensor *a, int64_t at, const zr_tensor *b, int64_t n)
-{
-    for (int64_t i = 0; i < n; i += ZR_CHUNK) {
-        float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, to + i);
-        int64_t part = zr__min64(ZR_CHUNK, n - i);
-        const float *u = zr__view(abuf, a->data, a->dtype, at + i, part);
-        add_run(y, u, zr__view(bbuf, b->data, b->dtype, to + i, part), part);
-        zr__settle(out->data, out->dtype, to + i, y, part);
-    }
-}
-
 /* Write elements to .. to + n of `out`: the same elements of `earlier`, or 0. */
 static void keep_elems(const zr_tensor *out, int64_t to, const zr_tensor *earlier, int64_t n)
 {
@@ -67,7 +49,7 @@ static zr_status slice_dx(const zr_kernel_args *args)
     for (int64_t r = 0; r < rows; r++) {
         keep_elems(out, r * C, earlier, first);
         if (earlier)
-            add_elems(out, r * C + first, dy, r * n, earlier, n);
+            zr__add_elems(out, r * C + first, dy, r * n, earlier, r * C + first, n);
         else
             copy_elems(out, r * C + first, dy, r * n, n);
         keep_elems(out, r * C + first + n, earlier, C - first - n);
@@ -124,7 +106,7 @@ static void swap_single(const zr_kernel_args *args, swap_sizes s)
     }
 }
 
-static zr_status swap(const zr_kernel_args *args, swap_sizes s)
+static zr_status swap_dims(const zr_kernel_args *args, swap_sizes s)
 {
     if (s.inner == 1) {
         swap_single(args, s);
@@ -143,22 +125,21 @@ static zr_status transpose(const zr_kernel_args *args)
 {
     const zr_shape *x = &args->in[0].shape;
     const int64_t a = x->dim[x->ndim - 2], b = x->dim[x->ndim - 1];
-    return swap(args, (swap_sizes){zr_shape_elems(x) / (a * b), a, b, 1});
+    return swap_dims(args, (swap_sizes){zr_shape_elems(x) / (a * b), a, b, 1});
 }
 
 static zr_status split_heads(const zr_kernel_args *args)
 {
     const int64_t *y = args->out[0].shape.dim;
-    return swap(args, (swap_sizes){y[0], y[2], y[1], y[3]});
+    return swap_dims(args, (swap_sizes){y[0], y[2], y[1], y[3]});
 }
 
 static zr_status merge_heads(const zr_kernel_args *args)
 {
     const int64_t *x = args->in[0].shape.dim;
-    return swap(args, (swap_sizes){x[0], x[1], x[2], x[3]});
+    return swap_dims(args, (swap_sizes){x[0], x[1], x[2], x[3]});
 }
 
-extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_arrange)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_arrange)[] = {
     {"slice", .run = slice},
     {"slice_dx", .run = slice_dx},

@@ -1,7 +1,7 @@
 /*
- * attention, attention_dx: causal, in blocks of queries x keys with a running maximum and sum for
- * each query (Milakov and Gimelshein 2018; Dao et al. 2022), so no T x T array exists. One thread works on one
- * head of one row at a time, on copies of q, k, v packed to fp32.
+ * attention, attention_dx: causal, in blocks of queries x keys with a running maximum and sum for each query (Milakov
+ * and Gimelshein 2018; Dao et al. 2022), so no T x T array exists. One thread works on one head of one row at a time,
+ * on copies of q, k, v packed to fp32. attention_cached: one token against a cache of keys and values.
  */
 #include <float.h>
 #include <math.h>
@@ -10,9 +10,9 @@
 #include "device/cpu/attention_blocks.h"
 #include "device/cpu/shared/dropout.h"
 #include "device/cpu/shared/rows.h"
-#include "device/cpu/shared/scratch.h"
 #include "device/cpu/shared/tile.h"
 #include "device/cpu/shared/transpose.h"
+#include "device/operands.h"
 
 #define NB ZR__ATTENTION_BLOCK
 
@@ -102,21 +102,21 @@ static void pack_transposed(float *restrict out, float *restrict rows, const zr_
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Return how many keys of a block at j0 query block i0 .. i0+nq may see: all, or on the diagonal as many as it has
+/* Return the number of keys of a block at j0 that queries i0 .. i0+nq may see: all, or on the diagonal the number of
  * queries. */
 static int64_t keys_seen(int64_t i0, int64_t nq, int64_t j0)
 {
     return zr__min64(NB, i0 + nq - j0);
 }
 
-/* Scores of a query that must hold something, of n in its block: those it sees and those that tiles of rows on the
- * diagonal read beyond, which are to be 0. */
+/* Return the number of a query's n scores in a block that tiles read: the scores of keys that it sees, and on the
+ * diagonal scores beyond them, which must be 0. */
 static int64_t lanes_read(int64_t seen, int64_t n)
 {
     return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
 }
 
-/* x = exp(x - m), which is below 0 but for rounding; what scores that no query sees give is written over. */
+/* x = exp(x - m); x - m is below 0 but for rounding. Results of scores that no query sees are written over. */
 static void exp_run(float *restrict x, float m, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) x[j] = zr__expf_low(x[j] - m);
@@ -149,7 +149,7 @@ static zr__vec sum_lanes(const float *x, int64_t n)
 
 static zr__vec max_lanes(const float *x, int64_t n)
 {
-    zr__vec best = zr__vec_all(-FLT_MAX);
+    zr__vec best = zr__vec_splat(-FLT_MAX);
     for (int64_t j = 0; j < n; j += ZR_VEC) best = zr__vec_max(zr__vec_load(x + j), best);
     return best;
 }
@@ -163,7 +163,7 @@ static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64
 {
     zr__vec part[ZR_VEC];
     float shrink[ZR_VEC];
-    for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_all(-FLT_MAX);
+    for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(-FLT_MAX);
     for (int64_t r = 0; r < rows; r++) {
         const int64_t seen = zr__min64(n, i0 + r - j0 + 1), lanes = lanes_read(seen, n);
         for (int64_t j = seen; j < lanes; j++) p[r * NB + j] = -INFINITY;
@@ -173,7 +173,7 @@ static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64
     zr__vec_store(max, now);
     zr__vec_store(shrink, before - now);
     exp_run(shrink, 0.0f, ZR_VEC);
-    for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_all(0.0f);
+    for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(0.0f);
     for (int64_t r = 0; r < rows; r++) {
         const int64_t lanes = lanes_read(i0 + r - j0 + 1, n);
         exp_run(p + r * NB, max[r], lanes);
@@ -233,33 +233,6 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
     }
 }
 
-static zr_status attention(const zr_kernel_args *args)
-{
-    const zr_tensor *qkv = &args->in[0];
-    const head all = head_make(args, qkv);
-    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, false);
-    const int64_t heads = qkv->shape.dim[0] * all.n_head;
-#pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
-    for (int64_t index = 0; index < heads; index++) {
-        head s = all;
-        head_select(&s, args->runtime, index, at.width);
-        head_forward(args, &s, &at, (float *)args->scratch + omp_get_thread_num() * at.floats);
-    }
-    return ZR_OK;
-}
-
-/* y: (B,T,C), or its gradient. Threads are not on the same head. */
-static int64_t blocks_bytes(const zr_device_facts *facts, const zr_op *op, const zr_type *y, bool backward)
-{
-    const int64_t T = y->shape.dim[1], D = y->shape.dim[2] / op->attr.i[0];
-    return facts->threads * zr__attention_scratch_bytes(T, D, backward);
-}
-
-static int64_t attention_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
-{
-    return blocks_bytes(facts, op, zr__out_type(graph, op, 0), false);
-}
-
 /* ---- backward -------------------------------------------------------------------------------- */
 
 /* Turn p = P and ds = dP into p = kept P and ds = P (kept dP - delta), for one query and n keys from j0 on. */
@@ -308,7 +281,7 @@ static void head_prepare(const zr_kernel_args *args, const head *s, const zr__at
     pack_rows(work + at->q, qkv, s, 0, 0, s->T, s->scale);
     for (int64_t i0 = 0; i0 < s->T; i0 += ZR_VEC) {
         zr__vec part[ZR_VEC];
-        for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_all(0.0f);
+        for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(0.0f);
         for (int64_t r = 0; r < zr__min64(ZR_VEC, s->T - i0); r++) {
             float *row = work + at->dy + (i0 + r) * w;
             pack_row(row, dy, y_at(s, i0 + r), s, 1.0f);
@@ -338,24 +311,43 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
     for (int64_t i = 0; i < s->T; i++) unpack_row(out, qkv_at(s, i, 0), work + at->dq + i * w, s, s->scale);
 }
 
-static zr_status attention_dx(const zr_kernel_args *args)
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+static zr_status run_heads(const zr_kernel_args *args, const zr_tensor *qkv, bool backward)
 {
-    const zr_tensor *qkv = &args->in[1];
     const head all = head_make(args, qkv);
-    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, true);
+    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, backward);
     const int64_t heads = qkv->shape.dim[0] * all.n_head;
 #pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
     for (int64_t index = 0; index < heads; index++) {
         head s = all;
+        float *work = (float *)args->scratch + omp_get_thread_num() * at.floats;
         head_select(&s, args->runtime, index, at.width);
-        head_backward(args, &s, &at, (float *)args->scratch + omp_get_thread_num() * at.floats);
+        if (backward)
+            head_backward(args, &s, &at, work);
+        else
+            head_forward(args, &s, &at, work);
     }
     return ZR_OK;
 }
 
-static int64_t attention_dx_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+static zr_status attention(const zr_kernel_args *args)
 {
-    return blocks_bytes(facts, op, zr__in_type(graph, op, 0), true);
+    return run_heads(args, &args->in[0], false);
+}
+
+static zr_status attention_dx(const zr_kernel_args *args)
+{
+    return run_heads(args, &args->in[1], true);
+}
+
+/* Return the scratch of all threads; each thread works on a head of its own. y: (B,T,C), or its gradient. */
+static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
+{
+    const bool backward = op->n_in > 1;
+    const zr_type *y = backward ? zr__in_type(graph, op, 0) : zr__out_type(graph, op, 0);
+    const int64_t T = y->shape.dim[1], D = y->shape.dim[2] / op->attr.i[0];
+    return facts->threads * zr__attention_scratch_bytes(T, D, backward);
 }
 
 /* ---- one token ------------------------------------------------------------------------------- */
@@ -427,10 +419,9 @@ static int64_t attention_cached_scratch(const zr_device_facts *facts, const zr_g
     return op->attr.i[0] * zr__in_type(graph, op, 1)->shape.dim[1] * (int64_t)sizeof(float);
 }
 
-extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_attention)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_attention)[] = {
-    {"attention", .run = attention, .scratch_bytes = attention_scratch},
-    {"attention_dx", .run = attention_dx, .scratch_bytes = attention_dx_scratch},
+    {"attention", .run = attention, .scratch_bytes = heads_scratch},
+    {"attention_dx", .run = attention_dx, .scratch_bytes = heads_scratch},
     {"attention_cached", .run = attention_cached, .scratch_bytes = attention_cached_scratch},
     {0},
 };

@@ -27,7 +27,6 @@ static zr_status cross_entropy_dx(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_cross_entropy)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_cross_entropy)[] = {
     {"cross_entropy", .run = cross_entropy},
     {"cross_entropy_dx", .run = cross_entropy_dx},

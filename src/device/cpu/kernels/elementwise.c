@@ -1,6 +1,7 @@
 /* gelu, relu, silu, each with its _dx, add, mul, scale, dropout, fill. */
 #include "device/cpu/shared/dropout.h"
 #include "device/cpu/shared/rows.h"
+#include "device/operands.h"
 
 #define GELU_A 0.7978845608028654f /* sqrt(2/pi) */
 #define GELU_B 0.044715f
@@ -127,12 +128,6 @@ static zr_status binary(const zr_kernel_args *args, void (*run)(float *y, const 
     return ZR_OK;
 }
 
-static void add_run(float *y, const float *a, const float *b, int64_t n)
-{
-    ZR_STREAM_LOOP
-    for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
-}
-
 static void mul_run(float *y, const float *a, const float *b, int64_t n)
 {
     ZR_STREAM_LOOP
@@ -176,7 +171,7 @@ static zr_status scale(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-static zr_status copy(const zr_kernel_args *args)
+static zr_status convert(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *out = &args->out[0];
     const int64_t elems = zr_shape_elems(&x->shape);
@@ -191,28 +186,25 @@ static zr_status copy(const zr_kernel_args *args)
 
 static zr_status add(const zr_kernel_args *args)
 {
-    return args->n_in > 1 && args->in[1].data ? binary(args, add_run) : copy(args);
+    return args->n_in > 1 && args->in[1].data ? binary(args, zr__add) : convert(args);
 }
 
 static zr_status dropout(const zr_kernel_args *args)
 {
-    const zr_tensor *x = &args->in[0];
-    const int64_t elems = zr_shape_elems(&x->shape);
-    const int64_t part_of = args->op->attr.i[1]; /* elements of a row, where this rank has only some tokens of it */
-    const uint64_t first = (uint64_t)(part_of ? args->runtime->first_row * part_of + args->runtime->place * elems
-                                              : args->runtime->first_row * (elems / x->shape.dim[0]));
+    const int64_t elems = zr_shape_elems(&args->in[0].shape);
+    const uint64_t first = zr__dropout_first(args, elems);
     const zr__dropout rule = zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
         float factor[ZR_CHUNK];
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
         zr__dropout_factors(&rule, first + (uint64_t)i, n, factor);
-        store_scaled(&args->out[0], x, i, factor, n);
+        store_scaled(&args->out[0], &args->in[0], i, factor, n);
     }
     return ZR_OK;
 }
 
-static zr_status fill(const zr_kernel_args *args)
+static zr_status fill_seed(const zr_kernel_args *args)
 {
     const zr_tensor *out = &args->out[0];
     const int64_t elems = zr_shape_elems(&out->shape);
@@ -223,9 +215,8 @@ static zr_status fill(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[] = {
-    {"gelu", .run = gelu},   {"gelu_dx", .run = gelu_dx}, {"relu", .run = relu}, {"relu_dx", .run = relu_dx},
-    {"silu", .run = silu},   {"silu_dx", .run = silu_dx}, {"add", .run = add},   {"mul", .run = mul},
-    {"scale", .run = scale}, {"dropout", .run = dropout}, {"fill", .run = fill}, {0},
+    {"gelu", .run = gelu},   {"gelu_dx", .run = gelu_dx}, {"relu", .run = relu},      {"relu_dx", .run = relu_dx},
+    {"silu", .run = silu},   {"silu_dx", .run = silu_dx}, {"add", .run = add},        {"mul", .run = mul},
+    {"scale", .run = scale}, {"dropout", .run = dropout}, {"fill", .run = fill_seed}, {0},
 };

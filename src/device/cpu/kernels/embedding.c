@@ -2,7 +2,7 @@
 #include <omp.h>
 
 #include "device/cpu/shared/rows.h"
-#include "device/cpu/shared/scratch.h"
+#include "device/operands.h"
 
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
@@ -48,7 +48,7 @@ static zr_status embedding(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* acc += row `row` of (rows, C) */
+/* acc += row `row` of x (rows, C) */
 static void row_add(float *restrict acc, const zr_tensor *x, int64_t row, int64_t C)
 {
     float buffer[ZR_CHUNK];
@@ -83,7 +83,7 @@ static const uint64_t *sort_by_id(uint64_t *keys, uint64_t *spare, int64_t n, in
     return keys;
 }
 
-/* First of n sorted keys whose id is at least `id`. */
+/* Return the first of n sorted keys whose id is at least `id`. */
 static int64_t first_of_id(const uint64_t *keys, int64_t n, int64_t id)
 {
     int64_t low = 0, high = n;
@@ -135,15 +135,15 @@ static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int
     return low;
 }
 
-/* The rows of tokens lie far from each other, so the processor does not foresee the next one. */
-static void row_fetch(const zr_tensor *x, int64_t row, int64_t C)
+/* Prefetch a row: rows of tokens lie far from each other, so the processor does not foresee the next one. */
+static void row_prefetch(const zr_tensor *x, int64_t row, int64_t C)
 {
     const int64_t bytes = C * zr_dtype_bytes(x->dtype);
     for (int64_t b = 0; b < bytes; b += ZR_LINE_BYTES) __builtin_prefetch((const char *)x->data + row * bytes + b);
 }
 
-/* Return row v of the gradient: the sum of the tokens v, from *i on, and of the row of `earlier`. It is made in acc; a
- * row without tokens is the one in `earlier` itself. */
+/* Return row v of the gradient, made in acc: the sum of the tokens v, from *i on, and of the row of `earlier`. Without
+ * tokens it is the row in `earlier` itself. */
 static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t, int64_t *i, int64_t v, float *acc)
 {
     const zr_tensor *dy = &args->in[1], *earlier = &args->in[2];
@@ -152,13 +152,13 @@ static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t
     if (none && earlier->data && earlier->dtype == ZR_F32) return (const float *)earlier->data + v * C;
     row_begin(acc, earlier, v, C);
     for (; *i < t->n && token_id(t, *i) == v; ++*i) {
-        if (*i + 1 < t->n) row_fetch(dy, token_at(t, *i + 1), C);
+        if (*i + 1 < t->n) row_prefetch(dy, token_at(t, *i + 1), C);
         row_add(acc, dy, token_at(t, *i), C);
     }
     return acc;
 }
 
-/* Rows begin .. end of the gradient of a table. */
+/* Write rows begin .. end of the gradient of a table. */
 static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64_t begin, int64_t end, float *acc)
 {
     const zr_tensor *out = &args->out[0];
@@ -191,7 +191,7 @@ static zr_status embedding_dw(const zr_kernel_args *args)
 
     uint64_t *keys = args->scratch;
     float *rows = (float *)(keys + 2 * tokens);
-    int64_t n = 0; /* those of this table */
+    int64_t n = 0; /* tokens of this rank's rows */
     for (int64_t i = 0; i < tokens; i++) {
         const int64_t row = id[i] - part.first;
         if (row >= 0 && row < V) keys[n++] = (uint64_t)row << 32 | (uint64_t)i;
@@ -215,45 +215,24 @@ static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph
            facts->threads * (int64_t)sizeof(float) * zr_shape_cols(dy);
 }
 
-/* Tokens of a sequence, and the row of the flat micro-batch at which this rank's begin. */
-typedef struct sequence {
-    int64_t T, row;
-} sequence;
-
-static sequence sequence_of(const zr_kernel_args *args)
-{
-    const zr_shape *x = &args->in[0].shape;
-    const int64_t T = args->op->attr.i[0];
-    return T ? (sequence){T, args->runtime->place * zr_shape_rows(x)} : (sequence){x->dim[1], 0};
-}
-
 static zr_status position(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *table = &args->in[1], *out = &args->out[0];
-    const sequence s = sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args);
     const int64_t rows = zr_shape_rows(&x->shape), T = s.T, C = zr_shape_cols(&x->shape);
     const int64_t first = args->runtime->position, P = table->shape.dim[0];
     ZR_CHECK(first >= 0 && first + T <= P, ZR_ERR_DATA,
              "%lld tokens from position %lld on, but the model has %lld positions: shorten the sequence", (long long)T,
              (long long)first, (long long)P);
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
-    for (int64_t r = 0; r < rows; r++) {
-        float xbuf[ZR_CHUNK], tbuf[ZR_CHUNK], y[ZR_CHUNK];
-        for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-            int64_t n = zr__min64(ZR_CHUNK, C - c0);
-            const float *a = zr__view(xbuf, x->data, x->dtype, r * C + c0, n);
-            const float *b = zr__view(tbuf, table->data, table->dtype, (first + (s.row + r) % T) * C + c0, n);
-            for (int64_t c = 0; c < n; c++) y[c] = a[c] + b[c];
-            zr__store(out->data, out->dtype, r * C + c0, y, n);
-        }
-    }
+    for (int64_t r = 0; r < rows; r++) zr__add_elems(out, r * C, x, r * C, table, (first + (s.row + r) % T) * C, C);
     return ZR_OK;
 }
 
 static zr_status position_dw(const zr_kernel_args *args)
 {
     const zr_tensor *dy = &args->in[0], *earlier = &args->in[1], *out = &args->out[0];
-    const sequence s = sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args);
     const int64_t rows = zr_shape_rows(&dy->shape), P = out->shape.dim[0], C = out->shape.dim[1];
 #pragma omp parallel num_threads(zr__team(args, (rows + P) * C))
     {
@@ -275,7 +254,6 @@ static int64_t position_dw_scratch(const zr_device_facts *facts, const zr_graph 
     return facts->threads * (int64_t)sizeof(float) * zr_shape_cols(&zr__in_type(graph, op, 0)->shape);
 }
 
-extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_embedding)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_embedding)[] = {
     {"embedding", .run = embedding},
     {"embedding_dw", .run = embedding_dw, .scratch_bytes = embedding_dw_scratch},

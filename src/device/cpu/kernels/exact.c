@@ -19,7 +19,7 @@ typedef uint64_t bins[SETS][EXPONENTS];
 
 /* Count a term, without a branch: values that are not finite land in the last exponent, where at least their leading
  * bit makes the bin nonzero. */
-static inline void count(uint64_t bin[EXPONENTS], float x)
+static inline void count_square(uint64_t bin[EXPONENTS], float x)
 {
     uint32_t u = zr__bits(x), exponent = u >> 23 & 0xff;
     uint64_t bits = (u & 0x7fffff) | (uint32_t)(exponent != 0) << 23;
@@ -30,11 +30,11 @@ static void count_all(bins bin, const float *x, int64_t n)
 {
     int64_t i = 0;
     for (; i + SETS <= n; i += SETS)
-        for (int s = 0; s < SETS; s++) count(bin[s], x[i + s]);
-    for (int s = 0; i < n; i++, s++) count(bin[s], x[i]);
+        for (int s = 0; s < SETS; s++) count_square(bin[s], x[i + s]);
+    for (int s = 0; i < n; i++, s++) count_square(bin[s], x[i]);
 }
 
-static void flush(zr_exact *sum, bins bin)
+static void flush_bins(zr_exact *sum, bins bin)
 {
     for (int s = 0; s < SETS; s++) {
         for (int e = 0; e < EXPONENTS - 1; e++) {
@@ -58,7 +58,7 @@ static void square_range(zr_exact *sum, const void *x, zr_dtype dtype, int64_t b
             zr__load(wide, x, dtype, first, length);
             count_all(bin, wide, length);
         }
-        flush(sum, bin);
+        flush_bins(sum, bin);
     }
 }
 

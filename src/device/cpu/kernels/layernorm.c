@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "device/cpu/shared/rows.h"
-#include "device/cpu/shared/scratch.h"
+#include "device/operands.h"
 
 #define ROW_CHUNKS 16 /* partial sums of layernorm_dw: fixed, so that threads do not show in the bits */
 
@@ -29,33 +29,23 @@ static float square_centred(const float *x, float mean, int64_t n)
     return zr__vec_reduce(acc);
 }
 
-/* Two passes: the variance of rows far from 0 would drown in E[x^2] - E[x]^2. */
+/* Compute the moments of a row, in two passes: the variance of rows far from 0 would drown in E[x^2] - E[x]^2. mean
+ * NULL: rmsnorm. */
 static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, float *mean, float *rstd)
 {
     float buffer[ZR_CHUNK];
     float sum = 0.0f, square = 0.0f;
-    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
+    for (int64_t c0 = 0; mean && c0 < C; c0 += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, C - c0);
         sum += zr__sum(zr__view(buffer, x->data, x->dtype, row * C + c0, n), n);
     }
-    *mean = sum / (float)C;
-    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        square += square_centred(zr__view(buffer, x->data, x->dtype, row * C + c0, n), *mean, n);
-    }
-    *rstd = (float)(1.0 / sqrt((double)(square / (float)C) + eps));
-}
-
-/* The same without a mean. */
-static float row_rrms(const zr_tensor *x, int64_t row, int64_t C, double eps)
-{
-    float buffer[ZR_CHUNK], square = 0.0f;
+    if (mean) *mean = sum / (float)C;
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, C - c0);
         const float *v = zr__view(buffer, x->data, x->dtype, row * C + c0, n);
-        square += zr__dot(v, v, n);
+        square += mean ? square_centred(v, *mean, n) : zr__dot(v, v, n);
     }
-    return (float)(1.0 / sqrt((double)(square / (float)C) + eps));
+    *rstd = (float)(1.0 / sqrt((double)(square / (float)C) + eps));
 }
 
 static void normalise(float *y, const float *x, const float *gain, const float *bias, float mean, float rstd, int64_t n)
@@ -88,30 +78,26 @@ static void row_norm(const zr_kernel_args *args, const zr_tensor *bias, int64_t 
     }
 }
 
-static zr_status layernorm(const zr_kernel_args *args)
+static zr_status norm(const zr_kernel_args *args, float *means, float *rstds, const zr_tensor *bias)
 {
     const zr_tensor *x = &args->in[0];
     const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
-    float *means = args->out[1].data, *rstds = args->out[2].data;
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        row_moments(x, r, C, args->op->attr.f[0], &means[r], &rstds[r]);
-        row_norm(args, &args->in[2], r, C, means[r], rstds[r]);
+        row_moments(x, r, C, args->op->attr.f[0], means ? &means[r] : NULL, &rstds[r]);
+        row_norm(args, bias, r, C, means ? means[r] : 0.0f, rstds[r]);
     }
     return ZR_OK;
 }
 
+static zr_status layernorm(const zr_kernel_args *args)
+{
+    return norm(args, args->out[1].data, args->out[2].data, &args->in[2]);
+}
+
 static zr_status rmsnorm(const zr_kernel_args *args)
 {
-    const zr_tensor *x = &args->in[0];
-    const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
-    float *rstds = args->out[1].data;
-#pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
-    for (int64_t r = 0; r < rows; r++) {
-        rstds[r] = row_rrms(x, r, C, args->op->attr.f[0]);
-        row_norm(args, NULL, r, C, 0.0f, rstds[r]);
-    }
-    return ZR_OK;
+    return norm(args, NULL, args->out[1].data, NULL);
 }
 
 /* Operands of the adjoint's kernels: mean NULL is rmsnorm, where every mean is 0. */
@@ -174,12 +160,6 @@ static void part_dx(float *dx, const row_part *p, float a, float b)
         dx[c] = p->rstd * (p->dy[c] * p->gain[c] - a - (p->x[c] - p->mean) * p->rstd * b);
 }
 
-static void part_add(float *dx, const float *earlier, int64_t n)
-{
-    ZR_STREAM_LOOP
-    for (int64_t c = 0; c < n; c++) dx[c] = earlier[c] + dx[c];
-}
-
 /* Compute dx of a row. a is the mean of dxhat, from the gradient of the mean; b is the mean of dxhat xhat. */
 static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier, int64_t row, int64_t C)
 {
@@ -195,7 +175,7 @@ static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor
         const row_part p = row_view(args, saved, &buffer, row, C, c0);
         float *dx = earlier->data ? made : zr__target(made, out->data, out->dtype, row * C + c0);
         part_dx(dx, &p, a, b);
-        if (earlier->data) part_add(dx, zr__view(buffer.x, earlier->data, earlier->dtype, row * C + c0, p.n), p.n);
+        if (earlier->data) zr__add(dx, zr__view(buffer.x, earlier->data, earlier->dtype, row * C + c0, p.n), dx, p.n);
         if (dx == made) zr__store(out->data, out->dtype, row * C + c0, dx, p.n);
     }
 }
@@ -289,7 +269,6 @@ static int64_t dw_scratch(const zr_device_facts *facts, const zr_graph *graph, c
     return ROW_CHUNKS * op->n_out * (int64_t)sizeof(float) * zr_shape_cols(&zr__in_type(graph, op, 1)->shape);
 }
 
-extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_layernorm)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_layernorm)[] = {
     {"layernorm", .run = layernorm},
     {"layernorm_dx", .run = layernorm_dx},

@@ -1,9 +1,7 @@
-/*
- * The linear ops as products of matmul.c, and the gradient of the bias.
- */
+/* linear, linear_dx, linear_dw as products of matmul.c; linear_db and bias. */
 #include "device/cpu/matmul.h"
 #include "device/cpu/shared/rows.h"
-#include "device/cpu/shared/scratch.h"
+#include "device/operands.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -41,7 +39,7 @@ static zr_status check_types(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-static zr_status prepare(const zr_kernel_args *args, zr__product_spec spec, void **state)
+static zr_status prepare_product(const zr_kernel_args *args, zr__product_spec spec, void **state)
 {
     ZR_TRY(check_types(args));
     spec.dtype = args->in[0].dtype;
@@ -53,33 +51,32 @@ static zr_status prepare(const zr_kernel_args *args, zr__product_spec spec, void
     return ZR_OK;
 }
 
-static void release(void *state)
+static void release_product(void *state)
 {
     zr__matmul *product = state;
     zr__matmul_destroy(&product);
 }
 
-/* y = x w + b */
-static zr_status prepare_forward(const zr_kernel_args *args, void **state)
+/* y = x w + b, or dx = dy w^T; transposed_b: the second operand lies transposed. */
+static zr_status prepare_rows(const zr_kernel_args *args, bool transposed_b, bool bias, void **state)
 {
     zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
                           .n = zr_shape_cols(&args->out[0].shape),
                           .k = zr_shape_cols(&args->in[0].shape),
-                          .bias = optional(args, 2) != NULL};
+                          .bias = bias};
     s.a = rows_of(s.k);
-    s.b = w_transposed(args) ? transposed(s.k) : rows_of(s.n);
-    return prepare(args, s, state);
+    s.b = transposed_b ? transposed(s.k) : rows_of(s.n);
+    return prepare_product(args, s, state);
 }
 
-/* dx = dy w^T */
+static zr_status prepare_forward(const zr_kernel_args *args, void **state)
+{
+    return prepare_rows(args, w_transposed(args), optional(args, 2) != NULL, state);
+}
+
 static zr_status prepare_dx(const zr_kernel_args *args, void **state)
 {
-    zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
-                          .n = zr_shape_cols(&args->out[0].shape),
-                          .k = zr_shape_cols(&args->in[0].shape)};
-    s.a = rows_of(s.k);
-    s.b = w_transposed(args) ? rows_of(s.n) : transposed(s.k);
-    return prepare(args, s, state);
+    return prepare_rows(args, !w_transposed(args), false, state);
 }
 
 static zr_status run_product(const zr_kernel_args *args)
@@ -101,7 +98,7 @@ static zr_status prepare_dw(const zr_kernel_args *args, void **state)
                           .earlier = optional(args, 2) != NULL};
     s.a = transposed(s.m);
     s.b = rows_of(s.n);
-    return prepare(args, s, state);
+    return prepare_product(args, s, state);
 }
 
 static zr_status run_dw(const zr_kernel_args *args)
@@ -196,23 +193,16 @@ static zr_status run_bias(const zr_kernel_args *args)
     const zr_tensor *x = &args->in[0], *b = &args->in[1], *y = &args->out[0];
     const int64_t rows = zr_shape_rows(&x->shape), cols = zr_shape_cols(&x->shape);
 #pragma omp parallel for num_threads(zr__team(args, rows *cols)) schedule(static)
-    for (int64_t row = 0; row < rows; row++) {
-        float wide[DB_COLS], wide_b[DB_COLS], sum[DB_COLS];
-        for (int64_t col = 0; col < cols; col += DB_COLS) {
-            const int64_t n = zr__min64(DB_COLS, cols - col);
-            const float *of_x = zr__view(wide, x->data, x->dtype, row * cols + col, n),
-                        *of_b = zr__view(wide_b, b->data, b->dtype, col, n);
-            for (int64_t i = 0; i < n; i++) sum[i] = of_x[i] + of_b[i];
-            zr__store(y->data, y->dtype, row * cols + col, sum, n);
-        }
-    }
+    for (int64_t row = 0; row < rows; row++) zr__add_elems(y, row * cols, x, row * cols, b, 0, cols);
     return ZR_OK;
 }
 
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_linear)[] = {
-    {"linear", .prepare = prepare_forward, .run = run_product, .release = release, .scratch_bytes = product_scratch},
-    {"linear_dx", .prepare = prepare_dx, .run = run_product, .release = release, .scratch_bytes = product_scratch},
-    {"linear_dw", .prepare = prepare_dw, .run = run_dw, .release = release, .scratch_bytes = dw_scratch},
+    {"linear", .prepare = prepare_forward, .run = run_product, .release = release_product,
+     .scratch_bytes = product_scratch},
+    {"linear_dx", .prepare = prepare_dx, .run = run_product, .release = release_product,
+     .scratch_bytes = product_scratch},
+    {"linear_dw", .prepare = prepare_dw, .run = run_dw, .release = release_product, .scratch_bytes = dw_scratch},
     {"linear_db", .run = run_db},
     {"bias", .run = run_bias},
     {0},

@@ -1,6 +1,4 @@
-/*
- * Random normal numbers: what parameters start from.
- */
+/* Random normal numbers, from which parameters start. */
 #include "base/number/normal.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/level.h"

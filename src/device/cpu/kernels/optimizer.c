@@ -1,6 +1,6 @@
 /*
- * The built-in optimizers: one pass of unscale, clip, update and cast. Each element is computed by the
- * same operations wherever a range is cut; constants are made in double from the integer step.
+ * The built-in optimizers: one pass of unscale, clip, update and cast. Each element is computed by the same operations
+ * wherever a range is cut; constants (rules.h) are made in double from the integer step.
  *
  * Bytes a parameter, each array once, and nothing in between leaves the first-level cache. Adam reads weight, m and v
  * and writes them back: 24, and the gradient's 4 or 2, and the 16-bit copy's 2. So fp32 takes 28, a 16-bit gradient
@@ -10,29 +10,10 @@
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/rows.h"
-
-typedef struct adam_constants {
-    float beta1_rest, beta2, beta2_rest, eps, step_size, denom_scale;
-    float grad_scale;
-    float decay; /* adamw: factor of the weight; adam: L2 coefficient */
-} adam_constants;
-
-static adam_constants adam_make(const zr_update_args *args, bool decoupled)
-{
-    double beta1 = args->hyper[0], beta2 = args->hyper[1];
-    double correction1 = 1 - pow(beta1, (double)args->step), correction2 = 1 - pow(beta2, (double)args->step);
-    return (adam_constants){.beta1_rest = (float)(1 - beta1),
-                            .beta2 = (float)beta2,
-                            .beta2_rest = (float)(1 - beta2),
-                            .eps = (float)args->hyper[2],
-                            .step_size = (float)(args->lr / correction1),
-                            .denom_scale = (float)(1 / sqrt(correction2)),
-                            .grad_scale = args->grad_scale,
-                            .decay = (float)(decoupled ? 1 - args->lr * args->weight_decay : args->weight_decay)};
-}
+#include "device/rules.h"
 
 /* m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g^2; w -= lr / c1 * m / (sqrt(v / c2) + eps) */
-static inline float adam_element(const adam_constants *c, float w, float g, float *m, float *v)
+static inline float adam_element(const zr__adam *c, float w, float g, float *m, float *v)
 {
     *m = ZR_FMA(c->beta1_rest, g - *m, *m);
     *v = ZR_FMA(c->beta2_rest * g, g, c->beta2 * *v);
@@ -40,14 +21,14 @@ static inline float adam_element(const adam_constants *c, float w, float g, floa
     return w - c->step_size * (*m / denom);
 }
 
-static void adamw_chunk(const adam_constants *c, float *restrict w, float *restrict m, float *restrict v,
+static void adamw_chunk(const zr__adam *c, float *restrict w, float *restrict m, float *restrict v,
                         const float *restrict g, int64_t n)
 {
     ZR_STREAM_LOOP
     for (int64_t i = 0; i < n; i++) w[i] = adam_element(c, w[i] * c->decay, g[i] * c->grad_scale, &m[i], &v[i]);
 }
 
-static void adam_chunk(const adam_constants *c, float *restrict w, float *restrict m, float *restrict v,
+static void adam_chunk(const zr__adam *c, float *restrict w, float *restrict m, float *restrict v,
                        const float *restrict g, int64_t n)
 {
     ZR_STREAM_LOOP
@@ -62,7 +43,7 @@ static void store_param(const zr_update_args *args, int64_t first, int64_t n)
 
 static void adam_update(const zr_update_args *args, bool decoupled)
 {
-    const adam_constants c = adam_make(args, decoupled);
+    const zr__adam c = zr__adam_make(args, decoupled);
     float wide[ZR_CHUNK];
     for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, args->n - first);
@@ -83,20 +64,14 @@ static void adam(const zr_update_args *args)
     adam_update(args, false);
 }
 
-typedef struct sgd_constants {
-    float lr, decay, momentum, grad_scale;
-    float own, look; /* the step is own * gradient + look * velocity */
-} sgd_constants;
-
-static void sgd_chunk(const sgd_constants *c, float *restrict w, const float *restrict g, int64_t n)
+static void sgd_chunk(const zr__sgd *c, float *restrict w, const float *restrict g, int64_t n)
 {
     ZR_STREAM_LOOP
     for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-c->lr, ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), w[i]);
 }
 
 /* v = momentum v + g; the step is v, or g + momentum v when Nesterov: ahead of it by `look`. */
-static void momentum_chunk(const sgd_constants *c, float *restrict w, float *restrict v, const float *restrict g,
-                           int64_t n)
+static void momentum_chunk(const zr__sgd *c, float *restrict w, float *restrict v, const float *restrict g, int64_t n)
 {
     ZR_STREAM_LOOP
     for (int64_t i = 0; i < n; i++) {
@@ -108,19 +83,12 @@ static void momentum_chunk(const sgd_constants *c, float *restrict w, float *res
 
 static void sgd(const zr_update_args *args)
 {
-    const bool nesterov = args->hyper[1] != 0;
-    const float momentum = (float)args->hyper[0];
-    const sgd_constants c = {.lr = (float)args->lr,
-                             .decay = (float)args->weight_decay,
-                             .momentum = momentum,
-                             .grad_scale = args->grad_scale,
-                             .own = nesterov ? 1.0f : 0.0f,
-                             .look = nesterov ? momentum : 1.0f};
+    const zr__sgd c = zr__sgd_make(args);
     float wide[ZR_CHUNK];
     for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, args->n - first);
         const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
-        if (momentum == 0)
+        if (c.momentum == 0)
             sgd_chunk(&c, args->weight + first, g, n);
         else
             momentum_chunk(&c, args->weight + first, args->slot[0] + first, g, n);

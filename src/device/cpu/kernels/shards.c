@@ -2,7 +2,6 @@
 #include "base/number/finite.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/rows.h"
-#include "device/cpu/shared/stream.h"
 
 /* Elements summed at a time: the sums inside the tree (2 KB each, two a level) stay in the first-level cache. */
 #define SUM_BLOCK 512
@@ -12,21 +11,14 @@
 #define SQUARE_BLOCK 4096
 #define SQUARE_BATCH 256
 
-/* Results may lie in place of an operand. */
-static void add(float *out, const float *x, const float *y, int64_t n)
-{
-    ZR_STREAM_LOOP
-    for (int64_t i = 0; i < n; i++) out[i] = x[i] + y[i];
-}
-
 typedef struct sum_part {
     zr_dtype dtype;
     int64_t first, n;
 } sum_part;
 
-/* The tree sum of some pieces: a single one where it lies if that is F32, otherwise in `out`. All but the last
- * subtree of a level are whole, so the left half is the largest power of two below the number of pieces. `out` is
- * written when everything has been read. */
+/* Return the tree sum of some pieces: an F32 piece alone where it lies, otherwise `out`. All but the last subtree of a
+ * level are whole, so the left half is the largest power of two below the number of pieces. `out` is written when
+ * everything has been read. */
 static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *const *pieces, int n_pieces,
                              const sum_part *part)
 {
@@ -35,7 +27,7 @@ static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *c
     while (2 * left < n_pieces) left *= 2;
     const float *x = sum_tree(room[0], room + 2, pieces, left, part);
     const float *y = sum_tree(room[1], room + 2, pieces + left, n_pieces - left, part);
-    add(out, x, y, part->n);
+    zr__add(out, x, y, part->n);
     return out;
 }
 
@@ -51,7 +43,7 @@ static void sum_block(const sum_out *out, const void *const *pieces, int n_piece
     float *wide = out->dtype == ZR_F32 ? (float *)out->data + part->first : own;
     const float *total = sum_tree(out->accumulate || out->past_caches ? own : wide, room, pieces, n_pieces, part);
     if (out->accumulate)
-        add(wide, wide, total, part->n);
+        zr__add(wide, wide, total, part->n);
     else if (out->past_caches)
         zr__stream(wide, total, part->n * (int64_t)sizeof(float));
     else if (total != wide || out->dtype != ZR_F32)

@@ -115,7 +115,6 @@ static zr_status mean_dx(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-extern const zr_kernel ZR_LEVEL_NAME(zr__kernels_softmax)[];
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_softmax)[] = {
     {"softmax", .run = softmax},
     {"softmax_dx", .run = softmax_dx},

@@ -1,32 +1,9 @@
-/*
- * The factors of dropout: 0 or 1/(1-p), from the random elements of one stream of one step. Shared by
- * the op dropout and the dropout inside attention.
- */
+/* Computes the factors of dropout (rules.h), for the op dropout and for the dropout inside attention. */
 #ifndef ZR_DEVICE_CPU_DROPOUT_H
 #define ZR_DEVICE_CPU_DROPOUT_H
 
-#include <math.h>
-
-#include "base/number/rng.h"
 #include "device/cpu/shared/level.h"
-
-typedef struct zr__dropout {
-    zr_rng rng;
-    uint32_t threshold; /* kept when u32 >> 8 is at least this */
-    float scale;        /* 1/(1-p) */
-} zr__dropout;
-
-static inline zr__dropout zr__dropout_make(const zr_runtime *runtime, int64_t stream, double p)
-{
-    zr__dropout d;
-    d.rng.seed = runtime->seed;
-    d.rng.purpose = ZR_RNG_DROPOUT;
-    d.rng.stream = (uint32_t)stream;
-    d.rng.step = (uint32_t)runtime->step;
-    d.threshold = (uint32_t)ceil(p * 0x1p24); /* exact: the same decision as u * 2^-24 >= p */
-    d.scale = (float)(1.0 / (1.0 - p));
-    return d;
-}
+#include "device/rules.h"
 
 /* out = factors of the 4 * ZR__RNG_BLOCKS elements from 4 * block on. */
 static inline void zr__dropout_blocks(const zr__dropout *dropout, uint64_t block, float *restrict out)

@@ -1,4 +1,8 @@
-/* Common beginning of every file of src/device/cpu/kernels/. These files are compiled once per processor level:
+/* device/cpu/shared: what kernels of several families share. This header is the common beginning of every file of
+ * src/device/cpu/kernels/: the vector of a level, 16-bit storage, exp, sums. rows.h has rows in pieces, tile.h products
+ * of small blocks, pack.h operands of a matrix product, transpose.h the transpose in registers.
+ *
+ * The files of kernels/ are compiled once per processor level:
  * ZR_LEVEL is the level's name, and the compiler's target flags are the level's. Levels that only add instructions for
  * matrix products share the files without products (Makefile, VECTOR_*).
  *
@@ -249,7 +253,7 @@ static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 #endif
 }
 
-/* x in every lane; a difference, which compilers make a broadcast of at every level. */
+/* x in every lane: a difference, which compilers turn into a broadcast at every level. A sum would turn -0 into 0. */
 static inline zr__vec zr__vec_splat(float x)
 {
     const zr__vec zero = {0};

@@ -27,6 +27,26 @@ static inline void zr__settle(void *out, zr_dtype dtype, int64_t first, const fl
     if (dtype != ZR_F32) zr__round((uint16_t *)out + first, dtype, made, n);
 }
 
+/* y = a + b; y may lie in place of either. */
+static inline void zr__add(float *y, const float *a, const float *b, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
+}
+
+/* out[to ..] = a[at ..] + b[from ..], n elements; out may lie in place of either. */
+static inline void zr__add_elems(const zr_tensor *out, int64_t to, const zr_tensor *a, int64_t at, const zr_tensor *b,
+                                 int64_t from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += ZR_CHUNK) {
+        float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, to + i);
+        const int64_t part = zr__min64(ZR_CHUNK, n - i);
+        const float *u = zr__view(abuf, a->data, a->dtype, at + i, part);
+        zr__add(y, u, zr__view(bbuf, b->data, b->dtype, from + i, part), part);
+        zr__settle(out->data, out->dtype, to + i, y, part);
+    }
+}
+
 /* Return the number of threads that are worth waking for `elems` elements. */
 static inline int zr__team(const zr_kernel_args *args, int64_t elems)
 {
@@ -35,7 +55,7 @@ static inline int zr__team(const zr_kernel_args *args, int64_t elems)
     return (int)(wanted < 1 ? 1 : zr__min64(wanted, args->threads));
 }
 
-/* Position of the first id in (n) that is outside [low, end), -1 when all are inside. */
+/* Return the position of the first id in (n) that is outside [low, end), -1 when all are inside. */
 static inline int64_t zr__first_outside(const int32_t *id, int64_t n, int32_t low, int64_t end)
 {
     for (int64_t i = 0; i < n; i++)

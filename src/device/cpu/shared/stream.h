@@ -21,7 +21,7 @@
 #define ZR_STREAM_LOOP _Pragma("omp simd simdlen(ZR_STREAM_LANES)")
 #define ZR_WIDE_LOOP _Pragma("omp simd") /* where arithmetic bounds, the level's whole vector */
 
-/* Size from which results bypass the caches: several times a second-level cache, of which every core has one. */
+/* Size from which results bypass the caches: several times a core's second-level cache. */
 #define ZR_STREAM_BYTES ((int64_t)4 << 20)
 
 #endif

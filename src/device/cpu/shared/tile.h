@@ -1,9 +1,9 @@
 /*
- * Products of small packed fp32 blocks, for attention: c += a b. A register tile of ZR_TILE_ROWS x
- * ZR_TILE_VECS vectors stays in registers while it walks the depth; sizes are constants after inlining.
+ * Products of small packed fp32 blocks, for attention: c += a b. A tile of ZR_TILE_ROWS x ZR_TILE_VECS vectors stays in
+ * registers while it walks the depth; sizes are constants after inlining.
  *
- * b and c are row-major with rows of whole vectors. a has a stride for rows and one for depth, so a
- * transposed block needs no copy. Of blocks on the diagonal of a causal mask only the tiles that count are computed.
+ * b and c are row-major with rows of whole vectors. a has a stride for rows and one for depth, so a transposed block
+ * needs no copy. On the diagonal of a causal mask only tiles with unmasked scores are computed.
  */
 #ifndef ZR_DEVICE_CPU_TILE_H
 #define ZR_DEVICE_CPU_TILE_H
@@ -25,12 +25,6 @@ typedef struct zr__tile_a {
     int64_t row, depth; /* strides in elements */
 } zr__tile_a;
 
-static inline zr__vec zr__vec_all(float x)
-{
-    const zr__vec zero = {0};
-    return x - zero; /* x + zero would be an addition: it turns -0 into 0 */
-}
-
 /* c (rows, vecs vectors) [+]= a (rows, depth) b (depth, vecs vectors) */
 __attribute__((always_inline)) static inline void zr__tile(int rows, int vecs, int64_t depth, zr__tile_a a,
                                                            const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
@@ -39,14 +33,14 @@ __attribute__((always_inline)) static inline void zr__tile(int rows, int vecs, i
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
-        for (int v = 0; v < vecs; v++) acc[r][v] = add ? zr__vec_load(c + r * ldc + v * ZR_VEC) : zr__vec_all(0.0f);
+        for (int v = 0; v < vecs; v++) acc[r][v] = add ? zr__vec_load(c + r * ldc + v * ZR_VEC) : zr__vec_splat(0.0f);
     for (int64_t k = 0; k < depth; k++) {
         zr__vec right[ZR_TILE_VECS];
 #pragma GCC unroll 2
         for (int v = 0; v < vecs; v++) right[v] = zr__vec_load(b + k * ldb + v * ZR_VEC);
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
-            zr__vec left = zr__vec_all(a.data[r * a.row + k * a.depth]);
+            zr__vec left = zr__vec_splat(a.data[r * a.row + k * a.depth]);
 #pragma GCC unroll 2
             for (int v = 0; v < vecs; v++) acc[r][v] = zr__vec_fma(left, right[v], acc[r][v]);
         }

@@ -71,7 +71,7 @@ static inline zr__vec zr__vec_maxima(zr__vec v[ZR_VEC])
     return v[0];
 }
 
-/* Transpose in (ZR_VEC, ZR_VEC) into out (ZR_VEC rows, of which the first n are written). */
+/* Transpose in (ZR_VEC, ZR_VEC) and write the first n rows of the result to out. */
 static inline void zr__transpose(float *restrict out, int64_t ldout, const float *restrict in, int64_t ldin, int64_t n)
 {
     zr__vec v[ZR_VEC];

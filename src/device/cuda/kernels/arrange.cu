@@ -32,8 +32,8 @@ template <typename M> struct move_columns {
 };
 
 /* Copy n columns of `in`, from from_first on, to columns of `out` from to_first on. */
-zr_status columns(const zr_kernel_args *args, const zr_tensor *out, int64_t to_first, const zr_tensor *in,
-                  int64_t from_first, int64_t n)
+zr_status copy_columns(const zr_kernel_args *args, const zr_tensor *out, int64_t to_first, const zr_tensor *in,
+                       int64_t from_first, int64_t n)
 {
     const int64_t rows = zr_shape_rows(&out->shape), to_width = zr_shape_cols(&out->shape),
                   from_width = zr_shape_cols(&in->shape);
@@ -46,15 +46,15 @@ zr_status columns(const zr_kernel_args *args, const zr_tensor *out, int64_t to_f
 zr_status run_slice(const zr_kernel_args *args)
 {
     const zr_tensor *out = &args->out[0];
-    return columns(args, out, 0, &args->in[0], args->op->attr.i[0], zr_shape_cols(&out->shape));
+    return copy_columns(args, out, 0, &args->in[0], args->op->attr.i[0], zr_shape_cols(&out->shape));
 }
 
 zr_status run_concat(const zr_kernel_args *args)
 {
     const zr_tensor *a = &args->in[0], *b = &args->in[1], *out = &args->out[0];
     const int64_t M = zr_shape_cols(&a->shape), N = zr_shape_cols(&b->shape);
-    ZR_TRY(columns(args, out, 0, a, 0, M));
-    return columns(args, out, M, b, 0, N);
+    ZR_TRY(copy_columns(args, out, 0, a, 0, M));
+    return copy_columns(args, out, M, b, 0, N);
 }
 
 /* dx = earlier, or 0, plus dy in columns [first, first + n). Lengths are in pieces of V elements. */
@@ -127,7 +127,7 @@ template <typename M> struct swap_rows {
     }
 };
 
-zr_status swap(const zr_kernel_args *args, int64_t a, int64_t b, int64_t inner)
+zr_status swap_dims(const zr_kernel_args *args, int64_t a, int64_t b, int64_t inner)
 {
     const zr_tensor *out = &args->out[0], *in = &args->in[0];
     const int64_t rows = zr_shape_elems(&in->shape) / inner;
@@ -139,13 +139,13 @@ zr_status swap(const zr_kernel_args *args, int64_t a, int64_t b, int64_t inner)
 zr_status run_split_heads(const zr_kernel_args *args)
 {
     const int64_t *y = args->out[0].shape.dim;
-    return swap(args, y[2], y[1], y[3]);
+    return swap_dims(args, y[2], y[1], y[3]);
 }
 
 zr_status run_merge_heads(const zr_kernel_args *args)
 {
     const int64_t *x = args->in[0].shape.dim;
-    return swap(args, x[1], x[2], x[3]);
+    return swap_dims(args, x[1], x[2], x[3]);
 }
 
 /* ---- transpose --------------------------------------------------------------------------------- */
@@ -236,8 +236,7 @@ zr_status run_transpose(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_arrange[];
-extern "C" const zr_kernel zr__cuda_kernels_arrange[] = {
+ZR_CUDA_KERNELS(arrange) = {
     zr__kernel("slice", run_slice),
     zr__kernel("slice_dx", run_slice_dx),
     zr__kernel("concat", run_concat),

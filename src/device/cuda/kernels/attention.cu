@@ -26,30 +26,15 @@ template <int M> struct online {
     float max[M][2], sum[M][2];
 };
 
-/* Over the four lanes that have a query's scores. */
+/* Reduce over the four lanes that have a query's scores. */
 template <typename Op> __device__ __forceinline__ float quad_all(float x, Op op)
 {
     x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, 1));
     return op(x, __shfl_xor_sync(ZR__ALL_LANES, x, 2));
 }
 
-/* Keys behind the query are not seen. i0, j0: the warp's first query, the tile's first key. */
-template <int M, int N> __device__ __forceinline__ void hide_later(float (&score)[M][N][4], int i0, int j0)
-{
-    const zr__lane at = zr__lane_here();
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int query = i0 + 16 * m + at.g + i / 2 * 8, key = j0 + 8 * n + 2 * at.t + i % 2;
-                if (key > query) score[m][n][i] = -INFINITY;
-            }
-}
-
-/* Scores to weights relative to the running maxima of their queries; y and the sums follow new maxima. to_log2: the
- * factor of scores that makes their exponential a power of 2. */
+/* Turn scores into weights relative to the running maxima of their queries; y and the sums follow new maxima. to_log2:
+ * the factor of scores that makes their exponential a power of 2. */
 template <int M, int N, int NY>
 __device__ __forceinline__ void weigh(float (&score)[M][N][4], float (&y)[M][NY][4], online<M> &so_far, float to_log2)
 {
@@ -82,7 +67,7 @@ __device__ __forceinline__ void weigh(float (&score)[M][N][4], float (&y)[M][NY]
 
 /* first: the element of dropout of the warp's first query and the tile's first key. */
 template <int M, int N>
-__device__ __forceinline__ void drop(float (&weight)[M][N][4], const zr__attention &a, uint64_t first)
+__device__ __forceinline__ void drop_weights(float (&weight)[M][N][4], const zr__attention &a, uint64_t first)
 {
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -95,10 +80,10 @@ __device__ __forceinline__ void drop(float (&weight)[M][N][4], const zr__attenti
         }
 }
 
-/* y and lse of a warp's queries, from i0 on. */
+/* Store y and lse of a warp's queries, from i0 on. */
 template <typename T, int W, int M, int NY>
-__device__ __forceinline__ void store(const zr__tokens<T> &y, float *lse, int i0, T *rows, const float (&sum)[M][NY][4],
-                                      const online<M> &all, float to_log2)
+__device__ __forceinline__ void store_queries(const zr__tokens<T> &y, float *lse, int i0, T *rows,
+                                              const float (&sum)[M][NY][4], const online<M> &all, float to_log2)
 {
     const zr__lane at = zr__lane_here();
     float factor[M][2];
@@ -142,7 +127,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
     zr__load_tile<keys, W>(copies, k_tile, k, 0);
     copies.close();
     for (int j0 = 0; j0 < end; j0 += keys) {
-        /* v comes while q k^T is computed, the next k while y is. Warps whose queries see none of the keys only meet.
+        /* v is copied while q k^T is computed, the next k while y is. Warps whose queries see no key only synchronize.
          */
         const bool sees = j0 < i0 + own + 16 * M;
         copies.wait<0>();
@@ -156,16 +141,16 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
         if (j0 + keys < end) zr__load_tile<keys, W>(copies, k_tile, k, j0 + keys);
         copies.close();
         if (!sees) continue;
-        if (j0 + keys > i0 + own) hide_later(score, i0 + own, j0);
+        if (j0 + keys > i0 + own) zr__hide_later(score, i0 + own, j0, -INFINITY);
         weigh(score, sum, so_far, to_log2);
-        if (DROPS) drop(score, a, zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0);
+        if (DROPS) drop_weights(score, a, zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0);
         zr__round<T>(weight, score);
         zr__add_weighted<T, W>(sum, weight, (const T *)v_tile);
     }
-    store<T, W>(zr__result(a, head, y), lse + head.index * a.T, i0 + own, rows, sum, so_far, to_log2);
+    store_queries<T, W>(zr__result(a, head, y), lse + head.index * a.T, i0 + own, rows, sum, so_far, to_log2);
 }
 
-template <typename T, int W, bool DROPS> zr_status launch(const zr_kernel_args *args, const zr__attention &a)
+template <typename T, int W, bool DROPS> zr_status launch_tiles(const zr_kernel_args *args, const zr__attention &a)
 {
     using tile = tiles<W, DROPS>;
     ZR_TRY(zr__allow_shared(forward<T, W, DROPS>, tile::shared));
@@ -269,8 +254,8 @@ template <typename T, int PART> zr_status launch_plain(const zr_kernel_args *arg
 
 /* ---- the op ------------------------------------------------------------------------------------ */
 
-/* With dropout tiles take other sizes, since random numbers take registers. In 16 bits what does not suit tiles is
- * wide, or rare. */
+/* Choose the kernels: with dropout tiles take other sizes, since random numbers take registers; heads in 16 bits that
+ * do not suit tiles are wide, or rare. */
 template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
 {
     if constexpr (std::is_same_v<T, float>)
@@ -280,23 +265,19 @@ template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__a
     else
         return zr__with_width(a.D, [&](auto W) {
             constexpr int width = decltype(W)::value;
-            return a.drops ? launch<T, width, true>(args, a) : launch<T, width, false>(args, a);
+            return a.drops ? launch_tiles<T, width, true>(args, a) : launch_tiles<T, width, false>(args, a);
         });
 }
 
-zr_status run(const zr_kernel_args *args)
+zr_status run_attention(const zr_kernel_args *args)
 {
     const zr__attention a = zr__attention_make(args, &args->in[0]);
-    return zr__typed(args->in[0].dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
-        return run_with<T>(args, a);
-    });
+    return zr__typed(args->in[0].dtype, [&]<typename T>(T *) { return run_with<T>(args, a); });
 }
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_attention[];
-extern "C" const zr_kernel zr__cuda_kernels_attention[] = {
-    zr__kernel("attention", run),
+ZR_CUDA_KERNELS(attention) = {
+    zr__kernel("attention", run_attention),
     {},
 };

@@ -133,16 +133,14 @@ template <typename T> zr_status run_as(const zr_kernel_args *args)
     return zr__launched();
 }
 
-zr_status run(const zr_kernel_args *args)
+zr_status run_attention_cached(const zr_kernel_args *args)
 {
-    return zr__typed(args->in[0].dtype,
-                     [&](auto *type) { return run_as<std::remove_pointer_t<decltype(type)>>(args); });
+    return zr__typed(args->in[0].dtype, [&]<typename T>(T *) { return run_as<T>(args); });
 }
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_attention_cached[];
-extern "C" const zr_kernel zr__cuda_kernels_attention_cached[] = {
-    zr__kernel("attention_cached", run),
+ZR_CUDA_KERNELS(attention_cached) = {
+    zr__kernel("attention_cached", run_attention_cached),
     {},
 };

@@ -1,7 +1,7 @@
 /*
- * attention_dx. Weights are made again from q, k and lse, twice: by blocks that keep queries and sum dq over the keys,
- * and by blocks that keep keys and sum dk and dv over the queries. So every sum has one block and one order. With P the
- * weights before dropout and kept its factors:
+ * attention_dx. It recomputes the weights from q, k and lse twice: in blocks that keep queries and sum dq over the
+ * keys, and in blocks that keep keys and sum dk and dv over the queries. So every sum has one block and one order. With
+ * P the weights before dropout and `kept` the factors of dropout:
  *   dv = (kept P)^T dy,  dS = P (kept dy v^T - delta),  dq = scale dS k,  dk = scale dS^T q,  delta = sum of dy y
  */
 #include "device/cuda/attention_plain.h"
@@ -77,21 +77,6 @@ template <int W> struct dq_tiles {
     static_assert(shared <= ZR__SHARED_MOST, "the tiles fit");
 };
 
-/* Keys behind the query are not seen. i0, j0: the warp's first query, the tile's first key. */
-template <int M, int N> __device__ __forceinline__ void hide_later_keys(float (&gradient)[M][N][4], int i0, int j0)
-{
-    const zr__lane at = zr__lane_here();
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int query = i0 + 16 * m + at.g + i / 2 * 8, key = j0 + 8 * n + 2 * at.t + i % 2;
-                if (key > query) gradient[m][n][i] = 0.0f;
-            }
-}
-
 /* first: the element of dropout of the warp's first query and the tile's first key. */
 template <bool DROPS, int M, int N>
 __device__ __forceinline__ void backward_by_query(float (&score)[M][N][4], float (&gradient)[M][N][4],
@@ -154,7 +139,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attentio
         zr__score(gradient, dy, (const T *)(here + tile::pair / 2));
         backward_by_query<DROPS>(score, gradient, a,
                                  zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0, of);
-        if (j0 + keys > i0 + own) hide_later_keys(gradient, i0 + own, j0);
+        if (j0 + keys > i0 + own) zr__hide_later(gradient, i0 + own, j0, 0.0f);
         zr__round<T>(weight, gradient);
         zr__add_weighted<T, W>(sum, weight, (const T *)here);
     }
@@ -295,7 +280,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dk_dv(zr__atten
 }
 
 template <typename T, int W, bool DROPS>
-zr_status launch(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
+zr_status launch_tiles(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     using of_q = dq_tiles<W>;
     using of_k = dk_tiles<W, DROPS>;
@@ -420,7 +405,7 @@ template <typename T> zr_status launch_delta(const zr_kernel_args *args, const z
     return zr__launched();
 }
 
-/* With dropout tiles take other sizes, as in the forward pass; in 16 bits what does not suit tiles is rare. */
+/* Choose the kernels, as in the forward pass. */
 template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     ZR_TRY(launch_delta(args, a, o));
@@ -433,15 +418,14 @@ template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__a
     } else
         return zr__with_width(a.D, [&](auto W) {
             constexpr int width = decltype(W)::value;
-            return a.drops ? launch<T, width, true>(args, a, o) : launch<T, width, false>(args, a, o);
+            return a.drops ? launch_tiles<T, width, true>(args, a, o) : launch_tiles<T, width, false>(args, a, o);
         });
 }
 
-zr_status run(const zr_kernel_args *args)
+zr_status run_attention_dx(const zr_kernel_args *args)
 {
     const zr__attention a = zr__attention_make(args, &args->in[1]);
-    return zr__typed(args->in[1].dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(args->in[1].dtype, [&]<typename T>(T *) {
         const operands<T> o = {(const T *)args->in[0].data,     (const T *)args->in[1].data,
                                (const T *)args->in[2].data,     (T *)args->out[0].data,
                                (const float *)args->in[3].data, (float *)args->scratch};
@@ -451,8 +435,7 @@ zr_status run(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_attention_dx[];
-extern "C" const zr_kernel zr__cuda_kernels_attention_dx[] = {
-    zr__kernel("attention_dx", run),
+ZR_CUDA_KERNELS(attention_dx) = {
+    zr__kernel("attention_dx", run_attention_dx),
     {},
 };

@@ -37,8 +37,7 @@ zr_status cross_entropy_dx(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_cross_entropy[];
-extern "C" const zr_kernel zr__cuda_kernels_cross_entropy[] = {
+ZR_CUDA_KERNELS(cross_entropy) = {
     zr__kernel("cross_entropy", cross_entropy),
     zr__kernel("cross_entropy_dx", cross_entropy_dx),
     {},

@@ -1,5 +1,6 @@
 /* gelu, relu, silu, each with its _dx, add, mul, scale, dropout, fill: by the formulas of the processor's kernels. */
 #include "device/cuda/dropout.h"
+#include "device/operands.h"
 
 namespace
 {
@@ -175,13 +176,10 @@ struct dropout_each {
 zr_status run_dropout(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0];
-    const zr_runtime *now = args->runtime;
     const int64_t elems = zr_shape_elems(&x->shape);
-    const int64_t part_of = args->op->attr.i[1]; /* elements of a row, where this rank has only some tokens of it */
-    const int64_t first =
-        part_of ? now->first_row * part_of + now->place * elems : now->first_row * (elems / x->shape.dim[0]);
     const dropout_each each = {zr__array_of(&args->out[0]), zr__array_of(x),
-                               zr__dropout_make(now, args->op->attr.i[0], args->op->attr.f[0]), (uint64_t)first};
+                               zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]),
+                               zr__dropout_first(args, elems)};
     return zr__each(zr__stream_of(args), elems, zr__is_aligned(each.y) && zr__is_aligned(each.x), each);
 }
 
@@ -205,8 +203,7 @@ zr_status run_fill(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_elementwise[];
-extern "C" const zr_kernel zr__cuda_kernels_elementwise[] = {
+ZR_CUDA_KERNELS(elementwise) = {
     zr__kernel("gelu", run_unary<gelu>), zr__kernel("gelu_dx", run_binary<gelu_dx>),
     zr__kernel("relu", run_unary<relu>), zr__kernel("relu_dx", run_binary<relu_dx>),
     zr__kernel("silu", run_unary<silu>), zr__kernel("silu_dx", run_binary<silu_dx>),

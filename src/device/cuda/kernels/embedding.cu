@@ -2,6 +2,7 @@
 #include "device/cuda/indices.h"
 #include "device/cuda/rows.h"
 #include "device/cuda/scratch.h"
+#include "device/operands.h"
 
 namespace
 {
@@ -290,7 +291,7 @@ template <typename T, int V> struct row_sums {
         const bool there = c < C;
         const int64_t column = there ? c : 0;
         float sum = earlier.data ? zr__get(earlier, at.row * C + column) : 0.0f, x[many_batch];
-        uint32_t next = sorted.order[at.begin + lane]; /* in range: such a row has more tokens than a warp has lanes */
+        uint32_t next = sorted.order[at.begin + lane]; /* in range: the row has more tokens than a warp has lanes */
         for (int64_t i = at.begin; i < at.end; i += many_batch) {
             const uint32_t own = next;
             if (i + many_batch + lane < at.end) next = sorted.order[i + many_batch + lane];
@@ -354,8 +355,7 @@ zr_status run_embedding_dw(const zr_kernel_args *args)
     ZR_TRY(sort_tokens(args, tokens, &sorted));
     const bool packed = out->shape.dim[1] % ZR__PACK == 0 && zr__is_aligned(out->data) &&
                         zr__is_aligned(earlier->data) && zr__is_aligned(dy->data);
-    return zr__typed(dy->dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(dy->dtype, [&]<typename T>(T *) {
         return packed ? sum_tokens<T, ZR__PACK>(args, sorted, (const T *)dy->data)
                       : sum_tokens<T, 1>(args, sorted, (const T *)dy->data);
     });
@@ -363,25 +363,12 @@ zr_status run_embedding_dw(const zr_kernel_args *args)
 
 /* ---- position ---------------------------------------------------------------------------------- */
 
-/* Tokens of a sequence, and the row of the flat micro-batch at which this rank's begin. */
-struct sequence {
-    int64_t T, row;
-};
-
-sequence sequence_of(const zr_kernel_args *args)
-{
-    const zr_shape *x = &args->in[0].shape;
-    const int64_t T = args->op->attr.i[0];
-    if (T) return {T, args->runtime->place * zr_shape_rows(x)};
-    return {x->dim[1], 0};
-}
-
 /* Each element is read before it is written: the result may lie in place of x. */
 template <typename T, int V> struct add_positions {
     T *y;
     const T *x, *table;
     int64_t C, first;
-    sequence s;
+    zr__sequence s;
 
     struct place {
         int64_t row, position;
@@ -408,14 +395,13 @@ template <typename T, int V> struct add_positions {
 zr_status run_position(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *table = &args->in[1], *out = &args->out[0];
-    const sequence s = sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args);
     const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
     const int64_t first = args->runtime->position, P = table->shape.dim[0];
     ZR_CHECK(first >= 0 && first + s.T <= P, ZR_ERR_DATA,
              "%lld tokens from position %lld on, but the model has %lld positions: shorten the sequence",
              (long long)s.T, (long long)first, (long long)P);
-    return zr__typed(x->dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(x->dtype, [&]<typename T>(T *) {
         constexpr int V = zr__chunk_elems<T>;
         T *to = (T *)out->data;
         const T *from = (const T *)x->data, *added = (const T *)table->data;
@@ -432,7 +418,7 @@ template <typename T, int V> struct position_sums {
     zr__array dtable, earlier;
     const T *dy;
     int64_t rows, C;
-    sequence s;
+    zr__sequence s;
 
     struct place {
         int64_t t, first; /* first: first of this rank's rows that stands at t */
@@ -463,12 +449,11 @@ zr_status run_position_dw(const zr_kernel_args *args)
 {
     const zr_tensor *dy = &args->in[0], *out = &args->out[0];
     const zr__array dtable = zr__array_of(out), earlier = zr__array_of(&args->in[1]);
-    const sequence s = sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args);
     const int64_t rows = zr_shape_rows(&dy->shape), P = out->shape.dim[0], C = out->shape.dim[1];
     const bool packed =
         C % ZR__PACK == 0 && zr__is_aligned(dtable) && zr__is_aligned(earlier) && zr__is_aligned(dy->data);
-    return zr__typed(dy->dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(dy->dtype, [&]<typename T>(T *) {
         const T *from = (const T *)dy->data;
         cudaStream_t stream = zr__stream_of(args);
         if (packed)
@@ -480,8 +465,7 @@ zr_status run_position_dw(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_embedding[];
-extern "C" const zr_kernel zr__cuda_kernels_embedding[] = {
+ZR_CUDA_KERNELS(embedding) = {
     zr__kernel("embedding", run_embedding),
     zr__kernel("embedding_dw", run_embedding_dw),
     zr__kernel("position", run_position),

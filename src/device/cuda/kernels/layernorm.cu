@@ -66,8 +66,7 @@ __global__ void __launch_bounds__(ZR__ROW_LANES) norm_rows(norm<T> n, int lanes)
 template <bool CENTRED> zr_status run_norm(const zr_kernel_args *args)
 {
     const zr_tensor *in = args->in, *out = args->out;
-    return zr__typed(in[0].dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(in[0].dtype, [&]<typename T>(T *) {
         const norm<T> n = {.y = (T *)out[0].data,
                            .x = (const T *)in[0].data,
                            .gain = (const T *)in[1].data,
@@ -157,8 +156,7 @@ __global__ void __launch_bounds__(ZR__ROW_LANES) norm_dx_rows(norm_dx<T> n, int 
 template <bool CENTRED> zr_status run_norm_dx(const zr_kernel_args *args)
 {
     const zr_tensor *in = args->in, *earlier = &in[CENTRED ? 5 : 4];
-    return zr__typed(in[1].dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(in[1].dtype, [&]<typename T>(T *) {
         const norm_dx<T> n = {.dx = (T *)args->out[0].data,
                               .dy = (const T *)in[0].data,
                               .x = (const T *)in[1].data,
@@ -272,8 +270,7 @@ template <bool CENTRED> zr_status run_norm_dw(const zr_kernel_args *args)
     const zr_tensor *in = args->in;
     const int64_t rows = zr_shape_rows(&in[1].shape);
     cudaStream_t stream = zr__stream_of(args);
-    return zr__typed(in[1].dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(in[1].dtype, [&]<typename T>(T *) {
         constexpr int V = zr__chunk_elems<T>, threads = dw_warps * ZR__WARP;
         const norm_dw<T> n = {.dy = (const T *)in[0].data,
                               .x = (const T *)in[1].data,
@@ -298,8 +295,7 @@ template <bool CENTRED> zr_status run_norm_dw(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_layernorm[];
-extern "C" const zr_kernel zr__cuda_kernels_layernorm[] = {
+ZR_CUDA_KERNELS(layernorm) = {
     zr__kernel("layernorm", run_norm<true>),
     zr__kernel("layernorm_dx", run_norm_dx<true>),
     zr__kernel("layernorm_dw", run_norm_dw<true>),

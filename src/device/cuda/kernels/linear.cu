@@ -25,20 +25,13 @@ struct linear {
     bool adds_bias;
 };
 
-void release(void *state)
+void release_linear(void *state)
 {
     auto *l = (linear *)state;
     if (!l) return;
     zr__cuda_product_destroy(&l->product);
     zr__cuda_product_destroy(&l->last);
     zr_free(l);
-}
-
-zr_status make_state(linear **l)
-{
-    *l = (linear *)zr_alloc(sizeof **l);
-    ZR_CHECK(*l, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof **l);
-    return ZR_OK;
 }
 
 zr_status check_types(const zr_kernel_args *args)
@@ -52,29 +45,17 @@ zr_status check_types(const zr_kernel_args *args)
 
 zr__cuda_product_operands operands_of(const zr_kernel_args *args)
 {
-    return {.a = args->in[0].data,
-            .b = args->in[1].data,
-            .bias = nullptr,
-            .earlier = nullptr,
-            .c = args->out[0].data,
-            .workspace = args->scratch};
+    return {args->in[0].data, args->in[1].data, nullptr, nullptr, args->out[0].data, args->scratch};
 }
 
 /* y = x w + b, or dx = dy w^T; `transposed`: the second operand lies transposed. */
 zr__cuda_product_spec spec_of(const zr_kernel_args *args, bool transposed)
 {
-    const int64_t m = zr_shape_rows(&args->in[0].shape), n = zr_shape_cols(&args->out[0].shape);
-    return {.m = m,
-            .n = n,
-            .k = zr_shape_cols(&args->in[0].shape),
-            .a_transposed = false,
-            .b_transposed = transposed,
-            .a_ld = 0,
-            .c_ld = 0,
-            .dtype = args->in[0].dtype,
-            .out_dtype = args->out[0].dtype,
-            .bias = false,
-            .workspace_bytes = zr__cuda_workspace(m, n)};
+    zr__cuda_product_spec s =
+        zr__cuda_product_spec_make(zr_shape_rows(&args->in[0].shape), zr_shape_cols(&args->out[0].shape),
+                                   zr_shape_cols(&args->in[0].shape), args->in[0].dtype, args->out[0].dtype);
+    s.b_transposed = transposed;
+    return s;
 }
 
 /* Where the library does not add the bias, y begins as the bias and the product is added: the same sum, rounded once
@@ -103,14 +84,14 @@ zr_status make_dx(const zr_kernel_args *args, linear *l)
 }
 
 template <zr_status (*make)(const zr_kernel_args *args, linear *l)>
-zr_status prepare(const zr_kernel_args *args, void **state)
+zr_status prepare_linear(const zr_kernel_args *args, void **state)
 {
-    linear *l;
     ZR_TRY(check_types(args));
-    ZR_TRY(make_state(&l));
+    auto *l = (linear *)zr_alloc(sizeof(linear));
+    ZR_CHECK(l, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof *l);
     const zr_status st = make(args, l);
     if (st != ZR_OK) {
-        release(l);
+        release_linear(l);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
     }
     *state = l;
@@ -213,17 +194,11 @@ zr__cuda_product_operands dw_operands(const zr_kernel_args *args, const dw_sizes
 zr_status create_dw(const zr_kernel_args *args, const dw_sizes &s, int64_t rows, zr__cuda_product **product)
 {
     const zr__cuda_product_operands used = dw_operands(args, s, 0);
-    const zr__cuda_product_spec spec = {.m = rows,
-                                        .n = s.n,
-                                        .k = s.k,
-                                        .a_transposed = true,
-                                        .b_transposed = false,
-                                        .a_ld = s.m,
-                                        .c_ld = 0,
-                                        .dtype = s.a->dtype,
-                                        .out_dtype = s.rounds ? ZR_F32 : args->out[0].dtype,
-                                        .bias = false,
-                                        .workspace_bytes = zr__cuda_workspace(s.rounds ? s.block.rows : s.m, s.n)};
+    zr__cuda_product_spec spec =
+        zr__cuda_product_spec_make(rows, s.n, s.k, s.a->dtype, s.rounds ? ZR_F32 : args->out[0].dtype);
+    spec.a_transposed = true;
+    spec.a_ld = s.m;
+    spec.workspace_bytes = zr__cuda_workspace(s.rounds ? s.block.rows : s.m, s.n);
     return zr__cuda_product_create(args->device, &spec, &used, product);
 }
 
@@ -310,8 +285,7 @@ zr_status run_db(const zr_kernel_args *args)
     const dim3 blocks((unsigned)zr__ceil_div(cols, tile), (unsigned)runs), threads(across, down);
     cudaStream_t stream = zr__stream_of(args);
     auto *part = (float *)args->scratch;
-    ZR_TRY(zr__typed(dy->dtype, [&](auto *type) -> zr_status {
-        using T = std::remove_pointer_t<decltype(type)>;
+    ZR_TRY(zr__typed(dy->dtype, [&]<typename T>(T *) -> zr_status {
         if (packed)
             ZR_LAUNCH(stream, (db_runs<ZR__PACK, T>), blocks, threads, 0, part, (const T *)dy->data, rows, cols, run);
         else
@@ -325,11 +299,10 @@ zr_status run_db(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_linear[];
-extern "C" const zr_kernel zr__cuda_kernels_linear[] = {
-    zr__kernel("linear", run_product, prepare<make_forward>, release),
-    zr__kernel("linear_dx", run_product, prepare<make_dx>, release),
-    zr__kernel("linear_dw", run_dw, prepare<make_dw>, release),
+ZR_CUDA_KERNELS(linear) = {
+    zr__kernel("linear", run_product, prepare_linear<make_forward>, release_linear),
+    zr__kernel("linear_dx", run_product, prepare_linear<make_dx>, release_linear),
+    zr__kernel("linear_dw", run_dw, prepare_linear<make_dw>, release_linear),
     zr__kernel("linear_db", run_db),
     zr__kernel("bias", run_bias),
     {},

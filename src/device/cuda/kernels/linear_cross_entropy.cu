@@ -8,66 +8,18 @@
 #include "device/cuda/indices.h"
 #include "device/cuda/products.h"
 #include "device/cuda/scratch.h"
+#include "device/operands.h"
 
 namespace
 {
 
-/* Operands of all ops of this family; in the forward pass dlosses, dx and dw are null, in a backward pass without dw
- * only dw is. */
-struct operands {
-    const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
-    const zr_tensor *lse, *part; /* parts of the vocabulary: backward, lse of all of it; forward, the output */
-    int64_t rows, V, C;
-    int64_t first, valid, all; /* its first token, how many of V are no padding; the whole vocabulary */
+struct operands : zr__loss_operands {
     zr__cuda_head layout;
 };
 
-operands part_operands_of(const zr_kernel_args *args)
-{
-    const bool backward = args->n_in > 3;
-    const zr_tensor *x = &args->in[backward ? 2 : 0];
-    operands o = {};
-    o.x = x;
-    o.w = x + 1;
-    o.targets = x + 2;
-    if (!backward) {
-        o.part = &args->out[0];
-        return o;
-    }
-    o.dlosses = &args->in[0];
-    o.lse = &args->in[1];
-    o.dx = &args->out[0];
-    o.dw = args->n_out > 1 ? &args->out[1] : nullptr;
-    return o;
-}
-
-operands whole_operands_of(const zr_kernel_args *args)
-{
-    const bool backward = args->n_in > 3;
-    const zr_tensor *x = &args->in[backward ? 1 : 0];
-    operands o = {};
-    o.x = x;
-    o.w = x + 1;
-    o.targets = x + 2;
-    o.losses = &args->out[args->n_out - 1];
-    if (!backward) return o;
-    o.dlosses = &args->in[0];
-    o.dx = &args->out[0];
-    o.dw = args->n_out > 2 ? &args->out[1] : nullptr;
-    return o;
-}
-
 operands operands_of(const zr_kernel_args *args)
 {
-    const int64_t all = args->op->attr.i[1];
-    operands o = all ? part_operands_of(args) : whole_operands_of(args);
-    o.rows = zr_shape_rows(&o.x->shape);
-    o.V = o.w->shape.dim[0];
-    o.C = o.w->shape.dim[1];
-    o.all = all ? all : o.V;
-    o.first = all && args->runtime ? args->runtime->place * o.V : 0; /* preparing needs no place */
-    o.valid = o.all - o.first < o.V ? o.all - o.first : o.V;
-    if (o.valid < 0) o.valid = 0;
+    operands o = {zr__loss_operands_of(args), {}};
     o.layout = zr__cuda_head_make(o.rows, args->op->attr.i[0], o.V, o.C, o.x->dtype, o.dw ? o.dw->dtype : ZR_F32,
                                   o.dx != nullptr);
     return o;
@@ -83,79 +35,46 @@ struct head {
     products whole, last; /* products of a whole block, and of a last block with fewer rows */
 };
 
-/* Where a product finds its operands, for the rows from `row` on. */
-struct places {
-    void *logits, *sum, *workspace;
-    const void *x;
-    void *dx;
+/* Operands of a block's products. */
+struct block_operands {
+    zr__cuda_product_operands logits; /* (rows,V) = x w^T */
+    zr__cuda_product_operands dw;     /* (V,C) = dlogits^T x, added to the sum over earlier blocks */
+    zr__cuda_product_operands dx;     /* (rows,C) = dlogits w */
 };
 
-places places_of(const zr_kernel_args *args, const operands &o, int64_t row)
+void *dw_sum(const zr_kernel_args *args, const operands &o)
 {
-    char *scratch = (char *)args->scratch;
+    return o.dw && o.layout.sum_in_dw ? o.dw->data : (char *)args->scratch + o.layout.sum;
+}
+
+/* Return the operands for the block of rows from `row` on. */
+block_operands operands_at(const zr_kernel_args *args, const operands &o, int64_t row)
+{
     const int64_t at = row * o.C * zr_dtype_bytes(o.x->dtype);
-    return {.logits = scratch,
-            .sum = o.dw && o.layout.sum_in_dw ? o.dw->data : scratch + o.layout.sum,
-            .workspace = scratch + o.layout.workspace,
-            .x = (const char *)o.x->data + at,
-            .dx = o.dx ? (char *)o.dx->data + at : nullptr};
-}
-
-/* logits (rows,V) = x w^T */
-zr__cuda_product_operands at_logits(const operands &o, const places &p)
-{
-    return {.a = p.x, .b = o.w->data, .bias = nullptr, .earlier = nullptr, .c = p.logits, .workspace = p.workspace};
-}
-
-/* dw (V,C) = dlogits^T x, added to what the blocks before have made. */
-zr__cuda_product_operands at_dw(const places &p, bool adds)
-{
-    return {.a = p.logits,
-            .b = p.x,
-            .bias = nullptr,
-            .earlier = adds ? p.sum : nullptr,
-            .c = p.sum,
-            .workspace = p.workspace};
-}
-
-/* dx (rows,C) = dlogits w */
-zr__cuda_product_operands at_dx(const operands &o, const places &p)
-{
-    return {.a = p.logits, .b = o.w->data, .bias = nullptr, .earlier = nullptr, .c = p.dx, .workspace = p.workspace};
-}
-
-zr__cuda_product_spec spec_of(const operands &o, int64_t m, int64_t n, int64_t k)
-{
-    return {.m = m,
-            .n = n,
-            .k = k,
-            .a_transposed = false,
-            .b_transposed = false,
-            .a_ld = 0,
-            .c_ld = 0,
-            .dtype = o.x->dtype,
-            .out_dtype = o.x->dtype,
-            .bias = false,
-            .workspace_bytes = zr__cuda_workspace(m, n)};
+    void *logits = args->scratch, *sum = dw_sum(args, o), *workspace = (char *)args->scratch + o.layout.workspace;
+    const void *x = (const char *)o.x->data + at;
+    return {{x, o.w->data, nullptr, nullptr, logits, workspace},
+            {logits, x, nullptr, row > 0 ? sum : nullptr, sum, workspace},
+            {logits, o.w->data, nullptr, nullptr, o.dx ? (char *)o.dx->data + at : nullptr, workspace}};
 }
 
 zr_status create_products(const zr_kernel_args *args, const operands &o, int64_t rows, products *all)
 {
-    const places p = places_of(args, o, 0);
-    const zr__cuda_product_operands logits_at = at_logits(o, p), dw_at = at_dw(p, false), dx_at = at_dx(o, p);
-    zr__cuda_product_spec logits = spec_of(o, rows, o.V, o.C), dw = spec_of(o, o.V, o.C, rows),
-                          dx = spec_of(o, rows, o.C, o.V);
+    const block_operands used = operands_at(args, o, 0);
+    const zr_dtype g = o.x->dtype, w = o.dw && o.layout.sum_in_dw ? o.dw->dtype : ZR_F32;
+    zr__cuda_product_spec logits = zr__cuda_product_spec_make(rows, o.V, o.C, g, g),
+                          dw = zr__cuda_product_spec_make(o.V, o.C, rows, g, w),
+                          dx = zr__cuda_product_spec_make(rows, o.C, o.V, g, g);
     logits.b_transposed = true;
     dw.a_transposed = true;
-    dw.out_dtype = o.dw && o.layout.sum_in_dw ? o.dw->dtype : ZR_F32;
     logits.c_ld = dw.a_ld = dx.a_ld = o.layout.ld;
-    ZR_TRY(zr__cuda_product_create(args->device, &logits, &logits_at, &all->logits));
+    ZR_TRY(zr__cuda_product_create(args->device, &logits, &used.logits, &all->logits));
     if (!o.dx) return ZR_OK;
-    if (o.dw) ZR_TRY(zr__cuda_product_create(args->device, &dw, &dw_at, &all->dw));
-    return zr__cuda_product_create(args->device, &dx, &dx_at, &all->dx);
+    if (o.dw) ZR_TRY(zr__cuda_product_create(args->device, &dw, &used.dw, &all->dw));
+    return zr__cuda_product_create(args->device, &dx, &used.dx, &all->dx);
 }
 
-void release(void *state)
+void release_head(void *state)
 {
     auto *h = (head *)state;
     if (!h) return;
@@ -167,7 +86,7 @@ void release(void *state)
     zr_free(h);
 }
 
-zr_status prepare(const zr_kernel_args *args, void **state)
+zr_status prepare_head(const zr_kernel_args *args, void **state)
 {
     auto *h = (head *)zr_alloc(sizeof(head));
     ZR_CHECK(h, ZR_ERR_MEMORY, "no memory for a head's %zu bytes", sizeof *h);
@@ -176,7 +95,7 @@ zr_status prepare(const zr_kernel_args *args, void **state)
     zr_status st = create_products(args, o, o.layout.rows, &h->whole);
     if (st == ZR_OK && last) st = create_products(args, o, last, &h->last);
     if (st != ZR_OK) {
-        release(h);
+        release_head(h);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);
     }
     *state = h;
@@ -216,28 +135,27 @@ zr_status run_block(const zr_kernel_args *args, const operands &o, int64_t row, 
 {
     const auto *h = (const head *)args->state;
     const products &all = n == o.layout.rows ? h->whole : h->last;
-    const places p = places_of(args, o, row);
-    const zr__cuda_product_operands logits = at_logits(o, p), dw = at_dw(p, row > 0), dx = at_dx(o, p);
-    ZR_TRY(zr__cuda_product_run(all.logits, args->device, &logits));
+    const block_operands at = operands_at(args, o, row);
+    ZR_TRY(zr__cuda_product_run(all.logits, args->device, &at.logits));
     ZR_TRY(run_rows(args, o, row, n));
     if (!o.dx) return ZR_OK;
-    if (o.dw) ZR_TRY(zr__cuda_product_run(all.dw, args->device, &dw));
-    return zr__cuda_product_run(all.dx, args->device, &dx);
+    if (o.dw) ZR_TRY(zr__cuda_product_run(all.dw, args->device, &at.dw));
+    return zr__cuda_product_run(all.dx, args->device, &at.dx);
 }
 
-zr_status run(const zr_kernel_args *args)
+zr_status run_head(const zr_kernel_args *args)
 {
     const operands o = operands_of(args);
     ZR_TRY(zr__check_indices(args, o.targets, "target", INT32_MIN, o.all));
     for (int64_t row = 0; row < o.rows; row += o.layout.rows)
         ZR_TRY(run_block(args, o, row, row + o.layout.rows <= o.rows ? o.layout.rows : o.rows - row));
     if (o.layout.sum_in_dw) return ZR_OK;
-    return zr__cuda_cast(args->device, o.dw->data, o.dw->dtype, places_of(args, o, 0).sum, ZR_F32, o.V * o.C);
+    return zr__cuda_cast(args->device, o.dw->data, o.dw->dtype, dw_sum(args, o), ZR_F32, o.V * o.C);
 }
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Losses and the logarithm of the whole sum, from everyone's part (ranks,rows,2), in the order of the ranks. */
+/* Compute losses and log-sum-exp from the parts of all ranks (ranks,rows,2), in the order of the ranks. */
 __global__ void join(const float *part, const int32_t *target, float *losses, float *lse, int64_t rows, int64_t ranks)
 {
     const int64_t r = zr__first();
@@ -264,12 +182,11 @@ zr_status run_join(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_linear_cross_entropy[];
-extern "C" const zr_kernel zr__cuda_kernels_linear_cross_entropy[] = {
-    zr__kernel("linear_cross_entropy", run, prepare, release),
-    zr__kernel("linear_cross_entropy_dx", run, prepare, release),
-    zr__kernel("linear_cross_entropy_part", run, prepare, release),
-    zr__kernel("linear_cross_entropy_part_dx", run, prepare, release),
+ZR_CUDA_KERNELS(linear_cross_entropy) = {
+    zr__kernel("linear_cross_entropy", run_head, prepare_head, release_head),
+    zr__kernel("linear_cross_entropy_dx", run_head, prepare_head, release_head),
+    zr__kernel("linear_cross_entropy_part", run_head, prepare_head, release_head),
+    zr__kernel("linear_cross_entropy_part_dx", run_head, prepare_head, release_head),
     zr__kernel("linear_cross_entropy_join", run_join),
     {},
 };

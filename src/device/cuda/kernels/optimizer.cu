@@ -1,10 +1,9 @@
 /*
- * The built-in optimizers: one pass of unscale, clip, update and cast, by the operations of the processor's rules
- * (src/device/cpu/kernels/optimizer.c), which says what is computed and how many bytes move.
+ * The built-in optimizers: one pass of unscale, clip, update and cast, by the operations of
+ * src/device/cpu/kernels/optimizer.c, whose comments have the formulas and the bytes moved.
  */
-#include <math.h>
-
 #include "device/cuda/launch.h"
+#include "device/rules.h"
 
 namespace
 {
@@ -15,14 +14,11 @@ template <typename Grad, typename Param> struct arrays {
     Param *param; /* the 16-bit copy; NULL: none */
     const Grad *grad;
     float *slot[2];
-    float grad_scale;
 };
 
-struct adam_rule {
+struct adam_rule : zr__adam {
     static constexpr int slots = 2;
-    float beta1_rest, beta2, beta2_rest, eps, step_size, denom_scale;
-    float decay; /* adamw: factor of the weight; adam: L2 coefficient */
-    bool decoupled;
+    bool decoupled; /* adamw */
 
     __device__ float step(float w, float g, float (&slot)[2]) const
     {
@@ -38,10 +34,8 @@ struct adam_rule {
     }
 };
 
-template <int SLOTS> struct sgd_rule {
+template <int SLOTS> struct sgd_rule : zr__sgd {
     static constexpr int slots = SLOTS; /* 1: with momentum */
-    float lr, decay, momentum;
-    float own, look; /* the step is own * gradient + look * velocity */
 
     __device__ float step(float w, float g, float (&slot)[2]) const
     {
@@ -64,7 +58,7 @@ template <typename Rule, typename Grad, typename Param> struct update_each {
         for (int s = 0; s < Rule::slots; s++) zr__get_all<V>(slot[s], a.slot[s], i);
         for (int v = 0; v < V; v++) {
             float own[2] = {Rule::slots > 0 ? slot[0][v] : 0, Rule::slots > 1 ? slot[1][v] : 0};
-            w[v] = rule.step(w[v], g[v] * a.grad_scale, own);
+            w[v] = rule.step(w[v], g[v] * rule.grad_scale, own);
             for (int s = 0; s < Rule::slots; s++) slot[s][v] = own[s];
         }
         zr__put_all<V>(a.weight, i, w);
@@ -75,58 +69,31 @@ template <typename Rule, typename Grad, typename Param> struct update_each {
 
 template <typename Rule> zr_status update(zr_device *device, const zr_update_args *args, const Rule &rule)
 {
-    return zr__typed2(args->grad_dtype, args->param16 ? args->param_dtype : ZR_BF16, [&](auto *g, auto *p) {
-        using Grad = std::remove_pointer_t<decltype(g)>;
-        using Param = std::remove_pointer_t<decltype(p)>;
-        const arrays<Grad, Param> a = {args->weight,
-                                       (Param *)args->param16,
-                                       (const Grad *)args->grad,
-                                       {args->slot[0], args->slot[1]},
-                                       args->grad_scale};
-        bool packed = zr__is_aligned(a.weight) && zr__is_aligned(a.param) && zr__is_aligned(a.grad);
-        for (int s = 0; s < Rule::slots; s++) packed = packed && zr__is_aligned(a.slot[s]);
-        return zr__each(zr__cuda(device)->stream, args->n, packed, update_each<Rule, Grad, Param>{rule, a});
-    });
-}
-
-adam_rule make_adam(const zr_update_args *args, bool decoupled)
-{
-    const double beta1 = args->hyper[0], beta2 = args->hyper[1];
-    const double correction1 = 1 - pow(beta1, (double)args->step), correction2 = 1 - pow(beta2, (double)args->step);
-    return {.beta1_rest = (float)(1 - beta1),
-            .beta2 = (float)beta2,
-            .beta2_rest = (float)(1 - beta2),
-            .eps = (float)args->hyper[2],
-            .step_size = (float)(args->lr / correction1),
-            .denom_scale = (float)(1 / sqrt(correction2)),
-            .decay = (float)(decoupled ? 1 - args->lr * args->weight_decay : args->weight_decay),
-            .decoupled = decoupled};
+    return zr__typed2(
+        args->grad_dtype, args->param16 ? args->param_dtype : ZR_BF16,
+        [&]<typename Grad, typename Param>(Grad *, Param *) {
+            const arrays<Grad, Param> a = {
+                args->weight, (Param *)args->param16, (const Grad *)args->grad, {args->slot[0], args->slot[1]}};
+            bool packed = zr__is_aligned(a.weight) && zr__is_aligned(a.param) && zr__is_aligned(a.grad);
+            for (int s = 0; s < Rule::slots; s++) packed = packed && zr__is_aligned(a.slot[s]);
+            return zr__each(zr__cuda(device)->stream, args->n, packed, update_each<Rule, Grad, Param>{rule, a});
+        });
 }
 
 zr_status adamw(zr_device *device, const zr_update_args *args)
 {
-    return update(device, args, make_adam(args, true));
+    return update(device, args, adam_rule{zr__adam_make(args, true), true});
 }
 
 zr_status adam(zr_device *device, const zr_update_args *args)
 {
-    return update(device, args, make_adam(args, false));
-}
-
-template <int SLOTS> sgd_rule<SLOTS> make_sgd(const zr_update_args *args)
-{
-    const bool nesterov = args->hyper[1] != 0;
-    const float momentum = (float)args->hyper[0];
-    return {.lr = (float)args->lr,
-            .decay = (float)args->weight_decay,
-            .momentum = momentum,
-            .own = nesterov ? 1.0f : 0.0f,
-            .look = nesterov ? momentum : 1.0f};
+    return update(device, args, adam_rule{zr__adam_make(args, false), false});
 }
 
 zr_status sgd(zr_device *device, const zr_update_args *args)
 {
-    return args->hyper[0] == 0 ? update(device, args, make_sgd<0>(args)) : update(device, args, make_sgd<1>(args));
+    const zr__sgd c = zr__sgd_make(args);
+    return c.momentum == 0 ? update(device, args, sgd_rule<0>{c}) : update(device, args, sgd_rule<1>{c});
 }
 
 const struct rule {
@@ -146,5 +113,4 @@ extern "C" zr_status zr__cuda_update(zr_device *device, const zr_optimizer *opti
                    optimizer->name);
 }
 
-extern "C" const zr_kernel zr__cuda_kernels_optimizer[];
-extern "C" const zr_kernel zr__cuda_kernels_optimizer[] = {{}};
+ZR_CUDA_KERNELS(optimizer) = {{}};

@@ -16,8 +16,9 @@ template <int MOST> struct piece_list {
     const void *piece[MOST];
 };
 
-/* out = [out +] the tree sum: complete subtrees are kept at the level of their size, like the ones of a binary number;
- * two of equal size are joined at once, and at the end the remaining ones are joined, the smallest first. */
+/* out = [out +] the tree sum. Complete subtrees are kept at the level of their size, as a binary counter keeps its
+ * bits: two subtrees of equal size are joined at once, and at the end the remaining subtrees are joined, the smallest
+ * first. */
 template <typename Out, typename In, int MOST> struct sum_each {
     /* The list of 2,048 pieces is 16 KiB of kernel parameters. The limit is 32,764 bytes from CUDA 12.1 and driver 530
      * on, which docs/gpu.md requires; before it was 4,096. */
@@ -270,8 +271,7 @@ zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int6
 {
     const zr__cuda_device *cuda = zr__cuda(device);
     if (n == 0) return ZR_OK;
-    return zr__typed(dtype, [&](auto *type) -> zr_status {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(dtype, [&]<typename T>(T *) -> zr_status {
         const T *in = (const T *)x;
         const int64_t runs = zr__ceil_div(n, square_run);
         const int parts = (int)(runs < ZR__CUDA_PARTS ? runs : ZR__CUDA_PARTS);
@@ -289,9 +289,7 @@ zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact 
 
 zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
-    return zr__typed2(out_dtype, dtype, [&](auto *o, auto *i) {
-        using Out = std::remove_pointer_t<decltype(o)>;
-        using In = std::remove_pointer_t<decltype(i)>;
+    return zr__typed2(out_dtype, dtype, [&]<typename Out, typename In>(Out *, In *) {
         const cast_each<Out, In> each = {(Out *)out, (const In *)in};
         return zr__each(zr__cuda(device)->stream, n, zr__is_aligned(out) && zr__is_aligned(in), each);
     });
@@ -303,5 +301,4 @@ zr_status zr__cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, 
 }
 }
 
-extern "C" const zr_kernel zr__cuda_kernels_shards[];
-extern "C" const zr_kernel zr__cuda_kernels_shards[] = {{}};
+ZR_CUDA_KERNELS(shards) = {{}};

@@ -47,8 +47,7 @@ __global__ void __launch_bounds__(ZR__ROW_LANES) softmax_rows(softmax<T> s, int 
 zr_status run_softmax(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0];
-    return zr__typed(x->dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(x->dtype, [&]<typename T>(T *) {
         const softmax<T> s = {(T *)args->out[0].data, (const T *)x->data, zr_shape_rows(&x->shape),
                               zr_shape_cols(&x->shape)};
         const zr__row_grid grid = zr__row_grid_of<T>(s.rows, s.C, zr__is_aligned(s.y) && zr__is_aligned(s.x));
@@ -106,8 +105,7 @@ __global__ void __launch_bounds__(ZR__ROW_LANES) softmax_dx_rows(softmax_dx<T> s
 zr_status run_softmax_dx(const zr_kernel_args *args)
 {
     const zr_tensor *dy = &args->in[0], *y = &args->in[1], *dx = &args->out[0];
-    return zr__typed(dy->dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(dy->dtype, [&]<typename T>(T *) {
         const softmax_dx<T> s = {zr__array_of(dx), (const T *)dy->data, (const T *)y->data, zr_shape_rows(&dy->shape),
                                  zr_shape_cols(&dy->shape)};
         const bool aligned = zr__is_aligned(s.dx) && zr__is_aligned(s.dy) && zr__is_aligned(s.y);
@@ -144,8 +142,7 @@ zr_status run_mean(const zr_kernel_args *args)
     const zr_tensor *x = &args->in[0];
     const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
     const zr__array y = zr__array_of(&args->out[0]);
-    return zr__typed(x->dtype, [&](auto *type) {
-        using T = std::remove_pointer_t<decltype(type)>;
+    return zr__typed(x->dtype, [&]<typename T>(T *) {
         const T *data = (const T *)x->data;
         const zr__row_grid grid = zr__row_grid_of<T>(rows, C, zr__is_aligned(data));
         if (grid.packed)
@@ -191,8 +188,7 @@ zr_status run_mean_dx(const zr_kernel_args *args)
 
 } // namespace
 
-extern "C" const zr_kernel zr__cuda_kernels_softmax[];
-extern "C" const zr_kernel zr__cuda_kernels_softmax[] = {
+ZR_CUDA_KERNELS(softmax) = {
     zr__kernel("softmax", run_softmax),
     zr__kernel("softmax_dx", run_softmax_dx),
     zr__kernel("mean", run_mean),

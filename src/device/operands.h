@@ -1,0 +1,99 @@
+/**
+ * Operands and attributes of ops as kernels read them, on processors and GPUs alike. Plain C, which the kernels of GPUs
+ * include as C++.
+ */
+#ifndef ZR_DEVICE_OPERANDS_H
+#define ZR_DEVICE_OPERANDS_H
+
+#include <string.h>
+
+#include "zr/device.h"
+
+static inline const zr_type *zr__in_type(const zr_graph *graph, const zr_op *op, int i)
+{
+    return &zr_graph_value(graph, op->in[i])->type;
+}
+
+static inline const zr_type *zr__out_type(const zr_graph *graph, const zr_op *op, int i)
+{
+    return &zr_graph_value(graph, op->out[i])->type;
+}
+
+/* ---- rows of a micro-batch --------------------------------------------------------------------- */
+
+/** Tokens of a sequence, and the row of the flat micro-batch at which this rank's rows begin. */
+typedef struct zr__sequence {
+    int64_t T, row;
+} zr__sequence;
+
+/** Read the sequence of position and position_dw: attribute 0 is T where this rank has only some tokens of a row. */
+static inline zr__sequence zr__sequence_of(const zr_kernel_args *args)
+{
+    const zr_shape *x = &args->in[0].shape;
+    const int64_t T = args->op->attr.i[0];
+    const zr__sequence s = {T ? T : x->dim[1], T ? args->runtime->place * zr_shape_rows(x) : 0};
+    return s;
+}
+
+/** Return the random element of dropout that the first element of x (`elems`) has. Attribute 1: elements of a row,
+ *  where this rank has only some tokens of it. */
+static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t elems)
+{
+    const zr_runtime *now = args->runtime;
+    const int64_t part_of = args->op->attr.i[1];
+    return (uint64_t)(part_of ? now->first_row * part_of + now->place * elems
+                              : now->first_row * (elems / args->in[0].shape.dim[0]));
+}
+
+/* ---- linear_cross_entropy and its kin ---------------------------------------------------------- */
+
+/** Operands of an op of this family; in the forward pass dlosses, dx and dw are NULL, in a backward pass without dw
+ *  only dw is. */
+typedef struct zr__loss_operands {
+    const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
+    const zr_tensor *lse, *part; /* parts of the vocabulary: backward, lse of all of it; forward, the output */
+    int64_t rows, V, C;
+    int64_t first, valid, all; /* the part's first token, how many of V are no padding; the whole vocabulary */
+} zr__loss_operands;
+
+/** Return the index of x among the inputs; w and the targets follow it. */
+static inline int zr__loss_first(int n_in, const zr_op *op)
+{
+    return n_in <= 3 ? 0 : op->attr.i[1] ? 2 : 1;
+}
+
+/** Return whether the op's second output is dw. */
+static inline bool zr__loss_has_dw(int n_in, int n_out, const zr_op *op)
+{
+    return n_in > 3 && n_out > (op->attr.i[1] ? 1 : 2);
+}
+
+static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
+{
+    const zr_tensor *x = args->in + zr__loss_first(args->n_in, args->op);
+    const int64_t all = args->op->attr.i[1];
+    const bool backward = args->n_in > 3;
+    zr__loss_operands o;
+    memset(&o, 0, sizeof o);
+    o.x = x;
+    o.w = x + 1;
+    o.targets = x + 2;
+    if (!all) o.losses = &args->out[args->n_out - 1];
+    if (all && !backward) o.part = &args->out[0];
+    if (all && backward) o.lse = &args->in[1];
+    if (backward) {
+        o.dlosses = &args->in[0];
+        o.dx = &args->out[0];
+        if (zr__loss_has_dw(args->n_in, args->n_out, args->op)) o.dw = &args->out[1];
+    }
+    o.rows = zr_shape_rows(&x->shape);
+    o.V = o.w->shape.dim[0];
+    o.C = o.w->shape.dim[1];
+    o.all = all ? all : o.V;
+    o.first = all && args->runtime ? args->runtime->place * o.V : 0; /* preparing needs no place */
+    o.valid = o.all - o.first < o.V ? o.all - o.first : o.V;
+    if (o.valid < 0) o.valid = 0;
+    return o;
+}
+
+#endif
