@@ -212,7 +212,7 @@ static zr_status train(const cli_args *args, const watch_options *watch, zr_comm
     j.observer.end_sec = watch->end_sec;
     j.observer.trace = watch->trace;
     j.observer.hang = cli_hang;
-    if (cli_fault_asked()) j.observer.reached = cli_fault_reached;
+    j.observer.reached = cli_faults.reached;
     cli_signals_peers(comm, cli_exit_code(ZR_ERR_PEER));
     cli_signals_catch(!args->quiet && (!comm || comm->rank == 0), progress.live);
     zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);

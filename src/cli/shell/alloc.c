@@ -19,10 +19,15 @@ enum { RESERVE_BYTES = 2 << 20 };
 static void *_Atomic reserve;
 static atomic_bool lacked; /* an allocation of any library, in any thread, has failed */
 
+static bool fails_on_request(void)
+{
+    return cli_faults.allocation && cli_faults.allocation();
+}
+
 /** Allocate for jansson, which stops reading where there is no memory. */
 static void *allocate_json(size_t bytes)
 {
-    void *memory = cli_fault_allocation() ? NULL : malloc(bytes);
+    void *memory = fails_on_request() ? NULL : malloc(bytes);
     if (!memory) atomic_store(&lacked, true);
     return zr__json_allocated(memory);
 }
@@ -48,7 +53,7 @@ static void *allocate(size_t align, size_t wanted)
     static const char last[] = "zr: no memory is left for a library that zr uses, nor for an end in good order\n";
     const size_t bytes =
         wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* a multiple, as C11 wants */
-    void *memory = cli_fault_allocation() ? NULL : aligned_alloc(align, bytes);
+    void *memory = fails_on_request() ? NULL : aligned_alloc(align, bytes);
     if (memory) return memory;
     atomic_store(&lacked, true);
     zr__shortage_note();

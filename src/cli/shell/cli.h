@@ -277,18 +277,17 @@ void cli_progress_end(const cli_progress *progress);
 /** Report ranks that hang, as an observer's `hang`; arg: a cli_progress. Ends the job when the wait is over. */
 void cli_hang(void *arg, zr_hang_event event, const char *line);
 
-/** Read ZR_FAULT, by which tests inject failures: (kill|stop|hang):RANK@PHASE[:STEP], alloc:N, write:N, slow:MS.
- * ZR_ERR_ARG. */
-ZR_NODISCARD zr_status cli_fault_read(void);
-/** Return whether this allocation of a library is to fail. */
-bool cli_fault_allocation(void);
 /** Reserve memory for a library whose allocation fails, and take over jansson's allocations. */
 void cli_alloc_begin(void);
 /** Check that no library lacked memory. ZR_ERR_MEMORY: jansson then leaves out a value, or takes a text for no JSON. */
 ZR_NODISCARD zr_status cli_alloc_check(void);
-/** Return whether a rank is to fail; cli_fault_reached is then an observer's `reached`. */
-bool cli_fault_asked(void);
-void cli_fault_reached(void *arg, int rank, const char *phase, int64_t step);
+/** Hooks by which the program of tests fails on request (tests/fault/fault.c); all NULL in zr itself. */
+typedef struct cli_fault_hooks {
+    zr_status (*begin)(void); /* called once before a command runs */
+    bool (*allocation)(void); /* return whether this allocation of a library is to fail */
+    void (*reached)(void *arg, int rank, const char *phase, int64_t step); /* an observer's `reached` */
+} cli_fault_hooks;
+extern cli_fault_hooks cli_faults;
 
 /** Catch signals from here on: SIGINT, SIGTERM, SIGUSR1 and, unless ignored, SIGHUP ask to stop; a second SIGINT, and
  * SIGTERM some time after the first signal, end the process. SIGUSR2 asks to save. `speak`: the first signal is

@@ -16,6 +16,8 @@ static const cli_command *const commands[] = {
     &cli_convert, &cli_info, &cli_simulate, &cli_report_command, &cli_tokenize, &cli_init};
 #define N_COMMANDS (int)(sizeof(commands) / sizeof(commands[0]))
 
+cli_fault_hooks cli_faults;
+
 int cli_exit_code(zr_status status)
 {
     switch (status) {
@@ -126,7 +128,7 @@ static zr_status start(int argc, char **argv)
     bool first = launched_first();
     zr_status st = find(argv[1], &command);
     if (st == ZR_OK && command->computes) cli_set_process();
-    if (st == ZR_OK) st = cli_fault_read(); /* cli_set_process may have started the program again */
+    if (st == ZR_OK && cli_faults.begin) st = cli_faults.begin(); /* not before a second start of the program */
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {
         if (first) cli_say_error();
