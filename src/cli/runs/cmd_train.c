@@ -94,9 +94,7 @@ static zr_status train_mpi(zr_comm *comm, job *j)
 {
     zr_status st = train_rank(comm, j);
     if (st == ZR_OK || j->result.agreed || comm->size == 1) return st;
-    (void)zr__comm_first(comm); /* no other rank need say that this one is gone */
-    cli_say_error();
-    zr_comm_abort(comm, cli_exit_code(st));
+    cli_end_world(comm, st);
     return st;
 }
 

@@ -3,6 +3,7 @@
 #ifndef ZR_CLI_CLI_H
 #define ZR_CLI_CLI_H
 
+#include "base/json/json_write.h"
 #include "base/paths/output.h"
 #include "base/text/text.h"
 #include "zr/comm.h"
@@ -143,21 +144,25 @@ bool cli_colored(cli_color color);
 /** Return whether stdout gets colours. */
 bool cli_colored_out(cli_color color);
 
-/** Write bytes as "1.23 GB" (10^9 bytes); returns text. */
-const char *cli_bytes(double bytes, char text[32]);
-/** Write a number up to its unit, "1.23 T" or "12 "; returns text. */
-const char *cli_amount(double amount, char text[32]);
+/* zr__text_size and zr__text_amount; new code uses ZR_SIZE and ZR_AMOUNT. */
+#define cli_bytes zr__text_size
+#define cli_amount zr__text_amount
 /** Write the number of parameters and, where only some train, the number that trains: "1.2 M (300 k train)"; returns
  * text. */
 const char *cli_params(int64_t params, int64_t trained, char text[80]);
 /** Write seconds as "12.3 ms" or "2.5 h"; returns text. */
 const char *cli_seconds(double sec, char text[32]);
+/** Seconds for one message, in scratch of the enclosing block. */
+#define CLI_SECONDS(sec) cli_seconds((sec), (char[32]){0})
 
 /** Print text as a JSON string; bytes that are not UTF-8 become U+FFFD, characters that a terminal would obey are
  * escaped. */
 void cli_json_print(FILE *out, const char *text, int64_t bytes);
-/** Print JSON text, as jansson writes it, with characters that a terminal would obey escaped. */
+/** Print or append JSON text, as jansson writes it, with characters that a terminal would obey escaped. */
 void cli_json_put_text(FILE *out, const char *json);
+void cli_json_append_shown(zr__text *out, const char *json);
+/** Print a finished document with a line break, and free it. ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status cli_json_finish(zr__json_out *json, FILE *out);
 /** Write a JSON number, null when x is not finite. Returns `text` or a constant. */
 const char *cli_json_number(double x, char text[ZR_NUMBER_BYTES]);
 
@@ -300,6 +305,8 @@ void cli_signals_peers(zr_comm *comm, int code);
 /** Tell that training begins or has ended: only in between is a signal answered with the step after which the run
  * stops. */
 void cli_signals_training(bool begins);
+/** Say the last failure, of this rank alone, and end all ranks of the launcher: the others would wait for this one. */
+void cli_end_world(zr_comm *comm, zr_status st);
 /** Return whether a signal has asked to stop. An observer's `stop`. */
 bool cli_signals_asked(void *arg);
 /** Return whether SIGUSR2 was received since the last call. An observer's `save`. */

@@ -58,6 +58,13 @@ int cli_exit_code(zr_status status)
     return 1;
 }
 
+void cli_end_world(zr_comm *comm, zr_status st)
+{
+    (void)zr__comm_first(comm); /* no other rank need say that this one is gone */
+    cli_say_error();
+    zr_comm_abort(comm, cli_exit_code(st));
+}
+
 static void print_help(void)
 {
     printf("zr %s: trains transformer language models with ZeRO\n\nExamples\n"

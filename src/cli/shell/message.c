@@ -112,24 +112,12 @@ bool cli_colored_out(cli_color color)
     return colored(color, STDOUT_FILENO);
 }
 
-const char *cli_bytes(double bytes, char text[32])
-{
-    return zr__text_size(bytes, text);
-}
-
-const char *cli_amount(double amount, char text[32])
-{
-    return zr__text_amount(amount, text);
-}
-
 const char *cli_params(int64_t params, int64_t trained, char text[80])
 {
-    char all[32], some[32];
-    cli_amount((double)params, all);
     if (trained == params)
-        snprintf(text, 80, "%s", all);
+        snprintf(text, 80, "%s", ZR_AMOUNT((double)params));
     else
-        snprintf(text, 80, "%s (%s train)", all, cli_amount((double)trained, some));
+        snprintf(text, 80, "%s (%s train)", ZR_AMOUNT((double)params), ZR_AMOUNT((double)trained));
     return text;
 }
 
