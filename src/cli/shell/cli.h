@@ -11,6 +11,7 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -120,6 +121,9 @@ void cli_own_dir_drop(const zr_config *config);
 const char *cli_type_name(const zr_config *config);
 
 /* ---- messages -------------------------------------------------------------------------------- */
+
+/** A path in a message, never cut: zr__text_escape in scratch of the enclosing block. */
+#define CLI_SHOWN(path) zr__text_escape((path), (char[PATH_MAX]){0}, PATH_MAX)
 
 /** Print "zr: " and a message on stderr, control bytes escaped, at most 12 lines. */
 void cli_say(const char *format, ...) ZR_PRINTF(1, 2);
