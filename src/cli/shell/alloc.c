@@ -2,10 +2,9 @@
  * asked for: functions called from C must not throw, and oneDNN (2.6) assumes that its own allocations succeed. So a
  * reserve is freed for the first allocation that fails. The library then returns, and its caller learns of the shortage
  * from base/shortage.h. */
-#include "cli/shell/cli.h"
-
-#include "base/json/json.h"
 #include "base/core/shortage.h"
+#include "base/json/json.h"
+#include "cli/shell/cli.h"
 
 #include <errno.h>
 #include <stdatomic.h>

@@ -1,7 +1,5 @@
 #include "cli/shell/cli.h"
 
-#include "base/text/text.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -9,37 +7,6 @@
 #include <string.h>
 
 #define HINT "; `zr %s --help` shows what is possible"
-
-static zr_status read_int(const cli_args *args, const cli_option *option, const char *text)
-{
-    char *end = NULL;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    ZR_CHECK(*text && !*end && !errno && (double)value >= option->least, ZR_ERR_ARG,
-             "--%s is \"%s\"; a whole number of at least %g was wanted" HINT, option->name, text, option->least,
-             args->command);
-    *(int64_t *)option->out = value;
-    return ZR_OK;
-}
-
-static zr_status read_real(const cli_args *args, const cli_option *option, const char *text)
-{
-    char *end = NULL;
-    double value = strtod(text, &end);
-    ZR_CHECK(*text && !*end && isfinite(value) && value >= option->least, ZR_ERR_ARG,
-             "--%s is \"%s\"; a number of at least %g was wanted" HINT, option->name, text, option->least,
-             args->command);
-    *(double *)option->out = value;
-    return ZR_OK;
-}
-
-static zr_status read_list(const cli_option *option, const char *text)
-{
-    cli_list *list = option->out;
-    ZR_CHECK(list->n < CLI_LIST_MOST, ZR_ERR_ARG, "--%s more than %d times", option->name, CLI_LIST_MOST);
-    list->text[list->n++] = text;
-    return ZR_OK;
-}
 
 static zr_status read_color(cli_args *args, const char *text)
 {
@@ -52,22 +19,31 @@ static zr_status read_color(cli_args *args, const char *text)
     return ZR_FAIL(ZR_ERR_ARG, "--color is \"%s\"; auto, always or never was wanted", text);
 }
 
-static zr_status read_value(cli_args *args, const cli_option *option, const char *text)
+static zr_status read_value(const cli_args *args, const cli_option *option, const char *text)
 {
-    switch (option->kind) {
-    case CLI_INT:
-        return read_int(args, option, text);
-    case CLI_REAL:
-        return read_real(args, option, text);
-    case CLI_TEXT:
+    char *end = NULL;
+    errno = 0;
+    if (option->kind == CLI_INT) {
+        long long value = strtoll(text, &end, 10);
+        ZR_CHECK(*text && !*end && !errno && (double)value >= option->least, ZR_ERR_ARG,
+                 "--%s is \"%s\"; a whole number of at least %g was wanted" HINT, option->name, text, option->least,
+                 args->command);
+        *(int64_t *)option->out = value;
+    } else if (option->kind == CLI_REAL) {
+        double value = strtod(text, &end);
+        ZR_CHECK(*text && !*end && isfinite(value) && value >= option->least, ZR_ERR_ARG,
+                 "--%s is \"%s\"; a number of at least %g was wanted" HINT, option->name, text, option->least,
+                 args->command);
+        *(double *)option->out = value;
+    } else if (option->kind == CLI_TEXT) {
         *(const char **)option->out = text;
-        return ZR_OK;
-    case CLI_LIST:
-        return read_list(option, text);
-    case CLI_FLAG:
-        break;
+    } else {
+        cli_list *list = option->out;
+        ZR_ASSERT(option->kind == CLI_LIST);
+        ZR_CHECK(list->n < CLI_LIST_MOST, ZR_ERR_ARG, "--%s more than %d times", option->name, CLI_LIST_MOST);
+        list->text[list->n++] = text;
     }
-    return ZR_FAIL(ZR_ERR_INTERNAL, "option --%s takes no value", option->name);
+    return ZR_OK;
 }
 
 /** Return the configuration key with a name, whole or by its last part; NULL: not found. */
@@ -83,7 +59,7 @@ static const zr_key *key_called(const char *name)
     return found;
 }
 
-static zr_status unknown(const cli_args *args, const char *name, const char *next)
+static zr_status fail_unknown(const cli_args *args, const char *name, const char *next)
 {
     const char *names[64] = {"help", "json", "quiet", "color"};
     int n = 4;
@@ -120,7 +96,7 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
         return ZR_OK;
     }
     if (!option) {
-        if (!args->keys || !equals) return unknown(args, name, next);
+        if (!args->keys || !equals) return fail_unknown(args, name, next);
         ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG,
                  "more than %d --key=value; put them into CONFIG.json", CLI_MAX_OVERRIDES);
         args->override[args->n_overrides++] = word;
@@ -131,14 +107,6 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
     const char *value = equals ? equals + 1 : next;
     if (option == &color) return read_color(args, value);
     return read_value(args, option, value);
-}
-
-static zr_status read_operand(cli_args *args, const char *word)
-{
-    ZR_CHECK(args->n_operands < args->max_operands, ZR_ERR_ARG, "\"%s\" is one argument too many" HINT, word,
-             args->command);
-    args->operand[args->n_operands++] = word;
-    return ZR_OK;
 }
 
 static bool has_out(const cli_args *args)
@@ -166,7 +134,9 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
             return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command,
                            word);
         } else {
-            ZR_TRY(read_operand(args, word));
+            ZR_CHECK(args->n_operands < args->max_operands, ZR_ERR_ARG, "\"%s\" is one argument too many" HINT, word,
+                     args->command);
+            args->operand[args->n_operands++] = word;
         }
         i += used;
     }

@@ -1,11 +1,15 @@
-/** The command `zr`: the types and functions that its files share. Statuses come back to main, which alone turns them
- * into exit codes. */
+/**
+ * cli/shell: `main` and the parts that every command shares. This header has the types and functions that files of the
+ * command share; statuses come back to main, which alone turns them into exit codes. main.c picks the command, args.c
+ * reads its options, help.c, man.c and completion.c describe it (reference.h), message.c has lines and colours, json.c
+ * JSON on stdout, signals.c requests to stop, many.c work on several cores (many.h); process.c and alloc.c set up the
+ * process and the memory of libraries.
+ */
 #ifndef ZR_CLI_CLI_H
 #define ZR_CLI_CLI_H
 
 #include "base/json/json_write.h"
 #include "base/paths/output.h"
-#include "base/text/text.h"
 #include "zr/comm.h"
 #include "zr/config.h"
 #include "zr/plan.h"

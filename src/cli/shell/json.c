@@ -1,6 +1,5 @@
+/* JSON on stdout, as commands print it. */
 #include "cli/shell/cli.h"
-
-#include "base/text/text.h"
 
 #include <math.h>
 #include <string.h>

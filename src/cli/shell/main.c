@@ -1,8 +1,6 @@
 /** zr: the command. Picks the sub-command, starts and stops MPI under a launcher, and turns a status into an
  *  exit code: the only place of the project that does. */
 #include "cli/shell/reference.h"
-
-#include "base/text/text.h"
 #include "comm/comm.h"
 
 #include <fcntl.h>
@@ -20,42 +18,12 @@ cli_fault_hooks cli_faults;
 
 int cli_exit_code(zr_status status)
 {
-    switch (status) {
-    case ZR_OK:
-        return 0;
-    case ZR_ERR_ARG:
-        return 2;
-    case ZR_ERR_DATA:
-        return 65;
-    case ZR_ERR_NOT_FOUND:
-        return 66;
-    case ZR_ERR_UNSUPPORTED:
-        return 69;
-    case ZR_ERR_MEMORY:
-        return 71;
-    case ZR_ERR_CREATE:
-        return 73;
-    case ZR_ERR_IO:
-        return 74;
-    case ZR_ERR_STOPPED:
-        return 75;
-    case ZR_ERR_CONFIG:
-        return 78;
-    case ZR_ERR_DIVERGED:
-        return 80;
-    case ZR_ERR_HANG:
-        return 82;
-    case ZR_ERR_PEER:
-    case ZR_ERR_COMM:
-        return 83;
-    case ZR_ERR_SHAPE:
-    case ZR_ERR_DTYPE:
-    case ZR_ERR_STATE:
-    case ZR_ERR_INTERNAL:
-    case ZR_STATUS_COUNT:
-        break;
-    }
-    return 1;
+    static const int codes[ZR_STATUS_COUNT] = {
+        [ZR_ERR_ARG] = 2,     [ZR_ERR_DATA] = 65,     [ZR_ERR_NOT_FOUND] = 66, [ZR_ERR_UNSUPPORTED] = 69,
+        [ZR_ERR_MEMORY] = 71, [ZR_ERR_CREATE] = 73,   [ZR_ERR_IO] = 74,        [ZR_ERR_STOPPED] = 75,
+        [ZR_ERR_CONFIG] = 78, [ZR_ERR_DIVERGED] = 80, [ZR_ERR_HANG] = 82,      [ZR_ERR_PEER] = 83,
+        [ZR_ERR_COMM] = 83};
+    return status != ZR_OK && codes[status] == 0 ? 1 : codes[status]; /* 1: a fault of zr itself */
 }
 
 void cli_end_world(zr_comm *comm, zr_status st)
@@ -76,7 +44,7 @@ static void print_help(void)
     printf("\n`zr help COMMAND` tells more; `zr --version` prints the version.\n");
 }
 
-static zr_status find(const char *name, const cli_command **command)
+static zr_status find_command(const char *name, const cli_command **command)
 {
     const char *names[N_COMMANDS];
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -102,7 +70,7 @@ static bool launched_first(void)
     return true;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_command(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     zr_status st = ZR_OK;
     bool works = !comm || comm->rank == 0 || command->all_ranks;
@@ -128,12 +96,12 @@ static zr_status same_command(zr_comm *comm, const cli_command *command)
 }
 
 /** Run a command. Under a launcher all processes are one command: one message, one exit code. */
-static zr_status start(int argc, char **argv)
+static zr_status start_command(int argc, char **argv)
 {
     const cli_command *command = NULL;
     zr_comm *comm = NULL;
     bool first = launched_first();
-    zr_status st = find(argv[1], &command);
+    zr_status st = find_command(argv[1], &command);
     if (st == ZR_OK && command->computes) cli_set_process();
     if (st == ZR_OK && cli_faults.begin) st = cli_faults.begin(); /* not before a second start of the program */
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
@@ -142,7 +110,7 @@ static zr_status start(int argc, char **argv)
         return st;
     }
     if (comm) st = same_command(comm, command);
-    if (st == ZR_OK) st = run(command, comm, argc - 2, argv + 2);
+    if (st == ZR_OK) st = run_command(command, comm, argc - 2, argv + 2);
     if (comm) {
         zr_comm_destroy(&comm);
         zr_comm_mpi_stop();
@@ -172,7 +140,7 @@ int main(int argc, char **argv)
     }
     if (!strcmp(word, "help") && argc > 2 && argv[2][0] != '-') { /* zr help train: zr train --help */
         char help[] = "--help", *words[] = {argv[0], argv[2], help, NULL};
-        return cli_exit_code(start(3, words));
+        return cli_exit_code(start_command(3, words));
     }
     zr_status st = ZR_OK;
     if (!strcmp(word, "help") && argc > 2) {
@@ -182,7 +150,7 @@ int main(int argc, char **argv)
     } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
         printf("zr %s\n", zr_version());
     } else {
-        return cli_exit_code(start(argc, argv));
+        return cli_exit_code(start_command(argc, argv));
     }
     if (st == ZR_OK && cli_flush() != ZR_OK && !cli_reader_left()) st = ZR_ERR_IO;
     if (st != ZR_OK) cli_say_error();

@@ -12,7 +12,7 @@
 
 /** Write characters that a terminal would obey as \xNN. The library has already escaped text from files, so backslashes
  * stay. */
-static void printable(const char *text, size_t bytes, char *out, size_t size)
+static void escape_line(const char *text, size_t bytes, char *out, size_t size)
 {
     size_t n = 0;
     int64_t hidden = 0, left = 0; /* left: bytes of the character, which is hidden or not */
@@ -28,13 +28,13 @@ static void printable(const char *text, size_t bytes, char *out, size_t size)
 }
 
 /** Write a message in one call, so that lines of several ranks do not mix. */
-static void write_lines(const char *message)
+static void write_message(const char *message)
 {
     char out[2 * MESSAGE_BYTES], shown[MESSAGE_BYTES];
     size_t length = 0;
     for (int n = 0; *message && n < MAX_LINES; n++) {
         size_t bytes = strcspn(message, "\n");
-        printable(message, bytes, shown, sizeof(shown));
+        escape_line(message, bytes, shown, sizeof(shown));
         length += (size_t)snprintf(out + length, sizeof(out) - length, "zr: %s%s\n", n ? "  " : "", shown);
         if (length >= sizeof(out)) length = sizeof(out) - 1;
         message += bytes + (message[bytes] == '\n');
@@ -49,13 +49,13 @@ void cli_say(const char *format, ...)
     va_start(list, format);
     vsnprintf(message, sizeof(message), format, list);
     va_end(list);
-    write_lines(message);
+    write_message(message);
 }
 
 void cli_say_error(void)
 {
     const char *message = zr_error_message();
-    write_lines(message[0] ? message : "failed without a message");
+    write_message(message[0] ? message : "failed without a message");
 }
 
 static bool reader_left;
@@ -85,8 +85,7 @@ const zr__output_kind cli_svg_kind = {"SVG picture", "<svg ", true};
 
 zr_status cli_check_stdout(const char *const *inputs)
 {
-    ZR_TRY(zr__output_check_stream(STDOUT_FILENO, "standard output", inputs));
-    return ZR_OK;
+    return zr__output_check_stream(STDOUT_FILENO, "standard output", inputs);
 }
 
 bool cli_launched(void)
