@@ -66,7 +66,8 @@ static void add_field(step_line *line, int rank, const char *format, ...)
     va_end(list);
 }
 
-/** Fit a line into `wide` columns, with `between` between its fields: drop those of the highest ranks, then cut. */
+/** Fit a line into `wide` columns, with `between` between its fields: drop fields from the highest rank on, then cut.
+ */
 static void fit_line(const step_line *line, int wide, const char *between, char out[LINE_BYTES])
 {
     for (int rank = MOST_FIELDS; rank >= 0; rank--) {
