@@ -8,13 +8,13 @@
 
 /* ---- measure --------------------------------------------------------------------------------- */
 
-typedef struct measuring {
+typedef struct launch_job {
     const cli_launches_how *how;
     zr_launch *launch; /* written by the first rank */
-} measuring;
+} launch_job;
 
 /** Return the threads of a rank on a host with `local_size` ranks. */
-static int threads_of(const measuring *m, int local_size)
+static int threads_of(const launch_job *m, int local_size)
 {
     const int share = m->how->threads > 0 ? (int)m->how->threads : zr__host_cores() / local_size;
     return share > 1 ? share : 1;
@@ -22,7 +22,7 @@ static int threads_of(const measuring *m, int local_size)
 
 static zr_status measure_launch_rank(zr_comm *comm, void *arg)
 {
-    const measuring *m = arg;
+    const launch_job *m = arg;
     zr_launch launch;
     zr_device *device = NULL;
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, threads_of(m, comm->local_size), comm->local_rank, &device));
@@ -35,27 +35,16 @@ static zr_status measure_launch_rank(zr_comm *comm, void *arg)
     return st;
 }
 
-/** Run the ranks as `zr train` does: a single rank runs on this thread, with the worker threads that exist already. */
-static zr_status measure_ranks(int ranks, measuring *m)
-{
-    zr_comm *comm = NULL;
-    if (ranks > 1) return zr_comm_threads_run(ranks, measure_launch_rank, m);
-    ZR_TRY(zr_comm_create_self(&comm));
-    zr_status st = measure_launch_rank(comm, m);
-    zr_comm_destroy(&comm);
-    return st;
-}
-
 zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches)
 {
     const int cores = zr__host_cores(), wanted = how->quick && cores > 1 ? cores : 2 * cores,
               most = wanted < CLI_LAUNCH_RANKS ? wanted : CLI_LAUNCH_RANKS;
     *launches = (cli_launches){.n = 0};
     for (int ranks = 1; ranks <= most; ranks *= 2) {
-        measuring m = {how, &launches->launch[launches->n]};
+        launch_job m = {how, &launches->launch[launches->n]};
         if (!how->quiet) cli_say("measuring training steps on %d rank%s ...", ranks, ranks == 1 ? "" : "s");
         zr_status st = zr__host_room(0, ranks * threads_of(&m, ranks));
-        if (st == ZR_OK) st = measure_ranks(ranks, &m);
+        if (st == ZR_OK) st = cli_ranks_run(ranks, measure_launch_rank, &m);
         if (st != ZR_OK) {
             zr__launch_clear(m.launch);
             return st;
@@ -68,7 +57,7 @@ zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launch
 zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches)
 {
     *launches = (cli_launches){.n = 0};
-    measuring m = {how, &launches->launch[0]};
+    launch_job m = {how, &launches->launch[0]};
     if (!how->quiet && comm->rank == 0)
         cli_say("measuring training steps on the %d ranks of this launch ...", comm->size);
     ZR_TRY(zr_comm_agree(comm, zr__host_room(0, threads_of(&m, comm->local_size))));

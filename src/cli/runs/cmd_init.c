@@ -22,11 +22,8 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     char *text = NULL;
     (void)comm;
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, CLI_KEYS_NONE);
-        return ZR_OK;
-    }
+    ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
+    if (args.help) return ZR_OK;
     const char *path = args.n_operands ? args.operand[0] : DEFAULT_OUT;
     ZR_TRY(zr_config_example(&text));
     zr_status st = write_new(path, text);

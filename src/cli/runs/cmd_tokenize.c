@@ -121,11 +121,8 @@ static zr_status run_tokenize(const cli_command *command, zr_comm *comm, int arg
         {"threads", CLI_INT, &w.threads, 1, "N", "threads [as many as processors]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = ZR_TOKENIZE_TEXTS};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, CLI_KEYS_NONE);
-        return ZR_OK;
-    }
+    ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
+    if (args.help) return ZR_OK;
     const bool learns = w.train != UNSAID;
     ZR_CHECK(args.n_operands > 0 && (w.tokenizer || learns) && w.out, ZR_ERR_ARG,
              "zr tokenize needs --tokenizer DIR or --train N, one or more texts, and -o PATH; `zr tokenize --help` has "

@@ -62,31 +62,16 @@ static void keep_promise(const zr_plan *plan)
 
 static void begin_training(void *arg, const zr_train_info *info)
 {
+    if (strcmp(info->comm->transport, "threads") == 0) keep_promise(info->plan);
     cli_signals_training(true);
     cli_progress_observer(arg).start(arg, info);
 }
 
-static void begin_threads(void *arg, const zr_train_info *info)
+/** Train on ranks that are threads, or alone. Their failure is rank 0's where all agreed on it. */
+static zr_status train_here(int ranks, train_job *j)
 {
-    keep_promise(info->plan);
-    begin_training(arg, info);
-}
-
-static zr_status train_threads(int ranks, train_job *j)
-{
-    j->observer.start = begin_threads;
-    zr_status st = zr_comm_threads_run(ranks, train_rank, j);
-    if (st != ZR_OK && j->result.agreed) return ZR_FAIL(st, "%s", j->message);
-    return st;
-}
-
-static zr_status train_self(train_job *j)
-{
-    zr_comm *comm = NULL;
-    ZR_TRY(zr_comm_create_self(&comm));
-    zr_status st = train_rank(comm, j);
-    zr_comm_destroy(&comm);
-    return st;
+    zr_status st = cli_ranks_run(ranks, train_rank, j);
+    return st != ZR_OK && ranks > 1 && j->result.agreed ? ZR_FAIL(st, "%s", j->message) : st;
 }
 
 /** Train under a launcher. A failure of this rank alone would leave the others waiting: end them all. */
@@ -203,7 +188,7 @@ static zr_status train_all(const cli_args *args, const watch_options *watch, zr_
     j.observer.reached = cli_faults.reached;
     cli_signals_peers(comm, cli_exit_code(ZR_ERR_PEER));
     cli_signals_catch(!args->quiet && (!comm || comm->rank == 0), progress.live);
-    zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
+    zr_status st = comm ? train_mpi(comm, &j) : train_here(ranks, &j);
     cli_signals_training(false);
     cli_signals_peers(NULL, 0);
     bool first = !comm || comm->rank == 0;

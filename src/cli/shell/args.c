@@ -147,7 +147,7 @@ zr_status cli_parse_operands(cli_args *args, const cli_command *command, const c
 {
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) cli_help(command, args->options, CLI_KEYS_NONE);
-    ZR_CHECK(args->help || args->n_operands == args->max_operands, ZR_ERR_ARG,
+    ZR_CHECK(args->help || !what || args->n_operands == args->max_operands, ZR_ERR_ARG,
              "zr %s needs %s; `zr %s --help` has examples", command->name, what, command->name);
     return ZR_OK;
 }

@@ -68,8 +68,8 @@ typedef struct cli_command cli_command;
 
 /** Parse a command line. ZR_ERR_ARG (usage), ZR_ERR_UNSUPPORTED. */
 ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
-/** Parse the command line of a command that needs all of args->max_operands, which `what` names; with --help print the
- * help and set args->help. */
+/** Parse the command line of a command that needs all of args->max_operands, which `what` names (NULL: it does not need
+ * them); with --help print the help and set args->help. */
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
 /** Put an override before the overrides of the command line, which win; its text lives in `room`. */
@@ -80,6 +80,8 @@ ZR_NODISCARD zr_status cli_duration(const char *option, const char *text, double
 
 /** Return the exit code of a status, as docs and scripts know it. */
 int cli_exit_code(zr_status status);
+/** Say the last failure, of this rank alone, and end all ranks of the launcher: the others would wait for this one. */
+void cli_end_world(zr_comm *comm, zr_status st);
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
@@ -152,7 +154,7 @@ bool cli_colored(cli_color color);
 /** Return whether stdout gets colours. */
 bool cli_colored_out(cli_color color);
 
-/* zr__text_size and zr__text_amount; new code uses ZR_SIZE and ZR_AMOUNT. */
+/* Old names of zr__text_size and zr__text_amount; new code has ZR_SIZE and ZR_AMOUNT. */
 #define cli_bytes zr__text_size
 #define cli_amount zr__text_amount
 /** Write the number of parameters and, where only some train, the number that trains: "1.2 M (300 k train)"; returns
@@ -249,6 +251,9 @@ void cli_set_process(void);
 /** Let this process use all processors: launchers bind a rank to fewer than its share of the host, which zr promises.
  */
 void cli_leave_binding(void);
+/** Run ranks that are threads of this process. One rank runs on this thread, with the worker threads that exist
+ * already. Returns as zr_comm_threads_run. */
+ZR_NODISCARD zr_status cli_ranks_run(int ranks, zr_status (*rank)(zr_comm *comm, void *arg), void *arg);
 
 /* ---- timings --------------------------------------------------------------------------------- */
 
@@ -313,8 +318,6 @@ void cli_signals_peers(zr_comm *comm, int code);
 /** Tell that training begins or has ended: only in between is a signal answered with the step after which the run
  * stops. */
 void cli_signals_training(bool begins);
-/** Say the last failure, of this rank alone, and end all ranks of the launcher: the others would wait for this one. */
-void cli_end_world(zr_comm *comm, zr_status st);
 /** Return whether a signal has asked to stop. An observer's `stop`. */
 bool cli_signals_asked(void *arg);
 /** Return whether SIGUSR2 was received since the last call. An observer's `save`. */

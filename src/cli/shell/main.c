@@ -16,14 +16,27 @@ static const cli_command *const commands[] = {
 
 cli_fault_hooks cli_faults;
 
+const cli_exit cli_exits[CLI_EXITS] = {{0, ZR_OK, "done"},
+                                       {1, ZR_ERR_INTERNAL, "a fault of zr itself"},
+                                       {2, ZR_ERR_ARG, "usage"},
+                                       {65, ZR_ERR_DATA, "bad data"},
+                                       {66, ZR_ERR_NOT_FOUND, "an input is missing"},
+                                       {69, ZR_ERR_UNSUPPORTED, "not available"},
+                                       {71, ZR_ERR_MEMORY, "out of memory, or beyond memory.limit"},
+                                       {73, ZR_ERR_CREATE, "an output cannot be created"},
+                                       {74, ZR_ERR_IO, "reading or writing failed"},
+                                       {75, ZR_ERR_STOPPED, "stopped on request, with a checkpoint"},
+                                       {78, ZR_ERR_CONFIG, "bad configuration"},
+                                       {80, ZR_ERR_DIVERGED, "diverged"},
+                                       {82, ZR_ERR_HANG, "a rank hangs"},
+                                       {83, ZR_ERR_PEER, "a rank is gone"}};
+
 int cli_exit_code(zr_status status)
 {
-    static const int codes[ZR_STATUS_COUNT] = {
-        [ZR_ERR_ARG] = 2,     [ZR_ERR_DATA] = 65,     [ZR_ERR_NOT_FOUND] = 66, [ZR_ERR_UNSUPPORTED] = 69,
-        [ZR_ERR_MEMORY] = 71, [ZR_ERR_CREATE] = 73,   [ZR_ERR_IO] = 74,        [ZR_ERR_STOPPED] = 75,
-        [ZR_ERR_CONFIG] = 78, [ZR_ERR_DIVERGED] = 80, [ZR_ERR_HANG] = 82,      [ZR_ERR_PEER] = 83,
-        [ZR_ERR_COMM] = 83};
-    return status != ZR_OK && codes[status] == 0 ? 1 : codes[status]; /* 1: a fault of zr itself */
+    if (status == ZR_ERR_COMM) status = ZR_ERR_PEER;
+    for (int i = 0; i < CLI_EXITS; i++)
+        if (cli_exits[i].status == status) return cli_exits[i].code;
+    return cli_exit_code(ZR_ERR_INTERNAL);
 }
 
 void cli_end_world(zr_comm *comm, zr_status st)

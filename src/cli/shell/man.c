@@ -94,28 +94,16 @@ static void config_page(void)
 
 static void zr_page(const cli_command *const *commands, int n)
 {
-    static const struct {
-        const char *code, *what;
-    } codes[] = {{"0", "done"},
-                 {"1", "a fault of zr itself"},
-                 {"2", "usage"},
-                 {"65", "bad data"},
-                 {"66", "an input is missing"},
-                 {"69", "not available"},
-                 {"71", "out of memory, or beyond memory.limit"},
-                 {"73", "an output cannot be created"},
-                 {"74", "reading or writing failed"},
-                 {"75", "stopped on request, with a checkpoint"},
-                 {"78", "bad configuration"},
-                 {"80", "diverged"},
-                 {"82", "a rank hangs"},
-                 {"83", "a rank is gone"}};
+    char code[12];
     print_head("zr", 1, "train transformer language models with ZeRO");
     printf(".SH SYNOPSIS\nzr \\fIcommand\\fR [\\fIoptions\\fR]\n.SH COMMANDS\n");
     for (int i = 0; i < n; i++) print_tagged("", commands[i]->name, NULL, commands[i]->summary);
     print_tagged("", "help", "COMMAND", "the options of a command, with examples");
     printf(".SH EXIT STATUS\n");
-    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) print_tagged("", codes[i].code, NULL, codes[i].what);
+    for (int i = 0; i < CLI_EXITS; i++) {
+        snprintf(code, sizeof(code), "%d", cli_exits[i].code);
+        print_tagged("", code, NULL, cli_exits[i].words);
+    }
     print_see_also(commands, n);
 }
 

@@ -77,3 +77,13 @@ void cli_leave_binding(void)
     memset(&all, 0xff, sizeof(all));
     if (sched_setaffinity(0, sizeof(all), &all) != 0) return; /* then the binding stays, and threads follow it */
 }
+
+zr_status cli_ranks_run(int ranks, zr_status (*rank)(zr_comm *comm, void *arg), void *arg)
+{
+    zr_comm *comm = NULL;
+    if (ranks > 1) return zr_comm_threads_run(ranks, rank, arg);
+    ZR_TRY(zr_comm_create_self(&comm));
+    zr_status st = rank(comm, arg);
+    zr_comm_destroy(&comm);
+    return st;
+}
