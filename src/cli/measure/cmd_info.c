@@ -9,16 +9,16 @@
 #include <jansson.h>
 #include <string.h>
 
-typedef struct info {
+typedef struct machine_info {
     char processor[160];
     double memory_bytes; /* below 0: unknown */
     char mpi[160];
     zr_device_facts facts;
     zr_rates rates;
     bool measured; /* rates are remembered */
-} info;
+} machine_info;
 
-static zr_status collect_info(info *i)
+static zr_status collect_info(machine_info *i)
 {
     zr_device *device = NULL;
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, zr__host_cores(), 0, &device));
@@ -46,7 +46,7 @@ static const char *gpu_matmul(char text[64])
 }
 
 /** Add the remembered rates of all threads. */
-static void add_rates(zr__json_out *json, const info *i)
+static void add_rates(zr__json_out *json, const machine_info *i)
 {
     if (!i->measured) {
         zr__json_add_json(json, "rates", NULL);
@@ -110,7 +110,7 @@ static void print_gpus(void)
     }
 }
 
-static zr_status print_info_json(const info *i)
+static zr_status print_info_json(const machine_info *i)
 {
     const char *mpi = i->mpi[0] ? i->mpi : NULL;
     zr__json_out json = {0};
@@ -132,7 +132,7 @@ static zr_status print_info_json(const info *i)
     return cli_json_finish(&json, stdout);
 }
 
-static void print_info(const info *i)
+static void print_info(const machine_info *i)
 {
     char rates[192], matmul[64];
     const bool gpus = zr_device_cuda_count(NULL) > 0, products = gpu_matmul(matmul)[0];
@@ -153,7 +153,7 @@ static void print_info(const info *i)
 /** Bytes that libraries may take in a benchmark besides its operands. */
 #define BENCH_BYTES ((int64_t)64 << 20)
 
-static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b)
+static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_bench *b)
 {
     char processor[160];
     zr_device *device = NULL;
@@ -177,7 +177,7 @@ static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b
 static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 {
     cli_launches launches;
-    info i;
+    machine_info i;
     cli_leave_binding();
     b->how.quiet = args->quiet;
     ZR_TRY(collect_info(&i));
@@ -255,13 +255,13 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
     if (args.help) return ZR_OK;
     if (!o.wanted && !first) return ZR_OK;
     if (!o.wanted) {
-        info i = {0};
+        machine_info i = {0};
         ZR_TRY(collect_info(&i));
         if (args.json) return print_info_json(&i);
         print_info(&i);
         return ZR_OK;
     }
-    if (!comm || comm->size == 1) return bench(&args, o.kind, &o.bench);
+    if (!comm || comm->size == 1) return bench_machine(&args, o.kind, &o.bench);
     st = bench_world(&args, &o.bench, comm);
     if (st != ZR_OK) cli_end_world(comm, st);
     return st;

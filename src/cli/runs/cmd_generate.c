@@ -7,10 +7,10 @@
 enum { SAMPLES_MOST = 1000000 };
 
 /** A generated sample. */
-typedef struct one {
+typedef struct made_sample {
     zr_generated did;
     int64_t end; /* end of its text in the text of all samples, bytes */
-} one;
+} made_sample;
 
 /** Destination of the texts: stdout after the prompt, or memory for --json. */
 typedef struct sink {
@@ -19,8 +19,8 @@ typedef struct sink {
     bool shown; /* stdout is a terminal */
     bool begun; /* the sample's prompt is printed; nothing is printed before the weights have been read */
     int64_t sample;
-    zr__text text; /* text of all samples for --json; on a terminal, a character that is not complete yet */
-    one *made;     /* (samples) of --json */
+    zr__text text;     /* text of all samples for --json; on a terminal, a character that is not complete yet */
+    made_sample *made; /* (samples) of --json */
 } sink;
 
 static zr_status collect_text(sink *s, const char *text, int64_t bytes)
@@ -84,7 +84,7 @@ static zr_status end_sample(void *arg, const zr_generated *did)
 {
     sink *s = arg;
     if (!s->collect) ZR_TRY(print_out(s, "\n", 1, true));
-    if (s->collect) s->made[s->sample] = (one){*did, (int64_t)s->text.length};
+    if (s->collect) s->made[s->sample] = (made_sample){*did, (int64_t)s->text.length};
     s->sample++;
     s->begun = false;
     return ZR_OK;
@@ -92,7 +92,7 @@ static zr_status end_sample(void *arg, const zr_generated *did)
 
 static void add_sample(zr__json_out *json, const sink *s, int64_t i)
 {
-    const one *made = &s->made[i];
+    const made_sample *made = &s->made[i];
     int64_t begin = i > 0 ? s->made[i - 1].end : 0;
     zr__json_add_bytes(json, "text", s->text.data ? s->text.data + begin : "", made->end - begin);
     zr__json_add(json, "tokens", made->did.tokens);

@@ -128,7 +128,7 @@ static void print_saved(const inspection *in)
     }
 }
 
-static void print_row(const row *r, bool norms, int width)
+static void print_tensor_row(const row *r, bool norms, int width)
 {
     char shape[128];
     size_t used = (size_t)snprintf(shape, sizeof(shape), "[");
@@ -164,7 +164,7 @@ static void print_file(const inspection *in, const cli_file *file)
         if (in->rows[i].file == file && length > width && length < 60) width = length;
     }
     for (int64_t i = 0; i < in->n_rows; i++)
-        if (in->rows[i].file == file) print_row(&in->rows[i], in->norms, width);
+        if (in->rows[i].file == file) print_tensor_row(&in->rows[i], in->norms, width);
 }
 
 static void print_inspection(const inspection *in)

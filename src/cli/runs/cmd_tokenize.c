@@ -7,11 +7,11 @@
 #include <string.h>
 
 /* Options of the command line, from which the arguments of the library's functions are made. */
-typedef struct wanted {
+typedef struct tokenize_options {
     const char *tokenizer, *out, *format, *text_key, *bad_lines;
     int64_t threads, train;
     bool eot;
-} wanted;
+} tokenize_options;
 
 enum { UNSAID = -1 };
 
@@ -26,7 +26,7 @@ static zr_status read_choice(const char *option, const char *given, const char *
 }
 
 /* Print the result as JSON; `tokenizer` and `format` are NULL where a tokenizer was learned. */
-static zr_status print_tokenized(const wanted *w, int texts, const zr__tokenized *did, const char *tokenizer,
+static zr_status print_tokenized(const tokenize_options *w, int texts, const zr__tokenized *did, const char *tokenizer,
                                  const char *format)
 {
     zr__json_out json = {0};
@@ -48,7 +48,7 @@ static zr_status print_tokenized(const wanted *w, int texts, const zr__tokenized
     return cli_json_finish(&json, stdout);
 }
 
-static zr_status write_tokens(const cli_args *args, const wanted *w, zr_progress_fn progress)
+static zr_status write_tokens(const cli_args *args, const tokenize_options *w, zr_progress_fn progress)
 {
     zr__tokenized did;
     bool nanogpt = false;
@@ -78,7 +78,7 @@ static zr_status write_tokens(const cli_args *args, const wanted *w, zr_progress
     return ZR_OK;
 }
 
-static zr_status learn_tokenizer(const cli_args *args, const wanted *w, zr_progress_fn progress)
+static zr_status learn_tokenizer(const cli_args *args, const tokenize_options *w, zr_progress_fn progress)
 {
     zr__tokenized did;
     cli_amount_done shown = {.what = "B"};
@@ -106,7 +106,7 @@ static zr_status learn_tokenizer(const cli_args *args, const wanted *w, zr_progr
 static zr_status run_tokenize(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
-    wanted w = {.train = UNSAID};
+    tokenize_options w = {.train = UNSAID};
     const cli_option options[] = {
         {"tokenizer", CLI_TEXT, &w.tokenizer, 0, "DIR", "directory of a tokenizer, a tokenizer.json, or bytes"},
         {"train", CLI_INT, &w.train, ZR_TOKENIZER_LEAST_VOCAB, "N",

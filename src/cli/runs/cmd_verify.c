@@ -101,7 +101,7 @@ static zr_status add_part(verification *v, const zr__stored *stored)
 }
 
 /** Add every checkpoint of the run, whole or not, and its model/. */
-static zr_status add_run(verification *v, const char *run)
+static zr_status add_run_parts(verification *v, const char *run)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     int64_t *step = NULL, n = 0;
@@ -125,7 +125,7 @@ static zr_status find_parts(verification *v, const char *path)
     zr__stored stored;
     zr_status st = zr__stored_find(path, false, &stored);
     if (stored.from_run && st != ZR_ERR_MEMORY) {
-        ZR_TRY(add_run(v, stored.run));
+        ZR_TRY(add_run_parts(v, stored.run));
         if (v->n > 0) return ZR_OK; /* the damage of each is found below */
     }
     ZR_TRY(st);

@@ -20,7 +20,7 @@ static void put_stderr(const char *text, size_t length)
     if (write(STDERR_FILENO, text, length) < 0) return; /* a closed terminal does not stop a run */
 }
 
-static int columns(void)
+static int terminal_columns(void)
 {
     const char *given = getenv("COLUMNS");
     struct winsize size;
@@ -95,7 +95,7 @@ static void rewrite_line(const step_line *l)
 {
     char line[LINE_BYTES], out[LINE_BYTES + 16];
     /* One column stays free: some terminals wrap when the last is written. */
-    fit_line(l, columns() - 1, "  ", line);
+    fit_line(l, terminal_columns() - 1, "  ", line);
     int n = snprintf(out, sizeof(out), "\r%s\033[K", line);
     put_stderr(out, (size_t)n);
 }
@@ -134,7 +134,7 @@ void cli_show_done(void *arg, int64_t done, int64_t of)
 static void leave_line(const cli_progress *progress, const step_line *l)
 {
     char line[LINE_BYTES], out[LINE_BYTES + 16];
-    fit_line(l, progress->live ? columns() - 1 : LINE_BYTES - 1, " | ", line);
+    fit_line(l, progress->live ? terminal_columns() - 1 : LINE_BYTES - 1, " | ", line);
     int n = snprintf(out, sizeof(out), "%s%s\n", progress->live ? "\r\033[K" : "", line);
     put_stderr(out, (size_t)n);
 }

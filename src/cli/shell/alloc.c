@@ -47,7 +47,7 @@ void cli_alloc_begin(void)
 
 /** Allocate for C++ and oneDNN. If even the reserve is not enough, the process ends: the caller cannot handle a
  * failure. */
-static void *allocate(size_t align, size_t wanted)
+static void *allocate_for_library(size_t align, size_t wanted)
 {
     static const char last[] = "zr: no memory is left for a library that zr uses, nor for an end in good order\n";
     const size_t bytes =
@@ -67,7 +67,7 @@ static void *allocate(size_t align, size_t wanted)
 ZR_API void *_Znwm(size_t bytes);
 ZR_API void *_Znwm(size_t bytes)
 {
-    return allocate(sizeof(max_align_t), bytes ? bytes : 1);
+    return allocate_for_library(sizeof(max_align_t), bytes ? bytes : 1);
 }
 
 ZR_API void _ZdlPv(void *memory);
@@ -86,6 +86,6 @@ ZR_API void _ZdlPvm(void *memory, size_t bytes)
 ZR_API int posix_memalign(void **memory, size_t align, size_t bytes)
 {
     if (align < sizeof(void *) || (align & (align - 1)) != 0) return EINVAL;
-    *memory = allocate(align, bytes);
+    *memory = allocate_for_library(align, bytes);
     return 0;
 }

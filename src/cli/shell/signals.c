@@ -50,7 +50,7 @@ static bool is_repeated(int number, long long sec)
 
 /* Say what a first signal does. With peers, a SIGTERM before training is a launcher's, which ends the other ranks of a
  * failed run, and failures are told once. */
-static void answer(int number, bool urges)
+static void answer_first(int number, bool urges)
 {
     const int now = atomic_load(&phase);
     if (!speaks || now == ENDED || (now == STARTING && number == SIGTERM && atomic_load(&peers))) return;
@@ -72,7 +72,7 @@ static void on_signal(int number)
     bool urges = number == SIGINT || number == SIGTERM, news = !atomic_exchange(&stop_wanted, true);
     if (urges) news = atomic_compare_exchange_strong(&first_sec, &first, now.tv_sec + 1);
     if (news) {
-        answer(number, urges);
+        answer_first(number, urges);
     } else if (urges && is_repeated(number, now.tv_sec + 1 - first)) {
         signal(number, SIG_DFL);
         raise(number);

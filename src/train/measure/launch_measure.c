@@ -81,7 +81,7 @@ typedef struct measuring {
     zr_launch *launch;
 } measuring;
 
-static int ascending(const void *a, const void *b)
+static int ascending_sec(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -90,7 +90,7 @@ static int ascending(const void *a, const void *b)
 /* Return the median; sorts `sec`. */
 static double median(double *sec, int64_t n)
 {
-    qsort(sec, (size_t)n, sizeof(*sec), ascending);
+    qsort(sec, (size_t)n, sizeof(*sec), ascending_sec);
     return (sec[(n - 1) / 2] + sec[n / 2]) / 2;
 }
 
@@ -159,7 +159,7 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
 }
 
 /* Let the first rank decide whether there is time for one more training step. */
-static zr_status goes_on(const measuring *m, int done, double sec, bool *more)
+static zr_status has_time(const measuring *m, int done, double sec, bool *more)
 {
     ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, NULL));
     const int least = m->quick ? QUICK_RUNS : LEAST_RUNS;
@@ -192,7 +192,7 @@ static zr_status run_steps(const measuring *m, runner *r, int n_runners)
             r[i].n = 0;
         }
         for (int i = 0; i < n_runners; i++) ZR_TRY(run_step(&r[i], step));
-        if (step >= WARM_RUNS) ZR_TRY(goes_on(m, r->n, (zr_clock_sec() - begin_sec) / n_runners, &more));
+        if (step >= WARM_RUNS) ZR_TRY(has_time(m, r->n, (zr_clock_sec() - begin_sec) / n_runners, &more));
     }
     return ZR_OK;
 }

@@ -244,7 +244,7 @@ zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
 }
 
 /** Return a rank's part of a rate: its threads' own rate, at most an equal share of the host's. */
-static double part_of(zr_rate rate, int threads, int local_ranks)
+static double rank_part(zr_rate rate, int threads, int local_ranks)
 {
     return fmin(rate.one * threads, rate.all / local_ranks);
 }
@@ -265,9 +265,9 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
     int threads = profile->facts.threads;
     if (profile->facts.apart) local_ranks = ranks = 1; /* a GPU is assumed not to be shared */
     zr_machine *machine = &profile->machine;
-    machine->flops_f32 = part_of(zr__rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
+    machine->flops_f32 = rank_part(zr__rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
     /* fp16 is multiplied as fp32 */
-    if (dtype == ZR_BF16) machine->flops_bf16 = part_of(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
+    if (dtype == ZR_BF16) machine->flops_bf16 = rank_part(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
     machine->n_products = 0;
     for (int i = 0; i < rates->n_products; i++) {
         /* its share of the peak, of this rank's part of the peak */
@@ -277,9 +277,9 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
         product.flops = product.flops / zr__rates_peak(rates, product.bf16 ? ZR_BF16 : ZR_F32, NULL).all * part;
         machine->product[machine->n_products++] = product;
     }
-    machine->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
+    machine->memory_bytes_sec = rank_part(rates->triad, threads, local_ranks);
     machine->link_copies = local_ranks == ranks;
     /* One link prices all exchanges: the copy rate of a host would be too fast where some exchanges leave it. */
-    double bytes_sec = machine->link_copies ? part_of(rates->link, 1, local_ranks) : 0.0;
+    double bytes_sec = machine->link_copies ? rank_part(rates->link, 1, local_ranks) : 0.0;
     machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }
