@@ -128,25 +128,20 @@ static bool launch_from_json(void *arg, const json_t *root)
 
 zr_status zr__launch_remember(const zr_device_facts *facts, const zr_launch *launch)
 {
-    char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
+    char key[ZR__MACHINE_KEY_BYTES];
     launch_key(facts, launch->transport, launch->ranks, launch->hosts, key);
     json_t *root =
         json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:o, s:o}", "machine", key, "transport", launch->transport,
                   "ranks", launch->ranks, "hosts", launch->hosts, "threads", launch->threads, "cores", launch->cores,
                   "beside", launch->beside, "waits", waits_to_json(launch), "samples", samples_to_json(launch));
-    bool good = root != NULL;
-    for (int i = 0; i < NUMBERS && good; i++) {
+    for (int i = 0; i < NUMBERS && root; i++) {
         double x;
         memcpy(&x, (const char *)launch + numbers[i].at, sizeof(x));
-        good = json_object_set_new(root, numbers[i].key, json_real(x)) == 0;
+        if (json_object_set_new(root, numbers[i].key, json_real(x)) == 0) continue;
+        json_decref(root);
+        root = NULL;
     }
-    zr_status st =
-        good ? zr__json_print(root, &text) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the measured steps as JSON");
-    json_decref(root);
-    ZR_TRY(st);
-    st = zr__machine_remember("steps", key, text);
-    zr_free(text);
-    return st;
+    return zr__machine_remember("steps", key, root);
 }
 
 zr_status zr__launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,

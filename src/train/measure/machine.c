@@ -97,21 +97,6 @@ static bool finite_rates(const zr_rates *rates)
     return finite;
 }
 
-static zr_status rates_to_json(const zr_rates *rates, const char *key, char **text)
-{
-    ZR_CHECK(finite_rates(rates), ZR_ERR_ARG,
-             "of the measured rates one is infinite or not a number, and cannot be remembered; measure again");
-    json_t *root = json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o, s:f, s:f}", "machine", key, "threads",
-                             rates->threads, "levels", levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32,
-                             "matmul_bf16_flops", rates->matmul_bf16, "triad_bytes_sec", rate_to_json(rates->triad),
-                             "link_bytes_sec", rate_to_json(rates->link), "products", products_to_json(rates),
-                             "best_f32_flops", rates->best_f32, "best_bf16_flops", rates->best_bf16);
-    ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the measured rates as JSON");
-    zr_status st = zr__json_print(root, text);
-    json_decref(root);
-    return st;
-}
-
 /** Read a number of at least 0. */
 static bool get_number(const json_t *object, const char *key, double *number)
 {
@@ -200,12 +185,19 @@ static zr_status write_whole(const char *path, const char *text)
     return st;
 }
 
-zr_status zr__machine_remember(const char *prefix, const char *key, const char *text)
+zr_status zr__machine_remember(const char *prefix, const char *key, json_t *root)
 {
-    char folder[PATH_MAX], path[PATH_MAX];
-    ZR_TRY(machine_path(prefix, key, folder, path));
-    ZR_TRY(zr__make_folders(folder));
-    return write_whole(path, text);
+    char folder[PATH_MAX], path[PATH_MAX], *text = NULL;
+    zr_status st = ZR_OK;
+    if (!root) return ZR_FAIL(ZR_ERR_MEMORY, "no memory for the measurements as JSON");
+    ZR_TRY_GOTO(st, zr__json_print(root, &text), done);
+    ZR_TRY_GOTO(st, machine_path(prefix, key, folder, path), done);
+    ZR_TRY_GOTO(st, zr__make_folders(folder), done);
+    st = write_whole(path, text);
+done:
+    json_decref(root);
+    zr_free(text);
+    return st;
 }
 
 zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_read_fn read, void *arg)
@@ -227,12 +219,17 @@ zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_re
 
 zr_status zr__rates_remember(const zr_device_facts *facts, const zr_rates *rates)
 {
-    char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
+    char key[ZR__MACHINE_KEY_BYTES];
     zr__machine_key(facts, key);
-    ZR_TRY(rates_to_json(rates, key, &text));
-    zr_status st = zr__machine_remember("machine", key, text);
-    zr_free(text);
-    return st;
+    ZR_CHECK(finite_rates(rates), ZR_ERR_ARG,
+             "of the measured rates one is infinite or not a number, and cannot be remembered; measure again");
+    return zr__machine_remember(
+        "machine", key,
+        json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o, s:f, s:f}", "machine", key, "threads", rates->threads,
+                  "levels", levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32, "matmul_bf16_flops",
+                  rates->matmul_bf16, "triad_bytes_sec", rate_to_json(rates->triad), "link_bytes_sec",
+                  rate_to_json(rates->link), "products", products_to_json(rates), "best_f32_flops", rates->best_f32,
+                  "best_bf16_flops", rates->best_bf16));
 }
 
 zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
