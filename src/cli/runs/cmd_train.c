@@ -67,7 +67,7 @@ static void begin_training(void *arg, const zr_train_info *info)
     cli_progress_observer(arg).start(arg, info);
 }
 
-/** Train on ranks that are threads, or alone. Their failure is rank 0's where all agreed on it. */
+/** Train on ranks that are threads, or alone. The failure of threads is rank 0's where all agreed on it. */
 static zr_status train_here(int ranks, train_job *j)
 {
     zr_status st = cli_ranks_run(ranks, train_rank, j);

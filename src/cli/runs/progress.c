@@ -197,7 +197,7 @@ static void on_saved(void *arg, const zr_train_save *save)
     leave_line(progress, &l);
 }
 
-/** Say a note; --quiet does not silence it. */
+/** Say a note, also with --quiet. */
 static void on_warn(void *arg, const char *text)
 {
     cli_progress_end(arg);

@@ -1,3 +1,4 @@
+/* The table of where a step's time goes, for people. */
 #include "cli/shell/cli.h"
 #include "train/measure/timings.h"
 #include "zr/run.h"

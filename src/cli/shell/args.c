@@ -1,3 +1,4 @@
+/* The words of a command line: options, operands and keys of the configuration. */
 #include "cli/shell/cli.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* The help of a command, for people. */
 #include "cli/shell/reference.h"
 
 #include <string.h>

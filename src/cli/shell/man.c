@@ -1,3 +1,4 @@
+/* Pages for man, in roff. */
 #include "cli/shell/reference.h"
 
 #include <string.h>

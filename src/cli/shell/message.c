@@ -1,3 +1,4 @@
+/* Messages on stderr, the end of stdout, colours, numbers in words. */
 #include "cli/shell/cli.h"
 
 #include <errno.h>
