@@ -193,16 +193,6 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
     return args->json ? cli_json_finish(&json, stdout) : ZR_OK;
 }
 
-static zr_status device_kind(const char *name, zr_config_device *kind)
-{
-    static const char *const names[] = {[ZR_DEVICE_AUTO] = "auto", [ZR_DEVICE_CPU] = "cpu", [ZR_DEVICE_CUDA] = "cuda"};
-    for (int k = 0; k < 3; k++) {
-        *kind = (zr_config_device)k;
-        if (strcmp(name, names[k]) == 0) return ZR_OK;
-    }
-    return ZR_FAIL(ZR_ERR_ARG, "--device %s: no such device; there are auto, cpu and cuda", name);
-}
-
 typedef struct info_options {
     cli_bench bench;
     const char *device;
@@ -226,7 +216,13 @@ static zr_status parse_info(cli_args *args, info_options *o, bool world, int arg
     if (!b->preset) b->preset = "gpt2-124m";
     if (!b->batch) b->batch = 4;
     ZR_CHECK(b->how.threads <= 4096, ZR_ERR_ARG, "--threads %lld; at most 4096", (long long)b->how.threads);
-    if (o->device) ZR_TRY(device_kind(o->device, &o->kind));
+    if (o->device) {
+        static const char *const names[] = {
+            [ZR_DEVICE_AUTO] = "auto", [ZR_DEVICE_CPU] = "cpu", [ZR_DEVICE_CUDA] = "cuda", NULL};
+        int index = 0;
+        ZR_TRY(cli_word("device", o->device, names, &index));
+        o->kind = (zr_config_device)index;
+    }
     return ZR_OK;
 }
 

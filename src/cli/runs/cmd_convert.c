@@ -3,20 +3,6 @@
 
 #include <string.h>
 
-static zr_status read_dtype(const char *name, zr_dtype *dtype)
-{
-    static const struct {
-        const char *name;
-        zr_dtype dtype;
-    } known[] = {{"f32", ZR_F32}, {"bf16", ZR_BF16}, {"f16", ZR_F16}};
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(name, known[i].name) != 0) continue;
-        *dtype = known[i].dtype;
-        return ZR_OK;
-    }
-    return ZR_FAIL(ZR_ERR_ARG, "--dtype is \"%s\"; f32, bf16 or f16 was wanted", name);
-}
-
 static void say_converted(const zr__convert_args *want, const zr__converted *did)
 {
     const long long weights = (long long)did->elems;
@@ -78,11 +64,12 @@ static zr_status run_convert(const cli_command *command, zr_comm *comm, int argc
     ZR_TRY(cli_parse_operands(&args, command, "a source and a directory to make", argc, argv));
     if (args.help) return ZR_OK;
     zr__convert_args want = {.from = args.operand[0], .to = args.operand[1]};
-    ZR_TRY(read_dtype(dtype, &want.dtype));
+    int index = 0;
+    ZR_TRY(cli_word("dtype", dtype, (const char *const[]){"f32", "bf16", "f16", NULL}, &index));
+    want.dtype = (const zr_dtype[]){ZR_F32, ZR_BF16, ZR_F16}[index];
     if (to) {
-        want.kind = strcmp(to, "hf") == 0 ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
-        ZR_CHECK(want.kind == ZR_CONVERT_HF || strcmp(to, "run") == 0, ZR_ERR_ARG,
-                 "--to is \"%s\"; hf or run was wanted", to);
+        ZR_TRY(cli_word("to", to, (const char *const[]){"hf", "run", NULL}, &index));
+        want.kind = index == 0 ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
     }
     ZR_CHECK(!shard || (zr__text_bytes(shard, &want.file_bytes) && want.file_bytes > 0), ZR_ERR_ARG,
              "--shard-size is \"%s\"; a size like 5GB or 500MB was wanted", shard);

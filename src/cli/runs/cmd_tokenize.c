@@ -15,13 +15,12 @@ typedef struct tokenize_options {
 
 enum { UNSAID = -1 };
 
-/* Read a choice of two words; NULL is the first. `option` has its dashes. */
-static zr_status read_choice(const char *option, const char *given, const char *first, const char *second,
-                             bool *is_second)
+/* Read --bad-lines, for lines of .jsonl texts without a text. */
+static zr_status read_bad_lines(const tokenize_options *w, bool *skip)
 {
-    *is_second = given && strcmp(given, second) == 0;
-    ZR_CHECK(!given || *is_second || strcmp(given, first) == 0, ZR_ERR_ARG, "%s is \"%s\"; %s or %s was wanted", option,
-             given, first, second);
+    int index = 0;
+    if (w->bad_lines) ZR_TRY(cli_word("bad-lines", w->bad_lines, (const char *const[]){"error", "skip", NULL}, &index));
+    *skip = index == 1;
     return ZR_OK;
 }
 
@@ -51,25 +50,26 @@ static zr_status print_tokenized(const tokenize_options *w, int texts, const zr_
 static zr_status write_tokens(const cli_args *args, const tokenize_options *w, zr_progress_fn progress)
 {
     zr__tokenized did;
-    bool nanogpt = false;
+    int format = 0;
+    static const char *const formats[] = {"llmc", "nanogpt", NULL};
     cli_amount_done shown = {.what = "B"};
-    ZR_TRY(read_choice("--format", w->format, "llmc", "nanogpt", &nanogpt));
+    if (w->format) ZR_TRY(cli_word("format", w->format, formats, &format));
     zr__tokenize_args want = {.tokenizer = w->tokenizer,
                               .text = args->operand,
                               .n_texts = args->n_operands,
                               .out = w->out,
-                              .format = nanogpt ? ZR_TOKENS_NANOGPT : ZR_TOKENS_LLMC,
+                              .format = format == 1 ? ZR_TOKENS_NANOGPT : ZR_TOKENS_LLMC,
                               .eot = w->eot,
                               .threads = w->threads < INT_MAX ? (int)w->threads : INT_MAX,
                               .progress = progress,
                               .arg = &shown,
                               .text_key = w->text_key};
-    ZR_TRY(read_choice("--bad-lines", w->bad_lines, "error", "skip", &want.skip_bad_lines));
+    ZR_TRY(read_bad_lines(w, &want.skip_bad_lines));
     zr_status st = zr__tokenize(&want, &did);
     if (progress) cli_line_clear();
     ZR_TRY(st);
     if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
-    if (args->json) return print_tokenized(w, want.n_texts, &did, want.tokenizer, nanogpt ? "nanogpt" : "llmc");
+    if (args->json) return print_tokenized(w, want.n_texts, &did, want.tokenizer, formats[format]);
     if (!args->quiet)
         cli_say(
             "%s: %lld tokens of %d bytes from %s of text, %.2f bytes a token; model.vocab_size is to be %lld or more",
@@ -91,7 +91,7 @@ static zr_status learn_tokenizer(const cli_args *args, const tokenize_options *w
                                     .text_key = w->text_key};
     ZR_CHECK(!w->tokenizer && !w->format && !w->eot && w->threads == 0, ZR_ERR_ARG,
              "--train learns a tokenizer from texts and takes none of --tokenizer, --format, --eot and --threads");
-    ZR_TRY(read_choice("--bad-lines", w->bad_lines, "error", "skip", &want.skip_bad_lines));
+    ZR_TRY(read_bad_lines(w, &want.skip_bad_lines));
     zr_status st = zr__tokenize_train(&want, &did);
     if (progress) cli_line_clear();
     ZR_TRY(st);

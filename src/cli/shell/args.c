@@ -9,15 +9,17 @@
 
 #define HINT "; `zr %s --help` shows what is possible"
 
-static zr_status read_color(cli_args *args, const char *text)
+zr_status cli_word(const char *option, const char *given, const char *const *names, int *index)
 {
-    static const char *const names[] = {"auto", "always", "never"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, names[i]) != 0) continue;
-        args->color = (cli_color)i;
-        return ZR_OK;
+    char wanted[128] = "";
+    size_t used = 0;
+    for (*index = 0; names[*index]; ++*index)
+        if (strcmp(given, names[*index]) == 0) return ZR_OK;
+    for (int i = 0; names[i] && used < sizeof(wanted); i++) {
+        const char *before = i == 0 ? "" : names[i + 1] ? ", " : " or ";
+        used += (size_t)snprintf(wanted + used, sizeof(wanted) - used, "%s%s", before, names[i]);
     }
-    return ZR_FAIL(ZR_ERR_ARG, "--color is \"%s\"; auto, always or never was wanted", text);
+    return ZR_FAIL(ZR_ERR_ARG, "--%s is \"%s\"; %s was wanted", option, given, wanted);
 }
 
 static zr_status read_value(const cli_args *args, const cli_option *option, const char *text)
@@ -106,7 +108,12 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
     ZR_CHECK(equals || next, ZR_ERR_ARG, "--%s needs a value" HINT, name, args->command);
     *used = equals ? 1 : 2;
     const char *value = equals ? equals + 1 : next;
-    if (option == &color) return read_color(args, value);
+    if (option == &color) {
+        int when = 0;
+        ZR_TRY(cli_word("color", value, (const char *const[]){"auto", "always", "never", NULL}, &when));
+        args->color = (cli_color)when;
+        return ZR_OK;
+    }
     return read_value(args, option, value);
 }
 

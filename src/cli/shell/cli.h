@@ -75,6 +75,9 @@ ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *com
 /** Put an override before the overrides of the command line, which win; its text lives in `room`. */
 ZR_NODISCARD zr_status cli_override(cli_args *args, char room[256], const char *format, ...) ZR_PRINTF(3, 4);
 
+/** Find the value of an option among the words that it takes, a list that NULL ends. ZR_ERR_ARG names option and words.
+ */
+ZR_NODISCARD zr_status cli_word(const char *option, const char *given, const char *const *names, int *index);
 /** Read "5400", "90m", "3h", "1d12h" as seconds. ZR_ERR_ARG names the option. */
 ZR_NODISCARD zr_status cli_duration(const char *option, const char *text, double *sec);
 
