@@ -25,7 +25,7 @@ ZR_NODISCARD zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *
 zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
 
 /** Fill a profile's rates for one of `ranks` ranks. `local_ranks` ranks work on this host at once, each with
- *  profile->facts.threads threads and values of `dtype`: each rate is that of its threads alone, at most its share of
+ *  profile->facts.threads threads and values of `dtype`: each rate is its threads' own rate, at most its share of
  *  the rate of all threads together. FLOP rates are the peaks and, by sizes, the measured rates of products. The link,
  *  between threads (ZR_LINK_PROCESS), is known within one host, where it is the memory and cannot be overlapped; with
  *  other hosts it is 0. */
