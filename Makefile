@@ -165,15 +165,12 @@ $(STAMP): FORCE
 	@echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' | cmp -s - $@ || \
 	  echo '$(CC) $(CFLAGS_ALL) $(MPI_SHOW) $(NVCC) $(NVCC_FLAGS)' > $@
 
-# Allocations and writes of the command that fail on request (src/cli/shell/fault.c); the library has nothing of it.
-FAULTS := -Wl,--wrap=zr_alloc,--wrap=pwrite,--wrap=write
-
 # What is linked, and with what: when a source goes away, so does its object.
 LINKED := $(B)/obj/linked
 $(LINKED): FORCE
 	@mkdir -p $(@D)
-	@echo '$(LIB_OBJ) $(CLI_OBJ) $(FAULTS) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)' | cmp -s - $@ || \
-	  echo '$(LIB_OBJ) $(CLI_OBJ) $(FAULTS) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)' > $@
+	@echo '$(LIB_OBJ) $(CLI_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)' | cmp -s - $@ || \
+	  echo '$(LIB_OBJ) $(CLI_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)' > $@
 
 # Kernel families and levels, for the table in src/device/cpu/cpu.c.
 $(B)/obj/kernel_list.h: FORCE
@@ -238,7 +235,7 @@ $(B)/libzr.so: $(LIB_OBJ) $(LINKED)
 	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) -o $@ $(LIB_OBJ) $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 $(B)/zr: $(CLI_OBJ) $(B)/libzr.a $(LINKED)
 	@$(if $(Q),echo '  LD    $@')
-	$(Q)$(CC) -o $@ $(FAULTS) $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+	$(Q)$(CC) -o $@ $(CLI_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
 
 # Tests and benchmarks link statically and may include src/ headers. Tests are compiled more often than they run: -O1.
 # A line "//LINK ..." in the source adds linker flags (--wrap).
@@ -291,10 +288,19 @@ $(B)/fuzz/obj/%.o: src/%.c
 	$(Q)$(FUZZ_CC) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP -c $< -o $@
 $(B)/fuzz/%: tests/fuzz/%.c $(FUZZED:src/%.c=$(B)/fuzz/obj/%.o)
 	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined $^ -o $@ -ljansson -lpcre2-8 -lxxhash -lm -lpthread -ldl
-# The command with them: `device` "cuda" works where no GPU is.
+# The command whose ranks, allocations and writes fail on request.
+tests: $(if $(wildcard tests/fault),$(B)/tests/zr_fault)
+FAULTS := -Wl,--wrap=zr_alloc,--wrap=pwrite,--wrap=write
+$(B)/obj/tests/fault.o: tests/fault/fault.c $(STAMP)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
+$(B)/tests/zr_fault: $(CLI_OBJ) $(B)/obj/tests/fault.o $(B)/libzr.a $(LINKED)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -o $@ $(FAULTS) $(CLI_OBJ) $(B)/obj/tests/fault.o $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+# The command with the stand-ins for GPUs: `device` "cuda" works where no GPU is.
 $(B)/tests/zr_stand_in: $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LINKED)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -o $@ $(FAULTS) $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
+	$(Q)$(CC) -o $@ $(CLI_OBJ) $(STAND_IN_OBJ) $(B)/libzr.a $(LDFLAGS_ALL) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS) -lstdc++ -ldl
 # The benchmark of kernels likewise, for bench/gpu's own test.
 $(B)/tests/bench_gpu_stand_in: bench/bench_gpu.c $(STAND_IN_OBJ) $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests

@@ -1,7 +1,7 @@
 //TEST timeout=120 long=more
-/* Whichever allocation fails while oneDNN makes a product and runs it, the command's way of allocating (cli/alloc.c)
- * lets the library come to its end, and zr__product_create or zr__product_run says that memory is short. Each failure
- * has a process of its own, since what a library lacked stays noted. */
+/* Whichever allocation fails while oneDNN makes a product and runs it, the command's way of allocating
+ * (cli/shell/alloc.c) lets the library come to its end, and zr__product_create or zr__product_run says that memory is
+ * short. Each failure has a process of its own, since what a library lacked stays noted. */
 #include "cli/shell/alloc.c"
 #include "device/cpu/onednn.h"
 #include "long.h"
@@ -20,11 +20,13 @@ enum { AT_ONCE = 99, MISREAD = 100, WRONG = 101 };
 static atomic_llong left;
 static long long asked;
 
-bool cli_fault_allocation(void)
+static bool is_due(void)
 {
     asked++;
     return atomic_load(&left) > 0 && atomic_fetch_sub(&left, 1) == 1;
 }
+
+cli_fault_hooks cli_faults = {.allocation = is_due};
 
 int cli_exit_code(zr_status status)
 {

@@ -1,8 +1,9 @@
-#TEST timeout=400 long=more
+#TEST timeout=400 long=more build=tests/zr_fault
 # One allocation fails, of zr's own, of jansson's, PCRE2's or oneDNN's, at every place of every command: it ends with
 # exit code 71 and one message that says so, or as if nothing had been. What a run had written stays. A long run takes
 # every one of the first thousand places and each hundredth part of what is behind them, a short one a part.
 . tests/command.inc
+ZR=$FAULTY
 i=0
 while [ $i -lt 100 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
 awk '{ printf "{\"text\": \"%s\"}\n", $0 }' text.txt >text.jsonl

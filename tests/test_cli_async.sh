@@ -1,4 +1,4 @@
-#TEST timeout=240 mpi=1
+#TEST timeout=240 mpi=1 build=tests/zr_fault
 # Checkpoints that are written behind the next steps: the same bytes, no other loss, and what is said of them.
 . tests/command.inc
 
@@ -75,11 +75,11 @@ longest() {
     sed -n 's/.*"step": *\([0-9]*\),.*"step_ms": *\([0-9]*\).*/\1 \2/p' "$1/metrics.jsonl" |
         awk -v s="$2" '$1 > s && $2 > m { m = $2 } END { print m + 0 }'
 }
-check "a slow disk" env ZR_FAULT=slow:250 "$ZR" train c.json --train.output_dir=slow --train.steps=5 --memory.limit=4GB
+check "a slow disk" env ZR_FAULT=slow:250 "$FAULTY" train c.json --train.output_dir=slow --train.steps=5 --memory.limit=4GB
 check "... no step waits for it" test "$(longest slow 2)" -lt 1000
 check "... but the next checkpoint, which says so" grep -q 'the checkpoint of step 4 waits for that of step 2, which is still being written' err
 check "... and all are there" sh -c 'test "$(ls -d slow/step-* | wc -l)" = 3 && "$0" verify slow' "$ZR"
-check "in place" env ZR_FAULT=slow:250 "$ZR" train c.json --train.output_dir=slower --train.steps=3
+check "in place" env ZR_FAULT=slow:250 "$FAULTY" train c.json --train.output_dir=slower --train.steps=3
 check "... the step behind which it is written waits" test "$(longest slower 2)" -ge 1000
 
 # Killed while one is written: the one before counts, and here there is none.
@@ -87,20 +87,20 @@ check "a run that is not disturbed" train plain
 check "killed while a checkpoint is written" code 137 sh -c 'ZR_FAULT=slow:500 "$0" train c.json --train.output_dir=killed --train.steps=9999 --train.save_interval=30 --memory.limit=4GB --quiet >out 2>err &
     pid=$!
     while [ ! -f killed/metrics.jsonl ] || [ "$(wc -l <killed/metrics.jsonl)" -lt 45 ]; do kill -0 $pid || exit 1; sleep 0.05; done
-    kill -KILL $pid; wait $pid' "$ZR"
+    kill -KILL $pid; wait $pid' "$FAULTY"
 check "... it is not there" sh -c 'test -d killed/step-00000030.tmp && test ! -e killed/step-00000030'
 check "... and the run starts again" train killed --resume --train.steps=8 --train.save_interval=2
 check "... to the same end" sh -c 'test ! -e killed/step-00000030.tmp && cmp killed/model/model.safetensors plain/model/model.safetensors'
 
 # A write that fails behind a step.
-check "a disk that fails" code 74 env ZR_FAULT=write:10 "$ZR" train c.json --train.output_dir=fails
+check "a disk that fails" code 74 env ZR_FAULT=write:10 "$FAULTY" train c.json --train.output_dir=fails
 check "... is noted" grep -q 'the checkpoint of step [0-9]* could not be written; training goes on' err
 check "... and what is there is whole" "$ZR" verify fails
 
 check "a stop while one is written" code 75 sh -c 'ZR_FAULT=slow:300 "$0" train c.json --train.output_dir=stops --train.steps=9999 --train.save_interval=20 --memory.limit=4GB --quiet &
     pid=$!
     while [ ! -f stops/metrics.jsonl ] || [ "$(wc -l <stops/metrics.jsonl)" -lt 25 ]; do kill -0 $pid || exit 1; sleep 0.05; done
-    kill -TERM $pid; wait $pid' "$ZR"
+    kill -TERM $pid; wait $pid' "$FAULTY"
 check "... leaves both" sh -c 'test -d stops/step-00000020 && test "$(ls -d stops/step-* | wc -l)" = 2 && "$0" verify stops' "$ZR"
 
 check "a trace shows the stream" train traced --trace t.json --trace-steps 3:3 --memory.limit=4GB

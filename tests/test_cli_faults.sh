@@ -1,4 +1,4 @@
-#TEST timeout=1500 mpi=1 long=1
+#TEST timeout=1500 mpi=1 long=1 build=tests/zr_fault
 # As test_cli_hang.sh: in every phase, with every way to fail; every allocation and every write.
 here=$PWD/tests
 . tests/command.inc

@@ -1,4 +1,4 @@
-#TEST timeout=150 mpi=1
+#TEST timeout=150 mpi=1 build=tests/zr_fault
 # Ranks that hang, die and lack memory: the whole job ends, with one message that names the rank and where it was.
 # test_cli_faults.sh has every phase.
 here=$PWD/tests
@@ -66,4 +66,5 @@ told "allocations that fail"
 for nth in 1 2 3 4 5 8; do survives write $nth '73 74' "$ZR" train c.json --ranks 2; done
 told "writes that fail"
 check "a fault that is none" code 2 env ZR_FAULT=kill:0@dinner "$ZR" train c.json
+check "zr itself fails on no request" sh -c '! grep -q ZR_FAULT "$0"' "$(dirname "$(dirname "$ZR")")/zr"
 echo "1..$n"

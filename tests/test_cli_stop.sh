@@ -1,4 +1,4 @@
-#TEST timeout=120 mpi=1
+#TEST timeout=120 mpi=1 build=tests/zr_fault
 # A run is asked to stop or to save from outside: by signals, by a limit of time, under a launcher, by the example scripts.
 . tests/command.inc
 ZR_SOURCE=${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}
@@ -35,7 +35,7 @@ for ranks in 1 2; do
 done
 # Before training.
 early() { # SIGNAL: of a run that stands still in its start
-    ZR_FAULT=stop:0@start "$ZR" train c.json --train.output_dir=early$1 >early$1.out 2>early$1.err &
+    ZR_FAULT=stop:0@start "$FAULTY" train c.json --train.output_dir=early$1 >early$1.out 2>early$1.err &
     pid=$!
     wait_for sh -c "ps -o stat= -p $pid | grep -q T" && kill -$1 $pid && kill -CONT $pid
 }

@@ -1,4 +1,4 @@
-#TEST timeout=120
+#TEST timeout=120 build=tests/zr_fault
 # A run of thread ranks, which all go with the process.
 here=$PWD/tests
 . tests/command.inc

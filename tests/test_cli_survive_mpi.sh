@@ -1,4 +1,4 @@
-#TEST timeout=600 mpi=1 long=1
+#TEST timeout=600 mpi=1 long=1 build=tests/zr_fault
 # One of the processes is killed; the launcher, or the others, end the rest.
 here=$PWD/tests
 . tests/command.inc

@@ -1,4 +1,4 @@
-#TEST timeout=60
+#TEST timeout=60 build=tests/zr_fault
 # zr tokenize: the same tokens in both formats and with any number of threads; what is refused leaves nothing behind.
 . tests/tokenizer.inc
 . tests/command.inc
@@ -153,7 +153,7 @@ check "... and nothing of what stands around them" grep -q '"documents":300, "sk
 "$ZR" tokenize --train 300 learn.txt -o of-text-learned --quiet
 check "... the tokens of their text" cmp of-lines-learned/tokenizer.json of-text-learned/tokenizer.json
 check "... but a text that is there" code 66 "$ZR" tokenize --train 300 learn.txt nope.txt -o x
-check "learning on a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --train 300 a.txt -o x; test $? = 74' - "$ZR"
+check "learning on a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --train 300 a.txt -o x; test $? = 74' - "$FAULTY"
 check "what is not learned leaves nothing" test ! -e x -a ! -e x.tmp
 
 # What a run leaves is read with its text.
@@ -226,7 +226,7 @@ check "... by file and byte" grep -q 'note: latin.txt: byte 3 is not UTF-8; its 
 check "... also where a tokenizer is learned" "$ZR" tokenize --train 257 a.txt latin.txt -o of-latin
 check "... by file and byte as well" grep -q 'note: latin.txt: byte 3 is not UTF-8' err
 check "no such folder" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o none/x.bin
-check "a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --tokenizer bytes a.txt -o x.bin; test $? = 74' - "$ZR"
+check "a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --tokenizer bytes a.txt -o x.bin; test $? = 74' - "$FAULTY"
 check "what is refused leaves nothing" test ! -e x.bin -a ! -e x.bin.tmp -a ! -e x
 echo '{"model": {"type": "Unigram"}}' >tok/tokenizer.json
 check "another kind of tokenizer" code 65 "$ZR" tokenize --tokenizer tok a.txt -o x.bin

@@ -1,4 +1,8 @@
-/** `zr info --bench`: the measurement of this machine's rates. */
+/**
+ * cli/measure: `zr info` (cmd_info.c) and its measurements of this machine: bench.c has rates and matrix products,
+ * launches.c training steps, which train/measure takes and this room prints.
+ * This header: the benchmark of `zr info --bench`.
+ */
 #ifndef ZR_CLI_BENCH_H
 #define ZR_CLI_BENCH_H
 

@@ -9,24 +9,22 @@
 #include <jansson.h>
 #include <string.h>
 
-typedef struct info {
+typedef struct machine_info {
     char processor[160];
-    int cores;
-    double memory_bytes;
+    double memory_bytes; /* below 0: unknown */
     char mpi[160];
     zr_device_facts facts;
     zr_rates rates;
     bool measured; /* rates are remembered */
-} info;
+} machine_info;
 
-static zr_status collect(info *i)
+static zr_status collect_info(machine_info *i)
 {
     zr_device *device = NULL;
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, zr__host_cores(), 0, &device));
     i->facts = device->profile.facts;
     zr_device_destroy(&device);
     zr__host_processor(i->processor, sizeof(i->processor));
-    i->cores = i->facts.threads;
     zr_status st = zr__rates_recall(&i->facts, &i->rates);
     i->measured = st == ZR_OK;
     if (st == ZR_ERR_DATA) cli_say("note: %s", zr_error_message());
@@ -34,20 +32,6 @@ static zr_status collect(info *i)
     const char *mpi = zr__comm_mpi_version();
     snprintf(i->mpi, sizeof(i->mpi), "%.*s", (int)strcspn(mpi, "\n"), mpi);
     return ZR_OK;
-}
-
-/** Print the remembered rates of all threads. */
-static void print_rates_json(const info *i)
-{
-    char n[4][ZR_NUMBER_BYTES];
-    if (!i->measured) {
-        printf("\"rates\":null, ");
-        return;
-    }
-    printf("\"rates\":{\"f32_flops\":%s, \"bf16_flops\":%s, \"memory_bytes_sec\":%s, \"link_bytes_sec\":%s}, ",
-           cli_json_number(zr__rates_peak(&i->rates, ZR_F32, NULL).all, n[0]),
-           cli_json_number(zr__rates_peak(&i->rates, ZR_BF16, NULL).all, n[1]),
-           cli_json_number(i->rates.triad.all, n[2]), cli_json_number(i->rates.link.all / i->rates.threads, n[3]));
 }
 
 /** State of the CUDA device, until a GPU has run it. */
@@ -61,78 +45,103 @@ static const char *gpu_matmul(char text[64])
     return text;
 }
 
-/** Print the GPUs of this machine, and whether this build of zr can use them. */
-static void print_gpus_json(void)
+/** Add the remembered rates of all threads. */
+static void add_rates(zr__json_out *json, const machine_info *i)
 {
-    const char *why = "", *built = zr__device_cuda_built();
-    const int n = zr_device_cuda_count(&why);
+    if (!i->measured) {
+        zr__json_add_json(json, "rates", NULL);
+        return;
+    }
+    zr__json_open(json, "rates", '{');
+    zr__json_add(json, "f32_flops", zr__rates_peak(&i->rates, ZR_F32, NULL).all);
+    zr__json_add(json, "bf16_flops", zr__rates_peak(&i->rates, ZR_BF16, NULL).all);
+    zr__json_add(json, "memory_bytes_sec", i->rates.triad.all);
+    zr__json_add(json, "link_bytes_sec", i->rates.link.all / i->rates.threads);
+    zr__json_close(json, '}');
+}
+
+/** Add the GPUs of this machine, and whether this build of zr can use them. */
+static void add_gpus(zr__json_out *json)
+{
+    const char *built = zr__device_cuda_built();
+    const int n = zr_device_cuda_count(NULL);
     char matmul[64];
     zr_gpu gpu;
-    printf("\"devices\":[\"cpu\"%s], \"cuda\":", n > 0 ? ", \"cuda\"" : "");
-    if (built[0])
-        printf("{\"built\":\"%s\", \"state\":\"%s\", \"matmul\":\"%s\"}", built, CUDA_STATE, gpu_matmul(matmul));
-    else
-        printf("null");
-    printf(", \"gpus\":[");
+    zr__json_add_json(json, "devices", n > 0 ? "[\"cpu\", \"cuda\"]" : "[\"cpu\"]");
+    if (built[0]) {
+        zr__json_open(json, "cuda", '{');
+        zr__json_add(json, "built", built);
+        zr__json_add(json, "state", CUDA_STATE);
+        zr__json_add(json, "matmul", gpu_matmul(matmul));
+        zr__json_close(json, '}');
+    } else {
+        zr__json_add_json(json, "cuda", NULL);
+    }
+    zr__json_open(json, "gpus", '[');
     for (int g = 0; g < n; g++) {
         int64_t left;
         if (zr__device_cuda_gpu(g, &gpu) != ZR_OK || zr__device_cuda_free(g, &left) != ZR_OK) continue;
-        printf("%s{\"gpu\":%d, \"name\":", g ? ", " : "", g);
-        cli_json_print(stdout, gpu.name, (int64_t)strlen(gpu.name));
-        printf(", \"memory\":%lld, \"memory_free\":%lld, \"capability\":\"%d.%d\"}", (long long)gpu.memory_bytes,
-               (long long)left, gpu.major, gpu.minor);
+        zr__json_open(json, NULL, '{');
+        zr__json_add(json, "gpu", g);
+        zr__json_add(json, "name", gpu.name);
+        zr__json_add(json, "memory", gpu.memory_bytes);
+        zr__json_add(json, "memory_free", left);
+        zr__json_add_as(json, "capability", "\"%d.%d\"", gpu.major, gpu.minor);
+        zr__json_close(json, '}');
     }
-    printf("], ");
+    zr__json_close(json, ']');
 }
 
 static void print_gpus(void)
 {
     const char *why = "", *built = zr__device_cuda_built();
     const int n = zr_device_cuda_count(&why);
-    char memory[32], left[32];
-    int64_t left_bytes;
+    int64_t left;
     zr_gpu gpu;
     if (built[0]) printf("cuda        %s; %s\n", built, CUDA_STATE);
     if (n == 0) printf("gpus        none: %s\n", why);
     for (int g = 0; g < n; g++) {
-        if (zr__device_cuda_gpu(g, &gpu) != ZR_OK || zr__device_cuda_free(g, &left_bytes) != ZR_OK) {
+        if (zr__device_cuda_gpu(g, &gpu) != ZR_OK || zr__device_cuda_free(g, &left) != ZR_OK) {
             printf("gpu %-7d %s\n", g, zr_error_message());
             continue;
         }
         printf("gpu %-7d %s, compute capability %d.%d, %s, %s free\n", g, gpu.name, gpu.major, gpu.minor,
-               cli_bytes((double)gpu.memory_bytes, memory), cli_bytes((double)left_bytes, left));
+               ZR_SIZE((double)gpu.memory_bytes), ZR_SIZE((double)left));
     }
 }
 
-static void print_json(const info *i)
+static zr_status print_info_json(const machine_info *i)
 {
-    printf("{\"version\":\"%s\", \"processor\":", zr_version());
-    cli_json_print(stdout, i->processor, (int64_t)strlen(i->processor));
-    printf(", \"cores\":%d, \"memory_available\":%.0f, \"kernels\":\"%s\", \"bf16_products\":%s, \"matmul\":\"%s\", ",
-           i->cores, i->memory_bytes, zr_device_cpu_level(), i->facts.bf16_products ? "true" : "false",
-           zr__device_cpu_matmul());
-    print_rates_json(i);
-    print_gpus_json();
-    printf("\"mpi\":");
-    if (i->mpi[0]) {
-        cli_json_print(stdout, i->mpi, (int64_t)strlen(i->mpi));
-    } else {
-        printf("null");
-    }
-    printf(", \"jansson\":\"%s\", \"compiler\":\"%s\", \"transports\":[\"threads\"%s]}\n", jansson_version_str(),
-           __VERSION__, i->mpi[0] ? ", \"mpi\"" : "");
+    const char *mpi = i->mpi[0] ? i->mpi : NULL;
+    zr__json_out json = {0};
+    zr__json_open(&json, NULL, '{');
+    zr__json_add(&json, "version", zr_version());
+    zr__json_add(&json, "processor", i->processor);
+    zr__json_add(&json, "cores", i->facts.threads);
+    zr__json_add_as(&json, "memory_available", "%.0f", i->memory_bytes);
+    zr__json_add(&json, "kernels", zr_device_cpu_level());
+    zr__json_add_bool(&json, "bf16_products", i->facts.bf16_products);
+    zr__json_add(&json, "matmul", zr__device_cpu_matmul());
+    add_rates(&json, i);
+    add_gpus(&json);
+    zr__json_add(&json, "mpi", mpi);
+    zr__json_add(&json, "jansson", jansson_version_str());
+    zr__json_add(&json, "compiler", __VERSION__);
+    zr__json_add_json(&json, "transports", mpi ? "[\"threads\", \"mpi\"]" : "[\"threads\"]");
+    zr__json_close(&json, '}');
+    return cli_json_finish(&json, stdout);
 }
 
-static void print_text(const info *i)
+static void print_info(const machine_info *i)
 {
-    char memory[32], rates[192], matmul[64];
+    char rates[192], matmul[64];
     const bool gpus = zr_device_cuda_count(NULL) > 0, products = gpu_matmul(matmul)[0];
-    printf("zr          %s\nprocessor   %s, %d core%s for this process\n", zr_version(), i->processor, i->cores,
-           i->cores == 1 ? "" : "s");
-    printf("memory      %s available\n", i->memory_bytes < 0 ? "unknown" : cli_bytes(i->memory_bytes, memory));
+    printf("zr          %s\nprocessor   %s, %d core%s for this process\n", zr_version(), i->processor, i->facts.threads,
+           i->facts.threads == 1 ? "" : "s");
+    printf("memory      %s available\n", i->memory_bytes < 0 ? "unknown" : ZR_SIZE(i->memory_bytes));
     printf("kernels     %s (bf16 products: %s)\n", zr_device_cpu_level(), i->facts.bf16_products ? "yes" : "no");
     printf("measured    %s\n", i->measured ? cli_rates_line(&i->rates, rates) : "nothing yet: zr info --bench");
-    printf("devices     cpu%s\n", zr_device_cuda_count(NULL) > 0 ? ", cuda" : "");
+    printf("devices     cpu%s\n", gpus ? ", cuda" : "");
     print_gpus();
     printf("transports  threads%s\n", i->mpi[0] ? ", mpi" : "");
     printf("mpi         %s\n", i->mpi[0] ? i->mpi : "none: built without");
@@ -144,7 +153,7 @@ static void print_text(const info *i)
 /** Bytes that libraries may take in a benchmark besides its operands. */
 #define BENCH_BYTES ((int64_t)64 << 20)
 
-static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b)
+static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_bench *b)
 {
     char processor[160];
     zr_device *device = NULL;
@@ -168,51 +177,20 @@ static zr_status bench(const cli_args *args, zr_config_device kind, cli_bench *b
 static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 {
     cli_launches launches;
-    info i;
+    machine_info i;
     cli_leave_binding();
     b->how.quiet = args->quiet;
-    ZR_TRY(collect(&i));
+    ZR_TRY(collect_info(&i));
     ZR_TRY(cli_launches_world(&b->how, comm, &launches));
     if (comm->rank != 0) return ZR_OK;
     cli_launches_remember(&launches, &i.facts);
-    if (args->json) {
-        cli_launches_print_json(&launches);
-        putchar('\n');
-    } else {
+    zr__json_out json = {0};
+    if (args->json)
+        cli_launches_json(&json, NULL, &launches);
+    else
         cli_launches_print(&launches);
-    }
     cli_launches_clear(&launches);
-    return ZR_OK;
-}
-
-/** End all ranks: a failure of this rank alone would leave the others waiting. */
-static void end_world(zr_comm *comm, zr_status st)
-{
-    (void)zr__comm_claim_telling(comm); /* no other rank need say that this one is gone */
-    cli_say_error();
-    zr_comm_abort(comm, cli_exit_code(st));
-}
-
-static zr_status show(const cli_args *args)
-{
-    info i = {0};
-    ZR_TRY(collect(&i));
-    if (args->json) {
-        print_json(&i);
-    } else {
-        print_text(&i);
-    }
-    return ZR_OK;
-}
-
-static zr_status device_kind(const char *name, zr_config_device *kind)
-{
-    static const char *const names[] = {[ZR_DEVICE_AUTO] = "auto", [ZR_DEVICE_CPU] = "cpu", [ZR_DEVICE_CUDA] = "cuda"};
-    for (int k = 0; k < 3; k++) {
-        *kind = (zr_config_device)k;
-        if (strcmp(name, names[k]) == 0) return ZR_OK;
-    }
-    return ZR_FAIL(ZR_ERR_ARG, "--device %s: no such device; there are auto, cpu and cuda", name);
+    return args->json ? cli_json_finish(&json, stdout) : ZR_OK;
 }
 
 typedef struct info_options {
@@ -222,7 +200,7 @@ typedef struct info_options {
     bool wanted;           /* --bench */
 } info_options;
 
-static zr_status parse(cli_args *args, info_options *o, bool world, int argc, char **argv)
+static zr_status parse_info(cli_args *args, info_options *o, bool world, int argc, char **argv)
 {
     cli_bench *b = &o->bench;
     ZR_TRY(cli_parse(args, argc, argv));
@@ -238,11 +216,17 @@ static zr_status parse(cli_args *args, info_options *o, bool world, int argc, ch
     if (!b->preset) b->preset = "gpt2-124m";
     if (!b->batch) b->batch = 4;
     ZR_CHECK(b->how.threads <= 4096, ZR_ERR_ARG, "--threads %lld; at most 4096", (long long)b->how.threads);
-    if (o->device) ZR_TRY(device_kind(o->device, &o->kind));
+    if (o->device) {
+        static const char *const names[] = {
+            [ZR_DEVICE_AUTO] = "auto", [ZR_DEVICE_CPU] = "cpu", [ZR_DEVICE_CUDA] = "cuda", NULL};
+        int index = 0;
+        ZR_TRY(cli_word("device", o->device, names, &index));
+        o->kind = (zr_config_device)index;
+    }
     return ZR_OK;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     info_options o = {.kind = ZR_DEVICE_AUTO};
     const bool first = !comm || comm->rank == 0;
@@ -258,17 +242,24 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"quick", CLI_FLAG, &o.bench.how.quick, 0, NULL, "... training steps once, and of the smallest models alone"},
         {0}};
     cli_args args = {.command = command->name, .options = options};
-    zr_status st = parse(&args, &o, comm && comm->size > 1, argc, argv);
+    zr_status st = parse_info(&args, &o, comm && comm->size > 1, argc, argv);
     /* A launcher may give each rank other arguments. */
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr__comm_same(comm, "--bench", o.wanted + 2 * args.help);
     ZR_TRY(st);
     if (args.help && first) cli_help(command, options, CLI_KEYS_NONE);
     if (args.help) return ZR_OK;
-    if (!o.wanted) return first ? show(&args) : ZR_OK;
-    if (!comm || comm->size == 1) return bench(&args, o.kind, &o.bench);
+    if (!o.wanted && !first) return ZR_OK;
+    if (!o.wanted) {
+        machine_info i = {0};
+        ZR_TRY(collect_info(&i));
+        if (args.json) return print_info_json(&i);
+        print_info(&i);
+        return ZR_OK;
+    }
+    if (!comm || comm->size == 1) return bench_machine(&args, o.kind, &o.bench);
     st = bench_world(&args, &o.bench, comm);
-    if (st != ZR_OK) end_world(comm, st);
+    if (st != ZR_OK) cli_end_world(comm, st);
     return st;
 }
 
@@ -280,7 +271,7 @@ const cli_command cli_info = {
                 "  zr info --json\n"
                 "  zr info --bench\n"
                 "  zr info --bench --preset gpt2-350m --batch 2 --json\n",
-    .run = run,
+    .run = run_info,
     .all_ranks = true,
     .computes = true,
 };

@@ -8,21 +8,21 @@
 
 /* ---- measure --------------------------------------------------------------------------------- */
 
-typedef struct measuring {
+typedef struct launch_job {
     const cli_launches_how *how;
     zr_launch *launch; /* written by the first rank */
-} measuring;
+} launch_job;
 
 /** Return the threads of a rank on a host with `local_size` ranks. */
-static int threads_of(const measuring *m, int local_size)
+static int threads_of(const launch_job *m, int local_size)
 {
     const int share = m->how->threads > 0 ? (int)m->how->threads : zr__host_cores() / local_size;
     return share > 1 ? share : 1;
 }
 
-static zr_status measure_rank(zr_comm *comm, void *arg)
+static zr_status measure_launch_rank(zr_comm *comm, void *arg)
 {
-    const measuring *m = arg;
+    const launch_job *m = arg;
     zr_launch launch;
     zr_device *device = NULL;
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, threads_of(m, comm->local_size), comm->local_rank, &device));
@@ -35,27 +35,16 @@ static zr_status measure_rank(zr_comm *comm, void *arg)
     return st;
 }
 
-/** Run the ranks as `zr train` does: a single rank runs on this thread, with the worker threads that exist already. */
-static zr_status measure_ranks(int ranks, measuring *m)
-{
-    zr_comm *comm = NULL;
-    if (ranks > 1) return zr_comm_threads_run(ranks, measure_rank, m);
-    ZR_TRY(zr_comm_create_self(&comm));
-    zr_status st = measure_rank(comm, m);
-    zr_comm_destroy(&comm);
-    return st;
-}
-
 zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches)
 {
     const int cores = zr__host_cores(), wanted = how->quick && cores > 1 ? cores : 2 * cores,
               most = wanted < CLI_LAUNCH_RANKS ? wanted : CLI_LAUNCH_RANKS;
     *launches = (cli_launches){.n = 0};
     for (int ranks = 1; ranks <= most; ranks *= 2) {
-        measuring m = {how, &launches->launch[launches->n]};
+        launch_job m = {how, &launches->launch[launches->n]};
         if (!how->quiet) cli_say("measuring training steps on %d rank%s ...", ranks, ranks == 1 ? "" : "s");
         zr_status st = zr__host_room(0, ranks * threads_of(&m, ranks));
-        if (st == ZR_OK) st = measure_ranks(ranks, &m);
+        if (st == ZR_OK) st = cli_ranks_run(ranks, measure_launch_rank, &m);
         if (st != ZR_OK) {
             zr__launch_clear(m.launch);
             return st;
@@ -68,11 +57,11 @@ zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launch
 zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches)
 {
     *launches = (cli_launches){.n = 0};
-    measuring m = {how, &launches->launch[0]};
+    launch_job m = {how, &launches->launch[0]};
     if (!how->quiet && comm->rank == 0)
         cli_say("measuring training steps on the %d ranks of this launch ...", comm->size);
     ZR_TRY(zr_comm_agree(comm, zr__host_room(0, threads_of(&m, comm->local_size))));
-    ZR_TRY(measure_rank(comm, &m));
+    ZR_TRY(measure_launch_rank(comm, &m));
     launches->n = comm->rank == 0;
     return ZR_OK;
 }
@@ -114,44 +103,49 @@ static double across_bytes_sec(const zr_launch *launch)
     return launch->hosts > 1 ? launch->across_bytes_sec : NAN;
 }
 
-static const char *rate_text(double bytes_sec, char text[32])
+static const char *giga_text(double bytes_sec, char text[32])
 {
-    if (isnan(bytes_sec)) return "-";
-    snprintf(text, 32, "%.3g", bytes_sec / 1e9);
+    snprintf(text, 32, isnan(bytes_sec) ? "-" : "%.3g", bytes_sec / 1e9);
     return text;
 }
 
 void cli_launches_print(const cli_launches *launches)
 {
-    char n[2][32];
     printf("\ntraining steps of small models, by which `zr simulate --cluster this` prices others\n"
            "  ranks           threads  kinds and sizes  GB/s into a rank  across hosts\n");
     for (int i = 0; i < launches->n; i++) {
         const zr_launch *l = &launches->launch[i];
-        char ranks[48];
+        char ranks[48], within[32], across[32];
         if (l->hosts > 1)
             snprintf(ranks, sizeof(ranks), "%d on %d hosts", l->ranks, l->hosts);
+        else if (l->ranks > 1)
+            snprintf(ranks, sizeof(ranks), "%d, %s", l->ranks, l->transport);
         else
-            snprintf(ranks, sizeof(ranks), "%d%s%s", l->ranks, l->ranks > 1 ? ", " : "",
-                     l->ranks > 1 ? l->transport : "");
-        printf("  %-16s%7d%17d%18s%14s\n", ranks, l->threads, l->n_samples, rate_text(gather_bytes_sec(l), n[0]),
-               rate_text(across_bytes_sec(l), n[1]));
+            snprintf(ranks, sizeof(ranks), "1");
+        printf("  %-16s%7d%17d%18s%14s\n", ranks, l->threads, l->n_samples, giga_text(gather_bytes_sec(l), within),
+               giga_text(across_bytes_sec(l), across));
     }
 }
 
-void cli_launches_print_json(const cli_launches *launches)
+void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *launches)
 {
-    char n[3][ZR_NUMBER_BYTES];
-    printf("[");
+    zr__json_open(json, key, '[');
     for (int i = 0; i < launches->n; i++) {
         const zr_launch *l = &launches->launch[i];
-        printf("%s\n  {\"transport\":\"%s\", \"ranks\":%d, \"hosts\":%d, \"threads\":%d, \"beside\":%s, "
-               "\"samples\":%d, \"around_sec\":%s, \"gather_bytes_sec\":%s, \"gather_across_bytes_sec\":%s}",
-               i ? "," : "", l->transport, l->ranks, l->hosts, l->threads, l->beside ? "true" : "false", l->n_samples,
-               cli_json_number(l->around_sec, n[0]), cli_json_number(gather_bytes_sec(l), n[1]),
-               cli_json_number(across_bytes_sec(l), n[2]));
+        zr__json_break(json, "\n  ");
+        zr__json_open(json, NULL, '{');
+        zr__json_add(json, "transport", l->transport);
+        zr__json_add(json, "ranks", l->ranks);
+        zr__json_add(json, "hosts", l->hosts);
+        zr__json_add(json, "threads", l->threads);
+        zr__json_add_bool(json, "beside", l->beside);
+        zr__json_add(json, "samples", l->n_samples);
+        zr__json_add(json, "around_sec", l->around_sec);
+        zr__json_add(json, "gather_bytes_sec", gather_bytes_sec(l));
+        zr__json_add(json, "gather_across_bytes_sec", across_bytes_sec(l));
+        zr__json_close(json, '}');
     }
-    printf("]");
+    zr__json_close(json, ']');
 }
 
 /* ---- recall ---------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #ifndef ZR_CLI_LAUNCHES_H
 #define ZR_CLI_LAUNCHES_H
 
+#include "base/json/json_write.h"
 #include "cli/shell/cli.h"
 #include "zr/comm.h"
 #include "zr/device.h"
@@ -31,8 +32,8 @@ void cli_launches_clear(cli_launches *launches);
 /** Remember the launches. A failure is a note. */
 void cli_launches_remember(const cli_launches *launches, const zr_device_facts *facts);
 void cli_launches_print(const cli_launches *launches);
-/** Print the launches as a list of JSON objects. */
-void cli_launches_print_json(const cli_launches *launches);
+/** Add the launches as a list of objects. */
+void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *launches);
 
 /** Recall the launch with `ranks` ranks on `hosts` hosts; for thread ranks, otherwise, the largest power of two below.
  * Free it with zr__launch_clear. ZR_ERR_NOT_FOUND, ZR_ERR_DATA with the command that measures it. */

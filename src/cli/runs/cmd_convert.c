@@ -1,63 +1,39 @@
 #include "cli/shell/cli.h"
-
-#include "base/text/text.h"
 #include "train/weights/weights.h"
 
-#include <limits.h>
 #include <string.h>
 
-static zr_status read_dtype(const char *name, zr_dtype *dtype)
+static void say_converted(const zr__convert_args *want, const zr__converted *did)
 {
-    static const struct {
-        const char *name;
-        zr_dtype dtype;
-    } known[] = {{"f32", ZR_F32}, {"bf16", ZR_BF16}, {"f16", ZR_F16}};
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(name, known[i].name) != 0) continue;
-        *dtype = known[i].dtype;
-        return ZR_OK;
-    }
-    return ZR_FAIL(ZR_ERR_ARG, "--dtype is \"%s\"; f32, bf16 or f16 was wanted", name);
-}
-
-static zr_status read_kind(const char *name, zr__convert_to *kind)
-{
-    *kind = strcmp(name, "hf") == 0 ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
-    ZR_CHECK(*kind == ZR_CONVERT_HF || strcmp(name, "run") == 0, ZR_ERR_ARG, "--to is \"%s\"; hf or run was wanted",
-             name);
-    return ZR_OK;
-}
-
-static void say_done(const zr__convert_args *want, const zr__converted *did)
-{
-    char from[PATH_MAX], to[PATH_MAX];
-    long long weights = (long long)did->elems;
-    zr__text_escape(did->from.path, from, sizeof(from));
-    zr__text_escape(want->to, to, sizeof(to));
+    const long long weights = (long long)did->elems;
     char files[48] = "";
     if (did->files > 1) snprintf(files, sizeof(files), " in %lld files", (long long)did->files);
     if (did->kind == ZR_CONVERT_HF)
-        cli_say("%s: a Hugging Face directory with the %lld weights of %s, %s%s", to, weights, from,
-                zr_dtype_name(want->dtype), files);
+        cli_say("%s: a Hugging Face directory with the %lld weights of %s, %s%s", CLI_SHOWN(want->to), weights,
+                CLI_SHOWN(did->from.path), zr_dtype_name(want->dtype), files);
     else
         cli_say("%s: a run at step 0 with the %lld weights of %s; zr train CONFIG.json --train.output_dir=%s --resume "
                 "goes on from it",
-                to, weights, from, to);
+                CLI_SHOWN(want->to), weights, CLI_SHOWN(did->from.path), CLI_SHOWN(want->to));
 }
 
-static void print_json(const zr__convert_args *want, const zr__converted *did)
+static zr_status print_converted(const zr__convert_args *want, const zr__converted *did)
 {
-    printf("{\"from\":");
-    cli_json_print(stdout, did->from.path, (int64_t)strlen(did->from.path));
-    printf(", \"to\":");
-    cli_json_print(stdout, want->to, (int64_t)strlen(want->to));
-    printf(", \"kind\":\"%s\", \"dtype\":\"%s\", \"tensors\":%lld, \"weights\":%lld, \"files\":%lld, "
-           "\"tokenizer\":%s}\n",
-           did->kind == ZR_CONVERT_HF ? "hf" : "run", zr_dtype_name(want->dtype), (long long)did->tensors,
-           (long long)did->elems, (long long)did->files, did->tokenizer ? "true" : "false");
+    zr__json_out json = {0};
+    zr__json_open(&json, NULL, '{');
+    zr__json_add(&json, "from", did->from.path);
+    zr__json_add(&json, "to", want->to);
+    zr__json_add(&json, "kind", did->kind == ZR_CONVERT_HF ? "hf" : "run");
+    zr__json_add(&json, "dtype", zr_dtype_name(want->dtype));
+    zr__json_add(&json, "tensors", did->tensors);
+    zr__json_add(&json, "weights", did->elems);
+    zr__json_add(&json, "files", did->files);
+    zr__json_add_bool(&json, "tokenizer", did->tokenizer);
+    zr__json_close(&json, '}');
+    return cli_json_finish(&json, stdout);
 }
 
-static zr_status convert(const cli_args *args, zr__convert_args *want)
+static zr_status convert_weights(const cli_args *args, zr__convert_args *want)
 {
     zr__converted did;
     cli_amount_done shown = {.what = "weights"};
@@ -69,14 +45,12 @@ static zr_status convert(const cli_args *args, zr__convert_args *want)
     ZR_TRY(st);
     if (did.from.passed_over[0] && !args->quiet) cli_say("note: %s", did.from.passed_over);
     if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
-    if (args->json)
-        print_json(want, &did);
-    else if (!args->quiet)
-        say_done(want, &did);
+    if (args->json) return print_converted(want, &did);
+    if (!args->quiet) say_converted(want, &did);
     return ZR_OK;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_convert(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
     const char *dtype = "f32", *to = NULL, *shard = NULL;
@@ -90,13 +64,17 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     ZR_TRY(cli_parse_operands(&args, command, "a source and a directory to make", argc, argv));
     if (args.help) return ZR_OK;
     zr__convert_args want = {.from = args.operand[0], .to = args.operand[1]};
-    ZR_TRY(read_dtype(dtype, &want.dtype));
-    if (to) ZR_TRY(read_kind(to, &want.kind));
+    int index = 0;
+    ZR_TRY(cli_word("dtype", dtype, (const char *const[]){"f32", "bf16", "f16", NULL}, &index));
+    want.dtype = (const zr_dtype[]){ZR_F32, ZR_BF16, ZR_F16}[index];
+    if (to) {
+        ZR_TRY(cli_word("to", to, (const char *const[]){"hf", "run", NULL}, &index));
+        want.kind = index == 0 ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
+    }
     ZR_CHECK(!shard || (zr__text_bytes(shard, &want.file_bytes) && want.file_bytes > 0), ZR_ERR_ARG,
              "--shard-size is \"%s\"; a size like 5GB or 500MB was wanted", shard);
-    const char *const inputs[] = {want.from, NULL};
-    ZR_TRY(cli_check_stdout(inputs));
-    return convert(&args, &want);
+    ZR_TRY(cli_check_stdout((const char *const[]){want.from, NULL}));
+    return convert_weights(&args, &want);
 }
 
 const cli_command cli_convert = {
@@ -108,5 +86,5 @@ const cli_command cli_convert = {
                 "  zr convert gpt2-directory runs/tuned       a run at step 0, to go on from with --resume\n"
                 "  zr convert gpt2-directory gpt2-f16 --to hf --dtype f16\n"
                 "  zr convert runs/name exported --shard-size 5GB     as transformers' max_shard_size\n",
-    .run = run,
+    .run = run_convert,
 };

@@ -2,34 +2,39 @@
 #include "zr/run.h"
 
 #include <math.h>
-#include <string.h>
 
-static void print_json(const zr_eval_result *r)
+static zr_status print_eval_json(const zr_eval_result *r)
 {
-    char loss[ZR_NUMBER_BYTES], ppl[ZR_NUMBER_BYTES], bits[ZR_NUMBER_BYTES];
-    printf("{\"loss\":%s, \"perplexity\":%s, \"bits_per_byte\":%s, \"tokens\":%lld, \"params\":%lld, \"data\":",
-           cli_json_number(r->loss, loss), cli_json_number(r->perplexity, ppl), cli_json_number(r->bits_per_byte, bits),
-           (long long)r->tokens, (long long)r->params);
-    cli_json_print(stdout, r->data, (int64_t)strlen(r->data));
-    printf(", \"seq_length\":%lld, \"stride\":%lld, \"bytes\":", (long long)r->seq, (long long)r->stride);
+    zr__json_out json = {0};
+    zr__json_open(&json, NULL, '{');
+    zr__json_add(&json, "loss", r->loss);
+    zr__json_add(&json, "perplexity", r->perplexity);
+    zr__json_add(&json, "bits_per_byte", r->bits_per_byte);
+    zr__json_add(&json, "tokens", r->tokens);
+    zr__json_add(&json, "params", r->params);
+    zr__json_add(&json, "data", r->data);
+    zr__json_add(&json, "seq_length", r->seq);
+    zr__json_add(&json, "stride", r->stride);
     if (r->bytes >= 0)
-        printf("%lld}\n", (long long)r->bytes);
+        zr__json_add(&json, "bytes", r->bytes);
     else
-        printf("null}\n");
+        zr__json_add_json(&json, "bytes", NULL);
+    zr__json_close(&json, '}');
+    return cli_json_finish(&json, stdout);
 }
 
-static void print_text(const zr_eval_result *r)
+static void print_eval(const zr_eval_result *r)
 {
-    char bits[48] = "unknown (tokens without a tokenizer)", data[2048];
+    char bits[48] = "unknown (tokens without a tokenizer)";
     if (isfinite(r->bits_per_byte)) snprintf(bits, sizeof(bits), "%.5f", r->bits_per_byte);
     printf("loss           %.6f\nperplexity     %.4f\nbits per byte  %s\ntokens         %lld\ndata           %s\n",
-           r->loss, r->perplexity, bits, (long long)r->tokens, zr__text_escape(r->data, data, sizeof(data)));
+           r->loss, r->perplexity, bits, (long long)r->tokens, CLI_SHOWN(r->data));
     if (r->stride < r->seq)
         printf("windows        of %lld tokens, of which the last %lld count\n", (long long)r->seq,
                (long long)r->stride);
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
     int64_t threads = 0;
@@ -46,19 +51,15 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     ZR_TRY(cli_parse_operands(&args, command, "a directory", argc, argv));
     if (args.help) return ZR_OK;
-    const char *const inputs[] = {args.operand[0], want.data, NULL};
-    ZR_TRY(cli_check_stdout(inputs));
+    ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], want.data, NULL}));
     want.threads = (int)threads;
     if (args.quiet || !cli_live()) want.progress = NULL;
     zr_status st = zr_eval_dir(args.operand[0], &want, &result);
     if (want.progress) cli_line_clear();
     ZR_TRY(st);
     if (result.note[0] && !args.quiet) cli_say("note: %s", result.note);
-    if (args.json) {
-        print_json(&result);
-    } else {
-        print_text(&result);
-    }
+    if (args.json) return print_eval_json(&result);
+    print_eval(&result);
     return ZR_OK;
 }
 
@@ -71,6 +72,6 @@ const cli_command cli_eval = {
                 "  zr eval runs/name --data other.txt --json\n"
                 "  zr eval gpt2-directory --data tokens.bin\n"
                 "  zr eval gpt2-directory --data book.txt --stride 512    each token behind 512 others and more\n",
-    .run = run,
+    .run = run_eval,
     .computes = true,
 };

@@ -7,10 +7,10 @@
 enum { SAMPLES_MOST = 1000000 };
 
 /** A generated sample. */
-typedef struct one {
+typedef struct made_sample {
     zr_generated did;
     int64_t end; /* end of its text in the text of all samples, bytes */
-} one;
+} made_sample;
 
 /** Destination of the texts: stdout after the prompt, or memory for --json. */
 typedef struct sink {
@@ -19,11 +19,11 @@ typedef struct sink {
     bool shown; /* stdout is a terminal */
     bool begun; /* the sample's prompt is printed; nothing is printed before the weights have been read */
     int64_t sample;
-    zr__text text; /* text of all samples for --json; on a terminal, a character that is not complete yet */
-    one *made;     /* (samples) of --json */
+    zr__text text;     /* text of all samples for --json; on a terminal, a character that is not complete yet */
+    made_sample *made; /* (samples) of --json */
 } sink;
 
-static zr_status collect(sink *s, const char *text, int64_t bytes)
+static zr_status collect_text(sink *s, const char *text, int64_t bytes)
 {
     zr__text_append(&s->text, text, (size_t)bytes);
     ZR_CHECK(!s->text.failed, ZR_ERR_MEMORY, "no memory for a text of more than %zu bytes", s->text.length);
@@ -50,88 +50,88 @@ static int64_t print_shown(const char *text, int64_t bytes, bool ends)
     return at;
 }
 
-static zr_status print(sink *s, const char *text, int64_t bytes, bool ends)
+static zr_status print_piece(sink *s, const char *text, int64_t bytes, bool ends)
 {
     if (!s->shown) {
         fwrite(text, 1, (size_t)bytes, stdout);
         return ZR_OK;
     }
-    ZR_TRY(collect(s, text, bytes));
+    ZR_TRY(collect_text(s, text, bytes));
     zr__text_drop(&s->text, (size_t)print_shown(s->text.data, (int64_t)s->text.length, ends));
     return ZR_OK;
 }
 
-static zr_status begin_sample(sink *s)
+/* Print a piece of a sample, its prompt first. */
+static zr_status print_out(sink *s, const char *text, int64_t bytes, bool ends)
 {
-    uint64_t seed = s->args->seed + (uint64_t)s->sample;
-    if (s->args->samples > 1) printf("%s==> seed %llu <==\n", s->sample ? "\n" : "", (unsigned long long)seed);
-    s->begun = true;
-    return print(s, s->args->prompt, s->args->prompt_bytes, false);
-}
-
-static zr_status write_out(sink *s, const char *text, int64_t bytes, bool ends)
-{
-    if (!s->begun) ZR_TRY(begin_sample(s));
-    ZR_TRY(print(s, text, bytes, ends));
+    if (!s->begun) {
+        uint64_t seed = s->args->seed + (uint64_t)s->sample;
+        if (s->args->samples > 1) printf("%s==> seed %llu <==\n", s->sample ? "\n" : "", (unsigned long long)seed);
+        s->begun = true;
+        ZR_TRY(print_piece(s, s->args->prompt, s->args->prompt_bytes, false));
+    }
+    ZR_TRY(print_piece(s, text, bytes, ends));
     return cli_flush();
 }
 
-static zr_status emit(void *arg, const char *text, int64_t bytes)
+static zr_status take_text(void *arg, const char *text, int64_t bytes)
 {
     sink *s = arg;
-    return s->collect ? collect(s, text, bytes) : write_out(s, text, bytes, false);
+    return s->collect ? collect_text(s, text, bytes) : print_out(s, text, bytes, false);
 }
 
 static zr_status end_sample(void *arg, const zr_generated *did)
 {
     sink *s = arg;
-    if (!s->collect) ZR_TRY(write_out(s, "\n", 1, true));
-    if (s->collect) s->made[s->sample] = (one){*did, (int64_t)s->text.length};
+    if (!s->collect) ZR_TRY(print_out(s, "\n", 1, true));
+    if (s->collect) s->made[s->sample] = (made_sample){*did, (int64_t)s->text.length};
     s->sample++;
     s->begun = false;
     return ZR_OK;
 }
 
-static void print_sample(const sink *s, int64_t i)
+static void add_sample(zr__json_out *json, const sink *s, int64_t i)
 {
-    const one *made = &s->made[i];
+    const made_sample *made = &s->made[i];
     int64_t begin = i > 0 ? s->made[i - 1].end : 0;
-    printf("\"text\":");
-    cli_json_print(stdout, s->text.data ? s->text.data + begin : "", made->end - begin);
-    printf(", \"tokens\":%lld, \"seed\":%llu, \"stopped\":%s", (long long)made->did.tokens,
-           (unsigned long long)made->did.seed, made->did.stopped ? "true" : "false");
+    zr__json_add_bytes(json, "text", s->text.data ? s->text.data + begin : "", made->end - begin);
+    zr__json_add(json, "tokens", made->did.tokens);
+    zr__json_add_as(json, "seed", "%llu", (unsigned long long)made->did.seed);
+    zr__json_add_bool(json, "stopped", made->did.stopped);
 }
 
-static void print_json(const sink *s)
+static zr_status print_samples(const sink *s)
 {
-    printf("{\"prompt\":");
-    cli_json_print(stdout, s->args->prompt, s->args->prompt_bytes);
-    printf(", ");
-    print_sample(s, 0);
-    printf(", \"samples\":[");
+    zr__json_out json = {0};
+    zr__json_open(&json, NULL, '{');
+    zr__json_add_bytes(&json, "prompt", s->args->prompt, s->args->prompt_bytes);
+    add_sample(&json, s, 0);
+    zr__json_open(&json, "samples", '[');
     for (int64_t i = 0; i < s->sample; i++) {
-        printf("%s{", i > 0 ? ", " : "");
-        print_sample(s, i);
-        printf("}");
+        zr__json_open(&json, NULL, '{');
+        add_sample(&json, s, i);
+        zr__json_close(&json, '}');
     }
-    printf("]}\n");
+    zr__json_close(&json, ']');
+    zr__json_close(&json, '}');
+    return cli_json_finish(&json, stdout);
 }
 
-static zr_status generate(const char *dir, const zr_generate_args *args, bool json)
+static zr_status generate_samples(const char *dir, const zr_generate_args *args, bool json)
 {
     sink s = {.args = args, .collect = json, .shown = !json && isatty(STDOUT_FILENO)};
     if (json) {
         s.made = zr_alloc((size_t)args->samples * sizeof(*s.made));
         ZR_CHECK(s.made, ZR_ERR_MEMORY, "no memory for %lld samples", (long long)args->samples);
     }
-    zr_status st = zr_generate(dir, args, emit, &s);
-    if (st == ZR_OK && json) print_json(&s);
+    zr_status st = zr_generate(dir, args, take_text, &s);
+    if (st == ZR_OK && json) st = print_samples(&s);
     zr__text_clear(&s.text);
     zr_free(s.made);
     return st;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_generate(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
     const char *prompt = "";
@@ -156,8 +156,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     ZR_CHECK(top_p > 0.0 && top_p <= 1.0, ZR_ERR_ARG, "--top-p is %g; a number above 0, at most 1 was wanted", top_p);
     ZR_CHECK(samples <= SAMPLES_MOST, ZR_ERR_ARG, "--samples is %lld; at most %d are possible", (long long)samples,
              SAMPLES_MOST);
-    const char *const inputs[] = {args.operand[0], NULL};
-    ZR_TRY(cli_check_stdout(inputs));
+    ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], NULL}));
     zr_generate_args want = {.prompt = prompt,
                              .prompt_bytes = (int64_t)strlen(prompt),
                              .tokens = tokens,
@@ -170,7 +169,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
                              .stop = stop.text,
                              .n_stop = stop.n,
                              .done = end_sample};
-    return generate(args.operand[0], &want, args.json);
+    return generate_samples(args.operand[0], &want, args.json);
 }
 
 const cli_command cli_generate = {
@@ -183,6 +182,6 @@ const cli_command cli_generate = {
                 "  zr generate runs/name --prompt 'And' --tokens 500 --temperature 0.7 --top-k 40\n"
                 "  zr generate runs/name --prompt 'Q:' --top-p 0.9 --stop 'Q:' --samples 3\n"
                 "  zr generate runs/name --temperature 0 --json\n",
-    .run = run,
+    .run = run_generate,
     .computes = true,
 };

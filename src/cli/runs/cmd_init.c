@@ -1,6 +1,5 @@
-#include "cli/shell/cli.h"
-
 #include "base/file/file.h"
+#include "cli/shell/cli.h"
 
 #include <string.h>
 
@@ -17,30 +16,27 @@ static zr_status write_new(const char *path, const char *text)
     return st;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     const cli_option options[] = {{0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
-    char *text = NULL, shown[512];
+    char *text = NULL;
     (void)comm;
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, CLI_KEYS_NONE);
-        return ZR_OK;
-    }
+    ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
+    if (args.help) return ZR_OK;
     const char *path = args.n_operands ? args.operand[0] : DEFAULT_OUT;
     ZR_TRY(zr_config_example(&text));
     zr_status st = write_new(path, text);
     zr_free(text);
     ZR_TRY(st);
     if (args.json) {
-        printf("{\"file\":");
-        cli_json_print(stdout, path, (int64_t)strlen(path));
-        printf("}\n");
+        zr__json_out json = {0};
+        zr__json_open(&json, NULL, '{');
+        zr__json_add(&json, "file", path);
+        zr__json_close(&json, '}');
+        ZR_TRY(cli_json_finish(&json, stdout));
     }
-    if (!args.quiet)
-        cli_say("written into %s; next: zr train %s --data TEXT_FILE", zr__text_escape(path, shown, sizeof(shown)),
-                shown);
+    if (!args.quiet) cli_say("written into %s; next: zr train %s --data TEXT_FILE", ZR_SHOWN(path), ZR_SHOWN(path));
     return ZR_OK;
 }
 
@@ -50,5 +46,5 @@ const cli_command cli_init = {
     .usage = "zr init [FILE]",
     .examples = "  zr init                                    writes config.json\n"
                 "  zr train config.json --data book.txt\n",
-    .run = run,
+    .run = run_init,
 };

@@ -1,5 +1,4 @@
 #include "cli/runs/stored.h"
-
 #include "base/json/json.h"
 #include "train/weights/weights.h"
 
@@ -25,7 +24,7 @@ typedef struct inspection {
     zr__stored stored;
     cli_files files;
     row *rows;
-    int64_t n_rows, elems;
+    int64_t n_rows;
     saved *saved; /* newest first */
     int64_t n_saved;
     bool norms;
@@ -33,7 +32,7 @@ typedef struct inspection {
     char why[512];
 } inspection;
 
-/* ---- looking ---------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------- */
 
 static zr_status list_saved(inspection *in)
 {
@@ -58,16 +57,8 @@ static zr_status list_saved(inspection *in)
     return st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
 
-static zr_status look_at(inspection *in, row *r, int64_t *done, cli_amount_done *shown)
-{
-    ZR_TRY(cli_numbers_of(r->file, r->tensor, &r->numbers, done, in->files.elems, shown));
-    if (r->numbers.status == ZR_OK || in->damage != ZR_OK) return ZR_OK;
-    in->damage = r->numbers.status;
-    snprintf(in->why, sizeof(in->why), "%s", r->numbers.why);
-    return ZR_OK;
-}
-
-static zr_status look(inspection *in, bool show)
+/** List the tensors of all files and, where norms are wanted, read their numbers. */
+static zr_status list_tensors(inspection *in, bool show)
 {
     int64_t n = 0, done = 0;
     cli_amount_done shown = {.what = "numbers"};
@@ -81,7 +72,11 @@ static zr_status look(inspection *in, bool show)
         for (int64_t t = 0; file->tensors && t < zr_safetensors_count(file->tensors) && st == ZR_OK; t++) {
             row *r = &in->rows[in->n_rows++];
             *r = (row){.file = file, .tensor = zr_safetensors_get(file->tensors, t)};
-            if (in->norms) st = look_at(in, r, &done, show ? &shown : NULL);
+            if (!in->norms) continue;
+            st = cli_numbers_of(file, r->tensor, &r->numbers, &done, in->files.elems, show ? &shown : NULL);
+            if (st != ZR_OK || r->numbers.status == ZR_OK || in->damage != ZR_OK) continue;
+            in->damage = r->numbers.status;
+            snprintf(in->why, sizeof(in->why), "%s", r->numbers.why);
         }
     }
     if (show && in->norms) cli_line_clear();
@@ -106,7 +101,6 @@ static void print_state(const zr_manifest *manifest)
 {
     json_t *run = zr__json_loads(manifest->run, 0);
     const json_t *loss = json_object_get(run, "loss"), *data = json_object_get(json_object_get(run, "data"), "train");
-    char number[ZR_NUMBER_BYTES], size[32];
     long long ranks = whole_of(run, "ranks");
     printf("step         %lld, written by zr %s\n", (long long)manifest->step, manifest->build);
     if (ranks > 0)
@@ -116,38 +110,34 @@ static void print_state(const zr_manifest *manifest)
         printf("layout       none: converted from a Hugging Face directory\n");
     printf("seed         %lld\nsamples      %lld consumed", whole_of(run, "seed"), whole_of(run, "samples"));
     if (json_is_object(data))
-        printf(", of a file of %s (XXH3 %s)", cli_bytes((double)whole_of(data, "bytes"), size), text_of(data, "xxh3"));
+        printf(", of a file of %s (XXH3 %s)", ZR_SIZE((double)whole_of(data, "bytes")), text_of(data, "xxh3"));
     printf("\nupdates      %lld, skipped steps %lld\n", whole_of(run, "updates"), whole_of(run, "skipped"));
-    if (json_is_number(loss)) printf("loss         %s\n", zr__text_g9(json_number_value(loss), number));
+    if (json_is_number(loss)) printf("loss         %s\n", ZR_G9(json_number_value(loss)));
     json_decref(run);
 }
 
 static void print_saved(const inspection *in)
 {
-    char name[ZR_CHECKPOINT_NAME_BYTES], why[600];
+    char name[ZR_CHECKPOINT_NAME_BYTES];
     if (in->n_saved > 0) printf("checkpoints  ");
     for (int64_t i = 0; i < in->n_saved; i++) {
         const saved *s = &in->saved[i];
         zr_checkpoint_name(s->step, name);
         printf("%s%s%s%s\n", i ? "             " : "", name,
-               s->whole ? "" : ": not whole: ", s->whole ? "" : zr__text_escape(s->why, why, sizeof(why)));
+               s->whole ? "" : ": not whole: ", s->whole ? "" : zr__text_escape(s->why, (char[600]){0}, 600));
     }
 }
 
-static void print_shape(const zr_safetensors_tensor *tensor, char out[128])
+static void print_tensor_row(const row *r, bool norms, int width)
 {
-    size_t used = (size_t)snprintf(out, 128, "[");
-    for (int d = 0; d < tensor->ndim && used < 100; d++)
-        used += (size_t)snprintf(out + used, 128 - used, "%s%lld", d ? "," : "", (long long)tensor->dim[d]);
-    snprintf(out + used, 128 - used, "]");
-}
-
-static void print_row(const row *r, bool norms, int width)
-{
-    char name[160], shape[128], number[ZR_NUMBER_BYTES];
-    print_shape(r->tensor, shape);
-    printf("  %-*s  %-5s %-16s", width, zr__text_escape(r->tensor->name, name, sizeof(name)), r->tensor->dtype, shape);
-    if (norms && r->numbers.read) printf(" %s", zr__text_g9(r->numbers.norm, number));
+    char shape[128];
+    size_t used = (size_t)snprintf(shape, sizeof(shape), "[");
+    for (int d = 0; d < r->tensor->ndim && used < 100; d++)
+        used +=
+            (size_t)snprintf(shape + used, sizeof(shape) - used, "%s%lld", d ? "," : "", (long long)r->tensor->dim[d]);
+    snprintf(shape + used, sizeof(shape) - used, "]");
+    printf("  %-*s  %-5s %-16s", width, zr__text_escape(r->tensor->name, (char[160]){0}, 160), r->tensor->dtype, shape);
+    if (norms && r->numbers.read) printf(" %s", ZR_G9(r->numbers.norm));
     if (norms && !r->numbers.read) printf(" %s", r->numbers.status != ZR_OK ? "DAMAGED" : "-");
     if (r->numbers.not_finite > 0) printf("  %lld NOT FINITE", (long long)r->numbers.not_finite);
     putchar('\n');
@@ -164,31 +154,29 @@ static double norm_of(const inspection *in, const cli_file *file)
 
 static void print_file(const inspection *in, const cli_file *file)
 {
-    char name[256], size[32], number[ZR_NUMBER_BYTES];
     int width = 8;
-    printf("\n%s  %s", zr__text_escape(file->name, name, sizeof(name)), cli_bytes((double)file->bytes, size));
+    printf("\n%s  %s", zr__text_escape(file->name, (char[256]){0}, 256), ZR_SIZE((double)file->bytes));
     if (file->tensors) printf(", %lld tensors", (long long)zr_safetensors_count(file->tensors));
-    if (file->tensors && in->norms) printf(", norm %s", zr__text_g9(norm_of(in, file), number));
+    if (file->tensors && in->norms) printf(", norm %s", ZR_G9(norm_of(in, file)));
     putchar('\n');
     for (int64_t i = 0; i < in->n_rows; i++) {
         int length = (int)strlen(in->rows[i].tensor->name);
         if (in->rows[i].file == file && length > width && length < 60) width = length;
     }
     for (int64_t i = 0; i < in->n_rows; i++)
-        if (in->rows[i].file == file) print_row(&in->rows[i], in->norms, width);
+        if (in->rows[i].file == file) print_tensor_row(&in->rows[i], in->norms, width);
 }
 
-static void print_text(const inspection *in)
+static void print_inspection(const inspection *in)
 {
-    char path[PATH_MAX], amount[32];
     int64_t elems = 0;
     const cli_file *first = NULL;
     for (int i = 0; i < in->files.n; i++)
         if (!first && in->files.file[i].tensors) first = &in->files.file[i];
     for (int64_t i = 0; i < in->n_rows; i++)
         if (in->rows[i].file == first || !in->files.manifest) elems += in->rows[i].tensor->elems;
-    printf("%s\n", zr__text_escape(in->stored.path, path, sizeof(path)));
-    printf("kind         %s\nweights      %s\n", cli_stored_name(in->stored.kind), cli_amount((double)elems, amount));
+    printf("%s\n", CLI_SHOWN(in->stored.path));
+    printf("kind         %s\nweights      %s\n", cli_stored_name(in->stored.kind), ZR_AMOUNT((double)elems));
     if (in->files.manifest) print_state(in->files.manifest);
     print_saved(in);
     for (int i = 0; i < in->files.n; i++) print_file(in, &in->files.file[i]);
@@ -196,67 +184,67 @@ static void print_text(const inspection *in)
 
 /* ---- JSON ------------------------------------------------------------------------------------- */
 
-static void print_word(const char *key, const char *text)
+static void add_tensor(zr__json_out *json, const inspection *in, const row *r)
 {
-    printf("\"%s\":", key);
-    cli_json_print(stdout, text, (int64_t)strlen(text));
+    zr__json_open(json, NULL, '{');
+    zr__json_add(json, "file", r->file->name);
+    zr__json_add(json, "name", r->tensor->name);
+    zr__json_add(json, "dtype", r->tensor->dtype);
+    zr__json_open(json, "shape", '[');
+    for (int d = 0; d < r->tensor->ndim; d++) zr__json_add(json, NULL, r->tensor->dim[d]);
+    zr__json_close(json, ']');
+    zr__json_add(json, "bytes", r->tensor->bytes);
+    if (in->norms) {
+        zr__json_add(json, "norm", r->numbers.read ? r->numbers.norm : NAN);
+        zr__json_add(json, "not_finite", r->numbers.not_finite);
+        zr__json_add_bool(json, "damaged", r->numbers.status != ZR_OK);
+    }
+    zr__json_close(json, '}');
 }
 
-static void print_row_json(const inspection *in, const row *r)
-{
-    char number[ZR_NUMBER_BYTES];
-    printf("{");
-    print_word("file", r->file->name);
-    printf(", ");
-    print_word("name", r->tensor->name);
-    printf(", \"dtype\":\"%s\", \"shape\":[", r->tensor->dtype);
-    for (int d = 0; d < r->tensor->ndim; d++) printf("%s%lld", d ? ", " : "", (long long)r->tensor->dim[d]);
-    printf("], \"bytes\":%lld", (long long)r->tensor->bytes);
-    if (in->norms)
-        printf(", \"norm\":%s, \"not_finite\":%lld, \"damaged\":%s",
-               r->numbers.read ? cli_json_number(r->numbers.norm, number) : "null", (long long)r->numbers.not_finite,
-               r->numbers.status != ZR_OK ? "true" : "false");
-    printf("}");
-}
-
-static void print_saved_json(const inspection *in)
+static void add_saved(zr__json_out *json, const inspection *in)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
-    printf(", \"checkpoints\":[");
+    zr__json_open(json, "checkpoints", '[');
     for (int64_t i = 0; i < in->n_saved; i++) {
         zr_checkpoint_name(in->saved[i].step, name);
-        printf("%s{\"name\":\"%s\", \"step\":%lld, \"whole\":%s, ", i ? ", " : "", name, (long long)in->saved[i].step,
-               in->saved[i].whole ? "true" : "false");
-        print_word("why", in->saved[i].why);
-        printf("}");
+        zr__json_open(json, NULL, '{');
+        zr__json_add(json, "name", name);
+        zr__json_add(json, "step", in->saved[i].step);
+        zr__json_add_bool(json, "whole", in->saved[i].whole);
+        zr__json_add(json, "why", in->saved[i].why);
+        zr__json_close(json, '}');
     }
-    printf("]");
+    zr__json_close(json, ']');
 }
 
-static void print_json(const inspection *in)
+static zr_status print_inspection_json(const inspection *in)
 {
     const zr_manifest *manifest = in->files.manifest;
-    printf("{");
-    print_word("path", in->stored.path);
-    printf(", ");
-    print_word("kind", cli_stored_name(in->stored.kind));
+    zr__json_out json = {0};
+    zr__json_open(&json, NULL, '{');
+    zr__json_add(&json, "path", in->stored.path);
+    zr__json_add(&json, "kind", cli_stored_name(in->stored.kind));
     if (manifest) {
-        printf(", \"step\":%lld, \"build\":\"%s\", \"run\":", (long long)manifest->step, manifest->build);
-        cli_json_put_text(stdout, manifest->run);
+        zr__json_add(&json, "step", manifest->step);
+        zr__json_add(&json, "build", manifest->build);
+        zr__json_add_json(&json, "run", ""); /* its value is appended */
+        cli_json_append_shown(&json.text, manifest->run);
     }
-    if (in->saved) print_saved_json(in);
-    printf(", \"files\":[");
+    if (in->saved) add_saved(&json, in);
+    zr__json_open(&json, "files", '[');
     for (int i = 0; i < in->files.n; i++) {
-        printf("%s{", i ? ", " : "");
-        print_word("name", in->files.file[i].name);
-        printf(", \"bytes\":%lld}", (long long)in->files.file[i].bytes);
+        zr__json_open(&json, NULL, '{');
+        zr__json_add(&json, "name", in->files.file[i].name);
+        zr__json_add(&json, "bytes", in->files.file[i].bytes);
+        zr__json_close(&json, '}');
     }
-    printf("], \"tensors\":[");
-    for (int64_t i = 0; i < in->n_rows; i++) {
-        printf("%s", i ? ", " : "");
-        print_row_json(in, &in->rows[i]);
-    }
-    printf("]}\n");
+    zr__json_close(&json, ']');
+    zr__json_open(&json, "tensors", '[');
+    for (int64_t i = 0; i < in->n_rows; i++) add_tensor(&json, in, &in->rows[i]);
+    zr__json_close(&json, ']');
+    zr__json_close(&json, '}');
+    return cli_json_finish(&json, stdout);
 }
 
 /* ---- the command ------------------------------------------------------------------------------ */
@@ -267,16 +255,16 @@ static zr_status inspect(const char *path, const cli_args *args, inspection *in)
     if (in->stored.passed_over[0] && !args->quiet) cli_say("note: %s", in->stored.passed_over);
     if (in->stored.from_run) ZR_TRY(list_saved(in));
     ZR_TRY(cli_files_open(&in->stored, &in->files));
-    ZR_TRY(look(in, !args->quiet && cli_live()));
+    ZR_TRY(list_tensors(in, !args->quiet && cli_live()));
     if (args->json)
-        print_json(in);
+        ZR_TRY(print_inspection_json(in));
     else
-        print_text(in);
+        print_inspection(in);
     ZR_CHECK(in->damage == ZR_OK, in->damage, "%s", in->why);
     return ZR_OK;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_inspect(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
     bool no_norms = false;
@@ -285,8 +273,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     ZR_TRY(cli_parse_operands(&args, command, "a path", argc, argv));
     if (args.help) return ZR_OK;
-    const char *const inputs[] = {args.operand[0], NULL};
-    ZR_TRY(cli_check_stdout(inputs));
+    ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], NULL}));
     inspection in = {.norms = !no_norms};
     zr_status st = inspect(args.operand[0], &args, &in);
     zr_free(in.rows);
@@ -303,5 +290,5 @@ const cli_command cli_inspect = {
                 "  zr inspect runs/name/step-00001000 --json\n"
                 "  zr inspect runs/name/model\n"
                 "  zr inspect model.safetensors --no-norms\n",
-    .run = run,
+    .run = run_inspect,
 };

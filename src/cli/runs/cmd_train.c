@@ -1,10 +1,10 @@
-#include "cli/plan/brief.h"
 #include "cli/draw/curve.h"
+#include "cli/plan/brief.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "train/dir/report.h"
-#include "train/measure/timings.h"
 #include "train/family/paths.h"
+#include "train/measure/timings.h"
 #include "zr/run.h"
 
 #include <limits.h>
@@ -27,17 +27,17 @@ typedef struct watch_options {
     const char *trace_steps; /* FIRST:LAST, as given */
 } watch_options;
 
-typedef struct job {
+typedef struct train_job {
     const zr_config *config;
     bool resume;
     zr_observer observer;
     zr_train_result result; /* rank 0's, or this process's */
     char message[2048];     /* rank 0's message of a failure that all ranks agreed on */
-} job;
+} train_job;
 
 static zr_status train_rank(zr_comm *comm, void *arg)
 {
-    job *j = arg;
+    train_job *j = arg;
     zr_train_result result = {0};
     zr_status st = (j->resume ? zr_train_resume : zr_train_run)(j->config, comm, &j->observer, &result);
     if (comm->rank == 0 || strcmp(comm->transport, "mpi") == 0) j->result = result;
@@ -60,70 +60,38 @@ static void keep_promise(const zr_plan *plan)
 #endif
 }
 
-static void start(void *arg, const zr_train_info *info)
+static void begin_training(void *arg, const zr_train_info *info)
 {
+    if (strcmp(info->comm->transport, "threads") == 0) keep_promise(info->plan);
     cli_signals_training(true);
     cli_progress_observer(arg).start(arg, info);
 }
 
-static void start_threads(void *arg, const zr_train_info *info)
+/** Train on ranks that are threads, or alone. The failure of threads is rank 0's where all agreed on it. */
+static zr_status train_here(int ranks, train_job *j)
 {
-    keep_promise(info->plan);
-    start(arg, info);
-}
-
-static zr_status train_threads(int ranks, job *j)
-{
-    j->observer.start = start_threads;
-    zr_status st = zr_comm_threads_run(ranks, train_rank, j);
-    if (st != ZR_OK && j->result.agreed) return ZR_FAIL(st, "%s", j->message);
-    return st;
-}
-
-static zr_status train_self(job *j)
-{
-    zr_comm *comm = NULL;
-    ZR_TRY(zr_comm_create_self(&comm));
-    zr_status st = train_rank(comm, j);
-    zr_comm_destroy(&comm);
-    return st;
+    zr_status st = cli_ranks_run(ranks, train_rank, j);
+    return st != ZR_OK && ranks > 1 && j->result.agreed ? ZR_FAIL(st, "%s", j->message) : st;
 }
 
 /** Train under a launcher. A failure of this rank alone would leave the others waiting: end them all. */
-static zr_status train_mpi(zr_comm *comm, job *j)
+static zr_status train_mpi(zr_comm *comm, train_job *j)
 {
     zr_status st = train_rank(comm, j);
     if (st == ZR_OK || j->result.agreed || comm->size == 1) return st;
-    (void)zr__comm_claim_telling(comm); /* no other rank need say that this one is gone */
-    cli_say_error();
-    zr_comm_abort(comm, cli_exit_code(st));
+    cli_end_world(comm, st);
     return st;
 }
 
-/** Find the start time by rank 0's clock, so that every rank derives the same directory name from it. */
-static zr_status start_time(zr_comm *comm, int64_t *unix_sec)
+/** Check, before the run rather than after it, the traced steps and where stdout leads. */
+static zr_status check_run(const watch_options *watch, const zr_config *config)
 {
-    double now = (double)time(NULL);
-    if (comm) ZR_TRY(zr_comm_scalars(comm, &now, 1, NULL));
-    *unix_sec = (int64_t)(comm ? comm->table[0] : now);
-    return ZR_OK;
-}
-
-/** Check the traced steps before the run rather than after it. */
-static zr_status check_steps(const watch_options *watch, const zr_config *config)
-{
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
     ZR_CHECK(!watch->trace_steps || watch->trace.first_step <= config->train.steps, ZR_ERR_ARG,
              "--trace-steps is \"%s\", and the run has %lld step%s (train.steps): none would be in the trace",
              watch->trace_steps, (long long)config->train.steps, config->train.steps == 1 ? "" : "s");
-    return ZR_OK;
-}
-
-static zr_status check_stdout(const zr_config *config)
-{
-    const char *inputs[ZR_CONFIG_INPUTS + 1];
     zr__config_inputs(config, inputs);
-    ZR_TRY(cli_check_stdout(inputs));
-    return ZR_OK;
+    return cli_check_stdout(inputs);
 }
 
 /** Load the configuration of a run to resume. The run's own config.json stands for the directory that it is in now. */
@@ -140,37 +108,43 @@ static zr_status resumed_config(const cli_args *args, int ranks, zr_config **con
     return st;
 }
 
-static zr_status load(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks, zr_config **config,
-                      bool *own_dir)
+static zr_status load_run(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks,
+                          zr_config **config, bool *own_dir)
 {
-    int64_t unix_sec = 0;
-    ZR_TRY(start_time(comm, &unix_sec));
+    double now = (double)time(NULL); /* rank 0's clock: every rank derives the same directory name from it */
+    if (comm) ZR_TRY(zr_comm_scalars(comm, &now, 1, NULL));
+    const int64_t unix_sec = (int64_t)(comm ? comm->table[0] : now);
     zr_status st =
         watch->resume ? resumed_config(args, ranks, config) : cli_config(args, ranks, unix_sec, config, own_dir);
-    if (st == ZR_OK) st = check_steps(watch, *config);
-    if (st == ZR_OK) st = check_stdout(*config);
+    if (st == ZR_OK) st = check_run(watch, *config);
     if (comm) st = zr_comm_agree(comm, st);
     if (st == ZR_OK && *own_dir) st = cli_own_dir_make(*config, comm);
     if (st != ZR_OK) zr_config_destroy(config); /* the failure may be another rank's */
     return st;
 }
 
-static zr_status print_json(const zr_config *config, const zr_train_result *result, const zr_timings *timings)
+static zr_status print_run_json(const zr_config *config, const zr_train_result *result, const zr_timings *timings)
 {
     char *planned = NULL, *measured = NULL, *timed = NULL;
-    char loss[ZR_NUMBER_BYTES], val[ZR_NUMBER_BYTES], wall[ZR_NUMBER_BYTES];
+    zr__json_out json = {0};
     zr_status st = ZR_OK;
     ZR_TRY_GOTO(st, zr__report_json(&result->planned, &planned), done);
     ZR_TRY_GOTO(st, zr__report_json(&result->measured, &measured), done);
     if (timings->steps > 0) ZR_TRY_GOTO(st, zr__timings_json(timings, &timed), done);
-    printf("{\"output_dir\":");
-    cli_json_print(stdout, config->train.output_dir, (int64_t)strlen(config->train.output_dir));
-    printf(", \"steps\":%lld, \"skipped\":%lld, \"loss\":%s, \"val_loss\":%s, \"wall_sec\":%s, "
-           "\"peak_rss_bytes\":%lld, \"promised_rss_bytes\":%lld, \"planned\":%s, \"measured\":%s%s%s}\n",
-           (long long)result->steps, (long long)result->skipped, cli_json_number(result->loss, loss),
-           cli_json_number(result->val_loss, val), cli_json_number(result->wall_sec, wall),
-           (long long)result->peak_rss_bytes, (long long)result->promised_rss_bytes, planned, measured,
-           timed ? ", \"timings\":" : "", timed ? timed : "");
+    zr__json_open(&json, NULL, '{');
+    zr__json_add(&json, "output_dir", config->train.output_dir);
+    zr__json_add(&json, "steps", result->steps);
+    zr__json_add(&json, "skipped", result->skipped);
+    zr__json_add(&json, "loss", result->loss);
+    zr__json_add(&json, "val_loss", result->val_loss);
+    zr__json_add(&json, "wall_sec", result->wall_sec);
+    zr__json_add(&json, "peak_rss_bytes", result->peak_rss_bytes);
+    zr__json_add(&json, "promised_rss_bytes", result->promised_rss_bytes);
+    zr__json_add_json(&json, "planned", planned);
+    zr__json_add_json(&json, "measured", measured);
+    if (timed) zr__json_add_json(&json, "timings", timed);
+    zr__json_close(&json, '}');
+    st = cli_json_finish(&json, stdout);
 done:
     zr_free(planned);
     zr_free(measured);
@@ -178,13 +152,12 @@ done:
     return st;
 }
 
-static void print_summary(const zr_train_result *result)
+static void say_done(const zr_train_result *result)
 {
-    char val[64] = "", dir[PATH_MAX];
+    char val[64] = "";
     if (isfinite(result->val_loss)) snprintf(val, sizeof(val), ", val_loss %.5f", result->val_loss);
     cli_say("%lld step%s in %.1f s, loss %.5f%s; the weights are in %s", (long long)result->steps,
-            result->steps == 1 ? "" : "s", result->wall_sec, result->loss, val,
-            zr__text_escape(result->model_dir, dir, sizeof(dir)));
+            result->steps == 1 ? "" : "s", result->wall_sec, result->loss, val, CLI_SHOWN(result->model_dir));
 }
 
 /** End rank 0's observers. A failure of theirs does not replace the reason why the run ended. */
@@ -197,51 +170,38 @@ static zr_status end_watch(const cli_progress *progress, cli_loss *loss, zr_stat
     return st == ZR_OK || strcmp(why, zr_error_message()) == 0 ? st : ZR_FAIL(st, "%s", why);
 }
 
-static zr_status train(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks)
+static zr_status train_all(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks)
 {
     zr_config *config = NULL;
     cli_loss loss = {.curve = NULL};
     cli_progress progress = {
         .quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings, .loss = &loss, .comm = comm};
     bool own_dir = false;
-    ZR_TRY(load(args, watch, comm, ranks, &config, &own_dir));
-    job j = {.config = config, .resume = watch->resume, .observer = cli_progress_observer(&progress)};
-    j.observer.start = start;
+    ZR_TRY(load_run(args, watch, comm, ranks, &config, &own_dir));
+    train_job j = {.config = config, .resume = watch->resume, .observer = cli_progress_observer(&progress)};
+    j.observer.start = begin_training;
     j.observer.stop = cli_signals_asked;
     j.observer.save = cli_signals_save;
     j.observer.end_sec = watch->end_sec;
     j.observer.trace = watch->trace;
     j.observer.hang = cli_hang;
-    if (cli_fault_asked()) j.observer.reached = cli_fault_reached;
+    j.observer.reached = cli_faults.reached;
     cli_signals_peers(comm, cli_exit_code(ZR_ERR_PEER));
     cli_signals_catch(!args->quiet && (!comm || comm->rank == 0), progress.live);
-    zr_status st = comm ? train_mpi(comm, &j) : ranks == 1 ? train_self(&j) : train_threads(ranks, &j);
+    zr_status st = comm ? train_mpi(comm, &j) : train_here(ranks, &j);
     cli_signals_training(false);
     cli_signals_peers(NULL, 0);
     bool first = !comm || comm->rank == 0;
     if (st != ZR_OK && first && own_dir) cli_own_dir_drop(config);
     if (first) st = end_watch(&progress, &loss, st);
-    if (st == ZR_OK && first && !args->quiet) print_summary(&j.result);
-    if (st == ZR_OK && first && args->json) st = print_json(config, &j.result, &progress.timings);
+    if (st == ZR_OK && first && !args->quiet) say_done(&j.result);
+    if (st == ZR_OK && first && args->json) st = print_run_json(config, &j.result, &progress.timings);
     zr_config_destroy(&config);
     return st;
 }
 
-/** Read "FIRST:LAST", from 1. */
-static zr_status read_steps(const char *text, zr_trace *trace)
-{
-    int used = 0;
-    long long first = 0, last = 0;
-    bool read = sscanf(text, "%18lld:%18lld%n", &first, &last, &used) == 2 && !text[used];
-    ZR_CHECK(read && first >= 1 && last >= first, ZR_ERR_ARG,
-             "--trace-steps is \"%s\"; the first and the last training step were wanted, from 1, as in 1:20", text);
-    trace->first_step = first;
-    trace->last_step = last;
-    return ZR_OK;
-}
-
-static zr_status parse(cli_args *args, watch_options *watch, const int64_t *ranks, const zr_comm *comm, int argc,
-                       char **argv)
+static zr_status parse_train(cli_args *args, watch_options *watch, const int64_t *ranks, const zr_comm *comm, int argc,
+                             char **argv)
 {
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) return ZR_OK;
@@ -253,7 +213,17 @@ static zr_status parse(cli_args *args, watch_options *watch, const int64_t *rank
              comm ? comm->size : 0);
     ZR_CHECK(*ranks <= 1024, ZR_ERR_ARG, "--ranks %lld; at most 1024 ranks run as threads", (long long)*ranks);
     ZR_CHECK(watch->trace.path || !watch->trace_steps, ZR_ERR_ARG, "--trace-steps is given without --trace FILE");
-    if (watch->trace_steps) ZR_TRY(read_steps(watch->trace_steps, &watch->trace));
+    if (watch->trace_steps) {
+        int used = 0;
+        long long first = 0, last = 0;
+        bool read =
+            sscanf(watch->trace_steps, "%18lld:%18lld%n", &first, &last, &used) == 2 && !watch->trace_steps[used];
+        ZR_CHECK(read && first >= 1 && last >= first, ZR_ERR_ARG,
+                 "--trace-steps is \"%s\"; the first and the last training step were wanted, from 1, as in 1:20",
+                 watch->trace_steps);
+        watch->trace.first_step = first;
+        watch->trace.last_step = last;
+    }
     if (!watch->max_time) return ZR_OK;
     double begin = zr_clock_sec();
     ZR_TRY(cli_duration("max-time", watch->max_time, &watch->end_sec));
@@ -273,7 +243,7 @@ static zr_status add_keys(cli_args *args, const watch_options *watch, char room[
     return ZR_OK;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_train(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     int64_t ranks = 0;
     char room[CLI_BRIEF_KEYS][256], data[DATA_BYTES];
@@ -293,7 +263,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         {"trace-steps", CLI_TEXT, &watch.trace_steps, 0, "FIRST:LAST", "training steps of the trace; without: 1:20"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
-    zr_status st = parse(&args, &watch, &ranks, comm, argc, argv);
+    zr_status st = parse_train(&args, &watch, &ranks, comm, argc, argv);
     if (st == ZR_OK && !args.help) st = add_keys(&args, &watch, room, data);
     /* A launcher may give each rank other arguments. */
     if (comm) st = zr_comm_agree(comm, st);
@@ -304,7 +274,7 @@ static zr_status run(const cli_command *command, zr_comm *comm, int argc, char *
         return ZR_OK;
     }
     if (comm) cli_leave_binding();
-    return train(&args, &watch, comm, comm ? comm->size : ranks ? (int)ranks : 1);
+    return train_all(&args, &watch, comm, comm ? comm->size : ranks ? (int)ranks : 1);
 }
 
 const cli_command cli_train = {
@@ -319,7 +289,7 @@ const cli_command cli_train = {
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"
                 "  zr train runs/first/config.json --resume --train.steps=200\n"
                 "  zr train config.json --train.steps=10 --timings --trace trace.json\n",
-    .run = run,
+    .run = run_train,
     .computes = true,
     .all_ranks = true,
 };

@@ -9,20 +9,20 @@
 enum { REPORT_BYTES = 32768 };
 
 /** One directory or file, and its findings. */
-typedef struct part {
+typedef struct verified {
     zr__stored stored;
     zr_status status; /* ZR_OK: whole */
     zr__text lines;   /* damage and notes, a line each */
     char first[1024]; /* the first damage */
-} part;
+} verified;
 
 typedef struct verification {
-    part *part;
+    verified *part;
     int64_t n, room;
     bool show;
 } verification;
 
-static void find(part *p, zr_status status, const char *line)
+static void note_damage(verified *p, zr_status status, const char *line)
 {
     zr__text_add(&p->lines, "%s\n", line);
     if (p->status != ZR_OK) return;
@@ -32,7 +32,7 @@ static void find(part *p, zr_status status, const char *line)
 
 /* ---- with checksums --------------------------------------------------------------------------- */
 
-static zr_status verify_checkpoint(part *p, bool show)
+static zr_status verify_checkpoint(verified *p, bool show)
 {
     cli_amount_done shown = {.what = "B"};
     char *report = zr_alloc(REPORT_BYTES);
@@ -47,21 +47,21 @@ static zr_status verify_checkpoint(part *p, bool show)
 
 /* ---- without checksums ------------------------------------------------------------------------ */
 
-static zr_status verify_tensor(part *p, const cli_file *file, const zr_safetensors_tensor *tensor, int64_t *done,
+static zr_status verify_tensor(verified *p, const cli_file *file, const zr_safetensors_tensor *tensor, int64_t *done,
                                int64_t of, cli_amount_done *shown)
 {
-    char line[512], name[160];
+    char line[512];
     cli_numbers numbers;
     ZR_TRY(cli_numbers_of(file, tensor, &numbers, done, of, shown));
     if (numbers.not_finite == 0) return ZR_OK;
     snprintf(line, sizeof(line), "%s: tensor %s: %lld numbers are not finite, the first is element %lld", file->name,
-             zr__text_escape(tensor->name, name, sizeof(name)), (long long)numbers.not_finite,
+             zr__text_escape(tensor->name, (char[160]){0}, 160), (long long)numbers.not_finite,
              (long long)numbers.first_bad);
-    find(p, ZR_ERR_DATA, line);
+    note_damage(p, ZR_ERR_DATA, line);
     return ZR_OK;
 }
 
-static zr_status verify_numbers(part *p, const cli_files *files, bool show)
+static zr_status verify_numbers(verified *p, const cli_files *files, bool show)
 {
     int64_t done = 0;
     cli_amount_done shown = {.what = "numbers"};
@@ -77,34 +77,31 @@ static zr_status verify_numbers(part *p, const cli_files *files, bool show)
 }
 
 /** Verify a part without checksums: the structure of its files and, for a directory, of its model. */
-static zr_status verify_plain(part *p, bool show)
+static zr_status verify_plain(verified *p, bool show)
 {
-    char note[512] = "", line[640];
+    char note[512] = "";
     cli_files files;
     zr_status st = cli_files_open(&p->stored, &files);
     if (st == ZR_OK) st = verify_numbers(p, &files, show);
     cli_files_close(&files);
     if (st == ZR_OK && p->stored.kind == ZR_STORED_HF) st = zr__hf_check(p->stored.path, note, sizeof(note));
     if (st == ZR_ERR_MEMORY) return st;
-    if (st != ZR_OK) find(p, st, zr_error_message());
-    if (note[0]) {
-        snprintf(line, sizeof(line), "tensors that the model does not use: %s", note);
-        zr__text_add(&p->lines, "%s\n", line);
-    }
+    if (st != ZR_OK) note_damage(p, st, zr_error_message());
+    if (note[0]) zr__text_add(&p->lines, "tensors that the model does not use: %s\n", note);
     return ZR_OK;
 }
 
 /* ---- the whole command ------------------------------------------------------------------------ */
 
-static zr_status add(verification *v, const zr__stored *stored)
+static zr_status add_part(verification *v, const zr__stored *stored)
 {
     ZR_GROW(v->part, v->room, v->n + 1, "directories");
-    v->part[v->n++] = (part){.stored = *stored};
+    v->part[v->n++] = (verified){.stored = *stored};
     return ZR_OK;
 }
 
 /** Add every checkpoint of the run, whole or not, and its model/. */
-static zr_status add_run(verification *v, const char *run)
+static zr_status add_run_parts(verification *v, const char *run)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     int64_t *step = NULL, n = 0;
@@ -113,13 +110,13 @@ static zr_status add_run(verification *v, const char *run)
     for (int64_t i = 0; i < n && st == ZR_OK; i++) {
         zr_checkpoint_name(step[i], name);
         snprintf(one.path, sizeof(one.path), "%.4000s/%s", run, name);
-        st = add(v, &one);
+        st = add_part(v, &one);
     }
     zr_free(step);
     ZR_TRY(st);
     char model[PATH_MAX];
     snprintf(model, sizeof(model), "%.4000s/model", run);
-    if (zr__stored_find(model, true, &one) == ZR_OK && one.kind == ZR_STORED_HF) ZR_TRY(add(v, &one));
+    if (zr__stored_find(model, true, &one) == ZR_OK && one.kind == ZR_STORED_HF) ZR_TRY(add_part(v, &one));
     return ZR_OK;
 }
 
@@ -128,68 +125,61 @@ static zr_status find_parts(verification *v, const char *path)
     zr__stored stored;
     zr_status st = zr__stored_find(path, false, &stored);
     if (stored.from_run && st != ZR_ERR_MEMORY) {
-        ZR_TRY(add_run(v, stored.run));
+        ZR_TRY(add_run_parts(v, stored.run));
         if (v->n > 0) return ZR_OK; /* the damage of each is found below */
     }
     ZR_TRY(st);
-    return add(v, &stored);
+    return add_part(v, &stored);
 }
 
-static const char *what_was_looked_at(const part *p)
+static void print_parts(const verification *v)
 {
-    return p->stored.kind == ZR_STORED_CHECKPOINT ? "every byte, by its checksums"
-                                                  : "structure and finite numbers: it has no checksums";
-}
-
-static void print_lines(const char *lines, const char *before)
-{
-    char shown[2048], line[2048];
-    for (; lines && *lines; lines += strcspn(lines, "\n") + 1) {
-        snprintf(line, sizeof(line), "%.*s", (int)strcspn(lines, "\n"), lines);
-        printf("%s%s\n", before, zr__text_escape(line, shown, sizeof(shown)));
-        if (!lines[strcspn(lines, "\n")]) return;
-    }
-}
-
-static void print_text(const verification *v)
-{
-    char path[PATH_MAX];
     for (int64_t i = 0; i < v->n; i++) {
-        const part *p = &v->part[i];
-        printf("%s: %s (%s)\n", zr__text_escape(p->stored.path, path, sizeof(path)),
-               p->status == ZR_OK ? "whole" : "DAMAGED", what_was_looked_at(p));
-        print_lines(p->lines.data, "  ");
-    }
-}
-
-static void print_json(const verification *v, bool whole)
-{
-    printf("{\"whole\":%s, \"parts\":[", whole ? "true" : "false");
-    for (int64_t i = 0; i < v->n; i++) {
-        const part *p = &v->part[i];
-        printf("%s{\"path\":", i ? ", " : "");
-        cli_json_print(stdout, p->stored.path, (int64_t)strlen(p->stored.path));
-        printf(", \"kind\":\"%s\", \"checked\":\"%s\", \"whole\":%s, \"lines\":[", cli_stored_name(p->stored.kind),
-               p->stored.kind == ZR_STORED_CHECKPOINT ? "checksums" : "structure",
-               p->status == ZR_OK ? "true" : "false");
-        const char *at = p->lines.data ? p->lines.data : "";
-        for (int n = 0; *at; n++) {
-            size_t bytes = strcspn(at, "\n");
-            printf("%s", n ? ", " : "");
-            cli_json_print(stdout, at, (int64_t)bytes);
-            at += bytes + (at[bytes] == '\n');
+        const verified *p = &v->part[i];
+        printf("%s: %s (%s)\n", CLI_SHOWN(p->stored.path), p->status == ZR_OK ? "whole" : "DAMAGED",
+               p->stored.kind == ZR_STORED_CHECKPOINT ? "every byte, by its checksums"
+                                                      : "structure and finite numbers: it has no checksums");
+        for (const char *at = p->lines.data, *end; at && *at; at = end + (*end == '\n')) {
+            char line[2048];
+            end = at + strcspn(at, "\n");
+            snprintf(line, sizeof(line), "%.*s", (int)(end - at), at);
+            printf("  %s\n", zr__text_escape(line, (char[2048]){0}, 2048));
         }
-        printf("]}");
     }
-    printf("]}\n");
 }
 
-static zr_status verify(verification *v, const char *path, bool json)
+static zr_status print_parts_json(const verification *v, bool whole)
 {
-    const part *bad = NULL;
+    zr__json_out json = {0};
+    zr__json_open(&json, NULL, '{');
+    zr__json_add_bool(&json, "whole", whole);
+    zr__json_open(&json, "parts", '[');
+    for (int64_t i = 0; i < v->n; i++) {
+        const verified *p = &v->part[i];
+        zr__json_open(&json, NULL, '{');
+        zr__json_add(&json, "path", p->stored.path);
+        zr__json_add(&json, "kind", cli_stored_name(p->stored.kind));
+        zr__json_add(&json, "checked", p->stored.kind == ZR_STORED_CHECKPOINT ? "checksums" : "structure");
+        zr__json_add_bool(&json, "whole", p->status == ZR_OK);
+        zr__json_open(&json, "lines", '[');
+        for (const char *at = p->lines.data, *end; at && *at; at = end + (*end == '\n')) {
+            end = at + strcspn(at, "\n");
+            zr__json_add_bytes(&json, NULL, at, end - at);
+        }
+        zr__json_close(&json, ']');
+        zr__json_close(&json, '}');
+    }
+    zr__json_close(&json, ']');
+    zr__json_close(&json, '}');
+    return cli_json_finish(&json, stdout);
+}
+
+static zr_status verify_path(verification *v, const char *path, bool json)
+{
+    const verified *bad = NULL;
     ZR_TRY(find_parts(v, path));
     for (int64_t i = 0; i < v->n; i++) {
-        part *p = &v->part[i];
+        verified *p = &v->part[i];
         if (p->stored.kind == ZR_STORED_CHECKPOINT)
             ZR_TRY(verify_checkpoint(p, v->show));
         else
@@ -197,26 +187,25 @@ static zr_status verify(verification *v, const char *path, bool json)
         if (!bad && p->status != ZR_OK) bad = p;
     }
     if (json)
-        print_json(v, !bad);
+        ZR_TRY(print_parts_json(v, !bad));
     else
-        print_text(v);
+        print_parts(v);
     /* A checkpoint without its manifest, or a part of a file, is damage just as a changed byte is. */
     if (bad && v->n > 0 && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
     if (bad) return ZR_FAIL(bad->status, "%s", bad->first);
     return ZR_OK;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_verify(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
     const cli_option options[] = {{0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     ZR_TRY(cli_parse_operands(&args, command, "a path", argc, argv));
     if (args.help) return ZR_OK;
-    const char *const inputs[] = {args.operand[0], NULL};
-    ZR_TRY(cli_check_stdout(inputs));
+    ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], NULL}));
     verification v = {.show = !args.quiet && cli_live()};
-    zr_status st = verify(&v, args.operand[0], args.json);
+    zr_status st = verify_path(&v, args.operand[0], args.json);
     for (int64_t i = 0; i < v.n; i++) zr__text_clear(&v.part[i].lines);
     zr_free(v.part);
     return st;
@@ -229,5 +218,5 @@ const cli_command cli_verify = {
     .examples = "  zr verify runs/name                        all of its checkpoints, and model/\n"
                 "  zr verify runs/name/step-00001000 --json\n"
                 "  zr verify gpt2-directory                   structure and finite numbers only: no checksums\n",
-    .run = run,
+    .run = run_verify,
 };

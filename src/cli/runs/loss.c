@@ -1,14 +1,15 @@
-#include "cli/draw/curve.h"
-#include "zr/checkpoint.h"
+/* The picture of a run's losses in its directory, loss.svg, drawn now and then while it runs. */
 #include "checkpoint/checkpoint.h"
+#include "cli/draw/curve.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define STEP_SEC 60.0  /* seconds between drawings */
 #define EVAL_SEC 10.0  /* seconds between drawings, at an evaluation */
 #define LEAST_PART 100 /* least pause after a drawing, in multiples of its time */
 
-static zr_status draw(cli_loss *loss)
+static zr_status draw_loss(cli_loss *loss)
 {
     char *svg = NULL;
     size_t bytes = 0;
@@ -21,14 +22,16 @@ static zr_status draw(cli_loss *loss)
     return st;
 }
 
-static void draw_or_tell(cli_loss *loss)
+/* Draw, if `sec` have passed since a drawing was due; a first failure is a note. */
+static void draw_loss_after(cli_loss *loss, double sec)
 {
-    double begin = zr_clock_sec();
-    if (draw(loss) != ZR_OK && !loss->failed) {
+    const double begin = zr_clock_sec();
+    if (!loss->curve || begin < loss->next + sec) return;
+    if (draw_loss(loss) != ZR_OK && !loss->failed) {
         loss->failed = true;
         cli_say("note: the picture of the loss is not drawn: %s", zr_error_message());
     }
-    double now = zr_clock_sec();
+    const double now = zr_clock_sec();
     loss->next = now + LEAST_PART * (now - begin);
 }
 
@@ -41,24 +44,19 @@ void cli_loss_start(cli_loss *loss, const char *output_dir)
     loss->next = zr_clock_sec();
 }
 
-static void draw_after(cli_loss *loss, double sec)
-{
-    if (loss->curve && zr_clock_sec() >= loss->next + sec) draw_or_tell(loss);
-}
-
 void cli_loss_step(cli_loss *loss)
 {
-    draw_after(loss, STEP_SEC);
+    draw_loss_after(loss, STEP_SEC);
 }
 
 void cli_loss_eval(cli_loss *loss)
 {
-    draw_after(loss, EVAL_SEC);
+    draw_loss_after(loss, EVAL_SEC);
 }
 
 void cli_loss_end(cli_loss *loss)
 {
-    if (loss->curve) draw_or_tell(loss);
+    draw_loss_after(loss, -INFINITY);
     zr_free(loss->curve);
     loss->curve = NULL;
 }

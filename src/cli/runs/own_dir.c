@@ -9,12 +9,10 @@
 
 #define MOST_OF_A_SECOND 1000
 
-static void numbered(const char *dir, int number, char path[256])
+/** Write the directory's name: dir, dir-2, dir-3 ... */
+static void number_dir(const char *dir, int number, char path[256])
 {
-    if (number > 1)
-        snprintf(path, 256, "%s-%d", dir, number);
-    else
-        snprintf(path, 256, "%s", dir);
+    snprintf(path, 256, number > 1 ? "%s-%d" : "%s", dir, number);
 }
 
 /** Make the first of dir, dir-2, dir-3 ... that does not exist; mkdir is atomic, so only one of two processes makes it.
@@ -26,7 +24,7 @@ static zr_status make_free(const char *dir, int *number)
     ZR_CHECK(mkdir(path, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE,
              "cannot make the directory %s: %s; name another with --train.output_dir=DIR", path, strerror(errno));
     for (*number = 1; *number <= MOST_OF_A_SECOND; ++*number) {
-        numbered(dir, *number, path);
+        number_dir(dir, *number, path);
         if (mkdir(path, 0777) == 0) return ZR_OK;
         if (errno != EEXIST) break;
     }
@@ -47,9 +45,8 @@ zr_status cli_own_dir_make(zr_config *config, zr_comm *comm)
         ZR_TRY(zr_comm_scalars(comm, &mine, 1, NULL));
         number = (int)comm->table[0];
     }
-    numbered(config->train.output_dir, number, path);
-    ZR_TRY(zr_config_set(config, "train.output_dir", path));
-    return ZR_OK;
+    number_dir(config->train.output_dir, number, path);
+    return zr_config_set(config, "train.output_dir", path);
 }
 
 void cli_own_dir_drop(const zr_config *config)

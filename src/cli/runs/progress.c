@@ -1,9 +1,7 @@
-#include "cli/shell/cli.h"
-
-#include "base/text/text.h"
+/* The progress of a run on stderr: its banner, a line for some of its steps, and on a terminal one that is redrawn. */
 #include "cli/draw/curve.h"
-#include "zr/checkpoint.h"
 #include "comm/comm.h"
+#include "zr/checkpoint.h"
 #include "zr/run.h"
 
 #include <limits.h>
@@ -17,12 +15,12 @@
 #define LINE_BYTES 512
 #define REFRESH_SEC 0.1 /* seconds; no eye follows faster */
 
-static void put(const char *text, size_t length)
+static void put_stderr(const char *text, size_t length)
 {
     if (write(STDERR_FILENO, text, length) < 0) return; /* a closed terminal does not stop a run */
 }
 
-static int columns(void)
+static int terminal_columns(void)
 {
     const char *given = getenv("COLUMNS");
     struct winsize size;
@@ -31,27 +29,18 @@ static int columns(void)
     return wide <= 1 ? 80 : wide < LINE_BYTES ? wide : LINE_BYTES;
 }
 
+/* Write the time that the rest of `of` takes at the rate of the first `done` since `begin`. Returns text. */
 static const char *time_left(double begin, int64_t done, int64_t of, char text[32])
 {
     double sec = (zr_clock_sec() - begin) / (double)done * (double)(of - done);
     long s = (long)(sec + 0.5);
-    if (s >= 3600) {
+    if (s >= 3600)
         snprintf(text, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    } else {
+    else
         snprintf(text, 32, "%ld:%02ld", s / 60, s % 60);
-    }
     return text;
 }
-
-static const char *share_of_peak(double mfu, char text[32])
-{
-    if (isfinite(mfu)) {
-        snprintf(text, 32, "%.0f%% of peak", 100.0 * mfu);
-    } else {
-        snprintf(text, 32, "peak n/a");
-    }
-    return text;
-}
+#define TIME_LEFT(begin, done, of) time_left((begin), (done), (of), (char[32]){0})
 
 /* One part of a step's line. On a narrow terminal the field with the highest `rank` is dropped first. */
 typedef struct field {
@@ -66,8 +55,8 @@ typedef struct step_line {
     int n;
 } step_line;
 
-static void add(step_line *line, int rank, const char *format, ...) ZR_PRINTF(3, 4);
-static void add(step_line *line, int rank, const char *format, ...)
+static void add_field(step_line *line, int rank, const char *format, ...) ZR_PRINTF(3, 4);
+static void add_field(step_line *line, int rank, const char *format, ...)
 {
     va_list list;
     field *f = &line->field[line->n++];
@@ -77,103 +66,99 @@ static void add(step_line *line, int rank, const char *format, ...)
     va_end(list);
 }
 
-/** Join the fields of rank up to `rank`, with `between` between them; return the bytes. */
-static int join(const step_line *line, int rank, const char *between, char out[LINE_BYTES])
+/** Fit a line into `wide` columns, with `between` between its fields: drop fields from the highest rank on, then cut.
+ */
+static void fit_line(const step_line *line, int wide, const char *between, char out[LINE_BYTES])
 {
-    int n = 0;
-    out[0] = '\0';
-    for (int i = 0; i < line->n; i++) {
-        if (line->field[i].rank > rank) continue;
-        n += snprintf(out + n, (size_t)(LINE_BYTES - n), "%s%s", n ? between : "", line->field[i].text);
-    }
-    return n;
-}
-
-/** Fit a line into `wide` columns: drop fields of the highest ranks, then cut. Return its bytes. */
-static int fit(const step_line *line, int wide, const char *between, char out[LINE_BYTES])
-{
-    int n = 0;
     for (int rank = MOST_FIELDS; rank >= 0; rank--) {
-        n = join(line, rank, between, out);
-        if (n <= wide) return n;
+        int n = 0;
+        out[0] = '\0';
+        for (int i = 0; i < line->n; i++) {
+            if (line->field[i].rank > rank) continue;
+            n += snprintf(out + n, (size_t)(LINE_BYTES - n), "%s%s", n ? between : "", line->field[i].text);
+        }
+        if (n <= wide) return;
     }
     out[wide] = '\0';
-    return wide;
+}
+
+static void add_share(step_line *line, int rank, double mfu)
+{
+    if (isfinite(mfu))
+        add_field(line, rank, "%.0f%% of peak", 100.0 * mfu);
+    else
+        add_field(line, rank, "peak n/a");
 }
 
 /** Write a line over the previous one. */
-static void rewrite(const step_line *l)
+static void rewrite_line(const step_line *l)
 {
     char line[LINE_BYTES], out[LINE_BYTES + 16];
     /* One column stays free: some terminals wrap when the last is written. */
-    fit(l, columns() - 1, "  ", line);
+    fit_line(l, terminal_columns() - 1, "  ", line);
     int n = snprintf(out, sizeof(out), "\r%s\033[K", line);
-    put(out, (size_t)n);
+    put_stderr(out, (size_t)n);
 }
 
-static void refresh(cli_progress *progress, const zr_train_step *step)
+static void refresh_step(cli_progress *progress, const zr_train_step *step)
 {
-    char text[32];
     step_line l = {0};
     double now = zr_clock_sec();
     if (now - progress->shown < REFRESH_SEC) return;
     progress->shown = now;
-    add(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
-    add(&l, 1, "loss %.4f", step->loss);
-    add(&l, 3, "%stok/s", cli_amount(step->tokens_per_sec, text));
-    add(&l, 4, "%s", share_of_peak(step->mfu, text));
-    add(&l, 5, "%s a rank", cli_bytes((double)progress->peak_bytes, text));
-    add(&l, 2, "left %s", time_left(progress->begin, step->step - progress->from, step->steps - progress->from, text));
-    rewrite(&l);
+    add_field(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
+    add_field(&l, 1, "loss %.4f", step->loss);
+    add_field(&l, 3, "%stok/s", ZR_AMOUNT(step->tokens_per_sec));
+    add_share(&l, 4, step->mfu);
+    add_field(&l, 5, "%s a rank", ZR_SIZE((double)progress->peak_bytes));
+    add_field(&l, 2, "left %s", TIME_LEFT(progress->begin, step->step - progress->from, step->steps - progress->from));
+    rewrite_line(&l);
 }
 
 void cli_show_done(void *arg, int64_t done, int64_t of)
 {
     cli_amount_done *d = arg;
-    char text[32], whole[32];
     step_line l = {0};
     double now = zr_clock_sec();
     if (now - d->shown < REFRESH_SEC) return;
     d->shown = now;
-    add(&l, 0, "%s of %s%s", cli_amount((double)done, text), cli_amount((double)of, whole), d->what);
-    if (d->first > 0) add(&l, 1, "left %s", time_left(d->begin, done - d->first, of - d->first, text));
-    rewrite(&l);
+    add_field(&l, 0, "%s of %s%s", ZR_AMOUNT((double)done), ZR_AMOUNT((double)of), d->what);
+    if (d->first > 0) add_field(&l, 1, "left %s", TIME_LEFT(d->begin, done - d->first, of - d->first));
+    rewrite_line(&l);
     if (d->first > 0) return;
     d->begin = now; /* the time before the first call includes setup: the rate is measured from here */
     d->first = done;
 }
 
 /** Leave a line in place: whole in a file, as wide as the terminal on a terminal. */
-static void leave(const cli_progress *progress, const step_line *l)
+static void leave_line(const cli_progress *progress, const step_line *l)
 {
     char line[LINE_BYTES], out[LINE_BYTES + 16];
-    fit(l, progress->live ? columns() - 1 : LINE_BYTES - 1, " | ", line);
+    fit_line(l, progress->live ? terminal_columns() - 1 : LINE_BYTES - 1, " | ", line);
     int n = snprintf(out, sizeof(out), "%s%s\n", progress->live ? "\r\033[K" : "", line);
-    put(out, (size_t)n);
+    put_stderr(out, (size_t)n);
 }
 
 /** Write the line of a step, of about 100 columns in a file: the rate is in metrics.jsonl as well, the memory in the
- * run's first lines.
- */
-static void print_line(const cli_progress *progress, const zr_train_step *step)
+ * run's first lines. */
+static void leave_step(const cli_progress *progress, const zr_train_step *step)
 {
-    char text[32];
     step_line l = {0};
-    add(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
-    add(&l, 1, "loss %.5f", step->loss);
+    add_field(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
+    add_field(&l, 1, "loss %.5f", step->loss);
     if (isfinite(step->grad_norm))
-        add(&l, 3, "grad %.4g", step->grad_norm);
+        add_field(&l, 3, "grad %.4g", step->grad_norm);
     else
-        add(&l, 3, "grad not finite");
-    add(&l, 4, "lr %.3g", step->lr);
-    add(&l, 7, "%.1f ms", 1e3 * step->step_sec);
-    add(&l, 5, "%stok/s", cli_amount(step->tokens_per_sec, text));
-    if (progress->live) add(&l, 10, "%.3g TFLOP/s a rank", step->tflops);
-    add(&l, 8, "%s", share_of_peak(step->mfu, text));
-    if (progress->live) add(&l, 9, "%s a rank", cli_bytes((double)progress->peak_bytes, text));
-    add(&l, 6, "left %s", time_left(progress->begin, step->step - progress->from, step->steps - progress->from, text));
-    if (step->skipped) add(&l, 2, "skipped %lld", (long long)step->skipped);
-    leave(progress, &l);
+        add_field(&l, 3, "grad not finite");
+    add_field(&l, 4, "lr %.3g", step->lr);
+    add_field(&l, 7, "%.1f ms", 1e3 * step->step_sec);
+    add_field(&l, 5, "%stok/s", ZR_AMOUNT(step->tokens_per_sec));
+    if (progress->live) add_field(&l, 10, "%.3g TFLOP/s a rank", step->tflops);
+    add_share(&l, 8, step->mfu);
+    if (progress->live) add_field(&l, 9, "%s a rank", ZR_SIZE((double)progress->peak_bytes));
+    add_field(&l, 6, "left %s", TIME_LEFT(progress->begin, step->step - progress->from, step->steps - progress->from));
+    if (step->skipped) add_field(&l, 2, "skipped %lld", (long long)step->skipped);
+    leave_line(progress, &l);
 }
 
 static void on_step(void *arg, const zr_train_step *step)
@@ -182,8 +167,8 @@ static void on_step(void *arg, const zr_train_step *step)
     bool last = step->step == step->steps;
     cli_loss_step(progress->loss);
     if (progress->quiet) return;
-    if (step->step == progress->from + 1 || last || step->step % progress->every == 0) print_line(progress, step);
-    if (progress->live && !last) refresh(progress, step);
+    if (step->step == progress->from + 1 || last || step->step % progress->every == 0) leave_step(progress, step);
+    if (progress->live && !last) refresh_step(progress, step);
 }
 
 static void on_eval(void *arg, const zr_train_eval *eval)
@@ -192,27 +177,27 @@ static void on_eval(void *arg, const zr_train_eval *eval)
     step_line l = {0};
     cli_loss_eval(progress->loss);
     if (progress->quiet) return;
-    add(&l, 0, "step %lld", (long long)eval->step);
-    add(&l, 1, "val_loss %.5f", eval->val_loss);
-    add(&l, 2, "%lld tokens", (long long)eval->val_tokens);
-    leave(progress, &l);
+    add_field(&l, 0, "step %lld", (long long)eval->step);
+    add_field(&l, 1, "val_loss %.5f", eval->val_loss);
+    add_field(&l, 2, "%lld tokens", (long long)eval->val_tokens);
+    leave_line(progress, &l);
 }
 
 static void on_saved(void *arg, const zr_train_save *save)
 {
     const cli_progress *progress = arg;
-    char size[32], name[ZR_CHECKPOINT_NAME_BYTES];
+    char name[ZR_CHECKPOINT_NAME_BYTES];
     step_line l = {0};
     if (progress->quiet) return;
     zr_checkpoint_name(save->step, name);
-    add(&l, 0, "step %lld", (long long)save->step);
-    add(&l, 1, "saved %s", name);
-    add(&l, 2, "%s", cli_bytes((double)save->bytes, size));
-    add(&l, 3, "waited %.3g s", save->sec);
-    leave(progress, &l);
+    add_field(&l, 0, "step %lld", (long long)save->step);
+    add_field(&l, 1, "saved %s", name);
+    add_field(&l, 2, "%s", ZR_SIZE((double)save->bytes));
+    add_field(&l, 3, "waited %.3g s", save->sec);
+    leave_line(progress, &l);
 }
 
-/** Say a note; --quiet does not silence it. */
+/** Say a note, also with --quiet. */
 static void on_warn(void *arg, const char *text)
 {
     cli_progress_end(arg);
@@ -227,7 +212,7 @@ static void on_note(void *arg, const char *text)
 
 static void print_banner(FILE *out, const zr_train_info *info)
 {
-    char params[80], dir[PATH_MAX];
+    char params[80];
     const char *mpi = strcmp(info->comm->transport, "mpi") == 0 ? zr__comm_mpi_version() : "";
     int end = (int)strcspn(mpi, ",\n");
     const zr_device_facts *facts = &info->plan->profile.facts;
@@ -237,7 +222,7 @@ static void print_banner(FILE *out, const zr_train_info *info)
     fprintf(out, "parameters: %s, %s, ZeRO stage %d, %lld steps of %lld x %lld tokens, to %s\n",
             cli_params(info->plan->params, info->plan->trained, params), cli_type_name(info->config),
             info->plan->layout.stage, (long long)info->config->train.steps, (long long)info->config->train_batch_size,
-            (long long)info->plan->layout.seq, zr__text_escape(info->output_dir, dir, sizeof(dir)));
+            (long long)info->plan->layout.seq, CLI_SHOWN(info->output_dir));
 }
 
 static void on_start(void *arg, const zr_train_info *info)
@@ -258,7 +243,7 @@ static void on_start(void *arg, const zr_train_info *info)
     cli_table_print(out, &table, progress->color);
     long length = ftell(out);
     fclose(out);
-    put(text, (size_t)length);
+    put_stderr(text, (size_t)length);
     for (int i = 0; i < zr_config_notes(info->config); i++) cli_say("note: %s", zr_config_note(info->config, i));
 }
 
@@ -298,5 +283,5 @@ bool cli_live(void)
 
 void cli_line_clear(void)
 {
-    put("\r\033[K", 4);
+    put_stderr("\r\033[K", 4);
 }

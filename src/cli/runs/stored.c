@@ -1,6 +1,5 @@
 #include "cli/runs/stored.h"
 #include "checkpoint/checkpoint.h"
-#include "train/weights/weights.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,28 +18,23 @@ const char *cli_stored_name(zr__stored_kind kind)
 
 /* ---- files ------------------------------------------------------------------------------------ */
 
-static zr_status make_room(cli_files *files, int64_t n)
+static zr_status alloc_files(cli_files *files, int64_t n)
 {
     files->file = zr_alloc(sizeof(*files->file) * (size_t)(n + 1));
     ZR_CHECK(files->file, ZR_ERR_MEMORY, "no memory for %lld files", (long long)n);
     return ZR_OK;
 }
 
-static bool holds_tensors(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    return dot && strcmp(dot, ".safetensors") == 0;
-}
-
 static zr_status open_checkpoint(const char *dir, cli_files *files)
 {
     ZR_TRY(zr_manifest_read(dir, &files->manifest));
-    ZR_TRY(make_room(files, files->manifest->n_files));
+    ZR_TRY(alloc_files(files, files->manifest->n_files));
     for (int i = 0; i < files->manifest->n_files; i++) {
         const zr_manifest_file *listed = &files->manifest->file[i];
         cli_file *file = &files->file[files->n];
         *file = (cli_file){.name = listed->name, .bytes = listed->bytes};
-        if (holds_tensors(listed->name)) {
+        const char *dot = strrchr(listed->name, '.');
+        if (dot && strcmp(dot, ".safetensors") == 0) {
             ZR_TRY(zr_chunk_reader_open(dir, files->manifest, listed->name, 1, &file->reader));
             file->tensors = zr_chunk_reader_tensors(file->reader);
         }
@@ -61,12 +55,12 @@ static zr_status open_plain(const zr__stored *stored, cli_files *files)
 {
     if (stored->kind == ZR_STORED_FILE) {
         ZR_TRY(zr_safetensors_open(stored->path, &files->single));
-        ZR_TRY(make_room(files, 1));
+        ZR_TRY(alloc_files(files, 1));
         add_tensors(files, files->single);
         return ZR_OK;
     }
     ZR_TRY(zr_weights_open(stored->path, NULL, &files->weights));
-    ZR_TRY(make_room(files, zr__weights_files(files->weights)));
+    ZR_TRY(alloc_files(files, zr__weights_files(files->weights)));
     for (int64_t i = 0; i < zr__weights_files(files->weights); i++)
         add_tensors(files, zr__weights_file(files->weights, i));
     return ZR_OK;
@@ -109,13 +103,6 @@ static void add_up(cli_numbers *numbers, int64_t first, const float *x, int64_t 
     }
 }
 
-static zr_status read_numbers(const cli_file *file, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
-                              float *x)
-{
-    if (file->reader) return zr_chunk_reader_f32(file->reader, tensor->name, first, n, x);
-    return zr_safetensors_read_f32(file->tensors, tensor, first, n, x);
-}
-
 zr_status cli_numbers_of(const cli_file *file, const zr_safetensors_tensor *tensor, cli_numbers *numbers, int64_t *done,
                          int64_t of, cli_amount_done *shown)
 {
@@ -130,7 +117,8 @@ zr_status cli_numbers_of(const cli_file *file, const zr_safetensors_tensor *tens
     ZR_CHECK(x, ZR_ERR_MEMORY, "no memory for %lld numbers", (long long)PIECE);
     for (int64_t first = 0; first < tensor->elems && st == ZR_OK; first += PIECE) {
         int64_t n = tensor->elems - first < PIECE ? tensor->elems - first : PIECE;
-        st = read_numbers(file, tensor, first, n, x);
+        st = file->reader ? zr_chunk_reader_f32(file->reader, tensor->name, first, n, x)
+                          : zr_safetensors_read_f32(file->tensors, tensor, first, n, x);
         if (st == ZR_OK) add_up(numbers, first, x, n, &squares);
         *done += n;
         if (shown) cli_show_done(shown, *done, of);

@@ -1,10 +1,15 @@
-/** The tensors of the path that `zr inspect` or `zr verify` is given, file by file. */
+/**
+ * cli/runs: the commands on runs and weights, a file cmd_NAME.c each. progress.c has the lines that a run prints,
+ * loss.c its picture, timings.c its table of where the time goes, hang.c the end of a run whose ranks hang, own_dir.c
+ * the directory of a run that was given none. This header: the tensors of the path that `zr inspect` or `zr verify` is
+ * given, file by file.
+ */
 #ifndef ZR_CLI_STORED_H
 #define ZR_CLI_STORED_H
 
 #include "cli/shell/cli.h"
-#include "zr/checkpoint.h"
 #include "train/weights/weights.h"
+#include "zr/checkpoint.h"
 
 typedef struct cli_file {
     const char *name; /* name in its directory */

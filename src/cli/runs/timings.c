@@ -1,3 +1,4 @@
+/* The table of where a step's time goes, for people. */
 #include "cli/shell/cli.h"
 #include "train/measure/timings.h"
 #include "zr/run.h"
@@ -6,16 +7,9 @@
 #include <string.h>
 
 /* Columns that only some runs need. */
-typedef struct columns {
+typedef struct optional_columns {
     bool again, slowest;
-} columns;
-
-static columns needed(const zr_timings *t)
-{
-    columns c = {.slowest = t->ranks > 1};
-    for (int k = 0; k < t->n_kinds; k++) c.again |= t->kind[k].replays > 0;
-    return c;
-}
+} optional_columns;
 
 /* Write milliseconds with at most four digits: 0.123, 12.3, 1234. */
 static const char *milliseconds(double sec, char text[32])
@@ -30,7 +24,7 @@ static void add_cell(zr__text *out, bool shown, int wide, const char *text)
     if (shown) zr__text_add(out, " %*s", wide, text);
 }
 
-static void add_head(zr__text *out, columns c)
+static void add_head(zr__text *out, optional_columns c)
 {
     zr__text_add(out, "  %-23s %-7s", "kind of step", "stream");
     add_cell(out, true, 7, "calls");
@@ -43,28 +37,23 @@ static void add_head(zr__text *out, columns c)
     zr__text_add(out, "\n");
 }
 
-static void add_rate(zr__text *out, zr__timing_rate rate)
+static void add_kind_row(zr__text *out, const zr_timings *t, const zr_timing *kind, optional_columns c)
 {
-    char amount[32], per_sec[48], peak[32];
-    snprintf(per_sec, sizeof(per_sec), "%s%s", cli_amount(rate.per_sec, amount), rate.flops ? "FLOP/s" : "B/s");
-    snprintf(peak, sizeof(peak), "%.0f%%", 100.0 * rate.of_peak);
-    add_cell(out, true, 14, isfinite(rate.per_sec) ? per_sec : "-");
-    add_cell(out, true, 7, isfinite(rate.of_peak) ? peak : "-");
-}
-
-static void add_kind(zr__text *out, const zr_timings *t, const zr_timing *kind, columns c)
-{
-    char calls[32], again[32], ms[32], slowest[32], share[32];
-    snprintf(calls, sizeof(calls), "%.4g", kind->calls);
-    snprintf(again, sizeof(again), "%.4g", kind->replays);
-    snprintf(share, sizeof(share), "%.1f%%", 100.0 * kind->sec / t->step_sec);
+    char cell[48];
+    const zr__timing_rate rate = zr__timing_rate_of(t, kind);
     zr__text_add(out, "  %-23.23s %-7s", kind->name, zr_stream_name(kind->stream));
-    add_cell(out, true, 7, calls);
-    add_cell(out, c.again, 7, kind->replays > 0 ? again : "-");
-    add_cell(out, true, 9, milliseconds(kind->sec, ms));
-    add_cell(out, c.slowest, 9, milliseconds(kind->slowest_sec, slowest));
-    add_cell(out, true, 6, share);
-    add_rate(out, zr__timing_rate_of(t, kind));
+    snprintf(cell, sizeof(cell), "%.4g", kind->calls);
+    add_cell(out, true, 7, cell);
+    snprintf(cell, sizeof(cell), "%.4g", kind->replays);
+    add_cell(out, c.again, 7, kind->replays > 0 ? cell : "-");
+    add_cell(out, true, 9, milliseconds(kind->sec, cell));
+    add_cell(out, c.slowest, 9, milliseconds(kind->slowest_sec, cell));
+    snprintf(cell, sizeof(cell), "%.1f%%", 100.0 * kind->sec / t->step_sec);
+    add_cell(out, true, 6, cell);
+    snprintf(cell, sizeof(cell), "%s%s", ZR_AMOUNT(rate.per_sec), rate.flops ? "FLOP/s" : "B/s");
+    add_cell(out, true, 14, isfinite(rate.per_sec) ? cell : "-");
+    snprintf(cell, sizeof(cell), "%.0f%%", 100.0 * rate.of_peak);
+    add_cell(out, true, 7, isfinite(rate.of_peak) ? cell : "-");
     zr__text_add(out, "\n");
 }
 
@@ -74,31 +63,29 @@ static bool is_attention(const zr_timing *kind)
 }
 
 /* Add the kinds down to a thousandth of the step, and the rest as one line. */
-static void add_kinds(zr__text *out, const zr_timings *t, columns c)
+static void add_kind_rows(zr__text *out, const zr_timings *t, optional_columns c)
 {
     int small = 0;
     bool attention = false;
-    char ms[32];
     double sec = 0.0;
     for (int k = 0; k < t->n_kinds; k++) {
         bool shown = t->kind[k].sec >= 1e-3 * t->step_sec;
-        if (shown) add_kind(out, t, &t->kind[k], c);
+        if (shown) add_kind_row(out, t, &t->kind[k], c);
         attention |= shown && is_attention(&t->kind[k]);
         small += !shown && t->kind[k].calls > 0;
         sec += shown ? 0.0 : t->kind[k].sec;
     }
     if (small)
-        zr__text_add(out, "  %d kinds below 0.1%% each take %s together; run.json has all\n", small,
-                     cli_seconds(sec, ms));
+        zr__text_add(out, "  %d kinds below 0.1%% each take %s together; run.json has all\n", small, CLI_SECONDS(sec));
     if (attention)
         zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
 }
 
 /* Add the matrix products, without attention's, as one line against their peak. */
-static void add_products(zr__text *out, const zr_timings *t)
+static void add_products_line(zr__text *out, const zr_timings *t)
 {
     zr_timing all = {0};
-    char ms[32], amount[32], peak[48] = "";
+    char peak[48] = "";
     for (int k = 0; k < t->n_kinds; k++) {
         if (!(t->kind[k].flops > 0) || is_attention(&t->kind[k])) continue;
         all.sec += t->kind[k].sec;
@@ -107,35 +94,34 @@ static void add_products(zr__text *out, const zr_timings *t)
     zr__timing_rate rate = zr__timing_rate_of(t, &all);
     if (!isfinite(rate.per_sec)) return;
     if (isfinite(rate.of_peak)) snprintf(peak, sizeof(peak), ", %.0f%% of the measured peak", 100.0 * rate.of_peak);
-    zr__text_add(out, "  matrix products: %s (%.1f%%) at %sFLOP/s%s\n", cli_seconds(all.sec, ms),
-                 100.0 * all.sec / t->step_sec, cli_amount(rate.per_sec, amount), peak);
+    zr__text_add(out, "  matrix products: %s (%.1f%%) at %sFLOP/s%s\n", CLI_SECONDS(all.sec),
+                 100.0 * all.sec / t->step_sec, ZR_AMOUNT(rate.per_sec), peak);
 }
 
-static void add_whole(zr__text *out, const zr_timings *t)
+static void add_whole_step(zr__text *out, const zr_timings *t)
 {
-    char step[32], compute[32], comm[32], exposed[32], idle[32];
     zr__text_add(out, "  a step takes %s: computation %s (%.1f%%), exposed communication %s (%.1f%%), neither %s\n",
-                 cli_seconds(t->step_sec, step), cli_seconds(t->compute_sec, compute),
-                 100.0 * t->compute_sec / t->step_sec, cli_seconds(t->exposed_sec, exposed),
-                 100.0 * t->exposed_sec / t->step_sec, cli_seconds(t->idle_sec, idle));
+                 CLI_SECONDS(t->step_sec), CLI_SECONDS(t->compute_sec), 100.0 * t->compute_sec / t->step_sec,
+                 CLI_SECONDS(t->exposed_sec), 100.0 * t->exposed_sec / t->step_sec, CLI_SECONDS(t->idle_sec));
     if (t->ranks > 1)
         zr__text_add(out, "  communication takes %s, of which %.0f%% is hidden behind computation\n",
-                     cli_seconds(t->comm_sec, comm), 100.0 * (1.0 - t->exposed_sec / t->comm_sec));
+                     CLI_SECONDS(t->comm_sec), 100.0 * (1.0 - t->exposed_sec / t->comm_sec));
 }
 
 void cli_timings_print(FILE *out, const zr_timings *t)
 {
     zr__text text = {0};
-    columns c = needed(t);
+    optional_columns c = {.slowest = t->ranks > 1};
+    for (int k = 0; k < t->n_kinds; k++) c.again |= t->kind[k].replays > 0;
     char *table = NULL, ranks[32];
     snprintf(ranks, sizeof(ranks), " and %d ranks", t->ranks);
     zr__text_add(&text, "where the time goes: mean of %lld step%s%s%s; bytes and FLOPs as planned\n",
                  (long long)t->steps, t->steps == 1 ? "" : "s", t->left_out ? " (the first is left out)" : "",
                  t->ranks > 1 ? ranks : "");
     add_head(&text, c);
-    add_kinds(&text, t, c);
-    add_products(&text, t);
-    add_whole(&text, t);
+    add_kind_rows(&text, t, c);
+    add_products_line(&text, t);
+    add_whole_step(&text, t);
     if (zr__text_take(&text, &table) == ZR_OK) fputs(table, out);
     zr_free(table);
 }

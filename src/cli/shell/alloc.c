@@ -2,10 +2,9 @@
  * asked for: functions called from C must not throw, and oneDNN (2.6) assumes that its own allocations succeed. So a
  * reserve is freed for the first allocation that fails. The library then returns, and its caller learns of the shortage
  * from base/shortage.h. */
-#include "cli/shell/cli.h"
-
-#include "base/json/json.h"
 #include "base/core/shortage.h"
+#include "base/json/json.h"
+#include "cli/shell/cli.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -19,10 +18,15 @@ enum { RESERVE_BYTES = 2 << 20 };
 static void *_Atomic reserve;
 static atomic_bool lacked; /* an allocation of any library, in any thread, has failed */
 
+static bool fails_on_request(void)
+{
+    return cli_faults.allocation && cli_faults.allocation();
+}
+
 /** Allocate for jansson, which stops reading where there is no memory. */
 static void *allocate_json(size_t bytes)
 {
-    void *memory = cli_fault_allocation() ? NULL : malloc(bytes);
+    void *memory = fails_on_request() ? NULL : malloc(bytes);
     if (!memory) atomic_store(&lacked, true);
     return zr__json_allocated(memory);
 }
@@ -43,12 +47,12 @@ void cli_alloc_begin(void)
 
 /** Allocate for C++ and oneDNN. If even the reserve is not enough, the process ends: the caller cannot handle a
  * failure. */
-static void *allocate(size_t align, size_t wanted)
+static void *allocate_for_library(size_t align, size_t wanted)
 {
     static const char last[] = "zr: no memory is left for a library that zr uses, nor for an end in good order\n";
     const size_t bytes =
         wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* a multiple, as C11 wants */
-    void *memory = cli_fault_allocation() ? NULL : aligned_alloc(align, bytes);
+    void *memory = fails_on_request() ? NULL : aligned_alloc(align, bytes);
     if (memory) return memory;
     atomic_store(&lacked, true);
     zr__shortage_note();
@@ -63,7 +67,7 @@ static void *allocate(size_t align, size_t wanted)
 ZR_API void *_Znwm(size_t bytes);
 ZR_API void *_Znwm(size_t bytes)
 {
-    return allocate(sizeof(max_align_t), bytes ? bytes : 1);
+    return allocate_for_library(sizeof(max_align_t), bytes ? bytes : 1);
 }
 
 ZR_API void _ZdlPv(void *memory);
@@ -82,6 +86,6 @@ ZR_API void _ZdlPvm(void *memory, size_t bytes)
 ZR_API int posix_memalign(void **memory, size_t align, size_t bytes)
 {
     if (align < sizeof(void *) || (align & (align - 1)) != 0) return EINVAL;
-    *memory = allocate(align, bytes);
+    *memory = allocate_for_library(align, bytes);
     return 0;
 }

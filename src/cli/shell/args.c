@@ -1,6 +1,5 @@
+/* The words of a command line: options, operands and keys of the configuration. */
 #include "cli/shell/cli.h"
-
-#include "base/text/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,64 +9,44 @@
 
 #define HINT "; `zr %s --help` shows what is possible"
 
-static zr_status read_int(const cli_args *args, const cli_option *option, const char *text)
+zr_status cli_word(const char *option, const char *given, const char *const *names, int *index)
+{
+    char wanted[128] = "";
+    size_t used = 0;
+    for (*index = 0; names[*index]; ++*index)
+        if (strcmp(given, names[*index]) == 0) return ZR_OK;
+    for (int i = 0; names[i] && used < sizeof(wanted); i++) {
+        const char *before = i == 0 ? "" : names[i + 1] ? ", " : " or ";
+        used += (size_t)snprintf(wanted + used, sizeof(wanted) - used, "%s%s", before, names[i]);
+    }
+    return ZR_FAIL(ZR_ERR_ARG, "--%s is \"%s\"; %s was wanted", option, given, wanted);
+}
+
+static zr_status read_value(const cli_args *args, const cli_option *option, const char *text)
 {
     char *end = NULL;
     errno = 0;
-    long long value = strtoll(text, &end, 10);
-    ZR_CHECK(*text && !*end && !errno && (double)value >= option->least, ZR_ERR_ARG,
-             "--%s is \"%s\"; a whole number of at least %g was wanted" HINT, option->name, text, option->least,
-             args->command);
-    *(int64_t *)option->out = value;
-    return ZR_OK;
-}
-
-static zr_status read_real(const cli_args *args, const cli_option *option, const char *text)
-{
-    char *end = NULL;
-    double value = strtod(text, &end);
-    ZR_CHECK(*text && !*end && isfinite(value) && value >= option->least, ZR_ERR_ARG,
-             "--%s is \"%s\"; a number of at least %g was wanted" HINT, option->name, text, option->least,
-             args->command);
-    *(double *)option->out = value;
-    return ZR_OK;
-}
-
-static zr_status read_list(const cli_option *option, const char *text)
-{
-    cli_list *list = option->out;
-    ZR_CHECK(list->n < CLI_LIST_MOST, ZR_ERR_ARG, "--%s more than %d times", option->name, CLI_LIST_MOST);
-    list->text[list->n++] = text;
-    return ZR_OK;
-}
-
-static zr_status read_color(cli_args *args, const char *text)
-{
-    static const char *const names[] = {"auto", "always", "never"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, names[i]) != 0) continue;
-        args->color = (cli_color)i;
-        return ZR_OK;
-    }
-    return ZR_FAIL(ZR_ERR_ARG, "--color is \"%s\"; auto, always or never was wanted", text);
-}
-
-static zr_status read_value(cli_args *args, const cli_option *option, const char *text)
-{
-    switch (option->kind) {
-    case CLI_INT:
-        return read_int(args, option, text);
-    case CLI_REAL:
-        return read_real(args, option, text);
-    case CLI_TEXT:
+    if (option->kind == CLI_INT) {
+        long long value = strtoll(text, &end, 10);
+        ZR_CHECK(*text && !*end && !errno && (double)value >= option->least, ZR_ERR_ARG,
+                 "--%s is \"%s\"; a whole number of at least %g was wanted" HINT, option->name, text, option->least,
+                 args->command);
+        *(int64_t *)option->out = value;
+    } else if (option->kind == CLI_REAL) {
+        double value = strtod(text, &end);
+        ZR_CHECK(*text && !*end && isfinite(value) && value >= option->least, ZR_ERR_ARG,
+                 "--%s is \"%s\"; a number of at least %g was wanted" HINT, option->name, text, option->least,
+                 args->command);
+        *(double *)option->out = value;
+    } else if (option->kind == CLI_TEXT) {
         *(const char **)option->out = text;
-        return ZR_OK;
-    case CLI_LIST:
-        return read_list(option, text);
-    case CLI_FLAG:
-        break;
+    } else {
+        cli_list *list = option->out;
+        ZR_ASSERT(option->kind == CLI_LIST);
+        ZR_CHECK(list->n < CLI_LIST_MOST, ZR_ERR_ARG, "--%s more than %d times", option->name, CLI_LIST_MOST);
+        list->text[list->n++] = text;
     }
-    return ZR_FAIL(ZR_ERR_INTERNAL, "option --%s takes no value", option->name);
+    return ZR_OK;
 }
 
 /** Return the configuration key with a name, whole or by its last part; NULL: not found. */
@@ -83,7 +62,7 @@ static const zr_key *key_called(const char *name)
     return found;
 }
 
-static zr_status unknown(const cli_args *args, const char *name, const char *next)
+static zr_status fail_unknown(const cli_args *args, const char *name, const char *next)
 {
     const char *names[64] = {"help", "json", "quiet", "color"};
     int n = 4;
@@ -120,7 +99,7 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
         return ZR_OK;
     }
     if (!option) {
-        if (!args->keys || !equals) return unknown(args, name, next);
+        if (!args->keys || !equals) return fail_unknown(args, name, next);
         ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG,
                  "more than %d --key=value; put them into CONFIG.json", CLI_MAX_OVERRIDES);
         args->override[args->n_overrides++] = word;
@@ -129,16 +108,13 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
     ZR_CHECK(equals || next, ZR_ERR_ARG, "--%s needs a value" HINT, name, args->command);
     *used = equals ? 1 : 2;
     const char *value = equals ? equals + 1 : next;
-    if (option == &color) return read_color(args, value);
+    if (option == &color) {
+        int when = 0;
+        ZR_TRY(cli_word("color", value, (const char *const[]){"auto", "always", "never", NULL}, &when));
+        args->color = (cli_color)when;
+        return ZR_OK;
+    }
     return read_value(args, option, value);
-}
-
-static zr_status read_operand(cli_args *args, const char *word)
-{
-    ZR_CHECK(args->n_operands < args->max_operands, ZR_ERR_ARG, "\"%s\" is one argument too many" HINT, word,
-             args->command);
-    args->operand[args->n_operands++] = word;
-    return ZR_OK;
 }
 
 static bool has_out(const cli_args *args)
@@ -166,7 +142,9 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
             return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command,
                            word);
         } else {
-            ZR_TRY(read_operand(args, word));
+            ZR_CHECK(args->n_operands < args->max_operands, ZR_ERR_ARG, "\"%s\" is one argument too many" HINT, word,
+                     args->command);
+            args->operand[args->n_operands++] = word;
         }
         i += used;
     }
@@ -177,7 +155,7 @@ zr_status cli_parse_operands(cli_args *args, const cli_command *command, const c
 {
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) cli_help(command, args->options, CLI_KEYS_NONE);
-    ZR_CHECK(args->help || args->n_operands == args->max_operands, ZR_ERR_ARG,
+    ZR_CHECK(args->help || !what || args->n_operands == args->max_operands, ZR_ERR_ARG,
              "zr %s needs %s; `zr %s --help` has examples", command->name, what, command->name);
     return ZR_OK;
 }

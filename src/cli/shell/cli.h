@@ -1,15 +1,21 @@
-/** The command `zr`: the types and functions that its files share. Statuses come back to main, which alone turns them
- * into exit codes. */
+/**
+ * cli/shell: `main` and the parts that every command shares. This header has the types and functions that files of the
+ * command share; statuses come back to main, which alone turns them into exit codes. main.c picks the command, args.c
+ * reads its options, help.c, man.c and completion.c describe it (reference.h), message.c has lines and colours, json.c
+ * JSON on stdout, signals.c requests to stop, many.c work on several cores (many.h); process.c and alloc.c set up the
+ * process and the memory of libraries.
+ */
 #ifndef ZR_CLI_CLI_H
 #define ZR_CLI_CLI_H
 
+#include "base/json/json_write.h"
 #include "base/paths/output.h"
-#include "base/text/text.h"
 #include "zr/comm.h"
 #include "zr/config.h"
 #include "zr/plan.h"
 #include "zr/run.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -62,18 +68,23 @@ typedef struct cli_command cli_command;
 
 /** Parse a command line. ZR_ERR_ARG (usage), ZR_ERR_UNSUPPORTED. */
 ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
-/** Parse the command line of a command that needs all of args->max_operands, which `what` names; with --help print the
- * help and set args->help. */
+/** Parse the command line of a command that needs all of args->max_operands, which `what` names (NULL: it does not need
+ * them); with --help print the help and set args->help. */
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
 /** Put an override before the overrides of the command line, which win; its text lives in `room`. */
 ZR_NODISCARD zr_status cli_override(cli_args *args, char room[256], const char *format, ...) ZR_PRINTF(3, 4);
 
+/** Find the value of an option among the words that it takes, a list that NULL ends. ZR_ERR_ARG names option and words.
+ */
+ZR_NODISCARD zr_status cli_word(const char *option, const char *given, const char *const *names, int *index);
 /** Read "5400", "90m", "3h", "1d12h" as seconds. ZR_ERR_ARG names the option. */
 ZR_NODISCARD zr_status cli_duration(const char *option, const char *text, double *sec);
 
 /** Return the exit code of a status, as docs and scripts know it. */
 int cli_exit_code(zr_status status);
+/** Say the last failure, of this rank alone, and end all ranks of the launcher: the others would wait for this one. */
+void cli_end_world(zr_comm *comm, zr_status st);
 
 /* ---- help ------------------------------------------------------------------------------------ */
 
@@ -120,6 +131,9 @@ const char *cli_type_name(const zr_config *config);
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+/** A path in a message, never cut: zr__text_escape in scratch of the enclosing block. */
+#define CLI_SHOWN(path) zr__text_escape((path), (char[PATH_MAX]){0}, PATH_MAX)
+
 /** Print "zr: " and a message on stderr, control bytes escaped, at most 12 lines. */
 void cli_say(const char *format, ...) ZR_PRINTF(1, 2);
 /** Print the last failure of this thread. */
@@ -143,21 +157,25 @@ bool cli_colored(cli_color color);
 /** Return whether stdout gets colours. */
 bool cli_colored_out(cli_color color);
 
-/** Write bytes as "1.23 GB" (10^9 bytes); returns text. */
-const char *cli_bytes(double bytes, char text[32]);
-/** Write a number up to its unit, "1.23 T" or "12 "; returns text. */
-const char *cli_amount(double amount, char text[32]);
+/* Old names of zr__text_size and zr__text_amount; new code has ZR_SIZE and ZR_AMOUNT. */
+#define cli_bytes zr__text_size
+#define cli_amount zr__text_amount
 /** Write the number of parameters and, where only some train, the number that trains: "1.2 M (300 k train)"; returns
  * text. */
 const char *cli_params(int64_t params, int64_t trained, char text[80]);
 /** Write seconds as "12.3 ms" or "2.5 h"; returns text. */
 const char *cli_seconds(double sec, char text[32]);
+/** Seconds for one message, in scratch of the enclosing block. */
+#define CLI_SECONDS(sec) cli_seconds((sec), (char[32]){0})
 
 /** Print text as a JSON string; bytes that are not UTF-8 become U+FFFD, characters that a terminal would obey are
  * escaped. */
 void cli_json_print(FILE *out, const char *text, int64_t bytes);
-/** Print JSON text, as jansson writes it, with characters that a terminal would obey escaped. */
+/** Print or append JSON text, as jansson writes it, with characters that a terminal would obey escaped. */
 void cli_json_put_text(FILE *out, const char *json);
+void cli_json_append_shown(zr__text *out, const char *json);
+/** Print a finished document with a line break, and free it. ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status cli_json_finish(zr__json_out *json, FILE *out);
 /** Write a JSON number, null when x is not finite. Returns `text` or a constant. */
 const char *cli_json_number(double x, char text[ZR_NUMBER_BYTES]);
 
@@ -226,6 +244,9 @@ void cli_set_process(void);
 /** Let this process use all processors: launchers bind a rank to fewer than its share of the host, which zr promises.
  */
 void cli_leave_binding(void);
+/** Run ranks that are threads of this process. One rank runs on this thread, with the worker threads that exist
+ * already. Returns as zr_comm_threads_run. */
+ZR_NODISCARD zr_status cli_ranks_run(int ranks, zr_status (*rank)(zr_comm *comm, void *arg), void *arg);
 
 /* ---- timings --------------------------------------------------------------------------------- */
 
@@ -267,18 +288,17 @@ void cli_progress_end(const cli_progress *progress);
 /** Report ranks that hang, as an observer's `hang`; arg: a cli_progress. Ends the job when the wait is over. */
 void cli_hang(void *arg, zr_hang_event event, const char *line);
 
-/** Read ZR_FAULT, by which tests inject failures: (kill|stop|hang):RANK@PHASE[:STEP], alloc:N, write:N, slow:MS.
- * ZR_ERR_ARG. */
-ZR_NODISCARD zr_status cli_fault_read(void);
-/** Return whether this allocation of a library is to fail. */
-bool cli_fault_allocation(void);
 /** Reserve memory for a library whose allocation fails, and take over jansson's allocations. */
 void cli_alloc_begin(void);
 /** Check that no library lacked memory. ZR_ERR_MEMORY: jansson then leaves out a value, or takes a text for no JSON. */
 ZR_NODISCARD zr_status cli_alloc_check(void);
-/** Return whether a rank is to fail; cli_fault_reached is then an observer's `reached`. */
-bool cli_fault_asked(void);
-void cli_fault_reached(void *arg, int rank, const char *phase, int64_t step);
+/** Hooks by which the program of tests fails on request (tests/fault/fault.c); all NULL in zr itself. */
+typedef struct cli_fault_hooks {
+    zr_status (*begin)(void); /* called once before a command runs */
+    bool (*allocation)(void); /* return whether this allocation of a library is to fail */
+    void (*reached)(void *arg, int rank, const char *phase, int64_t step); /* an observer's `reached` */
+} cli_fault_hooks;
+extern cli_fault_hooks cli_faults;
 
 /** Catch signals from here on: SIGINT, SIGTERM, SIGUSR1 and, unless ignored, SIGHUP ask to stop; a second SIGINT, and
  * SIGTERM some time after the first signal, end the process. SIGUSR2 asks to save. `speak`: the first signal is

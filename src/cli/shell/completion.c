@@ -1,3 +1,4 @@
+/* Completion of the command for bash and zsh. */
 #include "cli/shell/reference.h"
 #include "train/family/family.h"
 

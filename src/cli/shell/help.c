@@ -1,24 +1,20 @@
+/* The help of a command, for people. */
 #include "cli/shell/reference.h"
 
 #include <string.h>
 
-static void print_option(const char *name, const char *value, const char *help)
+static void print_option(const cli_option *o)
 {
     char left[48];
-    snprintf(left, sizeof(left), "--%s%s%s", name, value ? " " : "", value ? value : "");
-    printf("  %-24s %s\n", left, help);
-}
-
-static const char *standard_of(const zr_key *key)
-{
-    return key->standard && key->standard[0] ? key->standard : "-";
+    snprintf(left, sizeof(left), "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+    printf("  %-24s %s\n", left, o->help);
 }
 
 /** Print a key with its help text wrapped between two columns. */
 static void print_key(const zr_key *key)
 {
     enum { FIRST = 47, LAST = 100 };
-    int column = printf("  %-44s [%s]", key->path, standard_of(key));
+    int column = printf("  %-44s [%s]", key->path, key->standard && key->standard[0] ? key->standard : "-");
     for (const char *at = key->help; *at;) {
         int length = (int)strcspn(at, " ");
         if (column + 1 + length > LAST) column = printf("\n%*s", FIRST - 1, "") - 1;
@@ -27,18 +23,6 @@ static void print_key(const zr_key *key)
         at += strspn(at, " ");
     }
     putchar('\n');
-}
-
-static void print_keys(void)
-{
-    int n = 0;
-    const zr_key *keys = zr_config_keys(&n);
-    printf("Keys of CONFIG.json, each also as --key=value (default in brackets)\n");
-    for (int i = 0; i < n; i++) {
-        if (keys[i].state == ZR_KEY_NO_MEANING) continue;
-        print_key(&keys[i]);
-    }
-    printf("\nDeepSpeed's other keys are read and have no meaning here; a note says so for each that is given.\n");
 }
 
 static cli_help_form *form_now;
@@ -60,14 +44,18 @@ void cli_help(const cli_command *command, const cli_option *options, cli_help_ke
         return;
     }
     if (keys == CLI_KEYS_ALL) {
-        print_keys();
+        int n = 0;
+        const zr_key *key = zr_config_keys(&n);
+        printf("Keys of CONFIG.json, each also as --key=value (default in brackets)\n");
+        for (int i = 0; i < n; i++)
+            if (key[i].state != ZR_KEY_NO_MEANING) print_key(&key[i]);
+        printf("\nDeepSpeed's other keys are read and have no meaning here; a note says so for each that is given.\n");
         return;
     }
     printf("zr %s: %s\n\nExamples\n%s\nUsage\n  %s\n\nOptions\n", command->name, command->summary, command->examples,
            command->usage);
-    for (const cli_option *o = options; o->name; o++) print_option(o->name, o->value, o->help);
-    for (const cli_option *o = cli_common_options; strcmp(o->name, "help") != 0; o++)
-        print_option(o->name, o->value, o->help);
+    for (const cli_option *o = options; o->name; o++) print_option(o);
+    for (const cli_option *o = cli_common_options; strcmp(o->name, "help") != 0; o++) print_option(o);
     printf("  %-24s %s\n", "-h, --help", "this text");
     if (keys == CLI_KEYS_NAMED)
         printf("\nEvery key of CONFIG.json is an option as well, --key.path=value: --train.steps=500,\n"

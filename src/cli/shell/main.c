@@ -1,8 +1,6 @@
 /** zr: the command. Picks the sub-command, starts and stops MPI under a launcher, and turns a status into an
  *  exit code: the only place of the project that does. */
 #include "cli/shell/reference.h"
-
-#include "base/text/text.h"
 #include "comm/comm.h"
 
 #include <fcntl.h>
@@ -16,44 +14,36 @@ static const cli_command *const commands[] = {
     &cli_convert, &cli_info, &cli_simulate, &cli_report_command, &cli_tokenize, &cli_init};
 #define N_COMMANDS (int)(sizeof(commands) / sizeof(commands[0]))
 
+cli_fault_hooks cli_faults;
+
+const cli_exit cli_exits[CLI_EXITS] = {{0, ZR_OK, "done"},
+                                       {1, ZR_ERR_INTERNAL, "a fault of zr itself"},
+                                       {2, ZR_ERR_ARG, "usage"},
+                                       {65, ZR_ERR_DATA, "bad data"},
+                                       {66, ZR_ERR_NOT_FOUND, "an input is missing"},
+                                       {69, ZR_ERR_UNSUPPORTED, "not available"},
+                                       {71, ZR_ERR_MEMORY, "out of memory, or beyond memory.limit"},
+                                       {73, ZR_ERR_CREATE, "an output cannot be created"},
+                                       {74, ZR_ERR_IO, "reading or writing failed"},
+                                       {75, ZR_ERR_STOPPED, "stopped on request, with a checkpoint"},
+                                       {78, ZR_ERR_CONFIG, "bad configuration"},
+                                       {80, ZR_ERR_DIVERGED, "diverged"},
+                                       {82, ZR_ERR_HANG, "a rank hangs"},
+                                       {83, ZR_ERR_PEER, "a rank is gone"}};
+
 int cli_exit_code(zr_status status)
 {
-    switch (status) {
-    case ZR_OK:
-        return 0;
-    case ZR_ERR_ARG:
-        return 2;
-    case ZR_ERR_DATA:
-        return 65;
-    case ZR_ERR_NOT_FOUND:
-        return 66;
-    case ZR_ERR_UNSUPPORTED:
-        return 69;
-    case ZR_ERR_MEMORY:
-        return 71;
-    case ZR_ERR_CREATE:
-        return 73;
-    case ZR_ERR_IO:
-        return 74;
-    case ZR_ERR_STOPPED:
-        return 75;
-    case ZR_ERR_CONFIG:
-        return 78;
-    case ZR_ERR_DIVERGED:
-        return 80;
-    case ZR_ERR_HANG:
-        return 82;
-    case ZR_ERR_PEER:
-    case ZR_ERR_COMM:
-        return 83;
-    case ZR_ERR_SHAPE:
-    case ZR_ERR_DTYPE:
-    case ZR_ERR_STATE:
-    case ZR_ERR_INTERNAL:
-    case ZR_STATUS_COUNT:
-        break;
-    }
-    return 1;
+    if (status == ZR_ERR_COMM) status = ZR_ERR_PEER;
+    for (int i = 0; i < CLI_EXITS; i++)
+        if (cli_exits[i].status == status) return cli_exits[i].code;
+    return cli_exit_code(ZR_ERR_INTERNAL);
+}
+
+void cli_end_world(zr_comm *comm, zr_status st)
+{
+    (void)zr__comm_first(comm); /* no other rank need say that this one is gone */
+    cli_say_error();
+    zr_comm_abort(comm, cli_exit_code(st));
 }
 
 static void print_help(void)
@@ -67,7 +57,7 @@ static void print_help(void)
     printf("\n`zr help COMMAND` tells more; `zr --version` prints the version.\n");
 }
 
-static zr_status find(const char *name, const cli_command **command)
+static zr_status find_command(const char *name, const cli_command **command)
 {
     const char *names[N_COMMANDS];
     for (int i = 0; i < N_COMMANDS; i++) {
@@ -93,7 +83,7 @@ static bool launched_first(void)
     return true;
 }
 
-static zr_status run(const cli_command *command, zr_comm *comm, int argc, char **argv)
+static zr_status run_command(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     zr_status st = ZR_OK;
     bool works = !comm || comm->rank == 0 || command->all_ranks;
@@ -119,21 +109,21 @@ static zr_status same_command(zr_comm *comm, const cli_command *command)
 }
 
 /** Run a command. Under a launcher all processes are one command: one message, one exit code. */
-static zr_status start(int argc, char **argv)
+static zr_status start_command(int argc, char **argv)
 {
     const cli_command *command = NULL;
     zr_comm *comm = NULL;
     bool first = launched_first();
-    zr_status st = find(argv[1], &command);
+    zr_status st = find_command(argv[1], &command);
     if (st == ZR_OK && command->computes) cli_set_process();
-    if (st == ZR_OK) st = cli_fault_read(); /* cli_set_process may have started the program again */
+    if (st == ZR_OK && cli_faults.begin) st = cli_faults.begin(); /* not before a second start of the program */
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {
         if (first) cli_say_error();
         return st;
     }
     if (comm) st = same_command(comm, command);
-    if (st == ZR_OK) st = run(command, comm, argc - 2, argv + 2);
+    if (st == ZR_OK) st = run_command(command, comm, argc - 2, argv + 2);
     if (comm) {
         zr_comm_destroy(&comm);
         zr_comm_mpi_stop();
@@ -163,7 +153,7 @@ int main(int argc, char **argv)
     }
     if (!strcmp(word, "help") && argc > 2 && argv[2][0] != '-') { /* zr help train: zr train --help */
         char help[] = "--help", *words[] = {argv[0], argv[2], help, NULL};
-        return cli_exit_code(start(3, words));
+        return cli_exit_code(start_command(3, words));
     }
     zr_status st = ZR_OK;
     if (!strcmp(word, "help") && argc > 2) {
@@ -173,7 +163,7 @@ int main(int argc, char **argv)
     } else if (!strcmp(word, "--version") || !strcmp(word, "-V") || !strcmp(word, "version")) {
         printf("zr %s\n", zr_version());
     } else {
-        return cli_exit_code(start(argc, argv));
+        return cli_exit_code(start_command(argc, argv));
     }
     if (st == ZR_OK && cli_flush() != ZR_OK && !cli_reader_left()) st = ZR_ERR_IO;
     if (st != ZR_OK) cli_say_error();

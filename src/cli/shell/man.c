@@ -1,3 +1,4 @@
+/* Pages for man, in roff. */
 #include "cli/shell/reference.h"
 
 #include <string.h>
@@ -45,15 +46,8 @@ static void print_tagged(const char *before, const char *tag, const char *value,
     printf("\n");
 }
 
-static void print_lines(const char *lines)
-{
-    printf(".nf\n");
-    print_roff(lines);
-    printf(".fi\n");
-}
-
 /** Print the section SEE ALSO. */
-static void print_see(const cli_command *const *commands, int n)
+static void print_see_also(const cli_command *const *commands, int n)
 {
     printf(".SH SEE ALSO\n\\fBzr\\fR(1), \\fBzr\\-config\\fR(5)");
     for (int i = 0; i < n; i++) printf(",\n\\fBzr\\-%s\\fR(1)", commands[i]->name);
@@ -74,12 +68,13 @@ static void command_page(const cli_command *command, const cli_option *options, 
         printf(".TP\n\\fB\\-\\-\\fIkey.path\\fB=\\fIvalue\\fR\n"
                "a key of the configuration, as \\fBzr\\-config\\fR(5) lists them\n");
     }
-    printf(".SH EXAMPLES\n");
-    print_lines(command->examples);
-    print_see(NULL, 0);
+    printf(".SH EXAMPLES\n.nf\n");
+    print_roff(command->examples);
+    printf(".fi\n");
+    print_see_also(NULL, 0);
 }
 
-static void print_keys(void)
+static void config_page(void)
 {
     int n = 0;
     const zr_key *key = zr_config_keys(&n);
@@ -95,44 +90,32 @@ static void print_keys(void)
         snprintf(value, sizeof(value), "%s%s[%s]", words, *words ? " " : "", standard);
         print_tagged("", key[i].path, value, key[i].help);
     }
-    print_see(NULL, 0);
+    print_see_also(NULL, 0);
 }
 
-static void print_own(const cli_command *const *commands, int n)
+static void zr_page(const cli_command *const *commands, int n)
 {
-    static const struct {
-        const char *code, *what;
-    } codes[] = {{"0", "done"},
-                 {"1", "a fault of zr itself"},
-                 {"2", "usage"},
-                 {"65", "bad data"},
-                 {"66", "an input is missing"},
-                 {"69", "not available"},
-                 {"71", "out of memory, or beyond memory.limit"},
-                 {"73", "an output cannot be created"},
-                 {"74", "reading or writing failed"},
-                 {"75", "stopped on request, with a checkpoint"},
-                 {"78", "bad configuration"},
-                 {"80", "diverged"},
-                 {"82", "a rank hangs"},
-                 {"83", "a rank is gone"}};
+    char code[12];
     print_head("zr", 1, "train transformer language models with ZeRO");
     printf(".SH SYNOPSIS\nzr \\fIcommand\\fR [\\fIoptions\\fR]\n.SH COMMANDS\n");
     for (int i = 0; i < n; i++) print_tagged("", commands[i]->name, NULL, commands[i]->summary);
     print_tagged("", "help", "COMMAND", "the options of a command, with examples");
     printf(".SH EXIT STATUS\n");
-    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) print_tagged("", codes[i].code, NULL, codes[i].what);
-    print_see(commands, n);
+    for (int i = 0; i < CLI_EXITS; i++) {
+        snprintf(code, sizeof(code), "%d", cli_exits[i].code);
+        print_tagged("", code, NULL, cli_exits[i].words);
+    }
+    print_see_also(commands, n);
 }
 
 zr_status cli_man(const cli_command *const *commands, int n, const char *name)
 {
     if (!name) {
-        print_own(commands, n);
+        zr_page(commands, n);
         return ZR_OK;
     }
     if (strcmp(name, "config") == 0) {
-        print_keys();
+        config_page();
         return ZR_OK;
     }
     for (int i = 0; i < n; i++)

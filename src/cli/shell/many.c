@@ -5,7 +5,7 @@
 
 #define MOST_THREADS 4 /* each holds a plan, and large plans take 100 MB */
 
-typedef struct work {
+typedef struct pieces {
     cli_piece *piece;
     void *arg;
     cli_amount_done *shown; /* NULL: no progress is shown */
@@ -14,9 +14,9 @@ typedef struct work {
     int64_t failed; /* the first piece that failed, -1: none */
     zr_status status;
     char message[1024];
-} work;
+} pieces;
 
-static int64_t take(work *w)
+static int64_t next_piece(pieces *w)
 {
     pthread_mutex_lock(&w->lock);
     const int64_t i = w->next < w->n && w->failed < 0 ? w->next++ : -1;
@@ -26,7 +26,7 @@ static int64_t take(work *w)
 
 /* Note the end of a piece. The piece that fails first depends on the threads; the reported failure, of the lowest
  * piece, does not, as all pieces before it have been begun. */
-static void finish(work *w, int64_t i, zr_status st)
+static void end_piece(pieces *w, int64_t i, zr_status st)
 {
     pthread_mutex_lock(&w->lock);
     w->done++;
@@ -39,10 +39,10 @@ static void finish(work *w, int64_t i, zr_status st)
     pthread_mutex_unlock(&w->lock);
 }
 
-static void *run(void *arg)
+static void *do_pieces(void *arg)
 {
-    work *w = arg;
-    for (int64_t i = take(w); i >= 0; i = take(w)) finish(w, i, w->piece(w->arg, i));
+    pieces *w = arg;
+    for (int64_t i = next_piece(w); i >= 0; i = next_piece(w)) end_piece(w, i, w->piece(w->arg, i));
     return NULL;
 }
 
@@ -50,13 +50,13 @@ zr_status cli_many(int64_t n, cli_piece *piece, void *arg, const char *what)
 {
     pthread_t thread[MOST_THREADS];
     cli_amount_done shown = {.what = what};
-    work w = {.piece = piece, .arg = arg, .n = n, .failed = -1};
+    pieces w = {.piece = piece, .arg = arg, .n = n, .failed = -1};
     const int cores = zr__host_cores();
     int started = 0, wanted = (cores < MOST_THREADS ? cores : MOST_THREADS) - 1;
     if (what && cli_live()) w.shown = &shown;
     pthread_mutex_init(&w.lock, NULL);
-    while (started < wanted && started < n - 1 && pthread_create(&thread[started], NULL, run, &w) == 0) started++;
-    (void)run(&w);
+    while (started < wanted && started < n - 1 && pthread_create(&thread[started], NULL, do_pieces, &w) == 0) started++;
+    (void)do_pieces(&w);
     for (int i = 0; i < started; i++) pthread_join(thread[i], NULL);
     pthread_mutex_destroy(&w.lock);
     if (w.shown) cli_line_clear();

@@ -1,3 +1,4 @@
+/* Messages on stderr, the end of stdout, colours, numbers in words. */
 #include "cli/shell/cli.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 
 /** Write characters that a terminal would obey as \xNN. The library has already escaped text from files, so backslashes
  * stay. */
-static void printable(const char *text, size_t bytes, char *out, size_t size)
+static void escape_line(const char *text, size_t bytes, char *out, size_t size)
 {
     size_t n = 0;
     int64_t hidden = 0, left = 0; /* left: bytes of the character, which is hidden or not */
@@ -28,13 +29,13 @@ static void printable(const char *text, size_t bytes, char *out, size_t size)
 }
 
 /** Write a message in one call, so that lines of several ranks do not mix. */
-static void write_lines(const char *message)
+static void write_message(const char *message)
 {
     char out[2 * MESSAGE_BYTES], shown[MESSAGE_BYTES];
     size_t length = 0;
     for (int n = 0; *message && n < MAX_LINES; n++) {
         size_t bytes = strcspn(message, "\n");
-        printable(message, bytes, shown, sizeof(shown));
+        escape_line(message, bytes, shown, sizeof(shown));
         length += (size_t)snprintf(out + length, sizeof(out) - length, "zr: %s%s\n", n ? "  " : "", shown);
         if (length >= sizeof(out)) length = sizeof(out) - 1;
         message += bytes + (message[bytes] == '\n');
@@ -49,13 +50,13 @@ void cli_say(const char *format, ...)
     va_start(list, format);
     vsnprintf(message, sizeof(message), format, list);
     va_end(list);
-    write_lines(message);
+    write_message(message);
 }
 
 void cli_say_error(void)
 {
     const char *message = zr_error_message();
-    write_lines(message[0] ? message : "failed without a message");
+    write_message(message[0] ? message : "failed without a message");
 }
 
 static bool reader_left;
@@ -85,8 +86,7 @@ const zr__output_kind cli_svg_kind = {"SVG picture", "<svg ", true};
 
 zr_status cli_check_stdout(const char *const *inputs)
 {
-    ZR_TRY(zr__output_check_stream(STDOUT_FILENO, "standard output", inputs));
-    return ZR_OK;
+    return zr__output_check_stream(STDOUT_FILENO, "standard output", inputs);
 }
 
 bool cli_launched(void)
@@ -112,24 +112,12 @@ bool cli_colored_out(cli_color color)
     return colored(color, STDOUT_FILENO);
 }
 
-const char *cli_bytes(double bytes, char text[32])
-{
-    return zr__text_size(bytes, text);
-}
-
-const char *cli_amount(double amount, char text[32])
-{
-    return zr__text_amount(amount, text);
-}
-
 const char *cli_params(int64_t params, int64_t trained, char text[80])
 {
-    char all[32], some[32];
-    cli_amount((double)params, all);
     if (trained == params)
-        snprintf(text, 80, "%s", all);
+        snprintf(text, 80, "%s", ZR_AMOUNT((double)params));
     else
-        snprintf(text, 80, "%s (%s train)", all, cli_amount((double)trained, some));
+        snprintf(text, 80, "%s (%s train)", ZR_AMOUNT((double)params), ZR_AMOUNT((double)trained));
     return text;
 }
 

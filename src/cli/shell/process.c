@@ -60,20 +60,15 @@ static void shorten_spins(void)
     zr_free(words);
 }
 
-/** Let all threads share one heap where addresses are limited (ulimit -v): malloc sets 64 MiB of addresses aside for
- * each thread, so that threads do not wait for each other, and a limit leaves none to set aside. */
-static void share_heap(void)
-{
-#ifdef M_ARENA_MAX
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
-#endif
-}
-
 void cli_set_process(void)
 {
     shorten_spins();
-    share_heap();
+#ifdef M_ARENA_MAX
+    /* malloc sets 64 MiB of addresses aside for each thread, so that threads do not wait for each other. Where
+     * addresses are limited (ulimit -v), that leaves none: all threads share one heap. */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
+#endif
 }
 
 void cli_leave_binding(void)
@@ -81,4 +76,14 @@ void cli_leave_binding(void)
     cpu_set_t all;
     memset(&all, 0xff, sizeof(all));
     if (sched_setaffinity(0, sizeof(all), &all) != 0) return; /* then the binding stays, and threads follow it */
+}
+
+zr_status cli_ranks_run(int ranks, zr_status (*rank)(zr_comm *comm, void *arg), void *arg)
+{
+    zr_comm *comm = NULL;
+    if (ranks > 1) return zr_comm_threads_run(ranks, rank, arg);
+    ZR_TRY(zr_comm_create_self(&comm));
+    zr_status st = rank(comm, arg);
+    zr_comm_destroy(&comm);
+    return st;
 }

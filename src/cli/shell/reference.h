@@ -13,6 +13,15 @@ ZR_NODISCARD zr_status cli_completion(const cli_command *const *commands, int n,
 /** Print a page for man. NULL: of zr itself; a command's name; "config": of the keys. ZR_ERR_ARG. */
 ZR_NODISCARD zr_status cli_man(const cli_command *const *commands, int n, const char *name);
 
+/** Exit codes, in the order of the manual. */
+enum { CLI_EXITS = 14 };
+typedef struct cli_exit {
+    int code;
+    zr_status status; /* every status without a row counts as ZR_ERR_INTERNAL, but ZR_ERR_COMM as ZR_ERR_PEER */
+    const char *words;
+} cli_exit;
+extern const cli_exit cli_exits[CLI_EXITS];
+
 /** Give a command's options to a form, by asking for its help. */
 ZR_NODISCARD zr_status cli_options_of(const cli_command *command, cli_help_form *form);
 /** Options of every command. */

@@ -18,7 +18,7 @@ static zr_comm *_Atomic peers;
 static int gone_code;
 
 /* Write one line, over a line that is redrawn. */
-static void say(const char *what, const char *more)
+static void write_answer(const char *what, const char *more)
 {
     char line[160];
     size_t n = 0;
@@ -50,14 +50,14 @@ static bool is_repeated(int number, long long sec)
 
 /* Say what a first signal does. With peers, a SIGTERM before training is a launcher's, which ends the other ranks of a
  * failed run, and failures are told once. */
-static void answer(int number, bool urges)
+static void answer_first(int number, bool urges)
 {
     const int now = atomic_load(&phase);
     if (!speaks || now == ENDED || (now == STARTING && number == SIGTERM && atomic_load(&peers))) return;
     if (now == STARTING)
-        say("stopping when training begins", urges ? "; once more: stop now" : "");
+        write_answer("stopping when training begins", urges ? "; once more: stop now" : "");
     else
-        say("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
+        write_answer("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
 }
 
 /* Handle a request to stop. Two threads may run it at once: one atomic number holds both whether a first SIGINT or
@@ -72,7 +72,7 @@ static void on_signal(int number)
     bool urges = number == SIGINT || number == SIGTERM, news = !atomic_exchange(&stop_wanted, true);
     if (urges) news = atomic_compare_exchange_strong(&first_sec, &first, now.tv_sec + 1);
     if (news) {
-        answer(number, urges);
+        answer_first(number, urges);
     } else if (urges && is_repeated(number, now.tv_sec + 1 - first)) {
         signal(number, SIG_DFL);
         raise(number);
@@ -86,7 +86,7 @@ static void on_save(int number)
     (void)number;
     const int now = atomic_load(&phase);
     if (!atomic_exchange(&save_wanted, true) && speaks && now != ENDED)
-        say(now == STARTING ? "saving after the first step" : "saving after this step", ", then going on");
+        write_answer(now == STARTING ? "saving after the first step" : "saving after this step", ", then going on");
     errno = error;
 }
 

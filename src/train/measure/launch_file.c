@@ -1,7 +1,6 @@
 /*
  * Measured training steps in a file of the user's cache, one for each transport, number of ranks and number of hosts.
  */
-#include "base/text/text.h"
 #include "train/measure/machine.h"
 #include "train/measure/measure.h"
 
@@ -31,12 +30,10 @@ static json_t *samples_to_json(const zr_launch *launch)
     for (int32_t i = 0; list && i < launch->n_samples; i++) {
         const zr_step_sample *s = &launch->sample[i];
         const int64_t *size = s->cost.product.size;
-        json_t *sample = json_pack(SAMPLE, s->kind, s->narrow, s->ranks, s->across, s->cost.flops, (json_int_t)size[0],
-                                   (json_int_t)size[1], (json_int_t)size[2], s->cost.pairs, (json_int_t)s->cost.head,
-                                   s->cost.memory_bytes, s->cost.wire_bytes, s->sec);
-        if (json_array_append_new(list, sample) == 0) continue;
-        json_decref(list);
-        list = NULL;
+        zr__machine_append(&list,
+                           json_pack(SAMPLE, s->kind, s->narrow, s->ranks, s->across, s->cost.flops,
+                                     (json_int_t)size[0], (json_int_t)size[1], (json_int_t)size[2], s->cost.pairs,
+                                     (json_int_t)s->cost.head, s->cost.memory_bytes, s->cost.wire_bytes, s->sec));
     }
     return list;
 }
@@ -45,12 +42,8 @@ static json_t *samples_to_json(const zr_launch *launch)
 static json_t *waits_to_json(const zr_launch *launch)
 {
     json_t *list = json_array();
-    for (int32_t i = 0; list && i < launch->n_waits; i++) {
-        const zr_wait_sample *w = &launch->wait[i];
-        if (json_array_append_new(list, json_pack("[f,f]", w->computed_sec, w->share)) == 0) continue;
-        json_decref(list);
-        list = NULL;
-    }
+    for (int32_t i = 0; list && i < launch->n_waits; i++)
+        zr__machine_append(&list, json_pack("[f,f]", launch->wait[i].computed_sec, launch->wait[i].share));
     return list;
 }
 
@@ -98,18 +91,6 @@ static const struct {
                {"across_bytes_sec", offsetof(zr_launch, across_bytes_sec), INFINITY}};
 enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
-/* Add the numbers to `root`; false: no memory. */
-static bool numbers_to_json(const zr_launch *launch, json_t *root)
-{
-    bool good = root != NULL;
-    for (int i = 0; i < NUMBERS && good; i++) {
-        double x;
-        memcpy(&x, (const char *)launch + numbers[i].at, sizeof(x));
-        good = json_object_set_new(root, numbers[i].key, json_real(x)) == 0;
-    }
-    return good;
-}
-
 static bool numbers_from_json(const json_t *root, zr_launch *launch)
 {
     for (int i = 0; i < NUMBERS; i++) {
@@ -147,19 +128,20 @@ static bool launch_from_json(void *arg, const json_t *root)
 
 zr_status zr__launch_remember(const zr_device_facts *facts, const zr_launch *launch)
 {
-    char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
+    char key[ZR__MACHINE_KEY_BYTES];
     launch_key(facts, launch->transport, launch->ranks, launch->hosts, key);
     json_t *root =
         json_pack("{s:s, s:s, s:i, s:i, s:i, s:i, s:b, s:o, s:o}", "machine", key, "transport", launch->transport,
                   "ranks", launch->ranks, "hosts", launch->hosts, "threads", launch->threads, "cores", launch->cores,
                   "beside", launch->beside, "waits", waits_to_json(launch), "samples", samples_to_json(launch));
-    zr_status st = numbers_to_json(launch, root) ? zr__json_print(root, &text)
-                                                 : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the measured steps as JSON");
-    json_decref(root);
-    ZR_TRY(st);
-    st = zr__machine_remember("steps", key, text);
-    zr_free(text);
-    return st;
+    for (int i = 0; i < NUMBERS && root; i++) {
+        double x;
+        memcpy(&x, (const char *)launch + numbers[i].at, sizeof(x));
+        if (json_object_set_new(root, numbers[i].key, json_real(x)) == 0) continue;
+        json_decref(root);
+        root = NULL;
+    }
+    return zr__machine_remember("steps", key, root);
 }
 
 zr_status zr__launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,

@@ -2,21 +2,13 @@
  * Measurement of schedule steps in training steps of small models, run by the engine that also runs large ones, so that
  * caches, threads, waits for other ranks and links are as in training.
  */
-#include "train/measure/timings.h"
-#include "zr/models.h"
 #include "engine/engine.h"
 #include "plan/cost/cost.h"
 #include "plan/list/place.h"
 #include "simulate/simulate.h"
 #include "train/host/host.h"
 #include "train/measure/measure.h"
-#include "zr/comm.h"
-#include "zr/device.h"
-#include "zr/engine.h"
-#include "zr/graph.h"
-#include "zr/plan.h"
-#include "zr/run.h"
-#include "zr/simulate.h"
+#include "train/measure/timings.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -89,7 +81,7 @@ typedef struct measuring {
     zr_launch *launch;
 } measuring;
 
-static int ascending(const void *a, const void *b)
+static int ascending_sec(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -98,7 +90,7 @@ static int ascending(const void *a, const void *b)
 /* Return the median; sorts `sec`. */
 static double median(double *sec, int64_t n)
 {
-    qsort(sec, (size_t)n, sizeof(*sec), ascending);
+    qsort(sec, (size_t)n, sizeof(*sec), ascending_sec);
     return (sec[(n - 1) / 2] + sec[n / 2]) / 2;
 }
 
@@ -126,7 +118,7 @@ static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input
     return ZR_OK;
 }
 
-static void ran(void *arg, const zr_event *event)
+static void record_run(void *arg, const zr_event *event)
 {
     const runner *r = arg;
     step_runs *runs = &r->runs[event->step];
@@ -145,7 +137,7 @@ static void close_runner(runner *r)
 }
 
 /* Allocate this rank's records of steps; not collective. */
-static zr_status make_room_to_run(runner *r, bool timed)
+static zr_status alloc_records(runner *r, bool timed)
 {
     r->runs = zr_alloc((size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
     ZR_CHECK(r->runs, ZR_ERR_MEMORY, "no memory for measured steps");
@@ -160,14 +152,14 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
     r->tokens = layout->batch * layout->seq;
     ZR_TRY(zr_comm_agree(m->comm, zr_plan_create(model, layout, &m->device->profile, &r->plan)));
     ZR_TRY(zr_engine_create(r->plan, m->device, m->comm, 1, &r->engine));
-    ZR_TRY(zr_comm_agree(m->comm, make_room_to_run(r, timed)));
-    zr__engine_watch(r->engine, ran, r);
+    ZR_TRY(zr_comm_agree(m->comm, alloc_records(r, timed)));
+    zr__engine_watch(r->engine, record_run, r);
     ZR_TRY(zr_engine_fill(r->engine, ZR_STATE_PARAM, NULL, NULL));
     return ZR_OK;
 }
 
 /* Let the first rank decide whether there is time for one more training step. */
-static zr_status goes_on(const measuring *m, int done, double sec, bool *more)
+static zr_status has_time(const measuring *m, int done, double sec, bool *more)
 {
     ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, NULL));
     const int least = m->quick ? QUICK_RUNS : LEAST_RUNS;
@@ -188,12 +180,6 @@ static zr_status run_step(runner *r, int number)
     return ZR_OK;
 }
 
-static void forget_steps(runner *r)
-{
-    memset(r->runs, 0, (size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
-    r->n = 0;
-}
-
 /* Run the runners' training steps in turn, so that a machine that is slower for a while is slower for all runners. */
 static zr_status run_steps(const measuring *m, runner *r, int n_runners)
 {
@@ -201,30 +187,29 @@ static zr_status run_steps(const measuring *m, runner *r, int n_runners)
     double begin_sec = 0;
     for (int step = 0; more; step++) {
         if (step == WARM_RUNS) begin_sec = zr_clock_sec();
-        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) forget_steps(&r[i]);
+        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) { /* forget the warm runs */
+            memset(r[i].runs, 0, (size_t)r[i].plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
+            r[i].n = 0;
+        }
         for (int i = 0; i < n_runners; i++) ZR_TRY(run_step(&r[i], step));
-        if (step >= WARM_RUNS) ZR_TRY(goes_on(m, r->n, (zr_clock_sec() - begin_sec) / n_runners, &more));
+        if (step >= WARM_RUNS) ZR_TRY(has_time(m, r->n, (zr_clock_sec() - begin_sec) / n_runners, &more));
     }
     return ZR_OK;
 }
 
-/* ---- what they leave ------------------------------------------------------------------------- */
-
-static bool same_cost(const zr_step_cost *a, const zr_step_cost *b)
-{
-    return a->flops == b->flops && a->memory_bytes == b->memory_bytes && a->wire_bytes == b->wire_bytes &&
-           a->pairs == b->pairs && a->head == b->head && memcmp(&a->product, &b->product, sizeof(a->product)) == 0;
-}
+/* ---- samples of its steps ---------------------------------------------------------------------- */
 
 static bool same_step(const zr_step_sample *a, const zr_step_sample *b)
 {
+    const zr_step_cost *x = &a->cost, *y = &b->cost;
     return a->narrow == b->narrow && a->ranks == b->ranks && a->across == b->across && strcmp(a->kind, b->kind) == 0 &&
-           same_cost(&a->cost, &b->cost);
+           x->flops == y->flops && x->memory_bytes == y->memory_bytes && x->wire_bytes == y->wire_bytes &&
+           x->pairs == y->pairs && x->head == y->head && memcmp(&x->product, &y->product, sizeof(x->product)) == 0;
 }
 
 /* Add a step of one model, whose samples begin at `first`: equal steps become one sample, their mean. `times` counts
  * the steps of each of the model's samples. */
-static void keep(zr_launch *l, int32_t first, const zr_step_sample *sample, int32_t *times)
+static void add_sample(zr_launch *l, int32_t first, const zr_step_sample *sample, int32_t *times)
 {
     int32_t i = first;
     while (i < l->n_samples && !same_step(&l->sample[i], sample)) i++;
@@ -233,7 +218,7 @@ static void keep(zr_launch *l, int32_t first, const zr_step_sample *sample, int3
     l->sample[i].sec += (sample->sec - l->sample[i].sec) / n;
 }
 
-static zr_status make_room(zr_launch *l, int32_t more)
+static zr_status grow_samples(zr_launch *l, int32_t more)
 {
     zr_step_sample *sample = zr_alloc((size_t)(l->n_samples + more) * sizeof(*sample));
     ZR_CHECK(sample, ZR_ERR_MEMORY, "no memory for %d measured steps", l->n_samples + more);
@@ -250,11 +235,11 @@ static zr_status keep_steps(const measuring *m, const runner *r, const double *s
     const int32_t first = m->launch->n_samples;
     int32_t *times = zr_alloc((size_t)s->n_steps * sizeof(*times));
     ZR_CHECK(times, ZR_ERR_MEMORY, "no memory for %d measured steps", s->n_steps);
-    zr_status st = make_room(m->launch, s->n_steps);
+    zr_status st = grow_samples(m->launch, s->n_steps);
     for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
         zr_step_sample sample = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
         sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* a clock may stand still */
-        if (r->runs[i].n > 0) keep(m->launch, first, &sample, times);
+        if (r->runs[i].n > 0) add_sample(m->launch, first, &sample, times);
     }
     zr_free(times);
     return st;
@@ -286,7 +271,7 @@ static double typical_mean(const double *x, int64_t runs, const runner *r)
 
 /* Compute each step's seconds and, where ranks meet, the seconds that they wait: in each run, the last rank to arrive
  * does not wait. Means are over typical training steps, so that together they are as long as one. */
-static zr_status settle(const measuring *m, runner *r, double *sec, double *wait_sec)
+static zr_status step_times(const measuring *m, runner *r, double *sec, double *wait_sec)
 {
     const zr_plan *plan = r->plan;
     const int32_t n_steps = plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
@@ -338,7 +323,7 @@ static zr_status keep_model(measuring *m, runner *r)
     double *sec = zr_alloc((size_t)n_steps * 2 * sizeof(*sec)), *wait_sec = sec + n_steps;
     zr_status st = ZR_OK;
     ZR_CHECK(sec, ZR_ERR_MEMORY, "no memory for %d measured steps", n_steps);
-    ZR_TRY_GOTO(st, settle(m, r, sec, wait_sec), done);
+    ZR_TRY_GOTO(st, step_times(m, r, sec, wait_sec), done);
     ZR_TRY_GOTO(st, keep_steps(m, r, sec), done);
     double around = typical_mean(r->wall_sec, r->n, r);
     for (int32_t i = 0; i < n_steps; i++) around -= (double)r->runs[i].n / r->n * (sec[i] + wait_sec[i]);
@@ -420,13 +405,6 @@ static void keep_rate(measuring *m, const runner *r)
     }
 }
 
-static zr_status measure_alone(measuring *m, runner *r)
-{
-    ZR_TRY(run_steps(m, r, 1));
-    ZR_TRY(keep_model(m, r));
-    return ZR_OK;
-}
-
 /* Measure a model where exchanges can overlap with compute: r[0] runs without overlap and gives the samples, r[1] runs
  * with it. */
 static zr_status measure_beside(measuring *m, division divided, runner r[2])
@@ -461,21 +439,17 @@ static zr_status measure_model(measuring *m, const struct trial *t, zr_dtype dty
     ZR_TRY_GOTO(st, open_runner(m, &model, &layout, beside, &r[0]), done);
     layout.overlap = true;
     if (beside) ZR_TRY_GOTO(st, open_runner(m, &model, &layout, true, &r[1]), done);
-    st = beside ? measure_beside(m, t->division, r) : measure_alone(m, r);
+    if (beside) {
+        st = measure_beside(m, t->division, r);
+    } else {
+        st = run_steps(m, r, 1);
+        if (st == ZR_OK) st = keep_model(m, r);
+    }
     if (st == ZR_OK && t->division == LINKS) keep_rate(m, &r[beside]);
 done:
     close_runner(&r[1]);
     close_runner(&r[0]);
     return st;
-}
-
-static zr_status measure_models(measuring *m)
-{
-    for (int dtype = 0; dtype < 2; dtype++)
-        for (int t = 0; t < TRIALS; t++)
-            if (!m->quick || trials[t].width <= QUICK_WIDTH || trials[t].division == LINKS)
-                ZR_TRY(measure_model(m, &trials[t], dtype ? ZR_BF16 : ZR_F32));
-    return ZR_OK;
 }
 
 /* Count the hosts; all ranks find the same. ZR_ERR_UNSUPPORTED unless the ranks of a host are neighbours and each host
@@ -534,7 +508,10 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, b
                           .beside = comm->concurrent};
     snprintf(launch->transport, sizeof(launch->transport), "%s", comm->size == 1 ? "threads" : comm->transport);
     measuring m = {.comm = comm, .device = device, .quick = quick, .launch = launch};
-    ZR_TRY(measure_models(&m));
+    for (int dtype = 0; dtype < 2; dtype++)
+        for (int t = 0; t < TRIALS; t++)
+            if (!quick || trials[t].width <= QUICK_WIDTH || trials[t].division == LINKS)
+                ZR_TRY(measure_model(&m, &trials[t], dtype ? ZR_BF16 : ZR_F32));
     launch->around_sec = m.around_sec / m.n_around;
     const double lost = fmin(slope_of(&m.lost), MOST_LOST), late = fmin(slope_of(&m.late), MOST_LOST),
                  most = fmax(lost + late, 1); /* overlap takes no longer than running one after the other */

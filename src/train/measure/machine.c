@@ -4,15 +4,13 @@
  * or a new version never reads numbers that are not its own. Writers rename complete files into place; the last one
  * stays.
  */
+#include "train/measure/machine.h"
 #include "base/file/file.h"
 #include "base/file/folder.h"
-#include "base/json/json.h"
 #include "base/text/text.h"
-#include "train/measure/machine.h"
 #include "device/device.h"
 #include "train/host/host.h"
 #include "train/measure/measure.h"
-#include "zr/device.h"
 
 #include <errno.h>
 #include <math.h>
@@ -34,15 +32,12 @@ void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTE
              zr_device_cpu_level(), zr_version(), zr__device_cpu_matmul());
 }
 
-/* ---- where ----------------------------------------------------------------------------------- */
-
 static zr_status machine_path(const char *prefix, const char *key, char folder[PATH_MAX], char path[PATH_MAX])
 {
     char name[48];
     ZR_TRY(zr__cache_folder("measured rates", folder));
     snprintf(name, sizeof(name), "%s-%016llx.json", prefix, (unsigned long long)XXH3_64bits(key, strlen(key)));
-    ZR_TRY(zr__path_join(path, folder, name));
-    return ZR_OK;
+    return zr__path_join(path, folder, name);
 }
 
 /* ---- numbers to JSON and back ---------------------------------------------------------------- */
@@ -52,17 +47,22 @@ static json_t *rate_to_json(zr_rate rate)
     return json_pack("{s:f, s:f}", "one", rate.one, "all", rate.all);
 }
 
+void zr__machine_append(json_t **list, json_t *value)
+{
+    if (json_array_append_new(*list, value) == 0) return;
+    json_decref(*list);
+    *list = NULL;
+}
+
 /** NULL: no memory. */
 static json_t *levels_to_json(const zr_rates *rates)
 {
     json_t *levels = json_array();
     for (int i = 0; levels && i < rates->n_levels; i++) {
         const zr_peak *peak = &rates->level[i];
-        json_t *level = json_pack("{s:s, s:o, s:o}", "level", peak->level, "fma_f32_flops", rate_to_json(peak->fma_f32),
-                                  "dot_bf16_flops", rate_to_json(peak->dot_bf16));
-        if (json_array_append_new(levels, level) == 0) continue;
-        json_decref(levels);
-        levels = NULL;
+        zr__machine_append(&levels,
+                           json_pack("{s:s, s:o, s:o}", "level", peak->level, "fma_f32_flops",
+                                     rate_to_json(peak->fma_f32), "dot_bf16_flops", rate_to_json(peak->dot_bf16)));
     }
     return levels;
 }
@@ -74,11 +74,9 @@ static json_t *products_to_json(const zr_rates *rates)
     for (int i = 0; products && i < rates->n_products; i++) {
         const zr_product_rate *p = &rates->product[i];
         const int64_t *size = p->sizes.size;
-        json_t *product = json_pack("{s:b, s:[I, I, I], s:f}", "bf16", p->bf16, "sizes", (json_int_t)size[0],
-                                    (json_int_t)size[1], (json_int_t)size[2], "flops", p->flops);
-        if (json_array_append_new(products, product) == 0) continue;
-        json_decref(products);
-        products = NULL;
+        zr__machine_append(&products,
+                           json_pack("{s:b, s:[I, I, I], s:f}", "bf16", p->bf16, "sizes", (json_int_t)size[0],
+                                     (json_int_t)size[1], (json_int_t)size[2], "flops", p->flops));
     }
     return products;
 }
@@ -99,36 +97,20 @@ static bool finite_rates(const zr_rates *rates)
     return finite;
 }
 
-static zr_status rates_to_json(const zr_rates *rates, const char *key, char **text)
+/** Read a number of at least 0. */
+static bool get_number(const json_t *object, const char *key, double *number)
 {
-    ZR_CHECK(finite_rates(rates), ZR_ERR_ARG,
-             "of the measured rates one is infinite or not a number, and cannot be remembered; measure again");
-    json_t *root = json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o, s:f, s:f}", "machine", key, "threads",
-                             rates->threads, "levels", levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32,
-                             "matmul_bf16_flops", rates->matmul_bf16, "triad_bytes_sec", rate_to_json(rates->triad),
-                             "link_bytes_sec", rate_to_json(rates->link), "products", products_to_json(rates),
-                             "best_f32_flops", rates->best_f32, "best_bf16_flops", rates->best_bf16);
-    ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the measured rates as JSON");
-    zr_status st = zr__json_print(root, text);
-    json_decref(root);
-    return st;
+    const json_t *json = json_object_get(object, key);
+    *number = json_number_value(json);
+    return json_is_number(json) && *number >= 0.0;
 }
 
 /** Read a rate; false: it is missing, negative or, with `positive`, 0. */
 static bool get_rate(const json_t *object, const char *key, bool positive, zr_rate *rate)
 {
     const json_t *json = json_object_get(object, key);
-    rate->one = json_number_value(json_object_get(json, "one"));
-    rate->all = json_number_value(json_object_get(json, "all"));
-    bool known = json_is_number(json_object_get(json, "one")) && json_is_number(json_object_get(json, "all"));
-    return known && (positive ? rate->one > 0.0 && rate->all > 0.0 : rate->one >= 0.0 && rate->all >= 0.0);
-}
-
-static bool get_number(const json_t *object, const char *key, double *number)
-{
-    const json_t *json = json_object_get(object, key);
-    *number = json_number_value(json);
-    return json_is_number(json) && *number >= 0.0;
+    return get_number(json, "one", &rate->one) && get_number(json, "all", &rate->all) &&
+           (!positive || (rate->one > 0.0 && rate->all > 0.0));
 }
 
 /** Read the levels; `used` is the name of the device's own level, which becomes rates->peak. */
@@ -163,11 +145,19 @@ static bool get_products(const json_t *products, zr_rates *rates)
     return good;
 }
 
-static bool rates_from_json(const json_t *root, bool apart, zr_rates *rates)
+/** Arguments of read_rates; apart: the rates are a GPU's. */
+typedef struct wanted_rates {
+    bool apart;
+    zr_rates *rates;
+} wanted_rates;
+
+static bool read_rates(void *arg, const json_t *root)
 {
+    const wanted_rates *wanted = arg;
+    zr_rates *rates = wanted->rates;
     *rates = (zr_rates){.threads = (int)json_integer_value(json_object_get(root, "threads"))};
     return rates->threads > 0 &&
-           get_levels(json_object_get(root, "levels"), apart ? ZR_CUDA_LEVEL : zr_device_cpu_level(), rates) &&
+           get_levels(json_object_get(root, "levels"), wanted->apart ? ZR_CUDA_LEVEL : zr_device_cpu_level(), rates) &&
            get_number(root, "matmul_f32_flops", &rates->matmul_f32) &&
            get_number(root, "matmul_bf16_flops", &rates->matmul_bf16) &&
            get_rate(root, "triad_bytes_sec", true, &rates->triad) &&
@@ -182,31 +172,37 @@ static bool rates_from_json(const json_t *root, bool apart, zr_rates *rates)
 /** Write `text` to a temporary file beside `path`, then rename it to `path`. */
 static zr_status write_whole(const char *path, const char *text)
 {
-    char tmp[PATH_MAX + 8], shown[ZR_FILE_NAME_BYTES];
+    char tmp[PATH_MAX + 8];
     snprintf(tmp, sizeof(tmp), "%s.XXXXXX", path);
-    zr__text_escape(path, shown, sizeof(shown));
     zr__file file = {.fd = mkstemp(tmp)};
-    ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "%s: cannot be made: %s", shown, strerror(errno));
-    memcpy(file.name, shown, sizeof(shown));
+    ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "%s: cannot be made: %s", ZR_SHOWN(path), strerror(errno));
+    zr__text_escape(path, file.name, sizeof(file.name));
     zr_status st = zr__file_write(&file, 0, text, (int64_t)strlen(text));
     zr__file_close(&file);
     if (st == ZR_OK && rename(tmp, path) != 0)
-        st = ZR_FAIL(ZR_ERR_CREATE, "%s: cannot be put in its place: %s", shown, strerror(errno));
+        st = ZR_FAIL(ZR_ERR_CREATE, "%s: cannot be put in its place: %s", file.name, strerror(errno));
     if (st != ZR_OK) unlink(tmp);
     return st;
 }
 
-zr_status zr__machine_remember(const char *prefix, const char *key, const char *text)
+zr_status zr__machine_remember(const char *prefix, const char *key, json_t *root)
 {
-    char folder[PATH_MAX], path[PATH_MAX];
-    ZR_TRY(machine_path(prefix, key, folder, path));
-    ZR_TRY(zr__make_folders(folder));
-    return write_whole(path, text);
+    char folder[PATH_MAX], path[PATH_MAX], *text = NULL;
+    zr_status st = ZR_OK;
+    if (!root) return ZR_FAIL(ZR_ERR_MEMORY, "no memory for the measurements as JSON");
+    ZR_TRY_GOTO(st, zr__json_print(root, &text), done);
+    ZR_TRY_GOTO(st, machine_path(prefix, key, folder, path), done);
+    ZR_TRY_GOTO(st, zr__make_folders(folder), done);
+    st = write_whole(path, text);
+done:
+    json_decref(root);
+    zr_free(text);
+    return st;
 }
 
 zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_read_fn read, void *arg)
 {
-    char folder[PATH_MAX], path[PATH_MAX], shown[ZR_FILE_NAME_BYTES], *text = NULL;
+    char folder[PATH_MAX], path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
     json_t *root = NULL;
     ZR_TRY(machine_path(prefix, key, folder, path));
@@ -217,30 +213,23 @@ zr_status zr__machine_recall(const char *prefix, const char *key, zr__machine_re
     json_decref(root);
     zr_free(text);
     ZR_CHECK(good, ZR_ERR_DATA, "%s does not hold the rates of this machine; `zr info --bench` writes it anew",
-             zr__text_escape(path, shown, sizeof(shown)));
+             ZR_SHOWN(path));
     return ZR_OK;
 }
 
 zr_status zr__rates_remember(const zr_device_facts *facts, const zr_rates *rates)
 {
-    char key[ZR__MACHINE_KEY_BYTES], *text = NULL;
+    char key[ZR__MACHINE_KEY_BYTES];
     zr__machine_key(facts, key);
-    ZR_TRY(rates_to_json(rates, key, &text));
-    zr_status st = zr__machine_remember("machine", key, text);
-    zr_free(text);
-    return st;
-}
-
-/** Arguments of read_rates; apart: the rates are a GPU's. */
-typedef struct wanted_rates {
-    bool apart;
-    zr_rates *rates;
-} wanted_rates;
-
-static bool read_rates(void *arg, const json_t *root)
-{
-    const wanted_rates *wanted = arg;
-    return rates_from_json(root, wanted->apart, wanted->rates);
+    ZR_CHECK(finite_rates(rates), ZR_ERR_ARG,
+             "of the measured rates one is infinite or not a number, and cannot be remembered; measure again");
+    return zr__machine_remember(
+        "machine", key,
+        json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o, s:f, s:f}", "machine", key, "threads", rates->threads,
+                  "levels", levels_to_json(rates), "matmul_f32_flops", rates->matmul_f32, "matmul_bf16_flops",
+                  rates->matmul_bf16, "triad_bytes_sec", rate_to_json(rates->triad), "link_bytes_sec",
+                  rate_to_json(rates->link), "products", products_to_json(rates), "best_f32_flops", rates->best_f32,
+                  "best_bf16_flops", rates->best_bf16));
 }
 
 zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
@@ -248,12 +237,11 @@ zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
     char key[ZR__MACHINE_KEY_BYTES];
     wanted_rates wanted = {facts->apart, rates};
     zr__machine_key(facts, key);
-    ZR_TRY(zr__machine_recall("machine", key, read_rates, &wanted));
-    return ZR_OK;
+    return zr__machine_recall("machine", key, read_rates, &wanted);
 }
 
 /** Return a rank's part of a rate: its threads' own rate, at most an equal share of the host's. */
-static double part_of(zr_rate rate, int threads, int local_ranks)
+static double rank_part(zr_rate rate, int threads, int local_ranks)
 {
     return fmin(rate.one * threads, rate.all / local_ranks);
 }
@@ -269,29 +257,26 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
     return (zr_rate){.one = fmax(peak.one, product / rates->threads), .all = product};
 }
 
-/** Add the rate of products of the given sizes, scaled to a rank's part of the peak. */
-static void add_product(const zr_rates *rates, bool bf16, zr_product_sizes sizes, double flops, zr_machine *machine)
-{
-    double whole = zr__rates_peak(rates, bf16 ? ZR_BF16 : ZR_F32, NULL).all;
-    double part = bf16 ? machine->flops_bf16 : machine->flops_f32;
-    if (flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) return;
-    machine->product[machine->n_products++] = (zr_product_rate){bf16, sizes, flops / whole * part};
-}
-
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->facts.threads;
     if (profile->facts.apart) local_ranks = ranks = 1; /* a GPU is assumed not to be shared */
     zr_machine *machine = &profile->machine;
-    machine->flops_f32 = part_of(zr__rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
+    machine->flops_f32 = rank_part(zr__rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
     /* fp16 is multiplied as fp32 */
-    if (dtype == ZR_BF16) machine->flops_bf16 = part_of(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
+    if (dtype == ZR_BF16) machine->flops_bf16 = rank_part(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
     machine->n_products = 0;
-    for (int i = 0; i < rates->n_products; i++)
-        add_product(rates, rates->product[i].bf16, rates->product[i].sizes, rates->product[i].flops, machine);
-    machine->memory_bytes_sec = part_of(rates->triad, threads, local_ranks);
+    for (int i = 0; i < rates->n_products; i++) {
+        /* its share of the peak, of this rank's part of the peak */
+        zr_product_rate product = rates->product[i];
+        const double part = product.bf16 ? machine->flops_bf16 : machine->flops_f32;
+        if (product.flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) continue;
+        product.flops = product.flops / zr__rates_peak(rates, product.bf16 ? ZR_BF16 : ZR_F32, NULL).all * part;
+        machine->product[machine->n_products++] = product;
+    }
+    machine->memory_bytes_sec = rank_part(rates->triad, threads, local_ranks);
     machine->link_copies = local_ranks == ranks;
     /* One link prices all exchanges: the copy rate of a host would be too fast where some exchanges leave it. */
-    double bytes_sec = machine->link_copies ? part_of(rates->link, 1, local_ranks) : 0.0;
+    double bytes_sec = machine->link_copies ? rank_part(rates->link, 1, local_ranks) : 0.0;
     machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }

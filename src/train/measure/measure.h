@@ -1,6 +1,7 @@
 /**
- * train/measure: what is measured of this machine: rates of kernels, memory and links, matrix products of a model, and
- * small training steps; kept in the user's cache. No plan depends on it; prices and mfu do.
+ * train/measure: measurements of this machine. machine.c keeps the rates of kernels, memory and links in the user's
+ * cache; products.c times the matrix products of a model, launch_measure.c small training steps, whose samples
+ * launch_file.c keeps; timings.c says where the time of a run goes. No plan depends on them; prices and mfu do.
  */
 #ifndef ZR_TRAIN_MEASURE_MEASURE_H
 #define ZR_TRAIN_MEASURE_MEASURE_H
@@ -23,8 +24,8 @@ ZR_NODISCARD zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *
  *  product's rate, and *of_library is true. BF16 is 0 where the hardware does not multiply it directly. */
 zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
 
-/** Fill a profile's rates for one of `ranks` ranks, of which `local_ranks` work on this host at once, each with
- *  profile->facts.threads threads and values of `dtype`: each rate is that of its threads alone, at most its share of
+/** Fill a profile's rates for one of `ranks` ranks. `local_ranks` ranks work on this host at once, each with
+ *  profile->facts.threads threads and values of `dtype`: each rate is its threads' own rate, at most its share of
  *  the rate of all threads together. FLOP rates are the peaks and, by sizes, the measured rates of products. The link,
  *  between threads (ZR_LINK_PROCESS), is known within one host, where it is the memory and cannot be overlapped; with
  *  other hosts it is 0. */
@@ -71,7 +72,7 @@ ZR_NODISCARD zr_status zr__products_measure(const zr_model *model, int64_t batch
                                             zr_device *device, zr__products *products);
 void zr__products_clear(zr__products *products);
 
-/** Add the rates of these products to `rates`, by their sizes: of equal sizes the mean over their time, and the best
+/** Add the rates of products to `rates`, by their sizes: of equal sizes the mean over their time, and the best
  *  rate. Sizes beyond ZR_PRODUCT_RATES are left out. BF16 products count only where they are multiplied as such. */
 void zr__rates_add_products(zr_rates *rates, const zr__products *products);
 

@@ -2,12 +2,9 @@
  * Measurement of the matrix products of a model's step, each shape by itself through the step's own kernels, and their
  * total time: a bound that no schedule of the kernels beats.
  */
-#include "zr/ops.h"
 #include "base/core/core.h"
 #include "train/measure/measure.h"
-#include "zr/device.h"
-#include "zr/graph.h"
-#include "zr/models.h"
+#include "zr/ops.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -52,12 +49,6 @@ static bool is_idle(const zr_graph *graph, const zr_op *op)
     return strcmp(op->def->name, "linear_cross_entropy") == 0 && op->out[0] != zr_graph_get_losses(graph);
 }
 
-static int32_t weight_of(const zr_graph *graph, const zr_op *op)
-{
-    bool dw = strcmp(op->def->name, "linear_dw") == 0;
-    return zr_graph_value(graph, dw ? op->out[0] : op->in[1])->param;
-}
-
 /** Write the name of a weight from its unit's name on, with numbers as "*": "transformer.h.3.mlp.c_fc.weight" becomes
  * "h.*.mlp.c_fc". */
 static void name_weight(const zr_graph *graph, int32_t param, char out[ZR_NAME_MAX])
@@ -83,20 +74,15 @@ static zr__product_timing describe(const zr_graph *graph, const zr_op *op)
     bool dw = strcmp(op->def->name, "linear_dw") == 0;
     zr__product_timing p = {.dtype = zr_graph_get_spec(graph)->dtype, .m = zr_shape_rows(c), .n = zr_shape_cols(c)};
     p.k = dw ? zr_shape_rows(a) : zr_shape_cols(a);
-    name_weight(graph, weight_of(graph, op), weight);
+    name_weight(graph, zr_graph_value(graph, dw ? op->out[0] : op->in[1])->param, weight);
     snprintf(p.what, sizeof(p.what), "%s %s", weight, pass_of(op));
     return p;
-}
-
-static bool alike(const zr__product_timing *a, const zr__product_timing *b)
-{
-    return a->m == b->m && a->n == b->n && a->k == b->k && strcmp(a->what, b->what) == 0;
 }
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
 /** Fill with small normal values of both signs: zeros would flatter a chip whose clock depends on its load. */
-static void fill(void *data, zr_dtype dtype, int64_t n)
+static void fill_operand(void *data, zr_dtype dtype, int64_t n)
 {
     uint16_t narrow[8];
     float wide[8];
@@ -124,11 +110,11 @@ static zr_status make_tensor(zr_device *device, const zr_graph *graph, zr_value 
     void *made = NULL;
     ZR_TRY(device->ops->alloc(device, bytes, &tensor->data));
     if (!device->profile.facts.apart) {
-        fill(tensor->data, tensor->dtype, n);
+        fill_operand(tensor->data, tensor->dtype, n);
         return ZR_OK;
     }
     ZR_TRY(device->ops->alloc_host(device, bytes, &made));
-    fill(made, tensor->dtype, n);
+    fill_operand(made, tensor->dtype, n);
     zr_status st = device->ops->copy(device, tensor->data, made, bytes);
     device->ops->free_host(device, made);
     return st;
@@ -150,7 +136,7 @@ static void free_operands(zr_device *device, operands *o)
     device->ops->free(device, o->scratch);
 }
 
-static zr_status run(const zr_kernel *kernel, const zr_kernel_args *args)
+static zr_status run_once(const zr_kernel *kernel, const zr_kernel_args *args)
 {
     ZR_TRY(kernel->run(args));
     return args->device->ops->finish(args->device);
@@ -159,11 +145,11 @@ static zr_status run(const zr_kernel *kernel, const zr_kernel_args *args)
 /** Measure the best of several runs after a warm-up run, seconds. */
 static zr_status time_runs(const zr_kernel *kernel, const zr_kernel_args *args, double *best)
 {
-    ZR_TRY(run(kernel, args));
+    ZR_TRY(run_once(kernel, args));
     double spent = 0.0;
     for (int runs = 0; runs < LEAST_RUNS || spent < MEASURE_SEC; runs++) {
         double begin = zr_clock_sec();
-        ZR_TRY(run(kernel, args));
+        ZR_TRY(run_once(kernel, args));
         double sec = fmax(zr_clock_sec() - begin, 1e-9);
         *best = runs == 0 ? sec : fmin(*best, sec);
         spent += sec;
@@ -202,7 +188,7 @@ static int64_t rows_to_run(const zr_device *device, zr_dtype dtype, double flops
     return part > LEAST_ROWS ? part : LEAST_ROWS;
 }
 
-static zr_status measure(zr_device *device, const zr_graph *graph, const zr_op *op, zr__product_timing *product)
+static zr_status measure_product(zr_device *device, const zr_graph *graph, const zr_op *op, zr__product_timing *product)
 {
     operands o = {.scratch = NULL};
     double sec = 0.0, flops = op->def->cost(graph, op).flops;
@@ -219,14 +205,18 @@ static zr_status measure(zr_device *device, const zr_graph *graph, const zr_op *
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static zr_status add(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t count, zr__products *all)
+static zr_status add_product(zr_device *device, const zr_graph *graph, const zr_op *op, int64_t count,
+                             zr__products *all)
 {
     zr__product_timing found = describe(graph, op);
     int at = 0;
-    while (at < all->n && !alike(&all->product[at], &found)) at++;
+    for (; at < all->n; at++) {
+        const zr__product_timing *p = &all->product[at];
+        if (p->m == found.m && p->n == found.n && p->k == found.k && strcmp(p->what, found.what) == 0) break;
+    }
     zr__product_timing *product = &all->product[at];
     if (at == all->n) {
-        ZR_TRY(measure(device, graph, op, &found));
+        ZR_TRY(measure_product(device, graph, op, &found));
         *product = found;
         all->n++;
     }
@@ -269,7 +259,7 @@ static zr_status add_blocks(zr_device *device, const zr_graph *graph, const zr_o
     for (int32_t i = 0; i < zr_graph_ops(block); i++) {
         const zr_op *product = zr_graph_get_op(block, i);
         bool made = pass_of(product) && (op->backward || !product->backward);
-        if (made) ZR_TRY_GOTO(st, add(device, block, product, count, all), done);
+        if (made) ZR_TRY_GOTO(st, add_product(device, block, product, count, all), done);
     }
 done:
     zr_graph_destroy(&block);
@@ -293,7 +283,7 @@ static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr__pro
         const zr_op *op = zr_graph_get_op(graph, i);
         if (is_idle(graph, op)) continue;
         if (pass_of(op))
-            ZR_TRY(add(device, graph, op, 1, all));
+            ZR_TRY(add_product(device, graph, op, 1, all));
         else if (is_head(graph, op))
             ZR_TRY(add_head(device, graph, op, all));
         else
@@ -321,30 +311,23 @@ done:
     return st;
 }
 
-static zr_product_sizes sizes_of(const zr__product_timing *p)
-{
-    return zr__product_sizes_of(p->m, p->n, p->k);
-}
-
-static bool same_sizes(zr_product_sizes a, zr_product_sizes b)
-{
-    return memcmp(a.size, b.size, sizeof(a.size)) == 0;
-}
-
 void zr__rates_add_products(zr_rates *rates, const zr__products *products)
 {
     for (int i = 0; i < products->n; i++) {
-        double *best = products->product[i].dtype == ZR_BF16 ? &rates->best_bf16 : &rates->best_f32;
-        *best = fmax(*best, products->product[i].flops_per_sec);
+        const zr__product_timing *product = &products->product[i];
+        double *best = product->dtype == ZR_BF16 ? &rates->best_bf16 : &rates->best_f32;
+        *best = fmax(*best, product->flops_per_sec);
     }
     for (int i = 0; i < products->n && rates->n_products < ZR_PRODUCT_RATES; i++) {
-        zr_product_rate mean = {.bf16 = products->product[i].dtype == ZR_BF16,
-                                .sizes = sizes_of(&products->product[i])};
+        const zr__product_timing *product = &products->product[i];
+        zr_product_rate mean = {.bf16 = product->dtype == ZR_BF16,
+                                .sizes = zr__product_sizes_of(product->m, product->n, product->k)};
         double flops = 0.0, sec = 0.0;
         bool before = false;
         for (int j = 0; j < products->n; j++) {
             const zr__product_timing *p = &products->product[j];
-            if (!same_sizes(sizes_of(p), mean.sizes)) continue;
+            const zr_product_sizes sizes = zr__product_sizes_of(p->m, p->n, p->k);
+            if (memcmp(sizes.size, mean.sizes.size, sizeof(sizes.size)) != 0) continue;
             before = before || j < i;
             double work = 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->count;
             flops += work;

@@ -1,8 +1,6 @@
 #include "train/measure/timings.h"
-
-#include "base/text/text.h"
+#include "base/json/json_write.h"
 #include "plan/cost/cost.h"
-#include "zr/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -107,7 +105,7 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
 }
 
 /* Allocate spans for one run of every step in each micro-batch, the most that can occur. */
-static zr_status make_room(zr__timings *t, const zr_plan *plan)
+static zr_status alloc_spans(zr__timings *t, const zr_plan *plan)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
@@ -128,7 +126,7 @@ zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
     const zr_queues queues = zr__plan_queues(plan, false, 1);
     t->copies_hold = !zr_queues_apart(&queues, ZR_STREAM_COPY);
     ZR_TRY(find_kinds(t, plan));
-    return make_room(t, plan);
+    return alloc_spans(t, plan);
 }
 
 void zr__timings_destroy(zr__timings **timings)
@@ -142,8 +140,7 @@ void zr__timings_destroy(zr__timings **timings)
 
 /* ---- while a rank trains ---------------------------------------------------------------------- */
 
-/* Begin an optimizer step. The first one finds cold caches and untouched memory: it is dropped as soon as there is a
- * second. */
+/* The first optimizer step finds cold caches and untouched memory: it is dropped as soon as there is a second. */
 void zr__timings_begin(zr__timings *t)
 {
     t->before = t->sums;
@@ -300,45 +297,51 @@ zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *k
     return (zr__timing_rate){.flops = computes, .per_sec = per_sec, .of_peak = zr__share_of_peak(per_sec, peak)};
 }
 
-static const char *number(double x, char out[ZR_NUMBER_BYTES])
+static void add_kind_json(zr__json_out *json, const zr_timings *timings, const zr_timing *kind)
 {
-    return isfinite(x) ? zr__text_g9(x, out) : "null";
-}
-
-static void add_kind(zr__text *text, const zr_timings *timings, const zr_timing *kind)
-{
-    char n[9][ZR_NUMBER_BYTES];
     zr__timing_rate rate = zr__timing_rate_of(timings, kind);
-    zr__text_add(text,
-                 "{\"kind\":\"%s\", \"stream\":\"%s\", \"calls\":%s, \"replays\":%s, \"ms\":%s, \"slowest_ms\":%s, "
-                 "\"flops\":%s, \"memory_bytes\":%s, \"wire_bytes\":%s, \"%s\":%s, \"of_peak\":%s}",
-                 kind->name, zr_stream_name(kind->stream), number(kind->calls, n[0]), number(kind->replays, n[1]),
-                 number(1e3 * kind->sec, n[2]), number(1e3 * kind->slowest_sec, n[3]), number(kind->flops, n[4]),
-                 number(kind->memory_bytes, n[5]), number(kind->wire_bytes, n[6]),
-                 rate.flops ? "flops_per_sec" : "bytes_per_sec", number(rate.per_sec, n[7]),
-                 number(rate.of_peak, n[8]));
+    zr__json_open(json, NULL, '{');
+    zr__json_add(json, "kind", kind->name);
+    zr__json_add(json, "stream", zr_stream_name(kind->stream));
+    zr__json_add(json, "calls", kind->calls);
+    zr__json_add(json, "replays", kind->replays);
+    zr__json_add(json, "ms", 1e3 * kind->sec);
+    zr__json_add(json, "slowest_ms", 1e3 * kind->slowest_sec);
+    zr__json_add(json, "flops", kind->flops);
+    zr__json_add(json, "memory_bytes", kind->memory_bytes);
+    zr__json_add(json, "wire_bytes", kind->wire_bytes);
+    zr__json_add(json, rate.flops ? "flops_per_sec" : "bytes_per_sec", rate.per_sec);
+    zr__json_add(json, "of_peak", rate.of_peak);
+    zr__json_close(json, '}');
 }
 
-zr_status zr__timings_json(const zr_timings *timings, char **json)
+/* Add a peak, null if it is not known. */
+static void add_peak_json(zr__json_out *json, const char *key, double peak)
 {
-    char n[9][ZR_NUMBER_BYTES];
-    zr__text text = {0};
-    const zr_timings *t = timings;
-    zr__text_add(&text,
-                 "{\"ranks\":%d, \"steps\":%lld, \"step_ms\":%s, \"compute_ms\":%s, \"comm_ms\":%s, "
-                 "\"exposed_ms\":%s, \"idle_ms\":%s, \"peak_flops_per_sec\":%s, \"peak_f32_flops_per_sec\":%s, "
-                 "\"peak_memory_bytes_per_sec\":%s, \"peak_link_bytes_per_sec\":%s, \"kinds\":[",
-                 t->ranks, (long long)t->steps, number(1e3 * t->step_sec, n[0]), number(1e3 * t->compute_sec, n[1]),
-                 number(1e3 * t->comm_sec, n[2]), number(1e3 * t->exposed_sec, n[3]), number(1e3 * t->idle_sec, n[4]),
-                 number(t->peak_flops > 0.0 ? t->peak_flops : NAN, n[5]),
-                 number(t->peak_f32_flops > 0.0 ? t->peak_f32_flops : NAN, n[6]),
-                 number(t->peak_memory_bytes_sec > 0.0 ? t->peak_memory_bytes_sec : NAN, n[7]),
-                 number(t->peak_link_bytes_sec > 0.0 ? t->peak_link_bytes_sec : NAN, n[8]));
+    zr__json_add(json, key, peak > 0.0 ? peak : NAN);
+}
+
+zr_status zr__timings_json(const zr_timings *t, char **text)
+{
+    zr__json_out json = {0};
+    zr__json_open(&json, NULL, '{');
+    zr__json_add(&json, "ranks", t->ranks);
+    zr__json_add(&json, "steps", t->steps);
+    zr__json_add(&json, "step_ms", 1e3 * t->step_sec);
+    zr__json_add(&json, "compute_ms", 1e3 * t->compute_sec);
+    zr__json_add(&json, "comm_ms", 1e3 * t->comm_sec);
+    zr__json_add(&json, "exposed_ms", 1e3 * t->exposed_sec);
+    zr__json_add(&json, "idle_ms", 1e3 * t->idle_sec);
+    add_peak_json(&json, "peak_flops_per_sec", t->peak_flops);
+    add_peak_json(&json, "peak_f32_flops_per_sec", t->peak_f32_flops);
+    add_peak_json(&json, "peak_memory_bytes_per_sec", t->peak_memory_bytes_sec);
+    add_peak_json(&json, "peak_link_bytes_per_sec", t->peak_link_bytes_sec);
+    zr__json_open(&json, "kinds", '[');
     for (int k = 0; k < t->n_kinds; k++) {
-        if (k) zr__text_add(&text, ",");
-        zr__text_add(&text, "\n  ");
-        add_kind(&text, t, &t->kind[k]);
+        zr__json_break(&json, "\n  ");
+        add_kind_json(&json, t, &t->kind[k]);
     }
-    zr__text_add(&text, "]}");
-    return zr__text_take(&text, json);
+    zr__json_close(&json, ']');
+    zr__json_close(&json, '}');
+    return zr__text_take(&json.text, text);
 }

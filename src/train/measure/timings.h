@@ -16,7 +16,7 @@ typedef struct zr__timing_rate {
 zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *kind);
 
 /** Write timings as one JSON object, "timings" of run.json; zr_free it. */
-ZR_NODISCARD zr_status zr__timings_json(const zr_timings *timings, char **json);
+ZR_NODISCARD zr_status zr__timings_json(const zr_timings *timings, char **text);
 
 /** Return rate / peak; NaN: the peak is unknown, or below the rate. A peak below the rate was measured too low (on a
  * busy machine) or does not bound this work (memory's, for data that stay in caches). */
