@@ -142,7 +142,8 @@ static void test_flushed_round(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Check that without a flush, parameters that other ranks have updated must be gathered before they are read. */
+/* Check that a missing gather at the beginning of a step is noticed: without a flush, parameters that other ranks have
+ * updated are not there before it. */
 static void test_stale_parameters(void **state)
 {
     (void)state;
@@ -179,7 +180,7 @@ static void test_later_rounds(void **state)
 
 /* ---- squares of micro-gradients ---------------------------------------------------------------- */
 
-/* Check that squares of micro-gradients must be taken over the whole gradient, in each round. */
+/* Check that squares of micro-gradients over a part of the gradient, or in the first round only, are noticed. */
 static void test_micro_squares_are_whole(void **state)
 {
     (void)state;
@@ -198,8 +199,8 @@ static void test_micro_squares_are_whole(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Check that squares must be taken before the sum takes the place of this rank's own piece, whatever the order of the
- * steps. */
+/* Check that squares taken after the sum has replaced this rank's own piece are noticed, even when the new order has
+ * all its waits. */
 static void test_micro_squares_come_first(void **state)
 {
     (void)state;

@@ -243,8 +243,8 @@ static void test_baselines(void **state)
     }
 }
 
-/* Check that `world` needs log2(k) accumulators and one: of k micro-batches, the accumulators in the binary form of an
- * even number below k. */
+/* Check that `world` needs log2(k + 1) accumulators, rounded down, for k micro-batches: the most partial sums of a
+ * binary tree that exist at once. */
 static void test_world_accumulators(void **state)
 {
     (void)state;

@@ -429,7 +429,7 @@ static zr_price price_steps(zr_step *steps, int32_t n, zr_wait *waits, const dou
 /* Check waits for a step that is queued after others of its stream, also of the round before. In each round the compute
  * stream runs (1), the comm stream runs (2) for 5 s and (3) for 1 s, the compute stream waits for (3) before (4), and
  * the comm stream runs (5) for 4 s, which nobody waits for. First round: computing is ready at 2 s and goes on at 6 s:
- * 3 s for (2), 1 s for (3). Later rounds: computing is ready 3 s after the end of the last (4) and goes on 7 s later: 1
+ * 3 s for (2), 1 s for (3). Later rounds: computing is ready 2 s after the end of the last (4) and goes on 7 s later: 1
  * s for (5), 5 s for (2), 1 s for (3). At the end computing is at 27 s and exchanges are at 30 s; (7), 2 s, is awaited:
  * 3 s for (5) and 2 s for (7). (9), 3 s, runs beside (8), 1 s, and 2 s of it are left when computing has ended. */
 static void test_waits_in_line(void **state)

@@ -10,7 +10,7 @@ static const zr_save both[] = {ZR_SAVE_COPY, ZR_SAVE_IN_PLACE};
 static zr_plan *saving_plan(zr_layout l, zr_save save)
 {
     l.save = save;
-    l.home.optim = ZR_SPACE_DEVICE; /* with states at home on the host, updates would wait through the copies home */
+    l.home.optim = ZR_SPACE_DEVICE; /* updates of states on the host would wait for their copies home */
     return plan_of(&l);
 }
 
@@ -259,7 +259,7 @@ static void test_auto(void **state)
         zr_plan_destroy(&plan);
     }
     l.recompute = ZR_RECOMPUTE_AUTO;
-    l.limit_bytes = needs; /* a copy and the activations that need no recompute just fit */
+    l.limit_bytes = needs; /* a copy just fits beside the activations of policy none */
     plan = saving_plan(l, ZR_SAVE_AUTO);
     assert_true(plan->save == ZR_SAVE_COPY && plan->flops_hardware == copy->flops_hardware);
     zr_plan_destroy(&plan);

@@ -329,7 +329,7 @@ static void unfinished_gradients_are_seen(void **state)
     assert_int_equal(n, 6 * 2 + 2 + 1);
 }
 
-/* Return the bytes of all gradients and parameters, bytes[0], and the bytes within layers, bytes[1], for C1's shape in
+/* Return the bytes of reduce-scatters and gathers, in all (bytes[0]) and within layers (bytes[1]), for C1's shape in
  * fp16 with `layers` blocks, each recomputed. */
 static void wide_traffic(int64_t layers, int tensor, int ranks, double bytes[2])
 {

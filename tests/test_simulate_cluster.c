@@ -206,8 +206,8 @@ static void fitted_numbers(void **state)
     assert_null(zr__generation_of("zen3"));
 }
 
-/* Check that six numbers are fitted for the papers' cards and three for a newer generation, and that newer generations
- * share the numbers that are not fitted. */
+/* Check that at most six numbers are fitted for the papers' cards and at most three for a newer generation, and that
+ * newer generations share the numbers that are not fitted. */
 static void fitted_few(void **state)
 {
     (void)state;

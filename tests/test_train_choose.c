@@ -148,7 +148,7 @@ static bool noted(const zr_config *config, const char *text)
     return false;
 }
 
-/* Check that no note is made about a choice that is still open, and that all other settings are made as ever. */
+/* Check that no note is made about a choice that is still open, and that all other settings are made as usual. */
 static void what_is_open(void **state)
 {
     (void)state;

@@ -26,7 +26,7 @@ typedef struct event {
     double wall_sec;
     int64_t step;
     char version[32];
-    bool start; /* the event begins a session */
+    bool start; /* a SessionLog START */
     int n;
     struct {
         char tag[64];
@@ -185,8 +185,8 @@ static int find_files(const char *folder, char name[FILES][256])
     return n;
 }
 
-/* Read all event files of a folder as TensorBoard does: a session that begins at a step removes earlier events of that
- * step and later ones. */
+/* Read all event files of a folder as TensorBoard does: a SessionLog START at a step removes earlier records of that
+ * step and later steps. */
 static int read_all(const char *folder, event *out, int64_t starts[FILES])
 {
     static unsigned char data[1 << 16];

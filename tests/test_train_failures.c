@@ -85,7 +85,7 @@ static zr_status resume(zr_comm *comm, void *arg)
     return zr_train_resume(arg, comm, NULL, &result);
 }
 
-/* Refuse the allocations of `run` one after another until a run needs no refused allocation; `before` (NULL: none) runs
+/* Refuse the allocations of `run` one after another until a run ends before the refused one; `before` (NULL: none) runs
  * without refusals first. Return the number of failed runs. */
 static int refuse_each(zr_rank_fn before, zr_config *first, zr_rank_fn run, zr_config *config)
 {

@@ -72,7 +72,7 @@ static void number_types(void **state)
     }
 }
 
-/* Check the optimizer: Adam with `adam_w_mode` false adds decay to the gradient; without it, Adam is AdamW. */
+/* Check the optimizer: Adam with `adam_w_mode` false adds decay to the gradient; otherwise Adam is AdamW. */
 static void the_optimizer(void **state)
 {
     (void)state;

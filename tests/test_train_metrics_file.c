@@ -72,7 +72,7 @@ static void lines_wait_for_room(void **state)
 {
     (void)state;
     char wanted[400];
-    for (rlim_t room = 0; room < 12; room++) { /* room for a part of the line, or for none */
+    for (rlim_t room = 0; room < 12; room++) { /* room for none, a part or all of the line */
         zr__metrics_file m = begin();
         most_bytes(HISTORY + room);
         assert_int_equal(put(&m, "{\"step\":3}\n"), room < 11 ? ZR_METRICS_KEPT : ZR_METRICS_NO_NEWS);

@@ -181,7 +181,7 @@ static void locks_that_were_left(void **state)
         assert_false(taken(gone));
     }
     snprintf(host, sizeof host, "%.*s, process 999999999\n", (int)strcspn(mine, ","), mine);
-    put_file("lock", host, strlen(host)); /* the lock does not say on which boot the processes ran */
+    put_file("lock", host, strlen(host)); /* the lock names neither boot nor container */
     assert_false(taken(gone));
     remove(in_tempdir("lock"));
     put_file("theirs", mine, strlen(mine));
