@@ -81,7 +81,7 @@ there() { # FOLDER NAME, which may be a pattern
     return 1
 }
 grep -ohE '(^|[ (`"])(src|tests|scripts|bench|examples|docs|include|build/bench|build/tests)/[A-Za-z0-9_./*-]*[A-Za-z0-9_*/]' \
-    "$ZR_SOURCE"/*.md "$ZR_SOURCE"/docs/*.md | sed 's/^[ (`"]//' | grep -vE '_$|\.(json|svg)$|/gpu_test_|^src/(device|graph/ops|device/cpu/kernels)/$' |
+    "$ZR_SOURCE"/*.md "$ZR_SOURCE"/docs/*.md | sed 's/^[ (`"]//' | grep -vE '_$|\.(json|svg)$|/gpu_test_|/zr_fault$|^src/(device|graph/ops|device/cpu/kernels)/$' |
     sort -u >names
 check "there are names of files" test "$(wc -l <names)" -gt 50
 while IFS= read -r name; do there "$ZR_SOURCE" "${name#build/}" || echo "$name"; done <names >missing

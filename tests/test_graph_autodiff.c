@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Adjoints: every op's, and a whole model's, against finite differences in double; the rules of values
- * and of parameters' gradients. */
+/* Adjoints: the gradients of every op and of a whole model against finite differences in double, and the rules for
+ * values and for parameters' gradients. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,8 @@
 #include "zr/models.h"
 #include "graph_interp.h"
 
-/* The five-point formula with step 1e-3 in double: truncation and rounding are both near 1e-12 of the
- * loss, gradients are compared down to 1e-4. */
+/* Finite differences use the five-point formula with step 1e-3 in double: truncation and rounding are both near 1e-12
+ * of the loss, gradients are compared down to 1e-4. */
 #define TOLERANCE 1e-7
 
 enum { B = 2, T = 3, C = 5, V = 7 };
@@ -42,21 +42,21 @@ static zr_value vector(zr_graph *graph, int64_t n, const char *name)
     return zr_param(graph, NORMAL, shape(1, n, 0, 0), "%s", name);
 }
 
-/* (B, T, C) that depends on a parameter. */
+/* Return a value of shape (B, T, C) that depends on a parameter. */
 static zr_value source(zr_graph *graph)
 {
     zr_value ids = zr_input(graph, "tokens", ZR_I32, shape(2, B, T, 0));
     return zr_embedding(graph, ids, matrix(graph, V, C, "table"));
 }
 
-/* Cross entropy over x's last dimension, so that each element of x matters differently. */
+/* Make cross entropy over x's last dimension the losses, so that each element of x has another gradient. */
 static void sink(zr_graph *graph, zr_value x)
 {
     zr_value targets = zr_input(graph, "targets", ZR_I32, shape(2, B, T, 0));
     zr_graph_losses(graph, zr_cross_entropy(graph, x, targets));
 }
 
-/* Inputs: tokens repeat, so that rows of a table add up; one target is to be ignored. */
+/* Fill the inputs: tokens repeat, so that the gradients of a table's rows add up; one target is -1, to be ignored. */
 static void fill_inputs(interp *it)
 {
     for (int32_t k = 0; k < zr_graph_inputs(it->graph); k++) {
@@ -129,8 +129,8 @@ static void test_linear(void **state)
     }
 }
 
-/* A head and its losses in one op, its weight of its own or the table; as the graph's losses, and read by another op.
- */
+/* Check an op that is the head and its losses in one: with a weight of its own or with the table, as the graph's losses
+ * or read by another op. */
 static void test_linear_cross_entropy(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static void test_linear_cross_entropy(void **state)
         zr_value x = zr_gelu(graph, zr_embedding(graph, ids, table)), w = tied ? table : matrix(graph, V + 2, C, "w");
         zr_value targets = zr_input(graph, "targets", ZR_I32, shape(2, B, T, 0));
         zr_value losses = zr_linear_cross_entropy(graph, x, w, targets);
-        zr_graph_losses(graph, read ? zr_gelu(graph, losses) : losses); /* of each loss another gradient */
+        zr_graph_losses(graph, read ? zr_gelu(graph, losses) : losses); /* gelu gives each loss another gradient */
         assert_int_equal(zr_graph_finish(graph), ZR_OK);
         zr_value taken = zr_graph_get_losses(graph);
         const zr_op *from = zr_graph_get_op(graph, zr_graph_value(graph, taken)->producer);
@@ -208,7 +208,7 @@ static void test_value_used_three_times(void **state)
     zr_value normed = zr_layernorm(graph, x, gain, bias, 1e-5);
     sink(graph, zr_add(graph, zr_add(graph, x, zr_gelu(graph, x)), normed));
     assert_int_equal(zr_graph_finish(graph), ZR_OK);
-    /* layernorm_dx comes first and folds the sum's gradient; gelu's is added. */
+    /* layernorm_dx comes first and folds in the gradient of the sum; gelu's gradient is added. */
     assert_int_equal(count_ops(graph, "add"), 3);
     check_gradients(graph, NULL, 1000);
     zr_graph_destroy(&graph);
@@ -223,8 +223,8 @@ static void test_same_value_twice_in_one_op(void **state)
     finish_and_check(graph);
 }
 
-/* w = p + q + p is used as a weight: the gradients of p and q are passed on, and must be values of
- * their own. */
+/* w = p + q + p is used as a weight: the gradient of w is passed on to p and q, whose gradients must be separate
+ * values. */
 static void test_parameters_as_operands_of_add(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void test_parameters_as_operands_of_add(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* gain and bias are one parameter: two open contributions of one op. */
+/* One parameter is both gain and bias: one op has two open contributions to the same gradient. */
 static void test_same_parameter_twice_in_one_op(void **state)
 {
     (void)state;
@@ -253,7 +253,8 @@ static void test_same_parameter_twice_in_one_op(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* A layer norm's parameters shared by two layers: its op cannot fold, so an add ends the sum. */
+/* Check a gradient whose op cannot fold in an earlier sum (a layer norm's parameters shared by two layers): an add ends
+ * the sum. */
 static void test_parameter_used_twice_without_folding(void **state)
 {
     (void)state;
@@ -273,7 +274,8 @@ static void test_parameter_used_twice_without_folding(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* Head, then embedding: partial sum in F32, folded in, rounded once. */
+/* Check the gradient of a table shared by head and embedding: the head's part is kept in F32, folded in, and rounded
+ * once. */
 static void test_tied_embedding(void **state)
 {
     (void)state;
@@ -304,7 +306,7 @@ static void test_unused_parameter(void **state)
     (void)state;
     zr_graph *graph = graph_new(ZR_F32, ZR_F32);
     vector(graph, C, "never");
-    zr_value dead = vector(graph, C, "dead"); /* used, but not by what the losses see */
+    zr_value dead = vector(graph, C, "dead"); /* used, but not on the way to the losses */
     zr_value x = source(graph);
     zr_layernorm(graph, x, dead, dead, 1e-5);
     sink(graph, x);
@@ -317,7 +319,7 @@ static void test_unused_parameter(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* A weight that no parameter feeds gets no gradient: only what is needed is computed. */
+/* Check that a weight's input gets no gradient when no parameter feeds it: only needed gradients are computed. */
 static void test_constants_get_no_gradient(void **state)
 {
     (void)state;
@@ -364,7 +366,8 @@ static void test_gpt2(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* Producers come before readers, each value has one producer, kinds and types are as promised. */
+/* Check that producers come before readers, that each value has one producer, and that kinds and types are as
+ * promised. */
 static void test_gpt2_values(void **state)
 {
     (void)state;
@@ -400,7 +403,7 @@ static void test_gpt2_values(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* One token at a time against a cache gives the losses of the whole sequence. */
+/* Check that decoding one token at a time against a cache gives the losses of the whole sequence. */
 static void test_gpt2_decode(void **state)
 {
     (void)state;
@@ -430,7 +433,7 @@ static void test_gpt2_decode(void **state)
     zr_graph_destroy(&step);
 }
 
-/* ---- what cannot be differentiated ------------------------------------------------------------- */
+/* ---- graphs that cannot be differentiated ------------------------------------------------------ */
 
 static void test_training_needs_losses(void **state)
 {

@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Frozen parameters in a graph: which names patterns match, the units that they get, and that of what trains the
- * gradients are right and nothing else is made. */
+/* Frozen parameters in a graph: which names the patterns match, the units that frozen parameters get, and that
+ * trainable parameters get right gradients without any unneeded op. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -108,7 +108,8 @@ static const zr_param_info *named(const zr_graph *graph, const char *name)
     return NULL;
 }
 
-/* Units hold their parameters one behind the other, all of one kind; initial values stay where they were. */
+/* Check that a unit's parameters are consecutive and either all frozen or all trainable, and that initial values do not
+ * change. */
 static void test_units(void **state)
 {
     (void)state;
@@ -149,7 +150,7 @@ static void test_units(void **state)
 
 /* ---- gradients ---------------------------------------------------------------------------------- */
 
-/* Of what trains against finite differences, and each has one. */
+/* Check that every trainable parameter has a gradient, and that it agrees with finite differences. */
 static void test_gradients(void **state)
 {
     (void)state;
@@ -168,7 +169,8 @@ static void test_gradients(void **state)
     }
 }
 
-/* No backward op of a unit below the lowest that trains, and none whose output nobody reads. */
+/* Check that no backward op belongs to a unit below the lowest trainable one, and that every output of a backward op is
+ * read. */
 static void test_nothing_else_is_made(void **state)
 {
     (void)state;

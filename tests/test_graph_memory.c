@@ -1,6 +1,6 @@
 //TEST timeout=20
 //LINK -Wl,--wrap=zr_alloc
-/* Building with each allocation failing in turn: an error, no crash, nothing lost. */
+/* Building a graph while each allocation fails in turn returns an error, does not crash and leaks nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static void test_each_allocation_may_fail(void **state)
         if (status != ZR_OK) assert_int_equal(status, ZR_ERR_MEMORY);
         assert_true(n < 1000);
     }
-    assert_true(n > 7); /* the graph, five arrays, names: all were reached */
+    assert_true(n > 7); /* the graph, five arrays and names are allocated: all were reached */
 }
 
 int main(void)

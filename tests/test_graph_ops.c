@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* The ops that GPT-2 does not have: gradients against finite differences in double, of activations and, in bf16, of
- * parameters with one use and with several; what they demand of their operands; what they cost. */
+/* The ops that GPT-2 does not have: gradients of activations and, in bf16, of parameters with one use and with several,
+ * against finite differences in double; the operands that these ops demand; their costs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,13 +32,13 @@ static zr_value ids(zr_graph *g, const char *name)
     return zr_input(g, name, ZR_I32, (zr_shape){2, {B, T}});
 }
 
-/* (B, T, C): its first two rows are one. */
+/* Return a value of shape (B, T, C) that depends on a parameter; tokens repeat, so that some of its rows are equal. */
 static zr_value source(zr_graph *g)
 {
     return zr_embedding(g, ids(g, "tokens"), param(g, (zr_shape){2, {V, C}}, "table"));
 }
 
-/* Each element of x, of any shape of B T cols elements, matters differently to the losses. */
+/* Make cross entropy of x the losses, so that each element of x (B T cols elements, any shape) has another gradient. */
 static void sink(zr_graph *g, zr_value x)
 {
     zr_graph_losses(g, zr_cross_entropy(g, x, ids(g, "targets")));
@@ -58,7 +58,7 @@ static void check(zr_graph *g, const char *what)
 
 /* ---- gradients --------------------------------------------------------------------------------- */
 
-/* (B, T, C) of x through one op, or two. */
+/* Apply one or two ops to x of shape (B, T, C). */
 typedef zr_value (*path)(zr_graph *g, zr_value x);
 
 static zr_value by_scale(zr_graph *g, zr_value x)
@@ -79,7 +79,8 @@ static zr_value by_gate(zr_graph *g, zr_value x)
 static zr_value by_rmsnorm(zr_graph *g, zr_value x)
 {
     zr_value gain = param(g, (zr_shape){1, {C}}, "gain");
-    return zr_rmsnorm(g, zr_add(g, x, zr_rmsnorm(g, x, gain, 1e-5)), gain, 1e-3); /* folds, and shares its gain */
+    return zr_rmsnorm(g, zr_add(g, x, zr_rmsnorm(g, x, gain, 1e-5)), gain, 1e-3); /* the outer norm's gradient folds,
+                                                                                   * and both norms share a gain */
 }
 
 static zr_value by_heads(zr_graph *g, zr_value x)
@@ -92,7 +93,7 @@ static zr_value by_transpose(zr_graph *g, zr_value x)
     return zr_transpose(g, zr_softmax(g, zr_transpose(g, x)));
 }
 
-/* Slices that overlap and leave columns out, side by side again. */
+/* Concatenate slices that overlap and leave columns out. */
 static zr_value by_columns(zr_graph *g, zr_value x)
 {
     zr_value left = zr_slice(g, x, 0, 2), middle = zr_slice(g, x, 1, 3), right = zr_slice(g, x, 4, 1);
@@ -119,7 +120,7 @@ static void test_activations(void **state)
         }
 }
 
-/* Of a parameter in bf16, parts of the gradient are F32 and the last is rounded once to the wire's type. */
+/* Check the gradient of a bf16 parameter: partial sums are F32, and the last one is rounded once to the wire's type. */
 static void test_parameters(void **state)
 {
     (void)state;
@@ -132,7 +133,7 @@ static void test_parameters(void **state)
         }
 }
 
-/* An operand that needs no gradient gets none. */
+/* Check that an operand that needs no gradient gets none. */
 static void test_inputs(void **state)
 {
     (void)state;
@@ -143,7 +144,7 @@ static void test_inputs(void **state)
     check(g, "inputs");
 }
 
-/* Squared errors: each loss is the mean of a row, F32 in a graph of either type. */
+/* Check a loss of squared errors: each loss is the mean of a row, F32 in a graph of either type. */
 static void test_mean(void **state)
 {
     (void)state;
@@ -152,7 +153,7 @@ static void test_mean(void **state)
         zr_value x = source(g), e = zr_add(g, x, zr_scale(g, zr_relu(g, x), -3));
         zr_graph_losses(g, zr_mean(g, zr_mul(g, e, e), ZR_F32));
         check(g, "mean of squares");
-        g = graph_new(ZR_MODE_TRAIN, d ? ZR_BF16 : ZR_F32); /* means as activations: of tokens, and of columns */
+        g = graph_new(ZR_MODE_TRAIN, d ? ZR_BF16 : ZR_F32); /* means as activations: over tokens, and over columns */
         x = source(g);
         zr_value w = param(g, (zr_shape){2, {C, V}}, "w"),
                  by_column = zr_mean(g, zr_transpose(g, x), zr_graph_get_spec(g)->dtype);
@@ -169,7 +170,7 @@ static zr_value f32(zr_graph *g, int ndim, int64_t a, int64_t b, int64_t c)
     return zr_input(g, "x", ZR_F32, (zr_shape){ndim, {a, b, c}});
 }
 
-/* A fresh EVAL graph, what builds in it, and how it ends. */
+/* Build in a fresh EVAL graph, then check the status and the message of finishing it. */
 #define CASE(status, text, ...)                                                                                        \
     do {                                                                                                               \
         zr_graph *g = graph_new(ZR_MODE_EVAL, ZR_F32);                                                                 \
@@ -232,7 +233,8 @@ static void test_results(void **state)
     check_value(g, zr_rmsnorm(g, x, w, 1e-6), ZR_BF16, same, 4 * n + 2 * C + 4 * B * T);
     check_value(g, zr_mean(g, x, ZR_F32), ZR_F32, (zr_shape){2, {B, T}}, 2 * n + 4 * B * T);
     check_value(g, zr_mean(g, w, ZR_BF16), ZR_BF16, (zr_shape){1, {1}}, 2 * C + 2);
-    check_value(g, zr_slice(g, x, 4, 2), ZR_BF16, (zr_shape){3, {B, T, 2}}, 4 * B * T * 2); /* what it takes alone */
+    check_value(g, zr_slice(g, x, 4, 2), ZR_BF16, (zr_shape){3, {B, T, 2}}, 4 * B * T * 2); /* only the columns that it
+                                                                                             * takes */
     check_value(g, zr_concat(g, x, x), ZR_BF16, (zr_shape){3, {B, T, 2 * C}}, 8 * n);
     check_value(g, zr_transpose(g, x), ZR_BF16, (zr_shape){3, {B, C, T}}, 4 * n);
     zr_value heads = zr_split_heads(g, x, 3);

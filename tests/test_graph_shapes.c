@@ -1,10 +1,10 @@
 //TEST timeout=20
-/* What ops demand of their operands and what they cost; what a graph refuses. */
+/* The operands that ops demand, the costs of ops, and the graphs that are refused. */
 #include <string.h>
 
 #include "graph_new.h"
 
-/* Values of any type to feed ops with. */
+/* Return an input of any shape to feed an op with. */
 static zr_value f32(zr_graph *graph, zr_shape shape)
 {
     return zr_input(graph, "x", ZR_F32, shape);
@@ -26,7 +26,7 @@ static void expect(zr_graph *graph, zr_status status, const char *text)
     assert_null(graph);
 }
 
-/* One case: a fresh EVAL graph in F32, statements that build, the status and message of finish. */
+/* Run one case: statements that build in a fresh F32 EVAL graph, then the status and message of finishing it. */
 #define CASE(status, text, ...)                                                                                        \
     do {                                                                                                               \
         zr_graph *g = graph_new(ZR_MODE_EVAL, ZR_F32);                                                                 \
@@ -175,7 +175,7 @@ static void check_output_types(zr_dtype dtype)
     check_value(g, x, dtype, SHAPE(3, B, T, 3 * C));
     x = zr_attention(g, x, 2, 0.5);
     const zr_op *attention = zr_graph_get_op(g, zr_graph_value(g, x)->producer);
-    assert_true(attention->attr.f[1] == 0); /* EVAL */
+    assert_true(attention->attr.f[1] == 0); /* EVAL has no dropout */
     check_value(g, attention->out[0], dtype, SHAPE(3, B, T, C));
     check_value(g, attention->out[1], ZR_F32, SHAPE(3, B, 2, T));
     assert_int_equal(zr_dropout(g, x, 0.5), x);
@@ -191,7 +191,7 @@ static void test_output_types(void **state)
     check_output_types(ZR_F16);
 }
 
-/* Streams are numbered in order, whether or not the dropout is on. */
+/* Check that dropout streams are numbered in order, whether or not a dropout is on. */
 static void test_dropout_streams(void **state)
 {
     (void)state;
@@ -257,7 +257,7 @@ static void test_costs(void **state)
     assert_true(flops(g, "linear") == product);
     assert_true(flops(g, "attention") == 2 * 2 * pairs);
     assert_true(flops(g, "attention_dx") == 4 * 2 * pairs);
-    assert_true(flops(g, "linear_dw") == 2.0 * B * T * C * V); /* the head's comes first */
+    assert_true(flops(g, "linear_dw") == 2.0 * B * T * C * V); /* the head's linear_dw comes first */
     assert_true(flops(g, "linear_dx") == 2.0 * B * T * C * V);
     assert_true(flops(g, "gelu") == 0);
     const zr_op *op = find(g, "linear");
@@ -337,7 +337,7 @@ static void test_units(void **state)
     expect(g, ZR_OK, NULL);
 }
 
-/* Storage moves as it grows; nothing may be lost. */
+/* Check that nothing is lost when the graph's storage moves as it grows. */
 static void test_many_ops(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 //TEST timeout=20
-/* Weights that are cut over ranks, and tokens that they share: what is refused, and how a graph of one rank looks. */
+/* Weights cut over tensor-parallel ranks, and tokens shared by them (sequence parallelism): the graphs that are
+ * refused, and the ops in the graph of one rank. */
 #include "graph_new.h"
 
 #include <string.h>
@@ -23,7 +24,8 @@ static zr_value weight(zr_graph *g, int64_t rows, int64_t cols, int dim, int par
     return zr_param_cut(g, NORMAL, SHAPE(2, rows, cols), (zr_cut){dim, parts}, "%s", name);
 }
 
-/* (2, 6, 8) of a table that is cut: with sequence parallelism this rank's 6 of the 12 tokens. */
+/* Return the embedding, of shape (2, 6, 8), by a table that is cut; with sequence parallelism, this rank's 6 of the 12
+ * tokens. */
 static zr_value embedded(zr_graph *g)
 {
     return zr_embedding(g, tokens(g, "ids"), weight(g, 10, 8, 0, 1, "table"));
@@ -99,8 +101,8 @@ static void tokens_that_are_shared(void **state)
         sums += op->def->join == ZR_JOIN_SUM;
     }
     assert_int_equal(gathers, 4);  /* norm, once for both products; head; gradients of out and of the table */
-    assert_int_equal(scatters, 4); /* their adjoints */
-    assert_int_equal(sums, 1);     /* the gain's gradient */
+    assert_int_equal(scatters, 4); /* adjoints of the four gathers */
+    assert_int_equal(sums, 1);     /* for the gain's gradient */
     zr_graph_destroy(&g);
 
     g = shared(true);

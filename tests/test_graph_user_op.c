@@ -1,6 +1,6 @@
 //TEST timeout=20
-/* A user's op lives in the user's file: y = s * x with a learned scale s for each column, its adjoint,
- * and adjoints that break the rules. Public headers only. */
+/* A user's op defined in the user's own file with public headers only: y = s * x with a learned scale s for each
+ * column, its adjoint, and adjoints that break the rules. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,7 +93,7 @@ static zr_value apply(zr_graph *graph, const zr_op_def *def, zr_value x, zr_valu
     return y;
 }
 
-/* Table look-up, `first`, scale twice by the same parameter, losses. */
+/* Build a model: table look-up, `first` and then `scale` by the same parameter s, losses. */
 static zr_graph *model(const zr_op_def *first)
 {
     zr_graph *graph = graph_new();
@@ -178,7 +178,7 @@ static zr_status wrong_type_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], s = op->in[1], dy = zr_grad_of(graph, op->out[0]);
     zr_value ds = zr_grad_begin(graph, s, NULL);
-    zr_graph_op(graph, &scale_dx, NULL, 2, (zr_value[]){dy, s}, &ds); /* gives x's shape, not s's */
+    zr_graph_op(graph, &scale_dx, NULL, 2, (zr_value[]){dy, s}, &ds); /* has x's shape instead of s's */
     zr_grad_end(graph, s, ds);
     zr_grad_pass(graph, x, dy);
     return ZR_OK;
@@ -194,7 +194,7 @@ static void test_a_gradient_of_another_type_is_found(void **state)
 
 static zr_status losses_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_grad_losses(graph, op->in[0], op->in[1]); /* not the graph's: nothing happens */
+    zr_grad_losses(graph, op->in[0], op->in[1]); /* x is not the graph's losses: nothing happens */
     zr_grad_losses(graph, zr_graph_get_losses(graph), op->in[0]);
     return ZR_OK;
 }
@@ -224,7 +224,7 @@ static void test_an_adjoint_may_fail(void **state)
     expect(model(&def), ZR_ERR_UNSUPPORTED, "unit \"all\": scale has no adjoint for this");
 }
 
-/* An op without an adjoint stops gradients: what is below it gets none. */
+/* Check that an op without an adjoint stops gradients: its inputs get none. */
 static void test_no_adjoint_stops_gradients(void **state)
 {
     (void)state;

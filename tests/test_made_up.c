@@ -1,7 +1,7 @@
 //TEST timeout=60
 //MADE_UP
-/* A kind of step and a stream that the tables alone know (tests/made_up/rows.sh): planned, proved, priced, simulated,
- * drawn and walked as all others are. */
+/* A made-up kind of step and a made-up stream, known only to the tables (tests/made_up/rows.sh), are planned, proved,
+ * priced, simulated, drawn and walked as all others are. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -65,11 +65,11 @@ static void test_planned(void **state)
             echoes += is_echo(&s->step[i]);
             if (!is_echo(&s->step[i])) continue;
             assert_int_equal(s->step[i].stream, ZR_STREAM_SIDE);
-            assert_true(s->step[i].n_waits > 0); /* for who makes the gradient */
+            assert_true(s->step[i].n_waits > 0); /* for the step that makes the gradient */
         }
         for (int32_t w = 0; w < s->n_waits; w++) awaited += is_echo(&s->step[s->wait[w].step]);
         assert_int_equal(echoes, with->n_units);
-        assert_true(awaited > 0); /* by who writes the gradient's bytes next */
+        assert_true(awaited > 0); /* by the step that writes the gradient's bytes next */
         assert_true(with->has_stream[ZR_STREAM_SIDE] && !without->has_stream[ZR_STREAM_SIDE]);
         assert_int_equal(s->n_steps, without->schedule[ZR_SCHEDULE_TRAIN].n_steps + echoes);
         for (int32_t u = 0; u < with->n_units; u++) bytes += with->persistent[made_up_echo_of(with, u)].bytes;
@@ -82,7 +82,7 @@ static void test_planned(void **state)
     }
 }
 
-/* The proof holds the made-up steps to the same as all others. */
+/* Check that the proof applies to the made-up steps as to all others. */
 static void test_proved(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void test_proved(void **state)
     s->step[i].n_waits = 0;
     assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
     s->step[i].n_waits = n;
-    int32_t lost = 0; /* waits for echoes, one at a time taken away: the last of its step in its place */
+    int32_t lost = 0; /* waits for echoes, removed one at a time: the step's last wait takes its place */
     for (int32_t k = 0; k < s->n_steps; k++)
         for (int32_t w = 0; w < s->step[k].n_waits; w++) {
             zr_wait *wait = &s->wait[s->step[k].waits + w], *last = &s->wait[s->step[k].waits + s->step[k].n_waits - 1];
@@ -112,7 +112,7 @@ static void test_proved(void **state)
     assert_true(lost > 0);
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_use *use = &s->use[s->step[i].uses];
-    use->range.first = use->range.count; /* behind its buffer */
+    use->range.first = use->range.count; /* past the end of its buffer */
     assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
     zr_plan_destroy(&plan);
 }
@@ -132,7 +132,8 @@ static void test_priced_and_simulated(void **state)
     zr__pricer pricer = {.step_sec = only_echoes};
     zr_price price;
     assert_int_equal(zr__plan_price_by(plan, &pricer, &price), ZR_OK);
-    assert_true(price.step_sec == ACCUM * plan->n_units); /* one after the other, and computing waits for them */
+    assert_true(price.step_sec == ACCUM * plan->n_units); /* echoes run one after the other, and the compute stream
+                                                           * waits for them */
     zr_profile rates = profile;
     rates.machine.memory_bytes_sec = 1e6;
     zr_step_time *time = calloc((size_t)s->n_steps, sizeof *time);
@@ -140,7 +141,7 @@ static void test_priced_and_simulated(void **state)
     assert_int_equal(zr_plan_times(plan, &rates, time), ZR_OK);
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (!is_echo(&s->step[i])) continue;
-        const double bytes = 4.0 * (double)s->step[i].range.count; /* of the device's memory */
+        const double bytes = 4.0 * (double)s->step[i].range.count; /* bytes of the device's memory */
         assert_true(time[i].end_sec - time[i].begin_sec > 0.999 * bytes / 1e6);
         assert_true(time[i].end_sec - time[i].begin_sec < 1.001 * bytes / 1e6);
     }
@@ -179,7 +180,7 @@ static void test_drawn(void **state)
 
 /* ---- walked ------------------------------------------------------------------------------------ */
 
-/* Of one rank with one micro-batch a step the gradient is its own sum. */
+/* Compare a gradient with its echo; with one rank and one micro-batch a step, the gradient is its own sum. */
 static zr_status compare(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr_engine *e = arg;
@@ -197,7 +198,8 @@ static zr_status after(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_read(engine, ZR_STATE_GRAD, compare, engine);
 }
 
-/* Planned bytes are measured bytes, the bits those of a plan without the policy. */
+/* Check that measured bytes equal planned bytes, and that weights and losses are bitwise equal to a run whose plan has
+ * no echoes. */
 static void test_walked(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 //TEST timeout=20
-/* GPT-2: names, shapes, sizes, initial values, what it refuses; the same parameters in every mode. */
+/* GPT-2: names, shapes, sizes and initial values of its parameters, which are the same in every mode, and the
+ * configurations that it refuses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +52,7 @@ typedef struct row {
     const char *name;
     int ndim;
     int64_t dim[2];
-    double std; /* 0: zeros, -1: ones */
+    double std; /* standard deviation; 0: zeros, -1: ones */
 } row;
 
 #define RESIDUAL 0.01 /* 0.02 / sqrt(2 * 2) */
@@ -153,7 +154,7 @@ static void test_inputs_and_outputs(void **state)
     zr_graph_destroy(&decode);
 }
 
-/* Without dropout there is not one op too many: 10 a block, 2 before, 2 after. */
+/* Check that a model without dropout has no op too many: 10 in each block, 2 before the blocks and 2 after them. */
 static void test_ops(void **state)
 {
     (void)state;
@@ -162,7 +163,7 @@ static void test_ops(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* The names and shapes that Hugging Face wrote for the same sizes. */
+/* Check that names and shapes are those that Hugging Face wrote for the same sizes. */
 static void test_golden_names(void **state)
 {
     (void)state;
@@ -203,7 +204,7 @@ static void refuse(zr_gpt2_config config, const char *text)
     assert_int_equal(zr_gpt2_check(&config), ZR_ERR_CONFIG);
     if (!strstr(zr_error_message(), text)) print_message("%s\n", zr_error_message());
     assert_non_null(strstr(zr_error_message(), text));
-    zr_graph *graph = NULL; /* and the builder refuses as well */
+    zr_graph *graph = NULL; /* the builder refuses as well */
     assert_int_equal(build(&config, EVAL, &graph), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), text));
     zr_graph_destroy(&graph);

@@ -1,6 +1,6 @@
 //TEST timeout=20
-/* Shapes by name: sizes against the papers' tables and against published counts, names, what an unknown name answers.
- */
+/* Model shapes by name: their sizes against the papers' tables and published counts, their names, and the answer to an
+ * unknown name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static zr_gpt2_config preset(const char *name)
     return config;
 }
 
-/* Parameters of all matrices of the blocks: the papers' 12 L h^2. */
+/* Return the number of elements in all matrices of the blocks: the papers' 12 L h^2. */
 static int64_t block_matrices(const zr_graph *graph)
 {
     int64_t elems = 0;
@@ -45,7 +45,7 @@ static int64_t block_matrices(const zr_graph *graph)
 
 /* ---- sizes ------------------------------------------------------------------------------------ */
 
-/* name, 12 L h^2, all parameters: for the ZeRO papers' shapes the columns of their tables. */
+/* name, 12 L h^2, all parameters: for the ZeRO papers' shapes, the columns of their tables */
 static const struct {
     const char *name;
     int64_t matrices, params;
@@ -142,16 +142,18 @@ static int64_t params_of(const char *name)
     return params;
 }
 
-/* What others counted of their own models, less what these have and GPT-2 has not. */
+/* Check parameter counts against the published ones of other projects' models, after subtracting or adding the
+ * parameters in which their architecture differs from GPT-2's. */
 static void test_published_counts(void **state)
 {
     (void)state;
     zr_gpt2_config bloom = preset("bloom-176b"), neox = preset("gpt-neox-20b");
     int64_t positions = bloom.n_positions * bloom.n_embd, norm = 2 * bloom.n_embd;
-    assert_int_equal(params_of("bloom-176b") - positions + norm, 176247271424); /* its model card */
+    assert_int_equal(params_of("bloom-176b") - positions + norm, 176247271424); /* from its model card */
     positions = neox.n_positions * neox.n_embd;
     int64_t head = neox.vocab_size * neox.n_embd;
-    assert_int_equal(params_of("gpt-neox-20b") - positions + head, 20554567680); /* its configuration's README */
+    assert_int_equal(params_of("gpt-neox-20b") - positions + head, 20554567680); /* from the README of its
+                                                                                  * configuration */
 }
 
 static void test_trillion(void **state)
@@ -165,7 +167,7 @@ static void test_trillion(void **state)
 
 /* ---- names ------------------------------------------------------------------------------------ */
 
-/* A name that spells a shape out has that shape. */
+/* Check that a name that spells a shape out has that shape. */
 static void test_names_say_the_shape(void **state)
 {
     (void)state;
@@ -209,7 +211,7 @@ static void test_unknown_names(void **state)
 /* ---- the tables themselves -------------------------------------------------------------------- */
 
 /* Every shape of the papers' tables: ZeRO (arXiv 1910.02054v1) tables 4 and 5; SC20, C1 to C5 and the runs of its
- * artifact appendix. The label as printed, layers, width, heads. */
+ * artifact appendix. Each row has the label as printed, layers, width and heads. */
 static const struct {
     const char *label;
     long long layers, width, heads;
@@ -228,7 +230,7 @@ static const struct {
 };
 enum { PRINTED = sizeof printed / sizeof *printed };
 
-/* By its name, spelled out or not. */
+/* Check that each printed row is found by its name, whether or not the name spells its shape out. */
 static void test_every_row_of_the_tables(void **state)
 {
     (void)state;

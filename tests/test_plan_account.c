@@ -1,6 +1,6 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr__pack
-/* Memory and traffic of plans against the papers' formulas (ZeRO sections 5 and 7). */
+/* Memory and traffic of plans, against the papers' formulas (ZeRO sections 5 and 7). */
 #include <stdlib.h>
 
 #include "gpt2_sizes.h"
@@ -16,7 +16,8 @@ static zr_plan *plan_of(const zr_gpt2_config *config, const zr_layout *layout)
     return plan_gpt2(config, layout, &profile);
 }
 
-/* 16P; 4P + 12P/N; 2P + 14P/N; 16P/N, P the padded parameters. */
+/* Check the bytes of model states at stages 0 to 3: 16P, 4P + 12P/N, 2P + 14P/N, 16P/N, with P the padded
+ * parameters. */
 static void test_states(void **state)
 {
     (void)state;
@@ -35,7 +36,8 @@ static void test_states(void **state)
         }
 }
 
-/* With several micro-batches the owner keeps fp32 sums: 4P/N, at stage 0 the whole, on top of what the stage keeps. */
+/* Check that with several micro-batches the owner keeps fp32 sums, 4P/N bytes (at stage 0 all 4P), in addition to the
+ * stage's other states. */
 static void test_accumulators(void **state)
 {
     (void)state;
@@ -51,7 +53,7 @@ static void test_accumulators(void **state)
     }
 }
 
-/* Bytes per parameter of other optimizers: K = 8 with momentum, 4 without (fp32 master included). */
+/* Check the bytes per parameter of other optimizers: K = 8 with momentum, 4 without (fp32 master included). */
 static void test_optimizers(void **state)
 {
     (void)state;
@@ -93,12 +95,13 @@ static void test_traffic(void **state)
                     }
 }
 
-/* The staging memory holds two buckets, of large ones a part, whatever the model: constant-size buffers (C_B). */
+/* Check that the staging memory holds two buckets, or a part of two large ones, whatever the model: constant-size
+ * buffers (C_B). */
 static void test_stage(void **state)
 {
     (void)state;
     zr_layout l = plan_layout(2, 3, ZR_F32, 1);
-    l.reduce_bucket_elems = l.gather_bucket_elems = 1000; /* rounds up to 1056 = 11 x 96 */
+    l.reduce_bucket_elems = l.gather_bucket_elems = 1000; /* 1000 is rounded up to 1056 = 11 x 96 */
     zr_plan *plan = plan_of(&plan_small, &l);
     assert_int_equal(zr_plan_bucket_elems(1000, 3), 1056);
     assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_BUFFER], 2 * 4 * 1056);
@@ -113,7 +116,7 @@ static void test_stage(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* At stage 3 without prefetch at most one segment's units are whole, with it two. */
+/* Check that at stage 3 without prefetch at most one segment's units are whole, and with prefetch at most two. */
 static void test_live_parameters(void **state)
 {
     (void)state;
@@ -130,8 +133,8 @@ static void test_live_parameters(void **state)
     }
 }
 
-/* A unit stays whole when all its parameters are smaller than the threshold and it fits what may stay: the last norm,
- * of 2 x 57 elements. */
+/* Check that a unit stays whole when all its parameters are smaller than the threshold and the unit fits the limit for
+ * whole units; here the last norm, of 2 x 57 elements. */
 static void test_persistence(void **state)
 {
     (void)state;
@@ -149,7 +152,7 @@ static void test_persistence(void **state)
     }
 }
 
-/* 1.5B parameters on 1,024 ranks, and a trillion. */
+/* Check the states of models with 1.5 billion and with a trillion parameters on 1,024 ranks. */
 static void test_large(void **state)
 {
     (void)state;
@@ -174,7 +177,7 @@ static void test_large(void **state)
         }
 }
 
-/* Planning is arithmetic, and little of it: what it counts, not how long it takes. */
+/* Counts of the work that planning does; a test compares them instead of its time. */
 typedef struct work {
     int64_t steps, waits, uses, buffers, looks;
 } work;
@@ -182,9 +185,9 @@ typedef struct work {
 static work done;
 /* ---- the memory map ---------------------------------------------------------------------------- */
 
-static bool places_wanted; /* hold every map against the definition */
+static bool places_wanted; /* check every map against the definition of first fit */
 
-/* Every use of one happens before the first write of the other. */
+/* Return whether every use of a happens before the first write of b. */
 static bool ends_before(const zr__order *o, const zr_buffer *a, const zr_buffer *b)
 {
     const zr__touched *last = &o->touched[a - o->schedule->buffer];
@@ -203,7 +206,8 @@ static int by_size(const void *x, const void *y)
     return a < b ? -1 : 1;
 }
 
-/* Largest first, each at the lowest offset where no buffer is that may be alive at the same time. */
+/* Check the packing: buffers are placed largest first, each at the lowest offset where no buffer lies that may be alive
+ * at the same time. */
 static void expect_first_fit(const zr__order *o)
 {
     const zr_schedule *s = o->schedule;
@@ -220,7 +224,7 @@ static void expect_first_fit(const zr__order *o)
                                other->offset + other->bytes > lowest;
             if (!meets || ends_before(o, other, list[i]) || ends_before(o, list[i], other)) continue;
             lowest = other->offset + other->bytes;
-            k = -1; /* from the first again: offsets are in no order */
+            k = -1; /* start again from the first: offsets are in no order */
         }
         assert_int_equal(list[i]->offset, lowest);
     }
@@ -259,8 +263,8 @@ static work work_of(int stage, bool lean, int64_t layers)
     return done;
 }
 
-/* A model four times as deep: four times the schedule. Few buffers are held against each other one by one: where all
- * activations are kept, blocks of them tell that a buffer goes above. */
+/* Check that a model four times as deep has at most four times the schedule, and that few buffers are compared one by
+ * one: where all activations are kept, whole blocks of buffers tell that a buffer goes above them. */
 static void test_work(void **state)
 {
     (void)state;
@@ -278,7 +282,7 @@ static void test_work(void **state)
         }
 }
 
-/* Model FLOPs of a step: 72 B L s h^2 (1 + s/(6h) + V/(12 L h)), as the papers count. */
+/* Check the model FLOPs of a step: 72 B L s h^2 (1 + s/(6h) + V/(12 L h)), as the papers count. */
 static void test_flops(void **state)
 {
     (void)state;
@@ -294,7 +298,7 @@ static void test_flops(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Deep models have their buffers in several slices and many blocks. */
+/* Check first fit with deep models, whose buffers lie in several slices and many blocks. */
 static void test_first_fit(void **state)
 {
     (void)state;
@@ -304,14 +308,14 @@ static void test_first_fit(void **state)
     places_wanted = false;
 }
 
-/* In which of a step's rounds a step of the schedule runs. */
+/* Check in which of a step's rounds a step of the schedule runs. */
 static void test_rounds(void **state)
 {
     (void)state;
     static const struct {
         zr_when when;
         bool stale, saves;
-        int64_t runs[3]; /* in the first round, in a later one, in four rounds */
+        int64_t runs[3]; /* runs in the first round, in a later one, and in four rounds */
     } want[] = {{ZR_WHEN_ALWAYS, false, false, {1, 1, 4}}, {ZR_WHEN_STALE, true, false, {1, 0, 1}},
                 {ZR_WHEN_STALE, false, true, {0, 0, 0}},   {ZR_WHEN_FIRST, false, false, {1, 0, 1}},
                 {ZR_WHEN_LATER, true, true, {0, 1, 3}},    {ZR_WHEN_SAVE, false, true, {1, 0, 1}},

@@ -1,6 +1,6 @@
 //TEST timeout=60 tsan=1
-/* Policy auto where ranks share layers: it also chooses how checkpoints are kept, whole, in pieces (P_a) or in pieces
- * on the host (P_a+cpu), by what fits and how long a step takes. */
+/* Policy auto where ranks share layers also chooses how checkpoints are kept: whole, in pieces (P_a) or in pieces on
+ * the host (P_a+cpu), by the memory limit and the time of a step. */
 #include "trainer.h"
 
 static trainer model_of(int tensor, zr_recompute recompute)
@@ -46,7 +46,8 @@ static int64_t taken_by(const trainer *run)
     return bytes;
 }
 
-/* What policy unit takes with whole checkpoints: with pieces some units need not be computed again. */
+/* Return a run limited to the memory that policy unit takes with whole checkpoints; checkpoints in pieces leave room to
+ * keep some units instead of recomputing them. */
 static trainer tight(int tensor)
 {
     trainer run = model_of(tensor, ZR_RECOMPUTE_UNIT);
@@ -70,7 +71,7 @@ static void pieces_are_taken_where_they_help(void **state)
     assert_true(chosen->flops_hardware < again->flops_hardware);
     zr_plan_destroy(&again);
 
-    run.layout.partition_checkpoints = true; /* asked for: the same work */
+    run.layout.partition_checkpoints = true; /* when pieces are asked for, the recompute work is the same */
     zr_plan *asked = plan_of(&run);
     assert_true(asked->partition_checkpoints && !asked->offload_checkpoints);
     assert_true(asked->flops_hardware == chosen->flops_hardware);
@@ -78,14 +79,14 @@ static void pieces_are_taken_where_they_help(void **state)
     zr_plan_destroy(&chosen);
 }
 
-/* Less than whole checkpoints take in any mix: pieces fit, and say so. */
+/* Check that pieces are chosen under a limit below the memory that whole checkpoints take in any mix. */
 static void pieces_fit_where_whole_ones_do_not(void **state)
 {
     (void)state;
     trainer run = model_of(4, ZR_RECOMPUTE_UNIT);
     run.layout.partition_checkpoints = true;
     const int64_t least = taken_by(&run);
-    for (int every = 1; every <= 8; every++) { /* fewer of them, more computed at once */
+    for (int every = 1; every <= 8; every++) { /* fewer checkpoints, more recomputed at a time */
         trainer whole = model_of(4, ZR_RECOMPUTE_UNIT);
         whole.layout.recompute_every = every;
         assert_true(taken_by(&whole) > least);
@@ -115,7 +116,8 @@ static void whole_ones_are_taken_where_there_is_room(void **state)
     }
 }
 
-/* Nothing is chosen where no layer is shared, where each rank has its own tokens, or where something is asked for. */
+/* Check that policy auto keeps checkpoints whole, on the device, where no layer is shared or each rank has its own
+ * tokens, and that it keeps to a layout that asks for a way. */
 static void what_is_settled_is_kept(void **state)
 {
     (void)state;
@@ -131,8 +133,8 @@ static void what_is_settled_is_kept(void **state)
     }
 }
 
-/* By a machine's rates: between ranks that hardly reach each other pieces cost more than computing again; where bytes
- * cost nothing, less. */
+/* Check that a machine's rates decide: pieces cost more than recompute over very slow links, and less where moving
+ * bytes costs nothing. */
 static void rates_decide(void **state)
 {
     (void)state;
@@ -147,7 +149,8 @@ static void rates_decide(void **state)
     }
 }
 
-/* Room for a copy that is saved is not made by keeping checkpoints in pieces, nor by computing more again. */
+/* Check that room for the copy that saving needs is made neither by keeping checkpoints in pieces nor by more
+ * recompute. */
 static void a_copy_takes_no_room_from_checkpoints(void **state)
 {
     (void)state;
@@ -171,7 +174,8 @@ static void a_copy_takes_no_room_from_checkpoints(void **state)
     assert_in_range(copies, 1, 10);
 }
 
-/* The bits of a run do not know of it, and planned is measured (the trainer looks). */
+/* Check that losses and weights do not depend on the choice, to the bit, and that the trainer measures the planned
+ * bytes. */
 static void losses_are_the_same(void **state)
 {
     (void)state;

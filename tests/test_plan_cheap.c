@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Cheap ops run again in the backward pass whatever the policy: which of them do and when, what that saves, and that it
- * never costs memory or traffic. */
+/* Cheap ops are recomputed in the backward pass under every policy: which ops, when, the memory that this saves, and
+ * that it never costs memory or traffic. */
 #include <string.h>
 
 #include "cheap_kept.h"
@@ -53,8 +53,8 @@ static int64_t steps(const zr_plan *plan, zr_step_kind kind, const char *replaye
 
 /* ---- GPT-2 ----------------------------------------------------------------------------------- */
 
-/* A block keeps, for each token, its input, attention's inputs and output, the middle of the residual stream and the
- * GELU's input: 10 C numbers, and one fp32 number a head for attention. */
+/* Check the bytes of a block. A block keeps, for each token, its input, attention's inputs and output, the middle of
+ * the residual stream and the GELU's input: 10 C numbers, and one fp32 number a head for attention. */
 static void test_bytes(void **state)
 {
     (void)state;
@@ -66,10 +66,10 @@ static void test_bytes(void **state)
         int64_t block = B * T * (10 * C * zr_dtype_bytes(type[d]) + 4 * HEADS);
         assert_int_equal(more->memory.category_bytes[ZR_CATEGORY_ACT] - less->memory.category_bytes[ZR_CATEGORY_ACT],
                          5 * block);
-        assert_int_equal(more->memory.category_bytes[ZR_CATEGORY_CHECKPOINT], 0); /* no policy asks for any */
+        assert_int_equal(more->memory.category_bytes[ZR_CATEGORY_CHECKPOINT], 0); /* no policy asks for checkpoints */
         assert_int_equal(steps(more, ZR_STEP_RUN, "gelu"), 8);
         assert_int_equal(steps(more, ZR_STEP_RUN, "layernorm"),
-                         16); /* of the blocks: the last one's backward is next */
+                         16); /* two in each block; the final norm's backward comes next */
         assert_float_equal(more->flops_hardware, more->flops_model, 0);
         zr_plan_destroy(&less);
         zr_plan_destroy(&more);
@@ -81,7 +81,7 @@ static zr_value gated_param(zr_graph *g, const char *name, int64_t i, zr_shape s
     return zr_param(g, (zr_init){ZR_INIT_NORMAL, 0.02}, shape, "%s.%d", name, (int)i);
 }
 
-/* Blocks after LLaMA, *config of them: norms without a mean, a gated product. */
+/* Build *config blocks after LLaMA: norms without a mean, a gated product. */
 static void build_gated(zr_graph *g, const void *config)
 {
     const zr_shape tokens = {2, {B, T}}, gains = {1, {C}}, wide = {2, {C, 2 * C}};
@@ -104,8 +104,8 @@ static void build_gated(zr_graph *g, const void *config)
     zr_graph_losses(g, zr_linear_cross_entropy(g, x, table, zr_input(g, "targets", ZR_I32, tokens)));
 }
 
-/* Such a block keeps its input, attention's inputs and output, the middle of the residual stream, both halves of the
- * gate and their product: 6 C + 3 * 2 C; its norms and SiLU run again. */
+/* Check the bytes of a gated block. It keeps its input, attention's inputs and output, the middle of the residual
+ * stream, both halves of the gate and their product: 6 C + 3 * 2 C; its norms and SiLU are recomputed. */
 static void test_gated(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void test_gated(void **state)
     zr_plan_destroy(&more);
 }
 
-/* What runs again does so right before the first op that reads it, and the wide part of it dies there. */
+/* Check that a recomputed op runs right before the first op that reads it, and that its wide output dies there. */
 static void test_order(void **state)
 {
     (void)state;
@@ -146,7 +146,8 @@ static void test_order(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* At every stage, with every policy and layout: as many bytes on the wire, and never more bytes in use. */
+/* Check at every stage, with every policy and layout, that recomputing cheap ops leaves the traffic the same and never
+ * raises the bytes in use. */
 static void test_costs_nothing(void **state)
 {
     (void)state;
@@ -236,7 +237,7 @@ static zr_value normed(zr_graph *g, zr_value x)
     return zr_layernorm(g, x, parameter(g, 1, "gain"), parameter(g, 1, "bias"), 1e-5);
 }
 
-/* What a body may read: x of another unit, an input that needs no gradient, norm parameters of another unit. */
+/* Values that a body may read: x of another unit, an input that needs no gradient, norm parameters of another unit. */
 typedef struct given {
     zr_value x, wide, gain, bias;
 } given;
@@ -285,7 +286,8 @@ static zr_value foreign_parameters(zr_graph *g, const given *in)
     return dense(g, zr_layernorm(g, dense(g, in->x, "a"), in->gain, in->bias, 1e-5), "b");
 }
 
-/* No op of its backward reads a parameter: at stage 3 another one would have to be gathered for it. */
+/* Build a body in which no backward op of the recomputed part reads a parameter: at stage 3 one would have to be
+ * gathered only for recompute. */
 static zr_value not_gathered(zr_graph *g, const given *in)
 {
     zr_value y = dense(g, in->wide, "a");
@@ -295,10 +297,10 @@ static zr_value not_gathered(zr_graph *g, const given *in)
 static const struct body {
     const char *name;
     zr_value (*build)(zr_graph *, const given *);
-    int64_t gelu, layernorm, offset; /* run again */
+    int64_t gelu, layernorm, offset; /* number of recomputed ops of each kind */
 } bodies[] = {
     {"plain", plain, 1, 0, 0},
-    {"chain", chain, 2, 0, 0}, /* every other one */
+    {"chain", chain, 2, 0, 0}, /* every other GELU */
     {"unread", unread, 0, 0, 0},
     {"elsewhere", elsewhere, 0, 0, 0},
     {"input dead", input_dead, 0, 0, 0},

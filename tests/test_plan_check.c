@@ -39,9 +39,9 @@ static void test_all_ways_hold(void **state)
 
 /* ---- plans that are broken --------------------------------------------------------------------- */
 
-/* Take away one wait after the other: the proof must notice each that follows from uses. Those that only keep a step
- * from running ahead need not show: stage 3 holds a gather back so that no more units than wanted are whole at once,
- * and a unit's first gradient is held back so that no more of them are on their way. */
+/* Remove one wait at a time and check that the proof notices each removed wait that follows from uses. Waits that only
+ * pace a step need not be noticed: stage 3 holds a gather back so that no more units than wanted are whole at once, and
+ * a unit's first gradient is held back so that no more gradients are in flight. */
 static void lose_each_wait(zr_plan *plan, int way)
 {
     for (int k = 0; k < ZR_SCHEDULES; k++) {
@@ -87,7 +87,7 @@ static void test_every_wait_is_needed(void **state)
     assert_true(tried[1] > 0);
 }
 
-/* Move each transient buffer onto every other place that is alive with it. */
+/* Check that moving a transient buffer onto another buffer that is alive with it is noticed. */
 static void test_overlap_is_noticed(void **state)
 {
     (void)state;
@@ -114,7 +114,7 @@ static void test_overlap_is_noticed(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* A step that reads what nothing wrote, and one outside the arena. */
+/* Check that a step that reads unwritten bytes and a buffer outside the arena are noticed. */
 static void test_broken_plans(void **state)
 {
     (void)state;
@@ -144,7 +144,8 @@ static zr_step *step_of(zr_plan *plan, zr_step_kind kind)
     return NULL;
 }
 
-/* Where each unit is updated at the end of its own backward: too early, or with something that still reads it. */
+/* Check a plan that updates each unit at the end of its own backward: an update too early, or one whose old parameters
+ * are still read, is noticed. */
 static void test_broken_updates(void **state)
 {
     (void)state;
@@ -159,7 +160,7 @@ static void test_broken_updates(void **state)
         expect_broken(plan, "before all ranks have agreed");
         step->unit++;
     }
-    /* The first unit is cast again after the last one is updated: that one in its place. */
+    /* The first unit is cast again after the last one is updated: cast the updated unit instead. */
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int32_t update = 0, cast = s->n_steps;
     while (s->step[update].kind != ZR_STEP_UPDATE) update++;
@@ -181,14 +182,14 @@ static void test_broken_updates(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* What another rank has updated of a unit that stays whole is not read afterwards either. */
+/* Check that reading the part of a whole unit that another rank has updated is noticed. */
 static void test_broken_updates_of_others(void **state)
 {
     (void)state;
     zr_layout l = layout_of(1, 2, ZR_BF16, 1);
     zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    int32_t of[2], n = 0; /* updates of two units, the first of which is larger */
+    int32_t of[2], n = 0; /* updates of two units, the first one larger */
     for (int32_t i = 0; i < s->n_steps && n < 2; i++)
         if (s->step[i].kind == ZR_STEP_UPDATE && (n == 0 || s->step[i].range.count < s->step[of[0]].range.count))
             of[n++] = i;
@@ -196,14 +197,15 @@ static void test_broken_updates_of_others(void **state)
     const zr_plan_unit *u = &plan->unit[s->step[of[0]].unit];
     zr_use *verdict = &s->use[s->step[of[1]].uses + s->step[of[1]].n_uses - 1], had = *verdict;
     *verdict = (zr_use){u->param.buffer, u->param.dtype, .reads = true};
-    verdict->range = (zr_range){.first = u->shard_elems, .count = s->step[of[1]].range.count}; /* rank 1's, on all */
+    verdict->range = (zr_range){.first = u->shard_elems, .count = s->step[of[1]].range.count}; /* rank 1's shard, which
+                                                                                                * lies on all ranks */
     expect_broken(plan, "may have updated");
     *verdict = had;
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
 }
 
-/* What asks all ranks, on a stream of its own. */
+/* Check that a step that asks all ranks must be on the comm stream. */
 static void test_broken_calls(void **state)
 {
     (void)state;
@@ -219,7 +221,7 @@ static void test_broken_calls(void **state)
     }
 }
 
-/* What NCCL sums is whole pieces of a unit, which it reads and writes. */
+/* Check that NCCL may sum only whole pieces of a unit, side by side, which it reads and writes. */
 static void test_broken_nccl(void **state)
 {
     (void)state;
@@ -255,7 +257,8 @@ static void test_broken_nccl(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* A gradient that lies elsewhere than its parameter, and a stage without room for two parts of each rank. */
+/* Check that a gradient at another place than its parameter and a staging memory without room for two parts of each
+ * rank are noticed. */
 static void test_broken_places(void **state)
 {
     (void)state;
@@ -278,8 +281,8 @@ static void test_broken_places(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Counts that the uses of a plan do not show: ranks that are asked, a step that runs once, elements that are updated.
- */
+/* Check wrong counts that the uses of a plan do not show: ranks that are asked, a step that runs once, updated
+ * elements. */
 static void test_broken_counts(void **state)
 {
     (void)state;
@@ -290,7 +293,7 @@ static void test_broken_counts(void **state)
     norm->group = ZR_GROUP_LOCAL;
     expect_broken(plan, "asks 2 of 8 ranks");
     norm->group = all;
-    /* Two updates of one unit, none of another of that size. */
+    /* Unit 1 is updated twice, and unit 2 of the same size is not updated. */
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     assert_true(plan->unit[1].update.count == plan->unit[2].update.count);
     zr_step *second = NULL;
@@ -303,7 +306,8 @@ static void test_broken_counts(void **state)
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
 
-    /* No reduction of one unit, those of two of another; reductions where they are to come once a step. */
+    /* Reductions run every round where they should run once a step; then unit 1 is not reduced and unit 2 is reduced
+     * twice. */
     l = mixed_layout(7);
     plan = plan_of(&l);
     s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -337,7 +341,7 @@ static void test_broken_counts(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* A step that saves less than the shard, from its buffer or from a copy. */
+/* Check that a step that saves less than the shard, from its buffer or from a copy, is noticed. */
 static void test_broken_saves(void **state)
 {
     (void)state;
@@ -357,7 +361,7 @@ static void test_broken_saves(void **state)
     }
 }
 
-/* What runs behind all rounds waits for a step of one, as if it were in a round itself. */
+/* Check that a step after all rounds cannot wait for a step of the round before, as if it were in a round itself. */
 static void test_broken_rounds(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* The proof of the memory map: a packer that forgets one buffer's lifetime is found out, whichever buffer it is. */
+/* The proof of the memory map finds a packer that forgets the lifetime of one buffer, whichever buffer it is. */
 #include "plan_ways.h"
 
 static bool alive_together(const zr_buffer *x, const zr_buffer *y)
@@ -12,7 +12,7 @@ static bool share_bytes(const zr_buffer *x, int64_t offset, const zr_buffer *y)
     return x->space == y->space && offset < y->offset + y->bytes && y->offset < offset + x->bytes;
 }
 
-/* The lowest place of a buffer beside all others that are alive with it, but one. */
+/* Return the lowest offset at which buffer x meets no buffer that is alive with it, except the forgotten one. */
 static int64_t lowest_without(const zr_plan *plan, const zr_schedule *s, int32_t x, int32_t forgotten)
 {
     const zr_buffer *buffer = s->buffer;
@@ -22,12 +22,13 @@ static int64_t lowest_without(const zr_plan *plan, const zr_schedule *s, int32_t
             !share_bytes(&buffer[x], offset, &buffer[b]))
             continue;
         offset = buffer[b].offset + buffer[b].bytes;
-        b = plan->n_persistent - 1; /* it may meet others there */
+        b = plan->n_persistent - 1; /* x may meet other buffers there */
     }
     return offset;
 }
 
-/* Moved there, a buffer shares bytes with one that is alive with it: the proof must say so. */
+/* Move buffer x to an offset where it shares bytes with y, which is alive with it, and check that the proof refuses the
+ * plan. */
 static void expect_refused(const zr_plan *plan, zr_buffer *x, int64_t offset, const zr_buffer *y)
 {
     const int64_t kept = x->offset;
@@ -39,8 +40,9 @@ static void expect_refused(const zr_plan *plan, zr_buffer *x, int64_t offset, co
     x->offset = kept;
 }
 
-/* Where a buffer's lifetime is forgotten, it goes to the lowest place of all, and others go where it lies. How many of
- * these places are taken by what is alive with it? */
+/* Pack as if one buffer's lifetime were forgotten: that buffer moves to the lowest offset, and each other buffer may
+ * move to where it lies. Check that the proof refuses each move onto a buffer that is alive, and return the number of
+ * such moves. */
 static int forget(const zr_plan *plan, const zr_schedule *s, int32_t forgotten)
 {
     int tried = 0;
@@ -69,7 +71,7 @@ static void test_forgotten_lifetimes(void **state)
     for (int i = 0; i < MIXED; i++) {
         const zr_layout l = mixed_layout(i);
         zr_plan *plan = plan_of(&l);
-        int32_t buffers = 0, mattered = 0; /* a few lie where nothing meets them, forgotten or not */
+        int32_t buffers = 0, mattered = 0; /* a few buffers lie where no other one meets them, forgotten or not */
         for (int k = 0; k < ZR_SCHEDULES; k++)
             for (int32_t b = plan->n_persistent; b < plan->schedule[k].n_buffers; b++) {
                 mattered += forget(plan, &plan->schedule[k], b) > 0;

@@ -1,8 +1,8 @@
 //TEST timeout=60
-/* The proof of what is read: no step may be missing that brings something into its place, in any round. */
+/* The proof of reads: a plan without a step that brings a value to its place, in any round, is refused. */
 #include "plan_ways.h"
 
-/* Does an op read some of this? */
+/* Return whether an op reads some of the range of `of`. */
 static bool op_reads(const zr_schedule *s, const zr_use *of)
 {
     for (int32_t i = 0; i < s->n_steps; i++)
@@ -16,8 +16,8 @@ static bool op_reads(const zr_schedule *s, const zr_use *of)
     return false;
 }
 
-/* Does nothing come of this step? One owner may have but padding to broadcast, or parameters that are read elsewhere.
- * The loss of an evaluation is read by the caller, who finds that of no micro-batch. */
+/* Return whether the proof allows the step to be missing. A broadcast of one owner may move only padding, or parameters
+ * that are read elsewhere. The loss of an evaluation is read by the caller, who notices a loss over no micro-batch. */
 static bool is_idle(const zr_schedule *s, zr_schedule_kind kind, const zr_step *step)
 {
     if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) return true;
@@ -25,7 +25,7 @@ static bool is_idle(const zr_schedule *s, zr_schedule_kind kind, const zr_step *
     return step->kind == ZR_STEP_LOSS && kind == ZR_SCHEDULE_EVAL;
 }
 
-/* In its place stands a step that does nothing. */
+/* Replace the step by one that does nothing. */
 static void leave_out(zr_step *step)
 {
     step->kind = ZR_STEP_ZERO;
@@ -62,7 +62,7 @@ static void test_every_step_is_needed(void **state)
             fail_msg("no layout has a step %s", zr_step_kind_name((zr_step_kind)k));
 }
 
-/* All ranges of a step begin so much later. */
+/* Begin all ranges of a step `elems` elements later. */
 static void shorten(zr_schedule *s, zr_step *step, int64_t elems)
 {
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
@@ -75,7 +75,8 @@ static void shorten(zr_schedule *s, zr_step *step, int64_t elems)
     step->range.count -= elems;
 }
 
-/* A step that brings one element less than it should: the first, since the last may be padding. */
+/* Check that a step that moves one element less than it should is noticed; the first element is left out, since the
+ * last may be padding. */
 static void test_every_element_is_needed(void **state)
 {
     (void)state;
@@ -104,7 +105,7 @@ static void test_every_element_is_needed(void **state)
 
 /* ---- rounds in which steps are skipped --------------------------------------------------------- */
 
-/* Step i and the one behind it change places, and waits with them. */
+/* Swap step i with the next one, and the waits for them. */
 static void swap_with_next(zr_schedule *s, int32_t i)
 {
     const zr_step had = s->step[i];
@@ -114,18 +115,19 @@ static void swap_with_next(zr_schedule *s, int32_t i)
         if (s->wait[w].step == i || s->wait[w].step == i + 1) s->wait[w].step = 2 * i + 1 - s->wait[w].step;
 }
 
-/* Small units that stay whole are gathered at the beginning, where no flush has done so. If such a gather stood behind
- * another one, who waits for it alone would wait for neither after a flush. */
+/* Check the round after a flush. Small units that stay whole are gathered at the beginning of a step, unless a flush
+ * has gathered them. If that gather stood behind another one, a step that waits for it alone would wait for neither
+ * after a flush. */
 static void test_flushed_round(void **state)
 {
     (void)state;
     zr_layout l = mixed_layout(7);
-    l.accum = 1; /* later rounds skip it as well */
+    l.accum = 1; /* later rounds skip the gather as well */
     zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int32_t stale = 0;
     while (s->step[stale].when != ZR_WHEN_STALE) stale++;
-    zr_wait *wait = NULL; /* for a gather of every round */
+    zr_wait *wait = NULL; /* for a gather that runs in every round */
     for (int32_t w = 0; w < s->n_waits; w++)
         if (s->step[s->wait[w].step].kind == ZR_STEP_GATHER && s->step[s->wait[w].step].when == ZR_WHEN_ALWAYS &&
             (!wait || s->wait[w].step < wait->step))
@@ -140,7 +142,8 @@ static void test_flushed_round(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Without a flush, what other ranks have updated is not there before it is gathered. */
+/* Check that a missing gather at the beginning of a step is noticed: without a flush, parameters that other ranks have
+ * updated are not there before it. */
 static void test_stale_parameters(void **state)
 {
     (void)state;
@@ -153,7 +156,8 @@ static void test_stale_parameters(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* What runs in the first round alone orders nothing from the third on. With it goes what stood before it. */
+/* Check that a step that runs only in the first round orders nothing from the third round on, and that the order of the
+ * steps before it is lost with it. */
 static void test_later_rounds(void **state)
 {
     (void)state;
@@ -163,12 +167,12 @@ static void test_later_rounds(void **state)
     l.reduce = ZR_REDUCE_TO_OWNER;
     zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    int32_t reduction = -1; /* to the last owner of a unit, that the next round waits for */
+    int32_t reduction = -1; /* reduction to the last owner of a unit; the next round waits for it */
     for (int32_t w = 0; w < s->n_waits; w++)
         if (s->wait[w].before && s->step[s->wait[w].step].kind == ZR_STEP_REDUCE) reduction = s->wait[w].step;
     assert_true(reduction > 0);
     leave_out(&s->step[reduction]);
-    expect_broken(plan, "nothing has written"); /* its order is there all the same */
+    expect_broken(plan, "nothing has written"); /* the replacement step keeps its place in the order */
     s->step[reduction].when = ZR_WHEN_FIRST;
     expect_broken(plan, "share bytes while both may be in use");
     zr_plan_destroy(&plan);
@@ -176,7 +180,7 @@ static void test_later_rounds(void **state)
 
 /* ---- squares of micro-gradients ---------------------------------------------------------------- */
 
-/* They are of the whole gradient, in each round. */
+/* Check that squares of micro-gradients over a part of the gradient, or in the first round only, are noticed. */
 static void test_micro_squares_are_whole(void **state)
 {
     (void)state;
@@ -195,8 +199,8 @@ static void test_micro_squares_are_whole(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Where sums take the place of this rank's own piece, squares that come later are of the wrong thing, in whatever
- * order. */
+/* Check that squares taken after the sum has replaced this rank's own piece are noticed, even when the new order has
+ * all its waits. */
 static void test_micro_squares_come_first(void **state)
 {
     (void)state;
@@ -208,14 +212,14 @@ static void test_micro_squares_come_first(void **state)
     while (s->step[i].kind != ZR_STEP_SQUARE_MICRO || s->step[i - 1].kind != ZR_STEP_RUN) i++;
     assert_int_equal(s->step[i + 1].kind, ZR_STEP_REDUCE_SCATTER);
     swap_with_next(s, i);
-    s->step[i + 1].stream = ZR_STREAM_COMM; /* behind the reduction, which waits for what made the gradient */
+    s->step[i + 1].stream = ZR_STREAM_COMM; /* after the reduction, which waits for the step that made the gradient */
     for (int32_t w = s->step[i].waits; w < s->step[i].waits + s->step[i].n_waits; w++)
         if (s->wait[w].step == i + 1) s->wait[w].step = i - 1;
     expect_broken(plan, "before its squares are taken");
     zr_plan_destroy(&plan);
 }
 
-/* 96 layers as wide as GPT-3, each gathered in more than a hundred exchanges of one step. */
+/* Check a plan of 96 layers as wide as GPT-3's, each gathered in more than a hundred exchanges of one step. */
 static void test_large_model_holds(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Choices beside the stage, in bytes: layouts, stage 3's thresholds, buffers, the papers' baselines, accumulators of
- * `world`; and choices that exclude each other. */
+/* Bytes of the layout choices other than the stage: lean states, stage 3's thresholds, buffers, the papers' baselines,
+ * accumulators of `world`; and choices that exclude each other are refused. */
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static int64_t states_of(const zr_layout *l)
     return bytes;
 }
 
-/* Bytes a parameter that stay through the step, at stage 3 shared by all ranks. */
+/* Check the bytes per parameter that stay through the step; at stage 3 all ranks share them. */
 static void test_states(void **state)
 {
     (void)state;
@@ -73,14 +73,14 @@ static void test_states(void **state)
             int64_t want = cases[c].bytes * padded_of("gpt2-124m", ranks) / ranks;
             assert_int_equal(states_of(&l), want);
         }
-    /* Below stage 3 the 16-bit parameters stay whole: 2 + 12 / N. */
+    /* Below stage 3 the 16-bit parameters stay whole: 2 + 12 / N bytes. */
     zr_layout l = layout_of(4, 2, ZR_BF16);
     l.states = ZR_STATES_LEAN;
     assert_int_equal(states_of(&l), (2 + 3) * padded_of("gpt2-124m", 4));
 }
 
-/* Two passes: the backward runs twice, and with it the head's logits, the forward once; gradients are reduced twice
- * and, at stage 3, parameters gathered once more. */
+/* Check the cost of two passes: the backward pass runs twice, with the head's logits, and the forward pass once;
+ * gradients are reduced twice and, at stage 3, parameters gathered once more. */
 static void test_two_passes(void **state)
 {
     (void)state;
@@ -90,7 +90,8 @@ static void test_two_passes(void **state)
         zr_plan *one = plan_of("gpt2-124m", &l);
         l.norm_first = l.two_pass = true;
         zr_plan *two = plan_of("gpt2-124m", &l);
-        int64_t again = stage == 3 ? padded_of("gpt2-124m", 2) : 0; /* of 2 bytes each, half of them */
+        int64_t again = stage == 3 ? padded_of("gpt2-124m", 2) : 0; /* 2 bytes an element, half of the elements on each
+                                                                     * rank */
         double logits = 2.0 * (double)(l.ranks * l.batch * l.seq) * 50257 * 768;
         assert_float_equal(two->flops_hardware, one->flops_hardware * 5 / 3 + logits, one->flops_hardware * 1e-9);
         assert_float_equal(two->flops_model, one->flops_model, 0);
@@ -104,7 +105,7 @@ static void test_two_passes(void **state)
 
 /* ---- stage 3 ---- */
 
-/* Elements gathered in a step, over all units, and the most bytes of whole units. */
+/* Return the elements gathered in a step, over all units, and the most bytes of whole units. */
 static void gathered(const zr_layout *l, int64_t *elems, int64_t *param_bytes)
 {
     zr_plan *plan = plan_of("gpt2-124m", l);
@@ -117,34 +118,35 @@ static void test_thresholds(void **state)
 {
     (void)state;
     const int64_t embedding = (50257 + 1024) * 768, block = 12 * 768 * 768 + 13 * 768, final = 2 * 768;
-    const int64_t all = embedding + 12 * block + final; /* nothing needs padding on 4 ranks */
+    const int64_t all = embedding + 12 * block + final; /* padding is not needed on 4 ranks */
     zr_layout l = layout_of(4, 3, ZR_BF16);
     int64_t elems, bytes, usual_bytes;
     gathered(&l, &elems, &usual_bytes);
     assert_int_equal(elems, 2 * all - final);
     assert_int_equal(usual_bytes,
-                     2 * (all / 4 + embedding + block + final)); /* head, while the last block's is ahead */
+                     2 * (all / 4 + embedding + block + final)); /* the head, while the last block is prefetched */
 
-    l.persist_elems = 1000; /* the final norm alone: blocks hold large matrices; once a step, after the update */
+    l.persist_elems = 1000; /* only the final norm: blocks hold large matrices; gathered once a step, after the
+                             * update */
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, 2 * all - final);
-    l.persist_elems = 3000000; /* blocks' largest matrix has 2,359,296 */
+    l.persist_elems = 3000000; /* the largest matrix of a block has 2,359,296 elements */
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, 2 * all - final - 12 * block);
     assert_true(bytes > usual_bytes + 12 * block);
-    l.persist_model_elems = 3 * block + 100; /* room for three of them */
+    l.persist_model_elems = 3 * block + 100; /* room for three blocks */
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, 2 * all - final - 3 * block);
     l.persist_elems = INT64_MAX;
     l.persist_model_elems = 0;
     gathered(&l, &elems, &bytes);
-    assert_int_equal(elems, all); /* as stage 2 */
+    assert_int_equal(elems, all); /* as at stage 2 */
     l.persist_elems = 0;
 
-    l.reuse_elems = embedding + final + 1; /* the last block is needed again behind the head */
+    l.reuse_elems = embedding + final + 1; /* the last block is needed again after the head */
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, 2 * all - final - block);
-    assert_int_equal(bytes, usual_bytes); /* it is whole while the head is: instead of being gathered ahead */
+    assert_int_equal(bytes, usual_bytes); /* the last block stays whole during the head instead of being prefetched */
     l.reuse_elems = INT64_MAX;
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, all);
@@ -154,7 +156,7 @@ static void test_thresholds(void **state)
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, 2 * all - final);
     assert_int_equal(bytes, 2 * (all / 4 + embedding + final));
-    l.prefetch_elems = INT64_MAX; /* all that may live */
+    l.prefetch_elems = INT64_MAX; /* prefetch is bound only by the live elements */
     l.live_elems = embedding + final + 5 * block;
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, 2 * all - final);
@@ -174,7 +176,7 @@ static zr_memory memory_of(const char *preset, const zr_layout *l)
     return memory;
 }
 
-/* Staging does not grow with the model, unless it is fused. */
+/* Check that staging memory does not grow with the model, unless the buffer is fused. */
 static void test_constant_buffers(void **state)
 {
     (void)state;
@@ -197,7 +199,7 @@ static zr_traffic traffic_of(const zr_layout *l)
     return traffic;
 }
 
-/* Each unit in one, whatever the bucket's size; so many steps, moving the same bytes. */
+/* Check that NCCL reduces each unit in one step, whatever the bucket's size, and moves the same bytes. */
 static void check_nccl(const zr_layout *usual, const zr_traffic *bytes)
 {
     zr_layout l = *usual;
@@ -241,7 +243,8 @@ static void test_baselines(void **state)
     }
 }
 
-/* log2(k) accumulators and one: of k micro-batches those in the binary form of an even number below k. */
+/* Check that `world` needs log2(k + 1) accumulators, rounded down, for k micro-batches: the most partial sums of a
+ * binary tree that exist at once. */
 static void test_world_accumulators(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Plans with frozen parameters: states are the formulas over what trains, traffic and work shrink with it, and the
- * proof holds in every layout. */
+/* Plans with frozen parameters: states follow the formulas over the trainable parameters, traffic and work shrink, and
+ * the proof holds in every layout. */
 #include "plan_ways.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static int64_t padded(int64_t elems, int64_t ranks)
     return (elems + grain - 1) / grain * grain;
 }
 
-/* Padded elements of the units that train, and of those that are frozen. */
+/* Padded elements of the trainable and of the frozen units. */
 typedef struct parts {
     int64_t trained, frozen;
 } parts;
@@ -42,7 +42,8 @@ static parts count(const zr_plan *plan)
     return all;
 }
 
-/* T trains: 16T; 4T + 12T/N; 2T + 14T/N; 16T/N. F does not: 2F, at stage 3 2F/N. */
+/* Check the bytes of T trainable elements at stages 0 to 3, 16T, 4T + 12T/N, 2T + 14T/N, 16T/N, and of F frozen
+ * elements, 2F, at stage 3 2F/N. */
 static void test_states(void **state)
 {
     (void)state;
@@ -61,7 +62,7 @@ static void test_states(void **state)
             }
 }
 
-/* In fp32: 16T (4 + 4 + 8), and 4F. Nothing of a frozen unit is kept but its parameters. */
+/* Check the bytes in fp32, 16T (4 + 4 + 8) and 4F, and that a frozen unit has no buffers except its parameters. */
 static void test_nothing_but_parameters(void **state)
 {
     (void)state;
@@ -87,8 +88,8 @@ static void test_nothing_but_parameters(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* (N-1)/N of 2T reduced, and where parameters are sharded out of their updates as much gathered; of F nothing before
- * stage 3. */
+/* Check the traffic: (N-1)/N of 2T is reduced and, below stage 3, the same number of bytes gathered after the updates;
+ * frozen parameters are not moved before stage 3. */
 static void test_traffic(void **state)
 {
     (void)state;
@@ -117,7 +118,8 @@ static int steps_of(const zr_plan *plan, const char *op)
     return n;
 }
 
-/* Nothing runs backward below what trains; a product for each weight that does, and none for the tied table. */
+/* Check that no backward op runs below the lowest trainable parameter, and that each trainable weight has one product
+ * for its gradient, the frozen tied table none. */
 static void test_work(void **state)
 {
     (void)state;
@@ -133,8 +135,8 @@ static void test_work(void **state)
     assert_int_equal(steps_of(norms, "layernorm_dw"), 0);
     assert_int_equal(steps_of(norms, "layernorm_dx"), 7);
     assert_true(norms->flops_hardware == whole->flops_hardware);
-    /* One product of the head less; of the upper run also two blocks' products in the backward, each twice, and their
-     * attention's. */
+    /* The frozen table saves one product of the head; the upper run saves also two blocks' products in the backward,
+     * two for each weight, and their attention's. */
     assert_true(whole->flops_hardware - table->flops_hardware == 2 * rows * V * C);
     assert_true(upper->flops_hardware <= whole->flops_hardware - 2 * rows * (V * C + 2 * 2 * all / 3));
     assert_true(upper->flops_model == upper->flops_hardware);
@@ -145,7 +147,7 @@ static void test_work(void **state)
     zr_plan_destroy(&table);
 }
 
-/* At stage 3 in partitions of one rank each has all of what is frozen, and nothing of it is gathered. */
+/* Check that at stage 3 in partitions of one rank each rank holds all frozen parameters, and none is gathered. */
 static void test_alone(void **state)
 {
     (void)state;
@@ -192,7 +194,7 @@ static void test_all_ways_hold(void **state)
     }
 }
 
-/* An update of what is frozen, and what trains not updated. */
+/* Check that the proof notices an update of a frozen unit, and a trainable unit without an update. */
 static void test_proof_sees_updates(void **state)
 {
     char wrong[64];

@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* The fullest moment of a step, against a walk over the lifetimes. */
+/* The fullest moment of a step, checked by a walk over the lifetimes of buffers. */
 #include "plan_bound.h"
 #include "plan_make.h"
 #include "plan/cost/cost.h"
@@ -15,7 +15,7 @@ static zr_plan *plan_of(const zr_layout *layout)
     return plan_gpt2(&config, layout, &profile);
 }
 
-/* What lives at one step. */
+/* Return the bytes that are live at one step. */
 static int64_t live_at(const zr_plan *plan, int32_t step)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -41,7 +41,7 @@ static void check(const zr_plan *plan)
     assert_int_equal(fullest.live_bytes, sum);
     assert_int_equal(fullest.live_bytes, persistent + plan_bound(plan, ZR_SCHEDULE_TRAIN));
     assert_int_equal(fullest.live_bytes, live_at(plan, fullest.step));
-    for (int32_t i = 0; i < fullest.step; i++) assert_true(live_at(plan, i) < fullest.live_bytes); /* the first such */
+    for (int32_t i = 0; i < fullest.step; i++) assert_true(live_at(plan, i) < fullest.live_bytes); /* the earliest */
 }
 
 static void test_fullest(void **state)

@@ -26,8 +26,9 @@ static void same_traffic(const zr_traffic *traffic, int64_t reduced, int64_t gat
     assert_int_equal(traffic->bytes[ZR_TRAFFIC_ALL_REDUCE], agreed);
 }
 
-/* MiCS: states over m ranks. A micro-batch's gradients are summed within m ranks in the wire's type, then across the G
- * groups as fp32 partial sums; once a step each group gets the sums of the others. Parameters stay within m. */
+/* Check MiCS: states are sharded over m ranks. A micro-batch's gradients are summed within m ranks in the wire's type,
+ * then across the G groups as fp32 partial sums; once a step each group gets the sums of the others. Parameters stay
+ * within m. */
 static void test_shard_groups(void **state)
 {
     (void)state;
@@ -51,7 +52,7 @@ static void test_shard_groups(void **state)
             }
 }
 
-/* Who of a rank's group is on another host, or in another shard group, counted one by one. */
+/* Count one by one the ranks of a rank's group that are on another host or in another shard group. */
 static void test_borders(void **state)
 {
     (void)state;
@@ -75,7 +76,8 @@ static void test_borders(void **state)
                     assert_int_equal(zr__plan_across(plan, g, ZR_BORDER_HOST, r, 100 * all), 100 * hosts);
                     assert_int_equal(zr__plan_across(plan, g, ZR_BORDER_GROUP, r, 100 * all), 100 * groups);
                 }
-            /* Sums of a micro-batch within m ranks, then across them: the rank that gets most over a host's border. */
+            /* Sums of a micro-batch are made within m ranks, then across groups; the plan reports the traffic of the
+             * rank that receives most across a host's border. */
             const zr_traffic *hosts = &plan->across[ZR_BORDER_HOST];
             if (host % m == 0)
                 assert_true((hosts->bytes[ZR_TRAFFIC_REDUCE_SCATTER] == 0) == (host == 12));
@@ -86,7 +88,7 @@ static void test_borders(void **state)
         }
 }
 
-/* All ranks of a group and none across: what the flat layout is. */
+/* Check that one group of all ranks, with no other group, plans the same as the flat layout. */
 static void test_one_group(void **state)
 {
     (void)state;
@@ -104,7 +106,8 @@ static void test_one_group(void **state)
     }
 }
 
-/* Hosts of m ranks, first within and then across: across travel 1/m of flat's bytes, reductions as fp32. */
+/* Check hosts of m ranks with collectives first within and then across hosts: 1/m of the flat layout's bytes cross
+ * hosts, reductions as fp32. */
 static void test_two_levels(void **state)
 {
     (void)state;
@@ -131,8 +134,8 @@ static void test_two_levels(void **state)
         }
 }
 
-/* hpZ: across hosts go a step's gradients and its first gather of each parameter, whatever the number of micro-batches
- * for the latter; a rank keeps P/m parameters more. */
+/* Check hpZ: a step's gradients and the first gather of each parameter cross hosts, the gather only once whatever the
+ * number of micro-batches; a rank holds P/m parameters more. */
 static void test_second_partition(void **state)
 {
     (void)state;
@@ -153,7 +156,8 @@ static void test_second_partition(void **state)
     }
 }
 
-/* One rank has each shard, or with tensor parallelism each part of it: found from both sides. */
+/* Check that one rank owns each shard, or with tensor parallelism each part of it: rank to shard and shard to rank
+ * agree. */
 static void same_owners(const zr_layout *l)
 {
     const zr_chain_config chain = {.units = 2, .rows = 8, .cols = 8};
@@ -219,7 +223,7 @@ static void test_refused(void **state)
     refused(l, ZR_ERR_CONFIG, "3 ranks a host (parallel.ranks_per_host), of 4");
     l.host_ranks = -2;
     refused(l, ZR_ERR_CONFIG, "-2 ranks a host");
-    l.host_ranks = 2; /* that hosts are known alone changes nothing */
+    l.host_ranks = 2; /* hosts of two ranks without hierarchical collectives do not exclude a fused buffer */
     l.fused_buffer = true;
     zr_plan *plan = plan_of(&l);
     zr_plan_destroy(&plan);

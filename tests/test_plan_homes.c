@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Plans of optimizer states in the host's space: what is copied to the device and home, and that the proof notices each
- * copy that is missing, too early, or of other elements. */
+/* Plans with optimizer states in the host's space: which elements are copied to the device and back home, and that the
+ * proof notices each copy that is missing, too early, or of other elements. */
 #include <string.h>
 
 #include "plan_make.h"
@@ -24,7 +24,7 @@ static bool is_state(const zr_plan *plan, int32_t buffer)
     return plan->persistent[buffer].category == ZR_CATEGORY_OPTIM && plan->persistent[buffer].space == ZR_SPACE_HOST;
 }
 
-/* A copy of a state to the device (home false) or home. */
+/* Return whether the step copies a state to the device (home false) or back home. */
 static bool is_copy(const zr_plan *plan, const zr_schedule *s, const zr_step *step, bool home)
 {
     return step->kind == ZR_STEP_COPY && is_state(plan, s->use[step->uses + home].buffer);
@@ -52,14 +52,14 @@ static void test_each_element_goes_and_comes_home(void **state)
             int32_t first = 0;
             while (!is_copy(plan, s, &s->step[first], false) || s->step[first].when != ZR_WHEN_ALWAYS) first++;
             assert_true(s->step[first].n_waits > 0 ||
-                        cast > 0); /* else its place would be taken from the beginning on */
+                        cast > 0); /* without a wait, its buffer would be taken from the beginning on */
             int64_t kept = 0;
             for (int32_t u = 0; u < plan->n_units; u++) kept += plan->unit[u].update.count;
             assert_int_equal(updated, kept);
             assert_int_equal(stored, 3 * kept); /* master and two moments */
             assert_int_equal(fetched, 3 * kept + cast);
             assert_int_equal(cast > 0, stage == 3 && lean);
-            assert_int_equal(most, stage == 0 ? 2 * BUCKET : BUCKET); /* of a unit's parts */
+            assert_int_equal(most, stage == 0 ? 2 * BUCKET : BUCKET); /* elements of a unit's parts */
             zr_plan_destroy(&plan);
         }
 }
@@ -69,14 +69,14 @@ static void expect_broken(const zr_plan *plan, const char *what)
     if (zr_plan_check(plan) == ZR_OK) fail_msg("%s is not noticed", what);
 }
 
-/* ... by the proof of homes, which says this. */
+/* Check that the proof refuses the plan with this text, which the proof of homes gives. */
 static void expect_said(const zr_plan *plan, const char *text)
 {
     assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
     if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
 }
 
-/* The first copy, to the device or home, of a bucket that is not a unit's first. */
+/* Return the first copy, to the device or home, of a bucket that is not a unit's first. */
 static zr_step *find_copy(const zr_plan *plan, bool home)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -102,7 +102,7 @@ static void test_faults_are_noticed(void **state)
             use[home].range.first -= BUCKET;
             expect_broken(plan, "a copy of the bucket before");
             use[home] = had_use[home];
-            use[home].buffer++; /* the next unit's, as large or larger in part */
+            use[home].buffer++; /* the next unit's state, at least as large in part */
             expect_broken(plan, "a copy of another state");
             use[home] = had_use[home];
             use[!home].range.first += 32;
@@ -131,7 +131,8 @@ static void test_faults_are_noticed(void **state)
     }
 }
 
-/* Faults that leave all ranges within their buffers, written and in order. */
+/* Check faults that leave all ranges within their buffers, written and in order, so that only the proof of homes
+ * notices them. */
 static void test_only_homes_show(void **state)
 {
     (void)state;
@@ -145,7 +146,7 @@ static void test_only_homes_show(void **state)
     had = *stored;
     zr_use from = use[0], to = use[1];
     stored->range.count = use[0].range.count = use[1].range.count -= 32;
-    expect_said(plan, home); /* the last elements do not go home */
+    expect_said(plan, home); /* the last elements are not copied home */
     *stored = had;
     use[0] = from;
     use[1] = to;
@@ -155,7 +156,7 @@ static void test_only_homes_show(void **state)
     use = &s->use[fetched->uses];
     had = *fetched;
     from = use[0];
-    fetched->range.by.elems += 32; /* on every rank but the first other elements */
+    fetched->range.by.elems += 32; /* elements differ on every rank except the first */
     use[0].range.by = (zr_stride){32, fetched->range.by.group};
     expect_broken(plan, "a copy of other elements on other ranks");
     *fetched = had;
@@ -166,7 +167,7 @@ static void test_only_homes_show(void **state)
     use = &s->use[update->uses];
     for (int k = 1; k <= 3; k++) {
         const zr_use was = use[k];
-        use[k] = s->use[fetched->uses]; /* of a state at its home: nothing of the host's is computed with */
+        use[k] = s->use[fetched->uses]; /* a state at its home: steps may not compute in the host's space */
         use[k].buffer = k == 1 ? plan->unit[update->unit].master.buffer : plan->unit[update->unit].slot[k - 2].buffer;
         use[k].range = update->range;
         use[k].range.by = (zr_stride){0};
@@ -192,7 +193,7 @@ static void test_only_homes_show(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* A step that computes with a state in the host's space, as if no copy had been written. */
+/* Check that a step that computes with a state in the host's space is noticed, as if no copy had been written. */
 static void test_nothing_computes_at_home(void **state)
 {
     (void)state;

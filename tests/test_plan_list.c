@@ -1,12 +1,12 @@
 //TEST timeout=20
-/* Lists of steps as rewrites edit them: ids stay, steps are put in before others, a place is renamed over a stretch,
- * and waits and lifetimes are those of the list as it stands at the end. */
+/* Lists of steps as rewrites edit them: ids stay valid, steps are inserted before others, a buffer is replaced in a
+ * step's uses, and waits and lifetimes follow from the finished list. */
 #include "plan/list/list.h"
 #include "plan_make.h"
 
 #include <string.h>
 
-/* A plan of two ranks that has nothing but its buffers. */
+/* Make a plan of two ranks whose flush schedule has no steps, only the persistent buffers. */
 static zr_plan *bare_plan(void)
 {
     zr_layout l = plan_layout(0, 2, ZR_F32, 1);
@@ -39,13 +39,13 @@ static void test_edits(void **state)
     for (int i = 0; i < 4; i++) b[i] = zr__list_buffer(&l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, -1, "place", 64 << i);
     zr__id first = put(&l, ZR_STREAM_COMPUTE, ZR_NONE, b[0]), second = put(&l, ZR_STREAM_COMPUTE, b[0], b[1]),
            third = put(&l, ZR_STREAM_COMM, b[1], b[2]);
-    /* Before the second: what it reads goes by way of another stream and another place. */
+    /* Insert before the second step: its input now goes through another stream and another buffer. */
     zr__list_seek(&l, second);
     zr__id between = put(&l, ZR_STREAM_COMM, b[0], b[3]);
     zr__list_seek(&l, ZR_NONE);
     l.use[l.step[second].uses].buffer = b[3];
     zr__id last = put(&l, ZR_STREAM_COMPUTE, b[2], b[0]);
-    zr__list_use(&l, first, zr__use_all(plan->loss, true, true)); /* an older step's uses are still its own */
+    zr__list_use(&l, first, zr__use_all(plan->loss, true, true)); /* uses added later still belong to the older step */
     assert_int_equal(l.last[ZR_STREAM_COMM], third);
     assert_int_equal(l.last[ZR_STREAM_COMPUTE], last);
     assert_int_equal(zr__list_finish(&l), ZR_OK);
@@ -59,7 +59,7 @@ static void test_edits(void **state)
         assert_int_equal(s->use[s->step[i].uses].buffer, reads[i]);
         assert_int_equal(s->use[s->step[i].uses + 1].buffer, writes[i]);
         assert_int_equal(s->step[i].n_uses, i == 0 ? 3 : 2);
-        /* Each but the first reads what the one before wrote on the other stream. */
+        /* Each step but the first reads from the other stream, where the step before it wrote. */
         assert_int_equal(s->step[i].n_waits, i > 0);
         if (i > 0) assert_int_equal(s->wait[s->step[i].waits].step, i - 1);
     }
@@ -71,7 +71,7 @@ static void test_edits(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* The first step too many is refused, and what comes after is dropped. */
+/* Check that the first step above the limit is refused, and that later steps are dropped. */
 static void test_most_steps(void **state)
 {
     (void)state;

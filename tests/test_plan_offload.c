@@ -1,6 +1,6 @@
 //TEST timeout=60 tsan=1
-/* Activation checkpoints kept in the host's space between forward and backward pass: what lies where, and that nothing
- * changes but that. */
+/* Activation checkpoints kept in the host's space between forward and backward pass: where each buffer lies, and that
+ * nothing else changes. */
 #include "layout_variants.h"
 
 static void same_steps(const trainer *a, const trainer *b)
@@ -12,8 +12,8 @@ static void same_steps(const trainer *a, const trainer *b)
     assert_true(a->weights == b->weights);
 }
 
-/* At every stage, with every policy, in one pass and in two: the same bits. The trainer checks the plan and that
- * planned is measured. */
+/* Check that offloaded checkpoints change no bit of losses, norms and weights, at every stage, with every policy, in
+ * one pass and in two. The trainer checks the plan, and that measured bytes equal planned ones. */
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -53,8 +53,9 @@ static zr_plan *plan_of(int64_t layers, bool offload)
     return plan;
 }
 
-/* The input of every block but the first's, which is the embedding's output as well: B x T x C values each, on the host
- * in place of the device, which then no longer grows with the layers but for their states. */
+/* Check the bytes of checkpoints: the input of every block but the first's, which is the embedding's output as well, B
+ * x T x C values each. They are on the host instead of the device, whose memory then grows with the layers only by
+ * their states. */
 static void test_bytes(void **state)
 {
     (void)state;
@@ -76,7 +77,7 @@ static void test_bytes(void **state)
     assert_int_equal(grows[1], 0);
 }
 
-/* What is kept on the host counts, where that is the same memory: policy auto finds what fits. */
+/* Check that policy auto fits its limit when checkpoints on the host count as the same memory. */
 static void test_auto(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void test_auto(void **state)
     }
 }
 
-/* Copies stand on a stream of their own; what follows them waits. */
+/* Check that copies have a stream of their own, and that a copy to the host waits for its input. */
 static void test_copies(void **state)
 {
     (void)state;

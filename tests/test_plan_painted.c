@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* Times painted on bytes, against a table of each byte. */
+/* Times painted on ranges of bytes, checked against a table with an entry for each place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void test_as_byte_by_byte(void **state)
                     if (table[at][k] > want[k]) want[k] = table[at][k];
             zr__painted_latest(&painted, &buffer[b], found);
             assert_memory_equal(found, want, sizeof found);
-            if (b % 2 == 1) continue; /* looked at alone */
+            if (b % 2 == 1) continue; /* looked up without being painted */
             zr__painted_add(&painted, &buffer[b], time);
             for (int at = first; at < end; at++)
                 for (int k = 0; k < ZR_STREAMS; k++)

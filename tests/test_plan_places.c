@@ -1,7 +1,7 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr_alloc
-/* Which place a value gets: when an output may take that of an input, that the proof notices a wrong one, what decoding
- * returns; sizes that do not fit, and planning with each allocation failing in turn. */
+/* Places of values: when an output may take the place of an input, that the proof notices a wrong place, the output of
+ * decoding; sizes that do not fit, and planning while each allocation fails in turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ void *__wrap_zr_alloc(size_t bytes)
     return allocs_left-- > 0 ? __real_zr_alloc(bytes) : NULL;
 }
 
-/* ---- a user's op: two sums, either may be written over the first operand ---- */
+/* ---- a user's op: two sums, each may overwrite the first operand ------------ */
 
 static zr_status both_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
@@ -39,7 +39,7 @@ static zr_cost both_cost(const zr_graph *graph, const zr_op *op)
 
 static const zr_op_def both = {.name = "both", .n_out = 2, .infer = both_infer, .cost = both_cost, .in_place = {1, 1}};
 
-/* y, z = both(a, b): what is asked of their places follows from which values a and b are. */
+/* Build y, z = both(a, b), where `config` names which values a and b are, and so which operand may be written over. */
 static void build(zr_graph *g, const void *config)
 {
     const char *asked = config;
@@ -93,7 +93,8 @@ static const zr_use *uses_of(const zr_plan *plan, const char *op)
     return NULL;
 }
 
-/* Only an activation that dies there, as no other operand, is written over, and by one output. */
+/* Check that an output takes the place only of an activation that dies at the op and is no other operand, and that only
+ * one output does. */
 static void test_in_place(void **state)
 {
     (void)state;
@@ -112,7 +113,7 @@ static void test_in_place(void **state)
 
 /* ---- parts of a parameter's gradient ---- */
 
-/* Its first operand, the part so far, may become the sum. */
+/* weigh_dw's first operand, the part so far, may become the sum. */
 static zr_status whole_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     out[0] = zr_graph_value(graph, op->out[0])->type;
@@ -123,7 +124,7 @@ static const zr_op_def weigh_dw = {
     .name = "weigh_dw", .n_out = 1, .infer = whole_infer, .cost = both_cost, .in_place = {1}};
 static const zr_op_def look = {.name = "look", .n_out = 1, .infer = both_infer, .cost = both_cost};
 
-/* attr.i[0]: 1, the op reads the part a second time; 2, another op has read it. */
+/* attr.i[0] is 1 when the op reads the part a second time, 2 when another op has read it. */
 static zr_status weigh_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE, seen = ZR_NONE;
@@ -139,7 +140,7 @@ static zr_status weigh_adjoint(zr_graph *graph, const zr_op *op)
 static const zr_op_def weigh = {
     .name = "weigh", .n_out = 1, .infer = both_infer, .adjoint = weigh_adjoint, .cost = both_cost};
 
-/* One parameter in two ops: its gradient has two parts. */
+/* Build a model with one parameter in two ops: its gradient has two parts. */
 static void build_parts(zr_graph *g, const void *config)
 {
     zr_shape tokens = {2, {1, zr_graph_get_spec(g)->seq}};
@@ -155,8 +156,8 @@ static void build_parts(zr_graph *g, const void *config)
     zr_graph_losses(g, zr_cross_entropy(g, x, zr_input(g, "targets", ZR_I32, tokens)));
 }
 
-/* Such a part is made where the whole will be if its one reader adds the rest in place; not if anything else, or that
- * op itself, reads it too. */
+/* Check that the first part of a gradient is made at the place of the whole if its only reader adds the rest in place,
+ * but not if another op, or that op a second time, reads it too. */
 static void test_parts_of_a_gradient(void **state)
 {
     (void)state;
@@ -178,8 +179,8 @@ static void test_parts_of_a_gradient(void **state)
     }
 }
 
-/* Put an output over an operand that is still read later: every use is in order, yet the proof says whose place it was.
- */
+/* Check that an output over an operand that is still read later is noticed: every use is in order, yet the proof says
+ * whose place it was. */
 static void test_wrong_place_is_noticed(void **state)
 {
     (void)state;
@@ -193,14 +194,14 @@ static void test_wrong_place_is_noticed(void **state)
     for (int32_t v = 0; v < zr_graph_values(plan->graph[ZR_SCHEDULE_EVAL]); v++)
         if (s->value[v].buffer == right) s->value[v].buffer = wrong;
     s->buffer[wrong].offset =
-        plan->space_bytes[ZR_SPACE_DEVICE]; /* it lives longer now: out of the way of all others */
+        plan->space_bytes[ZR_SPACE_DEVICE]; /* the buffer lives longer now: move it out of the way of all others */
     plan->space_bytes[ZR_SPACE_DEVICE] += s->buffer[wrong].bytes;
     assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
     assert_non_null(strstr(zr_error_message(), "was given to value"));
     zr_plan_destroy(&plan);
 }
 
-/* Only what something comes of is run: the losses, here, and not what is made beside them. */
+/* Check that only ops that the losses depend on are run. */
 static void build_idle(zr_graph *g, const void *config)
 {
     (void)config;
@@ -228,7 +229,7 @@ static void test_idle_ops(void **state)
 
 /* ---- decoding ---- */
 
-/* What is returned is not what is computed last: losses, which nobody takes here, are. */
+/* Build a model whose output is not computed last: its losses, which nothing reads, come after it. */
 static void build_early(zr_graph *g, const void *config)
 {
     (void)config;
@@ -292,7 +293,7 @@ static void test_sizes_that_do_not_fit(void **state)
 {
     (void)state;
     zr_layout l = training(2, 3);
-    l.reduce_bucket_elems = l.gather_bucket_elems = INT64_MAX; /* as good as the whole model */
+    l.reduce_bucket_elems = l.gather_bucket_elems = INT64_MAX; /* the bucket holds the whole model */
     zr_model model = zr_gpt2(&tiny);
     zr_plan_destroy(&(zr_plan *){plan_of(&model, &l)});
     assert_true(zr_plan_bucket_elems(INT64_MAX, 3) > INT64_MAX - 2 * 3 * ZR_SHARD_ALIGN);
@@ -314,7 +315,7 @@ static void test_sizes_that_do_not_fit(void **state)
     l = training(0, 2);
     l.accum = INT64_MAX;
     expect_refused(&tiny, l, "9223372036854775807 micro-batches");
-    zr_gpt2_config cut = tiny; /* in many alike buckets */
+    zr_gpt2_config cut = tiny; /* in many equal buckets */
     cut.n_embd = 256;
     for (int stage = 0; stage <= 3; stage++)
         for (int64_t bucket = 32; bucket <= 4096; bucket *= 2)
@@ -326,12 +327,12 @@ static void test_sizes_that_do_not_fit(void **state)
                 expect_refused(&cut, l, "micro-batches");
             }
     l = training(0, 1);
-    l.batch = INT64_MAX / 4 / T / 32; /* each value fits, all of them do not */
+    l.batch = INT64_MAX / 4 / T / 32; /* each value fits, all values together do not */
     expect_refused(&tiny, l, "do not fit 63 bits");
 }
 
-/* A plan takes a step for every owner that is sent to in turn: it says so rather than take seconds and gigabytes. Of
- * the buckets of a step it takes note by their number. */
+/* Check that a plan with one step for each owner in turn is refused above the limit instead of taking seconds and
+ * gigabytes, and that the buckets of a step are only counted. */
 static void test_too_many_steps(void **state)
 {
     (void)state;
@@ -361,7 +362,7 @@ static void test_too_many_steps(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Planning ends with an error, and with nothing lost, whichever allocation fails. */
+/* Check that planning ends with an error, and leaks nothing, whichever allocation fails. */
 static void test_each_allocation_may_fail(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* Prices: the clocks of a schedule written by hand, and what holds for any plan; machines by name. */
+/* Prices of plans: the times of a schedule written by hand, properties of any plan's price; machines by name. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t accum)
 {
     zr_layout l = plan_layout(stage, ranks, dtype, accum);
     l.batch = 2;
-    l.reduce_bucket_elems = l.gather_bucket_elems = 10000; /* several a unit */
+    l.reduce_bucket_elems = l.gather_bucket_elems = 10000; /* several buckets a unit */
     return l;
 }
 
@@ -21,7 +21,7 @@ static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
     return plan_make(model, layout, &profile);
 }
 
-/* Ranks of one process that receive so much. */
+/* Links among ranks of one process that receive `rate` bytes a second. */
 #define LINK(rate) .link = {{.bytes_sec = rate}}
 
 static zr_price price_of(const zr_plan *plan, zr_machine machine)
@@ -38,7 +38,7 @@ static void close_to(double have, double want)
 
 /* ---- by hand ---------------------------------------------------------------------------------- */
 
-/* When each step of test_clocks runs, of however many micro-batches the first. */
+/* Check when each step of test_clocks runs; steps in rounds, in the first. */
 static void check_times(const zr_plan *plan, double flops_per_sec)
 {
     static const double want[][2] = {{0, 0}, {0, 1.2}, {1.2, 3.2}, {1.2, 1.8}, {3.2, 3.5}, {3.2, 3.2}, {3.5, 5.5}};
@@ -51,7 +51,8 @@ static void check_times(const zr_plan *plan, double flops_per_sec)
     }
 }
 
-/* A gather, an op that waits for it, and a gather beside the op, so many times; then an op alone. */
+/* Check the price of a schedule of `accum` rounds, each a gather, an op that waits for it, a gather beside the op and a
+ * reduction after it, and then an op alone. */
 static void test_clocks(void **state)
 {
     (void)state;
@@ -71,18 +72,18 @@ static void test_clocks(void **state)
         {.kind = ZR_STEP_GATHER,
          .stream = ZR_STREAM_COMM,
          .group = ZR_GROUP_DATA,
-         .range.count = 100}, /* 3 others x 100 x 4 bytes: 1.2 s */
+         .range.count = 100}, /* 3 other ranks x 100 x 4 bytes: 1.2 s */
         {.kind = ZR_STEP_RUN, .stream = ZR_STREAM_COMPUTE, .waits = 0, .n_waits = 1}, /* 2 s */
         {.kind = ZR_STEP_GATHER,
          .stream = ZR_STREAM_COMM,
          .group = ZR_GROUP_DATA,
-         .range.count = 50}, /* 0.6 s beside it */
+         .range.count = 50}, /* 0.6 s beside the op */
         {.kind = ZR_STEP_REDUCE_SCATTER,
          .stream = ZR_STREAM_COMM,
          .group = ZR_GROUP_DATA,
          .range.count = 25,
          .waits = 1,
-         .n_waits = 1}, /* 0.3 s after */
+         .n_waits = 1}, /* 0.3 s after the op */
         {.kind = ZR_STEP_END, .stream = ZR_STREAM_COMPUTE},
         {.kind = ZR_STEP_RUN, .stream = ZR_STREAM_COMPUTE, .waits = 2, .n_waits = 1},
     };
@@ -107,7 +108,8 @@ static void test_clocks(void **state)
 
 /* ---- any plan --------------------------------------------------------------------------------- */
 
-/* What the comm stream moves is the plan's traffic, what the compute stream runs its FLOPs; the streams overlap. */
+/* Check that the comm stream takes the time of the plan's traffic and the compute stream the time of its FLOPs, and
+ * that the streams overlap. */
 static void check_plan(const zr_layout *layout)
 {
     zr_model model = zr_gpt2(&plan_small);
@@ -128,7 +130,7 @@ static void check_plan(const zr_layout *layout)
     assert_true(all.compute_sec > work.compute_sec);
     if (layout->states == ZR_STATES_PAPER)
         close_to(all.comm_sec, link.comm_sec);
-    else /* casts from the master stand on the comm stream */
+    else /* casts from the master run on the comm stream */
         assert_true(all.comm_sec >= link.comm_sec);
     assert_true(all.step_sec >= all.compute_sec && all.step_sec >= all.comm_sec);
     assert_true(all.step_sec <= (all.compute_sec + all.comm_sec) * (1 + 1e-12));
@@ -156,8 +158,8 @@ static void test_any_plan(void **state)
                 }
 }
 
-/* Collectives in turn: each owner's collection takes as long as the exchange of all, each broadcast as long as its
- * bytes take into the others. */
+/* Check collectives in turn: each owner's collection takes as long as the exchange of all, each broadcast as long as
+ * its bytes take to reach the others. */
 static void test_collectives_in_turn(void **state)
 {
     (void)state;
@@ -176,7 +178,8 @@ static void test_collectives_in_turn(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Adam moves 28 bytes a parameter: the gradient is read (4), parameter, momentum and variance are read and written. */
+/* Check that Adam moves 28 bytes a parameter: the gradient is read (4), parameter, momentum and variance are read and
+ * written. */
 static void test_update_is_bound_by_memory(void **state)
 {
     (void)state;
@@ -195,7 +198,7 @@ static void test_update_is_bound_by_memory(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* FLOPs that a rank's step runs in ops that multiply in fp32 whatever the graph's type. */
+/* Return the FLOPs of a rank's step in ops that multiply in fp32 whatever the graph's type. */
 static double flops_in_f32(const zr_plan *plan)
 {
     const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -209,8 +212,8 @@ static double flops_in_f32(const zr_plan *plan)
     return flops;
 }
 
-/* A machine that multiplies 16-bit numbers faster is used so in 16-bit runs, but in ops that widen them, and nowhere
- * else. Whether attention widens them is the device's fact. */
+/* Check that a machine's faster 16-bit rate is used only in 16-bit runs, and there not in ops that widen their
+ * operands. Whether attention widens them is a fact of the device. */
 static void test_narrow_products(void **state)
 {
     (void)state;
@@ -243,7 +246,8 @@ static void test_sizes_in_order(void **state)
     assert_true(same.size[0] == 4 && same.size[1] == 5 && same.size[2] == 5);
 }
 
-/* The nearest that was measured in the type, by ratios; without one the peak. */
+/* Check that the rate of a product is the rate measured, in the same type, at the nearest sizes by ratio; without a
+ * measurement, the peak. */
 static void test_rates_by_size(void **state)
 {
     (void)state;
@@ -265,8 +269,8 @@ static void test_rates_by_size(void **state)
     assert_true(zr__machine_flops(&none, false, zr__product_sizes_of(1, 1, 1)) == 0);
 }
 
-/* The whole price follows what products were measured at: bf16 that is half as fast as fp32 costs twice as much,
- * whatever the peaks say; attention, which has no such sizes, runs at the peak. */
+/* Check that the whole price follows the measured rates of products: bf16 measured at half of fp32's rate costs twice
+ * the price of fp32, whatever the peaks say; attention, which has no product sizes, runs at the peak. */
 static void test_priced_as_measured(void **state)
 {
     (void)state;
@@ -303,7 +307,8 @@ static void test_no_training(void **state)
 
 /* ---- copies ----------------------------------------------------------------------------------- */
 
-/* One rank, whose checkpoints go to the host and come back: they move on streams of their own, and are what moves. */
+/* Check that one rank's checkpoints move to the host and back on streams of their own, and that the price counts these
+ * copies as communication. */
 static void test_copies_move(void **state)
 {
     (void)state;
@@ -328,7 +333,7 @@ static void test_copies_move(void **state)
 
 /* ---- links ------------------------------------------------------------------------------------ */
 
-/* Exchanges are priced at one link, of whatever level it is known; of several at the widest. */
+/* Check that exchanges are priced at one link, whatever its level; of several known levels, at the widest. */
 static void test_levels_of_links(void **state)
 {
     (void)state;
@@ -340,7 +345,7 @@ static void test_levels_of_links(void **state)
     for (int level = 0; level < ZR_LINK_LEVELS; level++) {
         zr_machine one = {.flops_f32 = 1e9};
         one.link[level].bytes_sec = 1e6;
-        one.link[level].latency_sec = 1; /* not modelled */
+        one.link[level].latency_sec = 1; /* latency is not modelled */
         const zr_price price = price_of(plan, one);
         assert_memory_equal(&price, &want, sizeof want);
         all.link[level].bytes_sec = 1e8 / pow(10, level);
@@ -383,8 +388,8 @@ enum { WAIT_STEPS = 10 };
 
 typedef struct wait_pricer {
     zr__pricer base;
-    const double *sec;  /* that each step takes */
-    double *waited_sec; /* by the step that is awaited */
+    const double *sec;  /* time of each step, in seconds */
+    double *waited_sec; /* time that others waited for each step, in seconds */
 } wait_pricer;
 
 static double wait_step_sec(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t step)
@@ -405,7 +410,7 @@ static zr_step step_on(zr_stream stream, int32_t first_wait, int32_t n_waits)
     return (zr_step){.kind = ZR_STEP_RUN, .stream = stream, .waits = first_wait, .n_waits = n_waits};
 }
 
-/* Steps of a schedule that is made here, by hand; the graph is there and no more. */
+/* Price a schedule written by hand, in a plan whose graph is otherwise unused. */
 static zr_price price_steps(zr_step *steps, int32_t n, zr_wait *waits, const double *sec, zr_queues queues,
                             double *waited_sec)
 {
@@ -421,12 +426,12 @@ static zr_price price_steps(zr_step *steps, int32_t n, zr_wait *waits, const dou
     return price;
 }
 
-/* What computing waits for may stand in line behind other steps of its stream, of the round before as well. Each round
- * begins to compute (1), exchanges for 5 s (2), then for 1 s (3) what computing goes on with (4), and then for 4 s what
- * nobody waits for (5). First round: computing is ready at 2 s and goes on at 6 s: 3 s for (2), 1 s for (3). The
- * others: ready 3 s after the end of the last (4), goes on 7 s later: 1 s is that of (5), 5 s of (2), 1 s of (3). At
- * the end computing is at 27 s and exchanges are at 30 s; (7) of 2 s is awaited, which is 3 s for (5) and 2 s for (7).
- * Of (9), 3 s beside 1 s of (8), 2 s are left when nothing is computed any more. */
+/* Check waits for a step that is queued after others of its stream, also of the round before. In each round the compute
+ * stream runs (1), the comm stream runs (2) for 5 s and (3) for 1 s, the compute stream waits for (3) before (4), and
+ * the comm stream runs (5) for 4 s, which nobody waits for. First round: computing is ready at 2 s and goes on at 6 s:
+ * 3 s for (2), 1 s for (3). Later rounds: computing is ready 2 s after the end of the last (4) and goes on 7 s later: 1
+ * s for (5), 5 s for (2), 1 s for (3). At the end computing is at 27 s and exchanges are at 30 s; (7), 2 s, is awaited:
+ * 3 s for (5) and 2 s for (7). (9), 3 s, runs beside (8), 1 s, and 2 s of it are left when computing has ended. */
 static void test_waits_in_line(void **state)
 {
     (void)state;
@@ -448,9 +453,9 @@ static void test_waits_in_line(void **state)
         if (waited[i] != wanted[i]) fail_msg("step %d: waits of %g s, wanted %g", i, waited[i], wanted[i]);
 }
 
-/* A stream that itself waits is told of by the step in front of which it does: (3) waits until (2), a copy, ends at 6
- * s, and computing for (3), from 1 s to 8 s. Streams in turn wait for all that another does. Where only exchanges and
- * copies do, the copy begins at 3 s. */
+/* Check waits for a stream that itself waits: (3) waits until (2), a copy, ends at 6 s, and the compute stream waits
+ * for (3) from 1 s to 8 s; the time in which (3) waits counts as a wait for (3). When all streams run in turn, each
+ * waits for everything before it. When only exchanges and copies share a queue, the copy begins at 3 s. */
 static void test_waits_for_who_waits(void **state)
 {
     (void)state;

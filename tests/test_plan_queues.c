@@ -1,11 +1,11 @@
 //TEST timeout=60
-/* Queues of streams: who shares one with whom, by device and transport. */
+/* Queues of streams: which streams share a queue, by device and transport. */
 #include <string.h>
 
 #include "plan_make.h"
 #include "plan/cost/cost.h"
 
-/* Where COMM, COPY and SAVE run: 0: with what computes. */
+/* Check whether COMM, COPY and SAVE have queues of their own; false: the compute stream's queue. */
 static void check_queues(const zr_plan *plan, bool concurrent, int process_ranks, bool comm, bool copy, bool save)
 {
     const zr_queues got = zr__plan_queues(plan, concurrent, process_ranks);
@@ -21,7 +21,7 @@ static void by_device_and_transport(void **state)
     (void)state;
     for (int apart = 0; apart <= 1; apart++)
         for (int overlap = 0; overlap <= 1; overlap++)
-            for (int moves = 0; moves <= 3; moves++) { /* 1: checkpoints; 2: saves, from a copy; 3: in place */
+            for (int moves = 0; moves <= 3; moves++) { /* 1: checkpoints; 2: saves, from a copy; 3: saves, in place */
                 zr_profile profile = plan_profile;
                 zr_layout l = plan_layout(3, 2, ZR_F32, 1);
                 profile.facts.apart = apart;
@@ -39,7 +39,7 @@ static void by_device_and_transport(void **state)
             }
 }
 
-/* Streams that nobody speaks of run in turn with what computes. */
+/* Check that streams without a queue of their own run in turn with the compute stream. */
 static void tables(void **state)
 {
     (void)state;

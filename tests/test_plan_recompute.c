@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* Activation checkpointing in the plan: what is kept, what runs again and what does not, what it costs; that the map
+/* Activation checkpointing in the plan: which values are kept, which ops are recomputed, the cost; that the memory map
  * stays at its lower bound; and the search for the cheapest mix. */
 #include <stdio.h>
 #include <string.h>
@@ -53,8 +53,9 @@ static int64_t replays(const zr_plan *plan, const char *op, const char *unit)
     return n;
 }
 
-/* Each block's input is kept, the rest runs again but for what the backward does not read: the last product and the
- * dropout and addition behind it. The first and the last unit have nothing to gain. */
+/* Check policy unit: each block's input is kept, and the rest is recomputed except for the ops that the backward does
+ * not need, which are the last product and the dropout and addition after it. The first and the last unit are not
+ * recomputed, since that saves nothing. */
 static void test_unit(void **state)
 {
     (void)state;
@@ -65,7 +66,8 @@ static void test_unit(void **state)
         zr_plan *plan = plan_of(&config, &l);
         assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_CHECKPOINT], layers[i] * B * T * C * 2);
         act[i] = plan->memory.category_bytes[ZR_CATEGORY_ACT];
-        assert_int_equal(replays(plan, "linear", "h.2"), 3); /* qkv, attention's projection, the first of the MLP */
+        assert_int_equal(replays(plan, "linear", "h.2"), 3); /* qkv, attention's projection, the first product of the
+                                                              * MLP */
         assert_int_equal(replays(plan, "layernorm", "h.2"), 2);
         assert_int_equal(replays(plan, "attention", "h.2"), 1);
         assert_int_equal(replays(plan, "gelu", "h.2"), 1);
@@ -73,12 +75,12 @@ static void test_unit(void **state)
         assert_int_equal(replays(plan, "add", "h.2"), 1);
         assert_int_equal(replays(plan, NULL, "h.2"), 9);
         assert_int_equal(replays(plan, NULL, NULL), 9 * layers[i]);
-        /* 8 C^2 of a block's 12 C^2 multiply-adds for each token run again, and attention. */
+        /* Attention and 8 C^2 of a block's 12 C^2 multiply-adds for each token are recomputed. */
         double again = 2.0 * B * T * 8.0 * C * C + 4.0 * B * C * T * T;
         assert_float_equal(plan->flops_hardware - plan->flops_model, again * (double)layers[i], 1);
         zr_plan_destroy(&plan);
     }
-    assert_int_equal(act[0], act[1]); /* one unit's working set, however many units there are */
+    assert_int_equal(act[0], act[1]); /* one unit's working set, whatever the number of units */
 }
 
 static void test_every(void **state)
@@ -91,23 +93,25 @@ static void test_every(void **state)
         l.stage = 3;
         l.prefetch_elems = 0;
         zr_plan *plan = plan_of(&config, &l);
-        /* Units 0 (embedding) .. 8 (the last block) in groups: of each the input of the first, the tokens of unit 0. */
+        /* Units 0 (embedding) to 8 (the last block) form groups; each group keeps the input of its first unit, which
+         * for unit 0 is the tokens. */
         int64_t groups = (9 + every - 1) / every;
         assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_CHECKPOINT],
                          (every == 1 ? 8 : groups - 1) * B * T * C * 2);
         int64_t gathers = 0, wanted = 2 * 8 + 2 + 1; /* blocks twice, embedding twice, final once */
         for (int32_t i = 0; i < plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++)
             gathers += plan->schedule[ZR_SCHEDULE_TRAIN].step[i].kind == ZR_STEP_GATHER;
-        /* A group's units but the last are replayed before their own backward comes: gathered once more, unless
-         * nothing stands between. The embedding, in the first group, needs no parameters in its backward. */
+        /* All units of a group except the last are recomputed before their own backward, so they are gathered once
+         * more, unless no other unit comes between. The embedding, in the first group, needs no parameters in its
+         * backward. */
         if (every > 1) assert_true(gathers > wanted && gathers <= wanted + 9);
         if (every == 1) assert_int_equal(gathers, wanted);
         zr_plan_destroy(&plan);
     }
 }
 
-/* Kept: what is as wide as the block's input; again: attention, the products and GELU that widen, and the norms, which
- * are cheap and run again without any policy too. */
+/* Check policy selective: values as wide as the block's input are kept. Attention, the products and GELU that widen,
+ * and the norms are recomputed; norms are cheap and recomputed without any policy too. */
 static void test_selective(void **state)
 {
     (void)state;
@@ -131,7 +135,7 @@ static void test_selective(void **state)
     zr_plan_destroy(&least);
 }
 
-/* Under any limit: the plan fits when one can, and a larger limit never costs more work. */
+/* Check under any limit that the plan fits when one can, and that a larger limit never costs more work. */
 static void test_auto(void **state)
 {
     (void)state;
@@ -152,7 +156,7 @@ static void test_auto(void **state)
         if (i > 0 && i < 10) assert_true(plan->flops_hardware < least->flops_hardware);
         zr_plan_destroy(&plan);
     }
-    l.limit_bytes = low / 2; /* nothing fits: the smallest there is, and its numbers say so */
+    l.limit_bytes = low / 2; /* no plan fits: the smallest plan is made, and its numbers show that it does not fit */
     zr_plan *plan = plan_of(&config, &l);
     assert_true(plan->memory.total_bytes > l.limit_bytes && plan->memory.total_bytes <= low);
     zr_plan_destroy(&plan);
@@ -160,19 +164,19 @@ static void test_auto(void **state)
     zr_plan_destroy(&least);
 }
 
-/* The last units may keep more in the room in which the others are computed again: that takes less than all of them
- * computed again, and is found where they do not fit. */
+/* Check a mix in which the last units keep more in the memory in which the others are recomputed: such mixes take less
+ * memory than recompute of all units, and are found under a limit that excludes recompute of all. */
 static void test_auto_below_the_heaviest(void **state)
 {
     (void)state;
     zr_gpt2_config config = small(6);
-    config.vocab_size = 20; /* no logits to speak of */
+    config.vocab_size = 20; /* logits are negligible */
     zr_layout l = layout_of(ZR_RECOMPUTE_UNIT, 1);
     l.batch = 8;
     l.ranks = 4;
     l.stage = 3;
     l.states = ZR_STATES_LEAN;
-    l.overlap = false; /* no gradient on its way beside it */
+    l.overlap = false; /* no gradient is in flight during recompute */
     zr_plan *all = plan_of(&config, &l);
     l.recompute = ZR_RECOMPUTE_AUTO;
     l.limit_bytes = all->memory.total_bytes - 1;
@@ -183,7 +187,7 @@ static void test_auto_below_the_heaviest(void **state)
     zr_plan_destroy(&mixed);
 }
 
-/* The map against the most bytes alive at once, model states apart: within 3 %. */
+/* Check that the map is within 3 % of the most bytes alive at once, model states excluded. */
 static void test_map(void **state)
 {
     (void)state;

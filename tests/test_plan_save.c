@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* States that are saved behind a step: what the plan takes and waits for, and what it says that this costs. */
+/* States that are saved after a step: the memory that the plan takes, its waits, and the price that it gives. */
 #include <stdlib.h>
 
 #include "plan_ways.h"
@@ -10,7 +10,7 @@ static const zr_save both[] = {ZR_SAVE_COPY, ZR_SAVE_IN_PLACE};
 static zr_plan *saving_plan(zr_layout l, zr_save save)
 {
     l.save = save;
-    l.home.optim = ZR_SPACE_DEVICE; /* else updates wait by way of the copies home */
+    l.home.optim = ZR_SPACE_DEVICE; /* updates of states on the host would wait for their copies home */
     return plan_of(&l);
 }
 
@@ -21,7 +21,8 @@ static int64_t own_bytes(const zr_plan *plan)
     return 4 * elems * (1 + plan->optimizer.n_slots);
 }
 
-/* Over all ranks every element goes out once, also of groups; and the other spaces and the device are as without. */
+/* Check that all ranks together save every element once, also in groups, and that the memory of the device and of other
+ * spaces is the same as without saving. */
 static void test_what_is_taken(void **state)
 {
     (void)state;
@@ -52,8 +53,8 @@ static void test_what_is_taken(void **state)
         }
 }
 
-/* Nothing that a step without saving waits for is known from one that saves: take those steps away, and each other one
- * waits for what it does in a plan without them. */
+/* Check that steps that do not save keep the waits of a plan without saving: apart from waits for saving steps, each
+ * waits for the same steps as there. */
 static void test_other_waits_stay(void **state)
 {
     (void)state;
@@ -84,7 +85,7 @@ static void test_other_waits_stay(void **state)
         }
 }
 
-/* The last step that reads a state of a unit where an update writes it. */
+/* Return the last saving step that reads a state of the unit at the place where an update writes it. */
 static int32_t last_reader(const zr_plan *plan, int32_t unit)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -95,8 +96,8 @@ static int32_t last_reader(const zr_plan *plan, int32_t unit)
     return last;
 }
 
-/* Only updates wait for what goes out. Each comes after all states of its unit, by a wait of its own or of an update
- * before it. */
+/* Check that only updates wait for saving steps, and that each update comes after all saves of its unit, by a wait of
+ * its own or of an earlier update. */
 static void test_updates_wait(void **state)
 {
     (void)state;
@@ -115,7 +116,7 @@ static void test_updates_wait(void **state)
                 }
                 if (step->kind != ZR_STEP_UPDATE) continue;
                 updates++;
-                if (plan->layout.offload_checkpoints) continue; /* also by copies that come after on the same stream */
+                if (plan->layout.offload_checkpoints) continue; /* updates also wait by later copies on the stream */
                 if (awaited < last_reader(plan, step->unit))
                     fail_msg("layout %d, %d: update %d of unit %d after %d, wanted %d", i, m, k, step->unit, awaited,
                              last_reader(plan, step->unit));
@@ -131,7 +132,8 @@ static void expect_refused(const zr_plan *plan, const char *what)
         fail_msg("stage %d, %d ranks: %s is not noticed", plan->layout.stage, plan->ranks, what);
 }
 
-/* What is saved is this rank's shard of the state that the step names, and all of it. */
+/* Check that the proof notices a saving step that does not save the whole of this rank's shard of the state that it
+ * names. */
 static void test_broken(void **state)
 {
     (void)state;
@@ -166,8 +168,8 @@ static void test_broken(void **state)
         }
 }
 
-/* Each wait of what saves is needed in fp32 too, where parameters are their own masters and others' updates arrive
- * first. */
+/* Check that each wait of saving steps is needed in fp32 too, where parameters are their own masters and others'
+ * updates arrive first. */
 static void test_waits_in_fp32(void **state)
 {
     (void)state;
@@ -198,8 +200,9 @@ static void test_waits_in_fp32(void **state)
     assert_true(tried > 20);
 }
 
-/* On a disk without end nothing waits; on a slow one what is saved in place waits as long as the disk takes, less what
- * is computed before the first update. A copy does not care: it takes its own time where one core makes all. */
+/* Check the stall of saving. On an infinitely fast disk nothing waits; on a slow one, saving in place stalls as long as
+ * the disk takes, less the computing before the first update. Saving from a copy does not depend on the disk: it stalls
+ * for the time of the copy, where one core does everything. */
 static void test_price(void **state)
 {
     (void)state;
@@ -223,7 +226,7 @@ static void test_price(void **state)
         assert_float_equal(fast.stall_sec, 0, 1e-12);
         const double copied_sec = 2 * (double)b.bytes / rates.machine.memory_bytes_sec;
         assert_float_equal(b.stall_sec, copied_sec, 1e-6 * copied_sec);
-        copy->profile.facts.apart = true; /* the copy is made beside what computes, and only the update waits for it */
+        copy->profile.facts.apart = true; /* the copy is made beside computing, and only the update waits for it */
         assert_int_equal(zr__plan_price_save(copy, &rates, disk, &b), ZR_OK);
         assert_true(b.stall_sec < copied_sec / 4);
         copy->profile.facts.apart = false;
@@ -237,7 +240,7 @@ static void test_price(void **state)
     }
 }
 
-/* A copy where it fits, and where nothing more is computed again for it. */
+/* Check that policy auto saves from a copy where the copy fits and needs no more recompute. */
 static void test_auto(void **state)
 {
     (void)state;
@@ -256,7 +259,7 @@ static void test_auto(void **state)
         zr_plan_destroy(&plan);
     }
     l.recompute = ZR_RECOMPUTE_AUTO;
-    l.limit_bytes = needs; /* with a copy there would be no room for what none computes again */
+    l.limit_bytes = needs; /* a copy just fits beside the activations of policy none */
     plan = saving_plan(l, ZR_SAVE_AUTO);
     assert_true(plan->save == ZR_SAVE_COPY && plan->flops_hardware == copy->flops_hardware);
     zr_plan_destroy(&plan);

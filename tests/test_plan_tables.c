@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* Tables 1 and 2 of the ZeRO paper out of the planner: the model states of a graph of so many parameters. */
+/* Tables 1 and 2 of the ZeRO paper from the planner: the model states of graphs with the tables' parameter counts. */
 #include <math.h>
 #include <stdio.h>
 
@@ -23,7 +23,7 @@ static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
     return plan_make(model, layout, &profile);
 }
 
-/* Gigabytes (1e9) of the states of a rank; `tensor` ranks share each layer. */
+/* Return the gigabytes (1e9) of a rank's model states; `tensor` ranks share each layer. */
 static double states_gb(const zr_chain_config *chain, int stage, int tensor, int ranks)
 {
     zr_model model = zr_chain(chain);
@@ -44,7 +44,7 @@ static const struct {
     zr_chain_config chain;
 } sizes[] = {{7.5, {75, 10000, 10000}}, {128, {125, 32000, 32000}}, {1000, {100, 100000, 100000}}};
 
-/* Parameters in billions, ranks, gigabytes at stages 0 to 3, exactly: what the paper's cells round or cut off. Stage 0
+/* Parameters in billions, ranks, gigabytes at stages 0 to 3: exact values, which the paper rounds or cuts off. Stage 0
  * does not depend on the ranks. */
 static const struct {
     double billion;
@@ -88,8 +88,8 @@ static void test_table1(void **state)
 
 /* ---- table 2 ---------------------------------------------------------------------------------- */
 
-/* The largest chain whose states fit 32 GB on each rank of 64 x M, in billions, at stages 0 to 3. Exactly: the paper's
- * rows above M = 1 are its rounded first row times M. */
+/* Parameters, in billions, of the largest chain whose states fit 32 GB on each of 64 x M ranks, at stages 0 to 3.
+ * Values are exact: the paper's rows above M = 1 are its rounded first row times M. */
 static const struct {
     int tensor;
     double billion[4];
@@ -102,7 +102,7 @@ static const struct {
 static double largest_billion(int stage, int tensor)
 {
     zr_chain_config chain = {.units = 20, .rows = 2000};
-    int64_t low = 1, high = 10000000; /* fits, does not */
+    int64_t low = 1, high = 10000000; /* low fits, high does not */
     while (high - low > 1) {
         const int64_t part = (low + high) / 2;
         chain.cols = part * tensor;

@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* Ranks that share layers: what travels between them is the formula, and layouts that are none are refused. */
+/* Ranks that share layers: the traffic between them follows the formulas, and impossible layouts are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ enum { B = 2, T = 24, H = 32, V = 61 };
 
 static const zr_layout usual = ZR_LAYOUT_INIT;
 
-/* `l`: recompute, and how checkpoints are kept. */
+/* Plan the layout `l`, which says which ops are recomputed and how checkpoints are kept. */
 static zr_status plan_as(zr_layout l, int64_t layers, int tensor, int ranks, zr_plan **plan)
 {
     const zr_gpt2_config config = {.n_layer = layers,
@@ -55,17 +55,18 @@ static int64_t within_layers(zr_layout l, int64_t layers, int tensor, int ranks)
     return bytes;
 }
 
-/* Of b s h elements, times (M-1)/M: a block's two sums forward and two backward, each a reduce-scatter and a gather,
- * are 8; when a block is computed again its last product is not, so that one sum is made again: 10, or 12 where that
- * runs too, as the papers count. Beside them the sum
- * of the embedding's parts and that of the head's gradient, 2 each, and two numbers a token from each of the others.
- * A checkpoint that is kept in pieces is gathered once more, in the host's space or not: 1 each (ZeRO section 7). */
+/* Check traffic in units of (M-1)/M of b s h elements. A block's two sums forward and two backward, each a
+ * reduce-scatter and a gather, are 8. A recomputed block does not repeat its last product, so that one sum is made
+ * again: 10, or 12 where the last product is repeated too, as the papers count. In addition, the sum of the embedding's
+ * parts and the sum of the head's gradient take 2 each, and each rank receives two numbers a token from each other
+ * rank. A checkpoint kept in pieces is gathered once more, from the host's space or the device's: 1 each (ZeRO section
+ * 7). */
 static void traffic_is_the_formula(void **state)
 {
     (void)state;
     static const struct {
         zr_recompute recompute;
-        int64_t every, each, checkpoints; /* of a block */
+        int64_t every, each, checkpoints; /* units of traffic, and checkpoints, per block */
     } policy[] = {{ZR_RECOMPUTE_NONE, 1, 8, 0},
                   {ZR_RECOMPUTE_SELECTIVE, 1, 8, 2},
                   {ZR_RECOMPUTE_UNIT, 1, 10, 1},
@@ -80,7 +81,7 @@ static void traffic_is_the_formula(void **state)
                     l.recompute_every = policy[p].every;
                     const int64_t value = (int64_t)B * T * H * 4 / tensor * (tensor - 1);
                     const int64_t head = (tensor - 1) * (int64_t)B * T * 2 * 4;
-                    /* Of two units in a row, of which the embedding is one, the first's output is made again. */
+                    /* In each pair of units, the embedding included, the first unit's output is recomputed. */
                     const int64_t again = policy[p].every == 1 ? 0 : 2 * ((layers + 1) / 2) * value;
                     const int64_t whole = (policy[p].each * layers + 4) * value + head + again;
                     assert_int_equal(within_layers(l, layers, tensor, ranks), tensor == 1 ? 0 : whole);
@@ -93,10 +94,10 @@ static void traffic_is_the_formula(void **state)
                 }
 }
 
-/* With sequence parallelism a block's four sums are halved into scatters and gathers: 8 again, where what is gathered
- * is kept for the backward pass, 2 more where it is gathered again (Korthikanti et al. 2022, section 4.2.2), 3 more
- * where the block is computed again. Checkpoints are cut already. The embedding and the head have two each, as before;
- * of gains, biases and positions each rank makes a part of the gradient. */
+/* Check traffic with sequence parallelism. A block's four sums become scatters and gathers, again 8, where gathered
+ * values are kept for the backward pass; 2 more where they are gathered again (Korthikanti et al. 2022, section 4.2.2),
+ * 3 more where the block is recomputed. Checkpoints are cut already. The embedding and the head take two each, as
+ * before; each rank makes a part of the gradients of gains, biases and positions. */
 static void traffic_of_tokens(void **state)
 {
     (void)state;
@@ -118,15 +119,15 @@ static void traffic_of_tokens(void **state)
                         l.partition_checkpoints = pieces;
                         const int64_t value = (int64_t)B * T * H * 4 / tensor * (tensor - 1);
                         const int64_t head = (tensor - 1) * (int64_t)B * T * 2 * 4;
-                        const int64_t copied = (6 * layers + 2 + T) * H; /* elements that every rank has */
+                        const int64_t copied = (6 * layers + 2 + T) * H; /* elements that every rank holds */
                         const int64_t gradients = 2 * copied * 4 / tensor * (tensor - 1);
                         const int64_t whole = (policy[p].each * layers + 4) * value + head + gradients;
                         assert_int_equal(within_layers(l, layers, tensor, ranks), tensor == 1 ? 0 : whole);
                     }
 }
 
-/* What a rank keeps of checkpoints: 2 b s h L / M bytes in bf16, on the device or on the host; and of those on the host
- * no more than two units' are back on the device at any time. */
+/* Check the checkpoints that a rank keeps: 2 b s h L / M bytes in bf16, on the device or on the host; when they are on
+ * the host, at most two units' checkpoints are back on the device at any time. */
 static void checkpoints_are_kept_in_pieces(void **state)
 {
     (void)state;
@@ -162,7 +163,7 @@ static void checkpoints_are_kept_in_pieces(void **state)
             }
 }
 
-/* The first COPY from or to the host's space. */
+/* Return the uses of the first COPY to (`away`) or from the host's space. */
 static zr_use *copied(zr_schedule *s, bool away)
 {
     for (int32_t i = 0; i < s->n_steps; i++) {
@@ -173,7 +174,7 @@ static zr_use *copied(zr_schedule *s, bool away)
     return NULL;
 }
 
-/* Where a checkpoint's pieces go astray, the proof says so. */
+/* Check that the proof notices checkpoint pieces that go to a wrong place. */
 static void checkpoints_astray_are_seen(void **state)
 {
     (void)state;
@@ -194,7 +195,7 @@ static void checkpoints_astray_are_seen(void **state)
         }
         assert_int_equal(n, 3);
         zr_step *first = &s->step[gather[0]], *second = &s->step[gather[1]];
-        if (fault == 0) s->use[first->uses].buffer = s->use[second->uses].buffer; /* another unit's */
+        if (fault == 0) s->use[first->uses].buffer = s->use[second->uses].buffer; /* another unit's checkpoint */
         if (fault == 1) first->group = ZR_GROUP_DATA;
         if (fault == 2) first->op = second->op;
         if (fault == 3) s->use[first->uses].buffer = s->use[first->uses + 1].buffer = s->use[second->uses].buffer;
@@ -208,7 +209,7 @@ static void checkpoints_astray_are_seen(void **state)
     }
 }
 
-/* A sum takes the place of what was summed: it needs no bytes of its own. */
+/* Check that a sum is made in the place of its operand and needs no bytes of its own. */
 static void sums_are_made_in_place(void **state)
 {
     (void)state;
@@ -229,7 +230,7 @@ static void sums_are_made_in_place(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* The first GATHER of what an op joins so. */
+/* Return the first GATHER of an op whose join is `join`. */
 static int32_t gather_of(const zr_plan *plan, zr_join join)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -248,7 +249,7 @@ static void expect_refused(const zr_plan *plan, const char *text)
     if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
 }
 
-/* Give a buffer more bytes, in a place where there is room for them. */
+/* Give a buffer more bytes, at an offset where there is room for them. */
 static void widen(zr_plan *plan, int32_t buffer)
 {
     zr_buffer *b = &plan->schedule[ZR_SCHEDULE_TRAIN].buffer[buffer];
@@ -257,7 +258,8 @@ static void widen(zr_plan *plan, int32_t buffer)
     plan->space_bytes[ZR_SPACE_DEVICE] += 1 << 16;
 }
 
-/* Ranks gather more of each than all have of a checkpoint together, and sums from beside where they were made. */
+/* Check that the proof notices a GATHER of more elements than all ranks together have of a checkpoint, and a GATHER of
+ * sums from beside the place where they were made. */
 static void gathers_of_something_else_are_seen(void **state)
 {
     (void)state;
@@ -290,7 +292,7 @@ static void gathers_of_something_else_are_seen(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Take the GATHER away that ends the n-th sum over ranks of parts of a gradient. How many are there? */
+/* Remove the GATHER that ends the n-th sum over ranks of parts of a gradient, and return the number of sums. */
 static int unfinish(zr_plan *plan, int which)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -308,7 +310,7 @@ static int unfinish(zr_plan *plan, int which)
     return n;
 }
 
-/* A gradient of which each rank has made a part is not finished before these are summed. */
+/* Check that the proof notices a gradient whose parts, one made by each rank, are not summed. */
 static void unfinished_gradients_are_seen(void **state)
 {
     (void)state;
@@ -327,8 +329,8 @@ static void unfinished_gradients_are_seen(void **state)
     assert_int_equal(n, 6 * 2 + 2 + 1);
 }
 
-/* Bytes of gradients and parameters, 0, and of these those within layers, 1: of C1's shape in fp16 with so many blocks,
- * each computed again. */
+/* Return the bytes of reduce-scatters and gathers, in all (bytes[0]) and within layers (bytes[1]), for C1's shape in
+ * fp16 with `layers` blocks, each recomputed. */
 static void wide_traffic(int64_t layers, int tensor, int ranks, double bytes[2])
 {
     zr_gpt2_config config;
@@ -354,8 +356,9 @@ static void wide_traffic(int64_t layers, int tensor, int ranks, double bytes[2])
     zr_plan_destroy(&plan);
 }
 
-/* Against stage 3 on the same 16 ranks the papers have b s / (3 h): 12 b s h a block against 3 parameters each of
- * 12 h^2. Of blocks alone that is exact but for norms and biases (13 h), of the model but for embedding and head. */
+/* Check the traffic against stage 3 on the same 16 ranks, for which the papers have b s / (3 h): 12 b s h a block
+ * against 3 times each of its 12 h^2 parameters. For blocks alone that is exact except for norms and biases (13 h), for
+ * the model except for embedding and head. */
 static void volume_against_stage_3(void **state)
 {
     (void)state;
@@ -372,8 +375,8 @@ static void volume_against_stage_3(void **state)
     if (fabs(model / paper - 1) > 0.015) fail_msg("the model: %g of stage 3, the papers %g", model, paper);
 }
 
-/* Parameters are the whole model's, a rank has an M-th of what is cut, and all FLOPs are those of the model but for the
- * head's second look at its logits. */
+/* Check that parameters are the whole model's, that a rank has 1/M of each cut parameter, and that the FLOPs of all
+ * ranks are the model's plus the head's second computation of its logits. */
 static void parts_add_up(void **state)
 {
     (void)state;
@@ -401,7 +404,7 @@ static void parts_add_up(void **state)
     zr_plan_destroy(&one);
 }
 
-/* Every element of a whole parameter stands on one rank, in its place. */
+/* Check that every element of a whole parameter is on one rank, in its place. */
 static void every_element_has_a_place(void **state)
 {
     (void)state;

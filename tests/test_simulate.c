@@ -1,5 +1,6 @@
 //TEST timeout=60
-/* The simulator: exchanges by hand, a step beside the prices of a profile, what moves a step, what is refused. */
+/* The simulator: exchanges calculated by hand, a step against the prices of a profile, the numbers that a step's time
+ * depends on, refusals. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static zr_layout layout_of(int stage, int ranks, int tensor)
     zr_layout l = plan_layout(stage, ranks, ZR_F32, 1);
     l.tensor = tensor;
     l.batch = 2;
-    l.reduce_bucket_elems = l.gather_bucket_elems = 10000; /* several a unit */
+    l.reduce_bucket_elems = l.gather_bucket_elems = 10000; /* several buckets a unit */
     return l;
 }
 
@@ -36,7 +37,7 @@ static zr_plan *plan_of(const zr_layout *layout)
     return plan_make(&model, layout, &profile);
 }
 
-/* 4 hosts of 4 devices. */
+/* Make a cluster of 4 hosts of 4 devices. */
 static zr_cluster cluster_of(zr_algorithm algorithm)
 {
     return (zr_cluster){.name = "test",
@@ -61,22 +62,24 @@ static double exchange_sec(const zr_layout *layout, int32_t group, const zr_clus
     return zr__exchange_sec(c, &spot, bytes);
 }
 
-/* Hosts that are half full, all of them. Two ranks to a layer. */
+/* Check exchanges where every host is half full, with two ranks to a layer. */
 static void test_few_on_each_host(void **state)
 {
     (void)state;
     zr_layout layout = layout_of(2, 8, 2);
     zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
     c.devices = c.link[1].devices = 64;
-    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 2, 700), 700 / 20.0 + 7 * 2); /* one of each group on a host */
+    close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 2, 700), 700 / 20.0 + 7 * 2); /* each group has one rank on a
+                                                                                     * host */
     close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 2, 700), 700 / 100.0 + 0.5);
-    /* Three on a host: ranks 2 and 3 share layers over a border, alone on its links, and all wait for them. */
+    /* With three ranks on a host, ranks 2 and 3 share layers over a border, alone on its links, and all others wait for
+     * them. */
     layout = layout_of(2, 3, 2);
     close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 3, 700), 700 / 20.0 + 2);
     close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 4, 700), 700 / 100.0 + 0.5);
 }
 
-/* 24 ranks on hosts of 16: the second is half full. */
+/* Check exchanges of 24 ranks on hosts of 16: the second host is half full. */
 static void test_last_host_half_full(void **state)
 {
     (void)state;
@@ -85,21 +88,23 @@ static void test_last_host_half_full(void **state)
     c.host_devices = c.link[0].devices = 16;
     c.link[1].shared_bytes_sec = 100;
     zr_layout layout = layout_of(2, 24, 1);
-    /* One group: 8 rings, as many as the second host has ranks, but no more than a host's 100. */
+    /* One group: 8 rings, one for each rank of the second host, but no faster together than a host's 100 bytes a
+     * second. */
     close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 16, 700), 700 / 100.0 + 23 * 2);
-    /* Two ranks there: two rings of 20 each. */
+    /* The second host has two ranks: two rings of 20 each. */
     layout = layout_of(2, 18, 1);
     close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 16, 700), 700 / 40.0 + 17 * 2);
-    /* Three ranks share layers. Of the groups only that of ranks 15 to 17 crosses the border. */
+    /* Three ranks share layers; only the group of ranks 15 to 17 crosses the border. */
     layout = layout_of(2, 8, 3);
     close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 16, 700), 700 / 20.0 + 2 * 2);
-    /* Three data-parallel groups, of which one has 6 and 2 ranks on the hosts, the others 5 and 3. */
+    /* One of the three data-parallel groups has 6 and 2 ranks on the hosts, the others have 5 and 3. */
     close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 16, 700), 700 / (100.0 / 3) + 7 * 2);
     c.algorithm = ZR_ALGORITHM_EXCHANGE;
     close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 16, 700), 700 / 7.0 * 5 * 3 / (100.0 / 3) + 7 * 2);
 }
 
-/* 16 ranks, 2 to a layer: 8 data-parallel ones, 2 of them on each host, two such groups at once. */
+/* Check exchanges of 16 ranks, 2 to a layer: two data-parallel groups of 8 at a time, each with 2 ranks on each
+ * host. */
 static void test_exchanges(void **state)
 {
     (void)state;
@@ -108,23 +113,23 @@ static void test_exchanges(void **state)
     zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
     zr__spot data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
     zr__spot tensor = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
-    /* Network: two members have 2 x 20, but half of the host's 40: 20. 7 hops of 2 s. */
+    /* Two members have 2 x 20 on the network, but only half of the host's 40: 20. There are 7 hops of 2 s. */
     close_to(zr__exchange_sec(&c, &data, 700), 700 / 20.0 + 7 * 2);
     close_to(zr__exchange_sec(&c, &tensor, 700), 700 / 100.0 + 0.5);
     close_to(zr__broadcast_sec(&c, &tensor, 700), 700 / 100.0 + 0.5);
-    close_to(zr__broadcast_sec(&c, &data, 700), 700 / 20.0 + 7 * 2); /* in turn, as a ring */
+    close_to(zr__broadcast_sec(&c, &data, 700), 700 / 20.0 + 7 * 2); /* one after the other, as in a ring */
     c.step_sec = 3;
     c.link_share = 0.5;
     data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
     close_to(zr__exchange_sec(&c, &data, 700), 700 / 10.0 + 7 * 2 + 3);
-    c.link[0].share = 0.25; /* the level's own; the other keeps the cluster's */
+    c.link[0].share = 0.25; /* the level's own share; the other level keeps the cluster's */
     tensor = zr__spot_of(plan, ZR_GROUP_TENSOR, &c, 4);
     data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
     close_to(zr__exchange_sec(&c, &tensor, 700), 700 / 25.0 + 0.5 + 3);
     close_to(zr__exchange_sec(&c, &data, 700), 700 / 10.0 + 7 * 2 + 3);
     c = cluster_of(ZR_ALGORITHM_EXCHANGE);
     data = zr__spot_of(plan, ZR_GROUP_DATA, &c, 4);
-    /* Of 700 bytes 600 come from other hosts to each of two members: 1200 over 20. */
+    /* Each of two members receives 600 of its 700 bytes from other hosts: 1200 over 20. */
     close_to(zr__exchange_sec(&c, &data, 700), 1200 / 20.0 + 7 * 2);
     c.algorithm = ZR_ALGORITHM_TREE;
     close_to(zr__exchange_sec(&c, &data, 700), 1200 / 20.0 + 3 * 2);
@@ -134,7 +139,8 @@ static void test_exchanges(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* A tree of ranks that are no power of two is as deep as that of the next one: 5 ranks have 3 hops, not 2. */
+/* Check that the depth of a tree is rounded up where the number of ranks is no power of two: 5 ranks have 3 hops, not
+ * 2. */
 static void test_trees_of_any_size(void **state)
 {
     (void)state;
@@ -149,7 +155,8 @@ static void test_trees_of_any_size(void **state)
     }
 }
 
-/* Where devices have PCI Express alone, bytes from other hosts pass it as well: two ranks of different hosts. */
+/* Check that bytes from other hosts pass PCI Express as well where devices have no other link: two ranks on different
+ * hosts. */
 static void test_network_behind_pcie(void **state)
 {
     (void)state;
@@ -166,7 +173,7 @@ static void test_network_behind_pcie(void **state)
     close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 1, 700), 700 / 20.0 + 2);
 }
 
-/* A level of links may be wider than a host: ranks of two hosts that it joins do not meet the next one. */
+/* Check a level of links wider than a host: ranks of two hosts that it joins do not use the next level. */
 static void test_level_wider_than_a_host(void **state)
 {
     (void)state;
@@ -190,8 +197,8 @@ static zr_simulation simulate(const zr_plan *plan, const zr_cluster *cluster, zr
     return made;
 }
 
-/* One level of links, no shares and no latencies: the prices of a profile. FLOPs of a micro-batch by the formula of
- * Narayanan et al. (2021, equation 3, without what they compute again). */
+/* Check that with one level of links, no shares and no latencies, the prices equal a profile's. FLOPs of a micro-batch
+ * follow the formula of Narayanan et al. (2021, equation 3, without recompute). */
 static void test_as_a_profile(void **state)
 {
     (void)state;
@@ -201,7 +208,7 @@ static void test_as_a_profile(void **state)
         for (int64_t accum = 1; accum <= 3; accum++) {
             zr_layout layout = layout_of(stage, 4, 1);
             layout.accum = accum;
-            if (accum == 2) layout.recompute = ZR_RECOMPUTE_UNIT; /* which counts for no FLOP of the model */
+            if (accum == 2) layout.recompute = ZR_RECOMPUTE_UNIT; /* recompute adds no FLOPs to the model's */
             zr_plan *plan = plan_of(&layout);
             assert_true((plan->flops_hardware > plan->flops_model) == (accum == 2));
             zr_cluster c = cluster_of(ZR_ALGORITHM_EXCHANGE);
@@ -253,7 +260,8 @@ CHANGE(latency, link[0].latency_sec)
 CHANGE(network_latency, link[1].latency_sec)
 CHANGE(network, link[1].bytes_sec)
 
-/* Attention has a share of its own where one is given, whatever the width of its heads; products keep theirs. */
+/* Check that attention has its own share of the peak where one is given, whatever the width of its heads, and that
+ * products keep theirs. */
 static void test_attention_share(void **state)
 {
     (void)state;
@@ -269,19 +277,21 @@ static void test_attention_share(void **state)
     const zr_simulation small = simulate(plan, &c, (zr_simulate_options){0});
     c.attention_share = 0.125;
     const zr_simulation slowest = simulate(plan, &c, (zr_simulate_options){0});
-    const double rows = 2 * 16, C = 48, L = 2, T = 16, attention = 12 * rows * L * C * T / 1e9; /* at the peak */
+    const double rows = 2 * 16, C = 48, L = 2, T = 16, attention = 12 * rows * L * C * T / 1e9; /* time at the peak, in
+                                                                                                 * seconds */
     close_to(slower.product_sec - as_products.product_sec, attention * (1 / 0.25 - 1 / 0.5));
     assert_true(fabs((slowest.product_sec - small.product_sec) / (attention * (1 / 0.125 - 1 / 0.25)) - 1) < 1e-3);
     zr_plan_destroy(&plan);
 }
 
-/* A fifth more of each number moves the steps that it belongs to, in its direction, and no others. */
+/* Check that raising a number by a fifth moves the steps that depend on it, in the right direction, and no others. */
 static void test_what_moves_a_step(void **state)
 {
     (void)state;
     static const struct {
         void (*change)(zr_cluster *c);
-        int alone, host, hosts; /* a rank alone, ranks of one host, of several: -1 faster, 0 the same, 1 slower */
+        int alone, host, hosts; /* a rank alone, ranks of one host, ranks of several: -1 faster, 0 unchanged, 1
+                                 * slower */
     } all[] = {{product_share, -1, -1, -1}, {product_half, 1, 1, 1}, {attention_share, -1, -1, -1},
                {memory_share, -1, -1, -1},  {link_share, 0, -1, -1}, {launch, 1, 1, 1},
                {collective, 0, 1, 1},       {latency, 0, 1, 0},      {network_latency, 0, 0, 1},
@@ -301,7 +311,7 @@ static void test_what_moves_a_step(void **state)
     }
 }
 
-/* Checkpoints on the host, in pieces, tensor parallelism: each wait has its cause. */
+/* Check that each wait has its cause, with checkpoints on the host, checkpoints in pieces and tensor parallelism. */
 static void test_causes(void **state)
 {
     (void)state;
@@ -333,7 +343,7 @@ static bool exchanges(const zr_plan *plan, const zr_step *step)
              step->kind == ZR_STEP_REDUCE || step->kind == ZR_STEP_REDUCE_SCATTER));
 }
 
-/* Of layouts with `tensor` ranks to a layer. */
+/* Return whether ranks a and b are in the same group of a step; `tensor` ranks share each layer. */
 static bool same_group(const zr_step *step, int tensor, int a, int b)
 {
     if (step->group == ZR_GROUP_TENSOR) return a / tensor == b / tensor;
@@ -342,8 +352,8 @@ static bool same_group(const zr_step *step, int tensor, int a, int b)
 
 enum { RANKS = 8, STEPS = 2000 };
 
-/* All ranks, each with clocks of its own: an exchange begins when the last of its group is there. Kernels of rank r
- * take `factor[r]` times as long as in `time`. When does the last rank end? */
+/* Walk all ranks, each with its own clocks, and return when the last rank ends: an exchange begins when the last rank
+ * of its group is there, and kernels of rank r take `factor[r]` times as long as in `time`. */
 static double walk_all(const zr_plan *plan, const zr_step_time *time, const double factor[RANKS])
 {
     static double end[STEPS][RANKS], clock[ZR_STREAMS][RANKS];
@@ -417,7 +427,7 @@ static void test_jitter(void **state)
         assert_true(some.price.step_sec == again.price.step_sec && some.slowest == again.slowest);
         assert_true(some.slowest != other.slowest);
         close_to(more.slowest - 1, 2 * (some.slowest - 1));
-        assert_true(some.slowest >= before); /* of more ranks the slowest is no faster */
+        assert_true(some.slowest >= before); /* with more ranks the slowest is no faster */
         before = some.slowest;
         if (ranks == 1) alone = before;
     }
@@ -434,32 +444,32 @@ static void test_saves(void **state)
     layout.save = ZR_SAVE_IN_PLACE;
     zr_plan *in_place = plan_of(&layout);
     layout.save = ZR_SAVE_COPY;
-    layout.ranks = 1; /* no exchange beside which it could be made */
+    layout.ranks = 1; /* no exchange hides the copy */
     zr_plan *copy = plan_of(&layout);
     zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
     const zr_simulate_options none = {0}, two = {.ranks_per_host = 2};
     assert_int_equal(simulate(without, &c, none).save.bytes, 0);
     const zr_save_price unknown = simulate(in_place, &c, none).save;
-    /* Parameters and two moments in fp32, a quarter each. */
+    /* Parameters and two moments in fp32, a quarter on each rank. */
     assert_true(unknown.bytes >= 3 * 4 * in_place->params / 4 && unknown.bytes < 3 * 4 * in_place->params / 4 + 2000);
     assert_true(isnan(unknown.write_sec) && isnan(unknown.stall_sec));
-    c.disk_bytes_sec = 10; /* slower than a step */
+    c.disk_bytes_sec = 10; /* a save takes longer than a step */
     const zr_save_price alone = simulate(in_place, &c, none).save, shared = simulate(in_place, &c, two).save;
     close_to(alone.write_sec, 4 * (double)alone.bytes / 10); /* four ranks of a host share its disk */
     close_to(shared.write_sec, 2 * (double)alone.bytes / 10);
     assert_true(alone.stall_sec > shared.stall_sec && alone.stall_sec < alone.write_sec);
-    assert_true(isnan(simulate(copy, &c, none).save.stall_sec)); /* how fast it is made is not known */
+    assert_true(isnan(simulate(copy, &c, none).save.stall_sec)); /* the speed of the copy is unknown */
     c.host_bytes_sec = 500;
     const zr_save_price copied = simulate(copy, &c, none).save;
-    const double copies_sec = (double)copied.bytes / 500; /* beside a first pass that takes much less */
+    const double copies_sec = (double)copied.bytes / 500; /* the first pass beside it takes much less */
     assert_true(copied.stall_sec <= copies_sec && copied.stall_sec > 0.999 * copies_sec);
     zr_plan_destroy(&without);
     zr_plan_destroy(&in_place);
     zr_plan_destroy(&copy);
 }
 
-/* Sizes are multiples of 16, but for the width of a head, 4: at 16 attention alone is slow, at 64 all products are.
- */
+/* Check product_multiple, the multiple that product sizes must be for the full rate. Sizes are multiples of 16, except
+ * for the width of a head, 4: at 16 only attention is slow, at 64 all products are. */
 static void test_sizes_that_do_not_suit(void **state)
 {
     (void)state;
@@ -511,7 +521,7 @@ static void test_refusals(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* A cluster that no file could have given: each number that must be there, and what is said where it is not. */
+/* Check a cluster that no file could give: each number that must be there, and the message where it is wrong. */
 static void test_bad_clusters(void **state)
 {
     (void)state;

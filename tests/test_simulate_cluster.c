@@ -1,5 +1,6 @@
 //TEST timeout=60
-/* Clusters by name and from files: what is read, what is refused and where, and files damaged by lot. */
+/* Clusters by name and from files: the keys that are read, the refusals with their places, and randomly damaged
+ * files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@ enum { ROUNDS = 1000, ROOM = 4096 };
 
 static void write_bytes(const char *name, const void *bytes, size_t n)
 {
-    (void)remove(in_tempdir(name)); /* file systems write out what replaces a file's bytes, at once */
+    (void)remove(in_tempdir(name)); /* replacing a file's bytes would make some file systems write them out at once */
     FILE *file = fopen(in_tempdir(name), "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes, 1, n, file), n);
@@ -32,7 +33,7 @@ static void write_text(const char *name, const char *text)
 
 static void make_folder(const char *name)
 {
-    (void)mkdir(in_tempdir(name), 0700); /* from the test before */
+    (void)mkdir(in_tempdir(name), 0700); /* an earlier test may have made it */
 }
 
 static zr_cluster read_good(const char *name)
@@ -48,7 +49,7 @@ static zr_cluster read_text(const char *text)
     return read_good(in_tempdir("good.json"));
 }
 
-/* The message, behind the folder of the test. */
+/* Return the message of the refusal, without the test's folder. */
 static const char *refusal(const char *name, zr_status wanted)
 {
     zr_cluster c, before;
@@ -67,7 +68,7 @@ static void check_says(const char *text, const char *message, const char *wanted
     if (!strstr(message, wanted)) fail_msg("%s\n  says: %s\n  wanted: %s", text, message, wanted);
 }
 
-/* What holds for every cluster. */
+/* Check the properties that every cluster has. */
 static void check_whole(const zr_cluster *c)
 {
     assert_true(c->name[0] && memchr(c->name, 0, sizeof(c->name)));
@@ -105,7 +106,7 @@ static void names_are_clusters(void **state)
     assert_int_equal(n, 12);
 }
 
-/* Table 3 of the paper, and the DGX-2's data sheet. */
+/* Check the clusters of the paper's table 3, and the DGX-2's data sheet. */
 static void papers_clusters(void **state)
 {
     (void)state;
@@ -132,7 +133,8 @@ static void papers_clusters(void **state)
     assert_int_equal(c.host_devices, 1);
 }
 
-/* Of any number of hosts alone more are had, whole ones, and never fewer. */
+/* Check that a cluster of any number of hosts grows to the ranks asked for, by whole hosts, and never shrinks; other
+ * clusters stay. */
 static void hosts_as_asked(void **state)
 {
     (void)state;
@@ -162,7 +164,7 @@ static void unknown_names(void **state)
     assert_int_equal(zr_cluster_read("", &c), ZR_ERR_NOT_FOUND);
 }
 
-/* Every cluster has the numbers of its device's generation, and nothing else that was fitted. */
+/* Check that every cluster has the fitted numbers of its device's generation, and no other fitted numbers. */
 static void fitted_numbers(void **state)
 {
     (void)state;
@@ -204,8 +206,8 @@ static void fitted_numbers(void **state)
     assert_null(zr__generation_of("zen3"));
 }
 
-/* Of the papers' cards six numbers are fitted, of a newer generation three; what is not is the same for all newer ones.
- */
+/* Check that at most six numbers are fitted for the papers' cards and at most three for a newer generation, and that
+ * newer generations share the numbers that are not fitted. */
 static void fitted_few(void **state)
 {
     (void)state;
@@ -252,7 +254,7 @@ static void every_key_is_read(void **state)
     assert_true(c.device.flops_f32 == 1.5e13 && c.device.flops_bf16 == 1.2e14 && c.device.memory_bytes_sec == 9e11);
     assert_true(c.launch_sec == 4e-6 && c.product_share == 0.5 && c.product_half == 128 && c.memory_share == 0.75);
     assert_true(c.attention_share == 0.25);
-    assert_int_equal(c.host_devices, 8); /* not the 32 that it would be by default */
+    assert_int_equal(c.host_devices, 8); /* instead of the default, 32 */
     assert_int_equal(c.host_memory_bytes, 1500000000000);
     assert_true(c.host_bytes_sec == 12e9 && c.disk_bytes_sec == 3e9);
     assert_int_equal(c.n_links, 3);
@@ -294,7 +296,8 @@ static void device_by_name(void **state)
     assert_true(c.device.link[ZR_LINK_HOST].bytes_sec == 0);
 }
 
-/* A device that zr knows brings what its generation reaches; what files give stays. */
+/* Check that a device that zr knows brings the shares that its generation reaches, and that numbers in files override
+ * them. */
 static void device_brings_shares(void **state)
 {
     (void)state;
@@ -318,12 +321,13 @@ static void device_brings_shares(void **state)
     assert_true(c.link[0].share == 0.9 && c.link[1].latency_sec == 0);
     c = read_text("{\"device\": \"h100\", \"links\": [{\"name\": \"PCIe\", \"devices\": 4, \"bytes_per_sec\": 1e9}]}");
     assert_true(c.link[0].share == 0);
-    c = read_text("{\"include\": \"dgx2x25\", \"device\": \"h100\"}"); /* the links are the included cluster's */
+    c = read_text("{\"include\": \"dgx2x25\", \"device\": \"h100\"}"); /* the links come from the included cluster */
     assert_true(c.product_share == value[ZR__PRODUCT_SHARE] && c.link_share == 0.38 && c.link[0].share == 0.8);
     assert_true(c.link[1].latency_sec == 1.3e-4);
 }
 
-/* A level of links may be wider than a host: racks of 72 GPUs, four to a host. The hosts' first level is no network. */
+/* Check a level of links wider than a host: racks of 72 GPUs, four to a host. Hosts of one device have a network as
+ * their first level. */
 static void level_wider_than_a_host(void **state)
 {
     (void)state;
@@ -340,7 +344,7 @@ static void level_wider_than_a_host(void **state)
     assert_true(c.link[0].share == 0 && c.link[0].latency_sec == value[ZR__NETWORK_SEC]);
 }
 
-/* Levels end where all devices are connected. */
+/* Check that levels end where all devices are connected. */
 static void fewer_devices(void **state)
 {
     (void)state;
@@ -354,7 +358,8 @@ static void fewer_devices(void **state)
     c = read_text("{\"include\": \"dgx2x25\", \"devices\": 1}");
     check_whole(&c);
     assert_int_equal(c.n_links, 0);
-    c = read_text("{\"include\": \"dgx-h100x8\", \"devices\": 512}"); /* or go on: it has as many hosts as one likes */
+    c = read_text("{\"include\": \"dgx-h100x8\", \"devices\": 512}"); /* a cluster with any number of hosts can grow
+                                                                       * instead */
     check_whole(&c);
     assert_true(c.n_links == 2 && c.host_devices == 8 && c.link[1].devices == 512 && !c.any_hosts);
 }
@@ -475,12 +480,13 @@ static void include_goes_first(void **state)
     zr_cluster c = read_text("{\"include\": \"sub/middle.json\", \"device\": {\"memory_share\": 0.25},\n"
                              " \"links\": [{\"devices\": 32, \"bytes_per_sec\": 7e9}], \"collectives\": \"ring\"}");
     check_whole(&c);
-    assert_string_equal(c.name, "good"); /* it is another cluster than the one it includes */
+    assert_string_equal(c.name, "good"); /* including a cluster does not take its name */
     assert_int_equal(c.device.memory_bytes, 16000000000);
     assert_true(c.device.flops_f32 == 1.5e13 && c.memory_share == 0.25 && c.product_share == 0.5);
     assert_true(c.devices == 32 && c.host_devices == 4);
     assert_int_equal(c.host_memory_bytes, 1500000000000);
-    assert_true(c.n_links == 1 && c.link[0].bytes_sec == 7e9 && c.link[0].latency_sec == 0); /* the list is replaced */
+    assert_true(c.n_links == 1 && c.link[0].bytes_sec == 7e9 && c.link[0].latency_sec == 0); /* the list of links is
+                                                                                              * replaced */
     assert_int_equal(c.algorithm, ZR_ALGORITHM_RING);
     c = read_text("{\"include\": \"base.json\", \"links\": [], \"devices\": 1}");
     check_whole(&c);
@@ -521,7 +527,7 @@ static void cycles(void **state)
     assert_true(strncmp(arrow - strlen("/a.json"), "/a.json", strlen("/a.json")) == 0);
     check_says("chain", arrow, "/sub/b.json -> ");
     assert_true(strlen(message) > 7 && strcmp(message + strlen(message) - 7, "/a.json") == 0);
-    assert_null(strstr(message, "bad.json")); /* no part of the cycle */
+    assert_null(strstr(message, "bad.json")); /* bad.json is no part of the cycle */
 }
 
 static void depth(void **state)
@@ -577,7 +583,7 @@ static void damaged_files(void **state)
         memcpy(bytes, good, n);
         read_damaged(bytes, mutate_bytes(&m, bytes, n, sizeof(bytes)));
     }
-    assert_true(good_reads > 50); /* digits and letters that still are a cluster */
+    assert_true(good_reads > 50); /* damaged digits and letters that still give a cluster */
 }
 
 /* ---- helpers that other readers of files share ------------------------------------------------- */

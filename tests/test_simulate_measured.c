@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* Steps priced by steps that were measured: those that are there, those in between, those that are not. */
+/* Steps priced by measured steps: the same step, a step between measured ones, a step without a measurement. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void test_between(void **state)
     close_to(sec_of(&launch, sample[1]), 16e-6);
     /* Half way in octaves: the geometric mean of 1 and 4 ns a byte. */
     close_to(sec_of(&launch, sample_of("add", 0, 2e3, 0)), 2e3 * 2e-9);
-    /* Far beyond all: nearly the mean of both, and the nearer one's weighs more. */
+    /* Far beyond all samples: nearly the mean of both, with more weight on the nearer one. */
     const double beyond = sec_of(&launch, sample_of("add", 0, 4e9, 0)) / 4e9;
     assert_true(beyond > 2e-9 && beyond < 4e-9);
     assert_true(isnan(sec_of(&launch, sample_of("sub", 0, 1e3, 0))));
@@ -47,7 +47,7 @@ static void test_between(void **state)
     assert_true(isnan(sec_of(&launch, narrow)));
 }
 
-/* As many FLOPs in a product of another form run at another rate. */
+/* Check that products with equal FLOPs but other sizes run at different rates. */
 static void test_products(void **state)
 {
     (void)state;
@@ -64,7 +64,8 @@ static void test_products(void **state)
     assert_true(sec > 8e-3 && sec < 9e-3);
 }
 
-/* Exchanges of the nearest number of ranks, on one host or on several; those without bytes take what they took. */
+/* Check that an exchange takes the sample with the nearest number of ranks, on one host or on several, and that an
+ * exchange without bytes takes the measured time. */
 static void test_exchanges(void **state)
 {
     (void)state;
@@ -83,13 +84,13 @@ static void test_exchanges(void **state)
     step = sample[3];
     step.ranks = 5;
     close_to(sec_of(&launch, step), 7e-5);
-    step.ranks = 1; /* alone, none is waited for */
+    step.ranks = 1; /* a rank alone waits for no other */
     assert_true(isnan(sec_of(&launch, step)));
 }
 
 /* ---- a training step --------------------------------------------------------------------------- */
 
-/* host_ranks: of a host; 0: there is one. */
+/* Plan for `ranks` ranks, `host_ranks` on each host; 0: one host. */
 static zr_plan *plan_on(int ranks, int threads, int host_ranks)
 {
     static const zr_gpt2_config sizes = {.n_layer = 2,
@@ -111,7 +112,7 @@ static zr_plan *plan_of(int ranks, int threads)
     return plan_on(ranks, threads, 0);
 }
 
-/* Every step of the plan, number i in (i + 1) us. */
+/* Make a sample of every step of the plan; step number i takes (i + 1) us. */
 static zr_launch launch_of(const zr_plan *plan, zr_step_sample sample[], int32_t most)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -158,7 +159,7 @@ static zr_simulation simulate(const zr_plan *plan, const zr_launch *launch, doub
 enum { MOST = 4096 };
 static zr_step_sample sample[MOST];
 
-/* Where one step follows the other, the training step is their sum, and what is around it. */
+/* Check that where steps run one after another, the training step takes their sum and the time around it. */
 static void test_sum(void **state)
 {
     (void)state;
@@ -178,12 +179,13 @@ static void test_sum(void **state)
     close_to(made.price.step_sec, sum + 1e-3);
     close_to(made.price.exposed_sec, exchanged);
     assert_true(made.exposed_sec[ZR_CAUSE_STAGE] > 0);
-    /* Who computes slower moves as fast. */
+    /* A rank that computes slower moves bytes at the same speed. */
     close_to(simulate(plan, &launch, 3).price.step_sec, exchanged + 3 * (sum - exchanged) + 1e-3);
     zr_plan_destroy(&plan);
 }
 
-/* What ranks waited: a share of what was computed since the last exchange, the tail of the step before included. */
+/* Check the waits of ranks for each other: a share of the time computed since the last exchange, including the tail of
+ * the step before. */
 static void test_waits(void **state)
 {
     (void)state;
@@ -192,13 +194,13 @@ static void test_waits(void **state)
     const zr_simulation without = simulate(plan, &launch, 0);
     launch.wait[0] = (zr_wait_sample){.computed_sec = 1, .share = 0.25};
     launch.n_waits = 1;
-    /* All that computes less in between has the same share: the only one. */
+    /* A shorter computation has the same share, the only one measured. */
     close_to(simulate(plan, &launch, 0).price.step_sec, without.price.step_sec + 0.25 * without.price.compute_sec);
-    /* Two as near count alike. */
+    /* Two equally near samples have equal weights. */
     launch.wait[1] = (zr_wait_sample){.computed_sec = 1, .share = 0.75};
     launch.n_waits = 2;
     close_to(simulate(plan, &launch, 0).price.step_sec, without.price.step_sec + 0.5 * without.price.compute_sec);
-    /* Beyond the longest a wait grows no more: here it is a thousandth as long. */
+    /* Waits do not grow beyond the longest measured computation; here the limit is far below the times computed. */
     const double longest = 1e-9;
     launch.wait[0] = (zr_wait_sample){.computed_sec = longest, .share = 0.25};
     launch.n_waits = 1;
@@ -208,7 +210,7 @@ static void test_waits(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Where exchanges run beside computing each is slowed while both run. */
+/* Check that where exchanges run beside computing, each is slowed while both run. */
 static void test_beside(void **state)
 {
     (void)state;
@@ -225,7 +227,7 @@ static void test_beside(void **state)
     assert_true(slowed.price.compute_sec < 2 * free.price.compute_sec);
     close_to(slowed.price.comm_sec, free.price.comm_sec);
     assert_true(slowed.price.step_sec >= free.price.step_sec && slowed.price.step_sec <= in_turn);
-    /* Both lose, each its share of the same time, which is that in which both run. */
+    /* Both lose their share of the same time, in which both run. */
     launch.late = 0.25;
     const zr_price price = simulate(plan, &launch, 0).price;
     const double computing = price.compute_sec - free.price.compute_sec, moving = price.comm_sec - free.price.comm_sec;
@@ -236,7 +238,8 @@ static void test_beside(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Between hosts nothing is faster than what their links carry in the long run, though a step that was measured is. */
+/* Check that between hosts no exchange is faster than the long-run rate of their links, though a measured step may
+ * be. */
 static void test_links(void **state)
 {
     (void)state;
@@ -264,8 +267,8 @@ static void test_links(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Exchanges that vary are waited for longer than those that take their mean: by the seed, and the parts are the whole.
- */
+/* Check that exchanges with a spread are waited for longer than exchanges that always take their mean, that the seed
+ * decides the draws, and that the parts add up to the whole. */
 static void test_spread(void **state)
 {
     (void)state;
@@ -278,19 +281,19 @@ static void test_spread(void **state)
     assert_true(varied.price.exposed_sec > even.price.exposed_sec);
     assert_true(varied.price.step_sec == again.price.step_sec);
     close_to(varied.price.compute_sec, even.price.compute_sec);
-    assert_true(fabs(varied.price.comm_sec / even.price.comm_sec - 1) < 0.2); /* of as many draws the mean is near */
+    assert_true(fabs(varied.price.comm_sec / even.price.comm_sec - 1) < 0.2); /* the mean of many draws is near */
     double parts = varied.product_sec + varied.memory_sec + varied.launch_sec;
     for (int c = 0; c < ZR_CAUSES; c++) parts += varied.exposed_sec[c];
     close_to(parts, varied.price.step_sec);
     launch.beside = false;
     launch.spread = 0;
     const double in_turn = simulate(plan, &launch, 0).price.step_sec;
-    launch.spread = 0.8; /* where exchanges and computing follow each other, only their means count */
+    launch.spread = 0.8; /* where exchanges and computing run one after another, only means count */
     assert_true(simulate(plan, &launch, 0).price.step_sec == in_turn);
     zr_plan_destroy(&plan);
 }
 
-/* Half of the threads, or twice the ranks for the cores, take twice as long. */
+/* Check that half of the threads, or twice the ranks on the same cores, takes twice as long. */
 static void test_other_load(void **state)
 {
     (void)state;
@@ -307,7 +310,7 @@ static void test_other_load(void **state)
     zr_plan_destroy(&pair);
 }
 
-/* Processors multiply fp16 as fp32: its steps are not those of bf16. */
+/* Check that steps of fp16 are not priced as bf16: processors multiply fp16 in fp32. */
 static void test_types(void **state)
 {
     (void)state;

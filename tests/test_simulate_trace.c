@@ -1,5 +1,5 @@
 //TEST timeout=180
-/* The simulator's order of events, by rank and stream, is the trace's of a run of the same configuration. */
+/* The simulated order of events, by rank and stream, is the order in the trace of a run with the same configuration. */
 #include "cli_run.h"
 #include "train/setup/setup.h"
 #include "zr/run.h"
@@ -64,7 +64,7 @@ static void add(events *e, event one)
     e->event[e->n++] = one;
 }
 
-/* By streams, each in the order of time. */
+/* Compare events by stream, then by time. */
 static int in_order(const void *a, const void *b)
 {
     const event *x = a, *y = b;
@@ -80,7 +80,7 @@ static int32_t end_of(const zr_plan *plan)
     return end;
 }
 
-/* The last training step; of the rounds of REPEAT the first. */
+/* Read the events of the last training step; of the rounds of REPEAT, the first. */
 static void read_trace(const run *r, const zr_plan *plan, events *ranks)
 {
     char path[300];
@@ -106,7 +106,7 @@ static void read_trace(const run *r, const zr_plan *plan, events *ranks)
     for (int k = 0; k < r->ranks; k++) qsort(ranks[k].event, (size_t)ranks[k].n, sizeof(event), in_order);
 }
 
-/* Nothing takes no time, so that each step has its place. */
+/* Make a cluster where every step takes time, so that each step has a place in the order. */
 static zr_cluster cluster_of(void)
 {
     return (zr_cluster){.name = "test",
@@ -138,7 +138,7 @@ static void simulate(const zr_plan *plan, events *e)
     qsort(e->event, (size_t)e->n, sizeof(event), in_order);
 }
 
-/* The first place where they differ, -1: they are the same. */
+/* Return the first place where the events differ; -1: they are the same. */
 static int differ(const events *a, const events *b)
 {
     for (int i = 0; i < a->n && i < b->n; i++)

@@ -20,7 +20,7 @@ static void types(void **state)
     assert_int_equal(zr_dtype_span(ZR_BF16, 3), 6);
     assert_int_equal(zr_dtype_span(ZR_F32, 0), 0);
     for (zr_dtype t = 0; t < ZR_DTYPES; t++) {
-        /* Shards are cut between records, and as many elements as a record has take one. */
+        /* Shards are cut between records, and a record's elements take exactly one record. */
         assert_int_equal(ZR_SHARD_ALIGN % zr_dtype_grain(t), 0);
         assert_int_equal(zr_dtype_span(t, zr_dtype_grain(t)), zr_dtype_bytes(t));
         assert_int_equal(zr_dtype_span(t, 5 * zr_dtype_grain(t)), 5 * zr_dtype_bytes(t));
@@ -66,10 +66,10 @@ static void bf16_rounds_to_nearest_even(void **state)
 {
     (void)state;
     assert_int_equal(zr_bf16_from_f32(1.0f), 0x3F80);
-    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-8f), 0x3F80);           /* tie, to even */
-    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-7f + 0x1p-8f), 0x3F82); /* tie, to even */
+    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-8f), 0x3F80);           /* tie, rounds to even */
+    assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-7f + 0x1p-8f), 0x3F82); /* tie, rounds to even */
     assert_int_equal(zr_bf16_from_f32(1.0f + 0x1p-8f + 0x1p-20f), 0x3F81);
-    assert_int_equal(zr_bf16_from_f32(0x1.fffffep127f), 0x7F80); /* beyond the largest: infinity */
+    assert_int_equal(zr_bf16_from_f32(0x1.fffffep127f), 0x7F80); /* above the largest number: infinity */
     assert_int_equal(zr_bf16_from_f32(-INFINITY), 0xFF80);
     assert_true(isnan(zr_f32_from_bf16(zr_bf16_from_f32(NAN))));
     for (uint32_t bits = 0; bits < 0x10000; bits++) {
@@ -78,7 +78,7 @@ static void bf16_rounds_to_nearest_even(void **state)
     }
 }
 
-/* As IEEE 754 defines it: 1 sign bit, 5 of exponent, 10 of fraction. */
+/* Return the value of an fp16 number as IEEE 754 defines it: 1 sign bit, 5 of exponent, 10 of fraction. */
 static double f16_value(uint16_t bits)
 {
     int exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -97,7 +97,7 @@ static void f16_is_widened_exactly(void **state)
         assert_int_equal(signbit(wide) != 0, bits >> 15);
         if (isnan(want)) {
             assert_true(isnan(wide));
-            assert_int_equal(zr_f16_from_f32(wide), bits | 0x200); /* its payload, quiet */
+            assert_int_equal(zr_f16_from_f32(wide), bits | 0x200); /* the NaN's payload, made quiet */
         } else {
             assert_true((double)wide == want);
             assert_int_equal(zr_f16_from_f32(wide), bits);
@@ -105,13 +105,13 @@ static void f16_is_widened_exactly(void **state)
     }
 }
 
-/* Rounding changes its mind only halfway between neighbours: all such places, from both sides. */
+/* Check rounding at all places where it changes, halfway between neighbours, from both sides. */
 static void f16_rounds_to_nearest_even(void **state)
 {
     (void)state;
     for (uint16_t low = 0; low < 0x7c00; low++) {
         uint16_t high = low + 1, even = low & 1 ? high : low;
-        double above = high == 0x7c00 ? 65536 : f16_value(high); /* where the number after the largest would be */
+        double above = high == 0x7c00 ? 65536 : f16_value(high); /* the next power of two follows the largest number */
         float half = (float)((f16_value(low) + above) / 2);
         assert_true(half == (f16_value(low) + above) / 2);
         assert_int_equal(zr_f16_from_f32(half), even);
@@ -125,7 +125,7 @@ static void f16_rounds_to_nearest_even(void **state)
     assert_int_equal(zr_f16_from_f32(-INFINITY), 0xFC00);
 }
 
-/* All payloads, those too that fp16 has no room for. */
+/* Check that NaN stays NaN for all payloads, also for payloads that fp16 has no room for. */
 static void f16_keeps_nan(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 //TEST timeout=60
-/* What a configuration leaves to the memory: how a given number of samples is split into micro-batches; stage,
- * recompute policy and micro-batch, held against a list of all. What is not open stays as it was. */
+/* Settings that a configuration leaves open for the memory to decide: how a given number of samples is split into
+ * micro-batches; stage, recompute policy and micro-batch, checked against a list of all choices. Settings that are
+ * given stay. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +44,8 @@ static zr_config *config_of(const char *keys, int64_t limit_bytes)
 #define AUTO "\"activation_checkpointing\": {\"policy\": \"auto\"}"
 #define OPEN "\"train_batch_size\": 32, " WORDS ", " AUTO
 
-/* What a process takes with so many micro-batches, as `again` computes again; a byte more is for rounding. */
+/* Return the bytes that a process takes with `accum` micro-batches and recompute policy `again`; one byte more is for
+ * rounding. */
 static int64_t needs(int64_t accum, zr_config_policy again)
 {
     zr_config *config = config_of(OPEN, (int64_t)1 << 40);
@@ -63,7 +65,7 @@ static zr__train_kept kept_of(int64_t accum)
     return (zr__train_kept){accum ? ROWS / accum : 0, accum};
 }
 
-/* How many micro-batches are taken, and the beginning of what is said of them. */
+/* Return the number of micro-batches that is chosen, and check the note about it. */
 static int64_t taken_of(int64_t kept, int64_t limit_bytes, const zr_profile *profile, const char *why)
 {
     zr_config *config = config_of(OPEN, limit_bytes);
@@ -92,7 +94,7 @@ static const char best[] = "the best of what fits memory.limit";
 static const char none[] = "nothing fits memory.limit, and this takes the least";
 static const char kept[] = "as the checkpoint has it";
 
-/* The fewest micro-batches whose activations all fit; with less, twice as many. */
+/* Check that the fewest micro-batches whose activations all fit are chosen, and with less memory twice that number. */
 static void the_fewest_that_fit(void **state)
 {
     (void)state;
@@ -104,7 +106,8 @@ static void the_fewest_that_fit(void **state)
     assert_int_equal(taken(1, &unknown, none), ROWS);
 }
 
-/* Each micro-batch gathers all parameters: where that takes longer than computing again, it is computed again. */
+/* Check that rates decide: each micro-batch gathers all parameters, and where gathering takes longer than recompute,
+ * there are fewer micro-batches with recompute. */
 static void rates_decide(void **state)
 {
     (void)state;
@@ -114,13 +117,14 @@ static void rates_decide(void **state)
     assert_int_equal(taken(limit, &slow_link, best), 1);
 }
 
-/* A run that goes on keeps what it has, whatever this machine's rates, while that fits and can be had. */
+/* Check that a resumed run keeps its number of micro-batches, whatever this machine's rates, while that number fits and
+ * is possible. */
 static void what_a_run_has_stays(void **state)
 {
     (void)state;
     const int64_t limit = needs(2, ZR_POLICY_NONE);
     assert_int_equal(taken_of(4, limit, &unknown, kept), 4);
-    assert_int_equal(taken_of(1, limit, &unknown, kept), 1); /* computes again */
+    assert_int_equal(taken_of(1, limit, &unknown, kept), 1); /* with recompute */
     assert_int_equal(taken_of(2, limit, &slow_link, kept), 2);
     assert_int_equal(taken_of(3, limit, &unknown, all), 2); /* no divisor of the rows */
     const int64_t least = needs(8, ZR_POLICY_UNIT);
@@ -144,7 +148,7 @@ static bool noted(const zr_config *config, const char *text)
     return false;
 }
 
-/* Nothing is said of what is not chosen yet, and all else is settled as ever. */
+/* Check that no note is made about a choice that is still open, and that all other settings are made as usual. */
 static void what_is_open(void **state)
 {
     (void)state;
@@ -185,7 +189,7 @@ static void what_is_open(void **state)
 #define ACCUM "\"gradient_accumulation_steps\": 2"
 #define SAMPLES "\"train_batch_size\": 24"
 
-/* What is not among `keys` is left open. */
+/* Make a configuration that leaves all settings but `keys` open. */
 static zr_config *left_open(const char *keys, int64_t limit_bytes)
 {
     char text[1024];
@@ -201,7 +205,7 @@ static zr_config *left_open(const char *keys, int64_t limit_bytes)
 }
 
 typedef struct made {
-    double sec; /* of a token */
+    double sec; /* seconds for a token */
     int64_t needs;
 } made;
 
@@ -223,7 +227,7 @@ static void choose(zr_config *config, const zr_profile *profile, char note[ZR_TR
         fail_msg("%s", zr_error_message());
 }
 
-/* The fastest of every stage, policy and micro-batch that fits, and what takes the least. */
+/* Find the fastest step of every stage, policy and micro-batch that fits, and the least memory of all these plans. */
 static void list_all(int64_t limit_bytes, const zr_profile *profile, double *fastest, int64_t *least)
 {
     static const zr_config_policy policy[] = {ZR_POLICY_NONE, ZR_POLICY_SELECTIVE, ZR_POLICY_UNIT, ZR_POLICY_AUTO};
@@ -244,7 +248,8 @@ static void list_all(int64_t limit_bytes, const zr_profile *profile, double *fas
             }
 }
 
-/* From room for all down to nothing: it fits, hardly anything is faster, and less room is never faster. */
+/* Check the choice at limits from ample memory down to none: it fits, hardly any other is faster, and less memory never
+ * makes it faster. */
 static void the_fastest_of_all(void **state)
 {
     (void)state;
@@ -275,10 +280,10 @@ static void the_fastest_of_all(void **state)
         zr_config_destroy(&config);
     }
     assert_true(fitted > 4 && failed > 0);
-    assert_true((stages & 1) && stages > 1); /* the lowest where there is room */
+    assert_true((stages & 1) && stages > 1); /* the lowest stage where there is room */
 }
 
-/* What is given stays, and the note names what was open alone. */
+/* Check that given keys stay, and that the note names only keys that were open. */
 static void given_keys_stay(void **state)
 {
     (void)state;
@@ -289,7 +294,7 @@ static void given_keys_stay(void **state)
         for (int k = 0; k < 5; k++)
             if (set & 1 << k)
                 snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", *text ? ", " : "", keys[k]);
-        if (batch && accum && samples) continue; /* 24 = 3 x 2 x 2 ranks does not hold */
+        if (batch && accum && samples) continue; /* 24 = 3 x 2 x 2 ranks is false */
         zr_config *config = left_open(text, 54000000);
         const zr__config_open open = zr__config_get_open(config);
         assert_true(open.stage == !stage && open.policy == !policy);
@@ -311,7 +316,7 @@ static void given_keys_stay(void **state)
     }
 }
 
-/* A limit by itself, and --memory without one, leave nothing open. */
+/* Check that a limit alone, and --memory without a limit, leave no setting open. */
 static void a_limit_is_a_limit(void **state)
 {
     (void)state;
@@ -325,7 +330,7 @@ static void a_limit_is_a_limit(void **state)
     zr_config_destroy(&config);
 }
 
-/* A run that goes on has the micro-batches of its checkpoint; without rates there is a choice too, and it is said. */
+/* Check that a resumed run has its checkpoint's micro-batches; the choice is also made, and noted, without rates. */
 static void a_run_keeps_its_samples(void **state)
 {
     (void)state;
@@ -341,7 +346,8 @@ static void a_run_keeps_its_samples(void **state)
     zr_config_destroy(&config);
 }
 
-/* So it has where the batch alone is open; micro-batches that are given stay, of the checkpoint's samples each. */
+/* Check that a resumed run keeps its micro-batches where only the batch is open; a given number of micro-batches stays,
+ * each with the checkpoint's samples. */
 static void a_run_keeps_its_batch(void **state)
 {
     (void)state;
@@ -367,7 +373,7 @@ static void a_run_keeps_its_batch(void **state)
     }
 }
 
-/* Some collectives know no stage above 1: those are passed over. */
+/* Check that stages above 1 are not chosen with collectives that exclude them. */
 static void what_excludes_each_other(void **state)
 {
     (void)state;

@@ -2,8 +2,8 @@
 //LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
 //LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step,--wrap=zr__train_threads
 //LINK -Wl,--wrap=zr__engine_probe,--wrap=zr__report_measured
-/* How runs end: whatever happens on whichever rank, the last good weights are in model/, whole, and no others; those of
- * a run that is asked to stop in a checkpoint. */
+/* The ends of runs: whatever happens on whichever rank, model/ has the last good weights, whole, and no others; a run
+ * that is asked to stop leaves them in a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,27 +33,27 @@ static const char *const whole[] = {"config.json", "model.safetensors", "tokeniz
 static const char *const whole_checkpoint[] = {
     "config.json", "model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors", "manifest.json", NULL};
 
-/* What goes wrong in a run, and when. */
+/* The fault of a run, and its time. */
 typedef struct plot {
-    int64_t bad_sample; /* global index that cannot be read, -1: none */
-    bool bad_window;    /* no evaluation can be read */
-    int64_t bad_step;   /* from 0: the step that diverges, -1: none */
-    bool mixed;         /* it has updated some units */
-    bool no_loss;       /* it is skipped, for its loss is not finite */
-    int stop_at;        /* the call of stop on stop_rank that says yes, 0: none does */
+    int64_t bad_sample; /* global index of a sample that cannot be read, -1: none */
+    bool bad_window;    /* evaluation data cannot be read */
+    int64_t bad_step;   /* index from 0 of the step that diverges, -1: none */
+    bool mixed;         /* the bad step has updated some units */
+    bool no_loss;       /* the bad step is skipped: its loss is not finite */
+    int stop_at;        /* the call of stop on stop_rank that returns true, 0: never */
     int stop_rank;
-    bool uneven;           /* each rank has a thread more than the one before */
-    int moved;             /* bytes more than were planned: 1 in all, 2 across a border */
-    const char *rename_to; /* after the first step rank 0's directory is called so; "": it is removed */
+    bool uneven;           /* rank r has r + 1 threads */
+    int moved;             /* unplanned bytes: 1 within the total traffic, 2 across a border */
+    const char *rename_to; /* new name of rank 0's directory after the first step; "": the directory is removed */
 } plot;
 static plot it;
 
-/* What came of it. */
+/* The outcome of the run. */
 static struct outcome {
     zr_status status[RANKS_MAX];
     char message[RANKS_MAX][MESSAGE_BYTES];
-    zr_train_result result; /* rank 0's */
-    int evals, alarms;      /* notes that something is not as planned */
+    zr_train_result result; /* rank 0's result */
+    int evals, alarms;      /* alarms: notes that something is not as planned */
     _Atomic int asked, samples;
 } end;
 
@@ -74,7 +74,7 @@ zr_status __wrap_zr_data_window(zr_data *data, int64_t window, int32_t *tokens, 
     return __real_zr_data_window(data, window, tokens, targets);
 }
 
-/* The batch of a step without a loss has none whenever it comes. */
+/* Make the loss of the bad step's batch not finite in later probes too. */
 zr_status __real_zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 zr_status __wrap_zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 zr_status __wrap_zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result)
@@ -167,7 +167,7 @@ static void clear(const char *name)
     nftw(in_tempdir(name), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Train in tempdir/`dir` with overrides (NULL at the end); what goes wrong is in `it`. */
+/* Train in tempdir/`dir` with overrides (NULL at the end) and the fault in `it`. */
 static zr_status train(const char *dir, int ranks, const char *const *overrides)
 {
     char text[1200], data[4000];
@@ -210,7 +210,7 @@ static size_t read_all(const char *name, char *bytes, size_t room)
     return n;
 }
 
-/* Are these the weights that `steps` undisturbed steps give? */
+/* Check that the file has the weights that `steps` undisturbed steps give. */
 static void expect_weights(const char *name, int steps, int ranks, const char *const *overrides)
 {
     static char want[1 << 17], have[1 << 17];
@@ -233,7 +233,8 @@ static void expect_weights(const char *name, int steps, int ranks, const char *c
     if (memcmp(want, have, bytes) != 0) fail_msg("%s: not the weights after %d steps; %s", name, steps, end.message[0]);
 }
 
-/* Of a run that was stopped: its checkpoint has those weights, `latest` its name, and there is no model/. */
+/* Check a run that was stopped: its checkpoint has the weights after `steps` steps, `latest` names it, and there is no
+ * model/. */
 static void expect_stopped(int steps, int ranks, const char *const *overrides)
 {
     char name[64], latest[64] = "", weights[128];
@@ -247,7 +248,7 @@ static void expect_stopped(int steps, int ranks, const char *const *overrides)
     assert_false(there("run/model") || end.result.saved);
 }
 
-/* The same on every rank, and rank 0's message holds `text`. */
+/* Check that every rank has the same status, and that rank 0's message contains `text`. */
 static void expect_status(int ranks, zr_status status, const char *text)
 {
     for (int r = 0; r < ranks; r++)
@@ -259,7 +260,7 @@ static void expect_status(int ranks, zr_status status, const char *text)
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
-/* Wherever the machine stops, model/ is there whole or not at all; at the end it is there for good. */
+/* Check that wherever the machine stops, model/ is whole or absent, and at the end there for good. */
 static void a_model_is_committed_whole(void **state)
 {
     (void)state;
@@ -277,8 +278,8 @@ static void a_model_is_committed_whole(void **state)
     }
 }
 
-/* Any one call that fails: before the first step nothing is left, after it the weights are, and the message says
- * where. */
+/* Check any one call that fails: before the first step no files of the run are left; later the weights are there, and
+ * the message says where. */
 static void calls_that_fail(void **state)
 {
     (void)state;
@@ -323,7 +324,7 @@ static void a_directory_that_is_renamed(void **state)
     assert_non_null(strstr(end.result.model_dir, "/moved/model"));
     expect_weights("moved/model/model.safetensors", 6, 2, keys);
     assert_true(there("moved/run.json") && !there("moved/lock") && !there("run"));
-    it.rename_to = ""; /* removed with all that was reserved in it, and with the metrics */
+    it.rename_to = ""; /* removed with all space reserved in it, and with the metrics */
     assert_int_equal(train("run", 2, keys), ZR_ERR_IO);
     assert_non_null(strstr(end.message[0], "run/model; metrics.jsonl was removed while the run wrote it"));
     expect_weights("run/model/model.safetensors", 6, 2, keys);
@@ -331,8 +332,9 @@ static void a_directory_that_is_renamed(void **state)
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* Sample 7 of 2 rows a step is rank 1's in step 4, of 4 rows its own in the second micro-batch of step 2; sample 11 of
- * 8 is that too, with more micro-batches to come. */
+/* Check a sample that cannot be read. With 2 rows a step, sample 7 is rank 1's in step 4; with 4 rows a step, and
+ * sample 11 with 8 rows, it is rank 1's in the second micro-batch of step 2, in the latter case with more micro-batches
+ * to come. */
 static void data_that_goes_bad(void **state)
 {
     (void)state;
@@ -374,7 +376,7 @@ static void evaluation_that_goes_bad(void **state)
 
 /* ---- stopping -------------------------------------------------------------------------------- */
 
-/* One rank is asked: all stop, at once, and the weights are saved before anything else. */
+/* Check that when one rank is asked to stop, all stop at once, and the weights are saved before anything else. */
 static void one_rank_is_asked(void **state)
 {
     (void)state;
@@ -395,7 +397,8 @@ static void one_rank_is_asked(void **state)
         }
 }
 
-/* A checkpoint that cannot be written leaves no half of it; its weights go to the room that was taken for them. */
+/* Check that a checkpoint that cannot be written leaves no half of itself, and that its weights go to the space
+ * reserved for model/. */
 static void checkpoints_that_fail(void **state)
 {
     (void)state;
@@ -413,7 +416,7 @@ static void checkpoints_that_fail(void **state)
             assert_string_equal(fs.fault, "");
             fs_record_start(NULL, NULL);
             if (!failed) break;
-            if (early) continue; /* before the first step nothing begins */
+            if (early) continue; /* a failure before the first step: no checkpoint begins */
             if (there("run/step-00000002")) {
                 expect_weights("run/step-00000002/model.safetensors", 2, 2, keys);
             } else {
@@ -427,7 +430,8 @@ static void checkpoints_that_fail(void **state)
     assert_true(as_weights > 5);
 }
 
-/* Between micro-batches: the step is left as if it had not begun, at every stage; planned is measured. */
+/* Check a stop between micro-batches: the step is undone, at every stage, and measured memory and traffic equal the
+ * planned. */
 static void a_step_is_left(void **state)
 {
     (void)state;
@@ -437,25 +441,25 @@ static void a_step_is_left(void **state)
         {"gradient_accumulation_steps=4", "zero_optimization.stage=2", "memory.layout=paper", NULL},
         {"gradient_accumulation_steps=4", "zero_optimization.stage=3", NULL}};
     for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++)
-        for (int at = 2; at <= 6; at += 4) { /* in step 1 before its third micro-batch, in step 2 likewise */
+        for (int at = 2; at <= 6; at += 4) { /* before the third micro-batch of step 1 or of step 2 */
             it = nothing();
             it.stop_at = at;
             it.stop_rank = 1;
             assert_int_not_equal(train("run", 2, layouts[l]), ZR_OK);
             expect_status(2, ZR_ERR_STOPPED, "stopped on request after step ");
             assert_int_equal(end.result.steps, at == 6);
-            assert_int_equal(end.samples, 2 * (at == 6 ? 4 + 2 : 2)); /* no micro-batch was read after it */
+            assert_int_equal(end.samples, 2 * (at == 6 ? 4 + 2 : 2)); /* no micro-batch was read after the stop */
             if (at == 6) expect_stopped(1, 2, layouts[l]);
-            assert_true(there("run/run.json")); /* also what moved is a whole number of steps' */
+            assert_true(there("run/run.json")); /* measured traffic is also of whole steps */
             assert_memory_equal(&end.result.measured.memory, &end.result.planned.memory, sizeof(zr_memory));
-            assert_int_equal(end.alarms, 0); /* what a step moves is unknown where none has ended, and so is a loss */
+            assert_int_equal(end.alarms, 0); /* without a finished step, its traffic and loss are unknown */
             assert_int_equal(isnan(end.result.loss) != 0, at == 2);
             if (at == 6)
                 assert_memory_equal(&end.result.measured.traffic, &end.result.planned.traffic, sizeof(zr_traffic));
         }
 }
 
-/* Hosts with more processors or fewer ranks: their threads have scratch of their own. */
+/* Check ranks with different numbers of threads, as on unlike hosts: each rank has scratch for its own threads. */
 static void ranks_with_other_threads(void **state)
 {
     (void)state;
@@ -465,12 +469,12 @@ static void ranks_with_other_threads(void **state)
     int64_t even_bytes = end.result.planned.memory.total_bytes;
     it.uneven = true;
     assert_int_equal(train("run", 2, keys), ZR_OK);
-    assert_true(end.result.planned.memory.total_bytes > even_bytes); /* rank 1's, as rank 0 tells */
+    assert_true(end.result.planned.memory.total_bytes > even_bytes); /* rank 1's memory, told by rank 0 */
     assert_memory_equal(&end.result.measured.memory, &end.result.planned.memory, sizeof(zr_memory));
     assert_int_equal(end.alarms, 0);
 }
 
-/* Bytes that were not planned are told of once, and the run is none the worse. */
+/* Check that unplanned bytes are noted once and do not fail the run. */
 static void traffic_that_was_not_planned(void **state)
 {
     (void)state;
@@ -483,7 +487,7 @@ static void traffic_that_was_not_planned(void **state)
     }
 }
 
-/* ---- what is not finite ---------------------------------------------------------------------- */
+/* ---- losses and weights that are not finite -------------------------------------------------- */
 
 static void steps_that_cannot_be_skipped(void **state)
 {
@@ -501,7 +505,7 @@ static void steps_that_cannot_be_skipped(void **state)
     assert_false(there("run/model") || end.result.saved);
 }
 
-/* A run that breaks off before any of its steps has updated anything has nothing to keep. */
+/* Check that a run that ends before any step has updated a unit saves no model. */
 static void all_steps_skipped(void **state)
 {
     (void)state;
@@ -516,7 +520,8 @@ static void all_steps_skipped(void **state)
     assert_true(end.result.steps == 1 && end.result.skipped == 1);
 }
 
-/* A last loss that is not finite, by its batch: the weights are good, and success it is not. */
+/* Check a last step whose loss is not finite because of its batch: the weights are saved, but the run does not
+ * succeed. */
 static void a_last_loss_that_is_not_finite(void **state)
 {
     (void)state;
@@ -529,7 +534,7 @@ static void a_last_loss_that_is_not_finite(void **state)
     expect_weights("run/model/model.safetensors", 5, 2, keys);
 }
 
-/* Too large a rate: weights that are not finite, or give no finite loss, are no model. */
+/* Check too large a learning rate: weights that are not finite, or whose loss is not finite, are not saved. */
 static void rates_beyond_reason(void **state)
 {
     (void)state;
@@ -546,7 +551,7 @@ static void rates_beyond_reason(void **state)
             }
 }
 
-/* Only the last update goes too far: the losses of all steps are finite. */
+/* Check a last update that goes too far although the losses of all steps are finite. */
 static void a_last_update_beyond_reason(void **state)
 {
     (void)state;
@@ -570,7 +575,7 @@ static zr_status no_text(void *arg, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-/* One NaN in a file of weights: no command takes it, and the tensor is named. */
+/* Check that every command refuses weights with one NaN, and names the tensor. */
 static void weights_that_are_not_finite(void **state)
 {
     (void)state;
@@ -600,7 +605,7 @@ static void weights_that_are_not_finite(void **state)
     assert_int_equal(zr_generate(in_tempdir("good"), &args, no_text, NULL), ZR_ERR_DATA);
 }
 
-/* Finite weights whose numbers overflow are of no use either. */
+/* Check that finite weights whose activations overflow are refused. */
 static void weights_that_overflow(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=20
-/* Event files for TensorBoard, read by a parser of this test's own: framing, sums, fields; a run that goes on, a disk
- * that is full, and a run that cannot begin. */
+/* Event files for TensorBoard, read by this test's own parser: framing, checksums, fields; a resumed run, a full disk,
+ * and a run that cannot begin. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ typedef struct event {
     double wall_sec;
     int64_t step;
     char version[32];
-    bool start; /* a session begins */
+    bool start; /* a SessionLog START */
     int n;
     struct {
         char tag[64];
@@ -38,7 +38,7 @@ typedef struct bytes {
     const unsigned char *at, *end;
 } bytes;
 
-/* CRC-32C as the division of polynomials that it is, the highest bit first. */
+/* Return the CRC-32C, calculated as a division of polynomials, highest bit first. */
 static uint32_t crc32c(const unsigned char *data, size_t n)
 {
     uint32_t rest = 0xffffffffu, turned = 0;
@@ -166,7 +166,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* The event files of a folder, in the order in which they are read. */
+/* Find the event files of a folder, in the order in which they are read. */
 static int find_files(const char *folder, char name[FILES][256])
 {
     int n = 0;
@@ -185,8 +185,8 @@ static int find_files(const char *folder, char name[FILES][256])
     return n;
 }
 
-/* Read all event files of a folder as TensorBoard does: a session that begins at a step takes away what was at that
- * step and behind. */
+/* Read all event files of a folder as TensorBoard does: a SessionLog START at a step removes earlier records of that
+ * step and later steps. */
 static int read_all(const char *folder, event *out, int64_t starts[FILES])
 {
     static unsigned char data[1 << 16];
@@ -226,13 +226,14 @@ static const float *find(const event *e, const char *tag)
 static void the_sum_is_crc32c(void **state)
 {
     (void)state;
-    assert_int_equal(crc32c((const unsigned char *)"123456789", 9), 0xe3069283u); /* RFC 3720's polynomial */
+    assert_int_equal(crc32c((const unsigned char *)"123456789", 9), 0xe3069283u); /* the published check value of
+                                                                                   * CRC-32C (RFC 3720) */
 }
 
 static void a_file_begins_as_tensorflows(void **state)
 {
     (void)state;
-    /* What every event file of TensorFlow's begins with: 24 bytes follow, and the sum of that number. */
+    /* Every event file of TensorFlow begins with a length of 24 bytes and the checksum of that length. */
     static const unsigned char wanted[13] = {0x18, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22, 0x09};
     char record[ZR_EVENT_BYTES];
     event e;
@@ -294,8 +295,8 @@ static void clear(void)
     nftw(in_tempdir("run"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Each step from 1 is there once, with the numbers that the observer was told, as far as it was told of the
- * step, and evaluations every three steps and at the end. */
+/* Check that each step from 1 is there once, with the numbers that the observer was told (if it was told of the step),
+ * and that evaluations are there every three steps and at the end. */
 static void expect_events(const told *t, int steps)
 {
     static event e[EVENTS];
@@ -332,13 +333,13 @@ static void a_run_and_one_that_goes_on(void **state)
     int64_t starts[FILES];
     train(&t, false, 6, "train.tensorboard=true");
     if (t.status != ZR_OK) fail_msg("%s", t.message);
-    assert_int_equal(find_files("run", name), 1); /* one rank's */
+    assert_int_equal(find_files("run", name), 1); /* only rank 0 writes events */
     expect_events(&t, 6);
     (void)read_all("run", e, starts);
     assert_int_equal(starts[0], 0);
     const size_t length = read_file(name[0], before);
 
-    /* From the end, then from an earlier checkpoint: what was made behind it is made again. */
+    /* Resume from the end, then from an earlier checkpoint: the steps after it are made again. */
     train(&t, true, 8, "train.tensorboard=true");
     if (t.status != ZR_OK) fail_msg("%s", t.message);
     expect_events(&t, 8);
@@ -350,7 +351,7 @@ static void a_run_and_one_that_goes_on(void **state)
     assert_int_equal(find_files("run", name), 3);
     (void)read_all("run", e, starts);
     assert_true(starts[1] == 7 && starts[2] == 7);
-    assert_int_equal(read_file(name[0], after), length); /* no earlier file is touched */
+    assert_int_equal(read_file(name[0], after), length); /* earlier files are not touched */
     assert_memory_equal(before, after, length);
 
     /* A start that is refused leaves no file. */
@@ -403,12 +404,12 @@ static void a_full_disk(void **state)
     zr__run_dir dir = ZR_RUN_DIR_INIT;
     char record[ZR_EVENT_BYTES], name[FILES][256];
     event e[EVENTS];
-    for (int room = 0; room < 2; room++) { /* at the end there is some, or none */
+    for (int room = 0; room < 2; room++) { /* at the end the disk has room, or has none */
         assert_int_equal(zr__run_dir_open(&dir, in_tempdir("run"), "{}"), ZR_OK);
         assert_int_equal(zr__run_dir_add_events(&dir), ZR_OK);
         int n = zr__event_version(1, record);
         assert_int_equal(zr__metrics_write(&dir.events, record, (size_t)n), ZR_METRICS_NO_NEWS);
-        most_bytes((rlim_t)n + 5); /* a part of a record */
+        most_bytes((rlim_t)n + 5); /* room for a part of a record */
         n = zr__event_start(2, 3, record);
         assert_int_equal(zr__metrics_write(&dir.events, record, (size_t)n), ZR_METRICS_KEPT);
         if (room) most_bytes(RLIM_INFINITY);

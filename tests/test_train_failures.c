@@ -1,7 +1,7 @@
 //TEST timeout=120 tsan=1 env=MALLOC_MMAP_THRESHOLD_=1048576
 //LINK -Wl,--wrap=zr_alloc,--wrap=zr__train_plan,--wrap=fsync
-/* Memory that is refused at any one point of a run, on whichever rank: no hang, a message, no lock and no half files.
- * Ranks that plan differently: none waits for another. */
+/* Memory refused at any one point of a run, on whichever rank: no hang, a message, no lock and no half-written files.
+ * Ranks whose plans differ do not wait for each other. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 #include <stdatomic.h>
 
-/* Allocations until one is refused; 0 or less: none is. */
+/* Allocations until one is refused; 0 or less: none is refused. */
 static _Atomic int until;
 
 void *__real_zr_alloc(size_t bytes);
@@ -27,7 +27,7 @@ void *__wrap_zr_alloc(size_t bytes)
     return atomic_fetch_sub(&until, 1) == 1 ? NULL : __real_zr_alloc(bytes);
 }
 
-/* What is on the disk is another test's affair; here it would take most of the time. */
+/* Skip fsync: other tests check that files reach the disk, and here it would take most of the time. */
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
@@ -35,7 +35,7 @@ int __wrap_fsync(int fd)
     return 0;
 }
 
-/* Plans until one is made that computes all again; 0 or less: none is. */
+/* Plans until one recomputes everything; 0 or less: none does. */
 static _Atomic int unlike;
 
 zr_status __real_zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
@@ -85,8 +85,8 @@ static zr_status resume(zr_comm *comm, void *arg)
     return zr_train_resume(arg, comm, NULL, &result);
 }
 
-/* Refuse one allocation after the other of `run`, of which one that ends without a failure needs none of them;
- * `before` (NULL: nothing) has ended well before. How many failed. */
+/* Refuse the allocations of `run` one after another until a run ends before the refused one; `before` (NULL: none) runs
+ * without refusals first. Return the number of failed runs. */
 static int refuse_each(zr_rank_fn before, zr_config *first, zr_rank_fn run, zr_config *config)
 {
     int failures = 0;
@@ -128,7 +128,7 @@ static void any_allocation_may_fail(void **state)
     zr_config_destroy(&longer);
 }
 
-/* As on hosts that are not alike, where policy auto may find another mix on each. */
+/* Check ranks whose policy auto finds different mixes, as on unlike hosts. */
 static void ranks_that_compute_other_things_again(void **state)
 {
     (void)state;

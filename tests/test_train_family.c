@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* The table of families: no row leaves anything out, configurations can name each, all its shapes are ones that it
- * takes, and a model comes back from the directory it is written to. */
+/* The table of model families: no row leaves a function out, configurations can name each row, each family accepts all
+ * its shapes, and a model comes back from the directory it is written to. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static int get_table(void **state)
     return tempdir_make(state);
 }
 
-/* A row is pointers from end to end, also those that it will have one day. */
+/* Check that every field of a row is set, also fields added later; a row consists of pointers only. */
 static void test_rows_are_complete(void **state)
 {
     (void)state;
@@ -66,7 +66,7 @@ static void test_shapes_pass_their_check(void **state)
     assert_int_equal(zr__family_find_preset("no such shape", &none), ZR_ERR_NOT_FOUND);
 }
 
-/* The model of a configuration whose numbers are no family's defaults. */
+/* Return the model of a configuration whose numbers differ from every family's defaults. */
 static zr__family_model small(const zr__family *family)
 {
     char type[64];
@@ -100,7 +100,7 @@ static void test_a_directory_gives_the_model_back(void **state)
     }
 }
 
-/* What is no row's, and what a row's check refuses. */
+/* Check that a directory of no known family, and sizes that the family's check refuses, are refused. */
 static void test_other_directories_are_refused(void **state)
 {
     (void)state;

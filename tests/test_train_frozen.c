@@ -1,7 +1,7 @@
 //TEST timeout=120
-/* Fine-tuning with model.frozen: from a Hugging Face directory, at every stage, saved behind and while training waits,
- * gone on from at another number of ranks: frozen tensors leave with the very bits that they came with, the others
- * learn; and what is refused by name. */
+/* Fine-tuning with model.frozen: from a Hugging Face directory, at every stage, with asynchronous and synchronous
+ * checkpoints, resumed at another number of ranks. Frozen tensors keep their exact bits and the others learn;
+ * impossible settings are refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +68,7 @@ static const char base[] =
     "4, \"optimizer\": {\"params\": {\"lr\": 0.01, \"weight_decay\": 0.1}}, \"train\": {\"steps\": "
     "4, \"eval_interval\": 0, \"threads\": 1, \"save_interval\": 2, \"output_dir\": \"%s/%s\"}}";
 
-/* Train in tempdir/`dir`; `keys` are overrides with a space between. */
+/* Train in tempdir/`dir`; `keys` are overrides separated by spaces. */
 static told train(const char *dir, int ranks, bool resume, const char *keys)
 {
     char text[1400], split[600], *override[KEYS];
@@ -113,7 +113,7 @@ static float round_to(zr_dtype dtype, float x)
     return dtype == ZR_BF16 ? zr_f32_from_bf16(zr_bf16_from_f32(x)) : x;
 }
 
-/* Frozen tensors are those of the directory, as the run's type holds them; the others have moved. */
+/* Check that frozen tensors equal the directory's, rounded to the run's type, and that the others have changed. */
 static void expect_weights(const char *path, zr_dtype dtype)
 {
     static float was[ELEMS], is[ELEMS];
@@ -147,7 +147,7 @@ static void test_it_learns(void **state)
     expect_weights("learns/model/model.safetensors", ZR_F32);
 }
 
-/* The same losses at every stage, with checkpoints from a copy, in place and while training waits. */
+/* Check that losses are the same at every stage, with checkpoints from a copy, in place and synchronous. */
 static void test_stages(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void test_stages(void **state)
     }
 }
 
-/* On two tensor-parallel ranks, and gone on from on other ranks, at another stage. */
+/* Check a resume on other ranks, at another stage, and on two tensor-parallel ranks. */
 static void test_resume(void **state)
 {
     (void)state;
@@ -191,7 +191,8 @@ static void test_resume(void **state)
     }
 }
 
-/* Of an fp32 run in 16 bits: said once, and the bits are the rounded ones. */
+/* Check an fp32 run resumed in 16 bits: rounding of the frozen parameters is noted once, and their bits are the rounded
+ * ones. */
 static void test_resume_rounds(void **state)
 {
     (void)state;
@@ -206,7 +207,8 @@ static void test_resume_rounds(void **state)
     assert_null(strstr(t.notes, rounded));
 }
 
-/* A converted directory has not trained yet: what is frozen is chosen when it does, and holds from then on. */
+/* Check that a converted directory has no frozen set yet: the first training chooses it, and later ones must keep
+ * it. */
 static void test_converted(void **state)
 {
     (void)state;
@@ -223,7 +225,7 @@ static void test_converted(void **state)
     assert_non_null(strstr(t.message, "model.frozen: null, and "));
 }
 
-/* ---- what is refused ----------------------------------------------------------------------------- */
+/* ---- refusals ------------------------------------------------------------------------------------ */
 
 static void refused(told t, zr_status status, const char *why)
 {

@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Drawing from the likeliest tokens by number and by share, several samples of one prompt, and texts that end a sample.
- */
+/* Drawing from the likeliest tokens by number (top-k) and by share (top-p), several samples of one prompt, and texts
+ * that end a sample. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +18,8 @@ enum { C = 4, V = 256, T = 8, SAMPLES = 4, DRAWS = 400 };
 static const zr_hf_gpt2 known_sizes = {1, 1, C, T, V, 0, 0, 0, 1e-5, 0.02, true};
 static const zr_hf_gpt2 random_sizes = {2, 2, 8, T, V, 0, 0, 0, 1e-5, 0.02, true};
 
-/* "known": the logits are 2 for B, 1 for D, M, X and Z, else 0, whatever stands before. "random": each depends on all
- * that the cache holds. */
+/* Make two models. "known": the logits are 2 for B, 1 for D, M, X and Z, else 0, whatever the text before. "random":
+ * each logit depends on all tokens in the cache. */
 static int set_up(void **state)
 {
     static float table[V][C];
@@ -34,7 +34,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* What came of a call: the text of each sample, and the pieces of the first. */
+/* The outcome of a call: the text of each sample, and the number of pieces of the first. */
 typedef struct texts {
     zr__text text[SAMPLES];
     zr_generated did[SAMPLES];
@@ -45,7 +45,7 @@ static zr_status on_text(void *arg, const char *text, int64_t bytes)
 {
     texts *t = arg;
     t->pieces += t->n == 0;
-    for (int64_t i = 0; i < bytes; i++) { /* as letters, so that no byte ends a string */
+    for (int64_t i = 0; i < bytes; i++) { /* write each byte as two letters, so that no byte ends the string */
         unsigned char byte = (unsigned char)text[i];
         zr__text_add(&t->text[t->n], "%c%c", 'a' + byte / 16, 'a' + byte % 16);
     }
@@ -80,9 +80,9 @@ static void forget(texts *t)
     for (int i = 0; i < SAMPLES; i++) zr__text_clear(&t->text[i]);
 }
 
-/* ---- the share ---------------------------------------------------------------------------------- */
+/* ---- the share of the likeliest ----------------------------------------------------------------- */
 
-/* How many kinds of tokens come, which must be the first so many of BDMXZ. */
+/* Draw, count each token of BDMXZ, and return the number of kinds of tokens, which must be the first ones of BDMXZ. */
 static int kinds(int64_t k, double p, double temperature, int counts[5])
 {
     static const char likeliest[] = "BDMXZ";
@@ -102,7 +102,7 @@ static int kinds(int64_t k, double p, double temperature, int counts[5])
     if (others) return 5 + others;
     for (int i = 0; i < 5; i++) {
         n += counts[i] > 0;
-        assert_true(counts[i] == 0 || n == i + 1); /* of equals the first */
+        assert_true(counts[i] == 0 || n == i + 1); /* the first of equally likely tokens */
     }
     return n;
 }
@@ -111,23 +111,23 @@ static void a_share_keeps_the_fewest_that_have_it(void **state)
 {
     (void)state;
     int counts[5];
-    /* Of all: B has e^2, each of the four e of e^2 + 4e + 251. */
+    /* Shares of all tokens: B has e^2, each of the next four e, of e^2 + 4e + 251 in all. */
     const double all = exp(2) + 4 * exp(1) + 251;
     assert_int_equal(kinds(0, 0.5 * exp(2) / all, 1, counts), 1);
     assert_int_equal(kinds(0, 0.999 * exp(2) / all, 1, counts), 1);
     assert_int_equal(kinds(0, 1.001 * exp(2) / all, 1, counts), 2);
     assert_int_equal(kinds(0, (exp(2) + 3.5 * exp(1)) / all, 1, counts), 5);
     assert_true(kinds(0, 0.5, 1, counts) > 5);
-    /* Of the five likeliest, the share is of what these have. */
+    /* With the five likeliest, the share is a part of their sum. */
     const double five = exp(2) + 4 * exp(1);
     assert_int_equal(kinds(5, 0.999 * exp(2) / five, 1, counts), 1);
     assert_int_equal(kinds(5, (exp(2) + 1.5 * exp(1)) / five, 1, counts), 3);
     assert_int_equal(kinds(5, 1, 1, counts), 5);
     assert_int_equal(kinds(5, 0.999, 1, counts), 5);
-    /* The temperature comes first: B alone has the share at the lower one. */
+    /* The temperature is applied first: at the lower one B alone has the share. */
     assert_int_equal(kinds(5, 0.6, 1, counts), 3);
     assert_int_equal(kinds(5, 0.6, 0.5, counts), 1);
-    /* What is left is drawn in its own proportions. */
+    /* The tokens that are left keep their proportions. */
     assert_int_equal(kinds(0, 1.001 * exp(2) / all, 1, counts), 2);
     assert_float_equal(counts[0] / (double)DRAWS, exp(2) / (exp(2) + exp(1)), 0.06);
 }
@@ -172,7 +172,7 @@ static void samples_are_those_of_their_seeds(void **state)
     }
 }
 
-/* ---- where a sample ends ------------------------------------------------------------------------ */
+/* ---- the end of a sample ------------------------------------------------------------------------ */
 
 static void a_sample_ends_before_a_text(void **state)
 {
@@ -180,7 +180,7 @@ static void a_sample_ends_before_a_text(void **state)
     zr_generate_args args = {
         .prompt = "A", .tokens = 60, .temperature = 1, .top_k = 5, .seed = 2, .samples = SAMPLES, .n_stop = 0};
     texts whole = generate("known", args);
-    const char *const stop[] = {"MD", "ZXB"}; /* ends some samples, others by the number of tokens or another text */
+    const char *const stop[] = {"MD", "ZXB"}; /* stop texts end some samples, and the number of tokens the others */
     args.stop = stop;
     args.n_stop = 2;
     texts ended = generate("known", args);
@@ -202,13 +202,13 @@ static void a_sample_ends_before_a_text(void **state)
     forget(&ended);
 }
 
-/* A text that only begins at the end is told. */
+/* Check that the beginning of a stop text at the end of a sample is told. */
 static void what_is_held_back_is_told_at_the_end(void **state)
 {
     (void)state;
     const char *const stop[] = {"BBBBBB"};
     const zr_generate_args args = {.prompt = "A", .tokens = 5, .stop = stop, .n_stop = 1};
-    texts t = generate("known", args); /* the likeliest is B */
+    texts t = generate("known", args); /* B is the likeliest */
     assert_string_equal(text_of(&t, 0), "ececececec");
     assert_true(!t.did[0].stopped && t.pieces == 1);
     forget(&t);

@@ -1,4 +1,4 @@
-/* How long a rank may stay where it is, phase by phase. What is told of one that stays longer: test_cli_hang.sh. */
+/* The time that a rank may stay in each phase. test_cli_hang.sh tests the messages about ranks that stay longer. */
 #include "train/watch/hang.c"
 
 #include <setjmp.h>
@@ -13,7 +13,7 @@ static double limit_after(int64_t given_sec, int64_t steps, double slowest_sec, 
     return limit_of(&h, phase);
 }
 
-/* The given time, or ten times the slowest of the last steps and no less than a minute. */
+/* Check the limits: the given time, or ten times the slowest of the last steps and at least a minute. */
 static void limits(void **state)
 {
     (void)state;
@@ -27,7 +27,7 @@ static void limits(void **state)
     }
 }
 
-/* How long a step takes is not known in the first: it has as long as the start. */
+/* Check that the first step has the limit of the start: a step's time is not known yet. */
 static void first_step(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
 //TEST timeout=60
-/* Weights of another program's: a Hugging Face directory whose losses and choices are known by formula. Its epsilon of
- * the norms is followed by evaluation, by training and by what training writes; of equally likely tokens the first are
- * kept. */
+/* Imported weights: a Hugging Face directory whose losses and choices are known by formula. Evaluation, training and
+ * the weights that training writes use its epsilon of the norms; among equally likely tokens the first are kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +19,8 @@ enum { C = 4, V = 256, T = 8, THE_TOKEN = 97 };
 
 /* ---- the directory ------------------------------------------------------------------------------ */
 
-/* All weights are zero but the table and the last norm: its input is the table's row of the token. */
+/* Write a model whose weights are zero except for the table and the last norm, so that the norm's input is the token's
+ * row of the table. */
 static void write_model(const char *name, double epsilon, const float *table, const float *gain, const float *bias)
 {
     const zr_hf_gpt2 hf = {1, 1, C, T, V, 0, 0, 0, epsilon, 0.02, true};
@@ -39,7 +39,7 @@ static void fill_table(void)
     for (int i = 0; i < V * C; i++) table[i / C][i % C] = (float)(zr_rng_uniform(&rng, (uint64_t)i) - 0.5);
 }
 
-/* The loss of the token behind itself, with gains of 1. */
+/* Return the loss of predicting the token after itself, with gains of 1. */
 static double loss_with(double epsilon)
 {
     double mean = 0, square = 0, sum = 0, logit = 0;
@@ -64,7 +64,7 @@ static void expect_eval(const char *dir, double epsilon)
 
 typedef struct job {
     zr_config *config;
-    double loss; /* of the first step */
+    double loss; /* loss of the first step */
 } job;
 
 static void on_step(void *arg, const zr_train_step *step)
@@ -79,7 +79,7 @@ static zr_status train(zr_comm *comm, void *arg)
     return zr_train_run(((job *)arg)->config, comm, &observer, &result);
 }
 
-/* One step that changes nothing, from the directory's weights. */
+/* Check the loss of one training step, with rate 0, from the directory's weights. */
 static void expect_trained(const char *key, double epsilon)
 {
     char text[2048];
@@ -95,7 +95,7 @@ static void expect_trained(const char *key, double epsilon)
         fail_msg("%s", zr_error_message());
     zr_config_destroy(&j.config);
     assert_float_equal(j.loss, loss_with(epsilon), 1e-5);
-    expect_eval("run", epsilon); /* with what training has written */
+    expect_eval("run", epsilon); /* with the weights that training has written */
 }
 
 static void test_epsilon_of_an_imported_model(void **state)
@@ -106,19 +106,19 @@ static void test_epsilon_of_an_imported_model(void **state)
     memset(text, THE_TOKEN, sizeof text);
     put_file("text", text, sizeof text);
     fill_table();
-    assert_true(fabs(loss_with(0.2) - loss_with(1e-5)) > 0.01); /* it can be seen */
+    assert_true(fabs(loss_with(0.2) - loss_with(1e-5)) > 0.01); /* the difference is visible */
     const double epsilon[] = {1e-5, 0.2, 0.7};
     for (int i = 0; i < 3; i++) {
         write_model("imported", epsilon[i], &table[0][0], ones, zeros);
         expect_eval("imported", epsilon[i]);
         expect_trained(NULL, epsilon[i]);
-        expect_trained("model.layer_norm_epsilon=0.1", 0.1); /* asked for */
+        expect_trained("model.layer_norm_epsilon=0.1", 0.1); /* epsilon from the key */
     }
 }
 
 /* ---- dropout ------------------------------------------------------------------------------------ */
 
-/* Expect the note on it of a run from a directory with such numbers; "": none. */
+/* Check the note on dropout of a run from a directory with these dropouts; "": no note. */
 static void expect_dropout_note(double embd, double resid, double attn, const char *key, const char *rest)
 {
     char text[1024], want[1024];
@@ -163,7 +163,7 @@ static zr_status count(void *arg, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-/* How often each token comes, of k likeliest. */
+/* Draw 300 tokens among the k likeliest, and count each. */
 static void draw(int64_t k, double temperature, int counts[V])
 {
     const zr_generate_args args = {.prompt = "A",
@@ -184,7 +184,7 @@ static int kinds(const int counts[V])
     return n;
 }
 
-/* Logits do not depend on the token: B's is 2, those of D, M, X and Z are 1, all others 0. */
+/* Check draws among equal logits. Logits do not depend on the token: 2 for B, 1 for D, M, X and Z, 0 for all others. */
 static void test_equal_logits(void **state)
 {
     (void)state;
@@ -197,15 +197,15 @@ static void test_equal_logits(void **state)
     write_model("equals", 1e-5, &rows[0][0], zeros, first);
     draw(1, 1, counts);
     assert_int_equal(counts['B'], 300);
-    draw(0, 0, counts); /* the likeliest */
+    draw(0, 0, counts); /* the likeliest token */
     assert_int_equal(counts['B'], 300);
-    for (int64_t k = 2; k <= 5; k++) { /* of equals the first */
+    for (int64_t k = 2; k <= 5; k++) { /* the first of equally likely tokens */
         const int among[] = {'B', 'D', 'M', 'X', 'Z'};
         draw(k, 1, counts);
         assert_int_equal(kinds(counts), k);
         for (int64_t i = 0; i < k; i++) assert_true(counts[among[i]] > 0);
     }
-    draw(7, 1, counts); /* two of the zeros: the first two tokens */
+    draw(7, 1, counts); /* two tokens with logit 0: the first two */
     assert_int_equal(kinds(counts), 7);
     assert_true(counts[0] > 0 && counts[1] > 0);
     draw(V, 1, counts);

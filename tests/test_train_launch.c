@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* Measured training steps in a file: read back, not believed when it is damaged. */
+/* Measured training steps in a file: they are read back, and refused when the file is damaged. */
 #include "tempdir.h"
 
 #include <dirent.h>
@@ -72,7 +72,7 @@ static void test_there_and_back(void **state)
     }
     zr__launch_clear(&back);
     assert_true(!back.sample && back.n_samples == 0);
-    /* Each has a file of its own. */
+    /* Each transport, number of ranks and number of hosts has its own file. */
     assert_int_equal(zr__launch_recall(&here, "threads", 4, 2, &back), ZR_ERR_NOT_FOUND);
     assert_int_equal(zr__launch_recall(&here, "mpi", 4, 1, &back), ZR_ERR_NOT_FOUND);
     assert_int_equal(zr__launch_recall(&here, "mpi", 2, 2, &back), ZR_ERR_NOT_FOUND);
@@ -119,7 +119,7 @@ static void test_damaged(void **state)
     for (size_t i = 0; i < sizeof change / sizeof *change; i++) {
         zr_launch back;
         assert_int_equal(zr__launch_remember(&here, &launch), ZR_OK);
-        if (i == sizeof change / sizeof *change - 1) { /* another machine's: the key is in the file */
+        if (i == sizeof change / sizeof *change - 1) { /* another machine's file: the key is in it */
             overwrite("\"machine\": \"", "\"machine\": \"not ");
         } else {
             overwrite(change[i][0], change[i][1]);

@@ -15,7 +15,7 @@
 
 static zr_comm *comm;
 
-/* So many samples of exchanges across or within hosts; their bytes a second, least and most. */
+/* Number of samples of exchanges across or within hosts, and their least and most bytes a second. */
 typedef struct rates {
     int n;
     double least, most;
@@ -49,7 +49,7 @@ static void test_hosts(void **state)
     assert_true(launch.hosts == 2 && launch.ranks == comm->size && launch.beside && launch.n_waits == 0);
     assert_true(launch.lost >= 0 && launch.late >= 0 && launch.lost + launch.late <= 1 + 1e-9);
     assert_true(launch.spread > 0 && isfinite(launch.spread));
-    /* Users' runs exchange in two steps, and so do the models; with one rank a host there is but one step. */
+    /* Exchanges have two levels, as in users' runs; with one rank on each host there is only one level. */
     const rates links = rates_of(&launch, true, 2), inside = rates_of(&launch, false, local);
     assert_true(links.n > 10 && (inside.n > 10) == (local > 1));
     assert_true(launch.across_bytes_sec > links.least / 4 && launch.across_bytes_sec < links.most * 4);

@@ -35,7 +35,7 @@ static int count(const zr_launch *launch, const char *kind, int ranks, bool narr
     return n;
 }
 
-/* Six: neither they nor half of them are a power of two. */
+/* Check a measurement with six ranks: neither six nor its half is a power of two. */
 static void test_measure(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
 //TEST timeout=20
-/* What becomes of the configuration's keys in the layout that is planned, and what is said of a plan that is too large.
- */
+/* The planned layout that the configuration's keys give, and the message about a plan that is too large. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +72,7 @@ static void number_types(void **state)
     }
 }
 
-/* Adam with `adam_w_mode` false has decay as a term of the gradient; everything else of that name is AdamW. */
+/* Check the optimizer: Adam with `adam_w_mode` false adds decay to the gradient; otherwise Adam is AdamW. */
 static void the_optimizer(void **state)
 {
     (void)state;
@@ -122,7 +121,7 @@ static void the_schedule(void **state)
     assert_true(l.two_pass && l.norm_first && !l.fused_buffer && !l.rank_free_sums);
     assert_int_equal(l.recompute, ZR_RECOMPUTE_UNIT);
     assert_int_equal(l.recompute_every, 3);
-    assert_int_equal(l.limit_bytes, 0); /* the limit is the check's, policy auto alone plans by it */
+    assert_int_equal(l.limit_bytes, 0); /* the limit is for the check; only policy auto plans by it */
     assert_int_equal(l.reduce, ZR_REDUCE_TO_OWNER);
     assert_int_equal(l.gather, ZR_GATHER_BROADCAST);
     l = layout_of(
@@ -140,7 +139,7 @@ static void the_schedule(void **state)
     l = layout_of(
         "{\"device\": \"cuda\", \"collectives\": {\"reduce\": \"nccl\"}, \"parallel\": {\"ranks_per_host\": 2}}", 4);
     assert_true(l.reduce == ZR_REDUCE_NCCL && !l.hierarchical && l.host_ranks == 2);
-    /* Where the gradient is kept anyway its norm needs no second pass. */
+    /* Where the gradient is kept anyway, its norm needs no second pass. */
     l = layout_of("{\"memory\": {\"norm\": \"two_pass\"}, \"train\": {\"reproducible\": \"world\"}}", 2);
     assert_true(l.rank_free_sums && !l.two_pass);
     l = layout_of("{\"memory\": {\"norm\": \"two_pass\"}, \"gradient_accumulation_steps\": 2}", 2);
@@ -174,7 +173,7 @@ static zr_plan *plan_of(const char *const *overrides, int n)
     return plan_for(&profile, overrides, n);
 }
 
-/* Whatever keys are put together, the configuration says no by their names, or there is a plan. */
+/* Check that any combination of keys is either refused by the configuration, by name, or planned. */
 static void what_is_let_through_is_planned(void **state)
 {
     (void)state;
@@ -204,7 +203,7 @@ static void what_is_let_through_is_planned(void **state)
         planned += plan != NULL;
         refused += plan == NULL;
         zr_plan_destroy(&plan);
-        for (turned = 0; turned < CHOICES; turned++) { /* count on */
+        for (turned = 0; turned < CHOICES; turned++) { /* next combination */
             if (choice[turned].value[++at[turned]]) break;
             at[turned] = 0;
         }
@@ -213,7 +212,7 @@ static void what_is_let_through_is_planned(void **state)
     assert_true(planned > 600 && refused > 600);
 }
 
-/* Keys that change the numbers of a run as well as its bytes. */
+/* Check keys that change the numbers of a run as well as its bytes. */
 static void types_and_sums_change_the_plan(void **state)
 {
     (void)state;
@@ -247,7 +246,7 @@ static void expect_advice(const char *const *overrides, int n, const char *advic
     zr_plan_destroy(&plan);
 }
 
-/* What the configuration does already is not advised. */
+/* Check that only changes that the configuration does not have yet are advised. */
 static void too_large_a_plan(void **state)
 {
     (void)state;
@@ -264,7 +263,7 @@ static void too_large_a_plan(void **state)
                   4, "a smaller batch or seq_length, or ");
 }
 
-/* The arena that policy auto may plan is the largest whose process stays within memory.limit, and not one more. */
+/* Check that policy auto may plan the largest arena whose process stays within memory.limit. */
 static void the_limit_of_auto(void **state)
 {
     (void)state;
@@ -279,14 +278,14 @@ static void the_limit_of_auto(void **state)
         assert_true(zr__process_bytes(l.limit_bytes, 1) <= limit[i]);
         assert_true(zr__process_bytes(l.limit_bytes + 2, 1) > limit[i]);
     }
-    /* Of a GPU's memory CUDA takes its part, and the process nothing. */
+    /* CUDA takes its part of a GPU's memory, and the process none. */
     const zr_profile gpu = {.facts = {.threads = 1, .apart = true, .scratch_bytes = zr_device_cuda_scratch}};
     const char *const limited[] = {"activation_checkpointing.policy=auto", "memory.limit=1100000000"};
     zr_plan *plan = plan_for(&gpu, limited, 2);
     assert_int_equal(plan->layout.limit_bytes, 1100000000 - ((int64_t)1 << 30));
     assert_int_equal(zr__rank_bytes(plan->layout.limit_bytes, &gpu.facts), 1100000000);
     zr_plan_destroy(&plan);
-    /* Less than a process takes by itself: a limit all the same, which nothing meets. */
+    /* A limit below a process's own memory is still a limit, which no plan meets. */
     zr_layout l = layout_of("{\"activation_checkpointing\": {\"policy\": \"auto\"}, \"memory\": {\"limit\": 1}}", 1);
     assert_int_equal(l.limit_bytes, 1);
     l = layout_of("{\"activation_checkpointing\": {\"policy\": \"auto\"}}", 1);
@@ -299,7 +298,7 @@ static void a_share_of_the_host(void **state)
     int64_t one = zr__train_host_limit(1), four = zr__train_host_limit(4);
     if (one == 0) skip();
     assert_true(one < zr__host_available_bytes());
-    assert_true(four > one / 8 && four < one / 2); /* what is left changes between the calls */
+    assert_true(four > one / 8 && four < one / 2); /* the free memory changes between the calls */
 }
 
 int main(void)

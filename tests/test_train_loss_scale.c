@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* Sequences of loss scales, written out by hand from the rule in zr/train.h. */
+/* Sequences of loss scales, written by hand from the rule in zr/train.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,8 @@ static zr_config settings(int64_t power, int64_t window, int64_t hysteresis)
     return config;
 }
 
-/* steps: 'x' overflows, '.' does not; scale[i]: what step i uses; the last one is what comes after them all. */
+/* Check the scales: in `steps`, 'x' overflows and '.' does not; scale[i] is the scale of step i, and the last one the
+ * scale after all steps. */
 static void expect(const zr_config *config, const char *steps, const double *scale)
 {
     zr__loss_scaler scaler = zr__loss_scaler_create(config);
@@ -57,7 +58,7 @@ static void test_every_step_overflows(void **state)
     expect(&config, "xxxxxxxxxx", (double[]){256, 128, 64, 32, 16, 8, 4, 2, 1, 1, 1});
     config.scale.hysteresis = 3; /* two overflows are forgiven, once */
     expect(&config, "xxxxxx", (double[]){256, 256, 256, 128, 64, 32, 16});
-    config.scale.hysteresis = 0; /* as 1 */
+    config.scale.hysteresis = 0; /* as with 1 */
     expect(&config, "xx", (double[]){256, 128, 64});
 }
 
@@ -73,7 +74,7 @@ static void test_minimum(void **state)
     expect(&config, "xxxx", (double[]){16, 8, 4, 3, 3});
 }
 
-/* The window is counted from the last overflow, forgiven or not. */
+/* Check that the window is counted from the last overflow, forgiven or not. */
 static void test_window_starts_at_an_overflow(void **state)
 {
     (void)state;
@@ -83,7 +84,7 @@ static void test_window_starts_at_an_overflow(void **state)
     expect(&forgiving, "..x...", (double[]){256, 256, 256, 256, 256, 256, 512});
 }
 
-/* Only a full window without overflow restores the one that is forgiven. */
+/* Check that only a full window without overflow restores the hysteresis, by which an overflow is forgiven. */
 static void test_hysteresis(void **state)
 {
     (void)state;
@@ -93,7 +94,7 @@ static void test_hysteresis(void **state)
     expect(&config, "xx...xx", (double[]){256, 256, 128, 128, 128, 256, 256, 128});
 }
 
-/* With consecutive_hysteresis every good step restores it: only overflows in a row count. */
+/* Check that with consecutive_hysteresis every good step restores the hysteresis: only overflows in a row count. */
 static void test_consecutive_hysteresis(void **state)
 {
     (void)state;

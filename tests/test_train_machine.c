@@ -1,6 +1,6 @@
 //TEST timeout=120
-/* What is remembered of a machine: written whole, read back, not believed when it is damaged or another's, and no part
- * of what a plan is. */
+/* The remembered rates of a machine: they are written whole and read back, are refused when damaged or another
+ * machine's, and do not change plans. */
 #include "tempdir.h"
 
 #include <dirent.h>
@@ -49,7 +49,7 @@ static int setup(void **state)
     return rc;
 }
 
-/* Files of zr's folder; *path: the last of them. */
+/* Count the files of zr's folder; *path is the last one. */
 static int files(char path[PATH_MAX])
 {
     int n = 0;
@@ -93,7 +93,7 @@ static void test_there_and_back(void **state)
     assert_memory_equal(back.product, rates.product, sizeof rates.product);
 }
 
-/* JSON has no infinity: nothing is written. */
+/* Check that rates that are not finite, which JSON cannot hold, are not written. */
 static void test_infinite(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void test_damaged(void **state)
     }
     assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
 
-    /* Whole, but of another machine; a rate that cannot be. */
+    /* Whole files, but of another machine, or with impossible rates. */
     static const char *const turned[][2] = {{"\"machine\": \"", "\"machine\": \"Another "},
                                             {"\"threads\": ", "\"threads\": -"},
                                             {"\"triad_bytes_sec\": {", "\"triad_bytes_sec\": {\"x\": 1, \"on"},
@@ -147,7 +147,7 @@ static void test_damaged(void **state)
     }
 }
 
-/* A name of its own for each level: what one measured, another does not read. */
+/* Check that each level of kernels has its own file and does not read another level's. */
 static void test_levels_apart(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void test_levels_apart(void **state)
         assert_int_equal(zr__rates_remember(&here, &rates), ZR_OK);
         assert_int_equal(files(path), before + 1);
     }
-    setenv("ZR_KERNELS", kept, 1); /* empty: none */
+    setenv("ZR_KERNELS", kept, 1); /* empty: not forced */
     assert_int_equal(zr__rates_recall(&here, &back), ZR_OK);
     assert_true(back.matmul_f32 == some_rates(1.0).matmul_f32);
 }
@@ -191,7 +191,7 @@ static void test_writers_at_once(void **state)
     for (int i = 0; i < WRITERS; i++) assert_int_equal(pthread_create(&thread[i], NULL, write_often, &scale[i]), 0);
     for (int i = 0; i < 50; i++) {
         assert_int_equal(zr__rates_recall(&here, &back), ZR_OK);
-        assert_true(fabs(back.triad.one / back.matmul_f32 - 20.0 / 90.0) < 1e-12); /* of one writer */
+        assert_true(fabs(back.triad.one / back.matmul_f32 - 20.0 / 90.0) < 1e-12); /* both rates come from one writer */
     }
     for (int i = 0; i < WRITERS; i++) {
         void *failed;
@@ -208,7 +208,7 @@ static void test_nowhere(void **state)
     const char *home = getenv("HOME");
     char kept[PATH_MAX];
     snprintf(kept, sizeof kept, "%s", home ? home : "/");
-    setenv("XDG_CACHE_HOME", "relative", 1); /* ignored, as its specification wants */
+    setenv("XDG_CACHE_HOME", "relative", 1); /* ignored, as the XDG specification demands */
     unsetenv("HOME");
     assert_int_equal(zr__rates_remember(&here, &rates), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "HOME"));
@@ -224,7 +224,7 @@ static void test_nowhere(void **state)
     setenv("XDG_CACHE_HOME", in_tempdir("deep/cache"), 1);
 }
 
-/* threads: what a rank uses; ranks: on the host. */
+/* Check a rank's share of the rates; threads: of each rank; ranks: on the host. */
 static void test_shares(void **state)
 {
     (void)state;
@@ -242,14 +242,14 @@ static void test_shares(void **state)
         assert_true(machine->memory_bytes_sec == want[i].memory &&
                     machine->link[ZR_LINK_PROCESS].bytes_sec == want[i].link);
         assert_true(machine->link_copies);
-        zr__rates_profile(&rates, ZR_BF16, want[i].ranks + 1, want[i].ranks, &profile); /* one on another host */
+        zr__rates_profile(&rates, ZR_BF16, want[i].ranks + 1, want[i].ranks, &profile); /* one rank on another host */
         assert_true(machine->flops_bf16 == 2 * want[i].f32);
         assert_true(machine->memory_bytes_sec == want[i].memory && machine->link[ZR_LINK_PROCESS].bytes_sec == 0.0);
         assert_true(!machine->link_copies);
     }
 }
 
-/* Of products a rank has the share of the peak that they reached. */
+/* Check that products keep their share of the peak when a rank has a part of the peak. */
 static void test_shares_of_products(void **state)
 {
     (void)state;
@@ -263,14 +263,15 @@ static void test_shares_of_products(void **state)
     assert_int_equal(profile.machine.n_products, 2);
     assert_true(fabs(zr__machine_flops(&profile.machine, false, sizes) - 40) < 1e-12);
     assert_true(fabs(zr__machine_flops(&profile.machine, true, sizes) - 75) < 1e-12);
-    zr__rates_profile(&rates, ZR_F32, 1, 1, &profile); /* again, and no bf16: the old are gone */
+    zr__rates_profile(&rates, ZR_F32, 1, 1, &profile); /* again, without bf16: the old rates are gone */
     assert_true(fabs(zr__machine_flops(&profile.machine, false, sizes) - 48) < 1e-12);
     profile = (zr_profile){.facts = {.threads = 2}};
     zr__rates_profile(&rates, ZR_F16, 1, 1, &profile);
     assert_int_equal(profile.machine.n_products, 1);
 }
 
-/* A library's product above what registers reach is the peak, and named as the library's; widened bf16 is none. */
+/* Check that a library's product above the registers' peak becomes the peak, and is named the library's; bf16 that is
+ * only widened has no peak. */
 static void test_peak(void **state)
 {
     (void)state;
@@ -290,7 +291,7 @@ static void test_peak(void **state)
     rates.matmul_f32 = 104;
     f32 = zr__rates_peak(&rates, ZR_F32, &library);
     assert_true(f32.one == 30 && f32.all == 104 && library);
-    rates.peak.dot_bf16 = (zr_rate){0, 0}; /* by instructions that zr has no loop for */
+    rates.peak.dot_bf16 = (zr_rate){0, 0}; /* the library's instructions have no loop in zr */
     assert_true(zr__rates_peak(&rates, ZR_BF16, &library).all == 800 && library);
     zr_profile profile = {.facts = {.threads = 4}};
     const zr_machine *machine = &profile.machine;
@@ -303,7 +304,7 @@ static void test_peak(void **state)
     assert_true(zr__rates_peak(&rates, ZR_BF16, &library).all == 0 && !library);
 }
 
-/* No product of those that were measured is above the peak, whatever the mean of its sizes is. */
+/* Check that no measured product is above the peak, whatever the mean rate of its sizes is. */
 static void test_peak_of_products(void **state)
 {
     (void)state;
@@ -343,7 +344,7 @@ static zr_plan *make_plan(const zr_profile *profile, int64_t limit_bytes)
     return plan;
 }
 
-/* Policy auto finds the same mix whatever is known of the machine's speed. */
+/* Check that policy auto finds the same mix with and without known rates. */
 static void test_same_plan(void **state)
 {
     (void)state;
@@ -353,7 +354,7 @@ static void test_same_plan(void **state)
     zr_plan *whole = make_plan(&blank, 0);
     int64_t limit = whole->memory.total_bytes * 3 / 4;
     zr_plan *a = make_plan(&blank, limit), *b = make_plan(&known, limit);
-    assert_true(a->flops_hardware > whole->flops_hardware); /* there was something to decide */
+    assert_true(a->flops_hardware > whole->flops_hardware); /* the limit leaves a choice */
     assert_true(a->flops_hardware == b->flops_hardware);
     assert_memory_equal(&a->memory, &b->memory, sizeof a->memory);
     const zr_schedule *s = &a->schedule[ZR_SCHEDULE_TRAIN], *t = &b->schedule[ZR_SCHEDULE_TRAIN];
@@ -369,13 +370,14 @@ static void test_same_plan(void **state)
     zr_plan_destroy(&b);
 }
 
-/* By sizes, whose rates take as long together as the products. */
+/* Check that products are remembered by sizes, and that these rates take the same time in all as the measured
+ * products. */
 static void check_remembered(const zr__products *products)
 {
     zr_rates rates = {.threads = 1};
     double sec = 0.0;
     zr__rates_add_products(&rates, products);
-    assert_int_equal(rates.n_products, 3); /* of the four weights of a block and the head; two pairs are alike */
+    assert_int_equal(rates.n_products, 3); /* a block's four weights and the head; two pairs are alike */
     zr_machine machine = {.flops_f32 = 1.0, .flops_bf16 = 1.0, .n_products = rates.n_products};
     memcpy(machine.product, rates.product, sizeof machine.product);
     for (int i = 0; i < products->n; i++) {
@@ -395,7 +397,7 @@ static zr_status no_host_memory(zr_device *device, int64_t bytes, void **memory)
     return ZR_FAIL(ZR_ERR_INTERNAL, "memory of the host was taken beside the processor's");
 }
 
-/* A processor's operands are filled where they are: nothing is held twice. */
+/* Check that a processor's operands are filled in place: no copy is held. */
 static void test_products_held_once(void **state)
 {
     (void)state;
@@ -415,7 +417,7 @@ static void test_products_held_once(void **state)
     zr_device_destroy(&device);
 }
 
-/* Every product of a small model once, with rates and a bound that follows from them. */
+/* Check that every product of a small model is measured once, and that the bound follows from the rates. */
 static void test_products(void **state)
 {
     (void)state;
@@ -449,8 +451,8 @@ static void test_products(void **state)
         zr__products_clear(&products);
     }
     zr__products products;
-    /* On a device that takes for ever, as it believes: 512 of the 768 rows; of the head's blocks, which have fewer,
-     * all. */
+    /* On a device that seems very slow, 512 of the 768 rows are measured, and all rows of the head's blocks, which have
+     * fewer. */
     device->profile.machine.flops_f32 = 1.0;
     assert_int_equal(zr__products_measure(&model, 12, 64, ZR_F32, device, &products), ZR_OK);
     for (int i = 0; i < products.n; i++) {

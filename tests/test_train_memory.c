@@ -1,7 +1,7 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr__host_peak_bytes
-/* What a process took: what is subtracted from and added to the resident size, and the promise that it is held to. The
- * system's files are stood in for, so that each number is known. */
+/* The memory that a process took: the terms subtracted from and added to the resident size, and the promise that a run
+ * keeps. Stand-ins for the system's files make each number known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
-static const char *transport;             /* as which the ranks appear; NULL: the threads that they are */
+static const char *transport;             /* the ranks' transport in name; NULL: threads */
 static int64_t before_bytes, after_bytes; /* the process's peak when the run begins, and at its end */
 static int peaks_asked;
 
@@ -41,8 +41,8 @@ static const char *put(const char *name, const char *text)
     return in_tempdir(name);
 }
 
-/* Pages of files and of shared windows are not the process's own. What they were at the peak is not known: what is
- * anonymous now is the least. */
+/* Check that pages of files and of shared windows are not counted. Their number at the peak is not known; the anonymous
+ * pages now are a lower bound. */
 static void peak_without_files_and_windows(void **state)
 {
     (void)state;
@@ -56,7 +56,7 @@ static void peak_without_files_and_windows(void **state)
     assert_int_equal(zr__host_peak_of(in_tempdir("none")), -1);
 }
 
-/* A group's limit less what it uses, of which pages of files that can be dropped are none. */
+/* Check that a group's free memory is its limit less its use, without file pages that can be dropped. */
 static void group_without_its_file_pages(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void train(int ranks, int64_t before, int64_t after)
     zr_config_destroy(&config);
 }
 
-/* A process may take 1.03 of its ranks' plans and 48 MiB. */
+/* Check the promise of a process: at most 1.03 of its ranks' plans plus 48 MiB. */
 static void the_promise_is_held(void **state)
 {
     (void)state;
@@ -131,12 +131,12 @@ static void the_promise_is_held(void **state)
     assert_null(strstr(notes, "more than"));
     train(1, 0, promised + 1);
     assert_non_null(strstr(notes, "more than"));
-    train(1, promised + 1, promised + 1); /* it was so large before */
+    train(1, promised + 1, promised + 1); /* the process was that large before */
     assert_null(strstr(notes, "more than"));
 }
 
-/* Ranks that are threads have their stages among their memory, and one promise together; ranks that are processes
- * have them in windows, which are no anonymous memory, and a promise each. */
+/* Check windows: ranks that are threads have their staging in the process's memory, and one promise together; ranks
+ * that are processes have it in shared windows, which are not anonymous memory, and a promise each. */
 static void windows_are_added(void **state)
 {
     (void)state;
@@ -152,8 +152,8 @@ static void windows_are_added(void **state)
     assert_int_equal(result.promised_rss_bytes, zr__process_bytes(total, 1));
 }
 
-/* With a device of its own memory a process holds what the host has of the plan; staging of several processes lies on
- * their GPUs, but for a small part. */
+/* Check that beside devices with their own memory a process holds the host's part of the plan; staging of several
+ * processes lies on their GPUs, except for a small part. */
 static void what_a_process_holds_beside_gpus(void **state)
 {
     (void)state;
@@ -165,12 +165,12 @@ static void what_a_process_holds_beside_gpus(void **state)
     plan.group[0].size = plan.group[1].size = 4;
     plan.space_bytes[ZR_SPACE_STAGING] = (4 << 20) + 512;
     plan.memory.space[ZR_SPACE_HOST].total_bytes = 1000;
-    plan.memory.total_bytes = 1 << 30; /* the GPU's */
+    plan.memory.total_bytes = 1 << 30; /* the GPU's memory */
     assert_int_equal(zr__plan_staging_bytes(&plan, 1), (4 << 20) + 512);
     plan.profile.facts.apart = true;
     const int64_t small = (1 << 20) + 4 * ZR_COMM_STAGING_LEAST + 512, all = (4 << 20) + 512;
     assert_int_equal(zr__plan_staging_bytes(&plan, 1), small);
-    assert_int_equal(zr__plan_staging_bytes(&plan, 4), all); /* threads */
+    assert_int_equal(zr__plan_staging_bytes(&plan, 4), all); /* ranks are threads */
     const int64_t one = zr__plan_process_bytes(&plan, 1) - zr__process_bytes(1000 + small, 1),
                   four = zr__plan_process_bytes(&plan, 4) - zr__process_bytes(1000 + all, 4);
     const int gpus = zr_device_cuda_count(NULL), used = gpus > 0 && gpus < 4 ? gpus : 4;

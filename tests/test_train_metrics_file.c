@@ -1,6 +1,6 @@
 //TEST timeout=20
-/* metrics.jsonl on a disk that takes a line, a part of it or nothing: what the file held before stays, lines wait in
- * memory, and a loss is an error at the end. A limit on the size of files (RLIMIT_FSIZE) stands for the full disk. */
+/* metrics.jsonl on a disk that takes a line, a part of it or nothing: earlier content stays, lines wait in memory, and
+ * a loss is an error at the end. A limit on the size of files (RLIMIT_FSIZE) stands for the full disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ static void expect_file(const char *name, const char *wanted)
     assert_string_equal(text, wanted);
 }
 
-/* The file of an earlier run, with its history. */
+/* Open the file of an earlier run, with its history. */
 static zr__metrics_file begin(void)
 {
     zr__metrics_file m = ZR_METRICS_FILE_INIT;
@@ -72,7 +72,7 @@ static void lines_wait_for_room(void **state)
 {
     (void)state;
     char wanted[400];
-    for (rlim_t room = 0; room < 12; room++) { /* a part of the line is written, or nothing of it */
+    for (rlim_t room = 0; room < 12; room++) { /* room for none, a part or all of the line */
         zr__metrics_file m = begin();
         most_bytes(HISTORY + room);
         assert_int_equal(put(&m, "{\"step\":3}\n"), room < 11 ? ZR_METRICS_KEPT : ZR_METRICS_NO_NEWS);
@@ -124,7 +124,7 @@ static void lost_lines_are_an_error(void **state)
     assert_int_equal(zr__metrics_end(&m), ZR_ERR_IO);
     if (!strstr(zr_error_message(), "lacks 2 lines")) fail_msg("%s", zr_error_message());
     struct stat st;
-    assert_int_equal(stat(in_tempdir("m"), &st), 0); /* what was kept is there */
+    assert_int_equal(stat(in_tempdir("m"), &st), 0); /* kept lines are there */
     assert_int_equal(st.st_size, HISTORY + FIT * (sizeof line - 1));
 
     m = begin();
@@ -137,7 +137,8 @@ static void lost_lines_are_an_error(void **state)
     expect_file("m", history);
 }
 
-/* Each outage is told once when it begins, once when it loses lines, and once when it is over, with their numbers. */
+/* Check that each outage is reported once when it begins, once when it loses lines, and once when it is over, with its
+ * numbers. */
 static void each_outage_is_told(void **state)
 {
     (void)state;
@@ -160,8 +161,7 @@ static void each_outage_is_told(void **state)
     zr__metrics_close(&m);
 }
 
-/* What is brought to the disk has the lines that wait, where they can be written by then; the outage is over with the
- * next line. */
+/* Check that a sync writes waiting lines if there is room by then; the outage ends with the next line. */
 static void syncing_writes_what_waits(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void syncing_writes_what_waits(void **state)
     assert_int_equal(zr__metrics_sync(&m), ZR_OK);
     snprintf(wanted, sizeof wanted, "%s{\"step\":3}\n", history);
     expect_file("m", wanted);
-    assert_int_equal(put(&m, "{\"step\":4}\n"), ZR_METRICS_NO_NEWS); /* the same outage */
+    assert_int_equal(put(&m, "{\"step\":4}\n"), ZR_METRICS_NO_NEWS); /* still the same outage */
     most_bytes(RLIM_INFINITY);
     assert_int_equal(put(&m, "{\"step\":5}\n"), ZR_METRICS_AGAIN);
     assert_int_equal(m.outage.n_late, 2);
@@ -192,7 +192,7 @@ static void *no_memory(size_t bytes)
     return zr__json_allocated(NULL);
 }
 
-/* Without memory to read a loss, it is not taken for one that is never reached. */
+/* Check that a loss that cannot be read for lack of memory is an error, not a loss that was never reached. */
 static void losses_without_memory(void **state)
 {
     (void)state;
@@ -209,7 +209,8 @@ static void losses_without_memory(void **state)
     zr__metrics_close(&m);
 }
 
-/* Only what this run has appended may go: a file that someone has cut meanwhile is not filled with zeros. */
+/* Check that only text appended by this run is cut off: a file that another process has cut meanwhile is not filled
+ * with zeros. */
 static void a_file_that_someone_has_cut(void **state)
 {
     (void)state;
@@ -235,7 +236,7 @@ static void a_file_that_someone_has_removed(void **state)
     put_file("m", "", 0);
 }
 
-/* The history of somebody else behind a planted name is neither cut nor written. */
+/* Check that another's file behind a planted link is neither cut nor written. */
 static void names_of_other_files(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* The gradient noise scale, of gradients whose mean and covariance are known. */
+/* The gradient noise scale of gradients whose mean and covariance are known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 enum { D = 64, MICRO = 4 };
 
-/* Nearly normal: of 12 uniform numbers. Variance 1. */
+/* Return a nearly normal number of variance 1: a sum of 12 uniform numbers. */
 static double draw(uint64_t *seed)
 {
     double sum = -6;
@@ -24,7 +24,7 @@ static double draw(uint64_t *seed)
     return sum;
 }
 
-/* A step of MICRO micro-batches of `small` tokens. Gradient of token t: g[d] = 0.1 (d + 1) / D plus noise of the
+/* Add a step of MICRO micro-batches of `small` tokens. The gradient of a token is g[d] = 0.1 (d + 1) / D plus noise of
  * variance 1 + d % 3, independent from token to token. */
 static void step(zr__noise_scale *noise, int small, uint64_t *seed)
 {
@@ -53,13 +53,13 @@ static double true_trace(void)
     return sum;
 }
 
-/* Over many runs the averages are |G|^2 and tr(S), whatever the batches: neither estimate is biased. */
+/* Check that over many runs the averages are |G|^2 and tr(S), whatever the batches: neither estimate is biased. */
 static void test_unbiased(void **state)
 {
     (void)state;
     enum { RUNS = 400, STEPS = 60 };
     const int smalls[] = {1, 8, 200};
-    const double begun = 1 - pow(0.99, STEPS); /* so much of an average that began at zero is there */
+    const double begun = 1 - pow(0.99, STEPS); /* the share of an average that has left its initial zero */
     uint64_t seed = 1;
     for (int s = 0; s < 3; s++) {
         double gradient = 0, trace = 0, squares = 0;
@@ -78,7 +78,7 @@ static void test_unbiased(void **state)
     }
 }
 
-/* One run finds the noise scale. */
+/* Check that one run finds the noise scale. */
 static void test_value(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 //TEST timeout=180 long=more env=MALLOC_MMAP_THRESHOLD_=1048576
 //LINK -Wl,--wrap=zr_engine_resume,--wrap=fsync
-/* Runs that go on from a checkpoint: the state is what was saved, to the bit, at any number of ranks and in any layout,
- * and the steps that follow are those of the run that was never ended, where that is promised. */
+/* Resumed runs: their state is bitwise the saved one, at any number of ranks and in any layout, and the steps that
+ * follow equal the uninterrupted run's, where that is promised. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@
 #include <xxhash.h>
 
 #ifndef STEPS_AFTER
-#define STEPS_AFTER 3 /* a checkpoint, in every pair of layouts */
+#define STEPS_AFTER 3 /* steps after a checkpoint, for every pair of layouts */
 #endif
 
 enum { DATA_BYTES = 400 };
@@ -36,7 +36,7 @@ enum { DATA_BYTES = 400 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t loaded;
 
-/* Each element is hashed with its place, so the sum does not depend on who has it. */
+/* Hash each element with its place, so that the sum does not depend on the ranks that hold the elements. */
 static uint64_t hash_of(int state, const char *name, int64_t first, int64_t n, const float *in)
 {
     uint64_t sum = 0, name_hash = XXH3_64bits(name, strlen(name));
@@ -60,7 +60,7 @@ static zr_status add_hash(void *arg, const zr_param_info *param, int64_t first, 
     return ZR_OK;
 }
 
-static int slots; /* of the optimizer */
+static int slots; /* slots of the optimizer */
 
 zr_status __real_zr_engine_resume(zr_engine *engine, int64_t updates);
 zr_status __wrap_zr_engine_resume(zr_engine *engine, int64_t updates);
@@ -72,7 +72,7 @@ zr_status __wrap_zr_engine_resume(zr_engine *engine, int64_t updates)
     return __real_zr_engine_resume(engine, updates);
 }
 
-/* What is on the disk is another test's affair; here it would take most of the time. */
+/* Skip fsync: other tests check that files reach the disk, and here it would take most of the time. */
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd)
 {
@@ -82,7 +82,7 @@ int __wrap_fsync(int fd)
 
 static const char *const adam_files[] = {"model", "exp_avg", "exp_avg_sq"};
 
-/* The same hash, of what is in the files. */
+/* Return the same hash for a checkpoint's files. */
 static uint64_t saved_state(const char *checkpoint)
 {
     uint64_t sum = 0;
@@ -113,14 +113,14 @@ static const char base[] =
     "\"WarmupLR\", \"params\": {\"warmup_num_steps\": 5, \"warmup_max_lr\": 0.01}}, \"train\": {\"steps\": 6, "
     "\"eval_interval\": 0, \"threads\": 1, \"save_interval\": 3, \"output_dir\": \"%s/%s\"}}";
 
-/* Train in tempdir/`dir`; `keys` are overrides with a space between. A pass over the text is 49 samples, so the fifth
- * step of 12 begins a new one. */
+/* Train in tempdir/`dir`; `keys` are overrides separated by spaces. A pass over the text is 49 samples, so the fifth
+ * step of 12 begins a new pass. */
 static told train(const char *dir, int ranks, bool resume, const char *format, ...)
 {
     char text[1400], keys[600], *override[KEYS];
     va_list args;
     int n = 0;
-    static told t; /* large */
+    static told t; /* too large for the stack */
     job j = {.told = &t, .resume = resume};
     memset(&t, 0, sizeof t);
     va_start(args, format);
@@ -159,7 +159,7 @@ static void copy_file(const char *from, const char *to)
     fclose(file);
 }
 
-/* A run that was killed after the checkpoint `step` of `from` was written. */
+/* Make a run that was killed after the checkpoint `step` of `from` was written. */
 static void copy_run(const char *from, const char *to, int64_t step)
 {
     static const char *const files[] = {"config.json",         "manifest.json",          "model.safetensors",
@@ -180,7 +180,7 @@ static void copy_run(const char *from, const char *to, int64_t step)
     }
 }
 
-/* The steps of `t` are those of `whole`, to the bit. */
+/* Check that the steps of `t` are bitwise the steps of `whole`. */
 static void expect_steps(const told *whole, const told *t, const char *what)
 {
     assert_true(t->steps > 0);
@@ -210,15 +210,15 @@ static const char *layout_keys(int layout, bool bf16, int steps)
     return text;
 }
 
-/* Is this a pair of the short run? Of ranks and stage before and after, any three take all combinations, and the fourth
- * follows from them and the type. */
+/* Return whether the short run has this pair. Any three of ranks and stage before and after take all combinations, and
+ * the fourth follows from them and the type. */
 static bool is_chosen(int a, int b, bool bf16)
 {
     return is_long_run() || (a / STAGES + a % STAGES + b / STAGES + b % STAGES + 2 * bf16) % 4 == 0;
 }
 
-/* Save in each layout, go on in each: the state is the same; with as many ranks as before the steps are those of the
- * run that never ended, with others they are the same at every stage. */
+/* Save in each layout and resume in each: the state is the same. With an unchanged number of ranks, the steps equal the
+ * uninterrupted run's; with another number, they are the same at every stage. */
 static void all_pairs(bool bf16, int steps)
 {
     static told whole[RANKS], first[RANKS][RANKS];
@@ -264,10 +264,10 @@ static void every_layout_into_every(void **state)
     for (int bf16 = 0; bf16 < 2; bf16++) all_pairs(bf16, 3 + STEPS_AFTER);
 }
 
-/* ---- other ways to be another run -------------------------------------------------------------- */
+/* ---- other changes at a resume ----------------------------------------------------------------- */
 
-/* Types and layouts: the fp32 masters are what is saved. fp16's scale begins too high, so its first steps are
- * skipped, and goes on where it was. */
+/* Check changes of type and memory layout: the saved states are the fp32 masters. fp16's scale begins too high, so that
+ * its first steps are skipped; resumed runs keep the scale. */
 static void every_type_into_every(void **state)
 {
     (void)state;
@@ -296,7 +296,8 @@ static void every_type_into_every(void **state)
     }
 }
 
-/* What else may be another: the groups of ranks, buckets, micro-batches; and with `world` the number of ranks. */
+/* Check other changes that keep the losses: the groups of ranks, buckets, micro-batches; and with `world` the number of
+ * ranks. */
 static void other_groups_and_batches(void **state)
 {
     (void)state;
@@ -330,7 +331,7 @@ static void other_groups_and_batches(void **state)
     }
 }
 
-/* Where in the data it goes on is a number of samples: a batch of another size begins behind the last one. */
+/* Check that the position in the data is a number of samples: a batch of another size begins after the last sample. */
 static void another_batch(void **state)
 {
     (void)state;
@@ -338,8 +339,8 @@ static void another_batch(void **state)
     told whole = train("whole", 1, false, "train.keep_last=9 model.dropout=0");
     expect_ok(&whole);
     copy_run("whole", "run", 3);
-    /* 36 samples are done. Of 6 a step the next is half of what was step 4, so its loss is not that step's, and two of
-     * them with a rate of 0 have its mean. */
+    /* 36 samples are done. With 6 a step, the next step has half of the samples of the old step 4, so its loss differs,
+     * and two steps at rate 0 have the old step's mean loss. */
     told t = train("run", 1, true,
                    "train_batch_size=6 train.steps=5 model.dropout=0 scheduler=null "
                    "optimizer.params.lr=0");
@@ -370,7 +371,7 @@ static void optimizers(void **state)
     assert_true(other.step[2].loss < other.step[0].loss + 1);
 }
 
-/* ---- what is said and refused ------------------------------------------------------------------ */
+/* ---- notes and refusals ------------------------------------------------------------------------ */
 
 static void a_run_without_a_checkpoint(void **state)
 {
@@ -380,11 +381,11 @@ static void a_run_without_a_checkpoint(void **state)
     expect_ok(&t);
     assert_int_equal(t.steps, 6);
     assert_non_null(strstr(t.notes, "there is no checkpoint in "));
-    told again = train("run", 2, true, "train.steps=9"); /* its weights would be lost */
+    told again = train("run", 2, true, "train.steps=9"); /* the run's weights would be lost */
     assert_int_equal(again.status, ZR_ERR_CREATE);
     assert_non_null(strstr(again.message, "left no checkpoint to continue from"));
     nftw(in_tempdir("run/model"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
-    told anew = train("run", 2, true, "train.save_interval=0"); /* as if it had been killed */
+    told anew = train("run", 2, true, "train.save_interval=0"); /* without model/, like a run that was killed */
     expect_ok(&anew);
     expect_steps(&t, &anew, "anew");
 }
@@ -395,7 +396,7 @@ static void a_run_is_lengthened(void **state)
     clear("run");
     told t = train("run", 2, false, "train.save_interval=4");
     expect_ok(&t);
-    assert_int_equal(access(in_tempdir("run/step-00000006"), F_OK), 0); /* the last step has one */
+    assert_int_equal(access(in_tempdir("run/step-00000006"), F_OK), 0); /* the last step has a checkpoint */
     told more = train("run", 2, true, "train.steps=8 train.save_interval=4");
     expect_ok(&more);
     assert_int_equal(more.steps, 2);
@@ -409,13 +410,13 @@ static void a_run_is_lengthened(void **state)
     told less = train("run", 2, true, "train.steps=7");
     assert_int_equal(less.status, ZR_ERR_CONFIG);
     assert_non_null(strstr(less.message, "train.steps: 7, and step-00000008 has done 8 steps"));
-    told same = train("run", 2, true, "train.steps=8"); /* nothing is left to do */
+    told same = train("run", 2, true, "train.steps=8"); /* no steps are left */
     expect_ok(&same);
     assert_int_equal(same.steps, 0);
     assert_true(same.result.loss == whole.step[7].loss);
 }
 
-/* Asked to stop, and on again, three times: as if never stopped. */
+/* Check that a run stopped and resumed three times equals the uninterrupted run. */
 static void a_run_is_stopped(void **state)
 {
     (void)state;
@@ -485,7 +486,8 @@ static void flip(const char *name, long at)
     fclose(file);
 }
 
-/* One bit anywhere: of the manifest, of a header, of the moments: the one before is taken, and it is said why. */
+/* Check that with one wrong bit in the manifest, in a header or in the moments, the checkpoint before is taken, and a
+ * note says why. */
 static void damaged_checkpoints(void **state)
 {
     (void)state;

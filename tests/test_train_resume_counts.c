@@ -1,7 +1,7 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr_engine_resume,--wrap=fsync,--wrap=rename
-/* A run that goes on has the counts of the one that ended, beside its state, and leaves alone in its directory what it
- * did not go on from; a checkpoint gets its name once all that it stands for is on the disk. */
+/* A resumed run continues the counts of the run before as well as its state, and leaves other files in its directory
+ * alone; a checkpoint gets its name after all its files are on the disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@
 
 enum { DATA_BYTES = 400 };
 
-static int64_t updates; /* of the run that goes on, when it does */
+static int64_t updates; /* number of updates at the resume */
 
 zr_status __real_zr_engine_resume(zr_engine *engine, int64_t its_updates);
 zr_status __wrap_zr_engine_resume(zr_engine *engine, int64_t its_updates);
@@ -36,9 +36,9 @@ zr_status __wrap_zr_engine_resume(zr_engine *engine, int64_t its_updates)
 /* ---- the disk --------------------------------------------------------------------------------- */
 
 static bool metrics_synced;       /* since the last checkpoint got its name */
-static int named, named_unsynced; /* checkpoints, and those that had their name before their metrics were synced */
+static int named, named_unsynced; /* checkpoints named; named before their metrics were synced */
 static bool folder_fails, just_named;
-static char last_synced[PATH_MAX], synced_before[PATH_MAX]; /* the last one, and that before the last rename */
+static char last_synced[PATH_MAX], synced_before[PATH_MAX]; /* last path synced; last path synced before a rename */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -56,7 +56,7 @@ int __wrap_fsync(int fd)
     path[n > 0 ? n : 0] = '\0';
     if (ends_with(path, "/metrics.jsonl")) metrics_synced = true;
     snprintf(last_synced, sizeof last_synced, "%s", path);
-    if (!folder_fails || !just_named || !ends_with(path, "/run")) return 0; /* this disk needs no time */
+    if (!folder_fails || !just_named || !ends_with(path, "/run")) return 0; /* no real sync, to save time */
     just_named = false;
     errno = EIO;
     return -1;
@@ -85,12 +85,12 @@ static const char base[] =
     "{\"steps\": 6, \"eval_interval\": 0, \"threads\": 1, \"save_interval\": 3, \"keep_last\": 40, \"output_dir\": "
     "\"%s/%s\"}}";
 
-/* Train in tempdir/`dir`; `keys` are overrides with a space between. */
+/* Train in tempdir/`dir`; `keys` are overrides separated by spaces. */
 static told train(const char *dir, bool resume, const char *keys)
 {
     char text[1400], copy[600], *override[KEYS];
     int n = 0;
-    static told t; /* large */
+    static told t; /* too large for the stack */
     job j = {.told = &t, .resume = resume};
     memset(&t, 0, sizeof t);
     snprintf(copy, sizeof copy, "%s", keys);
@@ -114,7 +114,7 @@ static void clear(const char *dir)
     nftw(in_tempdir(dir), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A run that was killed after the checkpoint `step` of `from` was written. */
+/* Make a run that was killed after the checkpoint `step` of `from` was written. */
 static void copy_run(const char *from, const char *to, int step)
 {
     static const char *const files[] = {"config.json",         "manifest.json",          "model.safetensors",
@@ -143,7 +143,8 @@ static bool is_noted(const told *t, const char *text)
 
 /* ---- counts ----------------------------------------------------------------------------------- */
 
-/* From each step on: while the hysteresis is partly used, and between an overflow and the end of its window. */
+/* Check a resume after each step: also when the hysteresis is partly used, and between an overflow and the end of its
+ * window. */
 static void a_loss_scale_goes_on_where_it_was(void **state)
 {
     (void)state;
@@ -174,7 +175,8 @@ static void a_loss_scale_goes_on_where_it_was(void **state)
     }
 }
 
-/* With a scale that stays every step is skipped, until they are too many in a row. */
+/* Check that with a static scale every step is skipped, until too many in a row are skipped, counted over the
+ * resume. */
 static void skipped_steps_are_counted_on(void **state)
 {
     (void)state;
@@ -189,7 +191,7 @@ static void skipped_steps_are_counted_on(void **state)
     assert_int_equal(t.step[t.steps - 1].step, ZR_TRAIN_MAX_SKIPPED);
 }
 
-/* An optimizer whose states begin at zero begins its count of updates, which corrects them, with them. */
+/* Check that an optimizer whose states begin at zero also begins its count of updates, which corrects them, at zero. */
 static void updates_are_counted_as_states_are(void **state)
 {
     (void)state;
@@ -208,7 +210,8 @@ static void updates_are_counted_as_states_are(void **state)
 
 /* ---- the directory ---------------------------------------------------------------------------- */
 
-/* A step's folder that was never finished, beside the step's own checkpoint, and one without a manifest. */
+/* Check that an unfinished folder beside the step's own checkpoint, and a folder without a manifest, are passed
+ * over. */
 static void folders_that_are_no_checkpoints(void **state)
 {
     (void)state;
@@ -225,7 +228,8 @@ static void folders_that_are_no_checkpoints(void **state)
     assert_true(is_there("run/step-00000003/manifest.json"));
 }
 
-/* A checkpoint that was passed over is none of those that are kept, whole as its manifest may be. */
+/* Check that a damaged checkpoint that was passed over does not count among the kept ones, even with a whole
+ * manifest. */
 static void one_that_was_passed_over_is_not_kept_for_another(void **state)
 {
     (void)state;
@@ -248,7 +252,7 @@ static void one_that_was_passed_over_is_not_kept_for_another(void **state)
     assert_false(is_there("run/step-00000002"));
 }
 
-/* Files of tokens are the same whatever tokenizer is named: then its name tells. */
+/* Check that another tokenizer is noticed by its name where the files hold tokens, which do not tell. */
 static void another_tokenizer_of_the_same_tokens(void **state)
 {
     (void)state;
@@ -271,7 +275,7 @@ static void another_tokenizer_of_the_same_tokens(void **state)
 
 /* ---- the disk --------------------------------------------------------------------------------- */
 
-/* The steps up to a checkpoint are in metrics.jsonl, also after a power cut. */
+/* Check that the steps up to a checkpoint are in metrics.jsonl, also after a power cut. */
 static void metrics_are_on_the_disk_before_a_checkpoint_has_its_name(void **state)
 {
     (void)state;
@@ -284,7 +288,8 @@ static void metrics_are_on_the_disk_before_a_checkpoint_has_its_name(void **stat
     assert_int_equal(named_unsynced, 0);
 }
 
-/* A checkpoint that has its name may be whole: only that it stays is not known. */
+/* Check that a checkpoint that has its name is kept when its folder cannot be synced: it may be whole, but may not
+ * survive. */
 static void a_folder_that_cannot_be_synced_keeps_its_checkpoint(void **state)
 {
     (void)state;
@@ -296,7 +301,7 @@ static void a_folder_that_cannot_be_synced_keeps_its_checkpoint(void **state)
     assert_true(is_there("run/step-00000003/manifest.json"));
 }
 
-/* Without the file latest a checkpoint is as good. */
+/* Check that a checkpoint is as good without the file `latest`. */
 static void a_name_that_cannot_be_told_is_noted(void **state)
 {
     (void)state;
@@ -311,7 +316,7 @@ static void a_name_that_cannot_be_told_is_noted(void **state)
     assert_true(is_there("run/step-00000006/manifest.json"));
 }
 
-/* A directory that is converted gets its name once its files are in it for good. */
+/* Check that a converted directory gets its name after its files are synced. */
 static void a_directory_is_synced_before_it_has_its_name(void **state)
 {
     (void)state;
@@ -322,13 +327,13 @@ static void a_directory_is_synced_before_it_has_its_name(void **state)
     const zr__convert_args args = {.from = in_tempdir("run"), .to = in_tempdir("hf"), .dtype = ZR_F32};
     if (zr__convert_dir(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_true(ends_with(synced_before, "/hf.tmp"));
-    assert_string_equal(last_synced, tempdir); /* and then the name is */
+    assert_string_equal(last_synced, tempdir); /* the name is synced afterwards */
 }
 
-/* ---- checkpoints that are whole and fit nothing ------------------------------------------------ */
+/* ---- whole checkpoints that do not fit --------------------------------------------------------- */
 
-/* In a file of a checkpoint, a word becomes another of its length, and the manifest is that of the file as it is then.
- */
+/* Replace a word by another of the same length in a file of a checkpoint, and rewrite the manifest to match the
+ * file. */
 static void rewrite(const char *dir, const char *name, const char *word, const char *by)
 {
     static char text[1 << 20];
@@ -383,7 +388,7 @@ static void tensors_that_are_not_the_models_are_not_converted(void **state)
         const zr__convert_args args = {.from = from, .to = to, .dtype = ZR_F32};
         assert_int_equal(zr__convert_dir(&args, &did), ZR_ERR_DATA);
         if (!strstr(zr_error_message(), others[i].says)) fail_msg("%s", zr_error_message());
-        rewrite("run/step-00000003", others[i].name, others[i].by, others[i].word); /* nothing else was wrong with it */
+        rewrite("run/step-00000003", others[i].name, others[i].by, others[i].word); /* no other fault */
         if (zr__convert_dir(&args, &did) != ZR_OK) fail_msg("%s", zr_error_message());
         clear("other");
     }

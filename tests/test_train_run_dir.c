@@ -1,7 +1,7 @@
 //TEST timeout=20 needs=/proc/self
 //LINK -Wl,--wrap=open,--wrap=unlink
-/* The directory of a run: another job that comes and goes between the look at it and its lock, locks whose process is
- * gone, and metrics that are cut. */
+/* The directory of a run: another job that comes and goes between the check and the lock, locks whose process is gone,
+ * and metrics that are cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ int __wrap_open(const char *path, int flags, ...)
     return __real_open(path, flags, mode);
 }
 
-/* A folder out of which nothing can be removed. */
+/* Whether files cannot be removed from their folder. */
 static bool keeps_all;
 int __real_unlink(const char *path);
 int __wrap_unlink(const char *path);
@@ -53,17 +53,17 @@ int __wrap_unlink(const char *path)
     return -1;
 }
 
-/* A disk that has room for files of so many bytes. */
+/* Limit the size of files to `bytes`, like a full disk. */
 static void set_room(rlim_t bytes)
 {
     struct rlimit most;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &most), 0);
-    signal(SIGXFSZ, SIG_IGN); /* it is an error then */
+    signal(SIGXFSZ, SIG_IGN); /* an error instead of a signal */
     most.rlim_cur = bytes;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &most), 0);
 }
 
-/* Each of these alone, and a run has been there. */
+/* Check that each listed file alone shows that a run has been there. */
 static void rests_of_a_run_are_not_written_over(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void a_run_between_look_and_lock(void **state)
         if (!strstr(zr_error_message(), "holds another run")) fail_msg("%s: %s", names[i], zr_error_message());
         assert_null(left_behind);
         assert_int_equal(access(in_tempdir("run/lock"), F_OK), -1);
-        FILE *file = fopen(in_tempdir(names[i]), "rb"); /* and nothing of it is touched */
+        FILE *file = fopen(in_tempdir(names[i]), "rb"); /* the other job's file is untouched */
         assert_non_null(file);
         assert_int_equal(fread(theirs, 1, sizeof theirs, file), 6);
         fclose(file);
@@ -104,7 +104,8 @@ static void a_run_between_look_and_lock(void **state)
     zr__run_dir_close(&dir);
 }
 
-/* Its own lock goes, wherever the directory is now; another job's at the old place stays. */
+/* Check that a run removes its own lock, even after its directory was renamed, and leaves another job's lock at the old
+ * place. */
 static void a_directory_that_is_renamed_before_it_is_closed(void **state)
 {
     (void)state;
@@ -129,7 +130,7 @@ static void read_back(const char *name, char *text, size_t size)
     fclose(file);
 }
 
-/* A lock as this process writes it, with one word replaced. */
+/* Write this process's lock with one word replaced. */
 static void put_lock(const char *mine, const char *word, const char *by)
 {
     char text[1024];
@@ -147,7 +148,7 @@ static bool taken(char gone[ZR_LOCK_HOLDER_BYTES])
     return st == ZR_OK;
 }
 
-/* Taken over only where it is certain that nobody has it. */
+/* Check that a lock is taken over only where its process is certainly gone. */
 static void locks_that_were_left(void **state)
 {
     (void)state;
@@ -155,11 +156,11 @@ static void locks_that_were_left(void **state)
         const char *word, *by;
         bool gone;
     } locks[] = {{"host ", "elsewhere", false},
-                 {"process ", "1", true},         /* alive, and started at another time */
-                 {"process ", "999999999", true}, /* no number of a process */
-                 {"started ", "7", true},         /* this number had another process */
+                 {"process ", "1", true},         /* alive, but started at another time */
+                 {"process ", "999999999", true}, /* no process has this number */
+                 {"started ", "7", true},         /* an earlier process had this number */
                  {"boot ", "before-a-restart", true},
-                 {"space ", "pid:[1]", false}, /* another container's: it cannot be seen */
+                 {"space ", "pid:[1]", false}, /* another container's process, which cannot be seen */
                  {"key ", "0000000000000001", false}};
     char mine[1024], now[1024], gone[ZR_LOCK_HOLDER_BYTES], host[1100];
     remove(in_tempdir("lock"));
@@ -174,13 +175,13 @@ static void locks_that_were_left(void **state)
         if (taken(gone) != locks[i].gone) fail_msg("%s%s", locks[i].word, locks[i].by);
         if (!locks[i].gone) continue;
         assert_true(strncmp(gone, "host ", 5) == 0);
-        read_back("lock", now, sizeof now); /* it is this process's now, with a key of its own */
+        read_back("lock", now, sizeof now); /* now this process's lock, with its own key */
         assert_memory_equal(now, mine, strcspn(mine, "\n"));
         assert_true(zr__lock_key(in_tempdir("lock")) != key);
         assert_false(taken(gone));
     }
     snprintf(host, sizeof host, "%.*s, process 999999999\n", (int)strcspn(mine, ","), mine);
-    put_file("lock", host, strlen(host)); /* whose processes these numbers are of is not said */
+    put_file("lock", host, strlen(host)); /* the lock names neither boot nor container */
     assert_false(taken(gone));
     remove(in_tempdir("lock"));
     put_file("theirs", mine, strlen(mine));
@@ -189,7 +190,7 @@ static void locks_that_were_left(void **state)
     remove(in_tempdir("lock"));
 }
 
-/* This process's lock, as that of a process that is gone. */
+/* Write this process's lock as if its process were gone. */
 static void put_dead_lock(char text[1024])
 {
     char gone[ZR_LOCK_HOLDER_BYTES];
@@ -200,7 +201,7 @@ static void put_dead_lock(char text[1024])
     read_back("lock", text, 1024);
 }
 
-/* A name that does not fit on the disk leaves the lock that was there, which the next job takes over. */
+/* Check that a name that does not fit on the disk leaves the old lock, which the next job takes over. */
 static void a_full_disk_keeps_the_name_in_a_lock(void **state)
 {
     (void)state;
@@ -217,13 +218,13 @@ static void a_full_disk_keeps_the_name_in_a_lock(void **state)
     assert_true(taken(gone));
     assert_non_null(strstr(gone, "process 999999999"));
     remove(in_tempdir("lock"));
-    set_room(20); /* nor does a new one stay without a name */
+    set_room(20); /* a new lock without a name does not stay either */
     assert_int_equal(zr__lock_take(in_tempdir("lock"), gone), ZR_ERR_CREATE);
     set_room(RLIM_INFINITY);
     assert_int_equal(access(in_tempdir("lock"), F_OK), -1);
 }
 
-/* A shorter name leaves nothing of a longer one. */
+/* Check that a shorter name leaves no rest of a longer one. */
 static void a_lock_that_is_taken_over_is_as_long_as_it_is(void **state)
 {
     (void)state;
@@ -238,7 +239,7 @@ static void a_lock_that_is_taken_over_is_as_long_as_it_is(void **state)
     assert_null(strstr(now, "a line more"));
 }
 
-/* Of two that find it at once the second one leaves it to the first. */
+/* Check that when two jobs find a lock at once, the second leaves it to the first. */
 static void a_lock_that_another_takes_over(void **state)
 {
     (void)state;
@@ -253,7 +254,7 @@ static void a_lock_that_another_takes_over(void **state)
     assert_true(taken(gone));
 }
 
-/* A process that has ended and is not collected yet has nothing any more. */
+/* Check that the lock of a process that has ended but is not collected yet is free. */
 static void a_lock_of_a_process_that_has_ended(void **state)
 {
     (void)state;
@@ -270,7 +271,7 @@ static void a_lock_of_a_process_that_has_ended(void **state)
     assert_non_null(file);
     line[fread(line, 1, sizeof line - 1, file)] = '\0';
     fclose(file);
-    const char *at = strrchr(line, ')') + 1; /* field 22 is when it was started */
+    const char *at = strrchr(line, ')') + 1; /* field 22 is the start time */
     for (int field = 2; field < 21; field++) at = strchr(at + 1, ' ');
     snprintf(word, sizeof word, "%llu", strtoull(at, NULL, 10));
     put_lock(mine, "started ", word);
@@ -281,14 +282,14 @@ static void a_lock_of_a_process_that_has_ended(void **state)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* The lock was made so many seconds ago. */
+/* Make the lock `sec` seconds old. */
 static void set_age(time_t sec)
 {
     const struct timespec then[2] = {{.tv_sec = time(NULL) - sec}, {.tv_sec = time(NULL) - sec}};
     assert_int_equal(utimensat(AT_FDCWD, in_tempdir("lock"), then, 0), 0);
 }
 
-/* Whoever made it is about to write its name, or never will. */
+/* Check a lock without a name: its maker is either about to write the name, or never will. */
 static void a_lock_without_a_name(void **state)
 {
     (void)state;
@@ -300,19 +301,19 @@ static void a_lock_without_a_name(void **state)
     set_age(60);
     int fd = open(in_tempdir("lock"), O_RDWR | O_CLOEXEC);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
-    assert_false(taken(gone)); /* another one is at it */
+    assert_false(taken(gone)); /* another job is taking it over */
     close(fd);
     assert_true(taken(gone));
     assert_string_equal(gone, "its lock has no name");
     read_back("lock", now, sizeof now);
     assert_true(strncmp(now, "host ", 5) == 0);
-    put_file("lock", "no name of a process\n", 21); /* this is not empty, and whose it is cannot be known */
+    put_file("lock", "no name of a process\n", 21); /* a text whose owner cannot be known */
     set_age(60);
     assert_false(taken(gone));
     remove(in_tempdir("lock"));
 }
 
-/* A lock that cannot be removed has no name any more, so that other hosts need not ask whose it was. */
+/* Check that a lock that cannot be removed loses its name, so that other hosts need not ask whose it was. */
 static void a_lock_that_stays(void **state)
 {
     (void)state;
@@ -331,7 +332,7 @@ static void a_lock_that_stays(void **state)
     assert_int_equal(access(in_tempdir("lock"), F_OK), -1);
 }
 
-/* A run removes no lock but its own. */
+/* Check that a run removes no lock but its own. */
 static void a_lock_that_has_become_another_jobs(void **state)
 {
     (void)state;
@@ -348,7 +349,7 @@ static void a_lock_that_has_become_another_jobs(void **state)
 
 /* ---- metrics ---------------------------------------------------------------------------------- */
 
-/* What stands behind the step is cut, and half a line of a run that was killed. */
+/* Check that lines after the step are cut, and half a line of a run that was killed. */
 static void metrics_are_cut(void **state)
 {
     (void)state;
@@ -398,7 +399,7 @@ static void metrics_are_cut(void **state)
     }
 }
 
-/* Nothing of an earlier run goes while the next one can still be refused. */
+/* Check that files of an earlier run are not cut while the next run can still be refused. */
 static void metrics_are_cut_last(void **state)
 {
     (void)state;
@@ -424,12 +425,13 @@ static void put_text(const char *name, const char *text)
     put_file(name, text, strlen(text));
 }
 
-/* Whatever run.json says, the step of weights is their own; without one it is that of run.json, or not known. */
+/* Check that the step of weights comes from their own file, whatever run.json says; without it, from run.json, or it is
+ * not known. */
 static void the_step_of_weights(void **state)
 {
     (void)state;
     static const struct {
-        const char *model, *tmp, *old, *run; /* trained.json ("": there is none), run.json; NULL: not there */
+        const char *model, *tmp, *old, *run; /* trained.json ("": missing), run.json; NULL: no folder or file */
         const char *name;
         int64_t step;
     } kept[] = {{NULL, NULL, NULL, "{\"steps\":9}", NULL, -1},
@@ -468,7 +470,7 @@ static void the_step_of_weights(void **state)
         if (step != kept[i].step) fail_msg("case %d: %lld", (int)i, (long long)step);
         assert_true(!name == !kept[i].name && (!name || strcmp(name, kept[i].name) == 0));
     }
-    /* Beside the weights the files of somebody else, which a run before has left in model.old. */
+    /* The weights stand beside somebody else's files, which an earlier run has left in model.old. */
     zr__run_dir dir = ZR_RUN_DIR_INIT;
     const char *name;
     int64_t step;

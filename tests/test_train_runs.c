@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1
-/* Whole runs: fp16's loss scale from step to step, runs that diverge, evaluation that does not depend on the ranks,
- * a limit that the host gives, and weights that are read back. */
+/* Whole runs: fp16's loss scale from step to step, runs that diverge, evaluation that does not depend on the ranks, a
+ * limit that the host gives, and weights that are read back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,19 +24,19 @@
 
 enum { STEPS_MAX = 80, RANKS_MAX = 4, NOTES_BYTES = 32768 };
 
-/* What a run did: steps and notes as rank 0 tells them, status and message of each rank. */
+/* The record of a run: steps and notes told by rank 0, status and message of each rank. */
 typedef struct job {
     zr_config *config;
     zr_train_step step[STEPS_MAX];
     double val_loss[STEPS_MAX];
     int64_t val_tokens[STEPS_MAX];
     int steps, evals;
-    int32_t schedule_steps; /* of all schedules */
+    int32_t schedule_steps; /* number of steps in all schedules */
     char notes[NOTES_BYTES];
     zr_status status[RANKS_MAX];
     bool agreed[RANKS_MAX];
     char message[RANKS_MAX][512];
-    zr_train_result result; /* rank 0's */
+    zr_train_result result; /* rank 0's result */
 } job;
 
 static void on_start(void *arg, const zr_train_info *info)
@@ -80,7 +80,7 @@ static zr_status train(zr_comm *comm, void *arg)
     return st;
 }
 
-/* A small model in tempdir/run, with overrides (NULL at the end). */
+/* Train a small model in tempdir/run, with overrides (NULL at the end). */
 static zr_status run(job *j, int ranks, const char *const *overrides)
 {
     char text[1024], data[3000];
@@ -99,7 +99,7 @@ static zr_status run(job *j, int ranks, const char *const *overrides)
     if (zr_train_prepare(j->config, ranks, 0) != ZR_OK) fail_msg("%s", zr_error_message());
     zr_status st = zr_comm_threads_run(ranks, train, j);
     zr_config_destroy(&j->config);
-    assert_null(strstr(j->notes, "please report")); /* planned is measured */
+    assert_null(strstr(j->notes, "please report")); /* measured bytes equal the planned ones */
     return st;
 }
 
@@ -110,7 +110,7 @@ static void expect_ok(int ranks, const char *const *overrides)
     if (run(&it, ranks, overrides) != ZR_OK) fail_msg("%s", zr_error_message());
 }
 
-/* From far above what fp16 holds the scale comes down a power a step: more steps than a run may skip otherwise. */
+/* Check that a scale far above fp16's range is halved every step, for more steps than a run may otherwise skip. */
 static void the_scale_comes_down(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void hysteresis_is_told(void **state)
         strstr(it.notes, "is not finite, the loss scale goes from 1125899906842624 to 562949953421312 (2 "));
 }
 
-/* Every rank returns the same status and message, and none waits for another. */
+/* Check that every rank returns the same status and message, without waiting for another. */
 static void expect_diverged(int ranks, const char *text)
 {
     for (int rank = 0; rank < ranks; rank++) {
@@ -166,8 +166,8 @@ static void a_static_scale_stays(void **state)
     for (int i = 0; i < it.steps; i++) assert_true(it.step[i].loss_scale == 1e30);
 }
 
-/* Weights beyond all numbers after one step: lean with one micro-batch cannot skip the next, unless it knows the norm
- * first, for clipping or because of a second pass. */
+/* Check runs whose weights overflow after one step: the lean layout with one micro-batch cannot skip the next step
+ * unless the norm is known first, for clipping or by a second pass. */
 static void runs_that_diverge(void **state)
 {
     (void)state;
@@ -190,7 +190,7 @@ static void runs_that_diverge(void **state)
     }
 }
 
-/* Windows are shared out over the ranks; their losses are added exactly. */
+/* Check that windows shared out over the ranks give the same loss: losses are added exactly. */
 static void evaluation_does_not_depend_on_ranks(void **state)
 {
     (void)state;
@@ -205,7 +205,7 @@ static void evaluation_does_not_depend_on_ranks(void **state)
     }
 }
 
-/* The text has 187 windows of 16 tokens: 93 batches of 2, and one window more. */
+/* Check the number of batches evaluated: the text has 187 windows of 16 tokens, 93 batches of 2 and one window more. */
 static void evaluation_is_of_so_many_batches(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void evaluation_is_of_so_many_batches(void **state)
     }
 }
 
-/* A step that updated nothing does not move the learning rate: the schedule counts updates. */
+/* Check that a skipped step does not move the learning rate: the schedule counts updates. */
 static void skipped_steps_do_not_warm_up(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void world_is_the_same_everywhere(void **state)
     }
 }
 
-/* The configuration that the last run saved: it gives the very plan of that run. */
+/* Return the configuration saved by the last run, and check that it gives exactly that run's plan. */
 static zr_config *saved_config(int ranks)
 {
     zr_config *saved = NULL;
@@ -289,7 +289,7 @@ static zr_config *saved_config(int ranks)
     return saved;
 }
 
-/* Policy auto needs a limit; the run says which it took and saves it. */
+/* Check that policy auto takes a limit where none is given, notes it and saves it. */
 static void a_limit_that_was_not_given(void **state)
 {
     (void)state;
@@ -303,7 +303,8 @@ static void a_limit_that_was_not_given(void **state)
     zr_config_destroy(&saved);
 }
 
-/* One that nothing computed again would pass: something is, and no more than a unit's input of all. */
+/* Check a limit between the plans without recompute and with policy unit: some ops are recomputed, fewer than with
+ * policy unit. */
 static void a_limit_that_was_given(void **state)
 {
     (void)state;
@@ -334,7 +335,7 @@ static void a_limit_that_was_given(void **state)
         strstr(it.message[0], "but memory.limit is 50.33 MB; use a higher zero_optimization.stage, a smaller "));
 }
 
-/* TFLOP/s of a rank count what is computed again; the other rates are of all ranks. */
+/* Check that a rank's TFLOP/s count recompute; the other rates are over all ranks. */
 static void rates_count_what_ran(void **state)
 {
     (void)state;
@@ -351,13 +352,13 @@ static void rates_count_what_ran(void **state)
     }
 }
 
-/* A key of the schedule moves other bytes, keeps others or computes more: never other numbers. */
+/* Check that keys of the schedule change bytes moved, bytes kept or recompute, but never the losses. */
 static void keys_of_the_schedule_change_the_plan_alone(void **state)
 {
     (void)state;
     static const struct {
         const char *stage, *key, *beside;
-        bool same_bytes; /* in other calls */
+        bool same_bytes; /* the same bytes, moved in other calls */
     } change[] = {
         {"3", "memory.layout=paper", "steps_per_print=1", false},
         {"3", "memory.norm=two_pass", "gradient_clipping=1", false},
@@ -398,7 +399,8 @@ static void keys_of_the_schedule_change_the_plan_alone(void **state)
     }
 }
 
-/* Masters are saved in fp32 whatever the type was; read again in the run's type they give its last evaluation. */
+/* Check that masters are saved in fp32 whatever the run's type, and that weights read back in the run's type give its
+ * last evaluation. */
 static void weights_are_read_back(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* Learning rates against values computed by hand from the formulas in zr/train.h. */
+/* Learning rates, against values computed by hand from the formulas in zr/train.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -87,7 +87,7 @@ static void test_cosine(void **state)
     expect(&config, 400, 2e-5);
 }
 
-/* A warm-up of one step would divide by ln 1. */
+/* Check a warm-up of one step, which would divide by ln 1. */
 static void test_short_warmup(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void test_short_warmup(void **state)
     expect(&config, 3, 1e-3);
 }
 
-/* Decay that is shorter than the warm-up has no window: it ends at once, never below the least. */
+/* Check that decay shorter than the warm-up ends at once, never below the least rate. */
 static void test_total_below_warmup(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Weights in several files with an index are those in one: for evaluation, generation, training and conversion. What is
- * missing, too much or of another shape is told as for one file. */
+/* Weights in several files with an index equal those in one file: for evaluation, generation, training and conversion.
+ * Tensors that are missing, unknown or of another shape are reported as for one file. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static int set_up(void **state)
     hf_make("one", &hf, NULL, 0);
     hf_randomize("one", 7, 0.3);
     hf_split("one", &hf, "three", 3);
-    hf_split("one", &hf, "each", 28); /* a tensor a file */
+    hf_split("one", &hf, "each", 28); /* a tensor in each file */
     return 0;
 }
 
@@ -71,7 +71,7 @@ static void losses_and_texts_are_those_of_one_file(void **state)
     zr_free(wanted);
 }
 
-/* ---- converted, and trained from ---------------------------------------------------------------- */
+/* ---- converted and trained from ----------------------------------------------------------------- */
 
 static bool same_files(const char *a, const char *b)
 {
@@ -104,7 +104,7 @@ static void conversion_is_that_of_one_file(void **state)
 
 /* ---- in little memory --------------------------------------------------------------------------- */
 
-/* What a process of its own takes at its highest, in bytes, while it converts; NULL: while it does nothing. */
+/* Return the peak memory, in bytes, of a process while it converts; NULL: while it does nothing. */
 static int64_t highest_while(const zr__convert_args *args)
 {
     struct rusage usage;
@@ -173,9 +173,9 @@ static void training_begins_with_the_same_weights(void **state)
     assert_true(same_files("from-three/model/model.safetensors", "from-one/model/model.safetensors"));
 }
 
-/* ---- what is not as it should be ---------------------------------------------------------------- */
+/* ---- wrong files -------------------------------------------------------------------------------- */
 
-/* A model of which tensors are missing, and one of another shape. */
+/* Check a model that lacks tensors in the files, and one with other shapes. */
 static void misfits_are_told_together(void **state)
 {
     (void)state;

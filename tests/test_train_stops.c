@@ -1,6 +1,6 @@
 //TEST timeout=20
-/* Texts at which a text ends: however it comes in pieces, what is told is what stands before the first of them that is
- * whole, and nothing that may still become one is told early. */
+/* Stop texts: however a text is cut into pieces, the text before the first whole stop text is told, and no part that
+ * may still become one is told early. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { ROOM = 64 };
 
-/* What is told of `text` in pieces: bit i of `cuts` cuts it behind byte i. */
+/* Pass `text` in pieces and collect the told text: bit i of `cuts` cuts the text after byte i. */
 static bool told(const char *text, unsigned cuts, const char *const *stop, int n, char out[ROOM])
 {
     zr__stops s = {.stop = stop, .n = n};
@@ -27,7 +27,7 @@ static bool told(const char *text, unsigned cuts, const char *const *stop, int n
         memcpy(out + have, s.held.data, (size_t)ready);
         have += ready;
         zr__stops_told(&s, found ? (int64_t)s.held.length : ready);
-        assert_true(s.held.length < 8); /* no more than what may be a beginning */
+        assert_true(s.held.length < 8); /* held back: only a possible beginning */
     }
     if (s.held.length) memcpy(out + have, s.held.data, s.held.length);
     out[have + (int64_t)s.held.length] = '\0';
@@ -35,7 +35,7 @@ static bool told(const char *text, unsigned cuts, const char *const *stop, int n
     return found;
 }
 
-/* The same by looking at all of what has come after each piece. */
+/* Find the same text by searching, after each piece, all text so far. */
 static bool wanted(const char *text, unsigned cuts, const char *const *stop, int n, char out[ROOM])
 {
     size_t length = strlen(text);
@@ -78,7 +78,7 @@ static void it_ends_before_the_first_text(void **state)
     assert_true(ended > 1000 && whole > 1000);
 }
 
-/* What cannot be a beginning is told at once. */
+/* Check that text that cannot begin a stop text is told at once. */
 static void nothing_is_held_longer_than_it_must(void **state)
 {
     (void)state;

@@ -14,7 +14,7 @@
 
 enum { RANKS = 2, STEPS = 4, FIRST = 2, LAST = 3, TRACED = LAST - FIRST + 1, ACCUM = 3 };
 
-#define NS 0.0015 /* a trace is in whole nanoseconds; microseconds */
+#define NS 0.0015 /* microseconds: a trace has whole nanoseconds */
 
 static void write_config(void)
 {
@@ -79,13 +79,13 @@ typedef struct span {
     int seen;
 } span;
 
-/* When each step of the schedule train ran: by rank, training step, micro-batch (the first for what is outside of the
+/* Times of each step of the train schedule, by rank, training step, micro-batch (the first, for steps outside of the
  * REPEAT or done once) and step. */
 typedef struct spans {
     const zr_plan *plan;
     bool *repeated; /* runs for every micro-batch: inside of the REPEAT, and not once */
     span *span;
-    double last_end[RANKS][ZR_STREAMS]; /* of the newest event */
+    double last_end[RANKS][ZR_STREAMS]; /* end of the newest event */
     double flops;
     int64_t events;
 } spans;
@@ -133,7 +133,8 @@ static void see(spans *s, const json_t *event)
     *at = (span){begin, end, at->seen + 1};
 }
 
-/* A step begins after those that it waits for: of its own micro-batch; behind the END, of the last. */
+/* Check that a step begins after the steps that it waits for, in its own micro-batch, or for steps after the END in the
+ * last. */
 static void check_waits(const spans *s, int rank, int step, int micro, int32_t index)
 {
     const zr_schedule *schedule = &s->plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -142,7 +143,7 @@ static void check_waits(const spans *s, int rank, int step, int micro, int32_t i
     for (int32_t w = at->waits; w < at->waits + at->n_waits; w++) {
         int32_t on = schedule->wait[w].step;
         int of = !s->repeated[on] ? 0 : s->repeated[index] ? micro - schedule->wait[w].before : ACCUM - 1;
-        if (of < 0) continue; /* before the first there is no round */
+        if (of < 0) continue; /* the first round has no round before */
         double end = span_at(s, rank, step, of, on)->end;
         if (begin < end - NS) fail_msg("step %d begins at %.3f us, step %d ends at %.3f", index, begin, on, end);
     }
@@ -168,7 +169,7 @@ static void check_all_seen(const spans *s)
     assert_true(waits > 0);
 }
 
-/* Events of a training step and rank. */
+/* Check a trace, and return the number of events of a training step and rank. */
 static double check_trace(const zr_plan *plan, const char *name)
 {
     json_t *root = read_json(name);
@@ -181,7 +182,7 @@ static double check_trace(const zr_plan *plan, const char *name)
         names += is(event, "name", "process_name") || is(event, "name", "thread_name");
         if (is(event, "ph", "X")) see(&s, event);
     }
-    assert_int_equal(names, RANKS * (1 + 2)); /* of the process, and of its streams */
+    assert_int_equal(names, RANKS * (1 + 2)); /* names of the process and its streams */
     check_all_seen(&s);
     assert_true(s.flops == plan->flops_hardware * TRACED);
     free(s.repeated);
@@ -192,7 +193,7 @@ static double check_trace(const zr_plan *plan, const char *name)
 
 /* ---- timings ---------------------------------------------------------------------------------- */
 
-/* In run.json as on standard output. */
+/* Return the timings in run.json, and check that standard output has the same. */
 static json_t *read_timings(const char *run)
 {
     char name[60];
@@ -258,7 +259,8 @@ static void check_run(bool mpi, int stage)
     zr_plan_destroy(&plan);
 }
 
-/* Stage 1 gathers what the step before has updated, stage 3 for every use. */
+/* Check runs at stage 1, which gathers parameters updated in the step before, and stage 3, which gathers them for every
+ * use. */
 static void test_threads(void **state)
 {
     (void)state;
@@ -273,7 +275,7 @@ static void test_mpi(void **state)
     check_run(true, 3);
 }
 
-/* The first step is all there is. */
+/* Check the timings of a run whose first step is its only one. */
 static void test_one_step(void **state)
 {
     (void)state;
@@ -290,7 +292,8 @@ static void test_one_step(void **state)
 
 enum { WIDTHS = 70 };
 
-/* Each product has a shape of its own: the forward ones alone are more kinds than ZR_TIMING_KINDS. */
+/* Build a model whose products all have different shapes: the forward ones alone are more kinds than
+ * ZR_TIMING_KINDS. */
 static void build_widths(zr_graph *g, const void *config)
 {
     (void)config;
@@ -325,7 +328,7 @@ static zr_plan *widths_plan(int64_t accum, zr_save save, bool apart)
     return plan;
 }
 
-/* What has no place goes to a kind of its own stream: no two threads add to the same one. */
+/* Check that kinds without a place go to the kind "other" of their own stream: no two threads add to the same kind. */
 static void test_many_kinds(void **state)
 {
     (void)state;
@@ -360,7 +363,7 @@ static void test_many_kinds(void **state)
 
 /* ---- made-up events --------------------------------------------------------------------------- */
 
-/* Some step of the schedule train on this stream. */
+/* Return a step of the train schedule on this stream. */
 static int32_t step_on(const zr_plan *plan, zr_stream stream)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -371,7 +374,7 @@ static int32_t step_on(const zr_plan *plan, zr_stream stream)
     return -1;
 }
 
-/* One optimizer step in which the streams ran so long, {begin, end} each. */
+/* Time one optimizer step in which the streams ran from begin to end, {begin, end} each. */
 static zr_timings one_step_of(zr__timings *timings, const zr_plan *plan, const double (*compute)[2],
                               const double (*comm)[2], int n, double wall_sec)
 {
@@ -393,7 +396,7 @@ static zr_timings one_step_of(zr__timings *timings, const zr_plan *plan, const d
     return out;
 }
 
-/* A step that is broken off leaves the numbers of those before it, of the first too. */
+/* Check that a step that is broken off leaves the numbers of earlier steps, also of the first. */
 static void test_dropped(void **state)
 {
     (void)state;
@@ -401,7 +404,7 @@ static void test_dropped(void **state)
     zr_plan *plan = widths_plan(1, ZR_SAVE_NONE, false);
     zr__timings *timings = NULL;
     assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
-    for (int step = 0; step < 2; step++) { /* the first alone, and with one more, which takes its place */
+    for (int step = 0; step < 2; step++) { /* the first step alone, and with one more, which takes its place */
         zr_timings before = one_step_of(timings, plan, all, all, 1, 5), after;
         zr_comm *self = NULL;
         zr__timings_begin(timings);
@@ -420,7 +423,7 @@ static void test_dropped(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* A copy in the queue of what computes is counted with it; one beside it is not. */
+/* Check that a copy in the compute stream's queue counts as computing, and a copy beside it does not. */
 static void test_copies(void **state)
 {
     (void)state;
@@ -446,7 +449,8 @@ static void test_copies(void **state)
     }
 }
 
-/* Communication is exposed where nothing is computed at that time, not where there would have been time for it. */
+/* Check that communication is exposed only where no step computes at the same time, whether or not there would have
+ * been time for it. */
 static void test_exposed(void **state)
 {
     (void)state;
@@ -465,7 +469,7 @@ static void test_exposed(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* What the trace says of itself when so many of its steps ran on one stream within one training step. */
+/* Return the trace's note after `events` steps on one stream within one training step. */
 static const char *note_of(const zr_plan *plan, int64_t events, char note[512])
 {
     char path[300];
@@ -487,19 +491,19 @@ static const char *note_of(const zr_plan *plan, int64_t events, char note[512])
     return note;
 }
 
-/* A trace is cut where something is left out, not where it just fits. */
+/* Check that a trace counts as cut only if events are left out, not when it is exactly full. */
 static void test_full_trace(void **state)
 {
     (void)state;
     char note[512];
-    zr_plan *plan = widths_plan(200, ZR_SAVE_NONE, false); /* more than there is room for */
+    zr_plan *plan = widths_plan(200, ZR_SAVE_NONE, false); /* more events than the trace has room for */
     assert_string_equal(note_of(plan, 32768, note), "");
     assert_non_null(strstr(note_of(plan, 32769, note), "room for 32768 steps"));
     zr_plan_destroy(&plan);
 }
 
-/* The kinds that multiply in fp32 are attention, forward and backward, and no other; on a device that multiplies it in
- * 16 bits there are none. */
+/* Check that only attention, forward and backward, is marked as multiplying in fp32, and not on a device that
+ * multiplies it in 16 bits. */
 static void check_in_f32(bool narrow)
 {
     static const double none[1][2];
@@ -526,7 +530,7 @@ static void test_in_f32(void **state)
     check_in_f32(true);
 }
 
-/* In bf16 attention is a share of the fp32 peak, and of none where that one is not known. */
+/* Check that in bf16 attention's rate is a share of the fp32 peak, and no share where that peak is not known. */
 static void test_peaks(void **state)
 {
     (void)state;
@@ -534,7 +538,7 @@ static void test_peaks(void **state)
     zr_timing product = {.flops = 50, .sec = 1}, attention = {.flops = 50, .sec = 1, .in_f32 = true};
     assert_true(zr__timing_rate_of(&t, &product).of_peak == 0.125);
     assert_true(zr__timing_rate_of(&t, &attention).of_peak == 0.5);
-    t.peak_f32_flops *= 0.25; /* faster than its peak: that is none */
+    t.peak_f32_flops *= 0.25; /* faster than the peak: no share */
     assert_true(isnan(zr__timing_rate_of(&t, &attention).of_peak));
     assert_true(isfinite(zr__timing_rate_of(&t, &attention).per_sec));
     t.peak_f32_flops = 0;

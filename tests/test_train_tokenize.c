@@ -1,6 +1,6 @@
 //TEST timeout=30
 //LINK -Wl,--wrap=zr__llmc_header,--wrap=zr__host_cores
-/* zr__tokenize where something goes wrong on the way, or is larger than a test can be. */
+/* zr__tokenize with faults on the way, or with texts larger than a test can use. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void append_once(void *arg, int64_t done, int64_t all)
     if (file && (fputs("more", file) < 0 || fclose(file))) abort();
 }
 
-/* Each text has as many bytes as were counted at the beginning, or there is no file of tokens. */
+/* Check that when a text's size differs from the size counted at the beginning, no file of tokens is made. */
 static void texts_must_not_change(void **state)
 {
     (void)state;
@@ -82,8 +82,8 @@ static void count_windows(void *arg, int64_t done, int64_t all)
     windows++;
 }
 
-/* A header that counts up to a million and a half stands in for the real one: the second of four windows is too much,
- * and the others are not read. */
+/* Check too many tokens, with a stand-in for the header that counts up to a million and a half: the second of four
+ * windows is too much, and the others are not read. */
 static void too_many_tokens_are_refused_when_they_come(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void large_machines_get_no_more_threads_than_there_are(void **state)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* An expression that tries all ways to cut a word before it gives up. */
+/* Check an expression that tries all ways to cut a word before it gives up. */
 static void what_takes_too_long_is_named(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* The files of a tokenizer beside weights: those of its directory as they are, for "bytes" some that say the same. */
+/* The tokenizer's files beside weights: copied from its directory, or for "bytes" made to give the same tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ static void a_directory_is_copied(void **state)
     assert_int_equal(zr__tokenizer_files_copy(in_tempdir("two"), in_tempdir("again")), ZR_OK);
     assert_true(is_there("again/vocab.json") && is_there("again/merges.txt") && !is_there("again/tokenizer.json"));
 
-    /* A file of any name is a tokenizer.json. */
+    /* A file of any name is taken as a tokenizer.json. */
     put_text("alone.json", json);
     make_dir("one");
     assert_int_equal(zr__tokenizer_files_copy(in_tempdir("alone.json"), in_tempdir("one")), ZR_OK);
@@ -86,7 +86,7 @@ static void a_directory_is_copied(void **state)
     zr_free(json);
 }
 
-/* As large as a tokenizer that is read may be, or nearly. */
+/* Check a file nearly as large as a tokenizer's file may be. */
 static void large_files_are_copied(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 //TEST timeout=60
-/* Evaluation by windows that overlap, of a model whose losses depend on where in its window a token stands, and are
- * known by formula: which token counts where, how many, of how much text; through the weights' own tokenizer too. */
+/* Evaluation by overlapping windows, for a model whose losses depend on a token's place in its window and are known by
+ * formula: which token counts where, the number of tokens, the part of the text; also through the weights' own
+ * tokenizer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +27,8 @@ static zr_hf_gpt2 sizes(int64_t vocab)
     return (zr_hf_gpt2){1, 1, C, T, vocab, 0, 0, 0, 1e-5, 0.02, true};
 }
 
-/* Attention and hidden layer are zeros: the last norm's input is the token's row and that of its place. */
+/* Write a model whose attention and hidden layer are zeros: the last norm's input is the sum of the token's row and its
+ * place's row. */
 static void write_model(const char *name, int64_t vocab)
 {
     const zr_rng rng = {.seed = 5};
@@ -39,7 +41,7 @@ static void write_model(const char *name, int64_t vocab)
     hf_make(name, &hf, known, 3);
 }
 
-/* Of `target` behind `token` at place p of its window. */
+/* Return the loss of `target` after `token_before` at place p of its window. */
 static double loss_at(int32_t token_before, int p, int32_t target, int vocab)
 {
     double x[C], mean = 0, square = 0, sum = 0, logit = 0;
@@ -55,13 +57,13 @@ static double loss_at(int32_t token_before, int p, int32_t target, int vocab)
     return log(sum) - logit;
 }
 
-/* Each target once: in the first window where it stands, then at the last S places, or as many as the text has.
- * *count: of how many. */
+/* Return the mean loss with each target counted once: in the first window that has it, and then at the last S places of
+ * each window, or fewer at the text's end. *count: number of targets. */
 static double expected_loss(int64_t stride, int64_t tokens, int vocab, int64_t *count)
 {
     double sum = 0;
     *count = 0;
-    for (int64_t end = T; end < tokens - 1 + stride; end += stride) { /* the window's last target */
+    for (int64_t end = T; end < tokens - 1 + stride; end += stride) { /* end: the window's last target */
         for (int64_t target = end == T ? 1 : end - stride + 1; target <= end && target < tokens; target++, ++*count)
             sum += loss_at(token[target - 1], (int)(target - 1 - (end - T)), token[target], vocab);
     }
@@ -114,7 +116,7 @@ static void every_token_counts_once_where_it_should(void **state)
     }
 }
 
-/* As a run's own evaluations are. */
+/* Check that without a stride the rest of the text is left out, as in a run's own evaluations. */
 static void without_a_stride_the_rest_of_the_text_is_left_out(void **state)
 {
     (void)state;
@@ -129,7 +131,7 @@ static void without_a_stride_the_rest_of_the_text_is_left_out(void **state)
     none = evaluate("model", "whole.bin", 0);
     all = evaluate("model", "whole.bin", T);
     assert_true(none.loss == all.loss && none.tokens == all.tokens);
-    assert_true(fabs(evaluate("model", "whole.bin", 3).loss - all.loss) > 1e-3); /* it can be seen */
+    assert_true(fabs(evaluate("model", "whole.bin", 3).loss - all.loss) > 1e-3); /* the difference is visible */
 }
 
 static void a_text_of_one_window_is_enough(void **state)
@@ -192,7 +194,7 @@ static void put_tokenizer(const char *dir)
     zr_free(json);
 }
 
-/* Targets of the windows that begin every `stride` tokens. */
+/* Return the bytes of the first n targets. */
 static int64_t bytes_of_targets(int64_t n)
 {
     int64_t bytes = 0;
@@ -232,7 +234,7 @@ static void what_no_tokenizer_knows_has_no_bytes(void **state)
 {
     (void)state;
     random_tokens(V);
-    token[5] = V - 1; /* of the model's vocabulary, not of the tokenizer's */
+    token[5] = V - 1; /* in the model's vocabulary, but not in the tokenizer's */
     put_tokens("text.bin", TOKENS);
     zr_eval_result got = evaluate("model", "text.bin", 3);
     assert_true(isnan(got.bits_per_byte) && got.bytes == -1 && isfinite(got.loss));
@@ -255,7 +257,8 @@ static void a_text_of_few_tokens_is_too_short(void **state)
     assert_non_null(strstr(zr_error_message(), "wanted at least 9"));
 }
 
-/* Each has windows of its own, which a shorter stride would let reach into the other. */
+/* Check that each source has windows of its own, and that a shorter stride, whose windows would reach into the next
+ * source, is refused. */
 static void several_sources_have_windows_side_by_side(void **state)
 {
     (void)state;
@@ -271,7 +274,7 @@ static void several_sources_have_windows_side_by_side(void **state)
     assert_non_null(strstr(zr_error_message(), "2 sources"));
 }
 
-/* ---- what is refused ---------------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------------------------------- */
 
 static void refused(const char *dir, const char *file, int64_t stride, zr_status wanted, const char *fragment)
 {
@@ -293,7 +296,7 @@ static void bad_input_is_named(void **state)
     refused("plain", "abc.txt", 2, ZR_ERR_UNSUPPORTED, "put its tokenizer.json");
     put_file("model/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}", 30);
     refused("model", "abc.txt", 2, ZR_ERR_DATA, "Unigram");
-    assert_int_equal(evaluate("model", "text.bin", 2).bytes, -1); /* tokens need none */
+    assert_int_equal(evaluate("model", "text.bin", 2).bytes, -1); /* tokens need no tokenizer */
     put_file("model/tokenizer.json", "{", 1);
     refused("model", "abc.txt", 2, ZR_ERR_DATA, "tokenizer.json");
 }
