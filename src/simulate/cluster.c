@@ -319,8 +319,9 @@ static zr_status read_included(chain *c, const zr__json_place *place, const char
     source *s = &c->source[c->n - 1], *next = s + 1;
     if (c->n == MOST_FILES) return refuse_at(s, place, "files include each other at most %d deep", MOST_FILES);
     const char *slash = strrchr(s->path, '/'); /* paths are relative to the file that includes them */
-    int folder = slash && *include != '/' ? (int)(slash - s->path) + 1 : 0;
-    if (snprintf(next->path, PATH_MAX, "%.*s%s", folder, s->path, include) >= PATH_MAX)
+    const size_t folder = slash && *include != '/' ? (size_t)(slash - s->path) + 1 : 0;
+    memcpy(next->path, s->path, folder);
+    if (snprintf(next->path + folder, PATH_MAX - folder, "%s", include) >= (int)(PATH_MAX - folder))
         return refuse_at(s, place, "the path is longer than %d bytes", PATH_MAX - 1);
     identify_source(next);
     ZR_TRY(check_cycle(c, place));

@@ -4,11 +4,12 @@
  *     (kill|stop|hang):RANK@PHASE[:STEP]   a rank, when it comes to a phase; STEP: of that training step alone
  *     alloc:N, write:N                     the N-th allocation or write of the process fails
  *     slow:MS                              each write of a file's range takes MS milliseconds longer */
-#include "cli/shell/cli.h"
+#include "cli/shell/process.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

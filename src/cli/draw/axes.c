@@ -1,5 +1,6 @@
 #include "cli/draw/axes.h"
 
+#include <stdio.h>
 #include <math.h>
 
 /* Colours that the colour-blind can tell apart: Okabe and Ito's set without its yellow. */

@@ -2,6 +2,7 @@
 #include "cli/plan/choices.h"
 #include "train/host/limits.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Columns of an 80-column line. With tensor parallelism a name takes PA_COLUMNS from its bar. */

@@ -1,3 +1,4 @@
+#include "base/text/text.h"
 #include "cli/draw/curve.h"
 
 #include "base/file/file.h"

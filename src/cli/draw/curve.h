@@ -3,7 +3,6 @@
 #ifndef ZR_CLI_CURVE_H
 #define ZR_CLI_CURVE_H
 
-#include "cli/shell/cli.h"
 #include "zr/base.h"
 
 #include <limits.h>

@@ -1,6 +1,7 @@
 /* The page of loss.svg and `zr plot`: the losses of runs, and their learning rates below. */
 #include "cli/draw/panel.h"
 
+#include <stdio.h>
 #include <math.h>
 
 #define PAGE_WIDTH 960.0

@@ -2,6 +2,7 @@
 
 #include "cli/draw/axes.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 

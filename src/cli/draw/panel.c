@@ -1,5 +1,6 @@
 #include "cli/draw/panel.h"
 
+#include <stdio.h>
 #include <math.h>
 
 #define BAD "#b3261e"

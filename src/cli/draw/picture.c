@@ -1,8 +1,9 @@
+#include "base/text/text.h"
+#include "cli/plan/table.h"
+#include "cli/shell/message.h"
 #include "cli/draw/picture.h"
 
-#include "base/core/core.h"
-#include "train/setup/setup.h"
-
+#include <stdio.h>
 #include <string.h>
 
 #define PAGE_WIDTH 1400.0
@@ -418,43 +419,6 @@ static void set_lives(cli_picture *p)
 }
 
 /* ---- times and writing ----------------------------------------------------------------------- */
-
-zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times)
-{
-    const zr_machine *m = &profile->machine;
-    const bool narrow = plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0;
-    const bool link = plan->layout.ranks == 1 || zr__machine_link(m).bytes_sec > 0;
-    const bool known = (narrow ? m->flops_bf16 : m->flops_f32) > 0 && m->memory_bytes_sec > 0 && link;
-    *times = (cli_times){.by = profile->facts.name};
-    if (!known) return ZR_OK;
-    ZR_TRY(zr_plan_price(plan, profile, &times->price));
-    times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
-    ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
-    const zr_status st = zr_plan_times(plan, profile, times->time);
-    if (st != ZR_OK) cli_times_clear(times);
-    return st;
-}
-
-void cli_times_clear(cli_times *times)
-{
-    zr_free(times->time);
-    times->time = NULL;
-}
-
-/** Plan without recomputation, which does not change the states. */
-int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
-{
-    zr_plan *whole = NULL;
-    zr_layout layout = zr__train_layout(config, ranks);
-    layout.stage = 0;
-    layout.recompute = ZR_RECOMPUTE_NONE;
-    layout.partition_checkpoints = false;
-    layout.shard_ranks = layout.hpz_ranks = 0;
-    if (zr__train_plan_layout(config, &layout, profile, &whole) != ZR_OK) return 0;
-    const int64_t bytes = whole->memory.states_bytes;
-    zr_plan_destroy(&whole);
-    return bytes;
-}
 
 zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan, const cli_times *times,
                             const char *model, int64_t whole_states_bytes)

@@ -4,8 +4,9 @@
 #ifndef ZR_CLI_PICTURE_H
 #define ZR_CLI_PICTURE_H
 
+#include "zr/config.h"
 #include "cli/draw/svg.h"
-#include "cli/shell/cli.h"
+#include "cli/plan/target.h"
 #include "plan/cost/cost.h"
 #include "zr/graph.h"
 #include "zr/plan.h"
@@ -14,6 +15,13 @@
 #define PICTURE_GREY "#5f6c7b"
 #define PICTURE_PALE "#c3ccd6"
 #define PICTURE_LEAST 0.6 /* pixels; a thinner shape is not seen */
+
+/** Times of the steps of a plan, and their source. */
+typedef struct cli_times {
+    zr_step_time *time; /* times of each step of the training schedule; NULL: not known */
+    zr_price price;
+    const char *by; /* name of the machine or cluster whose rates were used */
+} cli_times;
 
 typedef struct cli_picture {
     FILE *out;
@@ -50,5 +58,21 @@ const char *cli_picture_words(const char *op);
 zr_status cli_picture_map(const cli_picture *p);
 /** Draw the streams as lanes below `top`, with a legend. */
 void cli_picture_lanes(cli_picture *p, double top);
+
+/** Price the steps by the rates of `profile`, if it has them. Free with cli_times_clear. */
+ZR_NODISCARD zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times);
+void cli_times_clear(cli_times *times);
+
+/** Draw a training step (memory map, streams) as SVG into a file, over `times` where they are known. The file must not
+ * be one of `inputs` (zr__output_open). ZR_ERR_CREATE, ZR_ERR_IO. */
+ZR_NODISCARD zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan,
+                                         const cli_times *times, const char *model, int64_t whole_states_bytes);
+
+/** Return the bytes of model states on a rank at stage 0, for that picture; 0: not known. */
+int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile);
+
+/** Draw a training step of the plan, over the target's times where they are known. `model`: its name. */
+ZR_NODISCARD zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan,
+                                       const char *model, const char *svg);
 
 #endif

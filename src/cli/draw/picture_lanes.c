@@ -1,5 +1,7 @@
 #include "cli/draw/picture.h"
 
+#include <stdio.h>
+
 #define LANE_HEIGHT 26.0
 #define LANE_GAP 30.0      /* where the waits are drawn */
 #define MOST_WAITS 120     /* more lines would be a grey veil */

@@ -1,5 +1,8 @@
+#include "base/text/text.h"
+#include "cli/plan/table.h"
 #include "cli/draw/picture.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,9 @@
 #include "cli/draw/svg.h"
 
 #include "base/text/text.h"
-#include "cli/shell/cli.h"
+#include "cli/shell/message.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,8 +1,10 @@
+#include "cli/shell/message.h"
 #include "cli/measure/bench.h"
 #include "base/json/json_write.h"
 #include "device/device.h"
 #include "train/family/family.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,11 @@
+#include "cli/shell/message.h"
+#include "cli/shell/process.h"
 #include "cli/measure/launches.h"
 #include "train/host/device.h"
 #include "train/host/host.h"
 #include "train/measure/measure.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

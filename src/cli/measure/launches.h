@@ -3,7 +3,6 @@
 #define ZR_CLI_LAUNCHES_H
 
 #include "base/json/json_write.h"
-#include "cli/shell/cli.h"
 #include "zr/comm.h"
 #include "zr/device.h"
 #include "zr/simulate.h"

@@ -4,9 +4,10 @@
  * zr plans a graph of degree M, in which some tensors are whole on each of the M ranks. */
 #include "base/json/json_write.h"
 #include "cli/papers/papers.h"
-#include "cli/shell/cli.h"
+#include "cli/plan/profile.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- bytes ------------------------------------------------------------------------------------ */

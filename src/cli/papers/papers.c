@@ -3,7 +3,8 @@
  * of parameters. */
 #include "base/json/json_write.h"
 #include "cli/papers/papers.h"
-#include "cli/shell/cli.h"
+
+#include <stdio.h>
 
 /* Find the bytes of a rank's model states: mixed precision, Adam. Buckets as large as a unit keep the schedule short.
  */

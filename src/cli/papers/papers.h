@@ -122,4 +122,12 @@ ZR_NODISCARD zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *r
 /** Draw one of the papers' pictures into a file. ZR_ERR_ARG with the names of the pictures. */
 ZR_NODISCARD zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows);
 
+/** Print tables 1 and 2 of the ZeRO paper beside zr's plans, with the deviation; as aligned text or one JSON document.
+ */
+ZR_NODISCARD zr_status cli_papers_table1(FILE *out, bool json);
+ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
+
+/** Print the run configurations of the SC20 paper's appendix, and C1 to C5, in the same way. */
+ZR_NODISCARD zr_status cli_papers_configs(FILE *out, bool json);
+
 #endif

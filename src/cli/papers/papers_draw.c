@@ -2,6 +2,7 @@
 #include "cli/draw/lines.h"
 #include "cli/papers/papers.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

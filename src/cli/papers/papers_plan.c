@@ -2,6 +2,8 @@
 #include "cli/papers/papers.h"
 #include "zr/run.h"
 
+#include <stdio.h>
+
 /* DeepSpeed's default: reduce_bucket_size, allgather_bucket_size. */
 #define BUCKET_ELEMS 500000000
 

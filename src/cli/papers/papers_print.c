@@ -4,6 +4,7 @@
 #include "cli/simulate/simulate.h"
 #include "simulate/simulate.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,11 +1,13 @@
 /* The ZeRO papers' numbers beside zr's: clusters, runs, ratios, and the largest model and batch of C1 to C5. One set of
  * constants prices all runs (src/simulate/clusters.c); the four rows that the constants were fitted on are marked.
  * Nothing is tuned for a row. */
+#include "cli/plan/profile.h"
 #include "cli/papers/papers.h"
 #include "cli/plan/max.h"
 #include "cli/simulate/simulate.h"
 #include "simulate/simulate.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "base/text/text.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

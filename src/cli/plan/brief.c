@@ -1,3 +1,4 @@
+#include "cli/plan/profile.h"
 #include "cli/plan/brief.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef ZR_CLI_BRIEF_H
 #define ZR_CLI_BRIEF_H
 
-#include "cli/shell/cli.h"
+#include "cli/shell/args.h"
 #include "zr/base.h"
 
 typedef struct cli_brief {

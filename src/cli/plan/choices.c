@@ -4,6 +4,7 @@
 #include "train/host/limits.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /** Recompute policies with which each stage is planned, those with pieces only with tensor parallelism; the configured

@@ -4,6 +4,7 @@
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H
 
+#include "cli/plan/table.h"
 #include "base/json/json_write.h"
 #include "cli/plan/target.h"
 #include "plan/cost/cost.h"
@@ -116,5 +117,8 @@ ZR_NODISCARD zr_status cli_within_print(FILE *out, const zr_config *config, cons
  * replicated. */
 ZR_NODISCARD zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_plan *plan,
                                        const zr_profile *profile);
+
+/** Return the bytes that a rank takes beside its plan's total, in words (zr__rank_bytes). */
+const char *cli_beside(const zr_device_facts *facts);
 
 #endif

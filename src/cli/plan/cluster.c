@@ -7,6 +7,7 @@
 #include "train/host/limits.h"
 #include "train/measure/measure.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /** Make the profile of a cluster's devices: the scratch of their kernels, and rates for policy auto. */

@@ -1,8 +1,10 @@
+#include "cli/plan/choices.h"
 #include "cli/plan/max.h"
 
 #include "base/text/text.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /** Limits of the search: more layers take long to plan, more rows are of no use. */

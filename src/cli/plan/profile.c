@@ -1,10 +1,11 @@
 /** --profile: the rates of a known machine, or of a file: the user's own, or the output of `zr info --bench --json`. */
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "cli/shell/cli.h"
+#include "cli/plan/profile.h"
 #include "train/family/family.h"
 #include "train/measure/measure.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

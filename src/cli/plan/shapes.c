@@ -1,7 +1,9 @@
 /** The list of known shapes: `zr plan --shapes`. */
 #include "base/json/json_write.h"
-#include "cli/shell/cli.h"
+#include "cli/plan/profile.h"
 #include "train/family/family.h"
+
+#include <stdio.h>
 
 /** Count the parameters that the model itself declares. */
 static zr_status params_of(const zr__family_model *shape, int64_t *params)

@@ -1,6 +1,7 @@
 /** Figures of a priced step: tokens a second, model FLOPs as a share of the peak, days. */
 #include "cli/plan/choices.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

@@ -1,11 +1,13 @@
 /** The table of `zr plan` and of a run's banner: memory, traffic and FLOPs of stages 0 to 3; and the list
  * of a schedule's steps. */
 #include "base/text/text.h"
-#include "cli/shell/cli.h"
+#include "cli/plan/table.h"
+#include "cli/shell/message.h"
 #include "train/dir/report.h"
 #include "train/host/limits.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <inttypes.h>
 
 const char *cli_category_words(zr_category category)

@@ -1,3 +1,4 @@
+#include "cli/plan/profile.h"
 #include "cli/plan/target.h"
 
 #include "base/text/text.h"
@@ -6,6 +7,7 @@
 #include "train/host/limits.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdarg.h>
 
@@ -176,31 +178,4 @@ zr_status cli_check_outputs(const zr_config *config, const char *svg)
     zr__config_inputs(config, inputs);
     ZR_TRY(cli_check_stdout(inputs));
     return svg ? zr__output_check(svg, &cli_svg_kind, inputs) : ZR_OK;
-}
-
-/** Find when each step of a plan runs. Free with cli_times_clear. */
-static zr_status times_on(const cli_target *target, const zr_plan *plan, cli_times *times)
-{
-    zr_simulation simulation;
-    if (!target->simulated) return cli_times_make(plan, &target->profile, times);
-    *times = (cli_times){.by = target->cluster.name};
-    times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
-    ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
-    const zr_status st = zr_simulate(plan, &target->cluster, &target->options, &simulation, times->time);
-    times->price = simulation.price;
-    if (st != ZR_OK) cli_times_clear(times);
-    return st;
-}
-
-zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan, const char *model,
-                          const char *svg)
-{
-    const char *inputs[ZR_CONFIG_INPUTS + 1];
-    cli_times times;
-    zr__config_inputs(config, inputs);
-    ZR_TRY(times_on(target, plan, &times));
-    const zr_status st = cli_picture_write(svg, inputs, plan, &times, model,
-                                           cli_whole_states_bytes(config, target->ranks, &target->profile));
-    cli_times_clear(&times);
-    return st;
 }

@@ -7,7 +7,7 @@
 #ifndef ZR_CLI_TARGET_H
 #define ZR_CLI_TARGET_H
 
-#include "cli/shell/cli.h"
+#include "cli/shell/message.h"
 #include "zr/config.h"
 #include "zr/plan.h"
 #include "zr/run.h"
@@ -79,8 +79,5 @@ double cli_days(double tokens, double step_tokens, double step_sec);
 void cli_print_save_unknown(const cli_target *target);
 /** Refuse, before anything is planned, a stdout or an SVG (NULL: none) that the configuration reads. */
 ZR_NODISCARD zr_status cli_check_outputs(const zr_config *config, const char *svg);
-/** Draw a training step of the plan, over the target's times where they are known. `model`: its name. */
-ZR_NODISCARD zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan,
-                                       const char *model, const char *svg);
 
 #endif

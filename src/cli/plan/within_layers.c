@@ -6,6 +6,7 @@
 #include "train/dir/report.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <ctype.h>
 #include <math.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 #ifndef ZR_CLI_REPORT_H
 #define ZR_CLI_REPORT_H
 
+#include "cli/shell/args.h"
 #include "cli/draw/panel.h"
 
 #include <jansson.h>

@@ -1,7 +1,10 @@
+#include "base/text/text.h"
+#include "cli/shell/message.h"
 #include "cli/report/report.h"
 
 #include "base/json/json.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,11 @@
+#include "base/text/text.h"
+#include "cli/plan/table.h"
+#include "cli/shell/message.h"
 #include "cli/report/report.h"
 
 #include "base/json/json.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
+#include "base/text/text.h"
 #include "cli/report/report.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,8 @@
 /* The runs that a command line names. */
+#include "cli/shell/help.h"
 #include "cli/report/report.h"
 
+#include <stdio.h>
 #include <string.h>
 
 zr_status cli_parse_runs(cli_args *args, const cli_command *command, int argc, char **argv)

@@ -1,5 +1,7 @@
 /* The command's response to ranks that hang or are gone: it says so, once, and ends the job. */
-#include "cli/shell/cli.h"
+#include "cli/runs/runs.h"
+#include "cli/shell/message.h"
+#include "cli/shell/process.h"
 #include "zr/run.h"
 
 #include <signal.h>

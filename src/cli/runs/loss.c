@@ -1,7 +1,9 @@
 /* The picture of a run's losses in its directory, loss.svg, drawn now and then while it runs. */
+#include "cli/shell/message.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/draw/curve.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
 /* The directory of a run that was given none: the first of runs/<model>-<time>, or with -2, -3 ..., that no other run
  * has. */
-#include "cli/shell/cli.h"
+#include "cli/runs/runs.h"
 
+#include <stdio.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

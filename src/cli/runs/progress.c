@@ -1,164 +1,67 @@
 /* The progress of a run on stderr: its banner, a line for some of its steps, and on a terminal one that is redrawn. */
+#include "cli/runs/runs.h"
+#include "base/text/text.h"
+#include "cli/plan/table.h"
+#include "cli/shell/config.h"
+#include "cli/shell/message.h"
+#include "cli/shell/line.h"
 #include "cli/draw/curve.h"
 #include "comm/comm.h"
 #include "zr/checkpoint.h"
 #include "zr/run.h"
 
+#include <stdio.h>
 #include <limits.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#define LINE_BYTES 512
-#define REFRESH_SEC 0.1 /* seconds; no eye follows faster */
-
-static void put_stderr(const char *text, size_t length)
-{
-    if (write(STDERR_FILENO, text, length) < 0) return; /* a closed terminal does not stop a run */
-}
-
-static int terminal_columns(void)
-{
-    const char *given = getenv("COLUMNS");
-    struct winsize size;
-    int wide = given ? atoi(given) : 0;
-    if (wide <= 0 && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0) wide = size.ws_col;
-    return wide <= 1 ? 80 : wide < LINE_BYTES ? wide : LINE_BYTES;
-}
-
-/* Write the time that the rest of `of` takes at the rate of the first `done` since `begin`. Returns text. */
-static const char *time_left(double begin, int64_t done, int64_t of, char text[32])
-{
-    double sec = (zr_clock_sec() - begin) / (double)done * (double)(of - done);
-    long s = (long)(sec + 0.5);
-    if (s >= 3600)
-        snprintf(text, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
-    else
-        snprintf(text, 32, "%ld:%02ld", s / 60, s % 60);
-    return text;
-}
-#define TIME_LEFT(begin, done, of) time_left((begin), (done), (of), (char[32]){0})
-
-/* One part of a step's line. On a narrow terminal the field with the highest `rank` is dropped first. */
-typedef struct field {
-    int rank; /* 0: never dropped */
-    char text[64];
-} field;
-
-#define MOST_FIELDS 12
-
-typedef struct step_line {
-    field field[MOST_FIELDS];
-    int n;
-} step_line;
-
-static void add_field(step_line *line, int rank, const char *format, ...) ZR_PRINTF(3, 4);
-static void add_field(step_line *line, int rank, const char *format, ...)
-{
-    va_list list;
-    field *f = &line->field[line->n++];
-    f->rank = rank;
-    va_start(list, format);
-    vsnprintf(f->text, sizeof(f->text), format, list);
-    va_end(list);
-}
-
-/** Fit a line into `wide` columns, with `between` between its fields: drop fields from the highest rank on, then cut.
- */
-static void fit_line(const step_line *line, int wide, const char *between, char out[LINE_BYTES])
-{
-    for (int rank = MOST_FIELDS; rank >= 0; rank--) {
-        int n = 0;
-        out[0] = '\0';
-        for (int i = 0; i < line->n; i++) {
-            if (line->field[i].rank > rank) continue;
-            n += snprintf(out + n, (size_t)(LINE_BYTES - n), "%s%s", n ? between : "", line->field[i].text);
-        }
-        if (n <= wide) return;
-    }
-    out[wide] = '\0';
-}
-
-static void add_share(step_line *line, int rank, double mfu)
+static void add_share(cli_line *line, int rank, double mfu)
 {
     if (isfinite(mfu))
-        add_field(line, rank, "%.0f%% of peak", 100.0 * mfu);
+        cli_line_add(line, rank, "%.0f%% of peak", 100.0 * mfu);
     else
-        add_field(line, rank, "peak n/a");
-}
-
-/** Write a line over the previous one. */
-static void rewrite_line(const step_line *l)
-{
-    char line[LINE_BYTES], out[LINE_BYTES + 16];
-    /* One column stays free: some terminals wrap when the last is written. */
-    fit_line(l, terminal_columns() - 1, "  ", line);
-    int n = snprintf(out, sizeof(out), "\r%s\033[K", line);
-    put_stderr(out, (size_t)n);
+        cli_line_add(line, rank, "peak n/a");
 }
 
 static void refresh_step(cli_progress *progress, const zr_train_step *step)
 {
-    step_line l = {0};
+    cli_line l = {0};
     double now = zr_clock_sec();
-    if (now - progress->shown < REFRESH_SEC) return;
+    if (now - progress->shown < CLI_REFRESH_SEC) return;
     progress->shown = now;
-    add_field(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
-    add_field(&l, 1, "loss %.4f", step->loss);
-    add_field(&l, 3, "%stok/s", ZR_AMOUNT(step->tokens_per_sec));
+    cli_line_add(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
+    cli_line_add(&l, 1, "loss %.4f", step->loss);
+    cli_line_add(&l, 3, "%stok/s", ZR_AMOUNT(step->tokens_per_sec));
     add_share(&l, 4, step->mfu);
-    add_field(&l, 5, "%s a rank", ZR_SIZE((double)progress->peak_bytes));
-    add_field(&l, 2, "left %s", TIME_LEFT(progress->begin, step->step - progress->from, step->steps - progress->from));
-    rewrite_line(&l);
-}
-
-void cli_show_done(void *arg, int64_t done, int64_t of)
-{
-    cli_amount_done *d = arg;
-    step_line l = {0};
-    double now = zr_clock_sec();
-    if (now - d->shown < REFRESH_SEC) return;
-    d->shown = now;
-    add_field(&l, 0, "%s of %s%s", ZR_AMOUNT((double)done), ZR_AMOUNT((double)of), d->what);
-    if (d->first > 0) add_field(&l, 1, "left %s", TIME_LEFT(d->begin, done - d->first, of - d->first));
-    rewrite_line(&l);
-    if (d->first > 0) return;
-    d->begin = now; /* the time before the first call includes setup: the rate is measured from here */
-    d->first = done;
-}
-
-/** Leave a line in place: whole in a file, as wide as the terminal on a terminal. */
-static void leave_line(const cli_progress *progress, const step_line *l)
-{
-    char line[LINE_BYTES], out[LINE_BYTES + 16];
-    fit_line(l, progress->live ? terminal_columns() - 1 : LINE_BYTES - 1, " | ", line);
-    int n = snprintf(out, sizeof(out), "%s%s\n", progress->live ? "\r\033[K" : "", line);
-    put_stderr(out, (size_t)n);
+    cli_line_add(&l, 5, "%s a rank", ZR_SIZE((double)progress->peak_bytes));
+    cli_line_add(&l, 2, "left %s",
+                 CLI_TIME_LEFT(progress->begin, step->step - progress->from, step->steps - progress->from));
+    cli_line_rewrite(&l);
 }
 
 /** Write the line of a step, of about 100 columns in a file: the rate is in metrics.jsonl as well, the memory in the
  * run's first lines. */
 static void leave_step(const cli_progress *progress, const zr_train_step *step)
 {
-    step_line l = {0};
-    add_field(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
-    add_field(&l, 1, "loss %.5f", step->loss);
+    cli_line l = {0};
+    cli_line_add(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
+    cli_line_add(&l, 1, "loss %.5f", step->loss);
     if (isfinite(step->grad_norm))
-        add_field(&l, 3, "grad %.4g", step->grad_norm);
+        cli_line_add(&l, 3, "grad %.4g", step->grad_norm);
     else
-        add_field(&l, 3, "grad not finite");
-    add_field(&l, 4, "lr %.3g", step->lr);
-    add_field(&l, 7, "%.1f ms", 1e3 * step->step_sec);
-    add_field(&l, 5, "%stok/s", ZR_AMOUNT(step->tokens_per_sec));
-    if (progress->live) add_field(&l, 10, "%.3g TFLOP/s a rank", step->tflops);
+        cli_line_add(&l, 3, "grad not finite");
+    cli_line_add(&l, 4, "lr %.3g", step->lr);
+    cli_line_add(&l, 7, "%.1f ms", 1e3 * step->step_sec);
+    cli_line_add(&l, 5, "%stok/s", ZR_AMOUNT(step->tokens_per_sec));
+    if (progress->live) cli_line_add(&l, 10, "%.3g TFLOP/s a rank", step->tflops);
     add_share(&l, 8, step->mfu);
-    if (progress->live) add_field(&l, 9, "%s a rank", ZR_SIZE((double)progress->peak_bytes));
-    add_field(&l, 6, "left %s", TIME_LEFT(progress->begin, step->step - progress->from, step->steps - progress->from));
-    if (step->skipped) add_field(&l, 2, "skipped %lld", (long long)step->skipped);
-    leave_line(progress, &l);
+    if (progress->live) cli_line_add(&l, 9, "%s a rank", ZR_SIZE((double)progress->peak_bytes));
+    cli_line_add(&l, 6, "left %s",
+                 CLI_TIME_LEFT(progress->begin, step->step - progress->from, step->steps - progress->from));
+    if (step->skipped) cli_line_add(&l, 2, "skipped %lld", (long long)step->skipped);
+    cli_line_leave(&l, progress->live);
 }
 
 static void on_step(void *arg, const zr_train_step *step)
@@ -174,27 +77,27 @@ static void on_step(void *arg, const zr_train_step *step)
 static void on_eval(void *arg, const zr_train_eval *eval)
 {
     const cli_progress *progress = arg;
-    step_line l = {0};
+    cli_line l = {0};
     cli_loss_eval(progress->loss);
     if (progress->quiet) return;
-    add_field(&l, 0, "step %lld", (long long)eval->step);
-    add_field(&l, 1, "val_loss %.5f", eval->val_loss);
-    add_field(&l, 2, "%lld tokens", (long long)eval->val_tokens);
-    leave_line(progress, &l);
+    cli_line_add(&l, 0, "step %lld", (long long)eval->step);
+    cli_line_add(&l, 1, "val_loss %.5f", eval->val_loss);
+    cli_line_add(&l, 2, "%lld tokens", (long long)eval->val_tokens);
+    cli_line_leave(&l, progress->live);
 }
 
 static void on_saved(void *arg, const zr_train_save *save)
 {
     const cli_progress *progress = arg;
     char name[ZR_CHECKPOINT_NAME_BYTES];
-    step_line l = {0};
+    cli_line l = {0};
     if (progress->quiet) return;
     zr_checkpoint_name(save->step, name);
-    add_field(&l, 0, "step %lld", (long long)save->step);
-    add_field(&l, 1, "saved %s", name);
-    add_field(&l, 2, "%s", ZR_SIZE((double)save->bytes));
-    add_field(&l, 3, "waited %.3g s", save->sec);
-    leave_line(progress, &l);
+    cli_line_add(&l, 0, "step %lld", (long long)save->step);
+    cli_line_add(&l, 1, "saved %s", name);
+    cli_line_add(&l, 2, "%s", ZR_SIZE((double)save->bytes));
+    cli_line_add(&l, 3, "waited %.3g s", save->sec);
+    cli_line_leave(&l, progress->live);
 }
 
 /** Say a note, also with --quiet. */
@@ -243,7 +146,7 @@ static void on_start(void *arg, const zr_train_info *info)
     cli_table_print(out, &table, progress->color);
     long length = ftell(out);
     fclose(out);
-    put_stderr(text, (size_t)length);
+    cli_put_stderr(text, (size_t)length);
     for (int i = 0; i < zr_config_notes(info->config); i++) cli_say("note: %s", zr_config_note(info->config, i));
 }
 
@@ -273,15 +176,4 @@ zr_observer cli_progress_observer(cli_progress *progress)
 void cli_progress_end(const cli_progress *progress)
 {
     if (progress->live) cli_line_clear();
-}
-
-bool cli_live(void)
-{
-    const char *term = getenv("TERM");
-    return isatty(STDERR_FILENO) && !cli_launched() && term && strcmp(term, "dumb") != 0;
-}
-
-void cli_line_clear(void)
-{
-    put_stderr("\r\033[K", 4);
 }

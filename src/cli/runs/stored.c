@@ -1,6 +1,8 @@
+#include "cli/shell/line.h"
 #include "cli/runs/stored.h"
 #include "checkpoint/checkpoint.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -7,7 +7,7 @@
 #ifndef ZR_CLI_STORED_H
 #define ZR_CLI_STORED_H
 
-#include "cli/shell/cli.h"
+#include "cli/shell/line.h"
 #include "train/weights/weights.h"
 #include "zr/checkpoint.h"
 

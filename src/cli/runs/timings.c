@@ -1,8 +1,10 @@
 /* The table of where a step's time goes, for people. */
-#include "cli/shell/cli.h"
+#include "cli/runs/runs.h"
+#include "cli/shell/message.h"
 #include "train/measure/timings.h"
 #include "zr/run.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * from base/shortage.h. */
 #include "base/core/shortage.h"
 #include "base/json/json.h"
-#include "cli/shell/cli.h"
+#include "cli/shell/process.h"
 
 #include <errno.h>
 #include <stdatomic.h>

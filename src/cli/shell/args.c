@@ -1,6 +1,10 @@
 /* The words of a command line: options, operands and keys of the configuration. */
-#include "cli/shell/cli.h"
+#include "base/text/text.h"
+#include "zr/config.h"
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
 
+#include <stdio.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>

@@ -2,6 +2,7 @@
 #include "cli/shell/reference.h"
 #include "train/family/family.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void print_presets(void)

@@ -1,4 +1,5 @@
-#include "cli/shell/cli.h"
+#include "cli/shell/args.h"
+#include "cli/shell/config.h"
 #include "config/config.h"
 #include "zr/run.h"
 

@@ -1,6 +1,7 @@
 /* The help of a command, for people. */
 #include "cli/shell/reference.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void print_option(const cli_option *o)

@@ -1,6 +1,7 @@
 /* JSON on stdout, as commands print it. */
-#include "cli/shell/cli.h"
+#include "cli/shell/message.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

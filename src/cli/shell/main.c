@@ -1,8 +1,12 @@
 /** zr: the command. Picks the sub-command, starts and stops MPI under a launcher, and turns a status into an
  *  exit code: the only place of the project that does. */
+#include "base/text/text.h"
+#include "cli/shell/message.h"
+#include "cli/shell/process.h"
 #include "cli/shell/reference.h"
 #include "comm/comm.h"
 
+#include <stdio.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>

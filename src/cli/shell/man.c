@@ -1,6 +1,7 @@
 /* Pages for man, in roff. */
 #include "cli/shell/reference.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /** Print text escaped for roff: minus signs stay minus signs, and no line begins with a request. */

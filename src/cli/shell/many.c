@@ -1,6 +1,8 @@
+#include "cli/shell/line.h"
 #include "cli/shell/many.h"
 #include "train/host/host.h"
 
+#include <stdio.h>
 #include <pthread.h>
 
 #define MOST_THREADS 4 /* each holds a plan, and large plans take 100 MB */

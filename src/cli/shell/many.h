@@ -2,7 +2,6 @@
 #ifndef ZR_CLI_MANY_H
 #define ZR_CLI_MANY_H
 
-#include "cli/shell/cli.h"
 #include "zr/base.h"
 
 /** Do piece i, from 0 on. Pieces run at the same time and in any order: each writes its own results. */

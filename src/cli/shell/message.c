@@ -1,6 +1,9 @@
 /* Messages on stderr, the end of stdout, colours, numbers in words. */
-#include "cli/shell/cli.h"
+#include "zr/comm.h"
+#include "cli/shell/args.h"
+#include "cli/shell/message.h"
 
+#include <stdio.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>

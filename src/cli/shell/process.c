@@ -1,5 +1,5 @@
 /** Settings of the command's own process before it computes; a program that uses the library decides for itself. */
-#include "cli/shell/cli.h"
+#include "cli/shell/process.h"
 
 #include <errno.h>
 #include <fcntl.h>

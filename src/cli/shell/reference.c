@@ -1,5 +1,6 @@
 #include "cli/shell/reference.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const cli_option cli_common_options[] = {{"json", CLI_FLAG, NULL, 0, NULL, "one JSON document on standard output"},

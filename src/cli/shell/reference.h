@@ -2,7 +2,8 @@
 #ifndef ZR_CLI_REFERENCE_H
 #define ZR_CLI_REFERENCE_H
 
-#include "cli/shell/cli.h"
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
 #include "zr/config.h"
 
 /** Print `zr help --list`, `--completion bash|zsh` or `--man [COMMAND|config]` on stdout. ZR_ERR_ARG. */

@@ -1,6 +1,6 @@
 /* Signals that ask a run to stop, or to save. A handler does only what a handler may: it notes the signal and its time,
  * and writes one line. */
-#include "cli/shell/cli.h"
+#include "cli/shell/process.h"
 #include "comm/comm.h"
 
 #include <errno.h>

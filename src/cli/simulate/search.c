@@ -10,6 +10,8 @@
  * Buckets, overlap, the levels of collectives and gradients reduced once a step change few ways much, and most not at
  * all: they are varied last, for the fastest way of each kind of states and for the ways that came nearest to fitting.
  */
+#include "cli/plan/choices.h"
+#include "cli/shell/config.h"
 #include "cli/simulate/search.h"
 
 #include "base/core/grow.h"
@@ -19,6 +21,7 @@
 #include "config/config.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "simulate/simulate.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,6 +3,7 @@
 
 #include "base/json/json.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 

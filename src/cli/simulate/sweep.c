@@ -1,5 +1,6 @@
 /** `zr simulate --sweep`: every combination of some keys' values, one row each. A combination that cannot be planned is
  * a row with its reason. */
+#include "cli/shell/config.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "cli/draw/lines.h"
@@ -7,6 +8,7 @@
 #include "cli/simulate/simulate.h"
 #include "simulate/simulate.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

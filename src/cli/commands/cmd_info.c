@@ -1,3 +1,8 @@
+#include "cli/plan/profile.h"
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
+#include "cli/shell/process.h"
 #include "cli/measure/bench.h"
 #include "cli/measure/launches.h"
 #include "comm/comm.h"
@@ -6,6 +11,7 @@
 #include "train/host/host.h"
 #include "train/measure/measure.h"
 
+#include <stdio.h>
 #include <jansson.h>
 #include <string.h>
 

@@ -1,6 +1,10 @@
+#include "zr/config.h"
 #include "base/file/file.h"
-#include "cli/shell/cli.h"
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define DEFAULT_OUT "config.json"

@@ -1,7 +1,14 @@
+#include "base/text/text.h"
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
+#include "zr/comm.h"
+#include "cli/shell/line.h"
 #include "cli/runs/stored.h"
 #include "base/json/json.h"
 #include "train/weights/weights.h"
 
+#include <stdio.h>
 #include <limits.h>
 #include <math.h>
 #include <string.h>

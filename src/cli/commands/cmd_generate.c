@@ -1,6 +1,9 @@
-#include "cli/shell/cli.h"
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
 #include "zr/run.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

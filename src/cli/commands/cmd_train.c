@@ -1,3 +1,8 @@
+#include "cli/runs/runs.h"
+#include "cli/shell/config.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
+#include "cli/shell/process.h"
 #include "cli/draw/curve.h"
 #include "cli/plan/brief.h"
 #include "comm/comm.h"
@@ -7,6 +12,7 @@
 #include "train/measure/timings.h"
 #include "zr/run.h"
 
+#include <stdio.h>
 #include <limits.h>
 #include <malloc.h>
 #include <math.h>

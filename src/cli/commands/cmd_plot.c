@@ -1,6 +1,11 @@
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
+#include "zr/comm.h"
 #include "base/json/json_write.h"
 #include "cli/report/report.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,6 +1,10 @@
-#include "cli/shell/cli.h"
+#include "cli/shell/line.h"
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
 #include "zr/run.h"
 
+#include <stdio.h>
 #include <math.h>
 
 static zr_status print_eval_json(const zr_eval_result *r)

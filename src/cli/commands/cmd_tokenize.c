@@ -1,8 +1,12 @@
-#include "cli/shell/cli.h"
+#include "cli/shell/line.h"
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/tokenizer/tokenize.h"
 #include "zr/data.h"
 
+#include <stdio.h>
 #include <limits.h>
 #include <string.h>
 

@@ -1,4 +1,10 @@
 /** The command `zr plan`. */
+#include "cli/draw/picture.h"
+#include "cli/papers/papers.h"
+#include "cli/plan/profile.h"
+#include "cli/shell/config.h"
+#include "cli/shell/help.h"
+#include "cli/shell/process.h"
 #include "base/json/json_write.h"
 #include "cli/plan/brief.h"
 #include "cli/plan/choices.h"
@@ -11,6 +17,7 @@
 #include "train/measure/measure.h"
 #include "train/setup/setup.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>

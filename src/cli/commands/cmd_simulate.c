@@ -1,4 +1,8 @@
 /** The command `zr simulate`, and one simulation: as text, JSON and a picture. */
+#include "cli/draw/picture.h"
+#include "cli/plan/choices.h"
+#include "cli/shell/config.h"
+#include "cli/shell/help.h"
 #include "cli/simulate/simulate.h"
 
 #include "base/json/json.h"
@@ -7,6 +11,7 @@
 #include "simulate/simulate.h"
 #include "train/dir/report.h"
 
+#include <stdio.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>

@@ -1,6 +1,10 @@
-#include "cli/shell/cli.h"
+#include "cli/shell/line.h"
+#include "cli/shell/args.h"
+#include "cli/shell/help.h"
+#include "cli/shell/message.h"
 #include "train/weights/weights.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void say_converted(const zr__convert_args *want, const zr__converted *did)

@@ -1,0 +1,71 @@
+/* The picture of a configuration's plan: when its steps run, by a machine's rates or on a cluster. */
+#include "base/core/core.h"
+#include "cli/draw/picture.h"
+#include "config/config.h"
+#include "plan/cost/cost.h"
+#include "train/setup/setup.h"
+#include "zr/simulate.h"
+
+zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times)
+{
+    const zr_machine *m = &profile->machine;
+    const bool narrow = plan->layout.dtype != ZR_F32 && m->flops_bf16 > 0;
+    const bool link = plan->layout.ranks == 1 || zr__machine_link(m).bytes_sec > 0;
+    const bool known = (narrow ? m->flops_bf16 : m->flops_f32) > 0 && m->memory_bytes_sec > 0 && link;
+    *times = (cli_times){.by = profile->facts.name};
+    if (!known) return ZR_OK;
+    ZR_TRY(zr_plan_price(plan, profile, &times->price));
+    times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
+    ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
+    const zr_status st = zr_plan_times(plan, profile, times->time);
+    if (st != ZR_OK) cli_times_clear(times);
+    return st;
+}
+
+void cli_times_clear(cli_times *times)
+{
+    zr_free(times->time);
+    times->time = NULL;
+}
+
+/** Plan without recomputation, which does not change the states. */
+int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
+{
+    zr_plan *whole = NULL;
+    zr_layout layout = zr__train_layout(config, ranks);
+    layout.stage = 0;
+    layout.recompute = ZR_RECOMPUTE_NONE;
+    layout.partition_checkpoints = false;
+    layout.shard_ranks = layout.hpz_ranks = 0;
+    if (zr__train_plan_layout(config, &layout, profile, &whole) != ZR_OK) return 0;
+    const int64_t bytes = whole->memory.states_bytes;
+    zr_plan_destroy(&whole);
+    return bytes;
+}
+
+/** Find when each step of a plan runs. Free with cli_times_clear. */
+static zr_status times_on(const cli_target *target, const zr_plan *plan, cli_times *times)
+{
+    zr_simulation simulation;
+    if (!target->simulated) return cli_times_make(plan, &target->profile, times);
+    *times = (cli_times){.by = target->cluster.name};
+    times->time = zr_alloc(((size_t)plan->schedule[ZR_SCHEDULE_TRAIN].n_steps + 1) * sizeof(*times->time));
+    ZR_CHECK(times->time, ZR_ERR_MEMORY, "no memory for the times of a plan's steps");
+    const zr_status st = zr_simulate(plan, &target->cluster, &target->options, &simulation, times->time);
+    times->price = simulation.price;
+    if (st != ZR_OK) cli_times_clear(times);
+    return st;
+}
+
+zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan, const char *model,
+                          const char *svg)
+{
+    const char *inputs[ZR_CONFIG_INPUTS + 1];
+    cli_times times;
+    zr__config_inputs(config, inputs);
+    ZR_TRY(times_on(target, plan, &times));
+    const zr_status st = cli_picture_write(svg, inputs, plan, &times, model,
+                                           cli_whole_states_bytes(config, target->ranks, &target->profile));
+    cli_times_clear(&times);
+    return st;
+}

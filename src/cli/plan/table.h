@@ -1,0 +1,37 @@
+/** Tables of a plan as `zr plan` prints them. */
+#ifndef ZR_CLI_PLAN_TABLE_H
+#define ZR_CLI_PLAN_TABLE_H
+
+#include "zr/plan.h"
+#include "zr/run.h"
+#include "zr/config.h"
+
+#include <stdio.h>
+
+/** Memory by category, traffic and FLOPs of stages 0-3 side by side. */
+typedef struct cli_table {
+    zr_report report[4];
+    bool planned[4];
+    int chosen;           /* stage whose column is marked */
+    int64_t memory_bytes; /* memory of a rank, to say which stages fit; 0: not asked */
+    const zr_device_facts *facts;
+} cli_table;
+
+/** Return a category's contents, in words. */
+const char *cli_category_words(zr_category category);
+
+/** Write a policy, "none" or "unit/4"; returns text. */
+const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32]);
+
+/** Return the bytes that one rank moves in a step, all kinds. */
+double cli_traffic_bytes(const zr_report *report);
+
+/** Fill in the reports of all stages of a resolved configuration, whose own plan is `chosen`; stages that cannot be
+ * planned are left out. */
+void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen);
+void cli_table_print(FILE *out, const cli_table *table, bool color);
+
+/** Print the train schedule, a step a line. */
+void cli_schedule_print(FILE *out, const zr_plan *plan);
+
+#endif
