@@ -95,7 +95,7 @@ static void check_dawdle(const zr_comm *comm, int round)
 /* An exchange as its receiver sees it. */
 typedef struct check_taken {
     zr_comm *comm;
-    unsigned char *own; /* this rank's piece in `send`, where the result is written */
+    unsigned char *own; /* the piece in `send` that receives the result */
     int to, round;      /* the receiving rank, in the communicator */
     int64_t grain;
     int64_t bytes; /* bytes received so far */
@@ -309,9 +309,7 @@ static zr_status check_long_text(zr_comm *comm)
     if (comm->size < 2) return ZR_OK;
     zr_status mine = comm->rank == 1 ? ZR_FAIL(ZR_ERR_DATA, "%0500d", 7) : ZR_OK;
     zr_status all = zr_comm_agree(comm, mine);
-    size_t wanted = comm->rank == 1 ? 500
-                                    : strlen("rank 1: ") + 8 * ZR_COMM_SCALARS -
-                                          1; /* 10 ranks at most, so that a rank's number has one digit */
+    size_t wanted = comm->rank == 1 ? 500 : strlen("rank 1: ") + 8 * ZR_COMM_SCALARS - 1; /* at most 10: one digit */
     ZR_CHECK(all == ZR_ERR_DATA && strlen(zr_error_message()) == wanted, ZR_ERR_INTERNAL, "agreed on %d, '%s'", all,
              zr_error_message());
     return ZR_OK;

@@ -69,7 +69,7 @@ static kernel_call binary_call(const char *name, zr_tensor a, zr_tensor b, zr_te
     return (kernel_call){.name = name, .n_in = 2, .n_out = 1, .in = {a, b}, .out = {y}};
 }
 
-/* w: the type of the gradient, F32 for a part of a parameter's. */
+/* Check a function and its gradient; w is the gradient's type, F32 for a part of a parameter's. */
 static void check_unary(const level_pair *level, const unary *f, int64_t n, zr_dtype g, zr_dtype w)
 {
     void *x = array_random(g, n, 5.0), *dy = array_random(g, n, 1.0), *y = array_new(g, n), *dx = array_new(w, n);
@@ -102,7 +102,7 @@ static void test_unaries(void **state)
     for_every_level(unary_values);
 }
 
-/* Far out, where powers of x overflow, and at what is no number. */
+/* Check far-out values, where powers of x overflow, and infinities and NaN. */
 static void unary_extremes(const level_pair *level)
 {
     float x[] = {0.0f, -0.0f, 1e-40f, 95.5f, -95.5f, 1e15f, -1e15f, 3e38f, -3e38f, INFINITY, -INFINITY, NAN};

@@ -66,8 +66,7 @@ struct memory_of_devices {
     std::map<void *, block_of_device> block;
     size_t taken[devices] = {};
     int running[devices + 1] = {}; /* streams of each device that do work; last, holders of all memory */
-    bool access[devices][devices] = {{true, false},
-                                     {false, true}}; /* [device][owner]: whether a device may touch another's memory */
+    bool access[devices][devices] = {{true, false}, {false, true}}; /* access of [device] to [owner] */
 
     bool is_open(int owner) const
     {
