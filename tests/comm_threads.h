@@ -17,8 +17,8 @@ static void expect_ok(zr_status st)
     if (st != ZR_OK) fail_msg("%s: %s", zr_status_text(st), zr_error_message());
 }
 
-/* Make every rank but 0 wait in `comm` for a call that rank 0 never makes. Each cancels through `stopped`, or hears
- * that another rank did. */
+/* Make every rank but 0 wait in `comm` for a call that rank 0 never makes. Each rank cancels through `stopped`, or gets
+ * the error of another rank's cancellation. */
 static zr_status cancel_all_but_0(zr_comm *comm, zr_comm *stopped, _Atomic int *count)
 {
     void *staging;

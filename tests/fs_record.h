@@ -91,7 +91,7 @@ static inline fs_node *fs_find(ino_t number)
     return &fs.node[fs.n_nodes++];
 }
 
-/* Return a hash of a node and its name, which stands for a folder's entry. */
+/* Return the hash of a folder's entry: a node and its name. */
 static inline ino_t fs_entry(ino_t number, const char *name)
 {
     ino_t sum = number;

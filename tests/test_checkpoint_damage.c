@@ -28,7 +28,7 @@ static int fresh(void **state)
     return mkdir(run, 0777) || made_checkpoint(run, 5) != ZR_OK;
 }
 
-/* Create the same checkpoint, but written by ranks that share layers. */
+/* Create the same checkpoint, but written by tensor-parallel ranks. */
 static int fresh_in_columns(void **state)
 {
     made_in_columns = true;

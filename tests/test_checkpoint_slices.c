@@ -97,8 +97,8 @@ static void slices_of_several_writers(void **state)
     disk = DIRECT;
 }
 
-/* The number of checksums does not grow with the number of rows: four ranks make four checksums where one rank makes
- * one, apart from the ends. */
+/* The number of checksums does not grow with the number of rows: apart from the ends, four ranks have four checksums
+ * where a single rank has one. */
 static void rows_are_not_counted(void **state)
 {
     (void)state;

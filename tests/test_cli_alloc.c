@@ -51,7 +51,7 @@ static zr_status multiply(float *c)
     zr_status st = zr__product_run(p, a, b, bias, NULL, c);
     zr__product_destroy(&p);
     ZR_TRY(st);
-    return cli_alloc_check(); /* the command ends with it, too */
+    return cli_alloc_check(); /* the command ends with this check, too */
 }
 
 static size_t keep_bytes = SIZE_MAX;

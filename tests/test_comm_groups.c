@@ -60,7 +60,7 @@ static void calls_may_come_from_a_second_thread(void **state)
     expect_ok(zr_comm_threads_run(4, pairs_beside, NULL));
 }
 
-/* ---- ends -------------------------------------------------------------------------------------- */
+/* ---- cancellation and failures ----------------------------------------------------------------- */
 
 /* Wait in calls of a group of all ranks that are cancelled through the communicator it was split from. */
 static zr_status cancel_in_group(zr_comm *comm, void *arg)
@@ -125,7 +125,7 @@ static void a_failing_rank_wakes_its_peers_in_every_group(void **state)
     }
 }
 
-/* The creation of a group during which rank 1 is cancelled, at one of these points. */
+/* A group's creation, during which rank 1 is cancelled at a given point. */
 enum { BEFORE_IT_IS_MADE, WHILE_IT_IS_MADE, WHEN_ALL_HAVE_IT, SOME_TIME };
 typedef struct birth {
     int when;
@@ -137,7 +137,7 @@ typedef struct birth {
 } birth;
 
 static birth *born;               /* the birth under test, else NULL */
-static _Thread_local bool births; /* this thread is splitting a communicator */
+static _Thread_local bool births; /* whether the thread is splitting a communicator */
 
 static void until_count(_Atomic int *count, int wanted)
 {

@@ -28,7 +28,7 @@ int __wrap_madvise(void *memory, size_t bytes, int advice)
     return -1;
 }
 
-/* ---- what MPI itself was asked to move ------------------------------------------------------- */
+/* ---- bytes passed to MPI --------------------------------------------------------------------- */
 
 static int64_t sent_bytes, received_bytes;
 static int longest_message;
@@ -117,7 +117,7 @@ static zr_status look_away(void *arg, int64_t first, int64_t bytes, const void *
     return ZR_OK;
 }
 
-/* Make rooted calls with each rank as the owner, so that each rank sends as much as it receives. */
+/* Make rooted calls with each rank as the owner, so that all ranks send and receive equally. */
 static void move_some(zr_comm *comm)
 {
     enum { PIECE = 1003 };

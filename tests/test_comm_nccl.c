@@ -15,7 +15,7 @@
 #include "comm/comm.h"
 
 #ifndef ZR_GPU
-/* ---- what every transport must do -------------------------------------------------------------- */
+/* ---- checks of every transport ----------------------------------------------------------------- */
 
 /* check_comm reads the staging itself, so the GPU's memory is made accessible. */
 static void all_calls(void **state)
@@ -235,7 +235,7 @@ static void sums_that_are_refused(void **state)
     }
 }
 
-/* Calls on host memory work as before beside calls on GPU memory, with the staging that remains. */
+/* Calls on host memory still work on a communicator of GPU memory, with the staging that remains. */
 static void memory_of_the_host(void **state)
 {
     (void)state;
@@ -298,14 +298,14 @@ static void back_and_forth(void **state)
     }
 }
 
-/* ---- ends -------------------------------------------------------------------------------------- */
+/* ---- cancellation and failures ----------------------------------------------------------------- */
 
 static zr_status waiting_call(zr_comm *comm, void *call)
 {
     return failing_call(comm, *(int *)call);
 }
 
-/* Cancel this rank's own call that waits for rank 0, through this communicator or the one it was split from. */
+/* Cancel this rank's own call that waits for rank 0, through this communicator or its parent. */
 static void stop(zr_comm *comm, zr_comm *stopped, int call)
 {
     check_beside_args beside = {.comm = comm, .run = waiting_call, .arg = &call};

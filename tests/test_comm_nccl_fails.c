@@ -15,7 +15,7 @@
 #include "comm_nccl.h"
 #include "comm/comm.h"
 
-/* ---- what is refused --------------------------------------------------------------------------- */
+/* ---- refused communicators --------------------------------------------------------------------- */
 
 /* Check that all ranks are refused alike, and that host memory still works. */
 static void refused(zr_status status, const char *text)
@@ -55,7 +55,7 @@ static void failures_at_the_beginning(void **state)
     zr_stand_in_fail("ncclCommGetAsyncError", 2, (cudaError_t)ncclRemoteError);
     refused(ZR_ERR_PEER, "ncclCommInitRankConfig: remote process exited");
     if (world_rank == world_size - 1) zr_stand_in_fail("ncclCommGetAsyncError", 1, (cudaError_t)ncclRemoteError);
-    refused(ZR_ERR_PEER, "ncclCommInitRankConfig: remote process exited"); /* other ranks have begun already */
+    refused(ZR_ERR_PEER, "ncclCommInitRankConfig: remote process exited"); /* the remaining ranks have begun already */
     if (world_rank == world_size - 1) zr_stand_in_fail("cudaGetDevice", 0, cudaErrorInvalidDevice);
     refused(ZR_ERR_COMM, "the GPU: ");
 }

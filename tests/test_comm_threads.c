@@ -39,7 +39,7 @@ typedef struct failure {
     int call;         /* the call in which the others wait */
     bool returns;     /* rank 2 instead returns too early, without failing */
     bool aborts;      /* rank 2 aborts first */
-    _Atomic int told; /* ranks told of it as ZR_ERR_PEER */
+    _Atomic int told; /* ranks that got ZR_ERR_PEER for it */
 } failure;
 
 static zr_status fail_on_rank_2(zr_comm *comm, void *arg)
@@ -164,7 +164,7 @@ static void one_rank_alone_is_not_stopped(void **state)
     zr__comm_cancel(NULL);
 }
 
-/* ---- memory that is lent ----------------------------------------------------------------------- */
+/* ---- lent memory ------------------------------------------------------------------------------- */
 
 /* A loan of memory: rank 1 is cancelled while rank 0 reads its memory, or is about to, and must keep the memory until
  * rank 0 has read it. The two are the whole world, or ranks 1 and 2 of a larger one. */

@@ -53,8 +53,7 @@ static void merges_in_their_order(void **state)
     assert_memory_equal(piece, " a", 2);
     assert_int_equal(zr_tokenizer_decode(t, END, &piece, &bytes), ZR_OK);
     assert_memory_equal(piece, "<end>", 5);
-    assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 3, &n),
-                     ZR_OK); /* room for fewer tokens than bytes suffices */
+    assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 3, &n), ZR_OK); /* room below 6 suffices */
     assert_int_equal(n, 3);
     assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 2, &n), ZR_ERR_ARG);
     assert_int_equal(zr_tokenizer_encode(t, "", 0, tokens, 0, &n), ZR_OK);
@@ -74,7 +73,7 @@ static void expressions_cut(void **state)
     EXPECT(t, "abc", AB, 'c');
     EXPECT(t, " ab", ' ', AB);
     EXPECT(t, "!abc", '!', AB, 'c');
-    assert_int_equal(zr__tokenizer_cut(t, "ab ab", 1, 5), 0); /* no place to cut is known for such an expression */
+    assert_int_equal(zr__tokenizer_cut(t, "ab ab", 1, 5), 0); /* an expression without known places to cut */
     zr_tokenizer_close(&t);
 }
 
@@ -106,7 +105,7 @@ static void any_bytes_come_back(void **state)
     zr_tokenizer_close(&t);
 }
 
-/* A piece of a million bytes, each of which may merge, is encoded quickly: quadratic time would be minutes. */
+/* A piece of a million bytes that may all merge is encoded quickly: quadratic time would be minutes. */
 static void long_pieces_take_no_longer(void **state)
 {
     (void)state;

@@ -84,7 +84,7 @@ static void ties_go_by_numbers(void **state)
 static void counts_are_kept_up(void **state)
 {
     (void)state;
-    /* (b, c) 5; (a, b) 4, of which 3 go with "bc"; (d, e) 2 */
+    /* (b, c) 5; (a, b) 4, three followed by c; (d, e) 2 */
     expect("abc abc abc bc bc ab de de", 260, "\nb c\na bc\nd e\n", 260);
     expect("abcabcabcbcbcab\ndede", 260, "\nb c\na bc\nd e\n", 260);
 }
@@ -161,8 +161,8 @@ static void sizes_are_checked(void **state)
     zr__tokenizer_trainer_close(&trainer);
 }
 
-/* The merges learned from the whole text equal those of BpeTrainer of the package tokenizers 0.23.3 with ByteLevel's
- * initial alphabet. */
+/* The merges learned from the whole text equal the result of BpeTrainer in the package tokenizers 0.23.3, with
+ * ByteLevel's initial alphabet. */
 static void shakespeare_is_that_of_tokenizers(void **state)
 {
     (void)state;

@@ -252,7 +252,7 @@ static void on_progress(void *arg, int64_t done, int64_t all)
     seen_bytes = done;
 }
 
-/* A file longer than a piece is checked up to the one bad token in its last piece. */
+/* A file longer than a piece is checked to the end: the only bad token is in its last piece. */
 static void long_files_are_checked_to_the_end(void **state)
 {
     (void)state;

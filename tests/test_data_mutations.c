@@ -1,6 +1,6 @@
 //TEST timeout=30
-/* Randomly damaged token files: an accepted file gives the tokens it holds, all of them below vocab_size, and any other
- * is refused with the file's name. */
+/* Randomly damaged token files: an accepted file gives the tokens it holds, all below vocab_size, and any other is
+ * refused with the file's name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

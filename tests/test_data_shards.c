@@ -395,7 +395,7 @@ static void the_order_stays(void **state)
     zr_data_close(&mix);
 }
 
-/* ---- ahead ----------------------------------------------------------------------------------- */
+/* ---- prefetch -------------------------------------------------------------------------------- */
 
 static void what_is_read_ahead_is_the_same(void **state)
 {
@@ -411,8 +411,7 @@ static void what_is_read_ahead_is_the_same(void **state)
         assert_memory_equal(token[0], token[1], sizeof(token[0]));
         assert_memory_equal(target[0], target[1], sizeof(target[0]));
         if (g % ROWS == ROWS - 1) assert_int_equal(zr_data_read_ahead(ahead, g + 1, ROWS), ZR_OK);
-        if (g % (10 * ROWS) == ROWS - 1)
-            assert_int_equal(zr_data_read_ahead(ahead, g + 1, ROWS), ZR_OK); /* requested twice */
+        if (g % (10 * ROWS) == ROWS - 1) assert_int_equal(zr_data_read_ahead(ahead, g + 1, ROWS), ZR_OK); /* twice */
     }
     assert_int_equal(zr_data_window(ahead, 0, token[0], target[0]), ZR_ERR_STATE);
     assert_int_equal(zr_data_read_ahead(ahead, -1, ROWS), ZR_ERR_ARG);

@@ -418,7 +418,7 @@ static void lines_have_the_tokens_of_their_texts(void **state)
 }
 
 /* A long text without a place to cut is encoded whole, or, where memory is bounded, cut before a character. The text
- * after such a stretch is cut as usual, whatever the size of parts. */
+ * after a long stretch is cut as usual, whatever the size of parts. */
 static void a_text_without_cuts_is_bounded(void **state)
 {
     (void)state;
@@ -529,7 +529,7 @@ static void a_text_that_is_never_cut_must_be_short(void **state)
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-/* Count the names in the cache that contain `ending`; *one is the last of them. */
+/* Count the names in the cache that contain `ending`; *one is the last name found. */
 static int cached(const char *ending, char one[PATH_MAX])
 {
     int n = 0;
@@ -726,7 +726,8 @@ static void a_rest_is_no_hindrance(void **state)
     assert_int_equal(cached(".tokens", one), 1);
 }
 
-/* Without working locks, as between hosts, the file that another process makes first is kept: it is as good. */
+/* Without working locks, as between hosts, a process keeps the file that another one finished first, because its
+ * content is equal. */
 static void makers_need_no_lock(void **state)
 {
     (void)state;

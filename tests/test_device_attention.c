@@ -127,7 +127,8 @@ static void backward(const reference *f, const double *dy, double *dqkv)
             for (int64_t i = 0; i < f->s.T; i++) backward_query(f, dy, dqkv, b, h, i);
 }
 
-/* Return dropout's factors as zr/ops.h defines them. Place 1 has the second half of twice as many heads. */
+/* Return dropout's factors as zr/ops.h defines them. Place 1 has the second half of the heads of a model twice as wide.
+ */
 static double *make_factors(size s, const zr_runtime *runtime, uint32_t stream, double p)
 {
     const int64_t all_heads = s.n_head * (runtime->place + 1), first_head = s.n_head * runtime->place;

@@ -1,7 +1,7 @@
 //TEST timeout=60
 //STAND_IN
 /* A GPU's device functions on the stand-in of tests/cuda: sums, squares, casts, initial values and updates agree with
- * the processor's, work happens in the queue's order, and failures are reported for what they are. */
+ * the processor's, work happens in the queue's order, and each failure is reported with its cause. */
 #include "kernel_check.h"
 
 #ifndef ZR_GPU
@@ -287,8 +287,8 @@ static void hop_ended(void *arg, int64_t index, double free_sec, double begin_se
     r->told[index % 2]++;
 }
 
-/* Three queues alternate, each waiting for the last task of the one before: one at once for computing, one in a
- * separate stream, one by a thread. */
+/* Three queues alternate, each waiting for the last task of the queue before: one runs at once and computes, one is a
+ * separate stream, one is a thread. */
 enum { QUEUES = 3, HOPS = 34 };
 static const zr_queue_config queue_config[QUEUES] = {
     {.runs = ZR_QUEUE_AT_ONCE}, {.runs = ZR_QUEUE_STREAM}, {.runs = ZR_QUEUE_THREAD, .most = 4}};
@@ -541,7 +541,8 @@ static void streams(void **state)
     gpu->ops->free(gpu, r.device);
 }
 
-/* A failure of a call without a status is reported by `finish`, once; a queue that waits for such a mark fails. */
+/* A failure of a call without a status is reported by `finish`, once; a queue that waits for a mark which could not be
+ * set fails. */
 static void lost_failures(void **state)
 {
     (void)state;

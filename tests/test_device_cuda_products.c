@@ -39,7 +39,7 @@ typedef struct product_case {
     int64_t rows, K, N;
     bool transposed, extra; /* a bias, earlier contributions */
     zr_dtype g, w;
-    int64_t shift; /* of every array, in elements */
+    int64_t shift; /* shift of every array, in elements */
 } product_case;
 
 /* The product C (m,n) behind an op: the strides of A's elements (i,l) and B's elements (l,j) in the op's operands. */
@@ -278,7 +278,7 @@ static void test_bias(void **state)
 
 #ifndef ZR_GPU
 
-/* ---- what the library is asked for, and its failures -------------------------------------------- */
+/* ---- requests to cuBLASLt, and its failures ----------------------------------------------------- */
 
 /* cuBLASLt adds a bias aligned to 16 bytes; any other bias, or one that the library refuses, is added before the
  * product. */

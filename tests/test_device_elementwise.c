@@ -247,7 +247,8 @@ static void test_dropout(void **state)
     for_every_level(dropout_values);
 }
 
-/* An element is kept when its number is p itself, and not when p is the next above: the decision is exact. */
+/* Check that dropout's threshold is exact: an element is kept when its random number equals p, and dropped when p is
+ * the next number above. */
 static void dropout_threshold(const level_pair *level)
 {
     enum { N = 64 };
@@ -271,7 +272,7 @@ static void test_dropout_threshold(void **state)
     for_every_level(dropout_threshold);
 }
 
-/* Rows keep their numbers however the batch is cut. */
+/* Check that rows keep their random numbers however the batch is split. */
 static void dropout_cut(const level_pair *level)
 {
     const int64_t B = 6, row = 131;

@@ -34,7 +34,7 @@ struct zr_stand_in_preference {
 namespace
 {
 
-/* ---- failures on request, what is alive -------------------------------------------------------- */
+/* ---- failures on request, objects alive -------------------------------------------------------- */
 
 std::atomic<int> alive{0};
 std::atomic<long> products{0}, biases{0};
@@ -76,7 +76,7 @@ template <typename T> cublasStatus_t set(T *field, const void *value, size_t byt
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- what is possible -------------------------------------------------------------------------- */
+/* ---- supported products ------------------------------------------------------------------------ */
 
 size_t bytes_of(cudaDataType type)
 {
@@ -122,14 +122,14 @@ cublasStatus_t check(const problem &p, const zr_stand_in_matrix &c)
     return types ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* Return whether the product adds the bias; it does not where D is a single row or column. */
+/* Return whether the product can add its bias, if any: it cannot where D is a single row or column. */
 bool takes_bias(const problem &p)
 {
     return p.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || (p.m() > 1 && p.n() > 1);
 }
 
-/* Return whether the bias is aligned: it is read 16 bytes at a time, and the library does not check that when it
- * chooses an algorithm. */
+/* Return whether the bias, if any, is aligned: it is read 16 bytes at a time, and the library does not check that when
+ * it chooses an algorithm. */
 bool bias_lies(const problem &p)
 {
     return p.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || lies(p.desc.bias, 16);
@@ -154,8 +154,8 @@ uint64_t shape_of(const problem &p)
            (uint64_t)p.d.type;
 }
 
-/* Choose an algorithm: sums are split into as many parts, up to 4, as the workspace holds, and rounded to D's type
- * where the preference allows it. */
+/* Choose an algorithm: sums are split into up to 4 parts, limited by the workspace, and rounded to D's type where the
+ * preference allows it. */
 void choose(const problem &p, const zr_stand_in_preference &preference, cublasLtMatmulHeuristicResult_t *result)
 {
     const uint64_t each = (uint64_t)p.m() * (uint64_t)p.n() * 4;

@@ -95,7 +95,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
                               cudaStream_t stream);
 
-/* ---- of the stand-in alone --------------------------------------------------------------------- */
+/* ---- functions of the stand-in only ------------------------------------------------------------ */
 
 /** Make calls of `function` return `status`, after `skip` calls that succeed; NULL: no call fails. */
 void zr_stand_in_cublas_fail(const char *function, int skip, cublasStatus_t status);

@@ -99,7 +99,7 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 
-/* ---- of the stand-in alone --------------------------------------------------------------------- */
+/* ---- functions of the stand-in only ------------------------------------------------------------ */
 
 /** Issue a function to a stream; stand-ins of libraries are built on it. `arg` is copied. */
 cudaError_t zr_stand_in_issue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t bytes);
@@ -130,7 +130,7 @@ inline void zr_stand_in_check(bool holds)
     if (!holds) __builtin_trap();
 }
 
-/* ---- what kernels are written in --------------------------------------------------------------- */
+/* ---- the language of kernels ------------------------------------------------------------------- */
 
 #include <math.h>
 #include <string.h>

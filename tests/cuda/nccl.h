@@ -66,7 +66,7 @@ ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataTyp
 ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream);
 
-/* ---- of the stand-in alone --------------------------------------------------------------------- */
+/* ---- functions of the stand-in only ------------------------------------------------------------ */
 
 /** Return the number of communicators of this process that were created and not destroyed; that were aborted; and of
  * operations requested. */
