@@ -114,7 +114,7 @@ cudaError_t zr_stand_in_failure(const char *function);
 /** Register a function of a library that zr loads at run time (src/base/core/library.h): in these tests it is linked
  * into the program. */
 void zr_stand_in_function(const char *name, void (*function)(void));
-/** 1: let any code touch device memory, and treat all memory as device memory, until the next call with 0. */
+/** Start (1) or stop (0) letting any code touch device memory and treating all memory as device memory. */
 void zr_stand_in_touchable(int touchable);
 /** Return whether a stream belongs to the current device; for stand-ins of libraries that launch kernels. */
 int zr_stand_in_current(cudaStream_t stream);
