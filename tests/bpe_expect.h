@@ -1,4 +1,4 @@
-/* What tokens a text has, by a tokenizer of tests/bpe_make.h. */
+/* Checks of the tokens that a tokenizer of tests/bpe_make.h makes from a text. */
 #ifndef BPE_EXPECT_H
 #define BPE_EXPECT_H
 
@@ -11,7 +11,7 @@ static inline zr_status open_text(const char *json, zr_tokenizer **tokenizer)
     return zr_tokenizer_open(put_file("tokenizer.json", json, strlen(json)), tokenizer);
 }
 
-/* The same; a failure ends the test. Frees `json`. */
+/* Open a tokenizer like open_text, but end the test on failure. Frees `json`. */
 static inline zr_tokenizer *opened_text(char *json)
 {
     zr_tokenizer *tokenizer = NULL;
@@ -20,7 +20,7 @@ static inline zr_tokenizer *opened_text(char *json)
     return tokenizer;
 }
 
-/* The tokens of a text are these; -1 ends them. */
+/* Check that `text` is encoded as exactly the tokens `wanted`, which end with -1. */
 static inline void expect(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, const int32_t *wanted)
 {
     int32_t tokens[64];

@@ -19,7 +19,8 @@ static inline void bpe_put_symbol(zr__text *text, unsigned char byte)
         zr__text_add(text, "%c%c", (char)(0xc0 | c >> 6), (char)(0x80 | (c & 0x3f)));
 }
 
-/* An object of all 256 bytes, a token each with the byte's value, and `more` ("\"ab\": 256"); zr_free it. */
+/* Return a vocabulary as a JSON object: all 256 bytes, each a token with the byte's value, followed by `more` (for
+ * example "\"ab\": 256"). The caller frees it with zr_free. */
 static inline char *bpe_vocab(const char *more)
 {
     zr__text text = {0};
@@ -37,7 +38,8 @@ static inline char *bpe_vocab(const char *more)
 
 #define BPE_BYTE_LEVEL "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": true}"
 
-/* A tokenizer.json; zr_free it. `sections`: more of the document, "" or "\"normalizer\": null, ". */
+/* Return a tokenizer.json; the caller frees it with zr_free. `sections` adds to the document: "" or, for example,
+ * "\"normalizer\": null, ". */
 static inline char *bpe_json(const char *sections, const char *pre_tokenizer, const char *model, const char *more,
                              const char *merges)
 {

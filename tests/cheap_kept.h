@@ -1,4 +1,4 @@
-/* A model as it would be if no op were cheap: everything that the backward reads is kept. */
+/* Builds a model as if no op were cheap to recompute: every value that the backward pass reads is kept. */
 #ifndef CHEAP_KEPT_H
 #define CHEAP_KEPT_H
 
@@ -11,7 +11,7 @@
 
 static inline const zr_op_def *cheap_kept_def(const zr_op_def *def)
 {
-    static _Thread_local zr_op_def kept[8]; /* ranks are threads and build at the same time */
+    static _Thread_local zr_op_def kept[8]; /* per thread: ranks are threads and build at the same time */
     int i = 0;
     while (kept[i].name && kept[i].name != def->name) i++;
     assert(i < 7);
@@ -20,7 +20,7 @@ static inline const zr_op_def *cheap_kept_def(const zr_op_def *def)
     return &kept[i];
 }
 
-/* `config`: the model to build. */
+/* Build the graph of a model (`config`) with no op marked as cheap. */
 static inline void cheap_kept_build(zr_graph *graph, const void *config)
 {
     const zr_model *model = config;

@@ -1,5 +1,5 @@
-/* A small checkpoint, made as a training run makes it: two writers, whose ranges meet inside blocks and tensors; or
- * five, of which each writes a column of the first tensor. */
+/* Writes a small checkpoint as a training run does: by two writers whose ranges meet inside blocks and tensors, or by
+ * five writers that each write one column of the first tensor. */
 #ifndef CHECKPOINT_MAKE_H
 #define CHECKPOINT_MAKE_H
 
@@ -17,13 +17,13 @@ static const zr_tensor_spec made_specs[MADE_TENSORS] = {
 static const char *const made_files[MADE_FILES] = {"config.json", "model.safetensors", "exp_avg.safetensors"};
 static const char made_config[] = "{\"model_type\": \"gpt2\"}\n";
 
-/* Element i of a file's data, at a step. */
+/* Return the value of element i of a file's data at a step. */
 static inline float made_value(int64_t step, int file, int64_t i)
 {
     return (float)(step * 1000 + file * 10000 + i);
 }
 
-/* dir/name; good until the eighth call after. */
+/* Return dir/name in a static buffer that is reused by the eighth call from now. */
 static inline const char *made_path(const char *dir, const char *name)
 {
     static char path[8][4400];
@@ -56,7 +56,7 @@ static inline zr_status made_add_range(made_chunks *all, const char *path, int64
     return ZR_OK;
 }
 
-/* What one writer writes of a tensor: the elements in front of, or behind, three quarters of it. */
+/* Write one writer's part of a tensor: rank 0 the first three quarters of the elements, rank 1 the rest. */
 static inline zr_status made_write_part(zr_chunk_writer *w, const zr_safetensors_tensor *t, int64_t data, int64_t step,
                                         int file, int rank)
 {
@@ -66,7 +66,8 @@ static inline zr_status made_write_part(zr_chunk_writer *w, const zr_safetensors
     return zr_chunk_writer_put(w, t->offset + first * 4, value, (end - first) * 4);
 }
 
-/* A column of the first tensor: two shards of it, which meet inside a row. The first writer has the other tensors. */
+/* Write a column of the first tensor as two shards that meet inside a row. The first writer also writes the other
+ * tensors. */
 static inline zr_status made_write_column(zr_chunk_writer *w, const zr_safetensors *st, int64_t step, int file,
                                           int column)
 {
@@ -118,7 +119,7 @@ static inline zr_status made_safetensors(const char *path, int64_t step, int fil
     return done;
 }
 
-/* The files in run_dir/step-N.tmp and their manifest. */
+/* Write the files of run_dir/step-N.tmp and their manifest. */
 static inline zr_status made_fill(const char *dir, int64_t step)
 {
     static const char *const run = "{\"seed\": 7, \"loss\": 0.5, \"config\": {\"a\": [1, 2]}}";
@@ -156,7 +157,7 @@ static inline zr_status made_checkpoint(const char *run_dir, int64_t step)
     return ZR_OK;
 }
 
-/* Does the directory hold all of this step's values? Reads every one. */
+/* Read every value in the directory and check that it is this step's. */
 static inline zr_status made_check(const char *dir, int64_t step)
 {
     zr_manifest *m = NULL;
@@ -171,7 +172,7 @@ static inline zr_status made_check(const char *dir, int64_t step)
             const zr_safetensors_tensor *tensor = zr_safetensors_get(zr_chunk_reader_tensors(r), t);
             st = zr_chunk_reader_f32(r, tensor->name, 0, tensor->elems, value);
             for (int64_t i = 0; st == ZR_OK && i < tensor->elems; i++)
-                if (value[i] != made_value(step, f, at++)) abort(); /* checked and yet wrong: worse than any refusal */
+                if (value[i] != made_value(step, f, at++)) abort(); /* verified, and still wrong */
         }
         zr_chunk_reader_close(&r);
     }

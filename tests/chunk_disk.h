@@ -1,5 +1,5 @@
-/* A disk that can do less than others, or fails, and bytes for it. The test that includes this links with
- * -Wl,--wrap= of open, pread, pwrite and fsync. */
+/* A disk with limited O_DIRECT or with injected failures, and test data for it. A test that includes this header links
+ * with -Wl,--wrap= of open, pread, pwrite and fsync. */
 #ifndef CHUNK_DISK_H
 #define CHUNK_DISK_H
 
@@ -25,11 +25,11 @@ ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t at);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at);
 int __wrap_fsync(int fd);
 
-static enum { DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT } disk; /* what it makes of O_DIRECT */
-static int write_error;                                          /* errno; -1: takes no byte */
-static atomic_int sync_error;                                    /* errno; 0: none */
-static atomic_int writes_left = -1, directs, plains;             /* the write that fails; all writes */
-static atomic_int writes_behind;                                 /* those behind it */
+static enum { DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT } disk; /* the support of O_DIRECT */
+static int write_error;                                          /* errno of the failing write; -1: it writes no byte */
+static atomic_int sync_error;                                    /* errno of the next fsync; 0: it succeeds */
+static atomic_int writes_left = -1, directs, plains;             /* until one fails, < 0: none; all writes */
+static atomic_int writes_behind;                                 /* writes after the failed one */
 
 static void count_direct(const void *bytes, size_t n, off_t at)
 {
@@ -49,7 +49,7 @@ int __wrap_open(const char *path, int flags, ...)
         errno = EINVAL;
         return -1;
     }
-    /* The machine's own disk may have no O_DIRECT; what the writer does about it is counted all the same. */
+    /* The machine's own disk may refuse O_DIRECT; the counters then count the writer's fallback. */
     int fd = __real_open(path, flags, mode);
     return fd;
 }
@@ -79,9 +79,9 @@ ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at)
 ssize_t __real_pread(int fd, void *bytes, size_t n, off_t at);
 ssize_t __wrap_pread(int fd, void *bytes, size_t n, off_t at);
 
-static int64_t unreadable = -1;    /* reads of this byte fail */
-static _Atomic int64_t read_bytes; /* by all reads */
-static atomic_int interrupts;      /* so many are interrupted first */
+static int64_t unreadable = -1;    /* offset of a byte whose reads fail; -1: none */
+static _Atomic int64_t read_bytes; /* bytes read by all calls */
+static atomic_int interrupts;      /* reads left that fail with EINTR */
 
 ssize_t __wrap_pread(int fd, void *bytes, size_t n, off_t at)
 {
@@ -104,9 +104,9 @@ ssize_t __wrap_pread(int fd, void *bytes, size_t n, off_t at)
 
 int __wrap_fsync(int fd)
 {
-    int error = atomic_exchange(&sync_error, 0); /* once: as Linux tells of a lost write once */
+    int error = atomic_exchange(&sync_error, 0); /* cleared when reported, as Linux reports a lost write only once */
     errno = error;
-    (void)fd; /* whether it is on the disk is another test's affair, and takes time */
+    (void)fd; /* no real fsync: it takes time, and durability is tested elsewhere */
     return error ? -1 : 0;
 }
 
@@ -114,7 +114,7 @@ int __wrap_fsync(int fd)
 
 enum { BYTES = 10 * 1000 * 1000 + 123 };
 
-static unsigned char *content; /* BYTES of them */
+static unsigned char *content; /* BYTES bytes */
 
 static int make_content(void **state)
 {
@@ -139,7 +139,7 @@ static const char *empty_file(const char *name, int64_t bytes)
     return path;
 }
 
-/* assert_memory_equal goes byte by byte. */
+/* Check that `bytes` bytes are equal, by memcmp first: assert_memory_equal alone goes byte by byte and is slow. */
 static void check_same(const unsigned char *have, const unsigned char *want, int64_t bytes)
 {
     if (memcmp(have, want, (size_t)bytes) != 0) assert_memory_equal(have, want, (size_t)bytes);
@@ -156,7 +156,7 @@ static void check_bytes(const char *path, int64_t bytes)
     free(read);
 }
 
-/* Range [first, end) in pieces of uneven sizes. */
+/* Write the range [first, end) in pieces of at most `piece` bytes. */
 static zr_status put_range(zr_chunk_writer *w, int64_t first, int64_t end, int64_t piece)
 {
     for (int64_t n; first < end; first += n) {

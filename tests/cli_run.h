@@ -1,4 +1,4 @@
-/* Running the command from a C test: a scratch folder, training runs under threads or mpirun, and their metrics. */
+/* Runs the command from a C test: a scratch folder, training runs under threads or mpirun, and their metrics. */
 #ifndef CLI_RUN_H
 #define CLI_RUN_H
 
@@ -32,7 +32,7 @@ static inline int cli_teardown(void **state)
     return system(command);
 }
 
-/* The command as a word of a shell command. */
+/* Return the path of the command, quoted for a shell. */
 static inline const char *cli_zr(void)
 {
     static char word[2100];
@@ -41,7 +41,7 @@ static inline const char *cli_zr(void)
     return word;
 }
 
-/* Exit code of a shell command; what it prints goes to cli_dir/log. */
+/* Run a shell command and return its exit code; its output goes to cli_dir/log. */
 static inline int cli_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline int cli_shell(const char *format, ...)
 {
@@ -74,7 +74,7 @@ static inline void cli_write(const char *name, const char *text)
     fclose(f);
 }
 
-/* The file cli_dir/text, 20 kB whose lines differ and repeat. */
+/* Write cli_dir/text: 20 kB of lines that differ and yet repeat words. */
 static inline void cli_write_text(void)
 {
     char text[20000];
@@ -84,11 +84,11 @@ static inline void cli_write_text(void)
     cli_write("text", text);
 }
 
-/* How N ranks are started, to be put before "zr train"; and what goes behind it. */
+/* Return the launcher to put before "zr train" for N ranks; cli_ranks returns the arguments to put after it. */
 static inline const char *cli_launcher(bool mpi, int ranks)
 {
     static char text[200];
-    const char *extra = getenv("ZR_MPIRUN"); /* the runner's own mpirun and options */
+    const char *extra = getenv("ZR_MPIRUN"); /* the test runner's mpirun and its options */
     if (!mpi) return "";
     snprintf(text, sizeof text, "%s -n %d", extra ? extra : "mpirun --allow-run-as-root --oversubscribe --bind-to none",
              ranks);
@@ -105,12 +105,12 @@ static inline const char *cli_ranks(bool mpi, int ranks)
 static inline bool cli_have_mpirun(void)
 {
     const char *launcher = getenv("ZR_MPIRUN");
-    if (launcher && !*launcher) return false; /* the runner wants none */
+    if (launcher && !*launcher) return false; /* the test runner asks for no launcher */
     return system("command -v mpirun >/dev/null 2>&1") == 0 &&
            cli_shell("%s info | grep -q '^transports.*mpi'", cli_zr()) == 0;
 }
 
-/* The number `key` of line `line` (from 0) of a run's metrics.jsonl, only step lines counted. */
+/* Return the number `key` of step line `line` (from 0) of a run's metrics.jsonl; other lines are not counted. */
 static inline double cli_metric(const char *run, int line, const char *key)
 {
     char path[600], text[2000];
@@ -133,7 +133,7 @@ static inline double cli_metric(const char *run, int line, const char *key)
     return value;
 }
 
-/* planned and measured of a run's run.json are the same JSON. */
+/* Check that `planned` and `measured` in a run's run.json are the same JSON. */
 static inline void cli_check_accounts(const char *run)
 {
     char path[600];

@@ -1,6 +1,5 @@
-/* What every transport must do, as one function over a communicator: the tests of each transport
- * run it on their own ranks. A failed check is a failed status with its message.
- * Link with --wrap=zr_traffic_count. */
+/* Checks that every transport must pass, as one function over a communicator: each transport's test runs it on its own
+ * ranks. A failed check is a failed status with its message. Link with --wrap=zr_traffic_count. */
 #ifndef COMM_CHECKS_H
 #define COMM_CHECKS_H
 
@@ -16,7 +15,7 @@
 
 enum { CHECK_PIECE_MAX = 20011 };
 
-/* A broken count when set: the checks must notice. */
+/* Bytes added to every traffic count, to prove that the checks notice a wrong count; 0: counts are right. */
 static _Atomic int64_t miscounted_bytes;
 void __real_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
 void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes);
@@ -25,7 +24,8 @@ void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t 
     __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
 }
 
-/* Byte i of what rank `from` of the world has for rank `to` in a round: no two of these look alike for long. */
+/* Return byte i of the data that rank `from` of the world sends to rank `to` in a round. Any two byte sequences soon
+ * differ. */
 static unsigned char check_byte(int from, int to, int round, int64_t i)
 {
     uint32_t x = (uint32_t)i * 2654435761u + (uint32_t)(from * 131 + to * 17 + round * 7919);
@@ -37,7 +37,7 @@ static void check_fill(unsigned char *bytes, int from, int to, int round, int64_
     for (int64_t i = 0; i < n; i++) bytes[i] = check_byte(from, to, round, i);
 }
 
-/* Bytes [first, first + n) of it. */
+/* Check that `bytes` holds bytes [first, first + n) of check_byte's sequence. */
 static zr_status check_stretch(const unsigned char *bytes, int from, int to, int round, int64_t first, int64_t n,
                                const char *what)
 {
@@ -54,20 +54,20 @@ static zr_status check_bytes(const unsigned char *bytes, int from, int to, int r
     return check_stretch(bytes, from, to, round, 0, n, what);
 }
 
-/* Of the world: what another group's ranks have is not taken for this one's. */
+/* Return rank r's number in the world, so that data from another group's ranks is not mistaken for this group's. */
 static int check_name(const zr_comm *comm, int r)
 {
     return comm->world_ranks[r];
 }
 
-/* One rank's view of the checks, and what its traffic should come to. */
+/* One rank's view of the checks, and the traffic that it should have counted. */
 typedef struct checker {
     zr_comm *comm;
-    unsigned char *send, *mine, *out; /* (size * (CHECK_PIECE_MAX + 64)) */
+    unsigned char *send, *mine, *out; /* size * (CHECK_PIECE_MAX + 64) bytes each */
     zr_traffic expected;
 } checker;
 
-/* One call's choices, the same on every rank. */
+/* The parameters of one call, equal on every rank. */
 typedef struct check_call {
     int round, kind, owner;
     int64_t piece, stride, grain;
@@ -85,8 +85,8 @@ static check_call check_draw(const zr_comm *comm, int round)
     return call;
 }
 
-/* One rank a round reads late, while its peers hurry into the next call; now and then by much. It sleeps: to yield
- * gives a core that others want away for whole time slices. */
+/* Delay one rank per round while its peers go on to the next call, and sometimes delay it by much. It sleeps, because
+ * after a yield a core that other processes want is gone for whole time slices. */
 static void check_dawdle(const zr_comm *comm, int round)
 {
     if ((round + comm->rank) % comm->size == 0) usleep(round % 16 == 0 ? 2000 : 50);
@@ -95,12 +95,12 @@ static void check_dawdle(const zr_comm *comm, int round)
 /* An exchange as its receiver sees it. */
 typedef struct check_taken {
     zr_comm *comm;
-    unsigned char *own; /* this rank's piece in `send`: what is made of everyone's lands there */
-    int to, round;      /* whom it is for, in the communicator */
+    unsigned char *own; /* the piece in `send` that receives the result */
+    int to, round;      /* the receiving rank, in the communicator */
     int64_t grain;
-    int64_t bytes; /* taken so far */
+    int64_t bytes; /* bytes received so far */
     int calls;
-    bool fails; /* at the first stretch */
+    bool fails; /* fail at the first stretch */
     const char *what;
 } check_taken;
 
@@ -118,7 +118,7 @@ static zr_status check_take(void *arg, int64_t first, int64_t bytes, const void 
     for (int r = 0; r < size; r++)
         ZR_TRY(check_stretch(pieces[r], check_name(t->comm, r), to, t->round, first, bytes, t->what));
     if (first % 5 == 0) check_dawdle(t->comm, t->round + (int)(first / 64));
-    /* Peers read on meanwhile: what they have is not what changes here. */
+    /* Peers are still reading their own pieces: changing this rank's piece must not change theirs. */
     for (int r = 0; r < size; r++)
         ZR_TRY(check_stretch(r == rank ? t->own + first : pieces[r], check_name(t->comm, r), to, t->round, first, bytes,
                              t->what));
@@ -126,7 +126,7 @@ static zr_status check_take(void *arg, int64_t first, int64_t bytes, const void 
     return ZR_OK;
 }
 
-/* All of it has come, and what was written in place stands there. */
+/* Check that the whole piece has arrived and that the bytes written in place are still there. */
 static zr_status check_taken_all(const check_taken *t, int64_t piece)
 {
     ZR_CHECK(t->bytes == piece, ZR_ERR_INTERNAL, "%s: %lld of %lld bytes came", t->what, (long long)t->bytes,
@@ -136,7 +136,7 @@ static zr_status check_taken_all(const check_taken *t, int64_t piece)
                        "in place");
 }
 
-/* What this rank has for each, in `send`. */
+/* Fill `send` with this rank's piece for each rank. */
 static void check_fill_all(checker *c, check_call call)
 {
     int mine = check_name(c->comm, c->comm->rank);
@@ -151,7 +151,7 @@ static zr_status check_exchange(checker *c, check_call call)
     check_fill_all(c, call);
     ZR_TRY(zr_comm_exchange(c->comm, c->send, call.stride, call.piece, call.grain, check_take, &t));
     ZR_TRY(check_taken_all(&t, call.piece));
-    memset(c->send, 0xee, (size_t)(size * call.stride)); /* a peer that still reads it would see this */
+    memset(c->send, 0xee, (size_t)(size * call.stride)); /* seen by a peer still reading */
     c->expected.bytes[ZR_TRAFFIC_REDUCE_SCATTER] += (size - 1) * call.piece;
     return ZR_OK;
 }
@@ -177,7 +177,7 @@ static zr_status check_broadcast(checker *c, check_call call)
     if (gives) check_fill(c->out, owner, -1, call.round, call.piece);
     ZR_TRY(zr_comm_broadcast(c->comm, call.owner, c->out, call.piece));
     if (gives && call.round % 2) {
-        memset(c->out, 0xee, (size_t)call.piece); /* a peer that still reads it would see this */
+        memset(c->out, 0xee, (size_t)call.piece); /* seen by a peer still reading */
         return ZR_OK;
     }
     check_dawdle(c->comm, call.round);
@@ -197,7 +197,8 @@ static zr_status check_all_gather(checker *c, check_call call)
     for (int r = 0; r < size; r++)
         ZR_TRY(check_bytes(c->out + r * call.stride, check_name(c->comm, r), -1, call.round, call.piece,
                            in_place ? "all_gather in place" : "all_gather"));
-    /* A peer that still reads its piece would see this, and one that still writes would spoil the next call's. */
+    /* A peer that is still reading its piece would see these bytes, and a peer that is still writing would spoil the
+     * next call's. */
     memset(from, 0xee, (size_t)call.piece);
     c->expected.bytes[ZR_TRAFFIC_ALL_GATHER] += (size - 1) * call.piece;
     return ZR_OK;
@@ -209,7 +210,7 @@ static zr_status check_scalars(checker *c, check_call call)
     int size = c->comm->size, n = 1 + (int)(call.piece + 46) % ZR_COMM_SCALARS;
     for (int i = 0; i < n; i++) mine[i] = check_name(c->comm, c->comm->rank) + 1.0 / (call.round + i + 3);
     ZR_TRY(zr_comm_scalars(c->comm, mine, n, call.round % 2 ? all : NULL));
-    check_dawdle(c->comm, call.round); /* in the table they stay until this rank's next call */
+    check_dawdle(c->comm, call.round); /* scalars stay in the table until this rank's next call */
     for (int r = 0; r < size; r++)
         for (int i = 0; i < n; i++) {
             const double wanted = check_name(c->comm, r) + 1.0 / (call.round + i + 3);
@@ -220,7 +221,7 @@ static zr_status check_scalars(checker *c, check_call call)
     return ZR_OK;
 }
 
-/* Nobody leaves before the last has come; the clock is one for all processes of a host. */
+/* Check that no rank leaves a barrier before the last has entered it. All processes of a host share one clock. */
 static zr_status check_barrier(checker *c, check_call call)
 {
     double times[2], all[32];
@@ -241,7 +242,7 @@ static zr_status check_consent(checker *c, check_call call)
     return zr__comm_same(c->comm, "round", (uint64_t)call.round << 40);
 }
 
-/* As a sequence of rooted calls is used: each rank is the owner in turn. */
+/* Check rooted calls in sequence, with each rank as the owner in turn. */
 static zr_status check_in_turn(checker *c, check_call call)
 {
     for (call.owner = 0; call.owner < c->comm->size; call.owner++) ZR_TRY(check_collect(c, call));
@@ -271,7 +272,7 @@ static zr_status check_counted(const checker *c)
     return ZR_OK;
 }
 
-/* All kinds of calls in an order drawn by lot: each follows each, with other sizes and owners. */
+/* Check all kinds of calls in random order, so that each kind follows each other with changing sizes and owners. */
 static zr_status check_rounds(checker *c, int rounds)
 {
     check_count_anew(c);
@@ -279,7 +280,8 @@ static zr_status check_rounds(checker *c, int rounds)
     return check_counted(c);
 }
 
-/* Rank 1 and the last fail: they keep their own messages, the others hear the first; its status all have. */
+/* Check an agreement in which rank 1 and the last rank fail: both keep their own messages, the other ranks get rank
+ * 1's, and all ranks return its status. */
 static zr_status check_agree(zr_comm *comm)
 {
     if (comm->size < 2) return ZR_OK;
@@ -301,19 +303,19 @@ static zr_status check_agree(zr_comm *comm)
     return ZR_OK;
 }
 
-/* A text longer than what travels is cut, not lost. */
+/* Check that an error message longer than the transport carries is truncated, not lost. */
 static zr_status check_long_text(zr_comm *comm)
 {
     if (comm->size < 2) return ZR_OK;
     zr_status mine = comm->rank == 1 ? ZR_FAIL(ZR_ERR_DATA, "%0500d", 7) : ZR_OK;
     zr_status all = zr_comm_agree(comm, mine);
-    size_t wanted = comm->rank == 1 ? 500 : strlen("rank 1: ") + 8 * ZR_COMM_SCALARS - 1; /* no more than 10 ranks */
+    size_t wanted = comm->rank == 1 ? 500 : strlen("rank 1: ") + 8 * ZR_COMM_SCALARS - 1; /* at most 10: one digit */
     ZR_CHECK(all == ZR_ERR_DATA && strlen(zr_error_message()) == wanted, ZR_ERR_INTERNAL, "agreed on %d, '%s'", all,
              zr_error_message());
     return ZR_OK;
 }
 
-/* The last rank holds another number, different in its upper half only. */
+/* Check that zr_comm_same names the rank that differs: the last rank's number differs in its upper half only. */
 static zr_status check_same(zr_comm *comm)
 {
     if (comm->size < 2) return ZR_OK;
@@ -348,7 +350,7 @@ static zr_status check_refused(zr_status st, const char *wanted)
     return ZR_OK;
 }
 
-/* Refused before anything is moved, so ranks that are refused alike stay in step. */
+/* Check that invalid calls are refused before any byte is moved, so that ranks which are all refused stay in step. */
 static zr_status check_refusals(checker *c)
 {
     zr_comm *comm = c->comm;
@@ -379,7 +381,8 @@ static zr_status check_refusals(checker *c)
                          "pieces of 9 bytes at a stride of 8");
 }
 
-/* Records that no chunk may tear, with room for one, or for many less a bit. */
+/* Check records that must not be split between chunks, in chunks with room for exactly one record, or for slightly less
+ * than a whole number of records. */
 static zr_status check_grains(checker *c)
 {
     static const struct {
@@ -406,8 +409,9 @@ static zr_status check_grain_refusals(checker *c)
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 3, check_take, NULL),
                          "a piece of 8 bytes in grains of 3, which do not divide it"));
     ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 8, 16, check_take, NULL), "8 bytes in grains of 16"));
-    if (comm->size == 1) return ZR_OK;                                      /* which has all of a piece at once */
-    const char *wanted = "a grain of 320 bytes, but chunks have room for "; /* more than any transport has here */
+    if (comm->size == 1) return ZR_OK; /* a single rank has its whole piece at once */
+    const char *wanted = "a grain of 320 bytes, but chunks have room for "; /* larger than the chunks of every transport
+                                                                               in these tests */
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 640, 640, 320, check_take, NULL), wanted));
     ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 640, 320, check_take, NULL), wanted));
     return zr_comm_barrier(comm);
@@ -426,7 +430,7 @@ static zr_status check_least_stage(checker *c)
     return check_refused(zr_comm_all_gather(comm, c->mine, c->out, 64, 64), wanted);
 }
 
-/* What the function of the last rank says is told to that rank alone, and the ranks stay in step. */
+/* Check that a failure of the last rank's function is reported to that rank alone, and that the ranks stay in step. */
 static zr_status check_failing_take(checker *c, check_call call)
 {
     zr_comm *comm = c->comm;
@@ -452,7 +456,7 @@ static zr_status check_failing_take(checker *c, check_call call)
     return check_taken_all(&t, call.piece);
 }
 
-/* Pieces that go past the caches, at addresses where no line begins. */
+/* Check pieces large enough for non-temporal stores, at addresses that are not aligned to a cache line. */
 static zr_status check_streamed(zr_comm *comm)
 {
     check_call call = {.owner = comm->size - 1, .piece = (1 << 20) + 4097, .stride = (1 << 20) + 4099};
@@ -470,7 +474,8 @@ static zr_status check_streamed(zr_comm *comm)
     return st;
 }
 
-/* Who has not come yet sees what those show that wait for it, and that each has begun one wait since. */
+/* Check that a rank which has not reached a barrier sees the boards of the ranks waiting there, each with one wait
+ * begun since. */
 static zr_status check_board(zr_comm *comm)
 {
     zr_comm_board mine = {0}, other = {0};
@@ -482,7 +487,7 @@ static zr_status check_board(zr_comm *comm)
     zr__comm_show(comm, 2, 1000 + (uint64_t)check_name(comm, comm->rank));
     zr__comm_show(comm, 3, mine.waits);
     for (int r = 1; r < comm->size && comm->rank == 0; r++) {
-        bool waits = !zr__comm_look(comm, check_name(comm, r), &other); /* of another host: not to be seen */
+        bool waits = !zr__comm_look(comm, check_name(comm, r), &other); /* a rank of another host cannot be seen */
         for (int tries = 0; !waits && tries < 60000; tries++) {
             zr__comm_look(comm, check_name(comm, r), &other);
             waits = other.shown[2] == 1000 + (uint64_t)check_name(comm, r) && other.waits == other.shown[3] + 1;
@@ -516,7 +521,7 @@ static zr_status check_all(checker *c)
     ZR_TRY(check_failing_take(c, large));
     ZR_TRY(check_streamed(comm));
     ZR_TRY(check_refusals(c));
-    /* Renewed while peers may still be at the end of the last call. */
+    /* Staging is replaced while peers may still be finishing the last call. */
     ZR_TRY(check_exchange(c, large));
     ZR_TRY(check_staging(comm, 0));
     ZR_TRY(check_staging(comm, most));
@@ -530,7 +535,7 @@ static zr_status check_all(checker *c)
     return ZR_OK;
 }
 
-/* The same on a thread that is not the one that made the communicator. */
+/* A call made on a thread other than the communicator's creator. */
 typedef struct check_beside_args {
     zr_comm *comm;
     zr_status (*run)(zr_comm *comm, void *arg);
@@ -593,7 +598,7 @@ static inline zr_status check_comm_beside(zr_comm *comm, void *unused)
     return check_beside_join(&beside);
 }
 
-/* Waits for peers that do not come, in the call of a number up to 6; NULL: in an exchange. */
+/* Wait for peers that never come, in the call numbered 1 to 6; NULL: in an exchange. */
 static zr_status check_wait(zr_comm *comm, void *number)
 {
     enum { BYTES = 1000 };
@@ -610,7 +615,8 @@ static zr_status check_wait(zr_comm *comm, void *number)
     return zr_comm_exchange(comm, bytes, BYTES, BYTES, 8, check_take, &none);
 }
 
-/* A rank stops its own call in `comm` that waits for rank 0, by `stopped`: `comm` or what it was split off. */
+/* Cancel, through `stopped`, this rank's own call in `comm` that waits for rank 0. `stopped` is `comm` or the
+ * communicator that it was split from. */
 static inline zr_status check_cancel(zr_comm *comm, zr_comm *stopped)
 {
     check_beside_args beside = {.comm = comm, .run = check_wait};

@@ -1,4 +1,4 @@
-/* What every transport must do with groups of its ranks, as functions over a communicator. Link with
+/* Checks that every transport must pass with groups of its ranks, as functions over a communicator. Link with
  * --wrap=zr_alloc as well. */
 #ifndef COMM_GROUP_CHECKS_H
 #define COMM_GROUP_CHECKS_H
@@ -6,7 +6,7 @@
 #include "comm_checks.h"
 #include "zr/comm.h"
 
-/* A rank without memory when set. */
+/* Whether allocations fail on this rank. */
 static _Thread_local bool memory_is_out;
 void *__real_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes);
@@ -15,7 +15,8 @@ void *__wrap_zr_alloc(size_t bytes)
     return memory_is_out ? NULL : __real_zr_alloc(bytes);
 }
 
-/* A group of `size` ranks of the world: `first` and every `step`th from it. NULL for size 0. */
+/* Check that a group consists of `size` ranks of the world: `first` and every `step`th rank from it. The group is NULL
+ * for size 0. */
 static zr_status check_members(const zr_comm *group, int world_rank, int first, int step, int size)
 {
     ZR_CHECK((group == NULL) == (size == 0), ZR_ERR_INTERNAL, "a group where there is none, or none");
@@ -29,7 +30,7 @@ static zr_status check_members(const zr_comm *group, int world_rank, int first, 
     return ZR_OK;
 }
 
-/* Who is in it, as above, and its calls. */
+/* Check the members of a new group, given as above, and its calls. */
 static zr_status check_group(zr_comm *comm, int color, int key, int first, int step, int size)
 {
     zr_comm *group = comm;
@@ -42,7 +43,7 @@ static zr_status check_group(zr_comm *comm, int color, int key, int first, int s
     return zr_comm_barrier(comm);
 }
 
-/* Calls of several communicators by turns: each has its own staging and counters. */
+/* Check calls that alternate between several communicators: each has its own staging and counters. */
 static zr_status check_turns(checker *c, int n, int rounds)
 {
     for (int i = 0; i < n; i++) {
@@ -66,7 +67,7 @@ static zr_status check_by_turns(zr_comm *a, zr_comm *b, zr_comm *world)
     return st;
 }
 
-/* Rows of `width` ranks and their columns, alone and by turns; then each row in two. */
+/* Check rows of `width` ranks and their columns, alone and alternating; then each row split in two. */
 static inline zr_status check_grid(zr_comm *world, int width)
 {
     zr_comm *row = NULL, *column = NULL;
@@ -85,7 +86,7 @@ static inline zr_status check_grid(zr_comm *world, int width)
     return ZR_OK;
 }
 
-/* Colors and keys of all sorts. */
+/* Check splits with colors and keys of all kinds. */
 static inline zr_status check_groups(zr_comm *world, void *unused)
 {
     (void)unused;
@@ -93,9 +94,9 @@ static inline zr_status check_groups(zr_comm *world, void *unused)
     ZR_TRY(check_refused(zr_comm_split(world, 0, 0, NULL), "zr_comm_split needs"));
     ZR_TRY(check_group(world, -1, 0, 0, 0, 0));
     ZR_TRY(check_group(world, rank, 0, rank, 1, 1));
-    ZR_TRY(check_group(world, 7, 0, 0, 1, size)); /* equal keys: as in the world */
-    ZR_TRY(check_group(world, INT32_MAX, INT32_MIN + size - rank, size - 1, -1, size)); /* reversed */
-    /* All but rank 0, which is in none. */
+    ZR_TRY(check_group(world, 7, 0, 0, 1, size)); /* equal keys keep the world's order */
+    ZR_TRY(check_group(world, INT32_MAX, INT32_MIN + size - rank, size - 1, -1, size)); /* reversed order */
+    /* A group of all ranks but rank 0, which is in no group. */
     return check_group(world, rank == 0 ? INT32_MIN : 0, -rank, size - 1, -1, rank == 0 ? 0 : size - 1);
 }
 

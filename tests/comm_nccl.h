@@ -1,5 +1,5 @@
-/* Ranks that are processes on GPUs, for the tests of NCCL: communicators, memory of the GPU, calls that are looked at
- * by copies. Link with --wrap=zr_traffic_count, --wrap=zr_alloc, --wrap=zr_comm_split. */
+/* Ranks that are processes with GPUs, for the tests of NCCL: communicators, GPU memory, and calls whose results are
+ * copied to the host and checked. Link with --wrap=zr_traffic_count, --wrap=zr_alloc, --wrap=zr_comm_split. */
 #ifndef ZR_TESTS_COMM_NCCL_H
 #define ZR_TESTS_COMM_NCCL_H
 
@@ -19,9 +19,9 @@
 
 static int world_rank, world_size, gpus;
 static cudaStream_t stream;
-static bool on_gpus; /* groups begin so, too */
+static bool on_gpus; /* whether new communicators, and groups split from them, use GPUs */
 
-/* A rank that fails a check has left its peers in a collective call: end them all, from any rank. */
+/* End all ranks, from any rank, if a check failed: the peers of the failed rank wait in a collective call. */
 static inline void expect_ok(zr_status st)
 {
     if (st == ZR_OK) return;
@@ -62,20 +62,21 @@ static inline unsigned char *take(size_t bytes)
     return memory;
 }
 
-/* At once, between memory of the GPU and of the host. */
+/* Copy between GPU and host memory, and wait for the copy. */
 static inline void transfer(void *to, const void *from, size_t bytes)
 {
     expect_ok(copy(&stream, to, from, (int64_t)bytes));
     expect_ok(finish(&stream));
 }
 
-/* On the thread that calls. */
+/* Select this rank's GPU for the calling thread. */
 static inline void take_gpu(void)
 {
     EXPECT(cudaSetDevice(world_rank % gpus) == cudaSuccess);
 }
 
-/* So many communicators of NCCL's. Real ones are not asked. */
+/* Check that `communicators` NCCL communicators exist. With the real library the number is unknown, and the check
+ * passes. */
 static inline bool alive(int communicators)
 {
 #ifdef ZR_GPU
@@ -85,7 +86,7 @@ static inline bool alive(int communicators)
 #endif
 }
 
-/* No memory of the GPU is taken, nor are there communicators. */
+/* Check that no GPU memory is allocated and no NCCL communicator exists. */
 static inline bool clean(void)
 {
 #ifdef ZR_GPU
@@ -95,7 +96,7 @@ static inline bool clean(void)
 #endif
 }
 
-/* What NCCL was asked for, and what of it was ended by force. */
+/* Return the number of operations requested of NCCL; `aborted` returns the number of communicators aborted. */
 static inline long operations(void)
 {
 #ifdef ZR_GPU
@@ -145,7 +146,7 @@ static inline zr_comm *create(int ranks_per_node)
     return comm;
 }
 
-/* Nothing is left of it, and what is well is not ended by force. */
+/* Destroy a communicator and check that nothing of it is left, and that a healthy one was not aborted. */
 static inline void destroy(zr_comm **comm)
 {
     const int before = aborted();
@@ -159,8 +160,8 @@ static inline void destroy(zr_comm **comm)
 enum { PIECE = 5003, APART = 5100 };
 
 typedef struct arrays {
-    unsigned char *gpu;  /* (size * APART) */
-    unsigned char *host; /* likewise */
+    unsigned char *gpu;  /* size * APART bytes on the GPU */
+    unsigned char *host; /* size * APART bytes on the host */
     size_t bytes;
 } arrays;
 
@@ -186,7 +187,7 @@ static inline void stage(zr_comm *comm, int64_t bytes)
     EXPECT(comm->staging_taken_bytes >= comm->staging_bytes && comm->staging_bytes == bytes);
 }
 
-/* What lies between pieces stays what it is. */
+/* Check an all-gather, and that the bytes between pieces are unchanged. */
 static inline void gather_once(zr_comm *comm, int64_t stride, bool in_place, int round)
 {
     arrays out = take_arrays(comm), mine = take_arrays(comm);
@@ -206,13 +207,13 @@ static inline void gather_once(zr_comm *comm, int64_t stride, bool in_place, int
     drop_arrays(&out);
 }
 
-/* What comes, piece for piece, in memory of the host. */
+/* The pieces of an exchange as they arrive, copied to host memory. */
 typedef struct arrival {
     zr_comm *comm;
-    const unsigned char *own; /* where this rank's own piece lies */
+    const unsigned char *own; /* this rank's own piece */
     int to, round, calls;
     int64_t bytes, longest;
-    int left; /* calls until it stops its rank; < 0: it never does */
+    int left; /* calls until this rank's communicator is cancelled; < 0: never */
 } arrival;
 
 static inline zr_status arrive(void *arg, int64_t first, int64_t bytes, const void *const *pieces)
@@ -234,7 +235,7 @@ static inline zr_status arrive(void *arg, int64_t first, int64_t bytes, const vo
     return ZR_OK;
 }
 
-/* The host's memory, by the transport itself. */
+/* Check that an all-gather in host memory goes through the host transport and uses no NCCL operation. */
 static inline void gather_host(zr_comm *comm, int round)
 {
     unsigned char *out = zr_alloc((size_t)comm->size * PIECE);
@@ -248,7 +249,7 @@ static inline void gather_host(zr_comm *comm, int round)
     zr_free(out);
 }
 
-/* A call whose peers do not fail: each is told by NCCL itself. */
+/* Make a call on a rank whose peers do not fail: NCCL itself reports the failure to each rank. */
 enum { CALLS = 5 };
 static inline zr_status failing_call(zr_comm *comm, int call)
 {
@@ -272,7 +273,7 @@ static inline zr_status failing_call(zr_comm *comm, int call)
     return st;
 }
 
-/* MPI, a GPU for each rank of a host, NCCL's word for that host. */
+/* Start MPI, select a GPU for each rank of a host, and tell NCCL which host that is. */
 static inline void begin_all(int *argc, char ***argv)
 {
     zr_comm *comm = NULL;

@@ -1,4 +1,4 @@
-/* What the tests of ranks that are threads share. */
+/* Helpers shared by the tests whose ranks are threads. */
 #ifndef COMM_THREADS_H
 #define COMM_THREADS_H
 
@@ -17,7 +17,8 @@ static void expect_ok(zr_status st)
     if (st != ZR_OK) fail_msg("%s: %s", zr_status_text(st), zr_error_message());
 }
 
-/* Rank 0 never comes to the others' calls in `comm`; they stop them by `stopped`, or hear that one of them did. */
+/* Make every rank but 0 wait in `comm` for a call that rank 0 never makes. Each rank cancels through `stopped`, or gets
+ * the error of another rank's cancellation. */
 static zr_status cancel_all_but_0(zr_comm *comm, zr_comm *stopped, _Atomic int *count)
 {
     void *staging;
@@ -31,7 +32,7 @@ static zr_status cancel_all_but_0(zr_comm *comm, zr_comm *stopped, _Atomic int *
     return st;
 }
 
-/* Three ranks of which `run` stops two and counts them. */
+/* Check that on three ranks `run` stops two, which it counts. */
 static void expect_two_stopped(zr_status (*run)(zr_comm *comm, void *count))
 {
     _Atomic int count = 0;

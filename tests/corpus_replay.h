@@ -1,5 +1,5 @@
-/* A fuzzer's corpus, replayed through its target, which is included before this: each file as it is, with every byte
- * changed in turn, cut at every byte, and damaged by lot. */
+/* Replays a fuzzer's corpus through its target, which is included before this header: each file unchanged, with every
+ * byte changed in turn, truncated at every byte, and randomly damaged. */
 #ifndef CORPUS_REPLAY_H
 #define CORPUS_REPLAY_H
 
@@ -43,7 +43,7 @@ static inline void corpus_damage(const uint8_t *bytes, size_t n, uint32_t stream
     }
 }
 
-/* tests/fuzz/corpus/`name`, which has at least so many files. */
+/* Replay tests/fuzz/corpus/`name`, which must have at least `wanted` files. */
 static inline void corpus_replay(const char *name, int wanted, uint32_t stream)
 {
     const char *source = getenv("ZR_SOURCE");

@@ -1,6 +1,4 @@
-/*
- * Devices of every level that this machine has, and small helpers for their arrays.
- */
+/* Devices of every processor level that this machine has, and small helpers for their arrays. */
 #ifndef ZR_TESTS_DEVICE_LEVELS_H
 #define ZR_TESTS_DEVICE_LEVELS_H
 
@@ -40,7 +38,8 @@ static inline void each_device(void (*test)(zr_device *device))
     }
 }
 
-/* ZR_KERNELS also caps oneDNN, once for a process: run `program` again at each level, as this process was started. */
+/* Run `program` again at each level, as this process was started: ZR_KERNELS also caps oneDNN, which reads it only once
+ * per process. */
 static inline void each_level_again(const char *program)
 {
     for (const char *const *level = zr__cpu_levels(); *level; level++) {
@@ -59,14 +58,14 @@ static inline void each_level_again(const char *program)
     }
 }
 
-/* Values of both signs in (-1, 1), the same for the same stream. */
+/* Fill x with values of both signs in (-1, 1) that depend on `stream` alone. */
 static inline void fill(float *x, int64_t n, uint32_t stream)
 {
     const zr_rng rng = {.seed = 7, .purpose = ZR_RNG_INIT, .stream = stream};
     for (int64_t i = 0; i < n; i++) x[i] = (float)(2 * zr_rng_uniform(&rng, (uint64_t)i) - 1);
 }
 
-/* What fill gives, of streams below 10: each number is made once. */
+/* Fill x as fill() does, for streams below 10, from values that are computed only once. */
 static inline void take(float *x, int64_t n, uint32_t stream)
 {
     static struct {
@@ -84,7 +83,7 @@ static inline void take(float *x, int64_t n, uint32_t stream)
     memcpy(x, known[stream].value, (size_t)n * sizeof *x);
 }
 
-/* Copy of x as dtype into out; x gets the rounded values. */
+/* Convert x to dtype in out, and round x to the converted values. */
 static inline void narrow(void *out, zr_dtype dtype, float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {

@@ -1,12 +1,10 @@
-/*
- * Elements of arrays of any type that stores floats, one at a time.
- */
+/* Access to single elements of arrays of any floating-point type. */
 #ifndef ZR_TESTS_DTYPE_ARRAY_H
 #define ZR_TESTS_DTYPE_ARRAY_H
 
 #include "zr/tensor.h"
 
-/* Every such type. */
+/* All floating-point types. */
 static const zr_dtype dtypes[] = {ZR_F32, ZR_BF16, ZR_F16};
 #define N_DTYPES (int)(sizeof dtypes / sizeof *dtypes)
 

@@ -1,4 +1,5 @@
-/* What a step of a trainer's model must give: the whole batch on one rank, by the double-precision interpreter. */
+/* The expected results of a step of a trainer's model: the whole batch on one rank, computed by the double-precision
+ * interpreter. */
 #ifndef ENGINE_TRUTH_H
 #define ENGINE_TRUTH_H
 
@@ -10,13 +11,13 @@
 #include "zr/models.h"
 
 typedef struct truth {
-    zr_graph *graph; /* of the whole batch */
+    zr_graph *graph; /* the graph for the whole batch */
     interp it;
     double loss, norm;
-    float *got; /* gradients of an engine, in the order of the model */
+    float *got; /* an engine's gradients, in the order of the model */
 } truth;
 
-/* The interpreter's weights are the model's initial ones. */
+/* Set the interpreter's weights to the model's initial values. */
 static inline void truth_weights(truth *t, const trainer *run)
 {
     zr_rng rng = {.seed = run->seed, .purpose = ZR_RNG_INIT};
@@ -30,7 +31,7 @@ static inline void truth_weights(truth *t, const trainer *run)
     }
 }
 
-/* Inputs of the step's first row on, as the trainer's callback gives them. */
+/* Fill the inputs from the step's first row on, as the trainer's callback does. */
 static inline void truth_inputs(truth *t, const trainer *run, int64_t rows)
 {
     trainer all = *run;
@@ -95,7 +96,7 @@ static inline zr_status truth_keep_gradients(trainer *run, zr_engine *engine, zr
     return zr_engine_read(engine, ZR_STATE_GRAD, truth_keep, run->arg);
 }
 
-/* Run it; its first step must be the truth. */
+/* Run the trainer and check its first step against the expected results. */
 static inline void truth_check(truth *t, trainer *run)
 {
     run->after_first = truth_keep_gradients;
@@ -120,10 +121,10 @@ static inline void truth_check(truth *t, trainer *run)
 }
 
 typedef struct truth_cut {
-    int ranks, accum, batch; /* batch: of one micro-batch of one rank */
+    int ranks, accum, batch; /* batch: rows of one micro-batch of one rank */
 } truth_cut;
 
-/* Check its first step on the same batch cut in each of n ways, at every stage. */
+/* Check a run's first step with the same batch split in each of n ways, at every stage. */
 static inline void truth_check_cuts(trainer *run, const truth_cut *cut, size_t n)
 {
     int64_t rows = (int64_t)cut[0].ranks * cut[0].accum * cut[0].batch;

@@ -1,6 +1,4 @@
-/*
- * Exact sums the slow way, to hold zr_exact against: a count for each power of two, carried in base two.
- */
+/* Exact sums by a slow method, for checks of zr_exact: a count for each power of two, carried in base two. */
 #ifndef ZR_TESTS_EXACT_TRUTH_H
 #define ZR_TESTS_EXACT_TRUTH_H
 
@@ -19,10 +17,10 @@
 #define TRUTH_UNIT (-298)
 
 typedef struct truth {
-    int64_t count[TRUTH_BITS]; /* of 2^(i + TRUTH_UNIT) */
+    int64_t count[TRUTH_BITS]; /* number of terms 2^(i + TRUTH_UNIT) */
 } truth;
 
-/* x = integer 2^power for finite x, the integer odd or 0. */
+/* Return the integer, odd or 0, with x = integer * 2^power, for finite x. */
 static inline int64_t truth_integer(float x, int *power)
 {
     int64_t integer = (int64_t)ldexp(frexp(x, power), 24);
@@ -30,7 +28,7 @@ static inline int64_t truth_integer(float x, int *power)
     return integer;
 }
 
-/* times * magnitude * 2^power more. */
+/* Add times * magnitude * 2^power. */
 static inline void truth_term(truth *sum, int64_t times, uint64_t magnitude, int power)
 {
     for (int b = 0; b < 64; b++) {
@@ -52,7 +50,7 @@ static inline void truth_add_square(truth *sum, float x, int64_t times)
     truth_term(sum, times, (uint64_t)(integer * integer), 2 * power);
 }
 
-/* Counts to binary digits; the last one keeps what is left, the sign included. */
+/* Carry the counts into binary digits; the last digit keeps the rest, sign included. */
 static inline void truth_carry(truth *sum)
 {
     for (int i = 0; i < TRUTH_BITS - 1; i++) {
@@ -62,7 +60,7 @@ static inline void truth_carry(truth *sum)
     }
 }
 
-/* The sum's limbs, which have one form only, and its nearest double. */
+/* Check the sum's limbs, whose form is unique, and its nearest double. */
 static inline void truth_expect(const truth *want, const zr_exact *got)
 {
     truth sum = *want;
@@ -94,7 +92,7 @@ static inline void assert_same_sum(const zr_exact *a, const zr_exact *b)
     assert_int_equal(a->not_finite, b->not_finite);
 }
 
-/* Finite F32 of every exponent and sign, the same for the same stream. */
+/* Fill x with finite F32 values of every exponent and sign that depend on `stream` alone. */
 static inline void fill_wild(float *x, int64_t n, uint32_t stream)
 {
     const zr_rng rng = {.seed = 11, .purpose = ZR_RNG_INIT, .stream = stream};
@@ -105,7 +103,7 @@ static inline void fill_wild(float *x, int64_t n, uint32_t stream)
     }
 }
 
-/* A fixed permutation of (n). */
+/* Permute n numbers in a fixed order that depends on `stream`. */
 static inline void permute(float *out, const float *x, int64_t n, uint32_t stream)
 {
     const zr_rng rng = {.seed = 12, .purpose = ZR_RNG_SHUFFLE, .stream = stream};

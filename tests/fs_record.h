@@ -1,12 +1,12 @@
-/* What of the files is on the disk, and what only in memory: calls of the file system are recorded as they come, and
- * after each of them, as if the machine stopped there, what has its final name must be whole. For a test that links
- * with FS_RECORD_LINK's flags:
+/* Records calls of the file system and tracks which data are on disk and which only in memory. After each call it
+ * checks that a watched file or folder would be complete if the machine stopped there. For a test that links with
+ * FS_RECORD_LINK's flags:
  *
  *   //LINK
  * -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
  *
- * The worst that may happen is assumed: names reach the disk at once, what is in files and folders only by fsync. Calls
- * can be made to fail (fs_record_fail). */
+ * The worst case is assumed: names reach the disk at once, the contents of files and folders only by fsync. Calls can
+ * be made to fail (fs_record_fail). */
 #ifndef FS_RECORD_H
 #define FS_RECORD_H
 
@@ -38,7 +38,7 @@ int __wrap_mkdir(const char *path, mode_t mode);
 int __wrap_fallocate(int fd, int mode, off_t at, off_t n);
 int __wrap_ftruncate(int fd, off_t n);
 
-/* A file or folder. Of a folder: what it held when it was last synced. */
+/* A file or folder. A folder also has the entries that it held at its last sync. */
 typedef struct fs_node {
     ino_t number;
     bool unsynced;
@@ -52,23 +52,23 @@ static struct fs_record {
     pthread_mutex_t lock;
     fs_node node[256];
     int n_nodes;
-    const char *watched;      /* a file or folder that must be whole whenever it is there; NULL: nothing is recorded */
-    const char *const *names; /* what a folder must hold, NULL at the end */
-    int calls;                /* recorded */
-    char fault[256];          /* the first moment at which it was not whole, "" */
-    fs_call failing;          /* such a call fails, the fail_at-th from now; 0: none */
+    const char *watched;      /* a file or folder that must be complete whenever it exists; NULL: nothing is recorded */
+    const char *const *names; /* the entries a watched folder must hold, ended by NULL */
+    int calls;                /* number of calls recorded */
+    char fault[256];          /* the first moment at which it was incomplete, or "" */
+    fs_call failing;          /* the kind of call that fails, at the fail_at-th call from now; FS_NONE: no call fails */
     int fail_at, error;
     int failures;
 } fs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Every call that went well is told of, for tests that keep more than the record does (fs_replay.h). */
+/* A successful call, passed to tests that keep more than the record does (fs_replay.h). */
 typedef struct fs_event {
     enum { FS_MAKE, FS_WRITE, FS_SIZE, FS_SYNC, FS_MOVE, FS_DROP } kind;
-    int fd;                /* MAKE of a file, WRITE, SIZE, SYNC */
-    int folder;            /* MAKE, MOVE, DROP: what their paths are relative to */
-    const char *path, *to; /* MAKE, DROP; MOVE */
-    const void *bytes;     /* WRITE: n of them */
-    off_t at, n;           /* WRITE; SIZE: n */
+    int fd;                /* for MAKE of a file, WRITE, SIZE, SYNC */
+    int folder;            /* for MAKE, MOVE, DROP: the folder that the paths are relative to */
+    const char *path, *to; /* for MAKE and DROP; `to` for MOVE */
+    const void *bytes;     /* for WRITE: n bytes */
+    off_t at, n;           /* for WRITE; n for SIZE too */
 } fs_event;
 static void (*fs_told)(const fs_event *event);
 
@@ -91,7 +91,7 @@ static inline fs_node *fs_find(ino_t number)
     return &fs.node[fs.n_nodes++];
 }
 
-/* A node under a name: what a folder holds. */
+/* Return the hash of a folder's entry: a node and its name. */
 static inline ino_t fs_entry(ino_t number, const char *name)
 {
     ino_t sum = number;
@@ -107,7 +107,8 @@ static inline bool fs_holds(ino_t folder, ino_t number, const char *name)
     return false;
 }
 
-/* Would all of what is watched be there if the machine stopped now? NULL: yes, or it is not there at all. */
+/* Return the path of a part of the watched file or folder that would be lost if the machine stopped now; NULL if it is
+ * complete or does not exist. */
 static inline const char *fs_missing(void)
 {
     static char path[4200];
@@ -132,7 +133,7 @@ static inline void fs_look(const char *call, const char *what)
                  what, missing);
 }
 
-/* Is the name itself on the disk? */
+/* Return whether the name itself is on disk. */
 static inline bool fs_named(const char *path)
 {
     struct stat own, up;
@@ -143,7 +144,7 @@ static inline bool fs_named(const char *path)
     return stat(folder, &up) == 0 && fs_holds(up.st_ino, own.st_ino, strrchr(path, '/') + 1);
 }
 
-/* From now on; `names` for a folder. */
+/* Start recording; `names` is for a folder. */
 static inline void fs_record_start(const char *watched, const char *const *names)
 {
     fs.n_nodes = fs.calls = fs.failures = 0;
@@ -153,7 +154,7 @@ static inline void fs_record_start(const char *watched, const char *const *names
     fs.watched = watched;
 }
 
-/* The at-th such call from now fails with `error`, once. */
+/* Make the at-th call of this kind from now fail with `error`, once. */
 static inline void fs_record_fail(fs_call call, int at, int error)
 {
     fs.failing = call;
@@ -173,7 +174,7 @@ static inline bool fs_fails(fs_call call)
     return now;
 }
 
-/* What a call did: the file behind fd was written (or synced), or made. */
+/* Record a successful call that wrote or created the file open as fd, or synced it. */
 static inline void fs_done(const char *call, int fd, bool synced)
 {
     struct stat st;
@@ -243,7 +244,7 @@ int __wrap_ftruncate(int fd, off_t n)
 int __wrap_fsync(int fd)
 {
     if (fs_fails(FS_FSYNC)) return -1;
-    fs_done("fsync", fd, true); /* in the record alone: the disk would take most of the time */
+    fs_done("fsync", fd, true); /* only recorded: real syncs would take most of the test's time */
     fs_tell(true, (fs_event){FS_SYNC, .fd = fd});
     return 0;
 }

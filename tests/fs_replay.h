@@ -1,10 +1,9 @@
-/* A file system's calls, recorded with all that they wrote (fs_record.h), and what a disk may hold when the machine
- * stops between two of them. Nothing is taken for granted but fsync: of a file's bytes since its last sync any part may
- * be there, in any order, cut at any sector; of a folder's names since its last sync likewise. For a test that links
- * with fs_record.h's flags and with
+/* Records the calls of the file system with all bytes written (fs_record.h), and reconstructs every content that a disk
+ * may have when the machine stops between two calls. Only fsync guarantees anything: of a file's bytes written since
+ * its last sync, any part may be there, in any order, cut at any sector; the same holds for a folder's names since its
+ * last sync. For a test that links with fs_record.h's flags and with
  *
- *   -Wl,--wrap=unlink,--wrap=unlinkat,--wrap=renameat
- */
+ *   -Wl,--wrap=unlink,--wrap=unlinkat,--wrap=renameat */
 #ifndef FS_REPLAY_H
 #define FS_REPLAY_H
 
@@ -20,11 +19,11 @@ int __wrap_renameat(int from, const char *path, int to, const char *name);
 
 enum { FS_EVENTS = 1024, FS_FILES = 128, FS_NAMES = 24, FS_NAME_BYTES = 64, FS_FILE_ROOM = 1 << 14, FS_SECTOR = 512 };
 
-/* A call, in terms of what it was about: a node made gets a number of its own, also where the real file system gives an
- * inode to one file after the other. */
+/* A recorded call. Each node made gets its own number, even where the real file system reuses an inode for a later
+ * file. */
 typedef struct fs_past {
     int kind;
-    int node, folder; /* WRITE, SIZE, SYNC: node. MAKE, MOVE, DROP: a name of this folder, and what it stands for */
+    int node, folder; /* WRITE, SIZE, SYNC: the node. MAKE, MOVE, DROP: the folder of a name, and its node */
     char name[FS_NAME_BYTES], to[FS_NAME_BYTES];
     char *bytes;
     off_t at, n;
@@ -35,7 +34,7 @@ typedef struct fs_name {
     int node;
 } fs_name;
 
-/* A file's bytes or a folder's names, as they are on the disk. */
+/* A file's bytes or a folder's names, as they are on disk. */
 typedef struct fs_content {
     char bytes[FS_FILE_ROOM];
     off_t n;
@@ -46,7 +45,7 @@ typedef struct fs_content {
 static struct fs_replay {
     fs_past past[FS_EVENTS];
     int n_past;
-    ino_t number[FS_FILES]; /* of the nodes; 0: the file is gone */
+    ino_t number[FS_FILES]; /* inode of each node; 0: the file is gone */
     bool folder[FS_FILES];
     int n_nodes;
     fs_content disk[FS_FILES];
@@ -73,7 +72,7 @@ static inline int fs_node_make(ino_t number, bool folder)
     return replay.n_nodes++;
 }
 
-/* The folder of a path and its last name; -1: a folder that is not recorded. */
+/* Return the node of a path's folder and write its last component to `name`; -1: the folder is not recorded. */
 static inline int fs_split(int folder, const char *path, char name[FS_NAME_BYTES])
 {
     char up[4200];
@@ -97,7 +96,7 @@ static inline void fs_keep(const fs_event *e)
         const char *now = e->path;
         if (e->kind == FS_MOVE) {
             folder = fs_split(e->folder, now = e->to, p->to);
-            if (folder != p->folder) abort(); /* nothing here moves between folders */
+            if (folder != p->folder) abort(); /* a move between folders is not supported */
         }
         if (e->kind != FS_DROP && fstatat(e->folder, now, &st, AT_SYMLINK_NOFOLLOW) != 0) abort();
         if (e->kind == FS_MAKE) p->node = fs_node_make(st.st_ino, S_ISDIR(st.st_mode));
@@ -115,7 +114,7 @@ static inline void fs_keep(const fs_event *e)
     replay.n_past++;
 }
 
-/* From now on, all below an empty folder. */
+/* Start recording everything below an empty folder. */
 static inline void fs_replay_start(const char *folder)
 {
     struct stat st;
@@ -156,13 +155,13 @@ int __wrap_renameat(int from, const char *path, int to, const char *name)
 
 /* ---- replaying ------------------------------------------------------------------------------- */
 
-/* How what was not synced fares. */
+/* The outcome for data that were not synced. */
 typedef enum fs_fate {
-    FS_NOTHING, /* none of it is there */
+    FS_NOTHING, /* nothing is there */
     FS_NAMED,   /* names are, bytes are not */
     FS_UNNAMED, /* bytes are, names are not */
     FS_ALL,
-    FS_BY_LOT, /* each by lot, writes in any order and torn; further fates are other lots */
+    FS_BY_LOT, /* random, with writes reordered and torn; each further number is another random outcome */
     FS_FATES = 12
 } fs_fate;
 
@@ -188,7 +187,7 @@ static inline void fs_name_set(fs_content *c, const char *name, int node)
     c->name[c->n_names++].node = node;
 }
 
-/* Sectors [first, end) of what a call wrote reach the disk; all of it: 0, INT_MAX. */
+/* Apply sectors [first, end) of a call's data to the disk; (0, INT_MAX) applies all. */
 static inline void fs_apply(const fs_past *p, off_t first, off_t end)
 {
     bool named = p->kind == FS_MAKE || p->kind == FS_MOVE || p->kind == FS_DROP;
@@ -213,7 +212,8 @@ static inline int fs_subject(const fs_past *p)
     return p->kind == FS_MAKE || p->kind == FS_MOVE || p->kind == FS_DROP ? p->folder : p->node;
 }
 
-/* A node after the first `end` calls: what was synced, and of the rest what fate has it. */
+/* Compute a node's content on disk after the first `end` calls: everything synced, and the part of the rest that `fate`
+ * selects. */
 static inline void fs_settle(int node, int end, fs_fate fate)
 {
     int open[FS_EVENTS], n = 0;
@@ -227,7 +227,7 @@ static inline void fs_settle(int node, int end, fs_fate fate)
     }
     bool lot = fate >= FS_BY_LOT, folder = replay.folder[node];
     if (!lot && fate != FS_ALL && fate != (folder ? FS_NAMED : FS_UNNAMED)) return;
-    for (int i = 0; lot && !folder && i + 1 < n; i++) { /* bytes in any order; names are journaled, some get lost */
+    for (int i = 0; lot && !folder && i + 1 < n; i++) { /* bytes in any order; names are journaled: some get lost */
         int j = i + (int)fs_draw((uint32_t)(n - i)), held = open[i];
         open[i] = open[j];
         open[j] = held;
@@ -254,7 +254,7 @@ static inline void fs_put(const char *path, int node)
     }
 }
 
-/* Make `path` (not there) what the disk may hold after the first `calls` calls. */
+/* Create at `path`, which does not exist, a content that the disk may have after the first `calls` calls. */
 static inline void fs_replay_put(const char *path, int calls, fs_fate fate)
 {
     replay.drawn = (uint64_t)calls * 100000 + (uint64_t)fate * 1000000000;

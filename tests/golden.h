@@ -1,5 +1,5 @@
-/* Traces of GPT-2 that PyTorch computed in float64: the project's own (tests/golden, whose make.py wrote it), and a
- * larger one where there is one. */
+/* Traces of GPT-2 computed by PyTorch in float64: the project's own (tests/golden, written by its make.py), and a
+ * larger one where it is installed. */
 #ifndef GOLDEN_H
 #define GOLDEN_H
 
@@ -33,7 +33,7 @@ static inline const char *golden_own(void)
     return dir;
 }
 
-/* NULL, and said aloud: there is none. */
+/* Return the folder of the larger trace, or print a message and return NULL where it is not installed. */
 static inline const char *golden_larger(void)
 {
     static char dir[4096];

@@ -1,4 +1,4 @@
-/* The sizes of GPT-2's units, written out from the architecture: what tests hold plans against. */
+/* The sizes of GPT-2's units, written out from the architecture, for checks of plans. */
 #ifndef GPT2_SIZES_H
 #define GPT2_SIZES_H
 
@@ -7,7 +7,7 @@
 #include "zr/models.h"
 
 typedef struct gpt2_sizes {
-    int64_t embedding, block, final; /* elements of a unit */
+    int64_t embedding, block, final; /* elements of one unit of each kind */
     int64_t n_layer, params;
 } gpt2_sizes;
 
@@ -22,7 +22,7 @@ static inline gpt2_sizes gpt2_count(const zr_gpt2_config *c)
     return s;
 }
 
-/* A unit padded to N x 32 elements. */
+/* Return the elements of a unit padded to a multiple of 32 x ranks. */
 static inline int64_t gpt2_pad(int64_t elems, int64_t ranks)
 {
     return (elems + 32 * ranks - 1) / (32 * ranks) * (32 * ranks);
@@ -33,8 +33,8 @@ static inline int64_t gpt2_padded(const gpt2_sizes *s, int64_t ranks)
     return gpt2_pad(s->embedding, ranks) + s->n_layer * gpt2_pad(s->block, ranks) + gpt2_pad(s->final, ranks);
 }
 
-/* Elements a rank receives at stage 3 in the gathers of one micro-batch, times N/(N-1): the embedding and the blocks
- * twice, the final norm once. */
+/* Return the elements that a rank receives at stage 3 in the gathers of one micro-batch, times N/(N-1): the embedding
+ * and the blocks twice, the final norm once. */
 static inline int64_t gpt2_gathered(const gpt2_sizes *s, int64_t ranks)
 {
     return 2 * gpt2_pad(s->embedding, ranks) + 2 * s->n_layer * gpt2_pad(s->block, ranks) + gpt2_pad(s->final, ranks);
@@ -45,8 +45,8 @@ static inline int64_t gpt2_share(int64_t bytes, int64_t ranks)
     return bytes / ranks * (ranks - 1);
 }
 
-/* Traffic of one optimizer step in bytes, from ZeRO section 7: k reduce-scatters of the padded gradients, and
- * the all-gather of the parameters, of the sums (stage 0) or of the units (stage 3). */
+/* Return the traffic of one optimizer step in bytes, by section 7 of the ZeRO paper: k reduce-scatters of the padded
+ * gradients, and the all-gather of the parameters, of the gradient sums (stage 0) or of the units (stage 3). */
 static inline zr_traffic gpt2_traffic(const gpt2_sizes *s, int stage, int64_t ranks, int64_t accum, int64_t bytes,
                                       int64_t wire)
 {

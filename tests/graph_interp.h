@@ -1,8 +1,6 @@
-/**
- * graph_interp: runs a graph in double, op by op, with plain loops. A reference for adjoints: it
- * follows the formulas of zr/ops.h, knows no rounding, and checks that values are written once and
- * read after they are written.
- */
+/** graph_interp: runs a graph in double precision, op by op, with plain loops. It is the reference for adjoints: it
+ * follows the formulas of zr/ops.h, adds no rounding of fp32 or 16 bits, and checks that values are written once and
+ * read only after they are written. */
 #ifndef GRAPH_INTERP_H
 #define GRAPH_INTERP_H
 
@@ -21,9 +19,9 @@ typedef struct interp_kernel {
 
 struct interp {
     const zr_graph *graph;
-    double **data; /* one array a value; I32 values are doubles too */
+    double **data; /* one array per value; I32 values are doubles too */
     bool *written;
-    const interp_kernel *extra; /* a test's own, op NULL ends the list; or NULL */
+    const interp_kernel *extra; /* a test's own kernels, ended by a NULL op; or NULL */
     uint64_t seed;
     int64_t position;
 };
@@ -50,7 +48,7 @@ static inline double *interp_out(const interp *it, const zr_op *op, int i)
     return it->data[op->out[i]];
 }
 
-/* The output set to `earlier`, or to zero without it: where sums start. */
+/* Set the output to `earlier`, or to zero without it, and return it as the start of a sum. */
 static inline double *interp_sum(const interp *it, const zr_op *op, int out, const double *earlier)
 {
     double *y = interp_out(it, op, out);
@@ -101,7 +99,7 @@ static inline void interp_position_dw(interp *it, const zr_op *op)
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
-/* Element (k, n) of a weight stored (K, N) or, transposed, (N, K). */
+/* Return the index of element (k, n) of a weight stored as (K, N) or, transposed, (N, K). */
 static inline int64_t interp_weight(const zr_op *op, int64_t K, int64_t N, int64_t k, int64_t n)
 {
     return op->attr.i[0] ? n * K + k : k * N + n;
@@ -226,7 +224,7 @@ static inline void interp_add(interp *it, const zr_op *op)
         interp_out(it, op, 0)[i] = interp_in(it, op, 0)[i] + (b ? b[i] : 0);
 }
 
-/* What dropout multiplies element `index` of a stream with. */
+/* Return the factor by which dropout multiplies element `index` of a stream. */
 static inline double interp_kept(const interp *it, int64_t stream, double p, int64_t index)
 {
     zr_rng rng = {.seed = it->seed, .purpose = ZR_RNG_DROPOUT, .stream = (uint32_t)stream};
@@ -248,9 +246,9 @@ static inline void interp_fill(interp *it, const zr_op *op)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* One head of one row: where its q, k, v, y lie and how it drops. */
+/* One head of one row of the batch: the places of its q, k, v, y, and its dropout. */
 typedef struct interp_head {
-    const double *qkv;  /* of token 0; +C keys, +2C values; rows of 3C */
+    const double *qkv;  /* q of token 0; keys at +C, values at +2C; 3C elements per token */
     int64_t T, C, D, y; /* y: offset of token 0 in (B, T, C) */
     int64_t stream, element;
     double scale, p;
@@ -302,7 +300,7 @@ static inline void interp_attention(interp *it, const zr_op *op)
         }
 }
 
-/* Pair (i, j): dq[i], dk[j], dv[j] get their terms. dot = dy[i] y[i]. */
+/* Add the terms of the pair (i, j) to dq[i], dk[j] and dv[j]. dot = dy[i] y[i]. */
 static inline void interp_attention_pair(const interp *it, const interp_head *a, const double *dy, double lse,
                                          double dot, double *dqkv, int64_t i, int64_t j)
 {
@@ -382,7 +380,7 @@ static inline void interp_cross_entropy_dx(interp *it, const zr_op *op)
     }
 }
 
-/* Logits of row r. */
+/* Compute the logits of row r. */
 static inline void interp_head_row(interp *it, const zr_op *op, int x, int64_t r, double *logits)
 {
     const double *w = interp_in(it, op, x + 1);
@@ -393,7 +391,7 @@ static inline void interp_head_row(interp *it, const zr_op *op, int x, int64_t r
     }
 }
 
-/* The loss of a row; the logits become their softmax. */
+/* Return the loss of a row and replace the logits by their softmax. */
 static inline double interp_row_loss(double *logits, int64_t V, int64_t target)
 {
     double sum = 0, logit = target < 0 ? 0 : logits[target];
@@ -469,7 +467,7 @@ static inline const interp_kernel *interp_find(const interp_kernel *list, const 
     return NULL;
 }
 
-/* Parameters are filled with values of the order 1/2, inputs and caches with zero. */
+/* Create an interpreter. Parameters are filled with values of the order of 1/2, inputs and caches with zero. */
 static inline interp interp_create(const zr_graph *graph, const interp_kernel *extra)
 {
     interp it = {.graph = graph, .extra = extra, .seed = 7};
@@ -494,7 +492,7 @@ static inline void interp_destroy(interp *it)
     free(it->written);
 }
 
-/* Run ops [first, last); false when an op reads what is not written, writes twice or is unknown. */
+/* Run ops [first, last). Return false when an op is unknown, reads an unwritten value or writes a value twice. */
 static inline bool interp_run_range(interp *it, int32_t first, int32_t last)
 {
     for (int32_t i = first; i < last; i++) {
@@ -520,7 +518,7 @@ static inline bool interp_run(interp *it)
     return interp_run_range(it, 0, zr_graph_ops(it->graph));
 }
 
-/* All ops up to the one that makes the losses; their mean. */
+/* Run all ops up to the op that makes the losses, and return the mean loss. */
 static inline double interp_loss(interp *it)
 {
     zr_value losses = zr_graph_get_losses(it->graph);
@@ -531,7 +529,7 @@ static inline double interp_loss(interp *it)
     return sum / (double)interp_elems(it, losses);
 }
 
-/* Slope of the loss in *w by the five-point formula. */
+/* Return the derivative of the loss by *w, by the five-point formula. */
 static inline double interp_slope(interp *it, double *w)
 {
     static const double at[4] = {-2, -1, 1, 2}, weight[4] = {1, -8, 8, -1};
@@ -544,8 +542,8 @@ static inline double interp_slope(interp *it, double *w)
     return slope;
 }
 
-/* Largest error of the parameters' gradients against interp_slope, relative to the larger of the two
- * and 1e-4; about `samples` elements a parameter. INFINITY when the run fails. */
+/* Return the largest error of the parameters' gradients against interp_slope, relative to the larger of the two and
+ * 1e-4, over about `samples` elements of each parameter. INFINITY when the run fails. */
 static inline double interp_gradient_error(interp *it, int64_t samples)
 {
     double worst = 0;

@@ -1,4 +1,4 @@
-/* graph_interp's kernels for the ops that GPT-2 does not have. Part of graph_interp.h. */
+/* graph_interp's kernels for ops that GPT-2 does not use. Part of graph_interp.h. */
 #ifndef GRAPH_INTERP_OPS_H
 #define GRAPH_INTERP_OPS_H
 
@@ -149,7 +149,7 @@ static inline void interp_transpose(interp *it, const zr_op *op)
         interp_out(it, op, 0)[i / (M * N) * M * N + i % N * M + i / N % M] = interp_in(it, op, 0)[i];
 }
 
-/* Where element i of (B, n_head, T, D) lies in (B, T, n_head * D). */
+/* Return the index in (B, T, n_head * D) of element i of (B, n_head, T, D). */
 static inline int64_t interp_merged(const int64_t *split, int64_t i)
 {
     int64_t d = i % split[3], t = i / split[3] % split[2], h = i / (split[3] * split[2]) % split[1];

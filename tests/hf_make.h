@@ -1,4 +1,4 @@
-/* Hugging Face directories of small GPT-2s, in one file and in several. */
+/* Creates Hugging Face directories of small GPT-2 models, in one file or in several. */
 #ifndef HF_MAKE_H
 #define HF_MAKE_H
 
@@ -13,7 +13,7 @@
 
 enum { HF_TENSORS_MOST = 64 };
 
-/* Values of a whole tensor. */
+/* The values of a whole tensor. */
 typedef struct hf_tensor {
     const char *name;
     const float *value;
@@ -25,7 +25,7 @@ static inline void hf_new_folder(const char *name)
     assert_int_equal(mkdir(in_tempdir(name), 0777), 0);
 }
 
-/* name/model.safetensors and config.json; tensors that `known` does not have are zeros. */
+/* Write name/model.safetensors and name/config.json; tensors that are not in `known` are zeros. */
 static inline void hf_make(const char *name, const zr_hf_gpt2 *hf, const hf_tensor *known, int n)
 {
     const zr_gpt2_config config = {.n_layer = hf->n_layer,
@@ -59,7 +59,7 @@ static inline void hf_make(const char *name, const zr_hf_gpt2 *hf, const hf_tens
     zr_graph_destroy(&g);
 }
 
-/* Give every weight of name/model.safetensors a number between -scale and scale. */
+/* Set every weight of name/model.safetensors to a number between -scale and scale. */
 static inline void hf_randomize(const char *name, uint64_t seed, double scale)
 {
     const zr_rng rng = {.seed = seed};
@@ -78,7 +78,7 @@ static inline void hf_randomize(const char *name, uint64_t seed, double scale)
     zr_safetensors_close(&file);
 }
 
-/* The tensors from[first], from[first + every] ... as a file of their own. */
+/* Write the tensors from[first], from[first + every], ... to a separate file. */
 static inline void hf_part(const zr_safetensors *from, int64_t first, int64_t every, const char *path, zr__text *map)
 {
     zr_tensor_spec spec[HF_TENSORS_MOST];
@@ -102,8 +102,8 @@ static inline void hf_part(const zr_safetensors *from, int64_t first, int64_t ev
     zr_safetensors_close(&to);
 }
 
-/* The model `name` once more, as transformers writes one that is larger than a file may be: tensors are dealt out to so
- * many files. */
+/* Write the model `name` again as transformers writes a model that exceeds its file size limit: the tensors are
+ * distributed over `files` files. */
 static inline void hf_split(const char *name, const zr_hf_gpt2 *hf, const char *as, int files)
 {
     zr_safetensors *from = NULL;

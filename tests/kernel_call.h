@@ -1,6 +1,4 @@
-/*
- * Run one kernel of a device without a graph: prepare, run and release with plain arrays.
- */
+/* Runs one kernel of a device without a graph: prepare, run and release, with plain arrays. */
 #ifndef ZR_TESTS_KERNEL_CALL_H
 #define ZR_TESTS_KERNEL_CALL_H
 
@@ -30,7 +28,7 @@ static inline zr_tensor tensor3(void *data, zr_dtype dtype, int64_t a, int64_t b
     return (zr_tensor){data, dtype, {3, {a, b, c}}};
 }
 
-/* An optional operand that is not there. */
+/* Return the tensor that stands for an absent optional operand. */
 static inline zr_tensor tensor_absent(void)
 {
     return (zr_tensor){NULL, ZR_F32, {0, {0}}};
@@ -47,7 +45,7 @@ typedef struct kernel_call {
 
 /* ---- memory of a device that the host cannot touch ---------------------------------------------- */
 
-/* What stands for an array of the host: as far from 64 bytes, with guards on both sides. */
+/* A device copy of a host array: misaligned like the host's array relative to 64 bytes, with guards on both sides. */
 typedef struct kernel_copy {
     void *host;
     int64_t bytes;
@@ -61,7 +59,8 @@ static inline int64_t kernel_copy_bytes(const kernel_copy *c)
     return c->bytes + 4 * KERNEL_GUARD;
 }
 
-/* One that shares its memory with an earlier array, as results in place of operands do, is that one. */
+/* Copy a host array to the device and return the copy. An array that was copied before, such as a result in place of an
+ * operand, gets the earlier copy. */
 static inline void *kernel_put(zr_device *device, kernel_copy *copies, int *n, void *host, int64_t bytes)
 {
     void *memory = NULL;
@@ -78,7 +77,7 @@ static inline void *kernel_put(zr_device *device, kernel_copy *copies, int *n, v
     return c->device;
 }
 
-/* Back to the host's array, and nobody may have written beside it. */
+/* Copy a result back to the host's array and check that the guards around the device copy are intact. */
 static inline void kernel_take(zr_device *device, const kernel_copy *c)
 {
     const int64_t bytes = kernel_copy_bytes(c), first = c->device - c->base;
@@ -98,7 +97,7 @@ static inline int64_t kernel_tensor_bytes(const zr_tensor *t)
     return t->data ? zr_shape_elems(&t->shape) * zr_dtype_bytes(t->dtype) : 0;
 }
 
-/* What zr_device_cuda_scratch says of the call's operands. */
+/* Return the scratch bytes that the device's facts give for the call's operands. */
 static inline int64_t kernel_scratch_bytes(const zr_device *device, const kernel_call *call, const zr_op *op)
 {
     zr__value value[ZR_OP_INS + ZR_OP_OUTS] = {{.needed = false}};
@@ -109,7 +108,7 @@ static inline int64_t kernel_scratch_bytes(const zr_device *device, const kernel
     return zr_device_facts_scratch(&device->profile.facts, &graph, op);
 }
 
-/* So much and a guard, full of what is no number; NULL: none. */
+/* Allocate `bytes` of scratch and a guard, all filled with NaN; return NULL for 0 bytes. */
 static inline void *kernel_scratch(zr_device *device, int64_t bytes)
 {
     void *memory = NULL;
@@ -119,7 +118,7 @@ static inline void *kernel_scratch(zr_device *device, int64_t bytes)
     return memory;
 }
 
-/* Nobody may have written behind it. */
+/* Free scratch and check that the guard behind it is intact. */
 static inline void kernel_scratch_free(zr_device *device, void *memory, int64_t bytes)
 {
     unsigned char guard[KERNEL_GUARD];
@@ -153,7 +152,7 @@ static inline zr_status kernel_run(zr_device *device, const kernel_call *call)
     if (!kernel) fail_msg("%s has no kernel \"%s\"", device->profile.facts.name, call->name);
     void *scratch = zr_alloc((size_t)call->scratch_bytes + 64);
     assert_non_null(scratch);
-    memset(scratch, 0xff, (size_t)call->scratch_bytes + 64); /* NaN: nothing may count on zeros */
+    memset(scratch, 0xff, (size_t)call->scratch_bytes + 64); /* NaN: no kernel may rely on zeros */
 
     kernel_copy copies[KERNEL_COPIES];
     zr_tensor in[ZR_OP_INS], out[ZR_OP_OUTS];

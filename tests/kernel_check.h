@@ -1,8 +1,5 @@
-/*
- * Kernels against plain references in double: arrays at unaligned addresses with guarded ends, every
- * processor level that the machine has, one thread against three; and the kernels of GPUs, on the stand-in of
- * tests/cuda.
- */
+/* Checks kernels against plain references in double precision: arrays at unaligned addresses with guards, every
+ * processor level of this machine, one thread against three; and the GPU kernels, on the stand-in of tests/cuda. */
 #ifndef ZR_TESTS_KERNEL_CHECK_H
 #define ZR_TESTS_KERNEL_CHECK_H
 
@@ -29,7 +26,7 @@ typedef struct pool_entry {
 static pool_entry pool[4096];
 static int pool_used;
 
-/* Poisoned memory, guarded on both sides, aligned to an element and to nothing more. */
+/* Return memory filled with NaN, guarded on both sides, aligned to an element and no more. */
 static void *pool_take(int64_t n, int64_t element)
 {
     size_t bytes = (size_t)(n * element), before = GUARD_BYTES + (size_t)element;
@@ -43,7 +40,7 @@ static void *pool_take(int64_t n, int64_t element)
     return base + before;
 }
 
-/* Free all; nobody may have written outside an array. */
+/* Free all arrays and check that their guards are intact. */
 static void pool_clear(void)
 {
     while (pool_used > 0) {
@@ -84,7 +81,7 @@ static inline double *doubles_of(const void *x, zr_dtype dtype, int64_t n)
 
 static uint64_t random_state = 1;
 
-/* Uniform in [-1, 1). */
+/* Return a uniform random number in [-1, 1). */
 static inline double random_unit(void)
 {
     random_state = random_state * 6364136223846793005u + 1442695040888963407u;
@@ -107,14 +104,15 @@ static inline int32_t *ids_random(int64_t n, int64_t end)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Half a unit in the last place, at most: 2^-8 of a bf16 value; 2^-11 of an fp16 value, of a subnormal one 2^-25. */
+/* Return the largest rounding error of storing a value, half a unit in the last place: 2^-8 of a bf16 value, 2^-11 of
+ * an fp16 value, 2^-25 for an fp16 subnormal. */
 static inline double storage_error(zr_dtype dtype, double value)
 {
     if (dtype == ZR_BF16) return fabs(value) * 0x1p-8;
     return dtype == ZR_F16 ? fmax(fabs(value) * 0x1p-11, 0x1p-25) : 0.0;
 }
 
-/* Within tolerance times the largest wanted, and what storing in 16 bits adds. */
+/* Check that all values are within tolerance times the largest wanted value, plus the rounding of 16-bit storage. */
 static inline void assert_close(const char *what, const void *got, zr_dtype dtype, const double *want, int64_t n,
                                 double tolerance)
 {
@@ -129,7 +127,7 @@ static inline void assert_close(const char *what, const void *got, zr_dtype dtyp
     }
 }
 
-/* d sum(loss) / d x by central differences, all in double. */
+/* Return d sum(loss) / d x by central differences, all in double. */
 static inline double *numeric_gradient(double (*loss)(void *context), void *context, double *x, int64_t n)
 {
     const double step = 1e-5;
@@ -165,7 +163,7 @@ static inline double weighted_sum(const double *weight, const double *x, int64_t
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* One level with one and with three threads; or two devices of one GPU. */
+/* One level with one and with three threads, or one GPU as two devices. */
 typedef struct level_pair {
     zr_device *one, *three;
 } level_pair;
@@ -187,7 +185,7 @@ static inline void for_every_level(void (*body)(const level_pair *level))
     assert_int_equal(zr_device_create_cuda(&gpu, &gpus.one), ZR_OK);
     assert_int_equal(zr_device_create_cuda(&gpu, &gpus.three), ZR_OK);
     for_level(body, gpus);
-#ifdef ZR_GPU /* the rest needs none */
+#ifdef ZR_GPU /* only the GPU build needs it */
     return;
 #endif
     for (const char *const *name = zr__cpu_levels(); *name; name++) {
@@ -209,8 +207,8 @@ static inline int64_t tensor_bytes(const zr_tensor *t)
     return zr_shape_elems(&t->shape) * zr_dtype_bytes(t->dtype);
 }
 
-/* A GPU reads several elements at a time where arrays lie on 16 bytes: the same bits as `want`, from arrays of their
- * own; a result in place of an operand stays there. */
+/* Check a GPU kernel on arrays aligned to 16 bytes, where it reads several elements at a time: it gives the same bits
+ * as `want`. Each array is copied; a result in place of an operand stays there. */
 static inline void run_aligned(const level_pair *level, kernel_call call, const void *const *want)
 {
     zr_tensor *tensor[ZR_OP_INS + ZR_OP_OUTS];
@@ -238,8 +236,8 @@ static inline void run_aligned(const level_pair *level, kernel_call call, const 
     for (int i = 0; i < n; i++) free(place[i]);
 }
 
-/* Run with one thread and with three: the same bits. scratch_bytes is that of one thread on entry
- * plus `per_thread` for each. */
+/* Check that one thread and three give the same bits. On entry scratch_bytes is the fixed part; each thread adds
+ * `per_thread`. */
 static inline void run_both(const level_pair *level, kernel_call call, int64_t per_thread)
 {
     void *first[ZR_OP_OUTS];
@@ -259,8 +257,8 @@ static inline void run_both(const level_pair *level, kernel_call call, int64_t p
     run_aligned(level, call, (const void *const *)first);
 }
 
-/* Run again with output 0 in place of operand `operand`: the same bits as call.out[0] holds. The
- * operand's own data stays whole. */
+/* Check that output 0 in place of operand `operand` has the same bits as call.out[0]. The operand's own data is left
+ * unchanged. */
 static inline void run_in_place(const level_pair *level, kernel_call call, int operand, int64_t per_thread)
 {
     const size_t bytes = (size_t)tensor_bytes(&call.in[operand]);

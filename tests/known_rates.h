@@ -1,5 +1,5 @@
-/* Rates of this machine, as if `zr info --bench` had measured them. A training run that finds none measures for a
- * twentieth of a second, which is most of what a small one takes. */
+/* Stores rates of this machine as if `zr info --bench` had measured them. A training run that finds no rates measures
+ * for a twentieth of a second, which is most of a small run's time. */
 #ifndef ZR_TESTS_KNOWN_RATES_H
 #define ZR_TESTS_KNOWN_RATES_H
 
@@ -10,7 +10,7 @@
 #include "train/host/host.h"
 #include "train/measure/measure.h"
 
-/* Have them remembered in the folder `cache`, in which this process and those that it starts then look for them. */
+/* Store the rates in the folder `cache`, where this process and its children then look for them. */
 static inline int know_rates(const char *cache)
 {
     static const zr_device_facts here = {.name = "this machine"};

@@ -1,4 +1,4 @@
-/* Ways to keep, to move, to compute again and to save, none of which may change a bit, at any stage. */
+/* Ways to keep, offload, recompute and save that must not change any bit, at any stage. */
 #ifndef LAYOUT_VARIANTS_H
 #define LAYOUT_VARIANTS_H
 
@@ -19,7 +19,7 @@
 
 typedef struct layout_variant {
     const char *name;
-    zr_layout set; /* what it says beside stage, ranks, types and the sizes of a step */
+    zr_layout set; /* the layout's fields, except stage, ranks, types and the sizes of a step */
 } layout_variant;
 
 static const layout_variant layout_variants[] = {
@@ -48,7 +48,8 @@ static const layout_variant layout_variants[] = {
 };
 #define LAYOUT_VARIANTS ((int)(sizeof layout_variants / sizeof *layout_variants))
 
-/* Narrow, so that runs are short and there may be many: 21 wide, with units enough for groups and gathers ahead. */
+/* Return a narrow trainer, 21 channels wide, so that runs are short, with enough units for groups and for gathers
+ * ahead. */
 static inline trainer layout_trainer(int ranks, zr_dtype dtype, int64_t accum, double clip)
 {
     trainer run = trainer_odd();
@@ -61,11 +62,11 @@ static inline trainer layout_trainer(int ranks, zr_dtype dtype, int64_t accum, d
     run.layout.dtype = run.layout.wire_dtype = dtype;
     run.layout.accum = accum;
     run.layout.norm_first = clip > 0;
-    if (dtype == ZR_F16) run.scaler.scale = 4096; /* static */
+    if (dtype == ZR_F16) run.scaler.scale = 4096; /* a fixed loss scale */
     return run;
 }
 
-/* The run in this way; false where the planner has no such thing. */
+/* Apply a variant to the run; return false where the planner does not support the combination. */
 static inline bool layout_vary(trainer *run, const layout_variant *v)
 {
     const zr_layout had = run->layout;
@@ -86,10 +87,10 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.rank_free_sums = had.rank_free_sums;
     run->layout.reduce_once = had.reduce_once;
     run->layout.home = had.home;
-    /* Without lanes it is only other places and waits: held against a run with it. */
+    /* Without lanes, overlap only changes places and waits; the result is compared with a run that has lanes. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;
     run->layout.train = run->layout.eval = true;
-    run->layout.save = (zr_save)((v - layout_variants) % 3); /* not, from a copy, in place */
+    run->layout.save = (zr_save)((v - layout_variants) % 3); /* ZR_SAVE_NONE, from a copy, in place */
     run->layout.optimizer = had.optimizer;
     return true;
 }
@@ -111,7 +112,7 @@ static inline void layout_assert_same(const trainer *want, const trainer *got, c
              (long long)got->layout.accum, got->clip, got->loss[0], got->loss[last], want->loss[0], want->loss[last]);
 }
 
-/* One in `shares` of all ways at all stages, another one for each `share`: they give the bits of `want`. */
+/* Check that every `shares`-th combination of variant and stage, starting at `share`, gives the bits of `want`. */
 static inline void layout_check(const trainer *want, int share, int shares)
 {
     for (int stage = 0; stage <= 3; stage++)

@@ -1,4 +1,4 @@
-/* Whether this is a run of scripts/test --long, in which a test marked long=more runs all of its cases. */
+/* Tells whether this is a run of scripts/test --long, in which a test marked long=more runs all of its cases. */
 #ifndef ZR_TESTS_LONG_H
 #define ZR_TESTS_LONG_H
 

@@ -1,5 +1,5 @@
-/* Inputs damaged by lot, the same in every run: a few bytes overwritten, ranges cut out, doubled or moved, pieces put
- * in that readers stumble over. */
+/* Damages inputs randomly but reproducibly: a few bytes overwritten, ranges deleted, duplicated or moved, and pieces
+ * inserted that readers are likely to mishandle. */
 #ifndef MUTATE_BYTES_H
 #define MUTATE_BYTES_H
 
@@ -18,13 +18,13 @@ static inline mutator mutator_make(uint32_t stream)
     return (mutator){.rng = {.seed = 11, .purpose = ZR_RNG_SHUFFLE, .stream = stream}};
 }
 
-/* Below `n`. */
+/* Return a random number below `n`. */
 static inline size_t mutator_draw(mutator *m, size_t n)
 {
     return n ? zr_rng_u32(&m->rng, m->drawn++) % n : 0;
 }
 
-/* As many of `piece`'s bytes as there is room for, at `at`. */
+/* Insert `piece` at `at`, cut to the room that is left. */
 static inline size_t mutate_insert(uint8_t *bytes, size_t n, size_t room, size_t at, const void *piece, size_t length)
 {
     if (length > room - n) length = room - n;
@@ -74,14 +74,14 @@ static inline size_t mutate_once(mutator *m, uint8_t *bytes, size_t n, size_t ro
     case 1:
         if (left) bytes[at] ^= (uint8_t)(1u << mutator_draw(m, 8));
         return n;
-    case 2: /* cut out */
+    case 2: /* delete a range */
         memmove(bytes + at, bytes + at + length, left - length);
         return n - length;
-    case 3: /* once more, somewhere else */
+    case 3: /* duplicate a range elsewhere */
         memcpy(held, bytes + at, length);
         return mutate_insert(bytes, n, room, mutator_draw(m, n + 1), held, length);
     case 4:
-        return mutator_draw(m, 4) ? n : at; /* cut off */
+        return mutator_draw(m, 4) ? n : at; /* truncate */
     default: {
         const char *piece = pieces[mutator_draw(m, sizeof pieces / sizeof *pieces)];
         return mutate_insert(bytes, n, room, at, piece, strlen(piece));
@@ -89,7 +89,7 @@ static inline size_t mutate_once(mutator *m, uint8_t *bytes, size_t n, size_t ro
     }
 }
 
-/* One to three of these; returns the new length, at most `room`. */
+/* Apply one to three mutations; return the new length, at most `room`. */
 static inline size_t mutate_bytes(mutator *m, uint8_t *bytes, size_t n, size_t room)
 {
     for (size_t times = 1 + mutator_draw(m, 3); times > 0; times--) n = mutate_once(m, bytes, n, room);

@@ -1,4 +1,4 @@
-/* The least that an arena could be: most bytes of one schedule's own buffers that are alive at once. */
+/* A lower bound for the arena of one schedule: the most bytes of its own buffers that are alive at once. */
 #ifndef PLAN_BOUND_H
 #define PLAN_BOUND_H
 

@@ -1,4 +1,4 @@
-/* A plan, or the test fails with the planner's message. */
+/* Makes a plan, or fails the test with the planner's message. */
 #ifndef PLAN_MAKE_H
 #define PLAN_MAKE_H
 
@@ -15,14 +15,14 @@
 #include "zr/models.h"
 #include "zr/plan.h"
 
-/* A processor that multiplies bf16. */
+/* A processor with bf16 products. */
 static const zr_profile plan_profile = {.facts = {.name = "test",
                                                   .threads = 2,
                                                   .bf16_products = true,
                                                   .panel_bytes = 1 << 20,
                                                   .scratch_bytes = zr_device_cpu_scratch}};
 
-/* Small, and of sizes that divide by nothing. */
+/* A small model with sizes that have few common divisors. */
 static const zr_gpt2_config plan_small = {.n_layer = 3,
                                           .n_head = 3,
                                           .n_embd = 57,

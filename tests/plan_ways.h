@@ -1,4 +1,4 @@
-/* Plans of one small model in many layouts, for the tests of the proof. */
+/* Plans of one small model in many layouts, for tests of the plan checker. */
 #ifndef PLAN_WAYS_H
 #define PLAN_WAYS_H
 
@@ -34,17 +34,18 @@ static inline zr_plan *plan_of(const zr_layout *layout)
     return plan_gpt2(&ways_config, layout, &profile);
 }
 
-/* What there is beside the stage, much of it at once. False: not with this stage or so many ranks. */
+/* Set the options of a layout besides its stage, many at once. Return false if the combination with this stage or
+ * number of ranks is invalid. */
 enum { WAYS = 12 };
 static inline bool choose(zr_layout *l, int way)
 {
     bool lean = way == 1 || way == 2 || way == 3 || way == 5 || way == 8;
     l->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
-    l->save = (zr_save)(way % 3); /* not, from a copy, in place */
+    l->save = (zr_save)(way % 3); /* ZR_SAVE_NONE, from a copy, in place */
     l->micro_squares = way % 4 != 0 && l->ranks * l->accum > 1;
     l->home.optim = way % 5 == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     switch (way) {
-    case 2: /* what is computed again, twice */
+    case 2: /* recompute in two passes */
         l->two_pass = true;
         l->recompute = ZR_RECOMPUTE_UNIT;
         l->recompute_every = 2;
@@ -58,7 +59,7 @@ static inline bool choose(zr_layout *l, int way)
         l->gather = ZR_GATHER_BROADCAST;
         l->recompute = ZR_RECOMPUTE_UNIT;
         return true;
-    case 5: /* sums are wider than parameters, and gathered in larger buckets than they are exchanged */
+    case 5: /* sums are wider than parameters, and gathered in larger buckets than they are reduced in */
         l->reduce = ZR_REDUCE_ALL_REDUCE;
         l->wire_dtype = ZR_F32;
         l->reduce_bucket_elems = 5000;
@@ -78,11 +79,11 @@ static inline bool choose(zr_layout *l, int way)
         l->two_pass = l->fused_buffer = true;
         l->gather = ZR_GATHER_BROADCAST;
         return true;
-    case 9: /* its buckets are whole units whatever is asked for */
+    case 9: /* buckets are whole units whatever is requested */
         l->reduce = ZR_REDUCE_NCCL;
         l->reduce_bucket_elems = 5000;
         return true;
-    case 10: /* once a step */
+    case 10: /* gradients reduced once a step */
     case 11:
         l->reduce_once = true;
         l->accum = way == 10 ? 2 : 3;
@@ -94,7 +95,8 @@ static inline bool choose(zr_layout *l, int way)
     }
 }
 
-/* Layouts with several buckets a unit: all stages, paper and lean, one micro-batch and more, groups. */
+/* Return a layout with several buckets a unit. The layouts cover all stages, paper and lean states, one micro-batch and
+ * more, and groups. */
 enum { MIXED = 13 };
 static inline zr_layout mixed_layout(int i)
 {
@@ -118,18 +120,18 @@ static inline zr_layout mixed_layout(int i)
     l.micro_squares = i % 2 == 0;
     l.home.optim = i % 4 == 2 || i == 5 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     switch (i) {
-    case 2: /* what is kept leaves the device */
+    case 2: /* checkpoints are offloaded */
         l.recompute = ZR_RECOMPUTE_UNIT;
         l.offload_checkpoints = true;
         break;
-    case 3: /* collectives in two levels */
+    case 3: /* hierarchical collectives */
         l.host_ranks = 2;
         l.hierarchical = true;
         break;
     case 4:
         l.rank_free_sums = true;
         break;
-    case 5: /* a second partition */
+    case 5: /* secondary partition */
         l.host_ranks = l.hpz_ranks = 2;
         break;
     case 6:
@@ -143,7 +145,8 @@ static inline zr_layout mixed_layout(int i)
     case 8:
         l.shard_ranks = 2;
         break;
-    case 10: /* gradients reduced once a step, in two levels; to one owner after the other; with a second partition */
+    case 10: /* gradients reduced once a step: in two levels; to one owner after the other; with a secondary partition
+              */
         l.reduce_once = l.hierarchical = true;
         l.host_ranks = 2;
         break;

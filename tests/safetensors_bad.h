@@ -1,4 +1,4 @@
-/* Malformed safetensors: header text and bytes after it, and what the refusal must say. */
+/* Malformed safetensors: the header text, the number of bytes after it, and a part of the expected error message. */
 #ifndef ZR_TESTS_SAFETENSORS_BAD_H
 #define ZR_TESTS_SAFETENSORS_BAD_H
 
@@ -7,7 +7,7 @@ static const struct {
     int data_bytes;
     const char *fragment;
 } safetensors_bad[] = {
-    /* the text */
+    /* syntax */
     {"[]", 0, "does not begin with '{'"},
     {" {}", 0, "does not begin with '{'"},
     {"\xEF\xBB\xBF{}", 0, "does not begin with '{'"},
@@ -74,7 +74,7 @@ static const struct {
      "hold 4 bytes, its shape and dtype F32 need 0"},
     {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", 2, "do not fill whole bytes"},
     {"{\"a\":{\"dtype\":\"F6_E2M3\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "do not fill whole bytes"},
-    /* places */
+    /* offsets */
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[-1,0]}}", 1, "wanted 0 <= begin"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,0]}}", 1, "wanted 0 <= begin"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 1, "wanted 0 <= begin"},

@@ -1,4 +1,4 @@
-/* Chunks of sliced rows, found byte by byte. */
+/* Finds the chunks of sliced rows byte by byte, as a reference. */
 #ifndef SLICES_NAIVE_H
 #define SLICES_NAIVE_H
 
@@ -8,13 +8,13 @@
 
 #include "zr/checkpoint.h"
 
-/* Of bytes [from, to) of a file, which are in slices, the chunks behind the n that are there; how many then. content:
- * the file's bytes, NULL: no hashes are wanted. */
+/* Append to the n chunks the chunks of bytes [from, to) of a file, all within slices; return the new number. content:
+ * the file's bytes, or NULL if no hashes are wanted. */
 static inline int64_t naive_region(const zr_slices *s, int64_t from, int64_t to, const unsigned char *content,
                                    zr_chunk *chunk, int64_t n)
 {
     const int64_t slices = s->row_bytes / s->slice_bytes, first = n;
-    int64_t *of = malloc((size_t)slices * sizeof *of); /* the chunk of a slice */
+    int64_t *of = malloc((size_t)slices * sizeof *of); /* each slice's chunk */
     XXH3_state_t **hash = calloc((size_t)slices, sizeof(XXH3_state_t *));
     if (!of || !hash) abort();
     for (int64_t k = 0; k < slices; k++) of[k] = -1;
@@ -37,7 +37,7 @@ static inline int64_t naive_region(const zr_slices *s, int64_t from, int64_t to,
     return n;
 }
 
-/* Of a whole file that is ranges which end at `ends`, of which some are slices. */
+/* Compute the chunks of a whole file whose ranges end at `ends`; some of the ranges are slices. */
 static inline int64_t naive_chunks(const zr_slices *slices, int n_slices, const int64_t *ends, int n_ends,
                                    const unsigned char *content, zr_chunk *chunk)
 {

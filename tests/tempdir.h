@@ -1,4 +1,4 @@
-/* A folder of a test's own, and files in it. */
+/* A temporary folder for one test, and files in it. */
 #ifndef ZR_TESTS_TEMPDIR_H
 #define ZR_TESTS_TEMPDIR_H
 
@@ -30,7 +30,7 @@ static int tempdir_remove(void **state)
     return nftw(tempdir, tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The path of a name in the folder; good until the sixteenth call after. */
+/* Return the path of a name in the folder, in a static buffer that is reused by the sixteenth call from now. */
 static inline const char *in_tempdir(const char *name)
 {
     static char path[16][PATH_MAX];

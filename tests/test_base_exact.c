@@ -1,5 +1,5 @@
 //TEST timeout=30
-/* Sums without rounding: values against rational arithmetic, one form of the limbs in whatever order. */
+/* Exact sums: values checked against rational arithmetic, and identical limbs in any order of addition. */
 #include "exact_truth.h"
 #include "base/number/exact.h"
 
@@ -14,7 +14,7 @@ static zr_exact sum_of(const float *x, int64_t n)
     return sum;
 }
 
-/* The nearest doubles of these sums as Python's fractions and math.fsum give them. */
+/* Known sums equal the nearest doubles given by Python's fractions and math.fsum. */
 static void test_known_values(void **state)
 {
     (void)state;
@@ -37,7 +37,7 @@ static void test_known_values(void **state)
 static void test_rounds_to_nearest_even(void **state)
 {
     (void)state;
-    const float ones = 0x1.fffffep+53f, more = 0x1.fffffep+29f; /* with 63: 54 ones */
+    const float ones = 0x1.fffffep+53f, more = 0x1.fffffep+29f; /* with 63: 54 one bits */
     static const float tiny = TINY;
     const struct {
         float x[4];
@@ -67,7 +67,8 @@ static void test_rounds_to_nearest_even(void **state)
     }
 }
 
-/* What breaks a tie, just below the bits that a conversion sees or far below them, wherever limbs begin. */
+/* A third term breaks a tie, whether just below the bits that a conversion sees or far below them, at every place
+ * relative to the limbs. */
 static void test_ties_at_every_place(void **state)
 {
     (void)state;
@@ -119,7 +120,7 @@ static void test_every_single_value(void **state)
     }
 }
 
-/* A sum doubled 70 times over leaves the range of F32 and stays exact. */
+/* A sum doubled 70 times leaves the range of F32 and stays exact. */
 static void test_range(void **state)
 {
     (void)state;
@@ -134,7 +135,7 @@ static void test_range(void **state)
     }
 }
 
-/* Numbers that travel are integers that doubles hold, also after the numbers of 2^20 ranks were added. */
+/* Packed sums are integers that doubles hold exactly, even after the sums of 2^20 ranks are added. */
 static void test_pack(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=20
 //LINK -Wl,--wrap=zr_alloc
-/* Arrays and strings that grow. */
+/* Growing arrays and strings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-static int allowed = INT32_MAX, taken; /* blocks */
+static int allowed = INT32_MAX, taken; /* number of allocations */
 
 void *__wrap_zr_alloc(size_t bytes);
 void *__real_zr_alloc(size_t bytes);
@@ -42,7 +42,7 @@ static zr_status add(numbers *all, int32_t number)
     return ZR_OK;
 }
 
-/* ... and rarely: what is added one by one is copied a few times. */
+/* Elements appended one by one are kept, and the array is copied only a few times. */
 static void elements_are_kept(void **state)
 {
     (void)state;

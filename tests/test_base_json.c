@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* JSON: strict, bounded, with places. */
+/* JSON: strict parsing, bounded depth and size, error positions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static void depth_is_limited(void **state)
     memset(text + 65, ']', 65);
     assert_int_equal(zr__json_parse(text, 130, "f", &root), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), "nested deeper than 64 levels"));
-    /* Brackets in strings do not count. */
+    /* Brackets inside strings do not count towards the depth. */
     memset(text, '[', 130);
     memcpy(text, "[\"", 2);
     memcpy(text + 128, "\"]", 2);
@@ -121,7 +121,7 @@ static void printing_reads_back(void **state)
     zr_free(printed);
 }
 
-/* A string as long as a file may be: printing it is copying it. */
+/* A string as long as a file may be is printed without harm. */
 static void long_strings_are_printed(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static void files_that_cannot_be_read(void **state)
     zr_free(text);
 }
 
-/* Files longer than the first room, at the limit and one byte beyond. */
+/* Files longer than the first buffer are read, up to the limit but not one byte beyond. */
 static void files_are_read_up_to_a_limit(void **state)
 {
     (void)state;
@@ -179,7 +179,8 @@ static void *allocate_some(size_t bytes)
     return zr__json_allocated(allocations_left-- > 0 ? malloc(bytes) : NULL);
 }
 
-/* jansson drops characters and names slips that are none: whichever allocation fails, it is the memory's fault. */
+/* Every failing allocation is reported as lack of memory, although jansson then drops characters and reports syntax
+ * errors that do not exist. */
 static void memory_that_is_not_there(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* Libraries that are loaded when something needs them. */
+/* Libraries loaded at run time, on first use. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

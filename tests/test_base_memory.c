@@ -19,7 +19,7 @@ static void memory_is_zero_and_aligned(void **state)
             assert_non_null(memory);
             assert_int_equal((uintptr_t)memory % 64, 0);
             for (size_t i = 0; i < bytes; i++) assert_int_equal(memory[i], 0);
-            memset(memory, 0xA5, bytes); /* what the next one may be given */
+            memset(memory, 0xA5, bytes); /* dirt that the next allocation may reuse */
             zr_free(memory);
         }
     }
@@ -29,7 +29,7 @@ static void memory_is_zero_and_aligned(void **state)
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 
-/* What alignment leaves over hides no access past the end. */
+/* Padding for alignment does not hide an access past the end from the sanitizer. */
 static void the_sanitizer_sees_the_end(void **state)
 {
     (void)state;

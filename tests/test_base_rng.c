@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* Philox against its published answers; normals however they are cut. */
+/* Philox against its published test vectors; normal numbers independent of how they are split into calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "base/number/normal.h"
 
-/* Known answers of philox4x32-10: Salmon et al., SC11, Random123's kat_vectors. */
+/* Test vectors of philox4x32-10: Salmon et al., SC11, Random123's kat_vectors. */
 static void known_answers(void **state)
 {
     (void)state;
@@ -85,7 +85,7 @@ static void normal_has_its_moments(void **state)
     assert_true(fabs(moment[4] - 3) < 5 * sqrt(96.0 / N));
 }
 
-/* Where the series meet, and the smallest and largest radius. */
+/* Radius and direction are accurate also where the series meet, and at the smallest and largest radius. */
 static void radius_and_direction_are_accurate(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void radius_and_direction_are_accurate(void **state)
     }
 }
 
-/* Nothing in them is left to a compiler or a mathematical library. */
+/* Normal numbers have fixed bits that do not depend on a compiler or mathematical library. */
 static void normal_has_its_bits(void **state)
 {
     (void)state;
@@ -118,7 +118,8 @@ static void normal_has_its_bits(void **state)
     assert_true(hash == 0xFA33C4680C1F9BECu);
 }
 
-/* Of 2^24: how many lie beyond a sigma is the normal distribution's, within five standard errors. */
+/* The number of normals beyond each whole sigma, out of 2^24, fits the normal distribution within five standard errors.
+ */
 static void normal_has_its_tails(void **state)
 {
     (void)state;
@@ -131,7 +132,7 @@ static void normal_has_its_tails(void **state)
         zr_rng_normal(&rng, (uint64_t)first, PIECE, x);
         for (int i = 0; i < PIECE; i++) {
             float size = fabsf(x[i]);
-            assert_true(size < 6.7f); /* nor infinite, nor not a number */
+            assert_true(size < 6.7f); /* neither infinite nor NaN */
             if (size > largest) largest = size;
             for (int t = 0; t < TAILS; t++) beyond[x[i] > 0][t] += size > (float)t;
         }

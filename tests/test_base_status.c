@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* Messages and traces of failures. */
+/* Error messages and traces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

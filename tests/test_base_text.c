@@ -65,7 +65,7 @@ static void the_locale_does_not_matter(void **state)
     setlocale(LC_NUMERIC, "C");
 }
 
-/* One unit, powers of 1000, wherever people are told a size. */
+/* Sizes shown to people have one unit, by powers of 1000. */
 static void sizes_for_people(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void control_bytes_are_escaped(void **state)
     assert_string_equal(zr__text_escape("12345678", small, sizeof(small)), "1234...");
 }
 
-/* A name is read as it is written, from its first character to its last. */
+/* Characters that would hide or reorder parts of a name are escaped. */
 static void characters_that_are_not_shown_are_escaped(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void characters_that_are_not_shown_are_escaped(void **state)
     } hidden[] = {{0x80, 0x9f}, {0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}};
     char out[64], small[8];
     for (uint32_t c = 0x80; c < 0x10000; c++) {
-        if (c >= 0xd800 && c < 0xe000) continue; /* no characters */
+        if (c >= 0xd800 && c < 0xe000) continue; /* surrogates are no characters */
         char text[8] = "", wanted[32] = "";
         bool is = false;
         if (c < 0x800)
@@ -243,8 +243,8 @@ static void json_strings(void **state)
                  {"ab\n", 3, 2, "\\u000a", 1},
                  {"\0", 1, 0, "\\u0000", 1},
                  {"\x7f", 1, 0, "\\u007f", 1},
-                 {"\xc2\xa0 \xc2\x9b[", 6, 3, "\\u009b", 2}, /* C1's CSI */
-                 {"a\xe2\x80\xae", 4, 1, "\\u202e", 3},      /* from right to left */
+                 {"\xc2\xa0 \xc2\x9b[", 6, 3, "\\u009b", 2}, /* CSI of C1 */
+                 {"a\xe2\x80\xae", 4, 1, "\\u202e", 3},      /* right-to-left override */
                  {"\xe2\x81\xa9", 3, 0, "\\u2069", 3},
                  {"a\xff", 2, 1, "\xef\xbf\xbd", 1},
                  {"a\xc3\xa4", 2, 1, "\xef\xbf\xbd", 1}};

@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1
 //LINK -Wl,--wrap=open,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=zr_alloc
-/* Chunks: written by several writers, past the page cache or through it, and read back checked. */
+/* Chunks written by several writers, with O_DIRECT or through the page cache, and read back with their checksums. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* The chunks of a file that was cut at `ends` too, the last of which is its end. */
+/* Check the chunks of a file divided at chunk boundaries and at `ends`; the last of `ends` is the end of the file. */
 static void check_chunks(const zr_chunk *chunk, int64_t n, const int64_t *ends, int n_ends)
 {
     int64_t at = 0, i = 0;
@@ -36,7 +36,7 @@ static void check_chunks(const zr_chunk *chunk, int64_t n, const int64_t *ends, 
 typedef struct share {
     const char *path;
     const int64_t *ends;
-    int first, n; /* of the ends: every second one */
+    int first, n; /* every second range, from the first-th */
     int64_t piece;
     zr_chunk chunk[64];
     int64_t n_chunks;
@@ -46,7 +46,7 @@ static void *write_share(void *arg)
 {
     share *s = arg;
     zr_chunk_writer *w = NULL;
-    bool good = zr_chunk_writer_open(s->path, s->first ? 100 : 1, &w) == ZR_OK; /* buffers of other sizes */
+    bool good = zr_chunk_writer_open(s->path, s->first ? 100 : 1, &w) == ZR_OK; /* another buffer size */
     for (int e = s->first; good && e < s->n; e += 2)
         good = put_range(w, e ? s->ends[e - 1] : 0, s->ends[e], s->piece) == ZR_OK;
     good = good && zr_chunk_writer_end(w) == ZR_OK;
@@ -57,7 +57,7 @@ static void *write_share(void *arg)
     return good ? arg : NULL;
 }
 
-/* Two writers at once, one range after the other in turn. */
+/* Write alternate ranges by two concurrent writers. */
 static void write_in_turn(const char *path, const int64_t *ends, int n, int64_t piece)
 {
     share s[2] = {{path, ends, 0, n, piece, .n_chunks = 0}, {path, ends, 1, n, piece, .n_chunks = 0}};
@@ -75,7 +75,7 @@ static void write_in_turn(const char *path, const int64_t *ends, int n, int64_t 
     check_bytes(path, ends[n - 1]);
 }
 
-/* However the disk takes it: the same bytes, the same checksums. */
+/* Two writers give the same bytes and checksums however the disk supports O_DIRECT. */
 static void ranges_of_two_writers(void **state)
 {
     disk = *(const int *)*state;
@@ -93,7 +93,7 @@ static void ranges_of_two_writers(void **state)
     write_in_turn(empty_file("halves", 12288), halves, 2, 4096);
     plains = 0;
     write_in_turn(empty_file("whole", 2 * ZR_CHUNK_BYTES), whole, 1, 65536);
-    assert_true(disk != DIRECT || directs == 0 || plains == 0); /* what is aligned all goes directly */
+    assert_true(disk != DIRECT || directs == 0 || plains == 0); /* aligned ranges are all written directly */
     disk = DIRECT;
 }
 
@@ -117,7 +117,7 @@ static void bad_puts_are_refused(void **state)
     assert_int_equal(zr_chunk_writer_put(w, 100, content, 0), ZR_ERR_STATE);
     assert_int_equal(zr_chunk_writer_end(w), ZR_ERR_STATE);
     assert_non_null(zr_chunk_writer_chunks(w, &n));
-    assert_int_equal(n, 1); /* one range, though put in two */
+    assert_int_equal(n, 1); /* one range, though put in two calls */
     zr_chunk_writer_close(&w);
     zr_chunk_writer_close(&w);
     assert_int_equal(symlink(path, in_tempdir("link")), 0);
@@ -127,7 +127,7 @@ static void bad_puts_are_refused(void **state)
     assert_null(w);
 }
 
-/* A lost write is reported by the end at the latest, and by no later call taken back. */
+/* A failed write is reported by the end at the latest, and later calls do not take the failure back. */
 static void failed_writes_stay_failed(void **state)
 {
     (void)state;
@@ -142,7 +142,7 @@ static void failed_writes_stay_failed(void **state)
             writes_left = at;
             zr_status put = put_range(w, 100, BYTES, 500000), end = zr_chunk_writer_end(w);
             failures = writes_left < 0;
-            if (failures) assert_in_range(writes_behind, 0, 3); /* a part may have been on its way */
+            if (failures) assert_in_range(writes_behind, 0, 3); /* buffers may have been in flight */
             writes_left = -1;
             if (!failures) assert_true(at > 3); /* head, chunks, tail */
             assert_true(put == ZR_OK || (put == ZR_ERR_IO && failures));
@@ -173,7 +173,7 @@ static void failed_syncs_stay_failed(void **state)
     zr_chunk_writer_close(&w);
 }
 
-/* A writer that is given up writes what it was given or does not, and leaves no thread. */
+/* A writer closed early may or may not have written its data, and leaves no thread. */
 static void unfinished_writers_close(void **state)
 {
     (void)state;
@@ -236,7 +236,7 @@ static void tensors_are_read_in_any_part(void **state)
     assert_int_equal(zr_chunk_reader_f32(r, "wte", INT64_MAX, INT64_MAX, value), ZR_ERR_ARG);
     assert_int_equal(zr_chunk_reader_f32(r, "other", 0, 1, value), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "exp_avg.safetensors: no tensor other"));
-    /* The tensors themselves give no unchecked byte. */
+    /* The safetensors reader itself gives no unchecked byte. */
     const zr_safetensors *st = zr_chunk_reader_tensors(r);
     assert_int_equal(zr_safetensors_count(st), MADE_TENSORS);
     assert_int_equal(zr_safetensors_get(st, 0)->offset % 4096, 0);
@@ -249,7 +249,7 @@ static void tensors_are_read_in_any_part(void **state)
     zr_manifest_free(&m);
 }
 
-/* A file of several chunks, cut at ends of ranges too, and its manifest's entry. */
+/* Write a file of several chunks, divided at the ends of ranges too, and return its manifest entry. */
 static zr_manifest_file put_content(const int64_t *ends, int n)
 {
     const char *path = empty_file("content", ends[n - 1]);
@@ -259,7 +259,7 @@ static zr_manifest_file put_content(const int64_t *ends, int n)
     for (int64_t e = 0, at = 0; e < n; at = ends[e++]) {
         if (e % 2) assert_int_equal(put_range(w, at, ends[e], 1 << 20), ZR_OK);
         if (e % 2) continue;
-        zr_chunk_writer *other = NULL; /* a range of its own */
+        zr_chunk_writer *other = NULL; /* a separate range */
         assert_int_equal(zr_chunk_writer_open(path, 1, &other), ZR_OK);
         assert_int_equal(put_range(other, at, ends[e], 1 << 20), ZR_OK);
         assert_int_equal(zr_chunk_writer_end(other), ZR_OK);
@@ -277,7 +277,7 @@ static zr_manifest_file put_content(const int64_t *ends, int n)
     return listed;
 }
 
-/* Has the file system of the tests O_DIRECT? */
+/* Return whether the file system of the tests has O_DIRECT. */
 static bool direct_here(void)
 {
     const int fd = __real_open(in_tempdir("content"), O_RDONLY | O_DIRECT);
@@ -285,7 +285,8 @@ static bool direct_here(void)
     return fd >= 0;
 }
 
-/* In a row, and from anywhere to anywhere, with a chunk read ahead or none, however the disk gives them. */
+/* Bytes are read sequentially and at random places, with a chunk read ahead or not, however the disk supports O_DIRECT.
+ */
 static void bytes_are_read_in_any_order(void **state)
 {
     static const int64_t ends[] = {4096, 70000, ZR_CHUNK_BYTES + 5, 5000000, BYTES};
@@ -318,7 +319,8 @@ static void bytes_are_read_in_any_order(void **state)
     disk = DIRECT;
 }
 
-/* What cannot be read, or is damaged, fails where it is asked for, whoever read it ahead; all else can be read. */
+/* An unreadable or damaged chunk fails where it is requested, whichever thread read it ahead; all other chunks can be
+ * read. */
 static void failed_reads_are_those_of_the_chunk(void **state)
 {
     (void)state;
@@ -341,7 +343,7 @@ static void failed_reads_are_those_of_the_chunk(void **state)
             zr__checked_close(&file);
         }
     assert_int_equal(truncate(in_tempdir("content"), BYTES - 1), 0);
-    assert_int_equal(truncate(in_tempdir("content"), BYTES), 0); /* the last byte is 0 now */
+    assert_int_equal(truncate(in_tempdir("content"), BYTES), 0); /* zeroes the last byte */
     zr__checked_file file;
     assert_int_equal(zr__checked_open(tempdir, &manifest, "content", 1, &file), ZR_OK);
     for (int64_t i = 0; i < listed.n_chunks; i++)
@@ -349,7 +351,7 @@ static void failed_reads_are_those_of_the_chunk(void **state)
     zr__checked_close(&file);
 }
 
-/* A file that shrinks or changes under the reader is refused where it is read, and no byte of it used. */
+/* A file that shrinks or changes during reading is refused at the read, and none of its bytes are used. */
 static void files_that_change_are_noticed(void **state)
 {
     (void)state;
@@ -402,7 +404,8 @@ static void every_failed_allocation_is_reported(void **state)
         assert_int_equal(zr_checkpoint_remove(run, 3), ZR_OK);
         allocations_left = at;
         st = made_checkpoint(run, 3);
-        /* The last of them are for `latest`: then the checkpoint itself is there, which the status tells apart. */
+        /* The last allocations are for `latest`: the checkpoint then exists, and the status tells the two cases apart.
+         */
         if (allocations_left < 0) assert_int_equal(st, access(dir, F_OK) == 0 ? ZR_ERR_CREATE : ZR_ERR_MEMORY);
         allocations_left = -1;
         assert_true(at < 1000);

@@ -1,6 +1,6 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
-/* Files and folders that appear whole or not at all, wherever the machine stops. */
+/* Files and folders appear complete or not at all, wherever the machine stops. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void a_file(void **state)
     (void)state;
     const char *path = in_tempdir("file");
     fs_record_start(path, NULL);
-    for (int i = 1; i <= 2; i++) { /* new, and in place of an older one */
+    for (int i = 1; i <= 2; i++) { /* first new, then over an older file */
         assert_int_equal(zr__file_put(path, "words", 5), ZR_OK);
         assert_string_equal(fs.fault, "");
         assert_true(fs.calls >= 5 * i);
@@ -45,7 +45,7 @@ static void a_folder(void **state)
     assert_true(fs_named(final));
 }
 
-/* The record itself: what it is there to find, it finds. */
+/* The record detects the faults that it exists to detect. */
 static void faults_are_found(void **state)
 {
     (void)state;
@@ -59,7 +59,7 @@ static void faults_are_found(void **state)
     close(fd);
     assert_int_equal(zr__dir_commit(tmp, final), ZR_OK);
     assert_string_not_equal(fs.fault, "");
-    fs_record_start(final, names); /* nothing of what was before is taken for synced */
+    fs_record_start(final, names); /* earlier syncs do not count */
     assert_false(fs_named(final));
     fs_record_start(in_tempdir("late"), names);
     assert_int_equal(mkdir(in_tempdir("late"), 0777), 0);
@@ -67,7 +67,7 @@ static void faults_are_found(void **state)
     assert_string_not_equal(fs.fault, "");
 }
 
-/* Whichever call fails: the old file or the new one, never a part. */
+/* A failure of any call leaves the old file or the new one, never a part. */
 static void calls_that_fail(void **state)
 {
     (void)state;
@@ -91,10 +91,11 @@ static void calls_that_fail(void **state)
             assert_true(strcmp(text, "older") == 0 || strcmp(text, "newer") == 0);
             assert_true(st != ZR_OK || strcmp(text, "newer") == 0);
         }
-    assert_int_equal(failures, 4); /* file and folder are synced, one write, one rename */
+    assert_int_equal(failures, 4); /* two syncs (file, folder), one write, one rename */
 }
 
-/* A file system that cannot sync folders says EINVAL: nothing more is to be had there. Of a file it is a failure. */
+/* EINVAL from syncing a folder means that the file system cannot sync folders, and is accepted. For a file it is a
+ * failure. */
 static void folders_that_cannot_be_synced(void **state)
 {
     (void)state;

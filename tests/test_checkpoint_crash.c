@@ -1,7 +1,7 @@
 //TEST timeout=120
 //LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate,--wrap=unlink,--wrap=unlinkat,--wrap=renameat
-/* Checkpoints are saved and removed, and the machine stops at every write, sync and rename of it: what is found
- * afterwards is the old state or the new one. */
+/* Checkpoints are saved and removed, and the machine stops at every write, sync and rename: afterwards the disk has the
+ * old state or the new one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "fs_replay.h"
 #include "tempdir.h"
 
-/* Calls of the file system that were made when a phase had come to its end, and the newest checkpoint from then on. */
+/* The number of recorded calls at the end of each phase, and the newest checkpoint from then on. */
 enum { PHASES = 5 };
 static const int64_t newest[PHASES] = {0, 1, 2, 2, 3}; /* 0: none */
 static int until[PHASES];
@@ -27,14 +27,14 @@ static void record(const char *run)
     until[2] = replay.n_past;
     assert_int_equal(zr_checkpoint_remove(run, 1), ZR_OK);
     until[3] = replay.n_past;
-    assert_int_equal(zr_checkpoint_begin(run, 3), ZR_OK); /* an attempt that comes to nothing */
+    assert_int_equal(zr_checkpoint_begin(run, 3), ZR_OK); /* an abandoned attempt */
     assert_int_equal(made_fill(made_path(run, "step-00000003.tmp"), 3), ZR_OK);
     assert_int_equal(made_checkpoint(run, 3), ZR_OK);
     until[4] = replay.n_past;
     fs_told = NULL;
 }
 
-/* `latest` names a checkpoint that is whole, or there is none yet. */
+/* Check that `latest` names a complete checkpoint or does not exist. */
 static void check_latest(const char *dir)
 {
     char line[64] = "", name[ZR_CHECKPOINT_NAME_BYTES + 1];
@@ -50,7 +50,7 @@ static void check_latest(const char *dir)
     fail_msg("latest holds \"%s\"", line);
 }
 
-/* Every checkpoint that has its name is whole, to the last byte. Returns the newest, 0: none. */
+/* Check that every checkpoint with its final name is complete, to the last byte. Return the newest; 0: none. */
 static int64_t check_all(const char *dir)
 {
     int64_t *step = NULL, n = 0, found = 0;
@@ -87,13 +87,13 @@ static void the_old_state_or_the_new(void **state)
         for (int fate = 0; fate < FS_FATES; fate++) {
             fs_replay_put(dir, calls, (fs_fate)fate);
             int64_t found = check_all(dir);
-            /* A call that has returned is on the disk, whatever happens. */
+            /* The effect of a call that has returned is on disk, whatever happens. */
             if (found != newest[phase] && found != newest[next])
                 fail_msg("call %d, fate %d: step %d, wanted %d or %d", calls, fate, (int)found, (int)newest[phase],
                          (int)newest[next]);
             seen[phase][found == newest[next]]++;
             if (calls == until[phase] && found != newest[phase]) fail_msg("phase %d is not on the disk", phase);
-            /* And a new run goes on from there, over whatever was left. */
+            /* A new run saves its next checkpoint over any remains. */
             if (fate == FS_BY_LOT + calls % 4 || (fate == FS_ALL && calls % 4 == 0)) {
                 if (made_checkpoint(dir, found + 1) != ZR_OK) fail_msg("%s", zr_error_message());
                 assert_int_equal(check_all(dir), found + 1);
@@ -108,7 +108,7 @@ static void the_old_state_or_the_new(void **state)
     fs_replay_end();
 }
 
-/* The replay itself: what a careless save leaves, it finds. */
+/* The replay detects losses and torn writes after a save without sync. */
 static void carelessness_is_found(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void carelessness_is_found(void **state)
     int fd = open(made_path(run, "d/file"), O_CREAT | O_WRONLY, 0666);
     static char text[4000];
     memset(text, 'x', sizeof text);
-    for (int i = 0; i < 4; i++) assert_int_equal(pwrite(fd, text, 1000, i * 1000), 1000); /* and no sync */
+    for (int i = 0; i < 4; i++) assert_int_equal(pwrite(fd, text, 1000, i * 1000), 1000); /* without a sync */
     close(fd);
     rename(made_path(run, "d"), made_path(run, "whole"));
     fs_told = NULL;

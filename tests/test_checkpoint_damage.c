@@ -1,7 +1,6 @@
 //TEST timeout=120 long=more
-/* A small checkpoint, damaged in every byte, cut, mixed, linked: refused, with the name of the file, or proven
- * harmless.
- */
+/* A small checkpoint damaged in every byte, truncated, mixed with another, or linked is refused with the name of the
+ * file, or proven harmless. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +18,7 @@ enum { ROOM = 1 << 14, BITS = 3, FILES = MADE_FILES + 1 };
 static const char *const names[FILES] = {"config.json", "model.safetensors", "exp_avg.safetensors", "manifest.json"};
 static char run[128], dir[256], report[1 << 14];
 
-/* A run's directory with one whole checkpoint, of step 5. */
+/* Create a run's directory with one complete checkpoint, of step 5. */
 static int fresh(void **state)
 {
     static int n;
@@ -29,7 +28,7 @@ static int fresh(void **state)
     return mkdir(run, 0777) || made_checkpoint(run, 5) != ZR_OK;
 }
 
-/* The same, made by ranks that share layers. */
+/* Create the same checkpoint, but written by tensor-parallel ranks. */
 static int fresh_in_columns(void **state)
 {
     made_in_columns = true;
@@ -46,14 +45,15 @@ static size_t take(const char *name, char *bytes)
     return n;
 }
 
-/* In place: emptying a file first would make some file systems write it out at once. */
+/* Overwrite a file in place: truncating it first would make some file systems write it out at once. */
 static void put(const char *name, const char *bytes, size_t n)
 {
     int fd = open(made_path(dir, name), O_WRONLY | O_CREAT, 0666);
     if (fd < 0 || write(fd, bytes, n) != (ssize_t)n || ftruncate(fd, (off_t)n) || close(fd)) abort();
 }
 
-/* Refused by the whole check, which names the file in its report, and by whoever only loads. */
+/* Check that the full verification refuses the checkpoint and names the file in its report, and that loading refuses it
+ * too. */
 static void refused(const char *name, zr_status wanted, const char *fragment)
 {
     zr_status st = zr_checkpoint_verify(dir, NULL, NULL, report, sizeof report);
@@ -76,7 +76,7 @@ static void put_byte(FILE *file, long at, int byte)
     if (fseek(file, at, SEEK_SET) || fputc(byte, file) == EOF || fflush(file)) abort();
 }
 
-/* In each byte one bit of three in turn; all three in the long run. */
+/* A flipped bit is detected in every byte: one of three bits in turn, all three in the long run. */
 static void every_byte_changed(void **state)
 {
     (void)state;
@@ -142,7 +142,7 @@ static void missing_files(void **state)
     whole();
 }
 
-/* All of what is wrong is named, a line each; neighbouring chunks in one. */
+/* Verification reports all damage, one line per damaged range, with neighbouring chunks joined. */
 static void all_damage_is_named(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void all_damage_is_named(void **state)
     line = strtok(NULL, "\n");
     assert_non_null(strstr(line, "stranger\\x0a: not in the manifest"));
     assert_null(strtok(NULL, "\n"));
-    bytes[100] ^= 1; /* with the header whole, tensors have names */
+    bytes[100] ^= 1; /* while the header is intact, tensors are named */
     put("model.safetensors", bytes, n);
     assert_int_equal(zr_checkpoint_verify(dir, NULL, NULL, report, sizeof report), ZR_ERR_DATA);
     assert_non_null(strstr(report, "bytes 4096 .. 4695 are damaged (tensor wte)"));
@@ -173,7 +173,7 @@ static void all_damage_is_named(void **state)
     assert_int_equal(strlen(report), 7);
 }
 
-/* Of slices that stand between each other's bytes, all are named: what one has of a region cannot be used alone. */
+/* All slices of a damaged region of interleaved slices are reported, because a single slice cannot be used alone. */
 static void damaged_slices_are_named(void **state)
 {
     (void)state;
@@ -218,14 +218,14 @@ static void files_of_two_steps(void **state)
         refused(names[f], ZR_ERR_DATA, f == FILES - 1 ? "of step 6, its directory is step 5's" : "damaged");
         put(names[f], own, n);
     }
-    /* All of it under another step's name. */
+    /* The whole checkpoint under another step's name is refused. */
     char moved[300];
     zr_manifest *m = NULL;
     snprintf(moved, sizeof moved, "%s/step-00000007/", run);
     assert_int_equal(rename(dir, moved), 0);
     assert_int_equal(zr_manifest_read(moved, &m), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "of step 5, its directory is step 7's"));
-    /* A name that is no step's is no contradiction: people copy checkpoints. */
+    /* A name that is not a step's is accepted: people copy checkpoints. */
     assert_int_equal(rename(moved, made_path(run, "best")), 0);
     assert_int_equal(made_check(made_path(run, "best"), 5), ZR_OK);
 }
@@ -248,7 +248,7 @@ static void links_are_not_followed(void **state)
     zr_manifest *m = NULL;
     snprintf(linked, sizeof linked, "%s//", dir);
     assert_int_equal(zr_manifest_read(linked, &m), ZR_ERR_DATA);
-    /* The list names it, so that whoever resumes can say why it was passed over. */
+    /* The list includes the link, so that a resumed run can say why it was passed over. */
     int64_t *step = NULL, n = 0;
     assert_int_equal(zr_checkpoint_list(run, &step, &n), ZR_OK);
     assert_int_equal(n, 1);
@@ -256,7 +256,7 @@ static void links_are_not_followed(void **state)
     zr_free(step);
 }
 
-/* `latest` is a hint for people: nothing that is in it changes what is found. */
+/* `latest` is a hint for people: its content never changes which checkpoints are found. */
 static void latest_is_a_hint(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr_alloc
-/* Hugging Face directories: config.json, one file or several, old names, and what does not fit. */
+/* Hugging Face directories: config.json, weights in one file or several, old names, and contents that do not fit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +104,7 @@ static void config_is_written_and_read_back(void **state)
     const double long_one = 0.1 + 0.2; /* 17 digits */
     const zr_hf_gpt2 wrote = {3, 5, 35, 17, 50304, 0.0, 0.1, long_one, 1e-5, 0.02, true};
     zr_hf_gpt2 c;
-    /* A decimal comma must not reach the file; where the locale is not installed this is a plain run. */
+    /* A decimal comma must not reach the file. Where the locale is not installed this repeats the plain case. */
     (void)setlocale(LC_ALL, "de_DE.UTF-8");
     assert_int_equal(zr__hf_gpt2_write(tempdir, &wrote), ZR_OK);
     assert_int_equal(zr_hf_gpt2_read(tempdir, &c), ZR_OK);
@@ -118,7 +118,7 @@ static void config_is_written_and_read_back(void **state)
     assert_true(c.layer_norm_epsilon == 1e-5 && c.initializer_range == 0.02 && c.tie_word_embeddings);
 }
 
-/* What transformers reads besides the sizes. */
+/* The written config.json has the fields besides the sizes that transformers reads. */
 static void written_config_is_gpt2_for_others(void **state)
 {
     (void)state;
@@ -157,14 +157,14 @@ static void untied_or_infinite_configs_are_not_written(void **state)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* A folder of its own for each test. */
+/* Create a separate folder for a test. */
 static const char *new_folder(const char *name)
 {
     assert_int_equal(mkdir(in_tempdir(name), 0700), 0);
     return in_tempdir(name);
 }
 
-/* A file of tensors, element i of each having the value i + 1000 * its position. */
+/* Write a file of tensors; element i of each has the value i + 1000 * its position. */
 static void put_tensors(const char *path, const zr_tensor_spec *spec, int64_t n)
 {
     zr_safetensors *st;

@@ -1,5 +1,6 @@
 //TEST timeout=60
-/* Manifests: what is written is read, and what no writer writes is refused, however well its checksums fit. */
+/* Manifests: a written manifest is read back, and a manifest that no writer produces is refused even if its checksums
+ * match. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +20,7 @@
 
 enum { ROOM = 1 << 16 };
 
-/* `body` with its own checksum behind it, as a well-meaning forger would do. */
+/* Parse `body` with a valid checksum appended. */
 static zr_status parse_signed(const char *body, zr_manifest **m)
 {
     static char text[ROOM];
@@ -31,7 +32,7 @@ static zr_status parse_signed(const char *body, zr_manifest **m)
 
 #define HEAD "{\"format\": 1, \"build\": \"0\", \"step\": 5, \"run\": {}, \"files\": ["
 #define HEAD2 "{\"format\": 2, \"build\": \"0\", \"step\": 5, \"run\": {}, \"files\": ["
-/* A file of 24 bytes: 8 alone, rows of 4 in two slices, 8 alone. */
+/* A file of 24 bytes: 8 ordinary bytes, rows of 4 in two slices, 8 ordinary bytes. */
 #define SLICED(ends, slices, hashes)                                                                                   \
     HEAD2 "{\"name\": \"a\", \"bytes\": 24, \"ends\": [" ends "], \"slices\": [" slices "], \"xxh3\": \"" hashes       \
           "\"}], "
@@ -76,13 +77,14 @@ static void what_is_written_is_read(void **state)
     assert_null(zr__manifest_find(read, "none"));
     zr_manifest_free(&read);
     zr_manifest_free(&read);
-    /* The files themselves are not there. */
+    /* The listed files do not exist. */
     assert_int_equal(zr_manifest_read(in_tempdir("round"), &read), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "round/large.safetensors"));
     assert_null(read);
 }
 
-/* Slices that begin and end anywhere in a row of chunks; ranks name them in any order, and each its neighbours' too. */
+/* Slices that begin and end anywhere relative to chunks are read; ranks name them in any order, and each rank also its
+ * neighbours'. */
 static void slices_are_read(void **state)
 {
     (void)state;
@@ -116,7 +118,7 @@ static void slices_are_read(void **state)
     zr_manifest_free(&read);
 }
 
-/* What does not tile a file with its slices is not written, and neither are slices that are none. */
+/* Chunks that do not tile a file with its slices are not written, and neither are invalid slices. */
 static void bad_slices_are_not_written(void **state)
 {
     (void)state;
@@ -142,8 +144,8 @@ static void bad_slices_are_not_written(void **state)
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 4; j++) {
             memcpy(chunk, whole, sizeof whole);
-            if (j == 0) memmove(chunk + i, chunk + i + 1, (size_t)(3 - i) * sizeof *chunk); /* a hole */
-            if (j == 1) chunk[4] = whole[i];                                                /* twice */
+            if (j == 0) memmove(chunk + i, chunk + i + 1, (size_t)(3 - i) * sizeof *chunk); /* a gap */
+            if (j == 1) chunk[4] = whole[i];                                                /* a duplicate */
             if (j == 2) chunk[i].bytes--;
             if (j == 3) chunk[i].offset++;
             file.n_chunks = j == 0 ? 3 : j == 1 ? 5 : 4;
@@ -151,7 +153,7 @@ static void bad_slices_are_not_written(void **state)
         }
     memcpy(chunk, whole, sizeof whole);
     file.n_chunks = 4;
-    chunk[0].bytes = 10; /* into the slices */
+    chunk[0].bytes = 10; /* overlaps the slices */
     chunk[1] = (zr_chunk){10, 4, 2};
     chunk[2] = (zr_chunk){12, 4, 3};
     assert_int_equal(zr_manifest_write(dir, &m), ZR_ERR_INTERNAL);
@@ -332,7 +334,7 @@ static void forged_manifests_are_refused(void **state)
     }
 }
 
-/* Nothing in a manifest makes its reader take more than a few times its size. */
+/* Reading a manifest never takes more memory than a few times its size, whatever it says. */
 static void memory_follows_the_text(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Hugging Face directories damaged by lot, their config.json or their index: what is read holds what zr computes with,
- * and what is not is refused as data, with the file's name. */
+/* Hugging Face directories whose config.json or index is randomly damaged: a file that is accepted has values that zr
+ * can compute with, and any other is refused as bad data, with the file's name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void refused(zr_status st, const char *name)
     if (st != ZR_ERR_DATA || !strstr(zr_error_message(), name)) fail_msg("%d: %s", st, zr_error_message());
 }
 
-/* What was read is a GPT-2. */
+/* Check that an accepted configuration is a valid GPT-2. */
 static void check_config(const zr_hf_gpt2 *c)
 {
     assert_in_range(c->n_layer, 1, INT32_MAX);
@@ -68,7 +68,7 @@ static void damaged_configs(void **state)
     assert_in_range(read, 10, ROUNDS);
 }
 
-/* Two files and their index; the index is damaged. */
+/* The index of two files is damaged. */
 static void damaged_indices(void **state)
 {
     (void)state;
@@ -97,7 +97,7 @@ static void damaged_indices(void **state)
             continue;
         }
         assert_null(weights);
-        /* An index may name a file that is not there. */
+        /* A damaged index may name a file that does not exist. */
         if (st != ZR_ERR_NOT_FOUND) refused(st, "index.json");
     }
     assert_in_range(read, 10, ROUNDS);

@@ -1,6 +1,6 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr_alloc
-/* Reading safetensors: what is accepted, every rule that refuses, and conversion to fp32. */
+/* Reading safetensors: accepted files, every rule that refuses a file, and conversion to fp32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static size_t put_length(uint64_t n)
     return 8;
 }
 
-/* Length, header, data bytes 0, 1, 2 ... ; the path of the file. */
+/* Write a file of the length, the header, and data bytes 0, 1, 2, ...; return its path. */
 static const char *put_tensors(const char *header, size_t data_bytes)
 {
     size_t n = put_length(strlen(header));
@@ -169,7 +169,7 @@ static void ranges_and_types_are_checked(void **state)
     zr_safetensors_close(&st);
 }
 
-/* Cut short or written to: whatever has been read is not believed. */
+/* A file truncated or written to while open is detected, and its data are not used. */
 static void changed_files_are_not_believed(void **state)
 {
     (void)state;
@@ -193,7 +193,7 @@ static void changed_files_are_not_believed(void **state)
     }
 }
 
-/* All 65,536 values of a 16-bit type, through a file. */
+/* Return all 65,536 values of a 16-bit type, read from a file. */
 static const float *read_all_values(const char *dtype)
 {
     static float out[65536];
@@ -208,7 +208,7 @@ static const float *read_all_values(const char *dtype)
         image[n++] = (unsigned char)(i >> 8);
     }
     assert_int_equal(zr_safetensors_open(put_file("all", image, n), &st), ZR_OK);
-    /* In uneven pieces, so that the buffer's edges fall anywhere. */
+    /* Uneven pieces put the buffer's edges at arbitrary places. */
     for (int64_t first = 0, piece; first < 65536; first += piece) {
         piece = 65536 - first < 4999 ? 65536 - first : 4999;
         assert_int_equal(zr_safetensors_read_f32(st, zr_safetensors_get(st, 0), first, piece, out + first), ZR_OK);

@@ -1,6 +1,6 @@
 //TEST timeout=120
 //LINK -Wl,--wrap=open,--wrap=pread,--wrap=pwrite,--wrap=fsync
-/* Chunks of rows that several writers have slices of: written by each, read back checked. */
+/* Chunks of rows that are divided into slices of several writers: written by each, read back with their checksums. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { SLICED_CHUNKS = 256 };
 
-/* What a writer puts of slice k: its bytes, row after row; how many. */
+/* Collect a writer's bytes of slice k, row after row; return their number. */
 static int64_t take_slice(const zr_slices *s, int64_t k, unsigned char *to)
 {
     int64_t n = 0;
@@ -23,7 +23,7 @@ static int64_t take_slice(const zr_slices *s, int64_t k, unsigned char *to)
     return n;
 }
 
-/* Where byte n of slice k stands. */
+/* Return the file offset of byte n of slice k. */
 static int64_t place_of(const zr_slices *s, int64_t k, int64_t n)
 {
     return s->begin + n / s->slice_bytes * s->row_bytes + k * s->slice_bytes + n % s->slice_bytes;
@@ -40,7 +40,8 @@ static zr_status put_slice(zr_chunk_writer *w, const zr_slices *s, int64_t k, in
     return ZR_OK;
 }
 
-/* All of `content` with slices in it: a writer for each, of which the first has what stands around them. */
+/* Write all of `content` with slices in it, by one writer per slice; the first also writes the bytes around the slices.
+ */
 static zr_manifest_file write_sliced(const zr_slices *s, int64_t piece)
 {
     static zr_chunk chunk[SLICED_CHUNKS];
@@ -69,7 +70,7 @@ static zr_manifest_file write_sliced(const zr_slices *s, int64_t piece)
     return listed;
 }
 
-/* Rows shorter and longer than the pieces they are put in, than a block, than a chunk. */
+/* Rows shorter and longer than the pieces written, than a block, and than a chunk. */
 static const zr_slices sliced[] = {{70000, 70000 + 7757 * 1280, 1280, 320},
                                    {4096, 4096 + 2000 * 4096, 4096, 1024},
                                    {1, 1 + 9000 * 24, 24, 6},
@@ -96,7 +97,8 @@ static void slices_of_several_writers(void **state)
     disk = DIRECT;
 }
 
-/* A manifest does not grow with the rows: four ranks make four checksums where one makes one, but at the ends. */
+/* The number of checksums does not grow with the number of rows: apart from the ends, four ranks have four checksums
+ * where a single rank has one. */
 static void rows_are_not_counted(void **state)
 {
     (void)state;
@@ -123,7 +125,7 @@ static void bad_slices_are_refused(void **state)
     assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 110, content, 51), ZR_ERR_ARG);
     assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 110, content, 50), ZR_OK);
     assert_int_equal(zr__chunk_writer_put_sliced(w, &good, 190, content, 1), ZR_ERR_ARG);
-    assert_int_equal(zr_chunk_writer_put(w, 200, content, 1), ZR_OK); /* behind the last row at once */
+    assert_int_equal(zr_chunk_writer_put(w, 200, content, 1), ZR_OK); /* directly after the last row */
     assert_int_equal(zr_chunk_writer_end(w), ZR_OK);
     const zr_chunk *chunk = zr_chunk_writer_chunks(w, &n);
     assert_int_equal(n, 2);
@@ -156,10 +158,11 @@ static void put_byte_of(const char *name, int64_t at, int byte)
     assert_true(file && fseek(file, (long)at, SEEK_SET) == 0 && fputc(byte, file) != EOF && fclose(file) == 0);
 }
 
-/* Slices are read as one, each byte of the file once, and every one of them is under a checksum. */
+/* Slices are read as one file, each byte read once, and every byte is covered by a checksum. */
 static void slices_are_read_in_any_order(void **state)
 {
-    /* Where a check fails its thread lives on; that of another kind must not find what it waits for overwritten. */
+    /* A failed check leaves its thread running; separate storage for each kind of disk keeps the next test from
+     * overwriting that thread's data. */
     static zr__checked_file opened[CUT_SHORT + 1];
     zr__checked_file *file = &opened[*(const int *)*state];
     disk = *(const int *)*state;

@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* The checkpoints of a run's directory: listed, begun over what is left there, removed; and nothing else touched. */
+/* The checkpoints of a run's directory are listed, begun over remains, and removed, and nothing else is touched. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static void newest_first(void **state)
                                         "step-0000003",  "step-000000004", "model",         "latest",
                                         "metrics.jsonl", "step-00000000"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) assert_int_equal(mkdir(at(names[i]), 0777), 0);
-    touch(at("step-00000007")); /* no directory: who reads it says so */
+    touch(at("step-00000007")); /* not a directory: the error comes on reading */
     assert_int_equal(zr_checkpoint_list(run, &step, &n), ZR_OK);
     static const int64_t wanted[] = {123456789, 10, 7, 2, 0};
     assert_int_equal(n, 5);
@@ -71,7 +71,7 @@ static void what_a_dead_attempt_left_goes(void **state)
     assert_int_equal(made_checkpoint(run, 4), ZR_OK);
     assert_false(there("step-00000004.tmp"));
     assert_int_equal(made_check(at("step-00000004"), 4), ZR_OK);
-    /* What is there is not written over, whole or not. */
+    /* An existing checkpoint is not overwritten, complete or not. */
     assert_int_equal(zr_checkpoint_begin(run, 4), ZR_ERR_STATE);
     assert_non_null(strstr(zr_error_message(), "step-00000004: there already"));
     assert_int_equal(made_check(at("step-00000004"), 4), ZR_OK);
@@ -85,7 +85,7 @@ static void one_goes_and_others_stay(void **state)
 {
     (void)state;
     for (int64_t step = 1; step <= 3; step++) assert_int_equal(made_checkpoint(run, step), ZR_OK);
-    touch(at("step-00000002/manifest.json")); /* damaged ones go as well */
+    touch(at("step-00000002/manifest.json")); /* damaged checkpoints are removed as well */
     assert_int_equal(zr_checkpoint_remove(run, 2), ZR_OK);
     assert_int_equal(zr_checkpoint_remove(run, 2), ZR_OK);
     assert_int_equal(zr_checkpoint_remove(run, 9), ZR_OK);
@@ -95,7 +95,7 @@ static void one_goes_and_others_stay(void **state)
     assert_int_equal(zr_checkpoint_remove(at("nowhere"), 1), ZR_ERR_NOT_FOUND);
 }
 
-/* Someone's own file is not ours to remove; the checkpoint loses its name all the same. */
+/* A foreign file is not removed; the checkpoint loses its name all the same. */
 static void foreign_files_stay(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void foreign_files_stay(void **state)
     }
 }
 
-/* Links in the place of a checkpoint, of its remains, of a file in it: the link goes, what it points at stays. */
+/* A link in place of a checkpoint, of its remains or of a file in it is removed, and its target stays. */
 static void links_are_not_followed(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr_alloc,--wrap=pwrite
-/* Writing safetensors: the bytes, concurrent ranges, and files that are never half there. */
+/* Writing safetensors: the exact bytes, concurrent ranges, and files that never appear incomplete. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ void *__wrap_zr_alloc(size_t bytes)
 ssize_t __real_pwrite(int fd, const void *in, size_t bytes, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset);
 
-static bool stumbles; /* writes are interrupted, or take half of what was given */
+static bool stumbles; /* whether writes are interrupted or take only half of their bytes */
 
 ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset)
 {
@@ -66,7 +66,7 @@ static void bytes_are_as_the_format_says(void **state)
     assert_int_equal(zr__safetensors_sync(st), ZR_OK);
     zr_safetensors_close(&st);
 
-    /* Data begin at a multiple of 4096. */
+    /* Data begins at a multiple of 4096. */
     assert_int_equal(read_file(path, bytes, sizeof(bytes)), 4096 + 28);
     static const unsigned char prefix[8] = {(4096 - 8) & 255, (4096 - 8) >> 8};
     assert_memory_equal(bytes, prefix, 8);
@@ -87,7 +87,7 @@ static void no_tensors_make_a_file_too(void **state)
     zr_safetensors_close(&st);
 }
 
-/* Writers take every fourth piece of every tensor, each through its own opening. */
+/* Each writer writes every fourth piece of every tensor through its own open file. */
 enum { WRITERS = 4, PIECE = 777 };
 
 static const zr_tensor_spec many[] = {
@@ -188,7 +188,7 @@ static void impossible_files_are_refused(void **state)
     }
 }
 
-/* A file too large for any disk: nothing stays behind. */
+/* A file too large for any disk fails at creation and leaves nothing behind. */
 static void full_disks_show_at_once(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void files_are_committed_whole(void **state)
     assert_memory_equal(bytes, "second", 6);
     assert_int_equal(access(in_tempdir("latest.tmp"), F_OK), -1);
 
-    /* A link planted in the place of the temporary file is removed, not followed. */
+    /* A link planted in place of the temporary file is removed, not followed. */
     put_file("victim", "victim", 6);
     assert_int_equal(symlink(in_tempdir("victim"), in_tempdir("latest.tmp")), 0);
     assert_int_equal(zr__file_put(path, "3", 1), ZR_OK);

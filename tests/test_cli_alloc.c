@@ -1,7 +1,7 @@
 //TEST timeout=120 long=more
-/* Whichever allocation fails while oneDNN makes a product and runs it, the command's way of allocating
- * (cli/shell/alloc.c) lets the library come to its end, and zr__product_create or zr__product_run says that memory is
- * short. Each failure has a process of its own, since what a library lacked stays noted. */
+/* Every allocation in turn fails while oneDNN creates and runs a product: the command's allocator (cli/shell/alloc.c)
+ * lets the library finish, and zr__product_create or zr__product_run reports that memory is short. Each failure is
+ * tested in a separate process, since the library remembers a failed allocation. */
 #include "cli/shell/alloc.c"
 #include "device/cpu/onednn.h"
 #include "long.h"
@@ -30,7 +30,7 @@ cli_fault_hooks cli_faults = {.allocation = is_due};
 
 int cli_exit_code(zr_status status)
 {
-    return status == ZR_ERR_MEMORY ? AT_ONCE : 1; /* what alloc.c ends the process with */
+    return status == ZR_ERR_MEMORY ? AT_ONCE : 1; /* the exit status of alloc.c */
 }
 
 static zr_status multiply(float *c)
@@ -53,12 +53,12 @@ static zr_status multiply(float *c)
     zr_status st = zr__product_run(p, a, b, bias, NULL, c);
     zr__product_destroy(&p);
     ZR_TRY(st);
-    return cli_alloc_check(); /* as the command does at its end */
+    return cli_alloc_check(); /* the command ends with this check, too */
 }
 
 static size_t keep_bytes = SIZE_MAX;
 
-/* Let the process have no more address space than it has, and so many bytes. */
+/* Limit the process's address space to its current size plus `bytes`. */
 static void take_all_but(size_t bytes)
 {
     long long pages = 0;
@@ -69,14 +69,14 @@ static void take_all_but(size_t bytes)
     const rlim_t most = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + bytes;
     assert_int_equal(setrlimit(RLIMIT_AS, &(struct rlimit){most, most}), 0);
     void *kept = malloc(bytes);
-    while (malloc(1024)) continue; /* what the heap had left */
+    while (malloc(1024)) continue; /* use up the heap's free memory */
     free(kept);
 }
 
 static int run_with(long long nth)
 {
     float c[M * N];
-    asked = 0; /* without those of libraries that began before */
+    asked = 0; /* without allocations of libraries that started before */
     cli_alloc_begin();
     if (keep_bytes != SIZE_MAX) take_all_but(keep_bytes);
     atomic_store(&left, nth);
@@ -92,7 +92,7 @@ static int run_with(long long nth)
     return st == ZR_OK ? 0 : MISREAD;
 }
 
-/* Return the exit status of a process in which the nth allocation fails, 128 and more: a signal ended it. */
+/* Return the exit status of a process in which the nth allocation fails; 128 and more: a signal ended it. */
 static int outcome(long long nth)
 {
     int status = 0;
@@ -121,7 +121,8 @@ static void each_failure_is_told(void **state)
     assert_int_equal(status, 0);
     assert_int_equal(read(pipes[0], &n, sizeof n), sizeof n);
     assert_true(n > 100);
-    /* The first and the last each, and a part of what is between them; thousands make the code of the product. */
+    /* The first and the last allocations are tested one by one, and a sample of the rest: generating the product's code
+     * takes thousands. */
     const long long each = is_long_run() ? 1000 : 40, part = is_long_run() ? 100 : 6;
     for (long long i = 1; i <= n; i += i < each || i + 100 > n ? 1 : i / part) {
         const int is = outcome(i);
@@ -130,12 +131,12 @@ static void each_failure_is_told(void **state)
     assert_int_equal(outcome(n + 1), 0);
 }
 
-/* Where the process may have hardly more than it has, what is put by is enough for the library to come to its end. */
+/* Where the address space can hardly grow, the reserve is large enough for the library to finish. */
 static void what_is_put_by_is_enough(void **state)
 {
     (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    skip(); /* their shadow is most of what a process has */
+    skip(); /* shadow memory is most of the address space */
 #endif
     int told = 0;
     for (int kb = 0; kb < 4096; kb += 128) {

@@ -1,4 +1,4 @@
-/* Times as people write them. */
+/* Durations as people write them. */
 #include "cli/shell/args.c"
 
 #include <setjmp.h>

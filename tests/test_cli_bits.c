@@ -7,7 +7,7 @@
 
 enum { STEPS = 4 };
 
-/* The numbers as they are written: what stands between "key": and the next comma. */
+/* Collect the numbers as written: the text between "key": and the next comma. */
 static void numbers(const char *run, char *text, size_t size)
 {
     char path[600], line[2000];
@@ -74,7 +74,7 @@ static void test_bits(void **state)
         for (int accum = 1; accum <= 4; accum += 3)
             for (int bf16 = 0; bf16 <= 1; bf16++, n++) {
                 char first[40] = "";
-                if (!is_long_run() && (ranks + accum + bf16) % 2) continue; /* each two of the three meet */
+                if (!is_long_run() && (ranks + accum + bf16) % 2) continue; /* all pairs of the three */
                 for (int stage = 0; stage <= 3; stage++) {
                     char name[40], options[400];
                     snprintf(name, sizeof name, "run%d-%d", n, stage);

@@ -1,6 +1,6 @@
 //TEST timeout=300 tsan=1 mpi=1
-/* A golden trace, the larger one where it is there, through the command line: a pairwise cover of stage, layout,
- * transport and processor level. */
+/* A golden trace, the larger one where it is installed, reproduced through the command line over a pairwise cover of
+ * stage, layout, transport and processor level. */
 #include "cli_run.h"
 #include "golden.h"
 #include "known_rates.h"
@@ -11,7 +11,8 @@
 enum { LONGEST = 64 * 1024 };
 static golden_expected golden;
 
-/* 99 % of each tensor within 1e-5, all within 1e-3; the key third of c_attn.bias, whose exact gradient is 0, aside. */
+/* Check that 99 % of each tensor is within 1e-5 and all of it within 1e-3, except the key third of c_attn.bias, whose
+ * exact gradient is 0. */
 static void check_weights(const char *run)
 {
     static float a[LONGEST], b[LONGEST];
@@ -72,8 +73,9 @@ static void check_run(int stage, int ranks, int accum, bool mpi, const char *lev
     check_trace(name);
 }
 
-/* Every pair of: ranks of a layer, data-parallel ranks, stage, what is computed again, how checkpoints are kept, what
- * of tokens is. Without a policy there are no checkpoints, with one rank a layer nothing to share. */
+/* Check every pair of values of: tensor-parallel ranks, data-parallel ranks, stage, recompute policy, storage of
+ * checkpoints, storage of token shards. Without a policy there are no checkpoints, and with one tensor-parallel rank no
+ * tokens are sharded. */
 static void check_grid(bool mpi)
 {
     static const struct {
@@ -119,7 +121,7 @@ static void check_grid(bool mpi)
     }
 }
 
-/* Rates of one level for all runs of it; "": of the one that is taken without being told. */
+/* Store one level's rates for all runs of that level; "": of the default level. */
 static void know_level(const char *level)
 {
     char cache[300], kept[32];
@@ -160,7 +162,7 @@ static void test_golden(void **state)
     for (int k = highest_index; *highest && k < LEVELS; k++) know_level(level[k]);
     for (int s = 0; s < 4; s++)
         for (int l = 0; l < 6; l++) {
-            int k = (s + l) % LEVELS; /* each pair of stage, layout, transport and level once at least */
+            int k = (s + l) % LEVELS; /* each pair of stage, layout, transport and level occurs at least once */
             check_run(s, layout[l][0], layout[l][1], mpirun && (l + s / 2) % 2,
                       *highest && k >= highest_index ? level[k] : highest);
         }

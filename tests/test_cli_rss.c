@@ -1,7 +1,7 @@
 //TEST timeout=400 needs=/proc/self mpi=1 long=more
-/* Resident memory of a GPT-2 (124M in the long run) as the interface promises: a process's own anonymous memory and its
- * own window bytes stay within 1.03 x the sum of `total` over its ranks + 48 MiB, from initialisation to the saved
- * model, checkpoints on the way included. Watched from outside. */
+/* The resident memory of a GPT-2 run (124M in the long run) is as the interface promises: a process's own anonymous
+ * memory and its own window bytes stay within 1.03 x the sum of `total` over its ranks + 48 MiB, from initialization to
+ * the saved model, including checkpoints. Measured from outside the process. */
 #include "cli_run.h"
 #include "long.h"
 
@@ -11,7 +11,7 @@
 
 enum { MAX_PROCESSES = 16 };
 
-/* Is this process "zr train" with our output directory? */
+/* Return whether a process is "zr train" with our output directory. */
 static bool is_ours(long pid, const char *run)
 {
     char path[64], text[8192];
@@ -39,7 +39,7 @@ static int64_t anonymous_bytes(long pid)
     return (int64_t)kib * 1024;
 }
 
-/* Start a run, look at its processes until it ends; the highest anonymous memory of any. */
+/* Start a run and watch its processes until it ends; return the highest anonymous memory of any process. */
 static int64_t watch(const char *command, const char *run, int *rc)
 {
     int64_t highest = 0;
@@ -57,7 +57,7 @@ static int64_t watch(const char *command, const char *run, int *rc)
             if (now > highest) highest = now;
         }
         if (proc) closedir(proc);
-        usleep(20000); /* a step of such a model takes far longer, and looking costs time */
+        usleep(20000); /* a step of this model takes far longer, and each look costs time */
     }
     return highest;
 }
@@ -71,8 +71,8 @@ static int64_t watch(const char *command, const char *run, int *rc)
 #define SAVE "--train.save_interval=1 "
 #define SELECTIVE "--activation_checkpointing.policy=selective "
 
-/* Every stage, type, layout and way to recompute, in one process and in two; few, for each takes seconds. Those of the
- * short run hold all of these values as well. */
+/* Runs that cover every stage, type, layout and recompute policy, in one process and in two; few runs, because each
+ * takes seconds. The runs of the short test cover all values as well. */
 static const struct {
     int ranks;
     bool mpi;
@@ -81,7 +81,7 @@ static const struct {
     bool brief; /* in the short run */
     const char *options;
 } runs[] = {
-    {24, false, 3, true, true, SAVE}, /* what a thread keeps for itself counts most */
+    {24, false, 3, true, true, SAVE}, /* memory per thread counts most */
     {1, false, 0, false, false, PAPER},
     {1, false, 3, false, false, BF16 CONSUME UNIT},
     {1, false, 2, false, true, FP16 TWO_PASS SELECTIVE},
@@ -121,7 +121,7 @@ static void check(int i)
     print_message("# %d ranks %s stage %d %s: %lld MiB seen, %lld reported, %lld promised\n", ranks,
                   mpi ? "mpi" : "threads", runs[i].stage, runs[i].options, (long long)(highest + window) >> 20,
                   (long long)reported >> 20, (long long)limit >> 20);
-    assert_true(total > 0 && highest + window > own * total / 2); /* the run was seen at work */
+    assert_true(total > 0 && highest + window > own * total / 2); /* the run was observed while training */
     if (highest + window > limit)
         fail_msg("%lld bytes are above the promised %lld", (long long)(highest + window), (long long)limit);
     if (reported > limit)
@@ -151,7 +151,7 @@ static void test_rss(void **state)
     skip();
 #endif
     cli_write_text();
-    /* The short run's model is the least of which a copy of the gradient, or of the embedding in fp32, is above the
+    /* The short run's model is the smallest for which a copy of the gradient, or of the embedding in fp32, exceeds the
      * limit, whose part of 48 MiB does not grow with the model. */
     write_config("large.json",
                  is_long_run() ? "\"preset\": \"gpt2-124m\""

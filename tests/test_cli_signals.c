@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* What signals do to a run: the first asks to stop and is answered at once, the next one ends the process. */
+/* Signals during a run: the first asks it to stop and is answered at once, the next one ends the process. */
 #include "cli/shell/signals.c"
 
 #include <setjmp.h>
@@ -10,9 +10,9 @@
 
 #include <sys/wait.h>
 
-static int at = TRAINING; /* when they come */
+static int at = TRAINING; /* when the signals come */
 
-/* Send signals (0 at the end) to a process that catches them; its end as wait gives it, what it said into `said`. */
+/* Send signals (ended by 0) to a process that catches them. Return its wait status and write its output to `said`. */
 static int send_all(const int *signals, bool ignored, char *said, size_t size)
 {
     int ends[2];
@@ -66,7 +66,7 @@ static void the_second_acts(void **state)
     }
 }
 
-/* The warning before the end of a job is not the first of two. */
+/* The warning signal before the end of a job does not count as the first of two. */
 static void a_warning_does_not_count(void **state)
 {
     (void)state;
@@ -86,8 +86,8 @@ static void a_warning_does_not_count(void **state)
     }
 }
 
-/* Before training and after it there is no step to end. Where there are peers, SIGTERM is then a launcher's, which has
- * told why. */
+/* Before and after training there is no step to finish. With peers, SIGTERM then comes from a launcher, which has
+ * reported the cause. */
 static void only_training_has_steps(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static void twice_at_once_is_once(void **state)
     assert_false(is_repeated(SIGTERM, 1) || is_repeated(SIGUSR1, 9) || is_repeated(SIGHUP, 9));
 }
 
-/* A system call that has just failed may have been interrupted before its caller looks at why. */
+/* A handler keeps errno, because the signal may arrive between a failed system call and its caller's look at errno. */
 static void errno_is_kept(void **state)
 {
     (void)state;
@@ -156,7 +156,7 @@ static void under_nohup(void **state)
     assert_string_equal(said, "");
 }
 
-/* It does not stop a run, before or after a signal that does, and is answered once. */
+/* A request to save does not stop a run, before or after a signal that does, and is answered once. */
 static void saving_goes_on(void **state)
 {
     (void)state;

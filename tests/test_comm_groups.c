@@ -60,9 +60,9 @@ static void calls_may_come_from_a_second_thread(void **state)
     expect_ok(zr_comm_threads_run(4, pairs_beside, NULL));
 }
 
-/* ---- ends -------------------------------------------------------------------------------------- */
+/* ---- cancellation and failures ----------------------------------------------------------------- */
 
-/* Calls in a group of all are stopped by the communicator that it was split off. */
+/* Wait in calls of a group of all ranks that are cancelled through the communicator it was split from. */
 static zr_status cancel_in_group(zr_comm *comm, void *arg)
 {
     zr_comm *all;
@@ -76,12 +76,13 @@ static void a_call_can_be_stopped(void **state)
     expect_two_stopped(cancel_in_group);
 }
 
-/* Of 2 x 2 ranks the last goes while 2 waits for it in their row, 1 in their column, and 0 in its own row for 1. */
+/* A departure of the last of 2 x 2 ranks while rank 2 waits for it in their row, rank 1 in their column, and rank 0 for
+ * rank 1 in its own row. */
 enum { LEAVES_FAILED, LEAVES_WELL, LEAVES_ABORTED, LEAVES_STOPPED };
 typedef struct departure {
     int way;
-    int call;         /* which call the others wait in */
-    _Atomic int told; /* ranks that heard of rank 3, in the words for it */
+    int call;         /* the call in which the others wait */
+    _Atomic int told; /* ranks told that rank 3 failed, in the expected words */
 } departure;
 
 static zr_status depart(const departure *d, zr_comm *row)
@@ -104,7 +105,7 @@ static zr_status wait_in_groups(zr_comm *comm, void *arg)
     zr_status st = check_wait(comm->rank == 1 ? column : row, &d->call);
     char wanted[64];
     snprintf(wanted, sizeof wanted, "rank 3 failed; rank %d stops with it", comm->rank);
-    /* Of one that returned well they hear only from whom it left alone, and that one fails then. */
+    /* If rank 3 returned without failing, the others hear only of the rank that it left waiting, which then fails. */
     d->told += st == ZR_ERR_PEER && (d->way == LEAVES_WELL || strcmp(zr_error_message(), wanted) == 0);
     return st;
 }
@@ -124,19 +125,19 @@ static void a_failing_rank_wakes_its_peers_in_every_group(void **state)
     }
 }
 
-/* Rank 1 is stopped while its call for a group is at one of these places. */
+/* A group's creation, during which rank 1 is cancelled at a given point. */
 enum { BEFORE_IT_IS_MADE, WHILE_IT_IS_MADE, WHEN_ALL_HAVE_IT, SOME_TIME };
 typedef struct birth {
     int when;
     int usec;            /* for SOME_TIME */
-    _Atomic int making;  /* rank 0 is about to make the group */
-    _Atomic int stopped; /* rank 1 has been stopped */
+    _Atomic int making;  /* rank 0 is about to create the group */
+    _Atomic int stopped; /* rank 1 has been cancelled */
     _Atomic int split;   /* ranks that have the group */
-    _Atomic int told;    /* ranks that heard of it */
+    _Atomic int told;    /* ranks told of the cancellation */
 } birth;
 
-static birth *born;               /* the one that is tested; NULL else */
-static _Thread_local bool births; /* this thread is in a call for a group */
+static birth *born;               /* the birth under test, else NULL */
+static _Thread_local bool births; /* whether the thread is splitting a communicator */
 
 static void until_count(_Atomic int *count, int wanted)
 {
@@ -166,7 +167,8 @@ static zr_status call_for_group(zr_comm *comm, void *arg)
     return st;
 }
 
-/* Ranks 0 and 1 are a group; rank 2, in the next, has nobody to wait for, but for rank 1 in the world. */
+/* Split so that ranks 0 and 1 form a group and rank 2 another one: rank 2 waits for no rank of its group, only for rank
+ * 1 in the world. */
 static zr_status stop_during_birth(zr_comm *comm, void *arg)
 {
     birth *b = arg;
@@ -206,7 +208,7 @@ static void a_rank_that_is_stopped_while_a_group_is_made_hangs_nobody(void **sta
     }
 }
 
-/* Rank 0, which makes its group, has no memory for it. */
+/* Check a split in which rank 0, which creates its group, has no memory for it. */
 static zr_status split_without_memory(zr_comm *comm, void *arg)
 {
     (void)arg;

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Without pages of the memory that a node shares when set. */
+/* Whether pages of the memory shared by a node are refused. */
 static bool pages_are_out;
 int __real_madvise(void *memory, size_t bytes, int advice);
 int __wrap_madvise(void *memory, size_t bytes, int advice);
@@ -28,7 +28,7 @@ int __wrap_madvise(void *memory, size_t bytes, int advice)
     return -1;
 }
 
-/* ---- what MPI itself was asked to move ------------------------------------------------------- */
+/* ---- bytes passed to MPI --------------------------------------------------------------------- */
 
 static int64_t sent_bytes, received_bytes;
 static int longest_message;
@@ -69,10 +69,11 @@ int MPI_Recv(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_
 
 static int world_rank, world_size;
 
-/* Of the checks' megabytes few chunks, each of which waits for all ranks to get a core: a busy machine takes long. */
+/* Few chunks for the checks' megabytes: each chunk waits until all ranks get a core, which takes long on a busy
+ * machine. */
 enum { FEW_CHUNKS = 1 << 16 };
 
-/* A rank that fails a check has left its peers in a collective call: end them all, from any rank. */
+/* End all ranks, from any rank, if a check failed: the peers of the failed rank wait in a collective call. */
 static void expect_ok(zr_status st)
 {
     if (st == ZR_OK) return;
@@ -102,7 +103,7 @@ static void check_with(int ranks_per_node, int64_t chunk_bytes)
     EXPECT(comm == NULL);
 }
 
-/* Nothing, or what zr_comm has counted, must have passed through MPI's messages. */
+/* Return whether MPI messages carried exactly the bytes that zr_comm counted (`all`), or no bytes. */
 static bool messages_are(const zr_comm *comm, bool all)
 {
     int64_t counted =
@@ -116,7 +117,7 @@ static zr_status look_away(void *arg, int64_t first, int64_t bytes, const void *
     return ZR_OK;
 }
 
-/* Rooted calls in turn, so that each rank sends as much as it receives. */
+/* Make rooted calls with each rank as the owner, so that all ranks send and receive equally. */
 static void move_some(zr_comm *comm)
 {
     enum { PIECE = 1003 };
@@ -165,7 +166,8 @@ static void long_pieces_go_in_chunks(void **state)
     EXPECT(longest_message == (world_size > 1 ? 960 : 0));
 }
 
-/* While a chunk is looked at, the next one has been sent for; and no more, which would have no room. */
+/* The expected messages of an exchange: while a chunk is processed, the next one has been requested, and no further
+ * one, for which there would be no room. */
 typedef struct overlap {
     int64_t chunk_bytes, piece_bytes;
     int calls;
@@ -183,7 +185,8 @@ static zr_status look_at_messages(void *arg, int64_t first, int64_t bytes, const
     return ZR_OK;
 }
 
-/* A chunk is of whole grains and of 64 bytes, or, where there is no room for both, of whole grains. */
+/* The next chunk is requested early. A chunk is a multiple of the grain and of 64 bytes, or, where there is no room for
+ * both, of the grain alone. */
 static void the_next_chunk_is_on_its_way(void **state)
 {
     (void)state;
@@ -213,7 +216,7 @@ static void calls_may_come_from_a_second_thread(void **state)
     zr_comm_destroy(&comm);
 }
 
-/* Rank 0 comes only when all others have stopped waiting for it. */
+/* Calls that wait for rank 0 can be cancelled. Rank 0 comes only when all others have stopped waiting for it. */
 static void a_call_can_be_stopped(void **state)
 {
     (void)state;
@@ -229,7 +232,8 @@ static void a_call_can_be_stopped(void **state)
     }
 }
 
-/* So also in a group, which the last rank does not come to: by the world it is stopped with, or alone. */
+/* Check that calls of a group that wait for its rank 0 (the last rank of the world) can be cancelled, together with the
+ * world or alone. */
 static void stop_group(int ranks_per_node, bool alone)
 {
     zr_comm *comm = create(ranks_per_node, alone ? FEW_CHUNKS : 1000), *group, *other;
@@ -273,7 +277,7 @@ static void groups_move_the_right_bytes(void **state)
     }
 }
 
-/* What is counted in a group went by messages, or through windows. */
+/* Check that a group's counted bytes went through messages, or through shared windows. */
 static void check_way(zr_comm *group, bool messages)
 {
     sent_bytes = received_bytes = longest_message = 0;
@@ -366,7 +370,8 @@ static void staging_beyond_shared_memory_is_refused(void **state)
     zr_comm_destroy(&comm);
 }
 
-/* Groups that make their staging at the same time may each have found room for one alone. */
+/* Missing pages of shared memory are an error: two groups that create their staging at the same time may each have
+ * found room for one alone. */
 static void pages_that_another_took_are_refused(void **state)
 {
     (void)state;
@@ -380,7 +385,7 @@ static void pages_that_another_took_are_refused(void **state)
     zr_comm_destroy(&comm);
 }
 
-/* Both ways of starting: with the library already running, and the settings that start reads. */
+/* zr_comm_mpi_start works where MPI is already running, and reads its settings from the environment. */
 static void start_reads_its_settings(void **state)
 {
     (void)state;
@@ -446,7 +451,7 @@ int main(int argc, char **argv)
 
 int main(void)
 {
-    return 1; /* not to be run: without MPI there is no mpirun for it, see test_comm_mpi_none.c */
+    return 1; /* never run: without MPI there is no mpirun; see test_comm_mpi_none.c */
 }
 
 #endif

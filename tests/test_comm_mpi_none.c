@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* In place of the library's own, whichever that is. */
+/* Replaces the library's own implementation, with or without MPI. */
 #include "comm/mpi_none.c"
 #include "comm/comm.h"
 

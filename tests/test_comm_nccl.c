@@ -1,7 +1,8 @@
 //TEST np=1,2,3,4 timeout=60
 //LINK -Wl,--wrap=zr_traffic_count,--wrap=zr_alloc,--wrap=zr_comm_split
 //STAND_IN
-/* Ranks that are processes on GPUs: pieces go by NCCL, on the stand-ins of tests/cuda; some of it on real GPUs, too. */
+/* Ranks that are processes with GPUs: pieces go through NCCL, on the stand-ins of tests/cuda; parts also run on real
+ * GPUs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +15,9 @@
 #include "comm/comm.h"
 
 #ifndef ZR_GPU
-/* ---- what every transport must do -------------------------------------------------------------- */
+/* ---- checks of every transport ----------------------------------------------------------------- */
 
-/* These look into the staging themselves. */
+/* check_comm reads the staging itself, so the GPU's memory is made accessible. */
 static void all_calls(void **state)
 {
     (void)state;
@@ -82,7 +83,7 @@ static void broadcast_once(zr_comm *comm, int owner, int round)
     drop_arrays(&a);
 }
 
-/* For one rank, or for all; how many calls its taker has had. */
+/* Exchange once, for one rank or for all (owner < 0); return the number of calls of the receiving function. */
 static int exchange_once(zr_comm *comm, int owner, int64_t stride, int round)
 {
     arrays a = take_arrays(comm);
@@ -123,7 +124,7 @@ static void memory_of_the_gpu(void **state)
     move_all(comm, (PIECE + slot - 1) / slot);
     stage(comm, peers ? peers * 2560 : 0);
     move_all(comm, peers ? 2 : 1);
-    stage(comm, peers * ((PIECE + 63) / 64 * 64)); /* just enough for one chunk */
+    stage(comm, peers * ((PIECE + 63) / 64 * 64)); /* room for exactly one chunk */
     move_all(comm, 1);
     const int64_t moved = 4 * 3 * PIECE * peers;
     EXPECT(comm->traffic.bytes[ZR_TRAFFIC_REDUCE_SCATTER] >= moved &&
@@ -135,7 +136,7 @@ static void memory_of_the_gpu(void **state)
 
 enum { SUMMED = 1001 };
 
-/* Small multiples of 1/8, whose sums are exact, or numbers whose sums are rounded. */
+/* Return a small multiple of 1/8, so that sums are exact, or a number whose sums are rounded. */
 static float summand(int rank, int64_t i, bool exact)
 {
     const int k = (int)((i * 37 + rank * 101) % 61) - 30;
@@ -156,7 +157,7 @@ static float get_float(const unsigned char *from, int64_t i, zr_dtype dtype)
     return dtype == ZR_F32 ? wide : dtype == ZR_BF16 ? zr_f32_from_bf16(narrow) : zr_f32_from_f16(narrow);
 }
 
-/* Beside the exact sum, and what the rounded one may differ by: one rounding for each summand but one. */
+/* Check a sum against the exact value. A rounded sum may differ by one rounding for each summand. */
 static void expect_sum(const zr_comm *comm, const unsigned char *data, int64_t at, zr_dtype dtype, bool exact)
 {
     const double unit = dtype == ZR_F32 ? 0x1p-24 : dtype == ZR_BF16 ? 0x1p-8 : 0x1p-11;
@@ -188,14 +189,14 @@ static void reduce_once(zr_comm *comm, zr_dtype dtype, bool exact)
         if (i / SUMMED == comm->rank)
             expect_sum(comm, host, i, dtype, exact);
         else
-            EXPECT(get_float(host, i, dtype) == get_float(was, i, dtype)); /* other rows stay */
+            EXPECT(get_float(host, i, dtype) == get_float(was, i, dtype)); /* other rows are unchanged */
     }
     zr_free(was);
     zr_free(host);
     EXPECT(cudaFree(gpu) == cudaSuccess);
 }
 
-/* Without staging. */
+/* NCCL's sums need no staging. */
 static void sums_by_nccl(void **state)
 {
     (void)state;
@@ -215,7 +216,8 @@ static void sums_by_nccl(void **state)
     destroy(&comm);
 }
 
-/* Neither the transport nor NCCL adds what is elsewhere, and nothing is touched. */
+/* Sums of memory outside this rank's GPU, of other types and of invalid sizes are refused, by either transport, and
+ * change no data. */
 static void sums_that_are_refused(void **state)
 {
     (void)state;
@@ -233,7 +235,7 @@ static void sums_that_are_refused(void **state)
     }
 }
 
-/* The host's memory goes as before beside the GPU's, with the staging that this leaves. */
+/* Calls on host memory still work on a communicator of GPU memory, with the staging that remains. */
 static void memory_of_the_host(void **state)
 {
     (void)state;
@@ -266,7 +268,7 @@ static zr_status other_copy(void *arg, void *to, const void *from, int64_t bytes
     return copy(arg, to, from, bytes);
 }
 
-/* Another's staging is not taken for one's own. The last copier counts. */
+/* Switching between host and GPU staging never uses the other's staging, and the last copier set is in effect. */
 static void back_and_forth(void **state)
 {
     (void)state;
@@ -282,7 +284,7 @@ static void back_and_forth(void **state)
             stage(comm, world_size * 1000);
             gather_once(comm, APART, false, i);
             EXPECT(other_copies == 0);
-            expect_ok(zr__comm_copy_with(comm, &other)); /* else nothing changes */
+            expect_ok(zr__comm_copy_with(comm, &other)); /* a single rank changes nothing */
             EXPECT(comm->staging != NULL && alive(1));
             gather_once(comm, APART, false, i);
             EXPECT(other_copies == 1);
@@ -296,14 +298,14 @@ static void back_and_forth(void **state)
     }
 }
 
-/* ---- ends -------------------------------------------------------------------------------------- */
+/* ---- cancellation and failures ----------------------------------------------------------------- */
 
 static zr_status waiting_call(zr_comm *comm, void *call)
 {
     return failing_call(comm, *(int *)call);
 }
 
-/* A rank stops its own call that waits for rank 0, by this communicator or what it was split off. */
+/* Cancel this rank's own call that waits for rank 0, through this communicator or its parent. */
 static void stop(zr_comm *comm, zr_comm *stopped, int call)
 {
     check_beside_args beside = {.comm = comm, .run = waiting_call, .arg = &call};
@@ -315,7 +317,7 @@ static void stop(zr_comm *comm, zr_comm *stopped, int call)
         EXPECT_TEXT("was stopped");
         EXPECT(cudaStreamQuery(stream) == cudaSuccess);
     }
-    MPI_Barrier(MPI_COMM_WORLD); /* rank 0 comes only now */
+    MPI_Barrier(MPI_COMM_WORLD); /* rank 0 joins only now */
     zr__comm_cancel(stopped);
     EXPECT(failing_call(comm, call) == ZR_ERR_PEER);
 }
@@ -332,7 +334,7 @@ static void a_call_can_be_stopped(void **state)
     }
 }
 
-/* So also in a group, by the world. */
+/* A call in a group can be cancelled through the world. */
 static void a_call_in_a_group_can_be_stopped(void **state)
 {
     (void)state;
@@ -349,7 +351,7 @@ static void a_call_in_a_group_can_be_stopped(void **state)
     destroy(&comm);
 }
 
-/* Between two chunks, by who takes them. */
+/* The receiving function can cancel an exchange between two chunks. */
 static void stopped_by_its_taker(void **state)
 {
     (void)state;
@@ -396,7 +398,7 @@ int main(int argc, char **argv)
 
 int main(void)
 {
-    return 1; /* not to be run: without MPI there is no mpirun for it */
+    return 1; /* never run: without MPI there is no mpirun */
 }
 
 #endif

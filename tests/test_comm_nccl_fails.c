@@ -1,8 +1,8 @@
 //TEST np=1,2,3 timeout=60
 //LINK -Wl,--wrap=zr_traffic_count,--wrap=zr_alloc,--wrap=zr_comm_split
 //STAND_IN
-/* NCCL that is not there, that refuses and that fails, on the stand-ins of tests/cuda: all ranks hear of it, in words
- * that help, and nothing is left behind. */
+/* NCCL that is missing, refuses or fails, on the stand-ins of tests/cuda: all ranks get an error with helpful words,
+ * and nothing is left behind. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +15,9 @@
 #include "comm_nccl.h"
 #include "comm/comm.h"
 
-/* ---- what is refused --------------------------------------------------------------------------- */
+/* ---- refused communicators --------------------------------------------------------------------- */
 
-/* On all ranks alike, and the host's memory still goes. */
+/* Check that all ranks are refused alike, and that host memory still works. */
 static void refused(zr_status status, const char *text)
 {
     zr_comm *comm = create_host(0);
@@ -55,12 +55,12 @@ static void failures_at_the_beginning(void **state)
     zr_stand_in_fail("ncclCommGetAsyncError", 2, (cudaError_t)ncclRemoteError);
     refused(ZR_ERR_PEER, "ncclCommInitRankConfig: remote process exited");
     if (world_rank == world_size - 1) zr_stand_in_fail("ncclCommGetAsyncError", 1, (cudaError_t)ncclRemoteError);
-    refused(ZR_ERR_PEER, "ncclCommInitRankConfig: remote process exited"); /* others have begun already */
+    refused(ZR_ERR_PEER, "ncclCommInitRankConfig: remote process exited"); /* the remaining ranks have begun already */
     if (world_rank == world_size - 1) zr_stand_in_fail("cudaGetDevice", 0, cudaErrorInvalidDevice);
     refused(ZR_ERR_COMM, "the GPU: ");
 }
 
-/* Two processes on one GPU, as NCCL tells GPUs apart. */
+/* Two processes on one GPU are refused, by NCCL's own identification of GPUs. */
 static void one_gpu(void **state)
 {
     (void)state;
@@ -73,7 +73,7 @@ static void one_gpu(void **state)
     if (world_size > 2) refused(ZR_ERR_UNSUPPORTED, wanted);
     unsetenv("NCCL_HOSTID");
     refused(ZR_ERR_UNSUPPORTED, "ranks 0 and 1 are processes on one GPU (0000:00:00.0 of ");
-    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1); /* not what the stand-in can do */
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1); /* not supported by the stand-in */
     refused(ZR_ERR_COMM, "ncclCommInitRankConfig: invalid usage (run with NCCL_DEBUG=WARN for details): Duplicate GPU");
     unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
     setenv("NCCL_HOSTID", kept, 1);
@@ -92,7 +92,7 @@ static void no_stream(void **state)
     destroy(&comm);
 }
 
-/* One rank alone has none. */
+/* A rank without memory for staging fails on all ranks, and later staging works. */
 static void no_memory_for_staging(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void nccl_fails(void **state)
         }
 }
 
-/* In the middle of a call: its last peer does not come. */
+/* A peer that fails in the middle of a call is reported. */
 static void a_peer_is_gone(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static zr_status begin(zr_comm *comm, void *gpu)
     return zr__comm_copy_with(comm, gpu);
 }
 
-/* Where NCCL begins, too: rank 0 fails there, and nobody tells the others. */
+/* The creation of the NCCL communicator can be cancelled: rank 0 fails in it, and the others are not told. */
 static void a_beginning_can_be_stopped(void **state)
 {
     (void)state;
@@ -173,8 +173,8 @@ static void a_beginning_can_be_stopped(void **state)
     check_beside_args beside = {.comm = comm, .run = begin, .arg = &gpu};
     if (world_rank == 0) zr_stand_in_fail("ncclCommInitRankConfig", 0, (cudaError_t)ncclSystemError);
     check_beside_start(&beside);
-    /* Each rank comes as far as NCCL's beginning: who is stopped before leaves the others waiting for what it knows.
-     * Rank 0 may have left, and this rank's beginning have ended, before anyone looked. */
+    /* Each rank must reach the creation first: a rank cancelled before it would leave the others waiting for its part.
+     * Rank 0 may have left, and this rank's creation have ended, before the first look. */
     while (!(world_rank == 0 ? zr_stand_in_failed() : zr_stand_in_nccl_alive()) && !atomic_load(&beside.ended))
         usleep(1000);
     usleep(5000);
@@ -185,7 +185,7 @@ static void a_beginning_can_be_stopped(void **state)
     destroy(&comm);
 }
 
-/* The last: MPI has ended before the communicator. */
+/* Runs last: a communicator can be destroyed after MPI has ended. */
 static void after_mpi(void)
 {
     zr_comm *comm = create(1);
@@ -222,7 +222,7 @@ int main(void)
     puts("ok 1 - what no real NCCL does on request # SKIP");
     return 0;
 #else
-    return 1; /* not to be run: without MPI there is no mpirun for it */
+    return 1; /* never run: without MPI there is no mpirun */
 #endif
 }
 

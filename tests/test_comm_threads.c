@@ -34,12 +34,12 @@ static void one_rank_needs_no_transport(void **state)
     zr_comm_destroy(&comm);
 }
 
-/* Rank 2 fails while the others are (or will be) in a call that needs it. */
+/* A failure of rank 2 while the others are, or will be, in a call that needs it. */
 typedef struct failure {
-    int call;         /* which call the others wait in */
-    bool returns;     /* rank 2 returns well instead, too early */
+    int call;         /* the call in which the others wait */
+    bool returns;     /* rank 2 instead returns too early, without failing */
     bool aborts;      /* rank 2 aborts first */
-    _Atomic int told; /* ranks that heard of it as ZR_ERR_PEER */
+    _Atomic int told; /* ranks that got ZR_ERR_PEER for it */
 } failure;
 
 static zr_status fail_on_rank_2(zr_comm *comm, void *arg)
@@ -75,9 +75,10 @@ static void a_rank_that_returns_too_early_hangs_nobody(void **state)
     assert_non_null(strstr(zr_error_message(), "rank 2 has returned"));
 }
 
-/* Each has a failure of its own in the call in which it hears of rank 2's: the own one is its cause. */
+/* Each rank fails in the same call in which it hears of rank 2's failure, and must keep its own failure as the cause.
+ */
 typedef struct own_failure {
-    bool takes; /* what comes fails; else what is agreed on */
+    bool takes; /* the receiving function fails; else the agreed status */
     _Atomic int kept;
 } own_failure;
 
@@ -85,7 +86,7 @@ static zr_status take_nothing(void *arg, int64_t first, int64_t bytes, const voi
 {
     (void)first, (void)bytes, (void)pieces;
     zr_comm *comm = arg;
-    if (comm->rank == 2) zr_comm_abort(comm, 71); /* while the others still read, and before they have all come back */
+    if (comm->rank == 2) zr_comm_abort(comm, 71); /* while the others still read, before all are back */
     return ZR_FAIL(ZR_ERR_DATA, "rank %d has its own trouble", comm->rank);
 }
 
@@ -116,7 +117,7 @@ static void a_failure_of_its_own_is_the_cause(void **state)
     assert_int_equal(agreeing.kept, 3);
 }
 
-/* Nobody can complete a barrier that a rank has left, however often the others come. */
+/* A barrier that a rank has left is never completed, however often the others come. */
 static void a_barrier_that_was_left_stays_open(void **state)
 {
     (void)state;
@@ -163,30 +164,31 @@ static void one_rank_alone_is_not_stopped(void **state)
     zr__comm_cancel(NULL);
 }
 
-/* ---- memory that is lent ----------------------------------------------------------------------- */
+/* ---- lent memory ------------------------------------------------------------------------------- */
 
-/* Rank 1 is stopped while rank 0 reads its memory, or is about to: it must stay until rank 0 has read. The two are the
- * world, or ranks 1 and 2 of a larger one. */
+/* A loan of memory: rank 1 is cancelled while rank 0 reads its memory, or is about to, and must keep the memory until
+ * rank 0 has read it. The two are the whole world, or ranks 1 and 2 of a larger one. */
 enum { LENT_BYTES = 4096 };
 typedef struct loan {
     bool grouped;
-    bool early; /* rank 1 is stopped between rank 0's last look at the barrier and its arrival, which completes it */
+    bool early; /* rank 1 is cancelled between rank 0's last look at the barrier and its arrival, which completes it */
     _Atomic int reading;    /* rank 0 has begun to read, or is held in the barrier */
     _Atomic int stopped;    /* the barrier has told rank 1 */
     _Atomic int waits;      /* rank 1 waits for rank 0 */
-    _Atomic int given_back; /* rank 1's memory is gone */
+    _Atomic int given_back; /* rank 1 has returned and reused its memory */
     _Atomic int read_well;
 } loan;
 
-static loan *held;                     /* by the loan that is tested; NULL else */
-static _Thread_local int lending_rank; /* 1 + the rank whose call this thread is in, 0: none */
+static loan *held;                     /* the loan under test, else NULL */
+static _Thread_local int lending_rank; /* 1 + the rank whose call this thread runs; 0: none */
 
 static void until(_Atomic int *a, _Atomic int *b)
 {
     while (!atomic_load(a) && !atomic_load(b)) usleep(100);
 }
 
-/* Rank 0 saw a barrier that nobody had left, came last and so completed it; but rank 1 has left meanwhile. */
+/* Let rank 0 complete a barrier as the last to arrive, having seen no rank leave, although rank 1 has left meanwhile.
+ */
 int __real_zr__barrier_wait(zr__barrier *barrier);
 int __wrap_zr__barrier_wait(zr__barrier *barrier);
 int __wrap_zr__barrier_wait(zr__barrier *barrier)
@@ -222,7 +224,7 @@ static zr_status read_late(void *arg, int64_t first, int64_t bytes, const void *
 
 static zr_status lend_to_rank_0(zr_comm *comm, void *arg)
 {
-    static unsigned char sent[2][LENT_BYTES]; /* not freed: a fault is to be found, not to crash */
+    static unsigned char sent[2][LENT_BYTES]; /* static: a fault is detected, not a crash */
     loan *l = arg;
     unsigned char *send = sent[comm->rank];
     check_fill(send, comm->rank, 0, 7, LENT_BYTES);
@@ -263,7 +265,7 @@ static void memory_that_is_read_is_not_given_back(void **state)
     }
 }
 
-/* All return the agreed failure; none may hear ZR_ERR_PEER from a rank that returned it sooner. */
+/* Check that all ranks return the agreed failure; no rank may get ZR_ERR_PEER from a rank that returned it sooner. */
 static zr_status agree_on_a_failure(zr_comm *comm, void *arg)
 {
     _Atomic int *agreed = arg;
@@ -289,7 +291,7 @@ static zr_status ask_too_much(zr_comm *comm, void *arg)
     (void)arg;
     void *staging = comm;
     ZR_TRY(zr_comm_staging(comm, comm->size * ZR_COMM_STAGING_LEAST, &staging));
-    /* Only rank 0's can fail; all must hear of it. */
+    /* Only rank 0's allocation can fail; all ranks must be told. */
     zr_status st = zr_comm_staging(comm, comm->rank == 0 ? INT64_MAX : 64, &staging);
     ZR_CHECK(st == ZR_ERR_MEMORY, ZR_ERR_INTERNAL, "staging gave %d", st);
     ZR_CHECK(comm->staging_bytes == 0, ZR_ERR_INTERNAL, "staging counts although it failed");
@@ -352,7 +354,7 @@ static void a_group_needs_ranks(void **state)
     assert_int_equal(zr_comm_threads_run(2, NULL, NULL), ZR_ERR_ARG);
 }
 
-/* The launcher is known by its environment; a batch shell is none. */
+/* Try a sum by NCCL between threads; data must not change. */
 static zr_status reduce_by_nccl(zr_comm *comm, void *arg)
 {
     float data[] = {1, 2};
@@ -370,6 +372,7 @@ static void nothing_adds_between_threads(void **state)
     assert_int_equal(zr_comm_threads_run(1, reduce_by_nccl, NULL), ZR_OK);
 }
 
+/* The launcher is recognized by its environment variables; a batch shell alone is not a launcher. */
 static void the_launcher_is_found_in_the_environment(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=30
-/* The fuzzer's corpus through the fuzzer's entry, every prefix and single damaged byte of each file, and each damaged
- * by lot. */
+/* The fuzzer's corpus replayed through the fuzz target: every prefix of each file, every single damaged byte, and
+ * random damage. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 enum { MAX_BYTES = 1 << 16 };
 
-/* Exactly as large as the input, so that a sanitizer sees a read behind it. */
+/* Run the target on a copy exactly as large as the input, so that a sanitizer sees a read past its end. */
 static void replay(const uint8_t *data, size_t bytes)
 {
     uint8_t *copy = malloc(bytes ? bytes : 1);

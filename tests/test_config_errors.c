@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* What is refused, and the words of it. */
+/* Refused configurations and their error messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -329,7 +329,8 @@ static void batch_contradictions(void **state)
     }
 }
 
-/* Take the batch of a run on two ranks, as its own file has it, to others: the three that follow, or the message. */
+/* Resume a run on another number of ranks with the batch of its own file for two ranks: the batch sizes that follow, or
+ * the error message. */
 static void a_run_goes_on_on_other_ranks(void **state)
 {
     (void)state;
@@ -346,12 +347,12 @@ static void a_run_goes_on_on_other_ranks(void **state)
         const char *key[3];
         int value[3];
         int64_t is[3];
-        const char *rest; /* of the message; NULL: none */
+        const char *rest; /* the message's rest; NULL: none */
     } on[] = {
         {2, {NULL}, {0}, {24, 4, 3}, NULL},
         {1, {NULL}, {0}, {24, 4, 6}, NULL},
         {3, {NULL}, {0}, {24, 4, 2}, NULL},
-        {4, {NULL}, {0}, {24, 2, 3}, NULL}, /* 4 does not divide the 6 of a rank */
+        {4, {NULL}, {0}, {24, 2, 3}, NULL}, /* 4 does not divide the 6 rows of a rank */
         {24, {NULL}, {0}, {24, 1, 1}, NULL},
         {1, {micro}, {8}, {24, 8, 3}, NULL},
         {2, {micro}, {6}, {24, 6, 2}, NULL},
@@ -381,7 +382,7 @@ static void a_run_goes_on_on_other_ranks(void **state)
             assert_memory_equal(rest, on[i].rest, strlen(on[i].rest));
             assert_string_equal(rest + strlen(on[i].rest), advice);
         } else {
-            assert_int_equal(zr_config_resolve(config, on[i].ranks), ZR_OK); /* once more, as it may be called */
+            assert_int_equal(zr_config_resolve(config, on[i].ranks), ZR_OK); /* resolving twice is allowed */
             assert_int_equal(config->train_batch_size, on[i].is[0]);
             assert_int_equal(config->micro_batch_size, on[i].is[1]);
             assert_int_equal(config->accumulation_steps, on[i].is[2]);

@@ -1,6 +1,6 @@
 //TEST timeout=30
 //LINK -Wl,--wrap=zr_alloc
-/* Every allocation of loading, resolving and writing fails once: an error each time, nothing leaked. */
+/* Every allocation during loading, resolving and writing fails in turn: each gives an error, and nothing is leaked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 void *__real_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes);
 
-static long countdown = -1; /* this many allocations succeed; negative: all */
+static long countdown = -1; /* allocations left that succeed; negative: all */
 
 static bool fails(void)
 {

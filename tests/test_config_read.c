@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* What is read: defaults, overrides, the batch triangle, the resolved file, every key of the table. */
+/* Reading configurations: defaults, overrides, the batch triangle, the resolved file, every key of the table. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -145,12 +145,12 @@ static void keys_of_the_schedule(void **state)
     assert_int_equal(c->recompute.every, 5);
     assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_OWNER);
     assert_int_equal(c->collectives.gather, ZR_COLLECTIVE_BROADCAST);
-    assert_int_equal(zr_config_notes(c), 1); /* the micro-batch */
+    assert_int_equal(zr_config_notes(c), 1); /* about the micro-batch */
     zr_config_destroy(&c);
     c = load("{\"collectives\": {\"buffer\": \"fused\"}}", NULL);
     assert_true(c->collectives.fused);
     zr_config_destroy(&c);
-    /* Here "auto" is a policy, not the default. */
+    /* For this key "auto" is a policy, not the default. */
     c = load("{\"activation_checkpointing\": {\"policy\": \"auto\"}}", NULL);
     assert_int_equal(c->recompute.policy, ZR_POLICY_AUTO);
     assert_true(zr__config_given(c, "activation_checkpointing.policy"));
@@ -194,7 +194,7 @@ static void keys_without_effect_are_said(void **state)
     } said[] = {
         {"{\"fp16\": {\"enabled\": false, \"loss_scale\": 0, \"hysteresis\": 2}}", NULL,
          "fp16: not enabled; its other keys are not read"},
-        {two_pass, NULL, NULL}, /* without clipping too: bad gradients are then skipped */
+        {two_pass, NULL, NULL}, /* without clipping too: steps with bad gradients are skipped */
         {two_pass, "--gradient_clipping=1", NULL},
         {two_pass, "--train.reproducible=world",
          "memory.norm: two_pass has no effect here: with train.reproducible world the gradient is kept anyway"},
@@ -220,12 +220,12 @@ static void keys_without_effect_are_said(void **state)
         for (int again = 0; again < 2; again++) assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
         if (said[i].note) assert_true(has_note(c, said[i].note));
         if (strstr(said[i].text, "FusedAdam")) assert_int_equal(c->optimizer.type, ZR_OPTIMIZER_ADAM);
-        assert_int_equal(zr_config_notes(c), said[i].note ? 2 : 1); /* one is the micro-batch */
+        assert_int_equal(zr_config_notes(c), said[i].note ? 2 : 1); /* one is about the micro-batch */
         zr_config_destroy(&c);
     }
 }
 
-/* Files as their users write them: the tutorials' and Hugging Face's integration, stages 1 to 3. */
+/* Files as users write them are read: from the tutorials and Hugging Face's integration, stages 1 to 3. */
 static void usual_deepspeed_files(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void what_auto_became_is_said(void **state)
     zr_config_destroy(&c);
 }
 
-/* Keys without meaning by the hundred thousand: read in no time, and not a notice for each. */
+/* A hundred thousand unknown keys are read quickly and give a bounded number of notes. */
 static void notices_are_bounded(void **state)
 {
     (void)state;
@@ -387,7 +387,7 @@ static void sizes_of_presets(void **state)
     zr_config_destroy(&c);
 }
 
-/* A configuration of this text, settled with the sizes of a shape and, as zr train does, with the recipe. */
+/* Return the configuration of a text, resolved with a preset's sizes and, as in zr train, with the recipe. */
 static zr_config *trained(const char *text, const char *override, const zr_config_sizes *sizes, bool recipe)
 {
     zr_config *c = load(text, override);
@@ -425,7 +425,7 @@ static void presets_take_a_recipe(void **state)
         zr_config_destroy(&c);
     }
 
-    /* The note says so; what the run keeps trains the same again, and says nothing. */
+    /* The note describes the recipe; the resolved file of the run trains the same way again, without a note. */
     char *json, *again;
     zr_config *c = trained(preset, "train.steps=30", &shape, true);
     assert_int_equal(c->scheduler.warmup_num_steps, 2);
@@ -447,8 +447,8 @@ static void presets_take_a_recipe(void **state)
     zr_free(json);
     zr_free(again);
 
-    /* Whose optimizer or scheduler is given, by a value or by "auto", trains as without a preset; so does another
-     * command, and a model without a preset. */
+    /* A configuration that sets an optimizer or scheduler key, to a value or to "auto", trains as without a preset; so
+     * do another command and a model without a preset. */
     static const char *const own[] = {"optimizer.params.lr=0.01", "optimizer.type=AdamW", "scheduler.type=WarmupLR",
                                       "optimizer.params.lr=auto"};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
@@ -463,7 +463,7 @@ static void presets_take_a_recipe(void **state)
     assert_true(c->gradient_clipping == 0 && c->optimizer.lr == 1e-3 && c->scheduler.type == ZR_SCHEDULER_NONE);
     zr_config_destroy(&c);
 
-    /* Clipping is no part of a section. */
+    /* gradient_clipping belongs to neither section, so setting it keeps the recipe. */
     c = trained(preset, "gradient_clipping=0.5", &shape, true);
     assert_true(c->gradient_clipping == 0.5 && c->optimizer.lr == 6e-4);
     zr_config_destroy(&c);
@@ -481,7 +481,7 @@ static void buckets_are_rounded_as_the_plan_does(void **state)
              ZR_SHARD_ALIGN);
     assert_true(has_note(c, note));
     zr_config_destroy(&c);
-    /* Here it says nothing. */
+    /* With NCCL's reduce no rounding is noted, because the bucket size has no effect. */
     c = load("{\"device\": \"cuda\", \"collectives\": {\"reduce\": \"nccl\"},"
              " \"zero_optimization\": {\"reduce_bucket_size\": 1001}}",
              NULL);
@@ -489,7 +489,7 @@ static void buckets_are_rounded_as_the_plan_does(void **state)
     assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_NCCL);
     assert_true(has_note(c, "zero_optimization.reduce_bucket_size: no effect with collectives.reduce nccl, which "
                             "reduces a whole unit in one"));
-    assert_int_equal(zr_config_notes(c), 2); /* and the micro-batch */
+    assert_int_equal(zr_config_notes(c), 2); /* one more about the micro-batch */
     zr_config_destroy(&c);
 }
 
@@ -531,7 +531,7 @@ static void hashes_tell_configurations_apart(void **state)
     assert_true(hash[0] != hash[2] && hash[0] != hash[3] && hash[2] != hash[3]);
 }
 
-/* The section an override of this key needs beside it, so that the key has a meaning. */
+/* Return the section that must accompany an override of this key for the key to be valid. */
 static const char *companion(const zr_key *key)
 {
     static const char *const optimizer[] = {"AdamW", "Adam", "SGD"};
@@ -580,12 +580,12 @@ static void every_key_takes_its_default_and_refuses_nonsense(void **state)
     }
 }
 
-/* Lists of paths are kept as text, and come back as lists. */
+/* Lists of paths are kept as text and written back as lists. */
 static void paths_may_be_lists(void **state)
 {
     (void)state;
     static const struct {
-        const char *json, *kept, *wrong; /* wrong: where */
+        const char *json, *kept, *wrong; /* wrong: the bad place */
     } value[] = {
         {"\"a.txt\"", "a.txt", NULL},
         {"[\"a.txt\", \"b_*.txt\"]", "[\"a.txt\",\"b_*.txt\"]", NULL},
@@ -621,12 +621,12 @@ static void paths_may_be_lists(void **state)
     }
 }
 
-/* Patterns of names are kept one a line; one comes back as a string, several as a list. */
+/* Patterns of names are kept one per line; one is written back as a string, several as a list. */
 static void names_may_be_lists(void **state)
 {
     (void)state;
     static const struct {
-        const char *json, *kept, *back, *wrong; /* wrong: where */
+        const char *json, *kept, *back, *wrong; /* wrong: the bad place */
     } value[] = {
         {"null", NULL, "\"frozen\": null", NULL},
         {"\"wte.*\"", "wte.*", "\"frozen\": \"wte.*\"", NULL},
@@ -665,7 +665,7 @@ static void names_may_be_lists(void **state)
     }
 }
 
-/* The n-th word of "a|b|c"; false behind the last. */
+/* Copy the n-th word of "a|b|c"; return false after the last. */
 static bool nth_word(const char *choices, int n, char out[32])
 {
     for (; n > 0 && choices; n--) {
@@ -676,7 +676,7 @@ static bool nth_word(const char *choices, int n, char out[32])
     return choices != NULL;
 }
 
-/* Each word that is available is given, resolved, saved, read back: the same word. */
+/* Each available word of a choice is set, resolved, saved and read back unchanged. */
 static void every_word_of_a_choice_comes_back(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=30
-/* docs/config.md is what the table of keys says. With ZR_WRITE=FILE the program writes it instead (`make docs`). */
+/* docs/config.md matches the table of keys. With ZR_WRITE=FILE the program writes the file instead (`make docs`). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 //TEST timeout=30 tsan=1
-/* Byte-level BPE: tokenizers made here, and GPT-2's own where it is. */
+/* Byte-level BPE: tokenizers made for the test, and GPT-2's own where it is installed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 enum { AB = 256, ABC, SPACE_A, SPACES, END = 267, TOKENS_MOST = 1 << 21 };
 
 #define MODEL "\"type\": \"BPE\""
-/* Among them white space with a space behind it, by the last bytes of U+0020, U+2003, U+00A0, U+3000 (and U+1680),
- * U+0085, CR, VT and FF. */
+/* The vocabulary includes white space followed by a space, given by the last bytes of U+0020, U+2003, U+00A0, U+3000
+ * (and U+1680), U+0085, CR, VT and FF. */
 #define SPACE "\xc4\xa0"
 #define MORE                                                                                                           \
     "\"ab\": 256, \"abc\": 257, \"" SPACE "a\": 258, \"" SPACE SPACE "\": 259, \"\xc4\xa5" SPACE "\": 260, "           \
@@ -53,7 +53,7 @@ static void merges_in_their_order(void **state)
     assert_memory_equal(piece, " a", 2);
     assert_int_equal(zr_tokenizer_decode(t, END, &piece, &bytes), ZR_OK);
     assert_memory_equal(piece, "<end>", 5);
-    assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 3, &n), ZR_OK); /* fewer than bytes are enough */
+    assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 3, &n), ZR_OK); /* room below 6 suffices */
     assert_int_equal(n, 3);
     assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 2, &n), ZR_ERR_ARG);
     assert_int_equal(zr_tokenizer_encode(t, "", 0, tokens, 0, &n), ZR_OK);
@@ -61,7 +61,7 @@ static void merges_in_their_order(void **state)
     zr_tokenizer_close(&t);
 }
 
-/* Without ByteLevel's expression " ab" is one piece, in which "a b" comes first. */
+/* Without ByteLevel's expression, " ab" is one piece, in which "a b" merges first. */
 static void expressions_cut(void **state)
 {
     (void)state;
@@ -73,11 +73,11 @@ static void expressions_cut(void **state)
     EXPECT(t, "abc", AB, 'c');
     EXPECT(t, " ab", ' ', AB);
     EXPECT(t, "!abc", '!', AB, 'c');
-    assert_int_equal(zr__tokenizer_cut(t, "ab ab", 1, 5), 0); /* nothing is known of such an expression */
+    assert_int_equal(zr__tokenizer_cut(t, "ab ab", 1, 5), 0); /* an expression without known places to cut */
     zr_tokenizer_close(&t);
 }
 
-/* Bytes that are no UTF-8 are cut off, so " a" merges and what an overlong form stands for does not. */
+/* Invalid UTF-8 bytes end a piece, so " a" merges, while an overlong form does not count as its character. */
 static void any_bytes_come_back(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void any_bytes_come_back(void **state)
     zr_tokenizer_close(&t);
 }
 
-/* A piece of a million bytes, of which each may merge: quadratic time would be minutes. */
+/* A piece of a million bytes that may all merge is encoded quickly: quadratic time would be minutes. */
 static void long_pieces_take_no_longer(void **state)
 {
     (void)state;
@@ -216,7 +216,7 @@ static void two_files_are_one(void **state)
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Wherever a text may be cut, both parts have the tokens of the whole. */
+/* Encoding both parts of a text separately gives the whole's tokens, wherever a cut is allowed. */
 static void cuts_change_nothing(void **state)
 {
     (void)state;
@@ -310,7 +310,7 @@ static void threads_share_a_tokenizer(void **state)
 
 /* ---- GPT-2's own ----------------------------------------------------------------------------- */
 
-/* Tokens of the shared texts, as the package tokenizers 0.23.3 has them. */
+/* The tokens of the shared texts match the package tokenizers 0.23.3. */
 static void gpt2_is_gpt2(void **state)
 {
     (void)state;

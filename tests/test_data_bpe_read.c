@@ -1,6 +1,6 @@
 //TEST timeout=30
 //LINK -Wl,--wrap=pcre2_jit_stack_create_8
-/* Which files of tokenizers are read, as what, and which are refused rather than read as something else. */
+/* Tokenizer files: how supported files are read, and that others are refused rather than misread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +55,7 @@ static void expressions_mean_the_same_or_are_refused(void **state)
     }
 }
 
-/* The second expression cuts what the first has left: "ab" stays whole only where neither cuts between. */
+/* The second expression splits the pieces of the first: "ab" stays whole only where neither splits it. */
 static void expressions_follow_each_other(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void text_that_is_not_cut_is_refused(void **state)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* No merge makes "abc"; a piece is that token all the same where merges are ignored. */
+/* No merge makes "abc"; where merges are ignored, a piece that is a token is used all the same. */
 static void merges_may_be_ignored(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void a_model_may_be_known_by_its_merges(void **state)
     refused("model has no type", bpe_json("", BPE_BYTE_LEVEL, "\"dropout\": null", "\"ab\": 256", "{}"));
 }
 
-/* Both ways between bytes and the characters that stand for them. */
+/* Bytes and the characters that represent them convert both ways. */
 static void symbols_are_gpt2s(void **state)
 {
     (void)state;
@@ -142,7 +142,7 @@ static void added_tokens_are_found_longest_first(void **state)
     zr_tokenizer_close(&t);
 }
 
-/* What is not normalized is searched for first, the others in what lies between. */
+/* Added tokens that are not normalized are searched for first, the others in the text between. */
 static void normalized_tokens_come_later(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void merges_may_make_an_added_token(void **state)
     (void)state;
     zr_tokenizer *t = opened_text(bpe_json(ADDED("{\"id\": 256, \"content\": \"ab\"}"), BPE_BYTE_LEVEL, MODEL,
                                            "\"ab\": 256, \"abc\": 257", "[\"a b\", \"ab c\"]"));
-    EXPECT(t, "abc", 256, 'c'); /* found before there are pieces */
+    EXPECT(t, "abc", 256, 'c'); /* found before splitting into pieces */
     EXPECT(t, "aab", 'a', 256);
     zr_tokenizer_close(&t);
     refused("merge 1: \"\xc4\xa0"
@@ -255,7 +255,7 @@ static void two_files_are_read_as_gpt2s_only(void **state)
     expect_refusal(open_two(&t), "the name \"ab</w>\" ends with </w>");
 }
 
-/* A tokenizer.json says itself which tokens are added. */
+/* A tokenizer.json lists its added tokens itself; an ordinary end-of-text token is not one. */
 static void end_of_text_is_added_where_it_is_told(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void end_of_text_is_added_where_it_is_told(void **state)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Larger than a configuration may be. */
+/* A tokenizer.json may be larger than a configuration. */
 static void large_files_are_read(void **state)
 {
     (void)state;
@@ -294,7 +294,7 @@ void *__wrap_pcre2_jit_stack_create_8(size_t start, size_t most, void *context)
     return __real_pcre2_jit_stack_create_8(start, most, context);
 }
 
-/* What matching needs is made once a text, not for each stretch between added tokens. */
+/* Match data are allocated once per text, not for each stretch between added tokens. */
 static void stretches_share_what_matching_needs(void **state)
 {
     (void)state;
@@ -306,7 +306,8 @@ static void stretches_share_what_matching_needs(void **state)
     zr_tokenizer_close(&t);
 }
 
-/* Files of tokens are found again by it: where tokens may differ it does, and where nothing differs it does not. */
+/* The hash, by which cached token files are found, changes with everything that may change tokens, and with nothing
+ * else. */
 static void a_hash_is_of_all_that_decides_tokens(void **state)
 {
     (void)state;

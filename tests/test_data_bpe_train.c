@@ -1,5 +1,6 @@
 //TEST timeout=30
-/* Learning a tokenizer: merges known by hand, and those of the package tokenizers where the shared text is. */
+/* Learning a tokenizer: merges known by hand, and the merges of the package tokenizers where the shared text is
+ * installed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@ static zr__tokenizer_trainer *opened(void)
     return trainer;
 }
 
-/* The text of the tokenizer.json with up to so many tokens; zr_free it. */
+/* Learn at most `vocab` tokens and return the text of the tokenizer.json; the caller frees it with zr_free. */
 static char *learned(zr__tokenizer_trainer *trainer, int64_t vocab, int64_t *n)
 {
     char *json = NULL;
@@ -39,7 +40,7 @@ static char *learned_from(const char *text, size_t bytes, int64_t vocab, int64_t
     return learned(trainer, vocab, n);
 }
 
-/* The merges of a text are these, one a line. */
+/* Check the merges learned from a text, one per line. */
 static void expect(const char *text, int64_t vocab, const char *merges, int64_t tokens)
 {
     char there[1024] = "";
@@ -58,20 +59,20 @@ static void expect(const char *text, int64_t vocab, const char *merges, int64_t 
 static void merges_are_those_of_hand(void **state)
 {
     (void)state;
-    /* " ab" three times, "ab" once, of which one has a c behind it */
+    /* " ab" three times and "ab" once; one of the four is followed by c */
     expect("ab ab ab abc", 1000, "\na b\n" SPACE " ab\n" SPACE "ab c\n", 260);
     expect("ab ab ab abc", 259, "\na b\n" SPACE " ab\n", 259);
     expect("ab ab ab abc", 257, "", 257);
     expect("", 300, "", 257);
-    /* Of a row of equals the left pairs merge: aa aa a. */
+    /* In a run of equal letters the left pairs merge first: aa aa a. */
     expect("aaaaa", 1000, "\na a\naa a\naa aaa\n", 260);
     /* No merge reaches from one piece into the next. */
     expect("x!x!x!", 1000, "", 257);
-    /* Once "bc" is one, "ab" is there once less than "xy". */
+    /* After "bc" merges, "ab" occurs once less than "xy". */
     expect("bc bc bc bc abc ab xy xy", 259, "\nb c\n" SPACE " bc\n", 259);
 }
 
-/* Of equal counts the lower numbers, which are GPT-2's: the space comes behind the letters. */
+/* Ties between counts go to the pair with lower token numbers, which are GPT-2's: the space comes after the letters. */
 static void ties_go_by_numbers(void **state)
 {
     (void)state;
@@ -79,11 +80,11 @@ static void ties_go_by_numbers(void **state)
     expect("zy ba ab yz", 259, "\na b\nb a\n", 259);
 }
 
-/* A count that was too high when its pair was put away is looked at again. */
+/* A queued count that has become too high is updated before use. */
 static void counts_are_kept_up(void **state)
 {
     (void)state;
-    /* (b, c) 5, (a, b) 4 of which 3 go with "bc", (d, e) 2 */
+    /* (b, c) 5; (a, b) 4, three followed by c; (d, e) 2 */
     expect("abc abc abc bc bc ab de de", 260, "\nb c\na bc\nd e\n", 260);
     expect("abcabcabcbcbcab\ndede", 260, "\nb c\na bc\nd e\n", 260);
 }
@@ -116,7 +117,7 @@ static void parts_are_the_whole(void **state)
     zr_free(parts);
 }
 
-/* Every byte is a token, and text comes back, whatever it was learned from. */
+/* A learned tokenizer has every byte as a token and decodes any text, whatever it was learned from. */
 static void what_was_learned_opens(void **state)
 {
     (void)state;
@@ -160,7 +161,8 @@ static void sizes_are_checked(void **state)
     zr__tokenizer_trainer_close(&trainer);
 }
 
-/* As BpeTrainer of the package tokenizers 0.23.3 learns them from the whole text, initial alphabet ByteLevel's. */
+/* The merges learned from the whole text equal the result of BpeTrainer in the package tokenizers 0.23.3, with
+ * ByteLevel's initial alphabet. */
 static void shakespeare_is_that_of_tokenizers(void **state)
 {
     (void)state;

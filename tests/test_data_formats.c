@@ -1,6 +1,6 @@
 //TEST timeout=30
 //LINK -Wl,--wrap=zr_alloc -Wl,--wrap=pread
-/* The formats of token files, and everything that a file can have wrong. */
+/* The formats of token files, and every defect that a file can have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,8 +29,8 @@ void *__wrap_zr_alloc(size_t bytes)
 ssize_t __real_pread(int fd, void *out, size_t bytes, off_t offset);
 ssize_t __wrap_pread(int fd, void *out, size_t bytes, off_t offset);
 
-static const char *touched_by_read; /* a file that someone writes to while it is read */
-static bool stumbles;               /* reads are interrupted, or give half of what was asked for */
+static const char *touched_by_read; /* a file that is written to while it is being read */
+static bool stumbles;               /* whether reads are interrupted or return only half of the bytes */
 
 ssize_t __wrap_pread(int fd, void *out, size_t bytes, off_t offset)
 {
@@ -108,7 +108,7 @@ static void four_formats_are_known(void **state)
     stumbles = false;
 }
 
-/* Told that the tokens are bytes, bits per byte can be given for a token file. */
+/* With tokenizer "bytes" given, a token file has bits per byte. */
 static void tokenizer_of_a_token_file(void **state)
 {
     (void)state;
@@ -209,7 +209,8 @@ static void odd_paths_work(void **state)
     free(longer);
 }
 
-/* The whole file, from the first token to the last, wherever the blocks and pieces of the search end. */
+/* Check that the scan of a whole file, with and without a hash, refuses it with `fragment`. The bad token may be
+ * anywhere, relative to the scan's blocks and pieces. */
 static void check_refuses(const char *name, int64_t vocab_size, const char *fragment)
 {
     zr_data *data;
@@ -251,7 +252,7 @@ static void on_progress(void *arg, int64_t done, int64_t all)
     seen_bytes = done;
 }
 
-/* Longer than a piece, with the one bad token in its last. */
+/* A file longer than a piece is checked to the end: the only bad token is in its last piece. */
 static void long_files_are_checked_to_the_end(void **state)
 {
     (void)state;
@@ -277,12 +278,12 @@ static void long_files_are_checked_to_the_end(void **state)
     }
     assert_int_equal(zr_data_open(in_tempdir("long.bin"), NULL, 501, 4, ZR_SEQUENTIAL, 0, &data), ZR_OK);
     assert_int_equal(zr__data_check(data, &again, NULL, NULL), ZR_OK);
-    assert_true(hash != again); /* of one token at the end */
+    assert_true(hash != again); /* differs in one token at the end */
     zr_data_close(&data);
     free(tokens);
 }
 
-/* A program that looks at no file first still never trains on what is no token. */
+/* A program that never checks a whole file still cannot train on a token outside the vocabulary. */
 static void tokens_outside_are_seen_when_read(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=30
-/* Megatron's pair of files: what is read, and everything that an index can have wrong. */
+/* Megatron's pair of files: accepted files, and every defect that an index can have. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 //TEST timeout=30
-/* Token files damaged by lot: whatever opens gives the tokens that stand in the file, all of them below vocab_size, and
- * what does not is refused with the file's name. */
+/* Randomly damaged token files: an accepted file gives the tokens it holds, all below vocab_size, and any other is
+ * refused with the file's name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ static uint32_t token_at(const zr_data_info *info, const uint8_t *bytes, int64_t
     return token;
 }
 
-/* Every window, or the first token that does not belong to the vocabulary. */
+/* Check that every window is read, or refused at the first token outside the vocabulary. */
 static void check_windows(zr_data *data, const uint8_t *bytes, int64_t vocab_size)
 {
     zr_data_info info = zr_data_get_info(data);
@@ -94,7 +94,7 @@ static void damaged_token_files(void **state)
             memcpy(bytes, samples[i].bytes, samples[i].n);
             opened += replay(&samples[i], bytes, mutate_bytes(&m, bytes, samples[i].n, ROOM));
         }
-        assert_in_range(opened, 1, ROUNDS); /* else nothing behind the header was looked at */
+        assert_in_range(opened, 1, ROUNDS); /* 0: damage never got past the header */
     }
 }
 

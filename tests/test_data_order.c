@@ -1,5 +1,5 @@
 //TEST timeout=30
-/* Every epoch visits every window once, and which window a sample is depends on its index alone. */
+/* Every epoch visits every window once, and a sample's window depends on its index alone. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void permutation_is_a_bijection(void **state)
     }
 }
 
-/* Windows beyond 2^32 stay in range and do not meet. */
+/* With more than 2^32 windows, permuted indices stay in range and neighbours differ. */
 static void permutation_of_many_windows(void **state)
 {
     (void)state;
@@ -42,7 +42,8 @@ static void permutation_of_many_windows(void **state)
     }
 }
 
-/* Where an element goes is close to uniform over seeds: chi-square with 9 degrees of freedom, 99.9 % below 27.9. */
+/* An element's new place is close to uniform over seeds: chi-square with 9 degrees of freedom is below 27.9 in 99.9 %
+ * of cases. */
 static void permutation_is_fair(void **state)
 {
     (void)state;
@@ -53,7 +54,7 @@ static void permutation_is_fair(void **state)
     assert_true(chi < 27.9);
 }
 
-/* Never 0: a short file with a NUL byte is no text. */
+/* Return a token that is never 0: a short file with a NUL byte is not taken for text. */
 static unsigned char token_at(int64_t i)
 {
     return (unsigned char)((i * 31 + i / 255) % 255 + 1);
@@ -69,7 +70,7 @@ static zr_data *open_tokens(int64_t tokens, int64_t seq_length, zr_data_order or
     return data;
 }
 
-/* For every small file: windows of an epoch are whole, apart by T, share one offset, and are all there. */
+/* Check, for a small file, that an epoch's windows are complete, T apart, with one common offset, and all visited. */
 static void check_epochs(int64_t tokens, int64_t seq_length)
 {
     zr_data *data = open_tokens(tokens, seq_length, ZR_SHUFFLED, 1234);
@@ -118,7 +119,7 @@ static void epochs_and_seeds_differ(void **state)
     zr_data_close(&b);
 }
 
-/* All offsets below T occur: no token is always left out but at the very ends. */
+/* All offsets below T occur, so that no token is always left out except at the very ends. */
 static void offsets_cover_the_window(void **state)
 {
     (void)state;
@@ -145,7 +146,7 @@ static void sequential_wraps_at_the_last_whole_window(void **state)
     zr_data_close(&data);
 }
 
-/* With 41 tokens the fifth window's last target is the last token; with 40 it is not whole. */
+/* With 41 tokens the fifth window's last target is the last token; with 40 that window is incomplete. */
 static void last_window_needs_its_target(void **state)
 {
     (void)state;

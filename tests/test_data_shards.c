@@ -1,5 +1,5 @@
 //TEST timeout=60 tsan=1
-/* Several files as one text, several sources with weights, and samples that are read ahead. */
+/* Several files as one text, several weighted sources, and prefetched samples. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 
 enum { SEQ = 7, ROOM = 1 << 16 };
 
-static char value[ROOM]; /* of data.train */
+static char value[ROOM]; /* the value of data.train */
 
 static zr_data *open_ok(const char *path, zr_data_order order)
 {
@@ -97,7 +97,7 @@ static void each_file_is_in_the_hash(void **state)
     assert_true(hash[0] != hash[1] && hash[0] == hash[2]);
 }
 
-/* Of a text in the cache the tokens, whatever else that file says of them. */
+/* The hash of a cached text covers its tokens and nothing else of the source file. */
 static void tokens_of_texts_are_in_the_hash(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static int open_files(void)
     return n;
 }
 
-/* A file that is not open meanwhile may change, and be gone. */
+/* Few files are kept open; a closed file that has changed or vanished gives an error when it is read again. */
 static void few_files_are_open(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void few_files_are_open(void **state)
     zr_data_close(&data);
 }
 
-/* A process that has almost all the files open that it may have. */
+/* A process close to its limit of open files can still read many shards. */
 static void files_are_closed_for_others(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void files_are_closed_for_others(void **state)
     const int next = open(in_tempdir("e_00.bin"), O_RDONLY);
     assert_true(next >= 0);
     close(next);
-    few = (struct rlimit){(rlim_t)next + 1, all.rlim_max}; /* one more */
+    few = (struct rlimit){(rlim_t)next + 1, all.rlim_max}; /* room for one more file */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     zr_data *data = open_ok(in_tempdir("e_*.bin"), ZR_SEQUENTIAL);
     for (int64_t g = 0; g < 28; g++) assert_int_equal(zr_data_sample(data, g, token, target), ZR_OK);
@@ -181,7 +181,7 @@ static void files_are_closed_for_others(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
 }
 
-/* Positions beyond 2^32, in files that take no room. */
+/* Positions beyond 2^32 work, in sparse files that take no disk space. */
 static void a_text_may_be_of_any_length(void **state)
 {
     (void)state;
@@ -265,7 +265,7 @@ static zr_data *open_mix(const char *weights[SOURCES], zr_data_order order)
     return open_ok(value, order);
 }
 
-/* Which source and window a sample is. */
+/* Find the source and window of a sample. */
 static void find(const zr_data *data, int64_t sample, int *source, int64_t *first)
 {
     assert_int_equal(zr__data_locate(data, sample, first), ZR_OK);
@@ -291,11 +291,11 @@ static void a_block_has_each_source_by_its_weight(void **state)
         }
         assert_memory_equal(n, wanted, sizeof(n));
     }
-    assert_true(longest < 12); /* a tenth of all, by lot */
+    assert_true(longest < 12); /* a tenth of all, at random */
     zr_data_close(&data);
 }
 
-/* As if each source were read alone, in its own order. */
+/* Each source is read in its own order, as if it were alone. */
 static void each_source_has_its_own_epochs(void **state)
 {
     (void)state;
@@ -337,7 +337,7 @@ static void samples_are_of_their_source(void **state)
     zr_data_close(&data);
 }
 
-/* Weights are part of what a run has trained on. */
+/* Weights are in the hash, because they are part of the data that a run has trained on. */
 static void weights_are_in_the_hash(void **state)
 {
     (void)state;
@@ -351,7 +351,7 @@ static void weights_are_in_the_hash(void **state)
     assert_true(a != b);
 }
 
-/* So is which file belongs to which source: the first has one of three, then two. */
+/* The assignment of files to sources is in the hash: the first source has one of three files, then two. */
 static void sources_are_in_the_hash(void **state)
 {
     (void)state;
@@ -373,7 +373,8 @@ static void sources_are_in_the_hash(void **state)
     assert_true(hash[0] != hash[1]);
 }
 
-/* Which window a sample is, is as it always was: a run goes on with the samples that it would have had. */
+/* The assignment of windows to samples never changes between versions: a resumed run continues with the samples that it
+ * would have had. */
 static void the_order_stays(void **state)
 {
     (void)state;
@@ -394,7 +395,7 @@ static void the_order_stays(void **state)
     zr_data_close(&mix);
 }
 
-/* ---- ahead ----------------------------------------------------------------------------------- */
+/* ---- prefetch -------------------------------------------------------------------------------- */
 
 static void what_is_read_ahead_is_the_same(void **state)
 {
@@ -404,7 +405,7 @@ static void what_is_read_ahead_is_the_same(void **state)
     put_uint16("a.bin", 0, 4000);
     zr_data *plain = open_ok(in_tempdir("a.bin"), ZR_SHUFFLED), *ahead = open_ok(in_tempdir("a.bin"), ZR_SHUFFLED);
     for (int64_t g = 0; g < 2000; g++) {
-        const int64_t asked = g % 97 == 96 ? g + 1000 : g; /* now and then another one */
+        const int64_t asked = g % 97 == 96 ? g + 1000 : g; /* now and then a jump to another sample */
         assert_int_equal(zr_data_sample(plain, asked, token[0], target[0]), ZR_OK);
         assert_int_equal(zr_data_sample(ahead, asked, token[1], target[1]), ZR_OK);
         assert_memory_equal(token[0], token[1], sizeof(token[0]));
@@ -418,7 +419,7 @@ static void what_is_read_ahead_is_the_same(void **state)
     zr_data_close(&ahead);
 }
 
-/* What the thread met is told by who asks for it, and it is no matter before. */
+/* A failure of the prefetch thread is reported by the call that needs the sample, and not before. */
 static void a_failure_comes_with_its_sample(void **state)
 {
     (void)state;

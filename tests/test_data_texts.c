@@ -1,6 +1,6 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=flock,--wrap=pread,--wrap=pwrite,--wrap=fsync,--wrap=link
-/* .jsonl: what becomes tokens, what is a bad line, and the cache in which the tokens stand. */
+/* .jsonl files: the conversion to tokens, bad lines, and the cache that holds the tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@
 
 enum { SEQ = 4, ROOM = 4 << 20 };
 
-/* A file system without locks, or one whose locks are each host's own. */
+/* Whether locks have no effect, as on a file system without locks, or with locks local to each host. */
 static bool no_locks;
 int __real_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation);
@@ -33,7 +33,7 @@ int __wrap_flock(int fd, int operation)
     return no_locks ? 0 : __real_flock(fd, operation);
 }
 
-/* Files that were written and are not on the disk, and how many of them were given their names. */
+/* Files written and not yet synced, and how many of the files given their final names were unsynced. */
 enum { FILES = 16 };
 static struct {
     ino_t number;
@@ -103,7 +103,7 @@ static void refused(const zr_data_args *args, zr_status wanted, const char *says
     if (!strstr(zr_error_message(), says)) fail_msg("\"%s\" is not in: %s", says, zr_error_message());
 }
 
-/* The text that the windows of a .jsonl file spell, and what is left behind the last one is not looked at. */
+/* Check the text spelled by the windows of a .jsonl file. The tokens after the last window are not checked. */
 static void reads_as(const zr_data_args *args, const char *wanted)
 {
     zr_data *data = NULL;
@@ -177,7 +177,7 @@ static void bad_lines_are_named_or_left_out(void **state)
         refused(&args, ZR_ERR_DATA, bad[i].says);
         args.skip_bad_lines = true;
         reads_as(&args, "good\nalso good\n");
-        for (int turn = 0; turn < 2; turn++) { /* made, and found in the cache */
+        for (int turn = 0; turn < 2; turn++) { /* encoded, then found in the cache */
             zr_data *data = NULL;
             assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
             assert_int_equal(zr_data_get_info(data).skipped_lines, 1);
@@ -203,7 +203,7 @@ static void a_line_has_a_longest_length(void **state)
     reads_as(&args, "short\nagain short\n");
 }
 
-/* Many parts, on several threads: lines are counted and texts stand in their order. */
+/* A long file is encoded in many parts, on several threads: lines are counted and texts keep their order. */
 static void a_long_file_is_read_in_parts(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void a_long_file_is_read_in_parts(void **state)
     char says[64];
     snprintf(says, sizeof(says), "parts.jsonl:%d: column", lines);
     assert_non_null(strstr(zr_error_message(), says));
-    zr_data_args skips = args; /* the first one that is left out is counted from the file's first line, too */
+    zr_data_args skips = args; /* the first line left out is also counted from the start of the file */
     skips.skip_bad_lines = true;
     assert_int_equal(zr_data_open_with(&skips, &data), ZR_OK);
     snprintf(says, sizeof(says), "1 bad lines left out, the first is line %d", lines);
@@ -241,7 +241,7 @@ static void a_long_file_is_read_in_parts(void **state)
     zr_data_close(&data);
 }
 
-/* Where tokens are collected. */
+/* The tokens put so far. */
 typedef struct collected {
     unsigned char bytes[ROOM];
     int64_t n, width;
@@ -256,7 +256,7 @@ static zr_status collect(void *arg, const unsigned char *tokens, int64_t n)
     return ZR_OK;
 }
 
-/* A plain text's parts are all of it, wherever they end. */
+/* The parts of a plain text cover it completely, wherever they end. */
 static void parts_of_a_text_are_all_of_it(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void parts_of_a_text_are_all_of_it(void **state)
     zr_tokenizer_close(&bytes);
 }
 
-/* A byte-level BPE tokenizer with merges within words, across a space and of white space. */
+/* Open a byte-level BPE tokenizer with merges within words, across a space and of white space. */
 static zr_tokenizer *open_bpe(const char *pre_tokenizer)
 {
     zr_tokenizer *bpe = NULL;
@@ -310,7 +310,8 @@ static zr_tokenizer *open_bpe(const char *pre_tokenizer)
     "\"behavior\": \"Isolated\", \"invert\": false}, {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "          \
     "\"use_regex\": false}]}"
 
-/* What a text becomes in parts of these sizes, on so many threads, is what zr_tokenizer_encode makes of all of it. */
+/* Check that a text encoded in parts of several sizes, on several numbers of threads, has the tokens that
+ * zr_tokenizer_encode gives for the whole. */
 static void parts_become(const zr_tokenizer *bpe, const zr__file *in, bool lines, const int32_t *wanted, int64_t n)
 {
     static collected got;
@@ -343,7 +344,7 @@ static void parts_become(const zr_tokenizer *bpe, const zr__file *in, bool lines
 
 enum { TEXT = 300000 };
 
-/* Words of a, b and c, runs of spaces and newlines, an added token now and then, letters of two bytes. */
+/* Write words of a, b and c, runs of spaces and newlines, occasional added tokens, and characters of several bytes. */
 static int64_t write_words(char *text)
 {
     uint32_t x = 7;
@@ -379,7 +380,7 @@ static void parts_have_the_tokens_of_the_whole(void **state)
     }
 }
 
-/* Each line's text, and behind each the token that ends it. */
+/* Each line gives the tokens of its text, followed by the separator token. */
 static void lines_have_the_tokens_of_their_texts(void **state)
 {
     (void)state;
@@ -416,8 +417,8 @@ static void lines_have_the_tokens_of_their_texts(void **state)
     }
 }
 
-/* A long text without a place to cut: whole, or where memory is bounded before a character. What comes behind such a
- * stretch is cut where it would be, however large parts are. */
+/* A long text without a place to cut is encoded whole, or, where memory is bounded, cut before a character. The text
+ * after a long stretch is cut as usual, whatever the size of parts. */
 static void a_text_without_cuts_is_bounded(void **state)
 {
     (void)state;
@@ -427,7 +428,7 @@ static void a_text_without_cuts_is_bounded(void **state)
     zr__file in;
     zr__encoded did;
     zr_tokenizer *bpe = open_bpe(BPE_BYTE_LEVEL);
-    /* One stretch of 2500 bytes, and some that are far longer than the limit: a cut within "aba" shows. */
+    /* One stretch of 2500 bytes, and others far longer than the limit: a cut within "aba" changes the tokens. */
     for (int i = 0; i < LONG; i++) text[i] = i % 200000 == 2500 ? ' ' : i % 3 == 1 ? 'b' : 'a';
     text[LONG - TAIL] = ' ';
     assert_int_equal(zr__file_open(put_file("text", text, LONG), false, &in), ZR_OK);
@@ -459,7 +460,8 @@ static void a_text_without_cuts_is_bounded(void **state)
     zr__file_close(&in);
 }
 
-/* Where memory is bounded a stretch ends before a character, of a plain text and of a line: each is one token here. */
+/* Where memory is bounded, a stretch of a plain text or of a line ends before a character; each character is one token
+ * here. */
 static void no_character_is_cut(void **state)
 {
     (void)state;
@@ -501,7 +503,7 @@ static void no_character_is_cut(void **state)
     zr_tokenizer_close(&bpe);
 }
 
-/* While others train, a tokenizer that knows no place to cut is given short texts alone. */
+/* With a tokenizer that has no place to cut, only short texts are accepted, to bound memory while training. */
 static void a_text_that_is_never_cut_must_be_short(void **state)
 {
     (void)state;
@@ -527,7 +529,7 @@ static void a_text_that_is_never_cut_must_be_short(void **state)
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-/* The names that end so; *one is the last of them. */
+/* Count the names in the cache that contain `ending`; *one is the last name found. */
 static int cached(const char *ending, char one[PATH_MAX])
 {
     int n = 0;
@@ -554,7 +556,7 @@ static int empty_cache(void **state)
     return 0;
 }
 
-/* A file whose tokens take a while. */
+/* Create a file that takes a while to encode. */
 static const char *many_lines(const char *name)
 {
     FILE *file = fopen(put_file(name, "", 0), "wb");
@@ -578,7 +580,7 @@ static void tokens_are_made_once(void **state)
     assert_int_equal(stat(one, &first), 0);
     reads_as(&args, text);
     const zr_data_args copy = args_of(put_file("copy.jsonl", image, strlen(image)));
-    reads_as(&copy, text); /* its contents count, not its name */
+    reads_as(&copy, text); /* found by its contents, not its name */
     assert_int_equal(cached(".tokens", other), 1);
     assert_int_equal(stat(one, &again), 0);
     assert_true(first.st_ino == again.st_ino && first.st_mtim.tv_nsec == again.st_mtim.tv_nsec);
@@ -589,7 +591,7 @@ static void tokens_are_made_once(void **state)
     assert_int_equal(cached(".part", other), 0);
 }
 
-/* Where tokens stand in a file of the cache, behind its header. */
+/* The offset of the tokens in a cache file, after its header. */
 enum { FIRST_BYTE = 72 };
 
 static void what_is_damaged_is_made_again(void **state)
@@ -610,7 +612,7 @@ static void what_is_damaged_is_made_again(void **state)
         zr_data *data = NULL;
         assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
         assert_int_equal(zr_data_get_info(data).skipped_lines, 0);
-        assert_true(zr_data_get_info(data).bytes_per_token == 19.0 / 20); /* a newline is no text */
+        assert_true(zr_data_get_info(data).bytes_per_token == 19.0 / 20); /* a newline is not part of the text */
         zr_data_close(&data);
         reads_as(&args, text);
     }
@@ -620,7 +622,7 @@ static void what_is_damaged_is_made_again(void **state)
     reads_as(&args, text);
 }
 
-/* Half of the tokens become others, each of which is one. */
+/* Replace half of the tokens by other valid tokens. */
 static void damage_tokens(const char *path, size_t tokens)
 {
     FILE *file = fopen(path, "r+b");
@@ -638,7 +640,7 @@ static void tokens_that_are_damaged_are_made_again(void **state)
     reads_as(&args, text);
     assert_int_equal(cached(".tokens", one), 1);
     damage_tokens(one, strlen(text));
-    for (int turn = 0; turn < 2; turn++) { /* told once: then they are whole */
+    for (int turn = 0; turn < 2; turn++) { /* reported once: the cache is then repaired */
         zr_data *data = NULL;
         assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
         const char *told = zr_data_get_info(data).made_again;
@@ -653,8 +655,8 @@ static void tokens_that_are_damaged_are_made_again(void **state)
     assert_int_equal(cached("", other), 3);
 }
 
-/* Who says that the cache is whole is not made to read it: then zr__data_check does, and has the same hash. In all the
- * tokens are read once, by one or the other. */
+/* A caller that declares the cache intact skips the read; zr__data_check then reads and hashes the tokens, with the
+ * same result. Either way the tokens are read only once. */
 static void a_cache_that_is_said_to_be_whole(void **state)
 {
     (void)state;
@@ -683,7 +685,7 @@ static void a_cache_that_is_said_to_be_whole(void **state)
     reads_as(&args, text);
 }
 
-/* A machine that stops must not leave a file with its name and without its tokens. */
+/* A machine that stops must not leave a file with its final name and without its tokens. */
 static void a_file_with_its_name_is_on_the_disk(void **state)
 {
     (void)state;
@@ -695,17 +697,17 @@ static void a_file_with_its_name_is_on_the_disk(void **state)
     assert_int_equal(linked_unsynced, 0);
 }
 
-/* A process that writes to the cache and does not come to its end. */
+/* Write to the cache and be killed before the end. */
 static void write_and_die(const zr_data_args *args)
 {
     zr_data *data = NULL;
     const struct rlimit most = {FIRST_BYTE, FIRST_BYTE};
-    setrlimit(RLIMIT_FSIZE, &most); /* of a file: the header alone, so the signal ends it */
+    setrlimit(RLIMIT_FSIZE, &most); /* file size limit: the header alone; SIGXFSZ follows */
     (void)!zr_data_open_with(args, &data);
     _exit(0);
 }
 
-/* What a process that was killed has left is removed. */
+/* The remains of a killed process are removed. */
 static void a_rest_is_no_hindrance(void **state)
 {
     (void)state;
@@ -724,7 +726,8 @@ static void a_rest_is_no_hindrance(void **state)
     assert_int_equal(cached(".tokens", one), 1);
 }
 
-/* Locks of another host may not be seen here: the file that it makes meanwhile stays, and is as good. */
+/* Without working locks, as between hosts, a process keeps the file that another one finished first, because its
+ * content is equal. */
 static void makers_need_no_lock(void **state)
 {
     (void)state;
@@ -770,7 +773,7 @@ static void many_at_once_make_one_file(void **state)
         if (st == ZR_OK) st = zr_data_tokens(data) > 20000 ? ZR_OK : ZR_ERR_INTERNAL;
         _exit((int)st);
     }
-    kill(child[PROCESSES / 2], SIGKILL); /* whether it has the lock or not */
+    kill(child[PROCESSES / 2], SIGKILL); /* holding the lock or not */
     for (int i = 0; i < PROCESSES; i++) {
         int status = 0;
         assert_int_equal(waitpid(child[i], &status, 0), child[i]);
@@ -811,7 +814,7 @@ static void progress_is_told(void **state)
     assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
     assert_int_equal(most, strlen(image));
     zr_data_close(&data);
-    most = 0; /* what is in the cache is found by its hash, which takes a while too */
+    most = 0; /* the cached tokens are found by a hash, which takes time too */
     assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
     assert_int_equal(most, strlen(image));
     zr_data_close(&data);

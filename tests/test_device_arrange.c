@@ -1,5 +1,6 @@
 //TEST timeout=60
-/* slice, slice_dx, concat, transpose, split_heads, merge_heads: which element lands where, in every type. */
+/* slice, slice_dx, concat, transpose, split_heads, merge_heads: every element goes to the right place, in every type.
+ */
 #include "kernel_check.h"
 
 static zr_tensor tensor(void *data, zr_dtype dtype, int ndim, int64_t a, int64_t b, int64_t c, int64_t d)
@@ -60,7 +61,7 @@ static void columns(const level_pair *level)
             check_slice(level, 7, 57, 56, 1, dtypes[g], into);
             check_slice(level, 33, 1100, 13, 1029, dtypes[g], into);
             check_slice(level, 33, 1100, 0, 550, dtypes[g], into);
-            check_slice(level, 9, 64, 24, 32, dtypes[g], into); /* several elements at a time */
+            check_slice(level, 9, 64, 24, 32, dtypes[g], into); /* moved several elements at a time */
             check_slice(level, 3, 4800, 8, 4784, dtypes[g], into);
             check_concat(level, 1, 1, 1, dtypes[g]);
             check_concat(level, 33, 57, 1031, dtypes[g]);
@@ -77,7 +78,7 @@ static void test_columns(void **state)
 
 /* ---- swapped dimensions ---------------------------------------------------------------------- */
 
-/* (outer, a, b, inner) -> (outer, b, a, inner), whatever the op calls them. */
+/* Check an op that moves (outer, a, b, inner) to (outer, b, a, inner). */
 static void check_swap(const level_pair *level, const char *name, zr_tensor in, zr_tensor out, const int64_t *size)
 {
     const int64_t n = zr_shape_elems(&in.shape), a = size[1], b = size[2], inner = size[3];

@@ -9,24 +9,25 @@ typedef struct size {
     int64_t B, T, n_head, D;
 } size;
 
-/* Around the edges of blocks (64), of lanes and of register tiles; odd heads, heads wider than a register tile. */
+/* Sizes around the edges of blocks (64), of lanes and of register tiles; odd heads, heads wider than a register tile.
+ */
 static const size sizes[] = {{1, 1, 1, 1},   {2, 1, 3, 19},   {2, 7, 1, 16},  {1, 15, 2, 33},
                              {2, 33, 3, 19}, {1, 48, 2, 64},  {1, 63, 2, 8},  {1, 64, 2, 32},
                              {1, 65, 1, 20}, {2, 150, 3, 19}, {1, 193, 1, 72}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
-/* The same of GPUs, whose tiles have 16 to 128 tokens, and there are kernels for widths of 32, 64, 96, 128, 256 and any
- * other. Blocks of random numbers are those of four keys where T is a multiple of 4. */
+/* Sizes for GPUs, whose tiles have 16 to 128 tokens, with kernels for widths of 32, 64, 96, 128, 256 and any other.
+ * Where T is a multiple of 4, random numbers are drawn in blocks of four keys. */
 static const size gpu_sizes[] = {{1, 63, 2, 16},  {2, 64, 1, 25},  {1, 65, 1, 64},  {1, 129, 1, 80}, {1, 200, 1, 24},
                                  {1, 132, 1, 57}, {1, 68, 1, 128}, {1, 66, 1, 136}, {1, 20, 1, 256}, {1, 20, 1, 264}};
 #define N_GPU_SIZES (int)(sizeof gpu_sizes / sizeof *gpu_sizes)
-enum { GPU_WIDEST = 256 }; /* heads that tensor cores multiply */
+enum { GPU_WIDEST = 256 }; /* the widest heads for tensor cores */
 
 /* ---- reference ------------------------------------------------------------------------------- */
 
-/* Everything in double. factor (B,n_head,T,T) is that of dropout, NULL: none. Where weights and gradients of scores are
- * rounded to a type of 16 bits before they are multiplied, what that adds to an error: y_slack, dqkv_slack; elsewhere
- * `weights` is ZR_F32. */
+/* A reference in double. factor (B,n_head,T,T) holds dropout's factors, NULL: none. Where weights and gradients of
+ * scores are rounded to a 16-bit type before they are multiplied, y_slack and dqkv_slack bound the added error;
+ * elsewhere `weights` is ZR_F32. */
 typedef struct reference {
     size s;
     double scale;
@@ -85,13 +86,13 @@ static void forward(const reference *f)
             for (int64_t i = 0; i < f->s.T; i++) forward_query(f, b, h, i);
 }
 
-/* Where an element of qkv has its slack. */
+/* Return the slack of an element of qkv. */
 static double *slack_of(const reference *f, const double *x)
 {
     return f->dqkv_slack + (x - f->qkv);
 }
 
-/* dqkv += ..., from y and lse as they stand. */
+/* Add a query's gradients to dqkv, from y and lse as stored. */
 static void backward_query(const reference *f, const double *dy_all, double *dqkv, int64_t b, int64_t h, int64_t i)
 {
     const int64_t C = width(f->s), D = f->s.D, at = (b * f->s.T + i) * C + h * D;
@@ -126,7 +127,8 @@ static void backward(const reference *f, const double *dy, double *dqkv)
             for (int64_t i = 0; i < f->s.T; i++) backward_query(f, dy, dqkv, b, h, i);
 }
 
-/* Factors as zr/ops.h defines them; place 1 has the second half of twice as many heads. */
+/* Return dropout's factors as zr/ops.h defines them. Place 1 has the second half of the heads of a model twice as wide.
+ */
 static double *make_factors(size s, const zr_runtime *runtime, uint32_t stream, double p)
 {
     const int64_t all_heads = s.n_head * (runtime->place + 1), first_head = s.n_head * runtime->place;
@@ -183,7 +185,7 @@ static zr_op_attr attributes(size s, double scale, double p)
     return (zr_op_attr){{s.n_head, 5, 0, 0}, {scale, p, 0.0, 0.0}};
 }
 
-/* assert_close, where an element may be off by its slack before it is stored. */
+/* Check like assert_close, but allow each element its slack before rounding for storage. */
 static void assert_close_but(const char *what, const void *got, zr_dtype g, const double *want, const double *slack,
                              int64_t n, double tolerance)
 {
@@ -208,7 +210,7 @@ static kernel_call forward_call(size s, double scale, double p, void *qkv, zr_dt
     return call;
 }
 
-/* After `forward`, whose operands and outputs it takes. */
+/* Build the backward call from `forward`'s operands and outputs. */
 static kernel_call backward_call(size s, const kernel_call *forward_of, void *dy, void *dqkv)
 {
     zr_dtype g = forward_of->in[0].dtype;
@@ -222,7 +224,7 @@ static kernel_call backward_call(size s, const kernel_call *forward_of, void *dy
     return call;
 }
 
-/* run_both, where a GPU runs twice, not three times: this is most of what the test takes. */
+/* Check like run_both, but run twice instead of three times on a GPU, because this is most of the test's time. */
 static void run_twice(const level_pair *level, kernel_call call, int64_t per_thread)
 {
     const void *const want[] = {call.out[0].data, call.out[1].data};
@@ -234,7 +236,7 @@ static void run_twice(const level_pair *level, kernel_call call, int64_t per_thr
     run_aligned(level, call, want);
 }
 
-/* place: of the heads, 0: all of them; 1: the second half. */
+/* Check one size. place 0: all heads; 1: the second half. */
 static void check(const level_pair *level, size s, zr_dtype g, double scale, double p, int64_t place)
 {
     const int64_t n = s.B * s.T * width(s), n_lse = s.B * s.n_head * s.T;
@@ -261,14 +263,15 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
 
     kernel_call back = backward_call(s, &call, dy, dqkv);
     double *want = doubles_new(3 * n);
-    f.y = doubles_of(y, g, n); /* as stored: rounded */
+    f.y = doubles_of(y, g, n); /* rounded as stored */
     f.lse = doubles_of(lse, ZR_F32, n_lse);
     backward(&f, doubles_of(dy, g, n), want);
     run_twice(level, back, zr__attention_scratch_bytes(s.T, s.D, true));
     assert_close_but("attention_dx", dqkv, g, want, f.dqkv_slack, 3 * n, 1e-5);
 }
 
-/* In each type without dropout and with it; in a short run with one of both, the other for the next size or type. */
+/* Check a size in each type with and without dropout; in a short run only one of the two, alternating with sizes and
+ * types. */
 static void check_size(const level_pair *level, size s, int turn)
 {
     for (int g = 0; g < N_DTYPES; g++)
@@ -292,7 +295,7 @@ static void test_values(void **state)
     for_every_level(values);
 }
 
-/* Scores of 1e4 and more, of both signs: weights are all but one-hot, nothing overflows. */
+/* Check scores of 1e4 and more, of both signs: weights are nearly one-hot and nothing overflows. */
 static void large_scores(const level_pair *level)
 {
     const size s = {1, 130, 2, 16};
@@ -316,7 +319,7 @@ static void test_large_scores(void **state)
     for_every_level(large_scores);
 }
 
-/* What a head of a row reads beyond itself, where a NaN stands, must not show. */
+/* Check that a NaN outside the head and row that a result depends on has no effect. */
 static void assert_finite(const void *x, zr_dtype g, int64_t first, int64_t n)
 {
     for (int64_t i = first; i < first + n; i++) assert_true(isfinite(array_get(x, g, i)));
@@ -327,7 +330,7 @@ static void assert_nan(const void *x, zr_dtype g, int64_t i)
     assert_true(isnan(array_get(x, g, i)));
 }
 
-/* A NaN in a key shows in every later query of its head; other heads and rows stay clean. */
+/* Check that a NaN in a key shows in every later query of its head, and in no other head or row. */
 static void not_a_number_in(const level_pair *level, zr_dtype g, int64_t row)
 {
     const size s = {2, 130, 2, 8};
@@ -370,7 +373,7 @@ static void test_not_a_number(void **state)
 
 /* ---- one token at a time --------------------------------------------------------------------- */
 
-/* Decoding T tokens one by one gives what the whole sequence gives, and fills the cache with k and v. */
+/* Check that decoding T tokens one by one gives the result of the whole sequence, and fills the cache with k and v. */
 static void check_cached(const level_pair *level, size s, zr_dtype g)
 {
     const int64_t C = width(s), length = s.T + 2, bytes = zr_dtype_bytes(g);
@@ -402,7 +405,7 @@ static void cached_values(const level_pair *level)
         check_cached(level, (size){1, 3, 1, 1100}, dtypes[g]); /* a head wider than a chunk */
         check_cached(level, (size){1, 70, is_long_run() ? 8 : 3, 64}, dtypes[g]);
     }
-    /* GPUs have keys in stretches of 128. */
+    /* GPUs process keys in stretches of 128. */
     if (level->one->profile.facts.apart) check_cached(level, (size){1, 130, 2, 5}, ZR_BF16);
 }
 

@@ -124,7 +124,7 @@ static void test_values(void **state)
     for_every_level(values);
 }
 
-/* Masked logits are fine, a row that is not finite is not hidden, and spoils no other. */
+/* Check that masked logits are accepted, and that a row which is not finite shows it and changes no other row. */
 static void not_finite(const level_pair *level)
 {
     const size s = {1, 4, 1500};

@@ -1,8 +1,7 @@
 //TEST timeout=60
 //STAND_IN
-/* A GPU's own steps, and what its functions promise, on the stand-in of tests/cuda: sums, squares, casts, initial
- * values and updates as the processor's, what was asked for happens in the queue's order, failures say what they are.
- */
+/* A GPU's device functions on the stand-in of tests/cuda: sums, squares, casts, initial values and updates agree with
+ * the processor's, work happens in the queue's order, and each failure is reported with its cause. */
 #include "kernel_check.h"
 
 #ifndef ZR_GPU
@@ -34,7 +33,7 @@ static int unmake(void **state)
 
 static const zr_dtype types[] = {ZR_F32, ZR_BF16, ZR_F16};
 
-/* Arrays on the GPU that stand for those of the host, until `back` has copied them there. */
+/* Copies on the GPU of host arrays, until `back` copies them back. */
 static kernel_copy there[128];
 static int n_there;
 
@@ -50,7 +49,7 @@ static void back(void)
     n_there = 0;
 }
 
-/* A result, which the GPU writes in memory of the host. */
+/* Return memory of the host for a result that the GPU writes. */
 static void *result_new(size_t bytes)
 {
     void *memory = NULL;
@@ -58,7 +57,7 @@ static void *result_new(size_t bytes)
     return memory;
 }
 
-/* The bits of the processor's tree, for all numbers of pieces around powers of two. */
+/* Sums have the bits of the processor's tree, for numbers of pieces around powers of two. */
 static void sums(void **state)
 {
     (void)state;
@@ -124,12 +123,12 @@ static void squares(void **state)
             assert_true(s % 2 ? got.exact.not_finite : !isfinite(got.sum));
             array_set(x, types[t], 0, NAN);
             got = square_of(x, types[t], n, false, 0, got);
-            assert_int_equal(got.bad, 1000 + n / 2); /* the first one that was found stays */
+            assert_int_equal(got.bad, 1000 + n / 2); /* the first bad element found stays */
             pool_clear();
         }
 }
 
-/* As many of the largest fractions as no 64 bits hold the sum of: bins must carry. */
+/* More squares of the largest fraction than a 64-bit sum can hold: bins must carry. */
 static void many_squares(void **state)
 {
     (void)state;
@@ -205,7 +204,8 @@ static void initial_values(void **state)
     }
 }
 
-/* All rules, by the processor's: to the bit where that has fused operations as well, and they are the same. */
+/* All update rules agree with the processor's within 2e-7 (its bits may differ where it has no fused operations), and
+ * 16-bit parameters are the rounded masters. */
 static void updates(void **state)
 {
     (void)state;
@@ -259,10 +259,10 @@ static void updates(void **state)
 
 /* ---- queues ------------------------------------------------------------------------------------ */
 
-/* Bytes that tasks copy along: from the host's to the device's memory and on, and back. */
+/* The bytes that tasks copy along: from host to device memory, onward, and back. */
 typedef struct relay {
     char *host, *device;
-    int told[2]; /* times, by queue */
+    int told[2]; /* call counts, by queue */
 } relay;
 
 enum { HOP = 4096 };
@@ -287,8 +287,8 @@ static void hop_ended(void *arg, int64_t index, double free_sec, double begin_se
     r->told[index % 2]++;
 }
 
-/* Three queues take turns, each waiting for the last task of the one before it: for computing, in a stream beside it,
- * by a thread. */
+/* Three queues alternate, each waiting for the last task of the queue before: one runs at once and computes, one is a
+ * separate stream, one is a thread. */
 enum { QUEUES = 3, HOPS = 34 };
 static const zr_queue_config queue_config[QUEUES] = {
     {.runs = ZR_QUEUE_AT_ONCE}, {.runs = ZR_QUEUE_STREAM}, {.runs = ZR_QUEUE_THREAD, .most = 4}};
@@ -335,7 +335,7 @@ static void queues(void **state)
 static zr_dtype measured_dtype;
 static int measured_products;
 
-/* In place of products: looks at the operands, and takes so long that no larger ones follow. */
+/* Replace products: check the operands, and take so long that no larger products follow. */
 static zr_status look_at_operands(const zr_kernel_args *args)
 {
     enum { LOOK = 1024 };
@@ -357,7 +357,7 @@ static zr_status look_at_operands(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* What is multiplied to measure the peak are normal numbers of the type. */
+/* The operands multiplied to measure the peak rate are normal random numbers of the measured type. */
 static void measured_operands(void **state)
 {
     (void)state;
@@ -378,8 +378,8 @@ static void measured_operands(void **state)
 
 /* ---- two GPUs ---------------------------------------------------------------------------------- */
 
-/* A thread may have devices of several GPUs, and use them in turn: sums of what lies on the other one, tasks, a kernel
- * that is prepared and run outside tasks. */
+/* A thread may have devices of several GPUs and use them in turn: sums of data on the other GPU, tasks, and a kernel
+ * prepared and run outside tasks. */
 static zr_status sum_there(void *arg, zr_device *device, int64_t index)
 {
     float *const *x = arg;
@@ -424,7 +424,7 @@ static void two_gpus(void **state)
         cpu->ops->normal(cpu, &rng, (uint64_t)(N * d), N, 1.0f, want[d]);
     }
     for (int d = 0; d < 2; d++) {
-        assert_int_equal(gpu->ops->finish(gpu), ZR_OK); /* GPU 0 is the thread's again */
+        assert_int_equal(gpu->ops->finish(gpu), ZR_OK); /* GPU 0 is current again */
         const zr_task task = {sum_there, NULL, x, d};
         assert_int_equal(device[d]->ops->issue(queue[d], &task), ZR_OK);
         assert_int_equal(device[d]->ops->sync(queue[d]), ZR_OK);
@@ -447,7 +447,7 @@ static void two_gpus(void **state)
 
 #ifndef ZR_GPU
 
-/* To ask what a GPU is changes nothing for the thread that asks. */
+/* Querying a GPU leaves the calling thread's current GPU unchanged. */
 static void asking(void **state)
 {
     (void)state;
@@ -507,7 +507,8 @@ static void failures(void **state)
     zr_stand_in_fail(NULL, 0, cudaSuccess);
 }
 
-/* A stream that follows a mark of another lets the host go on, and does what stands before the mark and no more. */
+/* A stream that waits for another's mark does not block the host, and waits for the work before the mark and no more.
+ */
 static void streams(void **state)
 {
     (void)state;
@@ -527,7 +528,7 @@ static void streams(void **state)
         assert_int_equal(gpu->ops->await(copies, gpu->ops->mark(computes)), ZR_OK);
         assert_int_equal(gpu->ops->issue(computes, &(zr_task){return_home, NULL, &r, 1}), ZR_OK);
         assert_int_equal(gpu->ops->issue(copies, &(zr_task){hop, NULL, &r, 2}), ZR_OK);
-        memset(r.host, 7, HOP); /* nobody has read it yet */
+        memset(r.host, 7, HOP); /* not read by any stream yet */
         assert_int_equal(gpu->ops->sync(copies), ZR_OK);
         assert_int_equal(r.host[HOP], 0);
         assert_int_equal(gpu->ops->issue(copies, &(zr_task){return_home, NULL, &r, 2}), ZR_OK);
@@ -540,7 +541,8 @@ static void streams(void **state)
     gpu->ops->free(gpu, r.device);
 }
 
-/* What returns no status: `finish` does, once; a queue that waits for such a mark fails. */
+/* A failure of a call without a status is reported by `finish`, once; a queue that waits for a mark which could not be
+ * set fails. */
 static void lost_failures(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 //TEST timeout=60
 //STAND_IN
-/* Products on a GPU: arrays that lie well and badly, the bias that the library adds and that it does not, sums in
- * blocks, failures of the library; column sums and the bias of a sum over ranks on every device. */
+/* Products on a GPU: aligned and unaligned arrays, biases fused into the product or added before it, rounded sums in
+ * blocks, failures of cuBLASLt; column sums and the bias of a sum over ranks on every device. */
 #ifndef ZR_GPU
 #include <cublasLt.h>
 #endif
@@ -21,7 +21,8 @@ static zr_device *gpu_new(void)
 
 /* ---- arrays ------------------------------------------------------------------------------------ */
 
-/* (n) random, on 64 bytes or `shift` elements behind; kernel_run gives the GPU one that lies so as well. */
+/* Return n random elements, aligned to 64 bytes or `shift` elements further; kernel_run gives the GPU's copy the same
+ * alignment. */
 static void *array_at(zr_dtype dtype, int64_t n, int64_t shift)
 {
     const int64_t each = zr_dtype_bytes(dtype);
@@ -38,10 +39,10 @@ typedef struct product_case {
     int64_t rows, K, N;
     bool transposed, extra; /* a bias, earlier contributions */
     zr_dtype g, w;
-    int64_t shift; /* of every array, in elements */
+    int64_t shift; /* shift of every array, in elements */
 } product_case;
 
-/* The product C (m,n) behind the op: where element (i,l) of A and (l,j) of B stand in its operands. */
+/* The product C (m,n) behind an op: the strides of A's elements (i,l) and B's elements (l,j) in the op's operands. */
 typedef struct matrices {
     int64_t m, n, k, a_row, a_col, b_row, b_col;
 } matrices;
@@ -55,7 +56,7 @@ static matrices matrices_of(const product_case *c)
     return (matrices){c->K, c->N, c->rows, 1, c->K, c->N, 1};
 }
 
-/* In double. */
+/* Return the expected result, computed in double. */
 static double *reference(const product_case *c, const void *a, const void *b, const void *extra)
 {
     const matrices s = matrices_of(c);
@@ -85,7 +86,8 @@ static kernel_call call_of(const product_case *c, void *a, void *b, void *extra,
     return call;
 }
 
-/* A GPU adds up in an order of its own, and its units for 16 bits cut off what does not fit their sum. */
+/* Return the tolerance for a number of terms: a GPU adds in its own order, and its 16-bit units truncate bits that do
+ * not fit their sum. */
 static double tolerance(int64_t terms)
 {
 #ifdef ZR_GPU
@@ -141,7 +143,7 @@ static void test_linear(void **state)
 #endif
 }
 
-/* What fp16 cannot hold becomes infinite, never its largest number; the sum itself may pass beyond fp16 on its way. */
+/* A result beyond fp16 becomes infinite, not the largest number, while the sum itself may exceed fp16 on the way. */
 static void test_overflow(void **state)
 {
     (void)state;
@@ -181,7 +183,7 @@ static void test_types(void **state)
     zr_device_destroy(&device);
 }
 
-/* A sum with earlier contributions that is rounded, of more rows than are made at a time. */
+/* A rounded sum with earlier contributions, of more rows than one block has. */
 static void test_rounded_blocks(void **state)
 {
     (void)state;
@@ -200,7 +202,7 @@ static void test_rounded_blocks(void **state)
 
 /* ---- linear_db, bias --------------------------------------------------------------------------- */
 
-/* Fewer rows than runs of them, and more than one row a run; columns in whole packs and not. */
+/* Check column sums with fewer rows than runs, with several rows per run, and with columns in whole packs or not. */
 static void column_sums(const level_pair *level)
 {
     static const int64_t sizes[][2] = {{1, 8}, {31, 264}, {33, 7}, {4099, 40}, {9000, 3}};
@@ -228,7 +230,7 @@ static void test_column_sums(void **state)
     for_every_level(column_sums);
 }
 
-/* The same sums wherever dy lies. */
+/* Column sums have the same bits for any alignment of dy. */
 static void test_column_sums_lie(void **state)
 {
     (void)state;
@@ -276,9 +278,10 @@ static void test_bias(void **state)
 
 #ifndef ZR_GPU
 
-/* ---- what the library is asked for, and its failures -------------------------------------------- */
+/* ---- requests to cuBLASLt, and its failures ----------------------------------------------------- */
 
-/* The library adds a bias that lies on 16 bytes; another one, or one that it refuses, is there before the product. */
+/* cuBLASLt adds a bias aligned to 16 bytes; any other bias, or one that the library refuses, is added before the
+ * product. */
 static void test_bias_is_fused(void **state)
 {
     (void)state;
@@ -335,7 +338,7 @@ static void test_failures(void **state)
 
 #endif
 
-/* What was chosen for operands on 16 bytes is not run with others. */
+/* An algorithm chosen for operands aligned to 16 bytes is refused with worse alignment. */
 static void test_operands_lie_worse(void **state)
 {
     (void)state;

@@ -69,7 +69,7 @@ static kernel_call binary_call(const char *name, zr_tensor a, zr_tensor b, zr_te
     return (kernel_call){.name = name, .n_in = 2, .n_out = 1, .in = {a, b}, .out = {y}};
 }
 
-/* w: the type of the gradient, F32 for a part of a parameter's. */
+/* Check a function and its gradient; w is the gradient's type, F32 for a part of a parameter's. */
 static void check_unary(const level_pair *level, const unary *f, int64_t n, zr_dtype g, zr_dtype w)
 {
     void *x = array_random(g, n, 5.0), *dy = array_random(g, n, 1.0), *y = array_new(g, n), *dx = array_new(w, n);
@@ -102,7 +102,7 @@ static void test_unaries(void **state)
     for_every_level(unary_values);
 }
 
-/* Far out, where powers of x overflow, and at what is no number. */
+/* Check far-out values, where powers of x overflow, and infinities and NaN. */
 static void unary_extremes(const level_pair *level)
 {
     float x[] = {0.0f, -0.0f, 1e-40f, 95.5f, -95.5f, 1e15f, -1e15f, 3e38f, -3e38f, INFINITY, -INFINITY, NAN};
@@ -247,7 +247,8 @@ static void test_dropout(void **state)
     for_every_level(dropout_values);
 }
 
-/* An element is kept when its number is p itself, and not when p is the next above: the decision is exact. */
+/* Check that dropout's threshold is exact: an element is kept when its random number equals p, and dropped when p is
+ * the next number above. */
 static void dropout_threshold(const level_pair *level)
 {
     enum { N = 64 };
@@ -271,7 +272,7 @@ static void test_dropout_threshold(void **state)
     for_every_level(dropout_threshold);
 }
 
-/* Rows keep their numbers however the batch is cut. */
+/* Check that rows keep their random numbers however the batch is split. */
 static void dropout_cut(const level_pair *level)
 {
     const int64_t B = 6, row = 131;

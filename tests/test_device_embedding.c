@@ -28,7 +28,7 @@ static void check_embedding(const level_pair *level, size s, zr_dtype g)
 static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
 {
     const int64_t n = s.B * s.T;
-    int32_t *id = ids_random(n, (s.V + 1) / 2); /* upper half of the table: no token */
+    int32_t *id = ids_random(n, (s.V + 1) / 2); /* the table's upper half has no token */
     void *dy = array_random(g, n * s.C, 1.0), *dtable = array_new(w, s.V * s.C);
     void *earlier = array_random(ZR_F32, s.V * s.C, 1.0);
     double *want = add ? doubles_of(earlier, ZR_F32, s.V * s.C) : doubles_new(s.V * s.C);
@@ -90,7 +90,7 @@ static void values(const level_pair *level)
         }
 }
 
-/* A gradient too large for a cache is written past it; its rows begin between cache lines. */
+/* Check a gradient large enough for non-temporal stores, with rows that begin between cache lines. */
 static void large_table(const level_pair *level)
 {
     for (int add = 0; add < 2; add++) check_embedding_dw(level, (size){2, 33, 2100, 513}, ZR_F32, ZR_F32, add);
@@ -109,14 +109,14 @@ static void test_values(void **state)
     for_every_level(values);
 }
 
-/* The same token n times: the sum is in token order, to the bit. */
+/* Check that the same token n times is summed in token order, to the bit. */
 static void token_order(const level_pair *level)
 {
     const int64_t T = 33, C = 5;
     int32_t id[33] = {0};
     float *dy = array_random(ZR_F32, T * C, 1.0), *dtable = array_new(ZR_F32, 300 * C), want[5] = {0};
     for (int64_t t = 0; t < T; t++) {
-        id[t] = 256; /* the low byte of the key is that of id 0 */
+        id[t] = 256; /* the same low byte of the key as id 0 */
         for (int64_t c = 0; c < C; c++) want[c] += dy[t * C + c];
     }
     kernel_call call = {.name = "embedding_dw", .n_in = 3, .n_out = 1, .scratch_bytes = 16 * T};
@@ -135,8 +135,8 @@ static void test_token_order(void **state)
     for_every_level(token_order);
 }
 
-/* Tokens in numbers at which a sort goes another way: more than a block's, rows of two and three digits, of which some
- * have many tokens; and rows that are so many. To the bit, with an earlier gradient or without. */
+/* Check numbers of tokens and rows at which the sort changes its method, to the bit and with an earlier gradient or
+ * without: more tokens than a block has, rows of two and three digits, some with many tokens, and equally many rows. */
 static void check_many(const level_pair *level, int64_t n, int64_t V, int64_t C, int64_t frequent, bool add)
 {
     int32_t *id = ids_random(n, V);
@@ -175,7 +175,8 @@ static void test_many_tokens(void **state)
     for_every_level(many_tokens);
 }
 
-/* A rank has rows [place * rows, (place + 1) * rows) of the table: others' tokens are zeros, and count nowhere. */
+/* Check a rank that has rows [place * rows, (place + 1) * rows) of the table: other ranks' tokens give zeros and count
+ * nowhere. */
 static void check_part(const level_pair *level, size s, int64_t parts, int64_t place)
 {
     const int64_t n = s.B * s.T, first = place * s.V, all = parts * s.V;
@@ -208,7 +209,7 @@ static void check_part(const level_pair *level, size s, int64_t parts, int64_t p
     pool_clear();
 }
 
-/* A rank has rows of the flat micro-batch, which begin and end in the midst of sequences. */
+/* Check a rank that has rows of the flattened micro-batch, which begin and end inside sequences. */
 static void check_own_rows(const level_pair *level, size s, int64_t rows, int64_t place, bool add)
 {
     const int64_t n = rows * s.C, P = s.T + 2;

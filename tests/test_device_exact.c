@@ -60,7 +60,7 @@ static void check_any_order(zr_device *device)
     }
 }
 
-/* Ranges added to one sum, and ranges summed apart and merged. */
+/* Check ranges added to one sum, and ranges summed separately and merged. */
 static void check_any_cut(zr_device *device)
 {
     static const int64_t pieces[] = {1, 31, 1000, 4097, 70000};
@@ -80,7 +80,7 @@ static void check_any_cut(zr_device *device)
     }
 }
 
-/* 16-bit types: every finite value of one, subnormals included. */
+/* Check every finite value of each 16-bit type, subnormals included. */
 static void check_narrow(zr_device *device)
 {
     for (int d = 0; d < N_DTYPES; d++) {
@@ -102,7 +102,7 @@ static void check_narrow(zr_device *device)
     }
 }
 
-/* One exponent takes every element, with all bits set: more than its bins can hold. */
+/* Check elements that all have one exponent and all bits set: more than its bins can hold. */
 static void check_full_bins(zr_device *device)
 {
     enum { MANY = 1500001 };
@@ -117,7 +117,7 @@ static void check_full_bins(zr_device *device)
     }
 }
 
-/* What is not finite is marked wherever it stands, and leaves the limbs as they are without it. */
+/* Check that infinities and NaN are flagged wherever they stand, and do not change the limbs. */
 static void check_not_finite(zr_device *device)
 {
     static const int64_t places[] = {0, 1, 1023, 40000, N - 1};

@@ -12,10 +12,11 @@ typedef struct size {
 static const size sizes[] = {{1, 1}, {3, 57}, {17, 64}, {70, 389}, {33, 1100}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
-/* Where rows of a GPU have a warp, several, and more than their threads keep; and runs of many rows. */
+/* Sizes at which a GPU gives a row one warp, several warps, and more columns than its threads keep; and one with many
+ * rows. */
 static const size large[] = {{5, 1024}, {3, 1032}, {2, 16384}, {2, 16392}, {4300, 8}};
 #define N_LARGE (int)(sizeof large / sizeof *large)
-#define LONG_ROW 10000 /* from here on dx alone: the columns of dw are all alike */
+#define LONG_ROW 10000 /* longer rows: dx alone, as dw's columns are alike */
 
 /* ---- reference ------------------------------------------------------------------------------- */
 
@@ -37,7 +38,7 @@ static void forward(size s, const double *x, const double *gain, const double *b
     }
 }
 
-/* dx += ..., with the statistics given. */
+/* Add a row's gradients to dx, dgain and dbias, with the given statistics. */
 static void backward(size s, const double *dy, const double *x, const double *gain, const double *mean,
                      const double *rstd, double *dx, double *dgain, double *dbias)
 {
@@ -90,7 +91,7 @@ static void test_reference(void **state)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Rows of different sizes and centres, the last one far from zero. */
+/* Return rows of different scales and centres, the last one far from zero. */
 static void *make_rows(size s, zr_dtype g)
 {
     void *x = array_random(g, s.rows * s.C, 1.0);
@@ -265,9 +266,9 @@ static void values(const level_pair *level)
         for (int g = 0; g < N_DTYPES; g++) {
             check_forward(level, sizes[i], dtypes[g]);
             for (int w = 0; w < N_DTYPES; w++) {
-                if (w == (i + g) % N_DTYPES && !is_long_run()) continue; /* two of three in turn */
+                if (w == (i + g) % N_DTYPES && !is_long_run()) continue; /* two of three types, alternating */
                 check_backward(level, sizes[i], dtypes[g], dtypes[w], w != 0);
-                /* of a single column dx alone is what cancellation leaves */
+                /* with a single column, dx alone is only the residue of a cancellation */
                 check_rms(level, sizes[i], dtypes[g], dtypes[w], w != 1 || sizes[i].C == 1);
             }
             check_backward(level, sizes[i], dtypes[g], ZR_F32, true);
@@ -288,7 +289,7 @@ static void test_values(void **state)
     for_every_level(values);
 }
 
-/* A NaN anywhere in a row shows in the whole row, and in no other. */
+/* Check that a NaN anywhere in a row shows in the whole row, and in no other. */
 static void not_a_number(const level_pair *level)
 {
     const size s = {3, 57};

@@ -1,5 +1,5 @@
 //TEST timeout=120
-/* Which level is chosen: on processors that are made up, and here under what the environment says. */
+/* The choice of the processor level: on made-up processors, and on this one under settings of the environment. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,11 +10,11 @@
 
 static const char *program;
 
-/* ---- processors that nobody has ---------------------------------------------------------------- */
+/* ---- made-up processors ------------------------------------------------------------------------ */
 
 #define TILES (1u << 22 | 1u << 24)     /* CPUID 7.0, EDX */
-#define FP16 (1u << 23)                 /* likewise */
-#define KEPT (UINT64_C(3) << 17 | 0xe7) /* XCR0: with those of AVX-512 */
+#define FP16 (1u << 23)                 /* CPUID 7.0, EDX */
+#define KEPT (UINT64_C(3) << 17 | 0xe7) /* XCR0: AVX-512's and tile state */
 #define NOT_KEPT UINT64_C(0xe7)
 
 typedef struct made_up {
@@ -88,7 +88,8 @@ static void test_why_not(void **state)
     assert_non_null(strstr(zr__processor_lacks(&old, "v3"), "no such instructions"));
 }
 
-/* Where bf16 is multiplied at half the rate of fp32 the level for it is there to be asked for, and not taken. */
+/* Where bf16 products run at half the rate of fp32, the level that has them can be requested and is not chosen by
+ * default. */
 static void test_slow_dots(void **state)
 {
     (void)state;
@@ -103,9 +104,9 @@ static void test_slow_dots(void **state)
     assert_true(zr__processor_wants(&older, "v4bf16") && zr__processor_wants(&others, "v4bf16"));
 }
 
-/* ---- here ------------------------------------------------------------------------------------- */
+/* ---- this processor --------------------------------------------------------------------------- */
 
-/* Where zr multiplies bf16 the library does. */
+/* Check the level on this machine: zr has bf16 products exactly where the library has them. */
 static void check_here(void)
 {
     zr_device_config config = ZR_DEVICE_CONFIG_INIT;
@@ -117,12 +118,12 @@ static void check_here(void)
                 (strncmp(level, "v4bf16", 6) == 0 || strcmp(level, "v4amx") == 0));
     assert_true(!device->profile.facts.bf16_products || zr__onednn_has_bf16());
     device->profile.machine.flops_bf16 = 7.0;
-    device->ops->measure(device, ZR_BF16); /* no rate of bf16 where fp32 is multiplied in its place */
+    device->ops->measure(device, ZR_BF16); /* no bf16 rate where fp32 products replace bf16 */
     assert_true((device->profile.machine.flops_bf16 > 0.0) == device->profile.facts.bf16_products);
     zr_device_destroy(&device);
 }
 
-/* The library's own limit, set where it reads it: at the start of a process. */
+/* Run this program again under oneDNN's own limit, which it reads at the start of a process. */
 static void run_again_held(const char *isa)
 {
     pid_t child = fork();
@@ -154,7 +155,7 @@ static void test_under_hold(void **state)
     zr_device *device = NULL;
     check_here();
     if (!here.v3 || strcmp(getenv("ONEDNN_MAX_CPU_ISA"), "SSE41") != 0) return;
-    /* The environment contradicts itself. */
+    /* A ZR_KERNELS above oneDNN's limit is a contradiction in the environment. */
     setenv("ZR_KERNELS", "v3", 1);
     assert_int_equal(zr_device_create_cpu(&config, &device), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), "ONEDNN_MAX_CPU_ISA"));

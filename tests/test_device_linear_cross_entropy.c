@@ -1,6 +1,6 @@
 //TEST timeout=120 long=more
-/* linear_cross_entropy, linear_cross_entropy_dx: against double, in one block and several, and in one block against the
- * ops that hold all logits. */
+/* linear_cross_entropy, linear_cross_entropy_dx: checked against double in one block and in several, and in one block
+ * against the ops that hold all logits. */
 #include "device/cpu/shared/linear_cross_entropy_blocks.h"
 #include "device/cpu/product_blocks.h"
 #include "device_levels.h"
@@ -12,7 +12,7 @@ typedef struct size {
     int64_t B, T, V, C;
 } size;
 
-/* One block; several of about the same length, the last of them shorter; several of the same. */
+/* One block; several blocks of similar length, the last one shorter; several equal blocks. */
 static const size sizes[] = {{1, 1, 3, 1}, {2, 3, 131, 57}, {2, 301, 131, 57}, {3, 512, 33, 19}, {1, 513, 1030, 8}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
@@ -41,7 +41,7 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A block's logits and sums, and behind them what its products pack. */
+/* Return the scratch for a block's logits and sums, followed by the packed operands of its products. */
 static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w, bool backward)
 {
     const zr__head_layout l = zr__head_layout_make(p->rows, zr__head_block(p->rows), p->s.V, p->s.C, p->g, w);
@@ -89,7 +89,7 @@ static void run_on(zr_device *device, kernel_call call)
     if (status != ZR_OK) fail_msg("%s: %s", call.name, zr_error_message());
 }
 
-/* Where no dw is asked for: without that output, the same bits of dx and, where the op makes them, losses. `call` has
+/* Check that a call without the dw output gives the same bits of dx and, where the op makes them, losses. `call` has
  * run. */
 static void check_alone(zr_device *device, kernel_call call)
 {
@@ -107,13 +107,13 @@ static void check_alone(zr_device *device, kernel_call call)
                             (size_t)(zr_shape_elems(&made[i].shape) * zr_dtype_bytes(made[i].dtype)));
 }
 
-/* ---- in double -------------------------------------------------------------------------------- */
+/* ---- reference in double ---------------------------------------------------------------------- */
 
 typedef struct truth {
     double *losses, *dx, *dw;
 } truth;
 
-/* As if stored in dtype g. */
+/* Return x rounded as if stored in dtype g. */
 static double stored(zr_dtype g, double x)
 {
     float place;
@@ -151,7 +151,8 @@ static truth truth_make(const problem *p)
     return t;
 }
 
-/* A logit that lies between two numbers of 16 bits may be stored as either, and moves what is made of it. */
+/* Return a tolerance: a logit between two 16-bit numbers may be rounded to either, which changes every value computed
+ * from it. */
 static double tolerance(zr_dtype g)
 {
     return g == ZR_F32 ? 2e-6 : g == ZR_F16 ? 1e-3 : 8e-3;
@@ -182,7 +183,7 @@ static void check(zr_device *device, const problem *p, const truth *want, zr_dty
     assert_memory_equal(dw_again, dw, (size_t)(nw * zr_dtype_bytes(w)));
 }
 
-/* dw is of fp32 or of the operands' type: is it to be `w` in this turn? In a short run it is one of both. */
+/* Return whether dw has type `w` in this turn: fp32 or the operands' type. A short run checks one of the two. */
 static bool takes(const problem *p, zr_dtype w, int turn)
 {
     return is_long_run() || p->g == ZR_F32 || (w == ZR_F32) == (turn % 2 == 0);
@@ -196,7 +197,7 @@ static void values(const level_pair *level)
             truth want = truth_make(&p);
             zr_device *both[] = {level->one, level->three};
             for (int t = 0; t < 2; t++) {
-                if (t == 1 && level->one->profile.facts.apart && !is_long_run()) continue; /* the same again */
+                if (t == 1 && level->one->profile.facts.apart && !is_long_run()) continue; /* would repeat the last */
                 if (takes(&p, ZR_F32, i + d + t)) check(both[t], &p, &want, ZR_F32);
                 if (p.g != ZR_F32 && takes(&p, p.g, i + d + t)) check(both[t], &p, &want, p.g);
             }
@@ -210,15 +211,15 @@ static void test_values(void **state)
     for_every_level(values);
 }
 
-/* ---- the ops it stands for -------------------------------------------------------------------- */
+/* ---- the unfused ops -------------------------------------------------------------------------- */
 
 static kernel_call pair_call(const char *name, int n_in, int64_t scratch)
 {
     return (kernel_call){.name = name, .attr.i[0] = 1, .n_in = n_in, .n_out = 1, .scratch_bytes = scratch};
 }
 
-/* linear and cross_entropy, and their adjoints: in one block the very same numbers; on a GPU not quite, since rows of
- * logits lie farther apart in the scratch, and the library's products depend on that. */
+/* Check that linear and cross_entropy and their adjoints give identical numbers in one block. On a real GPU they differ
+ * slightly, since rows of logits are farther apart in the scratch, and the library's products depend on that. */
 static void unfused(const level_pair *level)
 {
 #ifdef ZR_GPU
@@ -266,11 +267,11 @@ static void test_unfused(void **state)
     for_every_level(unfused);
 }
 
-/* ---- a vocabulary that is cut ----------------------------------------------------------------- */
+/* ---- a split vocabulary ----------------------------------------------------------------------- */
 
-/* What rank `place` of `ranks` has: rows of w behind which padding stands, as if it were tokens. */
+/* The inputs of rank `place` of `ranks`: rows of w followed by padding rows, which hold numbers like tokens' rows. */
 typedef struct part {
-    problem p; /* its V is the part's */
+    problem p; /* with the part's V */
     int64_t all, place;
 } part;
 
@@ -321,7 +322,7 @@ static kernel_call join_call(const problem *p, int64_t ranks, float *all, float 
     return call;
 }
 
-/* dx of all ranks added up, and each one's rows of dw; padding has no gradient. */
+/* Check the sum of all ranks' dx, and each rank's rows of dw; padding has no gradient. */
 static void check_part_gradients(zr_device *device, const problem *p, const truth *want, int64_t ranks, float *lse,
                                  zr_dtype w)
 {
@@ -357,7 +358,7 @@ static void check_parts(zr_device *device, const problem *p, const truth *want, 
     if (p->g != ZR_F32 && takes(p, p->g, turn)) check_part_gradients(device, p, want, ranks, lse, p->g);
 }
 
-/* All of it; parts with padding in the last; a rank that has nothing but padding. Several blocks. */
+/* Check a whole vocabulary; parts with padding in the last; a rank with nothing but padding; several blocks. */
 static void parts(const level_pair *level)
 {
     static const struct {
@@ -379,7 +380,7 @@ static void test_parts(void **state)
     for_every_level(parts);
 }
 
-/* More rows than a GPU makes logits of at a time: three blocks, the last shorter. */
+/* Check more rows than a GPU computes logits for at a time: three blocks, the last one shorter. */
 static void long_blocks(const level_pair *level)
 {
     for (int d = 0; d < N_DTYPES && level->one->profile.facts.apart; d++) {
@@ -417,7 +418,7 @@ static void test_bad_targets(void **state)
     for_every_level(bad_targets);
 }
 
-/* A gradient of a type that no product of these operands has goes through the sum in fp32. */
+/* Check that a gradient of a type which no product of the operands gives is computed as a sum in fp32. */
 static void other_types(const level_pair *level)
 {
     problem p = problem_make((size){1, 5, 11, 3}, ZR_F32);
@@ -437,7 +438,7 @@ static void test_other_types(void **state)
 
 /* ---- levels of the library -------------------------------------------------------------------- */
 
-static const char *program; /* this one, to run again: /proc may be absent */
+static const char *program; /* path of this program, to run it again: /proc may be absent */
 
 static void test_forced(void **state)
 {

@@ -16,7 +16,7 @@ typedef struct product_case {
     zr_dtype dtype, out_dtype;
 } product_case;
 
-/* An array as the kernel sees it and as F32 with the same values. */
+/* An array as the kernel sees it, and as F32 with the same values. */
 typedef struct array {
     float *value;
     void *data;
@@ -42,7 +42,8 @@ static void drop(array *a)
     zr_free(a->value);
 }
 
-/* The exact result lies within `slack` of `want`, so its rounding lies between those of the ends. */
+/* Check a rounded result: the exact one lies within `slack` of `want`, so `out` must lie between the rounded ends of
+ * that range. */
 static void assert_rounded(double want, double slack, const void *out, zr_dtype dtype, int64_t i)
 {
     float ends[2];
@@ -53,7 +54,7 @@ static void assert_rounded(double want, double slack, const void *out, zr_dtype 
     assert_true(got >= low && got <= high);
 }
 
-/* Matrices of the product C = A B behind an op: strides of A (m,k) and B (k,n). */
+/* The matrices of the product C = A B behind an op: strides of A (m,k) and B (k,n). */
 typedef struct reference {
     int64_t m, n, k, a_row, a_col, b_row, b_col;
 } reference;
@@ -67,7 +68,7 @@ static reference refer(const product_case *c)
     return (reference){c->K, c->N, c->rows, 1, c->K, c->N, 1};
 }
 
-/* What a kernel would ask for its product. */
+/* Return the scratch that a kernel requests for its product. */
 static int64_t scratch_of(const zr_device *device, int64_t m, int64_t n, int64_t k, zr_dtype dtype, zr_dtype out_dtype)
 {
     const zr_device_facts *facts = &device->profile.facts;
@@ -113,7 +114,7 @@ static void check_case(zr_device *device, const product_case *c)
 
 static const char *const products[] = {"linear", "linear_dx", "linear_dw"};
 
-/* All types that an op has: its output is of its operands' type, or for dw also F32. */
+/* Check all types of an op: the output has the operands' type, or for dw also F32. */
 static void check_types(zr_device *device, product_case c)
 {
     for (int t = 0; t < N_DTYPES; t++) {
@@ -141,7 +142,7 @@ static void check_products(zr_device *device)
     for (int i = 0; i < 3; i++) check_sizes(device, products[i]);
 }
 
-/* Longer than a block in each direction: several of m, n and k, the last of each with an odd size. */
+/* Check sizes longer than a block in each direction: several blocks of m, n and k, the last one of an odd size. */
 static void check_blocks(zr_device *device)
 {
     static const int64_t sizes[][3] = {{3, 1100, 1100}, {1100, 1100, 3}, {1100, 3, 1100}, {5, 3, 16385}, {5, 16385, 3}};
@@ -153,7 +154,7 @@ static void check_blocks(zr_device *device)
         }
 }
 
-/* y = x w + b of some rows, in the type of x. */
+/* Compute y = x w + b for some rows, in the type of x. */
 static void run_linear(zr_device *device, const product_case *c, const array *x, int64_t row, int64_t rows,
                        const array *w, const array *b, void *out)
 {
@@ -167,8 +168,9 @@ static void run_linear(zr_device *device, const product_case *c, const array *x,
     assert_int_equal(kernel_run(device, &call), ZR_OK);
 }
 
-/* Generation makes a row where training and evaluation make many: its bits are the same, over several stretches of k,
- * of columns and at the ends of both. (A library's products promise nothing of the kind.) */
+/* Check that a row computed alone, as in generation, has the bits of the same row among many, as in training and
+ * evaluation, over several stretches of k and columns and at the ends of both. (A library's products do not guarantee
+ * this and are left out.) */
 static void check_rows(zr_device *device)
 {
     static const int64_t sizes[][2] = {{800, 2071}, {1700, 50}, {13, 1}, {1, 13}, {3072, 130}};
@@ -200,8 +202,8 @@ static void test_rows(void **state)
     each_device(check_rows);
 }
 
-/* Both sides of C too long for one block of the operand that threads share, and k for one stretch; in 16 bits for one
- * part of C too. */
+/* Check sizes at which both sides of C exceed one block of the operand shared by threads, and k exceeds one stretch; in
+ * 16 bits C also exceeds one part. */
 static void check_large(zr_device *device)
 {
     for (int i = 0; i < 4; i++) {
@@ -257,8 +259,8 @@ static void check_refusals(zr_device *device)
     assert_int_equal(kernel_run(device, &call), ZR_ERR_DTYPE);
 }
 
-/* What fp16 cannot hold becomes infinite, never its largest number, so that the loss scale sees it; the sum itself is
- * in fp32 and may pass beyond fp16 on its way. */
+/* Check that a result beyond fp16 becomes infinite, never its largest number, so that the loss scale notices; the sum
+ * itself is in fp32 and may exceed fp16 on the way. */
 static void check_overflow(zr_device *device)
 {
     const float x[] = {300, 300, -300, 300}, dy[] = {300, 100, 300, 300}; /* (rows, K) and (rows, N) */
@@ -286,7 +288,7 @@ typedef struct own_case {
     zr_dtype dtype;
 } own_case;
 
-/* The rows of C from `row` on, by so many threads. */
+/* Compute the rows of C from `row` on, with `threads` threads. */
 static void run_own(const char *level, const own_case *c, int64_t row, int64_t rows, int threads, const array *a,
                     const array *b, float *out)
 {
@@ -305,7 +307,8 @@ static void run_own(const char *level, const own_case *c, int64_t row, int64_t r
     zr_free(panels);
 }
 
-/* C += A B against double. The bits are the same for any number of threads, and when C is made by parts of its rows. */
+/* Check C += A B against double. The bits must be the same for any number of threads, and when C is computed in parts
+ * of its rows. */
 static void check_own_case(const char *level, const own_case *c)
 {
     static const int threads[] = {2, 3, 4, 7};
@@ -356,7 +359,8 @@ static void test_own(void **state)
 
 /* ---- the library's products ------------------------------------------------------------------ */
 
-/* C += A B where C has room beside its columns, as when it is multiplied in parts; k so long that threads share it. */
+/* Check C += A B where the rows of C are longer than the product, as when it is computed in parts, and k is long enough
+ * to be shared by threads. */
 static void check_accumulate_case(int64_t m, int64_t n, int64_t k, int threads)
 {
     const int64_t ld = n + 3;
@@ -468,7 +472,7 @@ static void *rank_main(void *argument)
     return NULL;
 }
 
-/* Ranks that are threads of one process: each makes and runs its own products, with the same bits. */
+/* Ranks that are threads of one process each make and run their own products, with the same bits. */
 static void test_ranks(void **state)
 {
     (void)state;
@@ -488,7 +492,8 @@ static void test_ranks(void **state)
     drop(&w);
 }
 
-/* A product's scratch in the library is of the thread that made it: elsewhere it is refused. */
+/* Run a product on another thread than its creator's, which must be refused: the library's scratch belongs to the
+ * creating thread. */
 static void *run_elsewhere(void *argument)
 {
     static float x[4], w[4], y[4];
@@ -512,8 +517,8 @@ static void test_thread(void **state)
     zr__product_destroy(&product);
 }
 
-/* What the library takes for itself is not in the plan, so it has to stay small: GPT-2's head, the
- * largest product of the 124M model, for few and many rows and threads. */
+/* Check that the library's own scratch, which no plan includes, stays small: for GPT-2's head, the largest product of
+ * the 124M model, with few and many rows and threads. */
 static void check_scratch(int64_t rows, int threads)
 {
     const int64_t C = 768, V = 50257;
@@ -546,7 +551,7 @@ static void test_scratch(void **state)
         for (int64_t rows = 64; rows <= 4096; rows *= 8) check_scratch(rows, threads[t]);
 }
 
-static const char *program; /* this one, to run again: /proc may be absent */
+static const char *program; /* path of this program, to run it again: /proc may be absent */
 
 static void test_forced(void **state)
 {
@@ -580,7 +585,8 @@ static void test_unknown_level(void **state)
     unsetenv("ZR_KERNELS");
 }
 
-/* Ops of one shape share a product, so that depth costs nothing; it lives until its last user is gone. */
+/* Ops of one shape share a product, so that a deeper model needs no more products; it lives until its last user is
+ * gone. */
 static void test_shared_product(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* Initial values have the same bits at every level and number of threads, however they are cut. */
+/* Initial values have the same bits at every level and number of threads, however they are split. */
 #include "device_levels.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "device_levels.h"
 
-#define N 9001 /* more than the grain by which an update is given to threads */
+#define N 9001 /* more than the grain in which updates are given to threads */
 
 typedef struct arrays {
     float weight[N], slot[2][N], grad[N];
@@ -53,7 +53,7 @@ static zr_update_args args_of(arrays *a, const zr_optimizer *o, int64_t first, i
                             .hyper = o->hyper};
 }
 
-/* One element as the papers and PyTorch's documentation write it, in double. */
+/* Update one element in double, by the formulas of the papers and PyTorch's documentation. */
 static void reference(const zr_optimizer *o, int64_t step, double g, double *w, double *s0, double *s1)
 {
     const double lr = 0.01, *h = o->hyper;
@@ -79,7 +79,7 @@ static void reference(const zr_optimizer *o, int64_t step, double g, double *w, 
 
 static void check_reference(zr_device *device)
 {
-    static const int64_t steps[] = {1, 2, 3, 1000000}; /* late ones too: the corrections are 1 then */
+    static const int64_t steps[] = {1, 2, 3, 1000000}; /* late steps too, where the corrections are 1 */
     for (size_t r = 0; r < RULES; r++) {
         start(&got);
         start(&want);
@@ -104,7 +104,7 @@ static void check_reference(zr_device *device)
     }
 }
 
-/* Three ranges of a stretch, at odd places, give the bits of the whole. */
+/* Check that three ranges of a stretch, at odd places, give the bits of the whole. */
 static void check_cuts(zr_device *device)
 {
     static const int64_t sizes[] = {1, 63, 64, 65, 1023};
@@ -126,9 +126,9 @@ static void check_cuts(zr_device *device)
     }
 }
 
-/* torch.optim.AdamW, lr 0.1, betas (0.9, 0.999), eps 1e-8, weight_decay 0.5, weight 2, gradients 3
- * and -1, by hand: 2*0.95 - 0.1 = 1.8; then m = 0.17, v = 0.009991,
- * 1.8*0.95 - 0.1 * (0.17/0.19) / sqrt(0.009991/0.001999) = 1.66997843 */
+/* Check against torch.optim.AdamW by hand: lr 0.1, betas (0.9, 0.999), eps 1e-8, weight_decay 0.5, weight 2, gradients
+ * 3 and -1 give 2*0.95 - 0.1 = 1.8; then m = 0.17, v = 0.009991, 1.8*0.95 - 0.1 * (0.17/0.19) / sqrt(0.009991/0.001999)
+ * = 1.66997843 */
 static void check_by_hand(zr_device *device)
 {
     const zr_optimizer adamw = {.name = "adamw", .n_slots = 2, .hyper = {0.9, 0.999, 1e-8}};
@@ -179,7 +179,7 @@ static void check_own_rule(zr_device *device)
     assert_non_null(strstr(zr_error_message(), "none such"));
 }
 
-/* A 16-bit copy needs a 16-bit type; nothing is written before that is known. */
+/* Check that a 16-bit copy of another type is refused before anything is written. */
 static void check_param_dtype(zr_device *device)
 {
     start(&got);

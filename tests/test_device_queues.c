@@ -1,5 +1,5 @@
 //TEST timeout=60 tsan=1
-/* Queues of the processor: one that runs at once and two with threads, their order, their waits, their failures. */
+/* Queues of the processor: one that runs at once and two with threads; their order, waits and failures. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +24,7 @@ typedef struct queues {
     const zr_device_ops *ops;
     zr_queue *queue[QUEUES];
     _Atomic int64_t ran;  /* tasks of the first queue */
-    _Atomic int64_t late; /* tasks that began before what they wait for had ended */
+    _Atomic int64_t late; /* tasks that began too early */
 } queues;
 
 static int set_up(void **state)
@@ -57,7 +57,7 @@ static void spin(double sec)
     while (zr_clock_sec() - begin < sec) continue;
 }
 
-/* The next of the first queue's tasks, which are numbered from 0. */
+/* Run as a task of the first queue, and count it as late if it is out of order. */
 static zr_status count(void *arg, zr_device *device, int64_t index)
 {
     (void)device;
@@ -67,7 +67,7 @@ static zr_status count(void *arg, zr_device *device, int64_t index)
     return ZR_OK;
 }
 
-/* Runs when so many of them have. */
+/* Run as a task that must not begin before `index` tasks of the first queue have ended. */
 static zr_status behind(void *arg, zr_device *device, int64_t index)
 {
     (void)device;
@@ -90,7 +90,8 @@ static zr_status issue(queues *q, int queue, zr_status (*run)(void *arg, zr_devi
     return q->ops->issue(q->queue[queue], &task);
 }
 
-/* A queue's thread and the issuing one sleep for different tasks of one queue: each is woken, whichever comes first. */
+/* A queue's thread and the issuing thread sleep for different tasks of one queue, and both are woken, in either order.
+ */
 static void test_two_sleepers(void **state)
 {
     queues *q = *state;
@@ -100,11 +101,11 @@ static void test_two_sleepers(void **state)
             assert_int_equal(issue(q, FIRST, count, round * EACH + i), ZR_OK);
             mark[i] = q->ops->mark(q->queue[FIRST]);
         }
-        const int64_t near = round % 2, far = 2 + round / 2 % 2; /* each of the two sleeps now longer, now shorter */
+        const int64_t near = round % 2, far = 2 + round / 2 % 2; /* alternate longer and shorter sleeps */
         const int64_t theirs = round / 4 % 2 ? far : near, mine = round / 4 % 2 ? near : far;
         assert_int_equal(q->ops->await(q->queue[SECOND], mark[theirs]), ZR_OK);
         assert_int_equal(issue(q, SECOND, behind, round * EACH + theirs + 1), ZR_OK);
-        spin((double)(round % 41) * 1e-6); /* now before, now after the other is woken */
+        spin((double)(round % 41) * 1e-6); /* before or after the wake-up */
         assert_int_equal(q->ops->await(q->queue[AT_ONCE], mark[mine]), ZR_OK);
         assert_int_equal(issue(q, AT_ONCE, behind, round * EACH + mine + 1), ZR_OK);
     }
@@ -113,13 +114,14 @@ static void test_two_sleepers(void **state)
     assert_int_equal(atomic_load(&q->late), 0);
 }
 
-/* Nothing runs behind a failure, in no queue that waits for it; sync tells the failure, once, and ends it. */
+/* After a failure nothing runs in the queue or in queues that wait for it; sync reports the failure once and clears it.
+ */
 static void test_failure(void **state)
 {
     queues *q = *state;
     assert_int_equal(issue(q, FIRST, count, 0), ZR_OK);
     assert_int_equal(issue(q, FIRST, breaks, 7), ZR_OK);
-    (void)issue(q, FIRST, count, 1); /* the failure may be known, or not */
+    (void)issue(q, FIRST, count, 1); /* may or may not see the failure */
     const zr_mark mark = q->ops->mark(q->queue[FIRST]);
     assert_int_equal(q->ops->await(q->queue[SECOND], mark), ZR_OK);
     assert_int_equal(issue(q, SECOND, behind, INT64_MAX), ZR_OK);
@@ -136,7 +138,7 @@ static void test_failure(void **state)
     assert_int_equal(atomic_load(&q->ran), 2);
 }
 
-/* What was cancelled is no failure of the queue's own, and whoever waits for it is told. */
+/* A cancelled queue has no failure of its own, and a queue that waits for it gets an error. */
 static void test_cancel(void **state)
 {
     queues *q = *state;

@@ -1,5 +1,5 @@
 //TEST timeout=120
-/* What matrix products take from the system while they run, at each level. */
+/* Memory that matrix products take from the system while they run, at each level. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "device/cpu/product_blocks.h"
 #include "kernel_call.h"
 
-static const char *program; /* this one, to run again: /proc may be absent */
+static const char *program; /* path of this program, to run it again: /proc may be absent */
 
 static void test_forced(void **state)
 {
@@ -16,7 +16,7 @@ static void test_forced(void **state)
     each_level_again(program);
 }
 
-/* Of this process, in KiB; the highest since high_water_reset. -1: the system does not tell. */
+/* Return the peak resident memory of this process since high_water_reset, in KiB; -1: the system does not report it. */
 static long high_water(void)
 {
     char line[200];
@@ -35,7 +35,7 @@ static bool high_water_reset(void)
     return fclose(f) == 0 && done;
 }
 
-/* Memory that is there already when a product begins; the same small number in any type will do. */
+/* Return memory that is already resident, filled with a small number in any type. */
 static void *touched(int64_t n, zr_dtype dtype)
 {
     void *x = zr_alloc((size_t)(n * zr_dtype_bytes(dtype)));
@@ -43,13 +43,13 @@ static void *touched(int64_t n, zr_dtype dtype)
     return memset(x, 0x3c, (size_t)(n * zr_dtype_bytes(dtype)));
 }
 
-/* What the library's products take from the system while they run stays within what interface and docs
- * promise of a process, whichever way a level multiplies: here a vocabulary as wide as GPT-2's. */
+/* The memory that products take from the system while they run stays within the bounds that the interface and docs
+ * promise for a process, with zr's products and the library's. The size is a vocabulary as wide as GPT-2's. */
 static void test_resident(void **state)
 {
     (void)state;
 #ifdef __SANITIZE_ADDRESS__
-    skip(); /* the sanitizer keeps what is freed */
+    skip(); /* the sanitizer keeps freed memory */
 #endif
     const int64_t rows = 128, C = 256, V = 50257;
     for (int i = 0; i < 2 * N_DTYPES; i++) {
@@ -60,7 +60,7 @@ static void test_resident(void **state)
         void *x = touched(rows * C, dtype), *w = touched(V * C, dtype), *y = touched(rows * V, dtype);
         kernel_call call = {.name = "linear", .attr.i[0] = 1, .n_in = 2, .n_out = 1};
         const zr_device_facts *facts = &device->profile.facts;
-        bool own = dtype != ZR_BF16 || !facts->bf16_products; /* else it is the library's, which takes none of ours */
+        bool own = dtype != ZR_BF16 || !facts->bf16_products; /* otherwise the library's, without scratch from zr */
         if (own)
             call.scratch_bytes = zr__product_layout_make(rows, V, C, dtype, facts->threads, facts->panel_bytes).bytes;
         call.in[0] = tensor2(x, dtype, rows, C);

@@ -1,5 +1,6 @@
 //TEST timeout=20
-/* The scratch that kernels ask for by a device's facts: the processor's own, the same at every level, and a user's. */
+/* The scratch that kernels request for a device's facts: the processor's kernels, equal at every level, and a user's.
+ */
 #include "device/cpu/attention_blocks.h"
 #include "device/cpu/product_blocks.h"
 #include "device_levels.h"
@@ -46,8 +47,8 @@ static zr_device_facts facts_of(int threads, int64_t panel_bytes)
 
 /* ---- the processor's kernels ------------------------------------------------------------------- */
 
-/* What the device packs by itself, here in the first product and in the head's gradients; nothing where a library
- * multiplies bf16, or on a machine of which no more is known than its name. */
+/* Check the scratch of products: the operands that zr packs itself, here in the first product and in the head's
+ * gradients; none where a library multiplies bf16, or for a device described by its name alone. */
 static void check_products(const zr_graph *g, zr_device_facts *facts, bool library)
 {
     static const char *const products[] = {"linear", "linear_dx", "linear_dw"};
@@ -57,7 +58,7 @@ static void check_products(const zr_graph *g, zr_device_facts *facts, bool libra
         facts->bf16_products = false;
         assert_true(bytes > 0);
         assert_int_equal(scratch(g, products[i], facts), bytes);
-        facts->bf16_products = true; /* says nothing of fp16 and fp32 */
+        facts->bf16_products = true; /* irrelevant to fp16 and fp32 */
         assert_int_equal(scratch(g, products[i], facts), library ? 0 : bytes);
         const zr_device_facts named = facts_of(facts->threads, 0);
         assert_int_equal(scratch(g, products[i], &named), 0);
@@ -99,8 +100,8 @@ static zr_graph *head_model(zr_dtype dtype, int64_t seq)
     return g;
 }
 
-/* A block's logits, then the sum of dw where that has 16 bits and there are several blocks, and behind them, for one
- * product after the other, what it packs. */
+/* Check the scratch of the head: a block's logits, then the sum of dw where dw has 16 bits and there are several
+ * blocks, then the packed operands of one product at a time. */
 static void check_head(zr_dtype g, int64_t seq, int64_t rows)
 {
     const zr_device_facts facts = facts_of(3, 1000);
@@ -124,7 +125,7 @@ static void test_head(void **state)
     (void)state;
     for (zr_dtype g = ZR_F32; g <= ZR_F16; g++) {
         check_head(g, T, B * T);
-        check_head(g, 301, 304); /* and 298 */
+        check_head(g, 301, 304); /* blocks of 304 and 298 rows */
     }
 }
 
@@ -139,7 +140,8 @@ static void test_decode(void **state)
     zr_graph_destroy(&g);
 }
 
-/* A plan may be made where no device of its level is: every level's kernel asks for the same. */
+/* Check that every level's kernel requests the scratch that the facts predict, because a plan may be made on a machine
+ * without that level. */
 static void check_level(zr_device *device)
 {
     const zr_device_facts *facts = &device->profile.facts;
@@ -162,7 +164,7 @@ static void test_levels(void **state)
     each_device(check_level);
 }
 
-/* ---- a user's ------------------------------------------------------------------------------------ */
+/* ---- a user's kernels ---------------------------------------------------------------------------- */
 
 static int64_t gelu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
@@ -175,7 +177,7 @@ static zr_status do_nothing(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* The user's kernel is asked in place of the device's; where it wants none there is none. */
+/* A user's kernel is asked for its scratch in place of the device's; without a request it gets none. */
 static void test_own_kernels(void **state)
 {
     (void)state;
@@ -183,7 +185,7 @@ static void test_own_kernels(void **state)
         {"gelu", .run = do_nothing, .scratch_bytes = gelu_scratch}, {"attention", .run = do_nothing}, {0}};
     const zr_device_config config = {.threads = 3, .kernels = kernels};
     zr_device *device = NULL;
-    /* Not by ZR_KERNELS, which would hold oneDNN to its level when others have used it. */
+    /* ZR_KERNELS is not used here: it would limit oneDNN to that level if other code has already used oneDNN. */
     assert_int_equal(zr__device_create_cpu_level(&config, zr__cpu_levels()[0], &device), ZR_OK);
     const zr_device_facts facts = device->profile.facts;
     zr_device_destroy(&device);

@@ -8,7 +8,7 @@
 #define MOST_PIECES 17
 #define N 1201
 
-/* The same numbers in every type, as near as it has them. */
+/* The same numbers in every type, rounded to it. */
 typedef struct numbers {
     float f32[N];
     uint16_t bf16[N], f16[N];
@@ -28,7 +28,7 @@ static void store_all(numbers *x)
     }
 }
 
-/* All pieces as the pairwise tree adds them, an odd one passing up, level by level. */
+/* Return the sum of all pieces as the pairwise tree adds them: level by level, an odd one passing up. */
 static float tree(int n_pieces, zr_dtype dtype, int64_t i)
 {
     float level[MOST_PIECES];
@@ -74,7 +74,8 @@ static void check_sum(zr_device *device)
         for (int t = 0; t < N_DTYPES; t++) check_sum_of(device, n_pieces, dtypes[t]);
 }
 
-/* Beyond fp16's largest number a sum becomes infinite, which the loss scale needs to see; in fp32 it is right. */
+/* Check that a sum beyond fp16's largest number becomes infinite, so that the loss scale notices, and is right in fp32.
+ */
 static void check_sum_overflow(zr_device *device)
 {
     const uint16_t high[] = {zr_f16_from_f32(40000), zr_f16_from_f32(-40000), zr_f16_from_f32(32752)};
@@ -91,7 +92,7 @@ static void check_sum_overflow(zr_device *device)
     assert_int_equal(square.bad, 0);
 }
 
-/* The owner's own piece may be where the sum goes. */
+/* Check a sum written over the owner's own piece. */
 static void check_sum_in_place(zr_device *device)
 {
     static float mine[N];
@@ -101,7 +102,7 @@ static void check_sum_in_place(zr_device *device)
     for (int64_t i = 0; i < N; i++) assert_true(mine[i] == tree(4, ZR_F32, i));
 }
 
-/* Many pieces: the tree is as deep as it gets. */
+/* Check the most pieces allowed, for which the tree is deepest. */
 static void check_sum_of_most(zr_device *device)
 {
     static const void *pieces[ZR_SUM_PIECES + 1];
@@ -118,7 +119,8 @@ static void check_sum_of_most(zr_device *device)
 static float long_f32[LONG_N];
 static uint16_t long_16[LONG_N];
 
-/* Sums that go past the caches begin and end between cache lines; what lies around them stays. In place they do not. */
+/* Check sums large enough for non-temporal stores that begin and end between cache lines: the bytes around them are
+ * unchanged. Sums in place use ordinary stores. */
 static void check_sum_long(zr_device *device)
 {
     static float out[LONG_N + 16], want[LONG_N];
@@ -182,7 +184,7 @@ static void check_bad(zr_device *device)
             assert_true(exact.exact.not_finite);
             assert_int_equal(first.bad, 100 + at);
             assert_int_equal(exact.bad, at);
-            assert_int_equal(second.bad, 7); /* there was one before */
+            assert_int_equal(second.bad, 7); /* an earlier one was found */
             array_set(data, dtype, at, before);
         }
     }
@@ -190,7 +192,7 @@ static void check_bad(zr_device *device)
 
 #define ALL_16 65536
 
-/* Not array_get and array_set: on their way through double a signalling NaN becomes quiet. */
+/* Return x as fp32 without array_get, whose conversion to double makes a signalling NaN quiet. */
 static float wide_of(uint16_t x, zr_dtype dtype)
 {
     return dtype == ZR_F16 ? zr_f32_from_f16(x) : zr_f32_from_bf16(x);
@@ -201,8 +203,8 @@ static uint16_t narrow_of(float x, zr_dtype dtype)
     return dtype == ZR_F16 ? zr_f16_from_f32(x) : zr_bf16_from_f32(x);
 }
 
-/* Every number of a 16-bit type, what lies between it and the next, and that one's neighbours; NaNs of all kinds.
- * Values and bits are those of zr/tensor.h, which are tested against arithmetic in their own place. */
+/* Check casts of every number of a 16-bit type, of values between it and the next and their neighbours, and of NaNs of
+ * all kinds, against zr/tensor.h, which has its own tests against arithmetic. */
 static void check_cast_16(zr_device *device, zr_dtype dtype)
 {
     static uint16_t narrow_all[ALL_16], got[5 * ALL_16], want[5 * ALL_16];
@@ -233,7 +235,7 @@ static void check_cast(zr_device *device)
     store_all(&x);
     check_cast_16(device, ZR_BF16);
     check_cast_16(device, ZR_F16);
-    for (int64_t n = 0; n < 70; n++) { /* ends of all lengths, none written beyond */
+    for (int64_t n = 0; n < 70; n++) { /* ends of all lengths, with nothing written beyond */
         memset(out, 0xff, sizeof out);
         assert_int_equal(device->ops->cast(device, out, ZR_F16, x.f32, ZR_F32, n), ZR_OK);
         assert_memory_equal(out, x.f16, (size_t)n * 2);
@@ -262,7 +264,7 @@ static void check_memory(zr_device *device)
     assert_true(zr__exact_value(&total) == 1);
 }
 
-/* The sums of a level must not depend on the number of threads. */
+/* The sums of a level do not depend on the number of threads. */
 static void test_threads(void **state)
 {
     (void)state;

@@ -6,7 +6,7 @@ typedef struct size {
     int64_t rows, C;
 } size;
 
-/* Of the last, rows of a GPU have a warp, several, and more than their threads keep. */
+/* The last sizes give a row of a GPU one warp, several warps, and more columns than its threads keep. */
 static const size sizes[] = {{1, 1},    {3, 57},   {17, 64},  {70, 389},  {33, 1100},
                              {2, 5000}, {5, 1024}, {3, 1032}, {2, 16384}, {2, 16392}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
@@ -56,7 +56,7 @@ static void test_reference(void **state)
     pool_clear();
 }
 
-/* The largest stands early in some rows and late in others; the last row lies far from 0. */
+/* Return rows whose largest element comes early in some and late in others; the last row is far from 0. */
 static void *make_rows(size s, zr_dtype g)
 {
     void *x = array_random(g, s.rows * s.C, 4.0);
@@ -89,7 +89,7 @@ static void check_softmax(const level_pair *level, size s, zr_dtype g, zr_dtype 
     if (g == w) run_in_place(level, back, 0, 0);
 }
 
-/* y and dy are F32 or of the graph's type, dx of the graph's or F32. */
+/* Check mean and its gradient: y and dy are F32 or of the graph's type, dx of the graph's or F32. */
 static void check_mean(const level_pair *level, size s, zr_dtype g, zr_dtype other)
 {
     const int64_t n = s.rows * s.C;
@@ -129,7 +129,8 @@ static void test_values(void **state)
     for_every_level(values);
 }
 
-/* What is masked by -infinity gets 0; a NaN anywhere in a row shows in the whole row, and in no other. */
+/* Check that elements masked by -infinity give 0, and that a NaN anywhere in a row shows in the whole row and in no
+ * other. */
 static void extremes(const level_pair *level)
 {
     const size s = {3, 1100};

@@ -1,6 +1,6 @@
 //TEST timeout=60 tsan=1
-/* What an engine does beside plain training: skipped steps, a user's own optimizer, engines side by side, evaluation,
- * parameters and gradients in and out. */
+/* An engine's functions besides plain training: skipped steps, a user's own optimizer, engines side by side,
+ * evaluation, parameters and gradients in and out. */
 #include "dtype_array.h"
 #include "gpt2_sizes.h"
 #include "trainer.h"
@@ -11,7 +11,7 @@
 /* ---- a gradient that is not finite ---- */
 
 enum { BAD_STEP = 2, BAD_ROW = 3 };
-static _Thread_local bool spoil; /* this rank's micro-batch holds the bad row */
+static _Thread_local bool spoil; /* the rank's micro-batch holds the bad row */
 static const char *spoiled_op;
 static zr_kernel real[2], spoiling[2];
 
@@ -56,7 +56,7 @@ static trainer spoiled(int stage, int steps, zr_dtype dtype)
     return run;
 }
 
-/* One rank's bad gradient: all ranks skip the step, weights and states stay, its first tensor is named. */
+/* A bad gradient on one rank makes all ranks skip the step: weights and states stay, and its first tensor is named. */
 static void test_skip(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void test_skip(void **state)
 
 /* ---- a user's own optimizer ---- */
 
-/* Lion (Chen et al. 2023): one state; not built in. */
+/* Lion (Chen et al. 2023), which has one state and is not built in. */
 static void lion(const zr_update_args *a)
 {
     const double b1 = a->hyper[0], b2 = a->hyper[1];
@@ -130,7 +130,7 @@ static void test_own_optimizer(void **state)
     }
 }
 
-/* The same rows at every step, so that the loss falls at once. */
+/* Return a token of rows that are the same at every step, so that the loss falls at once. */
 static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
 {
     (void)arg;
@@ -138,7 +138,7 @@ static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
     return (int32_t)((row * 7 + t * t) % 131);
 }
 
-/* The built-in optimizers train, each its own way, the same at every stage. */
+/* The built-in optimizers train, each differently, and each the same at every stage. */
 static void test_built_in_optimizers(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void test_unknown_optimizer(void **state)
 {
     (void)state;
     trainer run = trainer_odd();
-    run.steps = 0; /* it is said before anything runs */
+    run.steps = 0; /* reported before any step */
     run.layout.optimizer = (zr_optimizer){.name = "shampoo", .n_slots = 1};
     assert_int_equal(zr_comm_threads_run(1, trainer_rank, &run), ZR_ERR_UNSUPPORTED);
     assert_non_null(strstr(zr_error_message(), "shampoo"));
@@ -185,7 +185,7 @@ static int64_t own_scratch(const zr_device_facts *facts, const zr_graph *graph, 
     return OWN_SCRATCH;
 }
 
-/* It spoils whatever lies where its scratch should. */
+/* Overwrite all of the requested scratch, which spoils any other data placed there. */
 static zr_status own_run(const zr_kernel_args *args)
 {
     ZR_CHECK(args->scratch, ZR_ERR_INTERNAL, "no scratch");
@@ -193,7 +193,7 @@ static zr_status own_run(const zr_kernel_args *args)
     return gelu->run(args);
 }
 
-/* The scratch that it asks for is planned, and nothing else lies there meanwhile. */
+/* A user kernel's scratch is planned, and nothing else is placed there meanwhile. */
 static void test_own_scratch(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ static void test_own_scratch(void **state)
     }
 }
 
-/* A plan for the device's own kernels has not the scratch of others. */
+/* Check that a plan for the device's own kernels is refused with other kernels, for whose scratch it has no room. */
 static zr_status run_other_kernels(zr_comm *comm, void *arg)
 {
     static const zr_kernel kernels[] = {{"gelu", .run = own_run, .scratch_bytes = own_scratch}, {0}};
@@ -285,7 +285,7 @@ done:
     return st;
 }
 
-/* Two engines of one communicator, with different models and stages, do not disturb one another. */
+/* Two engines of one communicator, with different models and stages, do not disturb each other. */
 static void test_two_engines(void **state)
 {
     (void)state;
@@ -321,7 +321,8 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Evaluating the batch of the first step before any update gives the first loss; between steps it changes nothing. */
+/* Evaluating the batch of the first step before any update gives the first loss, and evaluation between steps changes
+ * nothing. */
 static void test_evaluation(void **state)
 {
     (void)state;
@@ -346,7 +347,7 @@ static void test_evaluation(void **state)
     }
 }
 
-/* ---- parameters and gradients in and out ---- */
+/* ---- filling and reading parameters and gradients ---- */
 
 static float value_of(int64_t element)
 {
@@ -360,9 +361,9 @@ static zr_status give(void *arg, const zr_param_info *param, int64_t first, int6
     return ZR_OK;
 }
 
-/* What was read: elements, by how many ranks together. */
+/* The number of elements read, over all ranks. */
 typedef struct reading {
-    zr_dtype dtype; /* values have been rounded to */
+    zr_dtype dtype; /* the type that values were rounded to */
     _Atomic int64_t elems;
 } reading;
 
@@ -385,7 +386,8 @@ static zr_status read_back(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_read(engine, ZR_STATE_PARAM, compare, run->arg);
 }
 
-/* What was filled in is read, each element once: fp32 masters where there are any, and rounded values otherwise. */
+/* Values filled in are read back, each element once: from fp32 masters where they exist, otherwise as rounded values.
+ */
 static void test_fill_and_read(void **state)
 {
     (void)state;
@@ -424,8 +426,8 @@ static zr_status read_gradient(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_read(engine, ZR_STATE_GRAD, add_gradient, run->arg);
 }
 
-/* Lean keeps the gradient where its norm must be known first, and says so where it does not. A loss scale is taken out
- * again; it is a power of two, so that no bit tells. */
+/* The lean layout keeps the gradient where its norm must be known first, and reading it elsewhere is an error. The loss
+ * scale is taken out again; as a power of two it changes no bit. */
 static void test_gradient_of_lean(void **state)
 {
     (void)state;
@@ -454,10 +456,10 @@ static void test_gradient_of_lean(void **state)
         }
 }
 
-/* A rank whose part of the initial values cannot be read says so to all: none is left waiting for it. */
+/* A rank that cannot read its part of the initial values tells all others, and none is left waiting for it. */
 typedef struct unread {
     trainer run;
-    _Atomic int told; /* ranks that heard why */
+    _Atomic int told; /* ranks that were told the cause */
 } unread;
 
 static _Thread_local int filling_rank;

@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Clipping: a gradient that is longer than the limit is scaled down to it, and one that is not stays as it is to the
- * last bit. SGD, whose step shows the gradient's length. */
+/* Clipping scales a gradient longer than the limit down to it, and leaves a shorter one unchanged to the last bit. SGD
+ * is used because its step shows the gradient's length. */
 #include "trainer.h"
 
 #include <math.h>
@@ -57,7 +57,7 @@ static void test_below_the_limit(void **state)
         }
 }
 
-/* The step is shorter by limit / norm, and goes the same way. */
+/* A clipped step is shorter by limit / norm and has the same direction. */
 static void test_above_the_limit(void **state)
 {
     (void)state;
@@ -77,7 +77,7 @@ static void test_above_the_limit(void **state)
         part.arg = &clipped;
         part.clip = share[i] * run.norm[0];
         trainer_run(&part);
-        assert_float_equal(part.norm[0], run.norm[0], 1e-5 * run.norm[0]); /* told as it was */
+        assert_float_equal(part.norm[0], run.norm[0], 1e-5 * run.norm[0]); /* reported before clipping */
         double moved = 0, along = 0, length = 0;
         for (int k = 0; k < MOST; k++) {
             double a = (double)whole.value[k] - before.value[k], b = (double)clipped.value[k] - before.value[k];

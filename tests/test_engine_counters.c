@@ -1,10 +1,10 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=zr_alloc,--wrap=zr_ledger_take,--wrap=zr_traffic_count,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign
-/* Are the counters true? The allocator is interposed and compared with what was planned and measured; the arena is
+/* Whether counters are true: the allocator is interposed and compared with planned and measured memory; the arena is
  * poisoned to find the highest byte written; and each count is broken on purpose to see the comparison fail. */
 #include "trainer.h"
 
-/* ---- interposed ---- */
+/* ---- interposed functions ---- */
 
 static struct {
     bool watching;      /* a step is running */
@@ -104,7 +104,8 @@ static trainer watched(int stage, int ranks)
     return run;
 }
 
-/* What was planned is what the allocator gave: one arena and one staging memory a rank; and a step asks for nothing. */
+/* The allocator gave exactly the planned memory, one arena and one staging memory a rank, and a step allocates nothing.
+ */
 static void test_allocator(void **state)
 {
     (void)state;
@@ -121,7 +122,7 @@ static void test_allocator(void **state)
     }
 }
 
-/* A kernel that allocates while it runs is seen. */
+/* A kernel that allocates while it runs, to see the count notice it. */
 static const zr_kernel *gelu;
 static zr_status greedy_run(const zr_kernel_args *args)
 {
@@ -130,7 +131,7 @@ static zr_status greedy_run(const zr_kernel_args *args)
     return gelu->run(args);
 }
 
-/* The kernel that the device would have used. */
+/* Find the device's own kernel. */
 static void find_gelu(void)
 {
     zr_device_config plain = ZR_DEVICE_CONFIG_INIT;
@@ -149,11 +150,11 @@ static void test_allocation_in_a_step_is_seen(void **state)
     trainer run = watched(0, 1);
     run.kernels = kernels;
     trainer_run(&run);
-    /* For each of two micro-batches once forward and, being cheap, once again in the backward. */
+    /* Each of two micro-batches runs gelu once forward and, as it is cheap, once again in the backward pass. */
     assert_int_equal(seen.calls, (run.steps - 1) * 2 * 2 * run.config.n_layer);
 }
 
-/* One byte or place too many in a counter, and planned is not measured. */
+/* 64 bytes too many in the memory counter, or one in the traffic counter, make measured differ from planned. */
 static void test_broken_counts_are_noticed(void **state)
 {
     (void)state;
@@ -166,7 +167,7 @@ static void test_broken_counts_are_noticed(void **state)
     }
 }
 
-/* The arena, or the staging memory, takes more than was planned: what is measured is what was taken. */
+/* An arena or staging memory larger than planned is measured at its real size. */
 static void test_more_memory_is_measured(void **state)
 {
     (void)state;
@@ -181,7 +182,7 @@ static void test_more_memory_is_measured(void **state)
     }
 }
 
-/* A transport that moves all pieces twice: each move is counted where it is made, not what was asked for. */
+/* A transport that moves all pieces twice: each move is counted where it is made, not where it is requested. */
 static const zr_comm_ops *threads_ops;
 static zr_status gather_twice(zr_comm *comm, int from, const void *mine, void *out, int64_t stride, int64_t bytes)
 {
@@ -245,7 +246,7 @@ static zr_status poison_alloc(zr_device *device, int64_t bytes, void **memory)
 {
     (void)device;
     poisoned.bytes = bytes;
-    /* Not from zr_alloc, where what the guard takes would be counted. */
+    /* aligned_alloc, because zr_alloc would count the guard. */
     poisoned.arena = aligned_alloc(64, (size_t)(bytes + GUARD + 63) / 64 * 64);
     if (!poisoned.arena) return ZR_FAIL(ZR_ERR_MEMORY, "no memory");
     memset(poisoned.arena, 0, (size_t)(bytes + GUARD));
@@ -274,7 +275,7 @@ static void poison(trainer *run, zr_device *device)
     device->ops = &ops;
 }
 
-/* Offset after the last byte that was written. */
+/* The offset after the last byte written. */
 static int64_t written;
 static zr_status find_written(trainer *run, zr_engine *engine, zr_comm *comm)
 {
@@ -286,7 +287,7 @@ static zr_status find_written(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-static bool is_highest(int64_t bytes) /* places begin at multiples of 64, so the last may end up to 63 bytes before */
+static bool is_highest(int64_t bytes) /* buffers begin at multiples of 64, so the last may end up to 63 bytes earlier */
 {
     return written <= bytes && written > bytes - 64;
 }
@@ -306,12 +307,12 @@ static void test_highest_byte(void **state)
             int64_t total = run.planned.total_bytes;
             if (!is_highest(total))
                 fail_msg("the highest byte written is %lld, planned are %lld", (long long)written, (long long)total);
-            assert_false(is_highest(total + 64)); /* a plan that is wrong by one place is noticed */
+            assert_false(is_highest(total + 64)); /* a plan that is wrong by 64 bytes is noticed */
             assert_false(is_highest(total - 64));
         }
 }
 
-/* What is read unwritten must not matter: a poisoned arena gives the bits of a clean one. */
+/* Bytes read before they are written do not affect results: a poisoned arena gives the bits of a clean one. */
 static void test_poison_reaches_no_result(void **state)
 {
     (void)state;

@@ -1,14 +1,14 @@
 //TEST timeout=300 long=more
 //STAND_IN
-/* Training on GPUs, on the stand-in of tests/cuda: the same bits in all layouts and by any number of ranks, the losses
- * of the processor, planned is taken. */
+/* Training on GPUs, on the stand-in of tests/cuda: the same bits in all layouts and with any number of ranks, the
+ * losses of the processor, and exactly the planned memory. */
 #include "layout_variants.h"
 #include "long.h"
 
 #include <math.h>
 #include <pthread.h>
 
-/* Bytes of the GPU that are taken, by this process alone where it is the stand-in. */
+/* Return the bytes of GPU memory in use; with the stand-in, by this process alone. */
 #ifdef ZR_GPU
 static size_t taken(void)
 {
@@ -28,7 +28,7 @@ static size_t taken(void)
 
 static void assert_given_back(void)
 {
-#ifndef ZR_GPU /* there the context stays */
+#ifndef ZR_GPU /* a real GPU keeps the context */
     assert_int_equal(taken(), 0);
 #endif
 }
@@ -38,7 +38,7 @@ static void on_gpus(trainer *run)
     run->device = zr_device_create_cuda;
 }
 
-/* Fewer tokens, unless the run is long: the stand-in's kernels take their time, and have tests of their own. */
+/* Reduce the tokens of a run, except in the long run: the stand-in's kernels are slow, and have their own tests. */
 static trainer short_rows(trainer run)
 {
     if (is_long_run()) return run;
@@ -54,7 +54,8 @@ static void compare(const trainer *want, trainer run, const char *what)
     assert_given_back();
 }
 
-/* All ways to keep, to move, to compute again and to save, each with one number of ranks and at one of the stages. */
+/* All ways to keep, move, recompute and save give the same bits, each with one number of ranks and at one of the
+ * stages. */
 static void layouts(void **state)
 {
     (void)state;
@@ -72,7 +73,7 @@ static void layouts(void **state)
     }
 }
 
-/* Gradients reduced once a step. */
+/* Gradients may be reduced once a step. */
 static void reduced_once(void **state)
 {
     (void)state;
@@ -88,7 +89,7 @@ static void reduced_once(void **state)
     }
 }
 
-/* Optimizer states come from the host's space and go there. */
+/* Optimizer states may be kept in host memory. */
 static void homes(void **state)
 {
     (void)state;
@@ -109,7 +110,7 @@ static void homes(void **state)
     }
 }
 
-/* Sums that do not depend on the number of ranks. */
+/* Sums may be independent of the number of ranks. */
 static void rank_free_sums(void **state)
 {
     (void)state;
@@ -150,7 +151,7 @@ static void shared_layers(void **state)
     }
 }
 
-/* A table and a block that do not train, which leaves the head without its dw: stage 3 has the bits of stage 0. */
+/* With a frozen table and block, so that the head has no dw, stage 3 has the bits of stage 0. */
 static void frozen(void **state)
 {
     (void)state;
@@ -172,7 +173,7 @@ static void frozen(void **state)
     }
 }
 
-/* The comm stream beside, and saves behind steps. */
+/* The comm stream may run in parallel with computation, and saves after steps. */
 static void lanes(void **state)
 {
     (void)state;
@@ -194,7 +195,7 @@ static void lanes(void **state)
 
 #define MOST_EVENTS 4096
 
-/* Steps of rank 0, of all walks one after the other. */
+/* The steps of rank 0, of all walks in order. */
 typedef struct seen {
     zr_event event[MOST_EVENTS];
     int n;
@@ -213,7 +214,7 @@ static zr_status watch_last(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Copies of a save that no step follows are told of as well, before it ends. */
+/* Check that copies of a save after the last step are reported too, before the save ends. */
 static zr_status watch_no_more(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     const seen *s = run->arg;
@@ -227,7 +228,7 @@ static zr_status watch_no_more(trainer *run, zr_engine *engine, zr_comm *comm)
 }
 
 #ifndef ZR_GPU
-/* The stand-in does all as late as it may. These make copies when they are asked for, as a GPU might. */
+/* The stand-in runs all work as late as possible; this device copies at once, as a GPU might. */
 static zr_device_ops plain, hasty;
 static _Thread_local zr_queue *copying;
 
@@ -258,7 +259,7 @@ static void make_hasty(trainer *run, zr_device *device)
     copying = NULL;
 }
 
-/* Copies that had ended when a step that stands before them in the list began to compute. */
+/* Count the copies that had ended when a step earlier in the list began to compute. */
 static int overtaking(const seen *s)
 {
     int n = 0;
@@ -272,7 +273,8 @@ static int overtaking(const seen *s)
 }
 #endif
 
-/* Checkpoints on the host and what is saved are copied beside what computes, with the bits of a run without them. */
+/* Checkpoints on the host and saved states are copied in parallel with computation, with the bits of a run without
+ * copies. */
 static void copies_apart(void **state)
 {
     (void)state;
@@ -309,7 +311,7 @@ static void copies_apart(void **state)
     }
 }
 
-/* The processor's losses: in fp32 but for the order of sums, in 16 bits but for their rounding. */
+/* The losses are the processor's: in fp32 up to the order of sums, in 16 bits up to rounding. */
 static void against_the_processor(void **state)
 {
     (void)state;
@@ -333,7 +335,7 @@ static void against_the_processor(void **state)
     }
 }
 
-/* A gradient that is not finite skips the step on all ranks, and is told by name. */
+/* A gradient that is not finite skips the step on all ranks, and is reported by name. */
 static void not_finite(void **state)
 {
     (void)state;
@@ -354,7 +356,7 @@ static void not_finite(void **state)
     assert_given_back();
 }
 
-/* What a rank takes of its GPU is what was planned, and what the device itself keeps. */
+/* GPU memory taken in a step, which must be the planned memory and a constant for the device itself. */
 static size_t taken_in_step;
 
 static zr_status note_taken(trainer *run, zr_engine *engine, zr_comm *comm)
@@ -381,8 +383,7 @@ static void planned_is_taken(void **state)
         assert_true(arena > 0 && (int64_t)taken_in_step >= arena);
         beside[wide] = taken_in_step - (size_t)(arena + 4095) / 4096 * 4096;
     }
-#ifdef ZR_GPU /* the context and the libraries' code, as src/train/host/device.c bounds them; others may use the GPU   \
-               */
+#ifdef ZR_GPU /* context and library code, bounded as in src/train/host/device.c; others may use the GPU */
     for (int wide = 0; wide < 2; wide++) print_message("beside the arena: %zu bytes\n", beside[wide]);
     assert_true(beside[0] < (size_t)1 << 30 && beside[1] < (size_t)1 << 30);
 #else
@@ -392,7 +393,7 @@ static void planned_is_taken(void **state)
 }
 
 #ifndef ZR_GPU
-/* Memory that is not there is said so, with what was asked for. */
+/* Lack of GPU memory is reported with the requested size. */
 static void no_memory(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=zr_alloc
 /* Evaluation and decoding: alone and between training steps, at every stage, in every number type, with parameters kept
- * or cast from their masters; and an engine that cannot be made on one rank. */
+ * or cast from their masters; and an engine that cannot be created on one rank. */
 #include "dtype_array.h"
 #include "trainer.h"
 #include "base/number/exact.h"
@@ -10,7 +10,7 @@
 
 enum { MOST_RANKS = 3 };
 
-static _Thread_local int64_t refused_bytes; /* an allocation of so many bytes fails on this rank */
+static _Thread_local int64_t refused_bytes; /* bytes of an allocation that fails on this rank */
 void *__real_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes);
 void *__wrap_zr_alloc(size_t bytes)
@@ -18,7 +18,7 @@ void *__wrap_zr_alloc(size_t bytes)
     return refused_bytes && (int64_t)bytes == refused_bytes ? NULL : __real_zr_alloc(bytes);
 }
 
-/* Losses of this rank's row: as a whole, and token by token against the cache. */
+/* The losses of each rank's row: as a whole, and token by token with the cache. */
 typedef struct sums {
     double whole[MOST_RANKS], decoded[MOST_RANKS];
 } sums;
@@ -60,13 +60,13 @@ static trainer decoder(int stage, int ranks, zr_dtype dtype)
     run.layout.dtype = run.layout.wire_dtype = dtype;
     run.layout.batch = 1;
     run.layout.decode_len = run.layout.seq;
-    run.config.embd_pdrop = 0.5; /* must not be felt */
+    run.config.embd_pdrop = 0.5; /* must have no effect */
     run.steps = 3;
-    run.clip = 0; /* so that lean keeps no gradient */
+    run.clip = 0; /* lets lean keep no gradient */
     return run;
 }
 
-/* Lean, the small last unit whole and the others cast while they are gathered. */
+/* Return a lean run in which the small last unit is kept whole and the others are cast while they are gathered. */
 static trainer lean_decoder(int stage, int ranks, zr_dtype dtype)
 {
     trainer run = decoder(stage, ranks, dtype);
@@ -76,7 +76,8 @@ static trainer lean_decoder(int stage, int ranks, zr_dtype dtype)
     return run;
 }
 
-/* Token by token as in one go; between two steps of training, without a trace in it. */
+/* Decoding token by token gives the loss of the whole row, and, between two training steps, leaves no trace in
+ * training. */
 static void test_between_steps(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void test_between_steps(void **state)
             }
 }
 
-/* A plan without training has the same parameters, bit for bit, at every stage; without masters too. */
+/* A plan without training, which may have no masters, has the same parameters, bit for bit, at every stage. */
 static void test_without_training(void **state)
 {
     (void)state;
@@ -123,7 +124,7 @@ static void test_without_training(void **state)
             }
 }
 
-/* ---- an engine that cannot be made ---- */
+/* ---- an engine that cannot be created ---- */
 
 static zr_status create_short_of_memory(zr_comm *comm, void *arg)
 {
@@ -152,7 +153,8 @@ done:
     return st;
 }
 
-/* One rank gets no arena: all fail with its error, none waits in the making of the staging memory. */
+/* If one rank cannot allocate its arena, all ranks fail with its error, and none waits while creating the staging
+ * memory. */
 static void test_one_rank_short_of_memory(void **state)
 {
     (void)state;

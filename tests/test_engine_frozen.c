@@ -1,7 +1,8 @@
 //TEST timeout=200 tsan=1
-/* Frozen parameters keep their bits and change no other's: at every stage, in every way to keep, move and compute
- * again, in every number type, on 1 to 4 ranks, in groups and with layers that ranks share. What trains takes the very
- * gradient that it takes where all does. Each run holds planned against measured, and its plan against the proof. */
+/* Frozen parameters keep their bits and change no others: at every stage, in every way to keep, move and recompute, in
+ * every number type, on 1 to 4 ranks, in groups and with tensor parallelism. The trained parameters get exactly the
+ * gradient that they get where all are trained. Each run compares planned with measured memory and runs zr_plan_check
+ * on its plan. */
 #include "layout_variants.h"
 
 #ifdef __SANITIZE_THREAD__
@@ -10,7 +11,7 @@ enum { SHARES = 11 };
 enum { SHARES = 3 };
 #endif
 
-/* Tied table, norms of all blocks, one whole block, a part of another; the lower half; all but the last norm. */
+/* The tied table, norms of all blocks, one whole block and part of another; the lower half; all but the last norm. */
 static const char *const patterns[] = {
     "wte.*\n*.ln_[12].*\nh.2.*\nh.1.mlp.c_fc.weight",
     "wpe.*\ntransformer.wte.weight\nh.[01].*",
@@ -18,7 +19,8 @@ static const char *const patterns[] = {
 };
 enum { PATTERNS = sizeof patterns / sizeof *patterns };
 
-/* Hashes of weights, by parameter: by the first element in the whole model, which frozen ones do not move. */
+/* Hashes of weights by parameter, which is identified by its first element in the whole model: freezing does not change
+ * it. */
 enum { PARAMS = 64 };
 typedef struct weights {
     int64_t first[PARAMS];
@@ -38,7 +40,7 @@ static zr_status hash_param(void *arg, const zr_param_info *param, int64_t first
     return trainer_hash(&w->hash[i], param, first, n, in);
 }
 
-/* Of one rank: it has all. */
+/* Hash all weights, on a single rank, which has them. */
 static zr_status keep_weights(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
@@ -53,7 +55,8 @@ static uint64_t hash_of(const weights *w, int64_t first)
     return w->hash[i];
 }
 
-/* One step without clipping: what is frozen is as before, what trains has moved, and as if all had. */
+/* Check one step without clipping: frozen parameters are unchanged, trained ones have moved exactly as if all were
+ * trained. */
 static void check_one_step(zr_dtype dtype, const char *frozen)
 {
     trainer run = layout_trainer(1, dtype, 1, 0);
@@ -95,7 +98,7 @@ static void test_one_step(void **state)
 
 /* ---- the same bits in every way ---------------------------------------------------------------- */
 
-/* What the frozen parameters are, over all ranks; the first time it is kept. */
+/* The hash of the frozen parameters over all ranks, set at the first check. */
 typedef struct still {
     uint64_t hash;
     bool known;
@@ -122,7 +125,7 @@ static zr_status check_still(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Before any step, behind the first, at the end. */
+/* Run and check the frozen parameters before any step, after the first, and at the end. */
 static void run_still(trainer *run)
 {
     trainer start = *run;
@@ -170,7 +173,8 @@ static void test_more_ranks(void **state)
     check(4, ZR_F32, 1, 0, 0);
 }
 
-/* Sharded over two and replicated, first within a host, a second partition. */
+/* Groups keep frozen parameters: states sharded over two ranks and replicated, hierarchical collectives, a secondary
+ * partition. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -195,7 +199,7 @@ static void test_groups(void **state)
         }
 }
 
-/* The same bits for 1, 2 and 4 ranks. */
+/* Frozen runs have the same bits on 1, 2 and 4 ranks. */
 static void test_any_ranks(void **state)
 {
     (void)state;
@@ -217,7 +221,7 @@ static void test_any_ranks(void **state)
     }
 }
 
-/* Two and three ranks that share each layer, with other tokens between layers too: the same bits at every stage. */
+/* With two and three tensor-parallel ranks, sharding tokens between layers or not, every stage has the same bits. */
 static void test_tensor(void **state)
 {
     (void)state;

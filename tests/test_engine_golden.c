@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1 long=more
-/* GPT-2 in fp32 against traces that PyTorch computed in float64: logits, gradients, losses, norms, final weights;
- * every stage, 1, 2 and 4 ranks, 1, 2 and 4 micro-batches as far as the batch of 4 allows. */
+/* GPT-2 in fp32 against traces that PyTorch computed in float64: logits, gradients, losses, norms, final weights; every
+ * stage, 1, 2 and 4 ranks, 1, 2 and 4 micro-batches as far as the batch of 4 allows. */
 #include "golden.h"
 #include "long.h"
 #include "trainer.h"
@@ -64,13 +64,13 @@ static zr_status fill(void *arg, const zr_param_info *param, int64_t first, int6
     return zr_safetensors_read_f32(golden.weights, tensor, first, n, out);
 }
 
-/* Differences of whole tensors, gathered over ranks: each rank writes what it owns. */
+/* Differences of whole tensors, gathered over ranks: each rank writes the elements it owns. */
 typedef struct deltas {
     float value[160][LONGEST];
     int64_t seen[160];
 } deltas;
 
-/* A number of its own for each parameter, whatever graph it is of. */
+/* Return a parameter's number, which is the same in every graph. */
 static int64_t number_of(const zr_param_info *param)
 {
     return zr_safetensors_find(golden.weights, param->name) - zr_safetensors_get(golden.weights, 0);
@@ -102,8 +102,8 @@ static zr_status read_weights(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_read(engine, ZR_STATE_PARAM, collect, &weights);
 }
 
-/* The key third of c_attn.bias shifts all scores of a query alike: its exact gradient is 0, and Adam makes noise of it.
- */
+/* Return whether an element is in the key third of c_attn.bias, which shifts all scores of a query alike: its exact
+ * gradient is 0, and Adam amplifies the noise. */
 static bool is_key_bias(const char *name, int64_t i, int64_t n)
 {
     size_t length = strlen(name);
@@ -189,8 +189,8 @@ static void check_run(const trainer *run, const zr_graph *g)
     check_weights(g);
 }
 
-/* Every way to compute again, to keep checkpoints and to share tokens; at one degree each way to share tokens has its
- * own losses, to the last bit. In a short run two of these ways in turn, the first and another. */
+/* Check every way to recompute, to keep checkpoints and to shard tokens; at one tensor-parallel degree, each way to
+ * shard tokens has its own losses, to the last bit. A short run takes two ways: the first and another in turn. */
 static void check_tensor(int tensor, int stage, int ranks, const zr_graph *g)
 {
     static const struct {
@@ -206,7 +206,7 @@ static void check_tensor(int tensor, int stage, int ranks, const zr_graph *g)
         const size_t n_ways = sizeof ways / sizeof *ways, also = 1 + turn++ % (n_ways - 1);
         for (size_t w = 0; w < n_ways; w++) {
             if (w > 0 && w != also && !is_long_run()) continue;
-            if (sequence == ZR_SEQUENCE_REGATHER && w > 0) continue; /* with a policy the same as the one before */
+            if (sequence == ZR_SEQUENCE_REGATHER && w > 0) continue; /* the first way covers it */
             memset(gradients.seen, 0, sizeof gradients.seen);
             memset(weights.seen, 0, sizeof weights.seen);
             trainer run = tiny(stage, ranks, 1 + stage % 2);
@@ -246,7 +246,7 @@ static void check_training(void)
     zr_graph_destroy(&g);
 }
 
-/* What the evaluation schedule leaves behind is the operand of the head, which never holds its logits. */
+/* Check the logits. The evaluation schedule leaves the head's operand, and never holds its logits. */
 static zr_status read_hidden(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;

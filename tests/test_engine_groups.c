@@ -1,12 +1,12 @@
 //TEST timeout=200 tsan=1
-/* Groups within the data-parallel ranks: states sharded over a few and replicated across (MiCS), collectives first
- * within a host and then across, a second copy of parameters within a host (hpZ). None changes a bit; memory and
- * traffic are the formulas, to the byte. */
+/* Groups within the data-parallel ranks: states sharded over a few ranks and replicated across (MiCS), hierarchical
+ * collectives, first within a host and then across, and a secondary copy of parameters within a host (hpZ). No grouping
+ * changes a bit; memory and traffic follow the formulas, to the byte. */
 #include "layout_variants.h"
 
 typedef struct grouping {
     const char *name;
-    int shard, hpz; /* of so many ranks, 0: not */
+    int shard, hpz; /* whether `local` ranks form one */
     bool hierarchical;
 } grouping;
 
@@ -41,7 +41,7 @@ static void same_run(const trainer *flat, const trainer *run, const char *name)
     if (run->weights != flat->weights) fail_msg("stage %d, %s: other weights", run->layout.stage, name);
 }
 
-/* All groupings of a run, `local` ranks a host, against the flat one. */
+/* Compare all groupings of a run, with `local` ranks a host, with the flat run. */
 static void compare_groupings(const trainer *flat, trainer base, int local)
 {
     for (int g = 0; g < GROUPINGS; g++) {
@@ -52,7 +52,7 @@ static void compare_groupings(const trainer *flat, trainer base, int local)
     }
 }
 
-/* At all stages. */
+/* Compare the groupings at all stages. */
 static void compare(trainer base, int local)
 {
     for (base.layout.stage = 0; base.layout.stage <= 3; base.layout.stage++) {
@@ -84,7 +84,8 @@ static void test_eight_as_two_by_four(void **state)
     compare(run, 4);
 }
 
-/* The layout lean: a unit's gradient is used up as it comes, parameters are cast from the master. */
+/* Groupings give the flat run's bits in the lean layout, where a unit's gradient is consumed as it arrives and
+ * parameters are cast from their masters. */
 static void test_lean(void **state)
 {
     (void)state;
@@ -97,7 +98,7 @@ static void test_lean(void **state)
     }
 }
 
-/* Sums that do not depend on the number of ranks: those of two ranks. */
+/* With sums independent of the number of ranks, groupings of four ranks give the bits of two ranks. */
 static void test_world(void **state)
 {
     (void)state;
@@ -108,7 +109,8 @@ static void test_world(void **state)
     compare_groupings(&two, four, 2);
 }
 
-/* Ranks that share layers: groups are of those of the same part. Two hosts of four, two data-parallel ranks each. */
+/* With tensor parallelism, groups consist of ranks with the same part of each layer. Two hosts have four ranks each:
+ * two data-parallel ranks of two tensor-parallel ranks. */
 static void test_shared_layers(void **state)
 {
     (void)state;

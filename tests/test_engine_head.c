@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1
-/* A head whose logits never exist, in runs: several blocks of rows, a weight of its own or the table, with its losses
- * as the graph's, read by another op, and read by one that nothing comes of. */
+/* A fused head, whose logits are never stored whole, in training runs: several blocks of rows; a separate weight or the
+ * tied table; its losses being the graph's, read by another op, or read by an op without effect. */
 #include "engine_truth.h"
 #include "graph/internal.h"
 #include "layout_variants.h"
@@ -63,7 +63,7 @@ static void test_truth(void **state)
     }
 }
 
-/* An evaluation gives the losses of a training step, whose op is another one. */
+/* An evaluation gives a training step's losses, although it runs another op. */
 static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     zr_batch batch = {.step = 0, .first_row = comm->rank * run->layout.batch};
@@ -90,7 +90,7 @@ static void test_evaluation(void **state)
         }
 }
 
-/* The same bits in every way to keep, move and compute again; a weight of its own has a gradient of 16 bits. */
+/* The bits are the same in every way to keep, move and recompute; a separate weight has a 16-bit gradient. */
 static void test_layouts(void **state)
 {
     (void)state;
@@ -118,7 +118,7 @@ static int count_steps(const zr_plan *plan, zr_schedule_kind kind, zr_step_kind 
     return n;
 }
 
-/* The forward op runs where its losses are read, and in evaluation; every product is counted as often as it is made;
+/* The forward op runs where its losses are read, and in evaluation; every product is counted each time it is computed;
  * the losses are taken once, also with two passes. */
 static void test_program(void **state)
 {
@@ -149,8 +149,8 @@ static void test_program(void **state)
         }
 }
 
-/* Of two blocks: w is read twice more; what dw adds up to is read and written once more, and where that is not dw
- * itself, in fp32, also written once and read once to be rounded. */
+/* With two blocks, w is read two more times, and the sum for dw is read and written once more; a sum separate from dw,
+ * in fp32, is also written once and read once for rounding. */
 static void test_bytes(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 //TEST timeout=120 long=more
-/* Where model states stay changes no bit: with optimizer states in the host's space every way to keep, move, save and
- * compute again gives the bits of states on the device, planned bytes are measured bytes in every space, and the device
- * keeps two buckets of them. */
+/* The home of model states changes no bit: with optimizer states in host memory, every way to keep, move, save and
+ * recompute gives the bits of states on the device, planned bytes equal measured bytes in every space, and the device
+ * keeps two buckets of the states. */
 #include "layout_variants.h"
 #include "long.h"
 
@@ -12,7 +12,7 @@ static trainer in_host(const trainer *want)
     return got;
 }
 
-/* Nothing of the optimizer stays on the device, and all of it in the host's space. */
+/* Check that all optimizer states are in host memory and none on the device. */
 static void check_bytes(const trainer *device, const trainer *host)
 {
     const zr_memory *on = &device->planned, *off = &host->planned;
@@ -21,7 +21,7 @@ static void check_bytes(const trainer *device, const trainer *host)
     assert_int_equal(off->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM],
                      states + on->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM]);
     assert_int_equal(off->states_bytes, on->states_bytes - states);
-    /* Three states at most, two buckets of each. */
+    /* At most three states, two buckets of each. */
     const int parts = host->layout.stage > 0 ? host->layout.ranks : 1;
     const int64_t bucket = zr_plan_bucket_elems(host->layout.reduce_bucket_elems, parts) / parts;
     assert_true(off->space[ZR_SPACE_DEVICE].category_bytes[ZR_CATEGORY_OPTIM] <= 2 * 3 * 4 * bucket);
@@ -64,7 +64,7 @@ static void test_same_bits(void **state)
     check(4, ZR_F32, 1, 0);
 }
 
-/* Groups within the data-parallel ranks, beside tensor parallelism too. */
+/* Groups within the data-parallel ranks work with host states, combined with tensor parallelism too. */
 static void test_groups(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=240 tsan=1 long=more
-/* The comm stream on a thread of its own: the bits of one thread, whatever overlaps; and a failure on either thread
- * ends the step on both, with the first one's message. */
+/* The comm stream on a separate thread gives the bits of a single thread, whatever overlaps; and a failure on either
+ * thread ends the step on both, with the first failure's message. */
 #include "layout_variants.h"
 #include "long.h"
 #include "engine/engine.h"
@@ -9,12 +9,12 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* Of all ways at all stages each run takes one in so many, in turn: two runs with one micro-batch take all of them, and
- * two with more. */
+/* Return the share of layout variants that each run checks: two runs with one micro-batch cover all variants at all
+ * stages, and so do two runs with more. */
 static int shares(void)
 {
 #ifdef __SANITIZE_THREAD__
-    return 9; /* the sanitizer takes its time */
+    return 9; /* the sanitizer is slow */
 #else
     return is_long_run() ? 1 : 2;
 #endif
@@ -36,7 +36,7 @@ static void test_two_ranks(void **state)
     check(2, ZR_BF16, 1, 0);
 }
 
-/* The tree over micro-batches is the comm stream's to count. */
+/* The comm stream computes the tree of sums over micro-batches. */
 static void test_world(void **state)
 {
     (void)state;
@@ -59,7 +59,7 @@ static void test_three_ranks(void **state)
     check(3, ZR_F32, 3, 0);
 }
 
-/* ---- what ran when ---------------------------------------------------------------------------- */
+/* ---- the order of steps ----------------------------------------------------------------------- */
 
 #define MOST_EVENTS 4096
 
@@ -70,7 +70,7 @@ typedef struct seen {
     _Atomic int computing;    /* the batch of a watched step has begun */
 } seen;
 
-/* Ends in any case: then a test fails, and does not hang. */
+/* Wait for a number to grow, at most 20 s, so that a broken test fails and does not hang. */
 static void await_more(_Atomic int *number, int than)
 {
     for (int ms = 0; ms < 20000 && atomic_load(number) <= than; ms++)
@@ -83,7 +83,7 @@ static void see(void *arg, const zr_event *event)
     if (s->n[event->stream] < MOST_EVENTS) s->event[event->stream][s->n[event->stream]++] = *event;
     if (event->stream != ZR_STREAM_COMM) return;
     atomic_fetch_add(&s->communicated, 1);
-    await_more(&s->computing, 0); /* or the other gathers might be over before the batch begins */
+    await_more(&s->computing, 0); /* otherwise the remaining gathers might end before the batch begins */
 }
 
 static zr_status watch_rank(trainer *run, zr_engine *engine, zr_comm *comm)
@@ -102,7 +102,8 @@ static const zr_event *event_of(const seen *s, const zr_schedule *schedule, int3
     return NULL;
 }
 
-/* No step begins before those it waits for have ended, and some communication runs beside computation. */
+/* Check that no step begins before the steps it waits for have ended, and that some communication overlaps computation.
+ */
 static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     if (comm->rank != 0) return ZR_OK;
@@ -126,7 +127,7 @@ static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
             for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
                 const zr_wait *wait = &schedule->wait[w];
                 const zr_event *earlier = event_of(s, schedule, wait->step, e->micro - wait->before);
-                if (!earlier) continue; /* a step that was not due, or of the steps before */
+                if (!earlier) continue; /* a step that was skipped, or from before the watch */
                 waits++;
                 ZR_CHECK(earlier->end_sec <= e->begin_sec, ZR_ERR_INTERNAL, "step %d began before step %d had ended",
                          e->step, earlier->step);
@@ -142,7 +143,7 @@ static zr_status check_order(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Takes until something has run beside it: parameters are gathered from the beginning of a step on. */
+/* Fill a batch only after a comm step has run in parallel: parameters are gathered from the beginning of a step on. */
 static zr_status slow_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     const trainer *run = arg;
@@ -175,7 +176,7 @@ static void test_order(void **state)
 
 /* ---- failures --------------------------------------------------------------------------------- */
 
-/* Made to fail by `run`, the ranks all end with that status and message, at every stage. */
+/* Check that a failure caused by `run` ends all ranks with that status and message, at every stage. */
 static void check_failure(trainer run, zr_status want, const char *message)
 {
     run.lanes = true;
@@ -185,9 +186,9 @@ static void check_failure(trainer run, zr_status want, const char *message)
     }
 }
 
-/* The first op of a step, which fails in the second. */
+/* The first op of a step, made to fail in the second step. */
 static zr_kernel embedding, failing[2];
-static bool only_rank_0; /* on it alone */
+static bool only_rank_0; /* fail on rank 0 alone */
 
 static zr_status failing_run(const zr_kernel_args *args)
 {
@@ -208,7 +209,7 @@ static const zr_kernel *failing_kernels(bool on_rank_0_alone)
     return failing;
 }
 
-/* How often a rank has given its arena back. */
+/* The number of arenas that ranks have freed. */
 static _Atomic int arenas_freed;
 static void (*free_memory)(zr_device *device, void *memory);
 static zr_device_ops counting_ops;
@@ -233,8 +234,8 @@ static void count_frees(trainer *run, zr_device *device)
     device->ops = &counting_ops;
 }
 
-/* The comm stream waits for peers whose computing thread has failed as well. What was on its way from or into an arena
- * may still be: it stays. */
+/* A failed computing thread leaves the comm stream waiting for peers that have failed as well. Transfers to or from an
+ * arena may still be running, so the arena is not freed. */
 static void test_computing_fails(void **state)
 {
     (void)state;
@@ -248,11 +249,11 @@ static void test_computing_fails(void **state)
     assert_int_equal(arenas_freed, 2);
 }
 
-/* Rank 0's computing thread fails while its comm stream waits for rank 1, which comes no more before rank 0 has
+/* A failure of rank 0's computing thread while its comm stream waits for rank 1, which continues only after rank 0 has
  * returned. */
 typedef struct lone {
-    _Atomic int returned; /* rank 0 has */
-    bool in_vain;         /* rank 1 waited for it */
+    _Atomic int returned; /* rank 0 has returned */
+    bool in_vain;         /* rank 1 waited for it in vain */
 } lone;
 
 static void hold_back(void *arg, const zr_event *event)
@@ -261,7 +262,7 @@ static void hold_back(void *arg, const zr_event *event)
     if (event->stream != ZR_STREAM_COMM || l->returned) return;
     await_more(&l->returned, 0);
     l->in_vain = !l->returned;
-    l->returned = 1; /* waited once is enough */
+    l->returned = 1; /* one wait is enough */
 }
 
 static zr_status hold_back_rank_1(trainer *run, zr_engine *engine, zr_comm *comm)
@@ -282,7 +283,7 @@ static zr_status rank_0_tells(zr_comm *comm, void *arg)
 static void test_one_rank_fails_alone(void **state)
 {
     (void)state;
-    for (int stage = 1; stage <= 3; stage++) { /* there more is gathered beside the first op */
+    for (int stage = 1; stage <= 3; stage++) { /* stages that gather more beside the first op */
         lone l = {0};
         trainer run = layout_trainer(2, ZR_F32, 1, 0);
         run.layout.stage = stage;
@@ -305,7 +306,7 @@ static zr_status leave(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* A peer is gone: the comm stream hears of it, and the computing thread, which waits for it, stops. */
+/* When a peer is gone, the comm stream gets the error, and the computing thread, which waits for it, stops. */
 static void test_communication_fails(void **state)
 {
     (void)state;

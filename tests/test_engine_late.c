@@ -1,6 +1,6 @@
 //TEST timeout=120
-/* A device that does what it is asked for as late as it may: only when somebody waits for it. Where the host, another
- * queue or another rank goes on with what the device has not done yet, other bits come out. */
+/* A device that does all work as late as possible: only when a thread waits for it. If the host, another queue or
+ * another rank used a result that the device has not computed yet, the bits would differ. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -27,29 +27,30 @@ typedef struct call {
     struct lane *other; /* WAIT: for its first n calls */
 } call;
 
-/* What a queue has been asked for: calls [done, asked) it has not done. */
+/* The calls requested of a queue; calls [done, asked) have not been made yet. */
 enum { CALLS = 512, MARKS = 4096, LANES = 2 };
 typedef struct lane {
-    zr_device *device; /* its tasks' */
+    zr_device *device; /* of its tasks */
     zr_queue *queue;
     call call[CALLS];
     int64_t asked, done;
     int64_t marked[MARKS]; /* `asked` at a mark, by its ticket */
 } lane;
 
-/* Of the thread that walks: its queues, for computing and for copies. Of a queue's thread: that queue. */
+/* The lanes of a thread. A thread that walks a schedule has one for each of its queues, computing and copies; a queue's
+ * thread has one for that queue. */
 static _Thread_local struct {
     lane lane[LANES];
     int n_lanes;
-    lane *running; /* whose task this thread runs */
-    int64_t most;  /* calls that waited at a time for those that compute */
-    int overtook;  /* copies that were made before what stands in front of them in the list */
-    bool fails;    /* the next of these copies does */
+    lane *running; /* the lane whose task the thread runs */
+    int64_t most;  /* the most computing calls pending at a time */
+    int overtook;  /* copies made before pending computing calls that precede them in the list */
+    bool fails;    /* whether the next copy fails */
 } own;
-static zr_device_ops plain, late;   /* made once */
-static bool is_apart, copies_early; /* with memory of its own; copies are not late, but made when they are asked for */
-static int64_t latest;              /* own.most, of rank 0 */
-static int overtaken;               /* own.overtook, of rank 0 */
+static zr_device_ops plain, late;   /* filled once */
+static bool is_apart, copies_early; /* the device has separate memory; copies are made at once instead of late */
+static int64_t latest;              /* own.most of rank 0 */
+static int overtaken;               /* own.overtook of rank 0 */
 
 static zr_status do_until(lane *l, int64_t n);
 
@@ -99,7 +100,7 @@ static zr_status put(lane *l, const call *c)
 
 static zr_status ask(const call *c)
 {
-    return own.running && c->device == own.running->device ? put(own.running, c) : do_call(c); /* in no task */
+    return own.running && c->device == own.running->device ? put(own.running, c) : do_call(c); /* outside tasks */
 }
 
 static zr_status late_run(const zr_kernel_args *args)
@@ -207,7 +208,7 @@ static zr_status late_queue_create(zr_device *device, const zr_queue_config *con
     return ZR_OK;
 }
 
-/* NULL: a thread runs the queue. */
+/* Return a queue's lane; NULL if a thread runs the queue. */
 static lane *lane_of(const zr_queue *queue)
 {
     for (int i = 0; i < own.n_lanes; i++)
@@ -215,7 +216,7 @@ static lane *lane_of(const zr_queue *queue)
     return NULL;
 }
 
-/* Tasks of queues with threads, which have done all that they were asked for when they end. */
+/* Tasks of queues with threads; their calls are all made before the task ends. */
 enum { TASKS = 4096 };
 static zr_task task_of[TASKS];
 static atomic_int n_tasks;
@@ -259,7 +260,8 @@ static zr_mark late_mark(zr_queue *queue)
     return mark;
 }
 
-/* Another queue goes on from the mark: a thread now, what is asked for later when it is done. */
+/* Make a queue wait for a mark: a thread's queue makes the other lane's calls now, any other queue makes them when it
+ * reaches the wait. */
 static zr_status late_await(zr_queue *queue, zr_mark mark)
 {
     lane *l = lane_of(queue), *other = mark.queue ? lane_of(mark.queue) : NULL;
@@ -329,7 +331,7 @@ static void compare(const trainer *want, trainer run, const char *what)
     assert_true(latest > 1);
 }
 
-/* Alone, nobody waits but the host: for a batch, and for the norm or before each update. */
+/* On one rank only the host waits: for a batch, and for the norm or before each update. */
 static void one_rank(void **state)
 {
     (void)state;
@@ -346,7 +348,7 @@ static void one_rank(void **state)
                 }
 }
 
-/* All ways to keep and to move, at each stage. */
+/* Ways to keep and move give the same bits on several ranks, each way at two of the stages. */
 static void several_ranks(void **state)
 {
     (void)state;
@@ -363,7 +365,7 @@ static void several_ranks(void **state)
     }
 }
 
-/* Groups of one rank move nothing between ranks, but copy. */
+/* Groups of one rank move nothing between ranks, but still copy. */
 static void groups_of_one(void **state)
 {
     (void)state;
@@ -379,7 +381,7 @@ static void groups_of_one(void **state)
     }
 }
 
-/* ---- what is saved ----------------------------------------------------------------------------- */
+/* ---- saves ------------------------------------------------------------------------------------- */
 
 static zr_status hash_state(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
@@ -407,13 +409,13 @@ static zr_status save_alone(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_save_end(engine);
 }
 
-/* A save that no step follows, as at a stop: states go out from their copy once the device has made it. */
+/* After a save without a further step, as at a stop, states go out from their copy once the device has made it. */
 static void saved_behind_no_step(void **state)
 {
     (void)state;
     for (int way = ZR_SAVE_COPY; way <= ZR_SAVE_IN_PLACE; way++) {
         uint64_t saved[3] = {0};
-        for (int how = 0; how <= 2; how++) { /* the processor; late; late and apart */
+        for (int how = 0; how <= 2; how++) { /* the processor; late; late with separate memory */
             trainer run = layout_trainer(1, ZR_F32, 1, 0.5);
             run.layout.save = (zr_save)way;
             run.after = save_alone;
@@ -429,7 +431,7 @@ static void saved_behind_no_step(void **state)
 
 /* ---- streams ----------------------------------------------------------------------------------- */
 
-/* The comm stream beside. */
+/* The comm stream runs in parallel on a late device. */
 static void lanes(void **state)
 {
     (void)state;
@@ -443,7 +445,7 @@ static void lanes(void **state)
     }
 }
 
-/* Optimizer states come from the host's space and go there. */
+/* Optimizer states may be kept in host memory. */
 static void homes(void **state)
 {
     (void)state;
@@ -457,7 +459,7 @@ static void homes(void **state)
         want.layout.reduce_bucket_elems = 350;
         trainer_run(&want);
         compare(&want, want, "states in the host's space");
-        for (int early = 0; early <= 1; early++) { /* fetched as early as the plan's waits allow, or as late */
+        for (int early = 0; early <= 1; early++) { /* copies as late, or as early, as the plan's waits allow */
             is_apart = true;
             copies_early = early;
             compare(&want, want, "states in the host's space, copies in a queue of their own");
@@ -466,8 +468,8 @@ static void homes(void **state)
     }
 }
 
-/* With memory of its own: copies of checkpoints and of what is saved go on beside what computes, whether they are made
- * as late or as early as they may be. */
+/* On a device with separate memory, copies of checkpoints and saved states run in parallel with computation, as late or
+ * as early as the plan allows. */
 static void copies_apart(void **state)
 {
     (void)state;
@@ -489,13 +491,13 @@ static void copies_apart(void **state)
                 is_apart = true;
                 copies_early = early;
                 compare(&want, want, "copies in a queue of their own");
-                assert_true(overtaken > 0 || !early || !overlap); /* else fetched when they are needed */
+                assert_true(overtaken > 0 || !early || !overlap); /* otherwise fetched on demand */
                 is_apart = copies_early = false;
             }
         }
 }
 
-/* A training step in which a copy fails. */
+/* Run a training step in which a copy fails. */
 static zr_status step_and_fail(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     const zr_step_args args = {.step = 1, .lr = run->lr, .clip = run->clip, .batch = trainer_batch, .arg = run};
@@ -511,8 +513,8 @@ static zr_status save_all(zr_engine *engine, uint64_t *hash)
     return zr_engine_save(engine, &(zr_sink){.put = hash_state, .end = no_more, .arg = hash});
 }
 
-/* A copy of what is saved fails: the step ends, and the save afterwards has the states all the same, not those of the
- * save before, which are still where copies go. */
+/* Check that, after a step ended by a failed copy of a save, the save still delivers the current states, and not the
+ * previous save's states, which the buffers still hold. */
 static zr_status save_and_fail(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     uint64_t before = 0, failed = 0, after = 0;
@@ -530,8 +532,8 @@ static zr_status save_and_fail(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* A copy that fails ends the step, by its name, and what the comm stream's queue waits for; of one rank the next step
- * is as if there had been none. */
+/* A copy that fails ends the step, is named in the error, and stops the comm stream's queue that waits for it; on one
+ * rank the next step gives the bits of a run without the failed step. */
 static void copies_fail(void **state)
 {
     (void)state;
@@ -574,7 +576,7 @@ static void shared_layers(void **state)
     }
 }
 
-/* Losses and gradients that are not finite are found as ever: by name. */
+/* Losses and gradients that are not finite are detected and named as on other devices. */
 static void not_finite(void **state)
 {
     (void)state;
@@ -603,7 +605,7 @@ static void not_finite(void **state)
             for (int i = 0; i < 2; i++) {
                 run.tune = i ? make_late : NULL;
                 assert_int_equal(zr_comm_threads_run(ranks, trainer_rank, &run), ZR_ERR_DIVERGED);
-                const char *text = strstr(zr_error_message(), "the gradient of"); /* behind the rank that was first */
+                const char *text = strstr(zr_error_message(), "the gradient of"); /* skips the name of the first rank */
                 assert_non_null(text);
                 if (i) assert_string_equal(text, said);
                 snprintf(said, sizeof said, "%s", text);

@@ -1,7 +1,7 @@
 //TEST timeout=240 tsan=1 long=more
-/* Every way to keep, move and compute again gives the same bits: recompute policies, layouts, buckets, gathers ahead,
- * thresholds and the papers' baselines, at every stage, in every number type, on 1 to 4 ranks, with dropout. Each run
- * also holds planned against measured (trainer.h), and its plan against the independent proof. */
+/* Every way to keep, move and recompute gives the same bits: recompute policies, layouts, buckets, prefetch, thresholds
+ * and the papers' baselines, at every stage, in every number type, on 1 to 4 ranks, with dropout. Each run also
+ * compares planned with measured memory (trainer.h), and runs zr_plan_check on its plan. */
 #include "cheap_kept.h"
 #include "layout_variants.h"
 #include "long.h"
@@ -9,18 +9,19 @@
 
 #include <math.h>
 
-/* Of all ways at all stages each run takes one in so many, in turn: in three runs with one micro-batch all of them, and
- * in three with more. */
+/* Return the share of layout variants that each run checks: three runs with one micro-batch cover all variants at all
+ * stages, and so do three runs with more. */
 static int shares(void)
 {
 #ifdef __SANITIZE_THREAD__
-    return 11; /* the sanitizer takes its time */
+    return 11; /* the sanitizer is slow */
 #else
     return is_long_run() ? 1 : 3;
 #endif
 }
 
-/* An evaluation between two steps leaves no trace, and its value is the same in every way too. */
+/* Check that an evaluation between two steps gives the same value in every way; the trainer shows that it leaves no
+ * trace. */
 static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     zr_batch batch = {.step = 9, .first_row = comm->rank * run->layout.batch};
@@ -82,7 +83,7 @@ static void test_four_ranks(void **state)
     check(4, ZR_BF16, 3, 0);
 }
 
-/* With all that cheap ops write kept for the backward. */
+/* Keeping the results of cheap ops for the backward pass, instead of recomputing them, changes no bit. */
 static void test_cheap_ops_kept(void **state)
 {
     (void)state;
@@ -99,7 +100,7 @@ static void test_cheap_ops_kept(void **state)
     }
 }
 
-/* The sum in another order: equal but for rounding, so no micro-batch is left out of the tree. */
+/* Check that sums in the other order are equal up to rounding, so that no micro-batch is missing from the tree. */
 static void check_near_layout(const trainer *world)
 {
     trainer layout = *world;
@@ -111,8 +112,8 @@ static void check_near_layout(const trainer *world)
     }
 }
 
-/* `world`: 1, 2, 4 and 8 ranks, with 8, 4, 2, 1 or 12, 6, 3 micro-batches a step, at every stage, each in a way of its
- * own. */
+/* Check `world` reproducibility: 1, 2, 4 and 8 ranks, with 8, 4, 2, 1 or 12, 6, 3 micro-batches a step, at every stage,
+ * each with another layout variant, give the same bits. */
 static void check_world(zr_dtype dtype, int64_t micro_batches, double clip)
 {
     trainer want = {0};
@@ -141,7 +142,7 @@ static void test_world(void **state)
     check_world(ZR_F32, 1, 0.5);
 }
 
-/* The tree over eight leaves is not the sum in order: were it another tree, some bits would differ. */
+/* The tree over eight leaves gives other bits than the sum in order, so the bits would also show a wrong tree. */
 static void test_world_is_not_layout(void **state)
 {
     (void)state;

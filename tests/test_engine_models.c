@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1
-/* Models of a user's own, in the shapes that GPT-2 does not have: units without parameters, without gradient or without
- * anything, weights shared over units and read after their gradient is complete, one unit alone, values and gradients
+/* A user's own models, with shapes that GPT-2 does not have: units without parameters, without gradient or without
+ * anything, weights shared over units and read after their gradient is complete, a single unit, values and gradients
  * used several times and over several units, losses that are a sum, inputs of other types; and the ops that GPT-2 does
  * not use. */
 #include "engine_truth.h"
@@ -36,7 +36,7 @@ static zr_value features(zr_graph *g, const char *name)
     return zr_input(g, name, zr_graph_get_spec(g)->dtype, shape(3, zr_graph_get_spec(g)->batch, T, C));
 }
 
-/* An own head, not tied to any table. */
+/* Add a head with a separate weight, not tied to any table. */
 static void head(zr_graph *g, zr_value x)
 {
     zr_graph_unit(g, "head");
@@ -44,7 +44,8 @@ static void head(zr_graph *g, zr_value x)
     zr_graph_losses(g, zr_cross_entropy(g, logits, ids(g, "targets")));
 }
 
-/* The first unit, one in the middle and one that is empty have no parameters; the first op reads an input only. */
+/* Build a model whose first unit, a middle unit and an empty unit have no parameters; the first op reads only an input.
+ */
 static void build_bare(zr_graph *g, const void *config)
 {
     (void)config;
@@ -58,7 +59,7 @@ static void build_bare(zr_graph *g, const void *config)
     head(g, zr_add(g, x, features(g, "late")));
 }
 
-/* One weight and one gain in three units that follow each other, the weight once transposed. */
+/* Build a model with one weight and one gain used in three consecutive units, the weight once transposed. */
 static void build_shared(zr_graph *g, const void *config)
 {
     (void)config;
@@ -75,8 +76,8 @@ static void build_shared(zr_graph *g, const void *config)
     head(g, x);
 }
 
-/* Parameters that get no gradient: a whole unit that nothing uses, one whose output nothing reads, and single ones
- * between others. */
+/* Build a model with parameters that get no gradient: a whole unit that is not used, a unit whose output is not read,
+ * and single parameters between others. */
 static void build_idle(zr_graph *g, const void *config)
 {
     (void)config;
@@ -93,7 +94,7 @@ static void build_idle(zr_graph *g, const void *config)
     head(g, x);
 }
 
-/* The losses are the sum of two, with targets of their own, and another op reads them too. */
+/* Build a model whose losses are the sum of two, each with its own targets; another op reads them too. */
 static void build_two_losses(zr_graph *g, const void *config)
 {
     (void)config;
@@ -109,7 +110,8 @@ static void build_two_losses(zr_graph *g, const void *config)
     zr_add(g, losses, losses);
 }
 
-/* Values used twice by one op and by several; gradients that go to several places unchanged; dropout among them. */
+/* Build a model with values used twice by one op and by several ops, with gradients passed unchanged to several places,
+ * and with dropout. */
 static void build_twice(zr_graph *g, const void *config)
 {
     (void)config;
@@ -125,7 +127,8 @@ static void build_twice(zr_graph *g, const void *config)
     head(g, zr_add(g, zr_add(g, y, x), zr_add(g, x, y)));
 }
 
-/* Attention of its own width in a unit, read by the unit before and after it through a shared projection. */
+/* Build a model with an attention of separate width in a unit, read by the units before and after it through a shared
+ * projection. */
 static void build_attention(zr_graph *g, const void *config)
 {
     (void)config;
@@ -137,7 +140,7 @@ static void build_attention(zr_graph *g, const void *config)
     head(g, x);
 }
 
-/* One unit. */
+/* Build a model of one unit. */
 static void build_one(zr_graph *g, const void *config)
 {
     (void)config;
@@ -147,7 +150,7 @@ static void build_one(zr_graph *g, const void *config)
     zr_graph_losses(g, zr_cross_entropy(g, zr_linear(g, x, table, ZR_NONE, true), ids(g, "targets")));
 }
 
-/* All weights are declared first and used last to first; values are read one, two and four units later. */
+/* Build a model whose weights are declared first and used in reverse; values are read one, two and four units later. */
 static void build_skips(zr_graph *g, const void *config)
 {
     (void)config;
@@ -179,7 +182,8 @@ static zr_cost frozen_cost(const zr_graph *g, const zr_op *op)
 
 static const zr_op_def frozen = {.name = "gelu", .n_out = 1, .infer = frozen_infer, .cost = frozen_cost};
 
-/* The gradient of "w" is complete with "late", the last to use it, but computing "early" again reads it once more. */
+/* Build a model in which the gradient of "w" is complete with "late", its last user, but recomputing "early" reads w
+ * once more. */
 static void build_frozen(zr_graph *g, const void *config)
 {
     (void)config;
@@ -195,7 +199,7 @@ static void build_frozen(zr_graph *g, const void *config)
     head(g, x);
 }
 
-/* Norms without a mean, attention, and a gated product whose two halves one product makes. */
+/* Build a model with norms without a mean, attention, and a gated product whose two halves one product computes. */
 static void build_gated(zr_graph *g, const void *config)
 {
     (void)config;
@@ -217,7 +221,7 @@ static void build_gated(zr_graph *g, const void *config)
     head(g, zr_rmsnorm(g, x, vector(g, "gain"), 1e-5));
 }
 
-/* Values rearranged within a unit and between units, a parameter that is sliced, and losses that are means. */
+/* Build a model with values rearranged within and between units, a sliced parameter, and losses that are means. */
 static void build_arranged(zr_graph *g, const void *config)
 {
     (void)config;
@@ -252,7 +256,7 @@ static const zr_model models[MODELS] = {
 
 /* ---- inputs ---- */
 
-/* Element i of a row of input number `input` is a function of the global row alone. */
+/* Return element i of a row of input number `input`, which depends on the global row alone. */
 static double element(int64_t step, int64_t row, int32_t input, int64_t i)
 {
     zr_rng rng = {.seed = 11, .purpose = ZR_RNG_SHUFFLE, .stream = (uint32_t)input, .step = (uint32_t)step};
@@ -263,7 +267,7 @@ static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input
 {
     const trainer *run = arg;
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = run->layout.batch, .seq = T, .dtype = run->layout.dtype};
-    zr_graph *g = NULL; /* tells the types of the inputs */
+    zr_graph *g = NULL; /* built to find the types of the inputs */
     ZR_TRY(zr_graph_create(&spec, &g));
     run->model->build(g, NULL);
     for (int32_t k = 0; k < zr_graph_inputs(g); k++) {
@@ -300,7 +304,7 @@ static void test_truth(void **state)
     }
 }
 
-/* Evaluation of a batch between two steps must leave no trace. */
+/* Evaluate a batch between two steps, which must leave no trace. */
 static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     zr_batch batch = {.step = 9, .first_row = comm->rank * run->layout.batch};
@@ -310,8 +314,8 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* The same bits at every stage, in every mix of number types, over steps with an evaluation in between; bf16 near fp32.
- */
+/* The bits are the same at every stage, in every mix of number types, over steps with an evaluation in between; bf16 is
+ * close to fp32. */
 static void test_stages(void **state)
 {
     (void)state;
@@ -344,7 +348,8 @@ static void test_stages(void **state)
             }
 }
 
-/* In every way to keep, move and compute again: a third of all stages and ways on each number of ranks. */
+/* Every way to keep, move and recompute gives the same bits; each number of ranks checks a third of all stages and
+ * ways. */
 static void test_layouts(void **state)
 {
     (void)state;
@@ -399,7 +404,7 @@ static void shrink(const zr_update_args *args)
     for (int64_t i = 0; i < args->n; i++) args->weight[i] *= 0.5f;
 }
 
-/* Neither decay nor any rule touches what the graph makes no gradient for; the rest moves. */
+/* Neither weight decay nor an optimizer's rule changes parameters without a gradient; the others move. */
 static void test_idle_parameters_stay(void **state)
 {
     (void)state;
@@ -426,7 +431,7 @@ static void test_idle_parameters_stay(void **state)
         }
 }
 
-/* ---- what a plan refuses ---- */
+/* ---- refused models ---- */
 
 static void build_silent(zr_graph *g, const void *config) /* losses in training only, no output, an input too many */
 {

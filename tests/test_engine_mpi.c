@@ -1,8 +1,8 @@
 //TEST np=2,3 timeout=60
 //LINK -Wl,--wrap=zr_traffic_count
-/* What training asks MPI to move, seen by interposing MPI's own functions, is what was counted and what the papers'
- * formulas say: every rank sends and receives so many bytes a step. And through messages, too, every way to keep and
- * move gives the same bits. */
+/* The bytes that training passes to MPI, seen by interposing MPI's own functions, equal the counted bytes and the
+ * papers' formulas: every rank sends and receives the same number a step. And with all bytes in messages, every way to
+ * keep and move gives the same bits. */
 #include "gpt2_sizes.h"
 #include "layout_variants.h"
 
@@ -40,9 +40,9 @@ void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t 
     __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
 }
 
-static zr_comm *comm; /* each rank a node of its own: every byte goes through a message */
+static zr_comm *comm; /* each rank is a separate node: every byte goes through a message */
 
-/* A rank that fails a check has left its peers in a collective call: end them all. */
+/* End all ranks if a check failed: the peers of the failed rank wait in a collective call. */
 static void expect(bool truth, const char *what)
 {
     if (truth) return;
@@ -50,7 +50,8 @@ static void expect(bool truth, const char *what)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* The first step's share that is still to come must not be counted with the others. */
+/* Start counting after the first step. Its outstanding communication is finished first, so as not to be counted with
+ * the later steps. */
 static zr_status begin_counting(trainer *run, zr_engine *engine, zr_comm *c)
 {
     (void)run;
@@ -150,7 +151,7 @@ int main(int argc, char **argv)
 
 int main(void)
 {
-    return 1; /* not to be run: without MPI there is no mpirun for it */
+    return 1; /* never run: without MPI there is no mpirun */
 }
 
 #endif

@@ -1,8 +1,8 @@
 //TEST np=2,3,4 timeout=120 long=more
 //STAND_IN
-/* Training by processes on GPUs, on the stand-ins of tests/cuda: pieces that go by NCCL give the bits of those that go
- * between threads, in every way to keep and to move, and planned and counted is what was. Only NCCL's own sums have
- * other bits. */
+/* Training by processes with GPUs, on the stand-ins of tests/cuda: pieces that go through NCCL give the bits of pieces
+ * between threads, in every way to keep and move, and planned and counted bytes equal the real ones. Only NCCL's own
+ * sums have other bits. */
 #include "layout_variants.h"
 #include "long.h"
 
@@ -18,7 +18,7 @@
 
 static zr_comm *comm;
 
-/* A rank that fails a check has left its peers in a collective call: end them all. */
+/* End all ranks if a check failed: the peers of the failed rank wait in a collective call. */
 static void expect(bool truth, const char *what)
 {
     if (truth) return;
@@ -26,7 +26,7 @@ static void expect(bool truth, const char *what)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* In turn on those that there are. */
+/* Create a device on one of the GPUs, which ranks take in turn. */
 static zr_status take_gpu(const zr_device_config *config, zr_device **device)
 {
     const int gpus = zr_device_cuda_count(NULL);
@@ -35,7 +35,7 @@ static zr_status take_gpu(const zr_device_config *config, zr_device **device)
     return zr_device_create_cuda(&wanted, device);
 }
 
-/* By threads of rank 0 alone, on one GPU. */
+/* Run with threads of rank 0 alone, on one GPU, for the wanted bits. */
 static trainer wanted(trainer run)
 {
     run.device = take_gpu;
@@ -44,7 +44,8 @@ static trainer wanted(trainer run)
     return run;
 }
 
-/* By all of them, with one communicator of NCCL's for each group that moves pieces, all of which end well. */
+/* Run on all processes, with one NCCL communicator for each group that moves pieces, and check that all communicators
+ * end well. */
 static void train(trainer *run, const char *what)
 {
 #ifdef ZR_GPU
@@ -63,7 +64,7 @@ static void compare(const trainer *want, trainer run, const char *what)
     expect(comm->rank != 0 || layout_same(want, &run), what);
 }
 
-/* Small: the stand-in's kernels take their time. */
+/* Return a small trainer, because the stand-in's kernels are slow. */
 static trainer small(zr_dtype dtype)
 {
     trainer run = layout_trainer(comm->size, dtype, 1, 0.5);
@@ -73,7 +74,8 @@ static trainer small(zr_dtype dtype)
     return run;
 }
 
-/* Is a way at a stage one of this number of ranks? In a short run each has four others, one a stage. */
+/* Return whether this number of ranks checks a layout variant at a stage. A short run checks one variant at each stage,
+ * a different one for each number of ranks. */
 static bool takes(int stage, int v, int lanes)
 {
     const int turn = 2 * (comm->size - 2) + lanes, shares = 12;
@@ -81,7 +83,8 @@ static bool takes(int stage, int v, int lanes)
     return (stage * LAYOUT_VARIANTS + v) % shares == (comm->size + 5 * lanes) % shares;
 }
 
-/* Each number of ranks has its own of all ways at all stages; by one queue, and with the comm stream beside. */
+/* The layouts give the same bits, shared out over the numbers of ranks; with one queue, and with the comm stream in
+ * parallel. */
 static void layouts(void **state)
 {
     (void)state;
@@ -100,7 +103,7 @@ static void layouts(void **state)
     }
 }
 
-/* Groups of their own beside the world's: of ranks that share states, that share layers. */
+/* Separate groups within the world give the same bits: of ranks that share states, and of tensor-parallel ranks. */
 static void groups(void **state)
 {
     (void)state;
@@ -131,7 +134,7 @@ static void shared_layers(void **state)
     run = want;
     run.layout.stage = 3;
     compare(&want, run, "ranks that share layers");
-    run.layout.reduce = ZR_REDUCE_NCCL; /* of two ranks: a sum of two numbers knows no order */
+    run.layout.reduce = ZR_REDUCE_NCCL; /* for two ranks: the sum of two numbers has no order */
     compare(&want, run, "ranks that share layers, whose gradients NCCL sums");
 }
 
@@ -158,9 +161,9 @@ static bool near(double a, double b, double share)
     return a - b <= share * b && b - a <= share * b;
 }
 
-/* All stages have the losses of zr's sums but for rounding, and the bits of each other: in the stand-in an element's
- * summands come in an order that its owner decides, who is the same at each stage. In a short run without stage
- * `left_out`. */
+/* Check that all stages have the losses of zr's sums up to rounding, and the same bits as each other: in the stand-in
+ * the order of an element's summands depends on its owner, which is the same at each stage. A short run leaves out
+ * stage `left_out`. */
 static void sum_by_nccl(trainer run, double share, int left_out)
 {
     run.steps = 2;
@@ -205,7 +208,7 @@ int main(int argc, char **argv)
     char host[32];
     if (zr_comm_mpi_start(&argc, &argv, &comm) != ZR_OK) return 1;
     const int gpus = zr_device_cuda_count(NULL);
-    snprintf(host, sizeof host, "host %d", comm->rank / (gpus > 0 ? gpus : 1)); /* with so many each */
+    snprintf(host, sizeof host, "host %d", comm->rank / (gpus > 0 ? gpus : 1)); /* hosts of `gpus` ranks each */
     setenv("NCCL_HOSTID", host, 1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(layouts), cmocka_unit_test(groups),
                                        cmocka_unit_test(shared_layers), cmocka_unit_test(reduced_once),
@@ -220,7 +223,7 @@ int main(int argc, char **argv)
 
 int main(void)
 {
-    return 1; /* not to be run: without MPI there is no mpirun for it */
+    return 1; /* never run: without MPI there is no mpirun */
 }
 
 #endif

@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1
-/* Squares of micro-gradients: those that runs of single micro-batches find, the same at every stage and in every
- * layout, and nothing else changes by them. */
+/* Squares of micro-gradients equal the norms of runs of single micro-batches, are the same at every stage and in every
+ * layout, and change nothing else. */
 #include "trainer.h"
 #include "train/control/control.h"
 
@@ -31,17 +31,18 @@ static void assert_near(double a, double b, double share)
     if (!(fabs(a - b) <= share * fabs(b))) fail_msg("%.17g is not near %.17g", a, b);
 }
 
-/* ---- what they are ----------------------------------------------------------------------------- */
+/* ---- definition -------------------------------------------------------------------------------- */
 
-/* Rows of all micro-batches from this one's first on. */
+/* Return a token of the row shifted to the micro-batch's first row among all micro-batches. */
 static int32_t shifted(void *arg, int64_t step, int64_t row, int64_t t)
 {
     trainer plain = trainer_odd();
     return trainer_token(&plain, step, row + *(const int64_t *)arg, t);
 }
 
-/* Each micro-batch by itself, on one rank and at the same weights: the norm of its gradient. The seeds differ by a
- * power of two, so the gradients have the same bits but for that. */
+/* Return the mean of the squared gradient norms of all micro-batches, each run alone on one rank with the same weights.
+ * The initial gradients of the losses differ by a power of two, so the gradients have the same bits up to that factor.
+ */
 static double by_hand(const trainer *all)
 {
     const int64_t n = all->layout.ranks * all->layout.accum;
@@ -75,11 +76,11 @@ static void test_by_hand(void **state)
             run.steps = 1;
             trainer_run(&run);
             assert_near(run.micro[0], by_hand(&run), 1e-12);
-            assert_true(run.micro[0] > run.norm[0] * run.norm[0]); /* of their mean */
+            assert_true(run.micro[0] > run.norm[0] * run.norm[0]); /* the norm of their mean */
         }
 }
 
-/* The same micro-batches, on as many ranks or one after the other. */
+/* The same micro-batches give the same squares on several ranks or one after the other. */
 static void test_ranks_or_rounds(void **state)
 {
     (void)state;
@@ -87,13 +88,13 @@ static void test_ranks_or_rounds(void **state)
     trainer_run(&ranks);
     trainer_run(&rounds);
     assert_near(ranks.micro[0], rounds.micro[0], 1e-12);
-    assert_near(ranks.micro[1], rounds.micro[1], 1e-4); /* after an update by sums of another order */
+    assert_near(ranks.micro[1], rounds.micro[1], 1e-4); /* after an update with sums in another order */
 }
 
-/* ---- the same everywhere ----------------------------------------------------------------------- */
+/* ---- independence of the layout ---------------------------------------------------------------- */
 
-/* At every stage, lean and paper, with and without a second pass; and without squares the same losses, norms and
- * weights, and but one number less of each other rank. */
+/* The squares are the same at every stage, lean and paper, with and without a second pass. Without squares, a run has
+ * the same losses, norms and weights, and receives one number less from each other rank. */
 static void test_stages(void **state)
 {
     (void)state;
@@ -126,7 +127,7 @@ static void test_stages(void **state)
         }
 }
 
-/* Where a gradient dies in its update, long before the norm. */
+/* The squares are right where a gradient is consumed by its update, long before the norm. */
 static void test_consumed(void **state)
 {
     (void)state;
@@ -142,7 +143,7 @@ static void test_consumed(void **state)
     }
 }
 
-/* Groups of ranks, and every other way to sum. */
+/* The squares are the same with groups of ranks and with every other way to sum. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -164,7 +165,7 @@ static void test_groups(void **state)
     }
 }
 
-/* What all ranks of a layer have counts once, with parts of the tokens too. */
+/* With tensor parallelism, parameters that all ranks of a layer have count once, also with sharded tokens. */
 static void test_shared_layers(void **state)
 {
     (void)state;
@@ -185,7 +186,7 @@ static void test_shared_layers(void **state)
     }
 }
 
-/* The bits do not depend on the number of ranks. */
+/* With sums independent of the number of ranks, the squares are too. */
 static void test_any_ranks(void **state)
 {
     (void)state;
@@ -204,9 +205,9 @@ static void test_any_ranks(void **state)
     }
 }
 
-/* ---- scales and what does not count ------------------------------------------------------------ */
+/* ---- scales and exclusions --------------------------------------------------------------------- */
 
-/* A loss scale and clipping are not in them. */
+/* The squares do not include a loss scale or clipping. */
 static void test_scale_and_clipping(void **state)
 {
     (void)state;
@@ -221,7 +222,7 @@ static void test_scale_and_clipping(void **state)
     assert_same_squares(&plain, &scaled);
 }
 
-/* One micro-gradient is its own mean. */
+/* A single micro-batch a step is refused, because its gradient is the mean itself. */
 static void test_one_is_refused(void **state)
 {
     (void)state;

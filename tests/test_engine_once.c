@@ -1,7 +1,7 @@
 //TEST timeout=120 tsan=1
-/* Gradients reduced once a step (zr_layout.reduce_once): added up over micro-batches on each rank, then over ranks. All
- * layouts and groups give the same bits at every stage; a rank alone has the sums of a reduction after every
- * micro-batch; bytes are one reduction's, in fp32. */
+/* Gradients reduced once a step (zr_layout.reduce_once) are added up over micro-batches on each rank, then over ranks.
+ * All layouts and groups give the same bits at every stage; a single rank has the sums of a reduction after every
+ * micro-batch; the bytes are one reduction's, in fp32. */
 #include "layout_variants.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ static void shared_layers(void **state)
     }
 }
 
-/* The order of sums is another one, and no more. */
+/* The results differ from a reduction after every micro-batch only by the order of sums. */
 static void near_the_other(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void near_the_other(void **state)
     layout_assert_same(&alone, &one, "a rank alone");
 }
 
-/* Noise: the squares of micro-gradients are those of the other order too. */
+/* The squares of micro-gradients also equal the other order's. */
 static void micro_squares(void **state)
 {
     (void)state;
@@ -93,7 +93,7 @@ static void micro_squares(void **state)
     assert_true(want.micro[0] > 0 && got.micro[0] == want.micro[0]);
 }
 
-/* Of Psi elements each rank receives (N - 1) / N from the others, in fp32, however many micro-batches there are. */
+/* Each rank receives (N - 1) / N of the Psi elements from the others, in fp32, for any number of micro-batches. */
 static void traffic(void **state)
 {
     (void)state;

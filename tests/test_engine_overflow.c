@@ -1,6 +1,6 @@
 //TEST timeout=60 tsan=1
-/* Gradients that are not finite: loss scales that follow them, lean's two ways to live with them, and the one case in
- * which a step cannot be skipped. */
+/* Gradients that are not finite: dynamic loss scales, the two ways in which the lean layout handles them, and the only
+ * case in which a step cannot be skipped. */
 #include "trainer.h"
 #include "train/control/control.h"
 
@@ -16,7 +16,7 @@ static zr_status spoiling_run(const zr_kernel_args *args)
     ZR_TRY(real.run(args));
     const zr_tensor *out = &args->out[0];
     int64_t n = zr_shape_elems(&out->shape), at = spoiled_place == MIDDLE ? n / 2 : spoiled_place == FIRST ? 0 : n - 1;
-    /* The second rank's rows are the odd ones, the batch being of one row. */
+    /* With a batch of one row, the odd rows are the second rank's. */
     if (args->runtime->step != spoiled_step || args->runtime->first_row % 2 == 0) return ZR_OK;
     if (zr_dtype_bytes(out->dtype) == 4)
         ((float *)out->data)[at] = INFINITY;
@@ -37,8 +37,8 @@ static void spoil(const char *op, int64_t step)
     zr_device_destroy(&device);
 }
 
-/* Each test runs on one thread a rank, then with the comm stream on a second: a verdict is made on one, obeyed on the
- * other. */
+/* Whether ranks run the comm stream on a second thread. Each test runs without it and with it, because one thread then
+ * judges a step and the other obeys. */
 static bool lanes;
 
 static int one_thread(void **state)
@@ -81,7 +81,8 @@ static zr__loss_scaler dynamic(double scale, int64_t window, int64_t hysteresis,
                              .last_overflow = -1};
 }
 
-/* One rank's gradient overflows in step 3 (from 0): all ranks skip it and halve; two good steps double. */
+/* When one rank's gradient overflows in step 3 (from 0), all ranks skip it and halve the scale; two good steps double
+ * it. */
 static void test_scales_on_all_ranks(void **state)
 {
     (void)state;
@@ -104,7 +105,7 @@ static void test_scales_on_all_ranks(void **state)
         }
 }
 
-/* A scale beyond all reason: every step overflows by itself, nothing is updated until the scale has come down. */
+/* With an extreme scale every step overflows by itself, and nothing is updated until the scale has come down. */
 static void test_natural_overflow(void **state)
 {
     (void)state;
@@ -121,8 +122,8 @@ static void test_natural_overflow(void **state)
     assert_int_equal(run.weights, before.weights);
 }
 
-/* A scale is taken out with the very number that was put in, also in the step after which it grows: powers of two
- * leave fp32 as it is, so that the run is the unscaled one to the bit; norm and loss are those of the unscaled. */
+/* A scale is taken out with the same number that was put in, also in the step after which it grows: a power of two
+ * leaves fp32 unchanged, so that the weights have the unscaled run's bits, and norm and loss are unscaled. */
 static void test_scale_leaves_no_trace(void **state)
 {
     (void)state;
@@ -146,7 +147,7 @@ static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
     return (int32_t)((row * 7 + t * t) % 131);
 }
 
-/* What follows a skipped step is what would have been without it, Adam's correction of its bias too. */
+/* Steps after a skipped step are the same as without it, Adam's bias correction included. */
 static void test_skipped_step_does_not_count(void **state)
 {
     (void)state;
@@ -164,7 +165,7 @@ static void test_skipped_step_does_not_count(void **state)
 
 /* ---- lean ---- */
 
-/* With the norm known first a step is skipped whole; otherwise the run ends before the bad unit's update. */
+/* Lean skips a whole step where the norm is known first; otherwise the run ends before the bad unit's update. */
 static void test_lean_skips(void **state)
 {
     (void)state;
@@ -189,7 +190,7 @@ static void assert_diverges(trainer *run, const char *tensor, const char *update
     assert_int_equal(zr_comm_threads_run(run->layout.ranks, trainer_rank, run), ZR_ERR_DIVERGED);
     if (!strstr(zr_error_message(), tensor) || !strstr(zr_error_message(), updated))
         fail_msg("\"%s\" names neither %s nor %s", zr_error_message(), tensor, updated);
-    /* The parameters are whole where none is updated yet, and only there. */
+    /* Parameters are consistent only where no unit has been updated yet. */
     assert_int_equal(run->skipped[0] || run->skipped[1], strncmp(updated, "0 of", 4) == 0);
     run->skipped[0] = run->skipped[1] = false;
 }
@@ -220,7 +221,7 @@ static void test_lean_ends_the_run(void **state)
     }
 }
 
-/* A loss that is not finite ends it as well, though no gradient feels it. */
+/* The rank whose loss is made NaN, which ends the step although no gradient is affected. */
 static int bad_loss_rank;
 
 static zr_status bad_loss(const zr_kernel_args *args)
@@ -251,7 +252,7 @@ static void test_bad_loss(void **state)
     }
 }
 
-/* `world` finds what is not finite too, on any rank, and names it. */
+/* With `world` reproducibility, infinities and NaN are also found on any rank, and named. */
 static void test_world_skips(void **state)
 {
     (void)state;
@@ -270,7 +271,7 @@ static void test_world_skips(void **state)
     }
 }
 
-/* The tensor is named that holds the element, be it its first or its last. */
+/* The named tensor contains the bad element, whether it is the tensor's first or last. */
 static void test_names_the_tensor(void **state)
 {
     (void)state;
@@ -287,7 +288,7 @@ static void test_names_the_tensor(void **state)
         }
 }
 
-/* Numbers by which no gradient can be scaled or clipped. */
+/* Loss scales and clipping limits by which no gradient can be scaled are refused. */
 static void test_refused_numbers(void **state)
 {
     (void)state;

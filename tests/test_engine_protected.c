@@ -1,27 +1,27 @@
 //TEST timeout=60 tsan=0
-/* A device whose memory the host may not touch: it is readable only while one of the device's queues runs a task. What
- * the engine does on the host's side must go through copies; then nothing changes, to the last bit. */
+/* A device whose memory the host must not touch: it is accessible only while one of the device's queues runs a task.
+ * The engine's work on the host must go through copies, and then no bit changes. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "layout_variants.h"
 
-/* The memory of one rank's device: one arena. Ranks lend theirs to each other within their calls, so it is open as
- * long as any queue works. */
+/* The memory of one rank's device, a single arena. Ranks lend their memory to each other during calls, so it is open
+ * while any queue works. */
 static _Thread_local struct {
     void *memory;
     size_t bytes;
 } own;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int tasks; /* that run now, on all ranks */
+static int tasks; /* tasks running now, on all ranks */
 static struct {
     void *memory;
     size_t bytes;
 } arenas[8];
 static int n_arenas, protections;
 static zr_device_ops plain, guarded;
-static bool is_apart; /* with memory of its own: exchanges and copies have queues of their own */
+static bool is_apart; /* the device has separate memory: exchanges and copies have their own queues */
 
 static void protect(int access)
 {
@@ -44,7 +44,7 @@ static void leave(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Tasks of queues, to be run between enter and leave: those of a queue with a thread run later. */
+/* Tasks of queues, wrapped between enter and leave; a queue with a thread runs its tasks later. */
 enum { TASKS = 4096 };
 static struct wrapped {
     zr_task task;
@@ -138,7 +138,7 @@ static void test_one_rank(void **state)
         }
 }
 
-/* Ranks read each other's memory: each while its own queue runs a call. */
+/* Ranks may read each other's memory, each while its own queue runs a call. */
 static void test_two_ranks(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 //TEST timeout=120 tsan=1
-/* Engines against the double-precision interpreter at sizes where nothing divides: width 57, 3 heads, 131 tokens;
+/* Engines against the double-precision interpreter at sizes without common divisors: width 57, 3 heads, 131 tokens;
  * losses, gradients and their norm on 1, 3 and 6 ranks, every stage, with dropout. */
 #include "engine_truth.h"
 

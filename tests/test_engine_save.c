@@ -1,6 +1,6 @@
 //TEST timeout=60 tsan=1
-/* States that go out behind a step: what the sink is given, and when, and that training does not care. That they are
- * the right ones in every layout, the other engine tests see (trainer_save). */
+/* States saved asynchronously after a step: the elements and the time at which the sink gets them, and that training is
+ * unaffected. The other engine tests check the right states in every layout (trainer_save). */
 #include <stdatomic.h>
 
 #include "layout_variants.h"
@@ -13,7 +13,7 @@ typedef struct kept {
     int64_t fails_at; /* the call that fails, 0: none */
     int ended;
     atomic_bool held; /* no call returns while it is set */
-    int64_t pause_ns; /* each call takes so long */
+    int64_t pause_ns; /* duration of each call */
     zr_event ran[512];
     int n_ran;
 } kept;
@@ -82,7 +82,7 @@ static zr_status step(trainer *run, zr_engine *engine, int64_t number, zr_batch_
     return zr_engine_step(engine, &args, &result);
 }
 
-/* What is played after the steps of a run, and its plan. */
+/* A scene to play after the first step of a run, and the run's plan. */
 typedef zr_status (*scene_fn)(trainer *run, zr_engine *engine, zr_comm *comm);
 typedef struct stage_of_scene {
     scene_fn scene;
@@ -96,7 +96,8 @@ static zr_sink sink_of(kept *k)
     return (zr_sink){keep, keep_end, keep_ran, k};
 }
 
-/* No step comes: they go when they are waited for. A second one may not begin before. */
+/* Check that without a further step the states go out when they are waited for, and that a second save cannot begin
+ * before. */
 static zr_status without_step(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
@@ -120,7 +121,8 @@ static zr_status without_step(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* One call fails: there is none after it, the failure comes where it is waited for, and training went on. */
+/* Check that after a failed call the sink is not called again, the failure is reported by the wait, and training
+ * continues. */
 static zr_status sink_fails(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
@@ -135,13 +137,13 @@ static zr_status sink_fails(trainer *run, zr_engine *engine, zr_comm *comm)
         assert_int_equal(k->calls, at);
         assert_int_equal(k->ended, 0);
         assert_true(zr_engine_saved(engine) && k->n_ran > 0);
-        assert_int_equal(zr_engine_save_end(engine), ZR_OK); /* told once */
+        assert_int_equal(zr_engine_save_end(engine), ZR_OK); /* reported once */
     }
     kept_free(k);
     return ZR_OK;
 }
 
-/* From a copy: steps come and go while the disk stands still. */
+/* Check that with a save from a copy, steps continue while the disk is blocked. */
 static zr_status disk_stands(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
@@ -160,7 +162,7 @@ static zr_status disk_stands(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* When the update of each unit began. */
+/* The time at which each unit's update began. */
 typedef struct updates {
     const zr_plan *plan;
     double begin_sec[64];
@@ -173,14 +175,14 @@ static void on_event(void *arg, const zr_event *event)
     if (step->kind == ZR_STEP_UPDATE) u->begin_sec[step->unit] = event->begin_sec;
 }
 
-/* In place: no update of a unit begins before all its states have gone. */
+/* Check that with a save in place, no unit's update begins before all its states have been written. */
 static zr_status updates_wait(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     updates u = {.plan = ((const stage_of_scene *)run->arg)->plan};
     kept *want = kept_make(), *got = kept_make();
     const zr_sink sink = sink_of(got);
     (void)comm;
-    got->pause_ns = 1000000; /* a step alone is over sooner */
+    got->pause_ns = 1000000; /* longer than a step alone */
     read_all(engine, want);
     zr__engine_watch(engine, on_event, &u);
     ZR_TRY(zr_engine_save(engine, &sink));
@@ -206,7 +208,7 @@ static zr_status stop_second(void *arg, const zr_batch *batch, void *const *inpu
     return batch->micro == 1 ? ZR_FAIL(ZR_ERR_STOPPED, "asked to stop") : trainer_batch(arg, batch, input);
 }
 
-/* A step that is broken off has updated nothing: what goes out behind it is what was there. */
+/* Check that an interrupted step has updated nothing, so that the states saved after it are the earlier ones. */
 static zr_status step_stops(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     kept *want = kept_make(), *got = kept_make();
@@ -218,7 +220,7 @@ static zr_status step_stops(trainer *run, zr_engine *engine, zr_comm *comm)
     assert_int_equal(step(run, engine, 1, stop_second), ZR_ERR_STOPPED);
     ZR_TRY(zr_engine_save_end(engine));
     assert_same(want, got);
-    /* The step after it waits for what is still on its way. */
+    /* The following step waits for states that are still being written. */
     ZR_TRY(zr_engine_save(engine, &sink));
     assert_int_equal(step(run, engine, 1, stop_second), ZR_ERR_STOPPED);
     ZR_TRY(step(run, engine, 1, trainer_batch));
@@ -230,7 +232,7 @@ static zr_status step_stops(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* The engine goes while states are on their way: nothing is put after it. */
+/* Destroy the engine while states are being written, and check that the sink is not called afterwards. */
 static kept *left[8];
 static zr_status engine_goes(trainer *run, zr_engine *engine, zr_comm *comm)
 {
@@ -247,7 +249,8 @@ static zr_status engine_goes(trainer *run, zr_engine *engine, zr_comm *comm)
 
 /* ---- tests ------------------------------------------------------------------------------------- */
 
-/* A step's traffic is whole when what it has updated was gathered. */
+/* Play the scene, then flush, because a step's traffic is complete only when its updated parameters have been gathered.
+ */
 static zr_status play_scene(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     ZR_TRY(((const stage_of_scene *)run->arg)->scene(run, engine, comm));

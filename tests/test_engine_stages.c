@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1
-/* The same bits at every stage, bucket size, prefetch: losses, norms and final weights of equal ranks and micro-batch.
- */
+/* Losses, norms and final weights have the same bits at every stage, bucket size and prefetch, for equal ranks and
+ * micro-batches. */
 #include "trainer.h"
 
 static trainer variant(int stage, int ranks, int64_t accum, zr_dtype dtype, int64_t bucket)
@@ -60,7 +60,7 @@ static void test_buckets(void **state)
         }
 }
 
-/* With dropout: the mask depends on the global row, not on who computes it. */
+/* With dropout the bits are the same too: the mask depends on the global row, not on the rank that computes it. */
 static void test_dropout(void **state)
 {
     (void)state;
@@ -74,7 +74,7 @@ static void test_dropout(void **state)
         assert_same(&first, &other);
     }
     trainer one = variant(0, 1, 1, ZR_F32,
-                          ZR_DEFAULT_BUCKET_ELEMS); /* the same global batch on one rank: equal but for rounding */
+                          ZR_DEFAULT_BUCKET_ELEMS); /* the same global batch on one rank: equal except for rounding */
     one.config = first.config;
     one.layout.batch = 8;
     trainer_run(&one);
@@ -85,7 +85,7 @@ static void test_dropout(void **state)
     assert_true(none.loss[3] != one.loss[3]);
 }
 
-/* The same batch in every step, so that its loss falls from whatever weights. */
+/* Return a token of a batch that is the same in every step, so that its loss falls from any weights. */
 static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
 {
     (void)arg;
@@ -93,7 +93,7 @@ static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
     return (int32_t)((row * 31 + t * 7) % 61);
 }
 
-/* Layouts of one global batch agree but for rounding. */
+/* Layouts of one global batch agree up to rounding. */
 static void test_layouts_agree(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void test_layouts_agree(void **state)
     }
 }
 
-/* Two runs are the same bits, also with several compute threads. */
+/* Two runs have the same bits, also with several compute threads. */
 static void test_repeats(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1 long=more
-/* Tensor parallelism: the same model on M ranks a layer, at every stage. Losses are those of one rank but for rounding,
- * and within one degree the same to the last bit. */
+/* Tensor parallelism: the same model on M ranks per layer, at every stage. Losses equal a single rank's up to rounding,
+ * and are the same to the last bit within one degree. */
 #include "long.h"
 #include "trainer.h"
 #include "train/control/control.h"
@@ -29,7 +29,7 @@ static trainer small(int tensor, int ranks, int stage)
     return run;
 }
 
-/* Initial values are those of the whole model, whoever has them, and whole tensors are read. */
+/* Initial values equal the whole model's on any rank, and whole tensors are read. */
 static void initial_values_are_the_whole_models(void **state)
 {
     (void)state;
@@ -51,8 +51,8 @@ static void close_to(double have, double want, double relative)
     if (!(fabs(have - want) <= relative * fabs(want))) fail_msg("%.9g, wanted %.9g within %g", have, want, relative);
 }
 
-/* As `first` at each stage, with each way to keep and to compute again what the backward pass reads; in a short run
- * one in three, others at another stage and for another `first`. */
+/* Check that the bits equal `first`'s at another stage, with each way to keep and to recompute values for the backward
+ * pass; a short run takes one way in three, a different one for each stage and `first`. */
 static void same_bits(const trainer *first, int stage)
 {
     const int share = first->layout.ranks + first->layout.tensor / 2 + (first->layout.sequence != ZR_SEQUENCE_OFF);
@@ -100,7 +100,7 @@ static void losses_are_those_of_one_rank(void **state)
     }
 }
 
-/* Each way to keep and move states, against the same on one rank a layer. */
+/* Each way to keep and move states gives the losses of the same way without tensor parallelism. */
 static void every_layout_trains(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static zr_status fill_states(trainer *run, zr_engine *engine, zr_comm *comm)
     return read_states(run, engine, comm);
 }
 
-/* What 2 x 2 ranks have is the same when other grids have taken and given it: 1 x 1, 1 x 4, 3 x 1, and 2 x 2 again. */
+/* States of 2 x 2 ranks are unchanged after passing through other grids: 1 x 1, 1 x 4, 3 x 1, and 2 x 2 again. */
 static void states_know_no_degree(void **state)
 {
     (void)state;
@@ -191,9 +191,9 @@ static void states_know_no_degree(void **state)
     assert_true(given[0][0] != 0 && given[1][0] != 0 && given[2][0] != 0);
 }
 
-/* ---- what a rank may be alone with ------------------------------------------------------------ */
+/* ---- uneven parts ----------------------------------------------------------------------------- */
 
-/* One target in three does not count. */
+/* Fill a batch in which one target in three does not count. */
 static zr_status some_targets(void *arg, const zr_batch *batch, void *const *input)
 {
     const trainer *run = arg;
@@ -204,8 +204,8 @@ static zr_status some_targets(void *arg, const zr_batch *batch, void *const *inp
     return ZR_OK;
 }
 
-/* A vocabulary of which the last rank has padding only; targets that do not count; calls between ranks beside what
- * computes; a loss scale at which steps are skipped. */
+/* Losses are right where the last rank has only padding of the vocabulary, where targets do not count, with the comm
+ * stream in parallel, and with a loss scale at which steps are skipped. */
 static void uneven_parts(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static int32_t too_large(void *arg, int64_t step, int64_t row, int64_t t)
     return step == 1 && row == 1 && t == 3 ? 61 : 1;
 }
 
-/* A token that is in no rank's part fails on all. */
+/* A token in no rank's part of the vocabulary is an error on all ranks. */
 static void a_token_of_nobody(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void a_token_of_nobody(void **state)
     assert_non_null(strstr(zr_error_message(), "61"));
 }
 
-/* A model of which nothing is cut, at a degree that divides no value: pieces end in padding. */
+/* Build a model without any split tensor, for a degree that divides no size: pieces end in padding. */
 static void build_uncut(zr_graph *g, const void *config)
 {
     enum { WIDE = 5, WORDS = 7 };
@@ -272,8 +272,8 @@ static void build_uncut(zr_graph *g, const void *config)
     zr_graph_losses(g, zr_linear_cross_entropy(g, x, wte, zr_input(g, "targets", ZR_I32, tokens)));
 }
 
-/* The embedding's sum is the first block's checkpoint; a norm is read by products of two units; one op's result nobody
- * reads. */
+/* Build a model in which the embedding's sum is the first block's checkpoint, products of two units read one norm, and
+ * one op's result is not read. */
 static void build_bare(zr_graph *g, const void *config)
 {
     enum { WIDE = 8, WORDS = 7 };

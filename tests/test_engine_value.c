@@ -1,6 +1,6 @@
 //TEST timeout=20
-/* What zr_engine_value reads: a value that the model has named is there at the end of a walk, whatever follows it; one
- * whose bytes are taken, or of another walk, is refused. */
+/* zr_engine_value reads a value that the model has named at the end of a walk, whatever follows it; a value whose bytes
+ * have been reused, or that belongs to another walk, is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,10 +15,10 @@
 enum { B = 3, T = 2, ROWS = B * T, V = 16, W = 8, LAYERS = 6 };
 
 static bool named;            /* the model names its first layer's output, else its logits */
-static zr_value first, table; /* of the graph that was built last */
+static zr_value first, table; /* values of the last graph built */
 static float weight[2][V * W];
 
-/* A table and linear layers in a row: what the first one gives is long gone when the last one has run. */
+/* Build a table and linear layers in sequence: the first one's output is long overwritten when the last one has run. */
 static void build(zr_graph *g, const void *config)
 {
     (void)config;
@@ -159,7 +159,7 @@ static void what_is_not_there_is_refused(void **state)
     assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULES, logits, out), ZR_ERR_ARG);
     ok(zr_engine_step(r.engine, &(zr_step_args){.lr = 0.1, .batch = fill}, &result));
     assert_int_equal(zr_engine_value(r.engine, eval, logits, out), ZR_ERR_STATE); /* another walk */
-    const zr_value gone = zr_graph_get_losses(r.plan->graph[ZR_SCHEDULE_TRAIN]);  /* the backward pass has its bytes */
+    const zr_value gone = zr_graph_get_losses(r.plan->graph[ZR_SCHEDULE_TRAIN]);  /* reused by the backward pass */
     assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULE_TRAIN, gone, out), ZR_ERR_STATE);
     assert_non_null(strstr(zr_error_message(), "any more"));
     drop(&r);

@@ -1,4 +1,4 @@
-/* A run that a test starts, stops after some steps and lets go on, and what it told. */
+/* A run that a test starts, stops after some steps and resumes, and everything that it reported. */
 #ifndef TOLD_RUN_H
 #define TOLD_RUN_H
 
@@ -11,13 +11,13 @@
 
 enum { STEPS = 40, KEYS = 24, NOTES = 8192, MESSAGE = 2048 };
 
-/* How a run went; told by rank 0. */
+/* The outcome of a run, reported by rank 0. */
 typedef struct told {
     zr_status status;
     char message[MESSAGE], notes[NOTES];
     zr_train_step step[STEPS];
     int steps;
-    uint64_t state; /* of all that it went on from: every element of every state with its place */
+    uint64_t state; /* a hash of the states resumed from: every element of every state with its position */
     zr_train_result result;
 } told;
 
@@ -35,7 +35,7 @@ static void on_note(void *arg, const char *text)
     snprintf(t->notes + used, sizeof t->notes - used, "%s\n", text);
 }
 
-/* A stop after so many steps of this process, 0: none. */
+/* The number of steps of this process after which it stops, 0: none. */
 static int stop_after;
 
 static bool on_stop(void *arg)

@@ -1,5 +1,5 @@
-/* A training run of a small model, GPT-2 when none is given, on thread ranks: what the engine tests vary. Every run
- * checks that planned is measured. */
+/* A training run of a small model, by default GPT-2, on thread ranks, for the engine tests to vary. Every run checks
+ * that planned bytes equal measured bytes. */
 #ifndef TRAINER_H
 #define TRAINER_H
 
@@ -32,9 +32,9 @@ typedef struct trainer {
     zr_batch_fn batch;     /* NULL: tokens and targets from `token`; its argument is the trainer */
     zr_layout layout;
     int steps, threads;
-    bool lanes; /* the comm stream gets a thread of its own, which these ranks do not need */
+    bool lanes; /* run the comm stream on a separate thread, though these ranks do not need it */
     double lr, clip;
-    zr__loss_scaler scaler; /* each rank has its own; .scale 0: no loss scale */
+    zr__loss_scaler scaler; /* one for each rank; .scale 0: no loss scale */
     uint64_t seed;
     /* rows of a step: token t of row r (targets one later); NULL: pseudo-random tokens */
     int32_t (*token)(void *arg, int64_t step, int64_t row, int64_t t);
@@ -43,7 +43,7 @@ typedef struct trainer {
     void *fill_arg;
     const zr_kernel *kernels;
     zr_status (*device)(const zr_device_config *config, zr_device **device); /* NULL: the processor */
-    void (*tune)(struct trainer *run, zr_device *device); /* change the device before the engine is made */
+    void (*tune)(struct trainer *run, zr_device *device); /* change the device before the engine is created */
     /* called on every rank after the last step, and after the first */
     zr_status (*after)(struct trainer *run, zr_engine *engine, zr_comm *comm);
     zr_status (*after_first)(struct trainer *run, zr_engine *engine, zr_comm *comm);
@@ -84,7 +84,7 @@ static inline zr_status trainer_batch(void *arg, const zr_batch *batch, void *co
     return ZR_OK;
 }
 
-/* Each element is hashed with its place, so the sum does not depend on who owns it. */
+/* Hash elements with their positions, so that the sum does not depend on their owners. */
 static inline zr_status trainer_hash(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     uint64_t sum = 0;
@@ -99,12 +99,12 @@ static inline zr_status trainer_hash(void *arg, const zr_param_info *param, int6
     return ZR_OK;
 }
 
-/* ---- states that go out behind a step ---------------------------------------------------------- */
+/* ---- asynchronous saves ------------------------------------------------------------------------ */
 
-/* What one rank was to save, and what came. */
+/* The hash of the states that one rank should save, and of the states saved. */
 typedef struct trainer_saving {
     uint64_t want, got;
-    int64_t pause_ns; /* the sink takes so long for each call */
+    int64_t pause_ns; /* duration of each call of the sink */
     bool on_its_way, ended;
 } trainer_saving;
 
@@ -125,7 +125,7 @@ static inline zr_status trainer_put_end(void *arg)
     return ZR_OK;
 }
 
-/* Before a step: this is what is to be saved behind it. */
+/* Start a save of the current states after the next step, and note their hash. */
 static inline zr_status trainer_save(const zr_plan *plan, zr_engine *engine, trainer_saving *s)
 {
     const zr_sink sink = {trainer_put, trainer_put_end, NULL, s};
@@ -254,7 +254,7 @@ done:
     return st;
 }
 
-/* One step of a small model in buckets that hold almost nothing. */
+/* Return a trainer of one step of a small model in buckets that hold almost nothing. */
 static inline trainer trainer_small(const zr_model *model, int64_t batch, int64_t seq)
 {
     trainer run = {.model = model, .layout = ZR_LAYOUT_INIT, .steps = 1, .lr = 1e-2, .clip = 1.0, .seed = 3};
@@ -265,7 +265,7 @@ static inline trainer trainer_small(const zr_model *model, int64_t batch, int64_
     return run;
 }
 
-/* On thread ranks, as many as the layout has. */
+/* Run on thread ranks, the number the layout needs. */
 static inline void trainer_run(trainer *run)
 {
     zr_status st = zr_comm_threads_run(run->layout.ranks * run->layout.tensor, trainer_rank, run);
@@ -274,7 +274,7 @@ static inline void trainer_run(trainer *run)
                  (long long)run->layout.accum, zr_error_message(), zr_error_trace());
 }
 
-/* 57 wide, 3 heads, 131 tokens: nothing divides. */
+/* Return a trainer with sizes without common divisors: width 57, 3 heads, 131 tokens. */
 static inline trainer trainer_odd(void)
 {
     trainer run = {.config = {.n_layer = 2,

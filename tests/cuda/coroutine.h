@@ -1,4 +1,4 @@
-/* Coroutines: stacks that one thread of the processor changes between. */
+/* Coroutines: stacks between which one thread of the processor switches. */
 #ifndef ZR_TESTS_CUDA_COROUTINE_H
 #define ZR_TESTS_CUDA_COROUTINE_H
 
@@ -6,7 +6,7 @@
 
 #ifdef __x86_64__
 
-/* What a function must find again when it goes on: its stack, on which the rest was pushed. */
+/* The saved state of a coroutine: its stack, onto which all registers were pushed, and the position in it. */
 struct coroutine {
     char *stack;
     void *at;
@@ -47,12 +47,12 @@ inline void coroutine_switch(coroutine *from, coroutine *to)
     zr_coroutine_switch(&from->at, to->at);
 }
 
-/* Where it begins when it is first changed to. */
+/* Prepare a coroutine so that the first switch to it calls `main`. */
 inline void coroutine_start(coroutine *c, size_t bytes, void (*main)(void *), void *arg)
 {
     void **top = (void **)((uintptr_t)(c->stack + bytes) & ~(uintptr_t)15);
     *--top = nullptr;
-    *--top = nullptr; /* so that the first call finds the stack on 16 bytes */
+    *--top = nullptr; /* keeps the stack aligned to 16 bytes at the first call */
     *--top = (void *)zr_coroutine_first;
     *--top = nullptr;      /* rbp */
     *--top = nullptr;      /* rbx */

@@ -1,4 +1,4 @@
-/* The stand-in of tests/cuda/cublasLt.h. Matrices have their columns behind each other. */
+/* Implements the stand-in of tests/cuda/cublasLt.h. Matrices are stored column by column. */
 #include "cublasLt.h"
 
 #include <atomic>
@@ -9,7 +9,7 @@
 #include "zr/tensor.h"
 
 struct cublasLtContext {
-    int device; /* that was current when it was made */
+    int device; /* the current device at creation */
 };
 
 struct zr_stand_in_product {
@@ -28,13 +28,13 @@ struct zr_stand_in_matrix {
 struct zr_stand_in_preference {
     uint64_t workspace_bytes;
     uint32_t sums;
-    uint32_t aligned[4]; /* A, B, C, D */
+    uint32_t aligned[4]; /* alignment of A, B, C and D */
 };
 
 namespace
 {
 
-/* ---- failures on request, what is alive -------------------------------------------------------- */
+/* ---- failures on request, objects alive -------------------------------------------------------- */
 
 std::atomic<int> alive{0};
 std::atomic<long> products{0}, biases{0};
@@ -76,14 +76,14 @@ template <typename T> cublasStatus_t set(T *field, const void *value, size_t byt
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- what is possible -------------------------------------------------------------------------- */
+/* ---- supported products ------------------------------------------------------------------------ */
 
 size_t bytes_of(cudaDataType type)
 {
     return type == CUDA_R_32F ? 4 : 2;
 }
 
-/* As cublasLtMatmul is given them. */
+/* A product's operands and options, as passed to cublasLtMatmul. */
 struct problem {
     zr_stand_in_product desc;
     zr_stand_in_matrix a, b, d;
@@ -122,19 +122,21 @@ cublasStatus_t check(const problem &p, const zr_stand_in_matrix &c)
     return types ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-/* Where D is one line the bias is not added by the product. */
+/* Return whether the product can add its bias, if any: it cannot where D is a single row or column. */
 bool takes_bias(const problem &p)
 {
     return p.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || (p.m() > 1 && p.n() > 1);
 }
 
-/* It is read 16 bytes at a time; the library does not look at that before. */
+/* Return whether the bias, if any, is aligned: it is read 16 bytes at a time, and the library does not check that when
+ * it chooses an algorithm. */
 bool bias_lies(const problem &p)
 {
     return p.desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT || lies(p.desc.bias, 16);
 }
 
-/* The library launches kernels as anybody does, and its handle is of one device. */
+/* Return whether the handle's device and the stream's are the current one: the library launches kernels like any other
+ * code, and a handle belongs to one device. */
 bool is_current(cublasLtHandle_t handle, cudaStream_t stream)
 {
     int device;
@@ -143,7 +145,7 @@ bool is_current(cublasLtHandle_t handle, cudaStream_t stream)
 
 /* ---- the algorithm ----------------------------------------------------------------------------- */
 
-/* What data of cublasLtMatmulAlgo_t holds. */
+/* Indices into the data of cublasLtMatmulAlgo_t. */
 enum { WORKSPACE, PARTS, ROUNDED, SHAPE, ALIGNED };
 
 uint64_t shape_of(const problem &p)
@@ -152,7 +154,8 @@ uint64_t shape_of(const problem &p)
            (uint64_t)p.d.type;
 }
 
-/* Sums are made in as many parts, up to 4, as the workspace holds; rounded to D's type where that is let to. */
+/* Choose an algorithm: sums are split into up to 4 parts, limited by the workspace, and rounded to D's type where the
+ * preference allows it. */
 void choose(const problem &p, const zr_stand_in_preference &preference, cublasLtMatmulHeuristicResult_t *result)
 {
     const uint64_t each = (uint64_t)p.m() * (uint64_t)p.n() * 4;
@@ -198,7 +201,7 @@ struct job {
     bool rounded;
 };
 
-/* op(x) as fp32, rows behind each other. */
+/* Return op(x) as fp32, row by row. */
 std::vector<float> widen(const void *x, const zr_stand_in_matrix &layout, bool transposed)
 {
     const int64_t rows = transposed ? layout.cols : layout.rows, cols = transposed ? layout.rows : layout.cols;
@@ -209,7 +212,7 @@ std::vector<float> widen(const void *x, const zr_stand_in_matrix &layout, bool t
     return out;
 }
 
-/* One column of D, terms [begin, end): some at a time are added apart, as the GPU's do. */
+/* Add terms [begin, end) of one column of D, in blocks that are summed separately, as on a GPU. */
 void add_terms(const job &j, const float *a, const float *b, int64_t begin, int64_t end, float *sum)
 {
     constexpr int64_t some = 64;
@@ -223,7 +226,7 @@ void add_terms(const job &j, const float *a, const float *b, int64_t begin, int6
     }
 }
 
-/* Its parts in order, what is there earlier, the bias. */
+/* Finish a column of D: add its parts in order, then the earlier value of C and the bias. */
 void finish_column(const job &j, int64_t col, const float *sum, int64_t stride)
 {
     const zr_stand_in_product &desc = j.p.desc;
@@ -435,7 +438,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 namespace
 {
 
-/* Known to who loads the library. */
+/* Registers the functions for code that loads the library at run time. */
 struct loaded {
     loaded()
     {

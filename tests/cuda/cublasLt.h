@@ -1,12 +1,11 @@
-/*
- * A stand-in for cuBLASLt: products of matrices as work in the stand-in's streams (cuda_runtime.h), by plain loops.
+/* A stand-in for cuBLASLt: matrix products as work in the stand-in's streams (cuda_runtime.h), by plain loops.
  *
- * It refuses what the library refuses, as far as zr could ask for it: other types than the table of its reference has,
- * operands that lie worse than was said when the algorithm was chosen, a workspace that is too small or lies badly. And
- * it makes use of what is allowed: sums in parts that are rounded where the preference lets it, and workspace.
+ * It refuses everything the library refuses that zr could ask for: types outside the table of the library's reference,
+ * operands aligned worse than was stated when the algorithm was chosen, and a workspace that is too small or
+ * misaligned. It also uses the freedom it is given: sums in parts, rounded where the preference allows it, and
+ * workspace.
  *
- * Names, numbers and meanings are those of the library's reference; of it, what src/device/cuda uses.
- */
+ * Names, numbers and meanings follow the library's reference, limited to the functions that src/device/cuda uses. */
 #ifndef ZR_TESTS_CUBLASLT_H
 #define ZR_TESTS_CUBLASLT_H
 
@@ -96,13 +95,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
                               cudaStream_t stream);
 
-/* ---- of the stand-in alone --------------------------------------------------------------------- */
+/* ---- functions of the stand-in only ------------------------------------------------------------ */
 
-/** The next calls of this function give this status, after `skip` that do not; NULL: none. */
+/** Make calls of `function` return `status`, after `skip` calls that succeed; NULL: no call fails. */
 void zr_stand_in_cublas_fail(const char *function, int skip, cublasStatus_t status);
-/** Handles, descriptions, layouts and preferences that were made and not destroyed. */
+/** Return the number of handles, descriptors, layouts and preferences created and not destroyed. */
 int zr_stand_in_cublas_alive(void);
-/** Products that were asked for so far, and how many of these added a bias themselves. */
+/** Return the number of products requested so far, and of products that added a bias. */
 long zr_stand_in_cublas_products(void);
 long zr_stand_in_cublas_biases(void);
 

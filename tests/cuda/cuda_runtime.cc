@@ -1,4 +1,4 @@
-/* The stand-in of tests/cuda/cuda_runtime.h: devices, memory, streams, events. */
+/* Implements the stand-in of tests/cuda/cuda_runtime.h: devices, memory, streams, events. */
 #include "cuda_runtime.h"
 
 #include <sched.h>
@@ -37,8 +37,8 @@ cudaError_t fail(const char *function)
     return asked.error;
 }
 
-/* Of larger blocks changing the protection of all pages takes longer than what they are used for: those beyond the
- * first size are closed one time in so many, those beyond the second never. */
+/* For larger blocks, changing the protection of all pages takes longer than the work on them: blocks above the first
+ * size are closed one time in `closed_every`, blocks above the second never. */
 constexpr size_t always_protected = (size_t)128 << 10, most_protected = (size_t)4 << 20;
 constexpr int closed_every = 8;
 
@@ -49,8 +49,8 @@ constexpr int devices = 2, everybody = devices;
 struct block_of_device {
     size_t bytes;
     int device;
-    bool open;   /* to whom may touch it now */
-    int closing; /* how often it was to be closed */
+    bool open;   /* whether the block may be touched now */
+    int closing; /* number of times the block was due to be closed */
 
     void protect(void *at, bool to_open)
     {
@@ -65,8 +65,8 @@ struct memory_of_devices {
     std::mutex lock;
     std::map<void *, block_of_device> block;
     size_t taken[devices] = {};
-    int running[devices + 1] = {}; /* streams of a device whose work is being done; what may touch all memory */
-    bool access[devices][devices] = {{true, false}, {false, true}}; /* of a device to another's memory */
+    int running[devices + 1] = {}; /* streams of each device that do work; last, holders of all memory */
+    bool access[devices][devices] = {{true, false}, {false, true}}; /* access of [device] to [owner] */
 
     bool is_open(int owner) const
     {
@@ -74,13 +74,13 @@ struct memory_of_devices {
         for (int d = 0; d < devices; d++) open |= running[d] > 0 && access[d][owner];
         return open;
     }
-    /* One more or one less runs. */
+    /* Add `by` (1 or -1) to the running work of device `who`. */
     void change(int who, int by)
     {
         running[who] += by;
         update();
     }
-    /* `device` may touch memory of `owner` from now on; false: it could before. */
+    /* Give `device` access to the memory of `owner`; return false if it had access already. */
     bool give_access(int device, int owner)
     {
         if (access[device][owner]) return false;
@@ -102,7 +102,7 @@ size_t whole_pages(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* While one is there, memory that a device has access to may be touched. */
+/* A guard during whose life the memory that a device has access to may be touched. */
 struct running {
     int who;
 
@@ -123,9 +123,9 @@ struct running {
 /* ---- streams and events ------------------------------------------------------------------------ */
 
 struct zr_stand_in_stream {
-    std::recursive_mutex lock; /* of the work: who holds it does it */
+    std::recursive_mutex lock; /* held by the thread that runs the stream's work */
     std::mutex list_lock;
-    std::deque<std::function<bool()>> list; /* false: not yet, call it again */
+    std::deque<std::function<bool()>> list; /* functions to run in order; false: not finished, call it again */
     long issued = 0;
     std::atomic<long> done{0};
     int device;
@@ -143,13 +143,14 @@ namespace
 
 constexpr size_t most_waiting = 8192;
 
-/* Do the next of what was issued; false: it has to wait. Who calls has the lock, and keeps the memory open. */
+/* Run the next item of issued work; return false if it has to wait. The caller holds the lock and keeps the memory
+ * open. */
 bool work_one(zr_stand_in_stream *s)
 {
     std::function<bool()> *next;
     {
         std::lock_guard<std::mutex> list(s->list_lock);
-        next = &s->list.front(); /* it stays there while others are put behind it */
+        next = &s->list.front(); /* stays at the front while other threads append */
     }
     if (!(*next)()) return false;
     std::lock_guard<std::mutex> list(s->list_lock);
@@ -158,7 +159,7 @@ bool work_one(zr_stand_in_stream *s)
     return true;
 }
 
-/* Do what was issued, up to a ticket. */
+/* Run issued work up to a ticket. */
 void work(zr_stand_in_stream *s, long ticket)
 {
     std::lock_guard<std::recursive_mutex> hold(s->lock);
@@ -168,7 +169,7 @@ void work(zr_stand_in_stream *s, long ticket)
         if (!work_one(s)) sched_yield();
 }
 
-/* Has what was issued up to a ticket been done? It is done here, unless another thread is about it. */
+/* Run issued work up to a ticket, unless another thread is running it; return whether it has finished. */
 bool reach(zr_stand_in_stream *s, long ticket)
 {
     if (s->done >= ticket) return true;
@@ -208,7 +209,7 @@ long issue(zr_stand_in_stream *s, std::function<void()> what)
     });
 }
 
-/* As the runtime keeps it, until cudaGetLastError. */
+/* The runtime keeps the last error until cudaGetLastError. */
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int current_device = 0;
 
@@ -329,11 +330,11 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
     const int own = current_device;
     std::lock_guard<std::mutex> hold(memory.lock);
     if (memory.taken[own] + pages > total_bytes) return cudaErrorMemoryAllocation;
-    const size_t guard = whole_pages(1); /* behind it, which nobody may ever touch */
+    const size_t guard = whole_pages(1); /* a guard page after the block, which no access may touch */
     void *made = mmap(nullptr, pages + guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED) return cudaErrorMemoryAllocation;
     mprotect(made, pages, PROT_READ | PROT_WRITE);
-    if (pages <= (size_t)64 << 20) memset(made, 0xa5, pages); /* as a GPU's, it is not zero */
+    if (pages <= (size_t)64 << 20) memset(made, 0xa5, pages); /* filled, because fresh GPU memory is not zero */
     memory.block[made] = {pages, own, true, closed_every - 1};
     memory.block[made].protect(made, memory.is_open(own));
     memory.taken[own] += pages;
@@ -443,7 +444,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
-    issue(stream, [=] { /* also between devices that have no access to each other */
+    issue(stream, [=] { /* works between devices without access to each other, too */
                         running now(everybody);
                         memmove(to, from, bytes);
     });
@@ -522,11 +523,11 @@ constexpr size_t stack_bytes = 64 << 10;
 struct block_thread {
     coroutine own;
     thread_state state;
-    dim3 place; /* in the block */
+    dim3 place; /* index in the block */
     int turn;
 };
 
-/* What one thread of the processor runs kernels with; made when it does so first. */
+/* The state with which one thread of the processor runs kernels, created at its first launch. */
 struct machine {
     block_thread thread[most_threads];
     uint32_t given[2][most_threads][zr_stand_in_words];
@@ -534,7 +535,7 @@ struct machine {
     const std::function<void()> *kernel;
     std::vector<unsigned char> shared;
     int current;
-    bool backward; /* this launch runs from the last block and thread to the first */
+    bool backward; /* whether this launch runs from the last block and thread to the first */
 
     machine()
     {
@@ -584,7 +585,8 @@ void meet(thread_state at)
     coroutine_switch(&mine.own, &m.scheduler);
 }
 
-/* Let all that wait for the block go on if nobody there is still on the way; true: they do. */
+/* Release all threads that wait for the block if no other thread is still running; return whether they were released.
+ */
 bool release(machine &m, int threads)
 {
     int waiting = 0;
@@ -599,13 +601,13 @@ bool release(machine &m, int threads)
     return waiting > 0;
 }
 
-/* The n-th of [first, end), or the n-th from its end. */
+/* Return the n-th of [first, end), counted from its end if `backward`. */
 int nth(int first, int end, int n, bool backward)
 {
     return backward ? end - 1 - n : first + n;
 }
 
-/* As long as all threads of the warp that have not ended meet each other, and none the block. */
+/* Run a warp while all its unfinished threads meet each other, and none waits for the block. */
 void run_warp(machine &m, int first, int end)
 {
     int waiting = 1, blocked = 0;
@@ -642,7 +644,7 @@ void run_block(machine &m, int threads)
         }
 }
 
-/* What is launched. */
+/* A kernel launch: its sizes, its order and the call that runs it. */
 struct launch {
     dim3 blocks, threads;
     size_t shared_bytes;
@@ -681,15 +683,15 @@ void run_blocks(const launch &l)
     }
 }
 
-/* Of kernels: how often they were launched, and how much shared memory they may ask for on a device. */
+/* The number of launches of each kernel, and the shared memory that it may request on each device. */
 struct {
     std::mutex lock;
     std::map<const void *, int> launches;
     std::map<std::pair<const void *, int>, int> shared_bytes;
 } kernels;
 
-/* What a kernel may have anyway, and what any may ask for on the smallest GPU that zr runs on (compute capability 8.6;
- * of 8.0 it is 163 KiB, of 9.0 227). */
+/* The shared memory that a kernel may use without request, and the most that a kernel may request on the smallest GPU
+ * zr runs on (compute capability 8.6; 8.0 allows 163 KiB, 9.0 227 KiB). */
 constexpr int shared_usual = 48 << 10, shared_most = 99 << 10;
 
 int shared_allowed(const void *kernel)
@@ -750,7 +752,8 @@ void zr_stand_in_meet_warp()
     meet(thread_state::at_warp);
 }
 
-/* Two sets in turn: who fills a set for the second time has met all others in between, who have read it by then. */
+/* Two sets alternate: a thread that fills a set again has met all others in between, and they have read the set by
+ * then. */
 void zr_stand_in_exchange(const uint32_t *mine, int words)
 {
     machine &m = here();

@@ -1,16 +1,15 @@
-/*
- * A stand-in for CUDA's runtime, so that src/device/cuda is compiled for the processor and tested where no GPU is.
+/* A stand-in for CUDA's runtime, with which src/device/cuda is compiled for the processor and tested without a GPU.
  *
- * What is issued to a stream happens only when somebody waits for it, or asks whether it has, on that thread: whoever
- * forgets to wait gets other bits. Memory of a device may be touched by what runs in that device's streams, or those of
- * one that was given access, and by nobody else: elsewhere it is protected. A kernel's blocks run one after the other,
- * the threads of a block as coroutines that meet where the kernel synchronises them. From one launch of a kernel to the
- * next the order of both turns round: what rests on it shows.
+ * Work issued to a stream runs only when a thread waits for it or asks whether it has finished, and runs on that
+ * thread: code that forgets to wait gets other bits. A device's memory is protected except against work in streams of
+ * that device, or of a device that was given access to it. A kernel's blocks run one after the other, and the threads
+ * of a block are coroutines that meet where the kernel synchronizes them. The order of blocks and threads is reversed
+ * from one launch of a kernel to the next, so that a kernel that depends on the order shows it.
  *
- * Streams, events and memory belong to the device that was current when they were made. As on GPUs, a kernel is
- * launched only to a stream of the current device, and an event recorded only in a stream of its own.
+ * Streams, events and memory belong to the device that was current when they were created. As on GPUs, a kernel can be
+ * launched only in a stream of the current device, and an event recorded only in a stream of its own device.
  *
- * Names and meanings are those of the CUDA Runtime API's reference; of it, what src/device/cuda uses.
+ * Names and meanings follow the reference of the CUDA Runtime API, limited to the functions that src/device/cuda uses.
  */
 #ifndef ZR_TESTS_CUDA_RUNTIME_H
 #define ZR_TESTS_CUDA_RUNTIME_H
@@ -100,37 +99,38 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 
-/* ---- of the stand-in alone --------------------------------------------------------------------- */
+/* ---- functions of the stand-in only ------------------------------------------------------------ */
 
-/** Issue a function to a stream: what the stand-ins of libraries are made of. `arg` is copied. */
+/** Issue a function to a stream; stand-ins of libraries are built on it. `arg` is copied. */
 cudaError_t zr_stand_in_issue(cudaStream_t stream, void (*run)(void *arg), const void *arg, size_t bytes);
-/** As that, for what waits itself: `run` is called again and again until it returns 1. */
+/** Issue a function that itself waits: `run` is called again and again until it returns 1. */
 cudaError_t zr_stand_in_issue_wait(cudaStream_t stream, int (*run)(void *arg), void *arg);
-/** The next calls of this function fail with this error, after `skip` that do not; NULL: none. */
+/** Make calls of `function` fail with `error`, after `skip` calls that succeed; NULL: no call fails. */
 void zr_stand_in_fail(const char *function, int skip, cudaError_t error);
-/** Calls that have failed so since then. */
+/** Return the number of calls that failed this way since the last zr_stand_in_fail. */
 int zr_stand_in_failed(void);
-/** For stand-ins of libraries: what a call of this function shall return. */
+/** Return the error that a call of this function shall return; for stand-ins of libraries. */
 cudaError_t zr_stand_in_failure(const char *function);
-/** A function of a library that zr loads (src/base/core/library.h): here it is the program's own. */
+/** Register a function of a library that zr loads at run time (src/base/core/library.h): in these tests it is linked
+ * into the program. */
 void zr_stand_in_function(const char *name, void (*function)(void));
-/** 1: memory of the device may be touched by anybody, and all memory is the device's, until the next call with 0. */
+/** Start (1) or stop (0) letting any code touch device memory and treating all memory as device memory. */
 void zr_stand_in_touchable(int touchable);
-/** Is a stream of the current device? Stand-ins of libraries that launch kernels ask. */
+/** Return whether a stream belongs to the current device; for stand-ins of libraries that launch kernels. */
 int zr_stand_in_current(cudaStream_t stream);
-/** Device memory that was taken and not freed, bytes. */
+/** Return the bytes of device memory allocated and not freed. */
 size_t zr_stand_in_taken(void);
 
 #ifdef __cplusplus
 }
 
-/** What a GPU would not forgive ends the program. */
+/** End the program where a GPU would fault. */
 inline void zr_stand_in_check(bool holds)
 {
     if (!holds) __builtin_trap();
 }
 
-/* ---- what kernels are written in --------------------------------------------------------------- */
+/* ---- the language of kernels ------------------------------------------------------------------- */
 
 #include <math.h>
 #include <string.h>
@@ -159,7 +159,7 @@ extern thread_local constinit zr_stand_in_place zr_stand_in_here;
 #define blockDim (zr_stand_in_here.threads)
 #define gridDim (zr_stand_in_here.blocks)
 
-/** `kernel` is the function, `run` calls it with its operands. */
+/** Launch a kernel: `kernel` is the function, `run` calls it with its operands. */
 void zr_stand_in_launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, const void *kernel,
                         std::function<void()> run);
 
@@ -168,14 +168,14 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute at
 {
     return cudaFuncSetAttribute((const void *)kernel, attribute, value);
 }
-/** Shared memory of the block, as many bytes as the launch asked for. */
+/** Return the block's shared memory, of the size that the launch requested. */
 void *zr_stand_in_shared();
-/** All threads of the block; all of the warp. */
+/** Wait for all threads of the block, or for all threads of the warp. */
 void zr_stand_in_meet_block();
 void zr_stand_in_meet_warp();
-/** What lane `lane` of the warp gave in the same call: up to 8 words each. */
+/** The values that each lane of the warp passed in the same call, up to 8 words per lane. */
 constexpr int zr_stand_in_words = 8;
-extern thread_local constinit const uint32_t *zr_stand_in_warp; /* what lane 0 gave, and behind it the others */
+extern thread_local constinit const uint32_t *zr_stand_in_warp; /* lane 0's words, followed by the other lanes' */
 void zr_stand_in_exchange(const uint32_t *mine, int words);
 inline const uint32_t *zr_stand_in_given(int lane)
 {
@@ -257,7 +257,8 @@ inline int __popc(unsigned x)
     return __builtin_popcount(x);
 }
 
-/* Blocks run one after the other, and the threads of a block give way only where they meet. */
+/* Atomic without further care: blocks run one after the other, and a thread of a block gives way only where threads
+ * meet. */
 template <typename T> T atomicAdd(T *to, T value)
 {
     const T was = *to;

@@ -1,4 +1,4 @@
-/* In place of src/base/core/library.c: what it would load is linked with the program. */
+/* Replaces src/base/core/library.c: the libraries that it would load are linked into the program. */
 #include "base/core/library.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The stand-in of tests/cuda/nccl.h. Where zr is built without MPI there is none. */
+/* Implements the stand-in of tests/cuda/nccl.h; empty where zr is built without MPI. */
 #if __has_include(<mpi.h>)
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
@@ -17,21 +17,21 @@
 namespace
 {
 
-/* What a rank tells the root of its communicator. */
+/* A rank's message to the root of its communicator. */
 struct caller {
     int rank, world_rank;
     char host[64], bus[24];
 };
 
-/* What stands in a unique id: where the ranks meet, and which of the root's communicators it is. */
+/* The content of a unique id: the world rank at which the ranks meet, and the number of the communicator there. */
 struct meeting {
     int root, number;
 };
 
 enum { CALLERS_TAG = 1000, TABLES_TAG = 2000, PIECES_TAG = 3000, NUMBERS = 500, POLLS = 2 };
 
-/* One message between two ranks of a communicator, through memory of its own: what was left behind by a communicator
- * that was aborted may still come. */
+/* One message between two ranks of a communicator, buffered: the bytes of an aborted communicator's messages may still
+ * arrive. */
 struct message {
     bool sends;
     int peer;
@@ -61,22 +61,23 @@ struct ncclComm {
     meeting at;
     int rank, size, polls = 0;
     phase now = phase::meets;
-    std::vector<caller> table; /* (size): its own alone until all have met; on the root, those that have come */
+    std::vector<caller> table; /* (size): only this rank's entry until all have met; on the root, also the entries of
+                                  the ranks that have come */
     int come = 1;
     std::vector<MPI_Request> request;
     bool told = false;
-    std::shared_ptr<zr_stand_in_group> asked; /* to be issued, or on its way */
+    std::shared_ptr<zr_stand_in_group> asked; /* not yet issued, or running */
 };
 
-/* What was asked for in one group. */
+/* The operations of one NCCL group. */
 struct zr_stand_in_group {
-    ncclComm *comm; /* NULL: it was aborted */
+    ncclComm *comm; /* NULL: the communicator was aborted */
     cudaStream_t stream;
     std::vector<message> list;
     std::vector<MPI_Request> request;
-    std::function<void(const zr_stand_in_group &)> finish; /* with what has come, NULL: nothing */
+    std::function<void(const zr_stand_in_group &)> finish; /* processes the bytes received; NULL: nothing to do */
     bool begun = false, ended = false;
-    std::shared_ptr<zr_stand_in_group> own; /* itself while the stream has it */
+    std::shared_ptr<zr_stand_in_group> own; /* a reference to itself while the stream has the group */
 };
 
 namespace
@@ -93,7 +94,7 @@ bool all_done(std::vector<MPI_Request> &request)
     return done != 0;
 }
 
-/* The root takes who comes, and tells everyone of all. */
+/* Receive the ranks that come to the root, and send all of them the table when complete. */
 bool met_root(ncclComm *c)
 {
     const int tag = CALLERS_TAG + c->at.number;
@@ -158,7 +159,7 @@ void begin(zr_stand_in_group *g)
     }
 }
 
-/* In the stream. What an aborted communicator has begun stays where it is: its bytes may still come. */
+/* Advance a group in its stream. A group that an aborted communicator has begun is kept: its bytes may still arrive. */
 int step(void *arg)
 {
     zr_stand_in_group *g = (zr_stand_in_group *)arg;
@@ -199,7 +200,7 @@ void write_one(unsigned char *to, size_t i, ncclDataType_t type, float x)
         memcpy(to + 2 * i, &narrow, 2);
 }
 
-/* Pieces that have come, in the order of the list, on top of the own one. */
+/* Add the pieces received to this rank's own, in the order of the list. */
 void add_pieces(const zr_stand_in_group &g, const unsigned char *own, unsigned char *to, size_t count,
                 ncclDataType_t type)
 {
@@ -210,7 +211,7 @@ void add_pieces(const zr_stand_in_group &g, const unsigned char *own, unsigned c
     }
 }
 
-/* Where an operation goes: the group that is open, or one of its own. */
+/* Return the group for a new operation: the open group, or a group for that operation alone. */
 ncclResult_t open_for(ncclComm_t comm, cudaStream_t stream)
 {
     operations++;
@@ -330,7 +331,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* Its operations are off the stream. A communicator whose ranks have not met stays, for what may still come to it. */
+/* Abort a communicator: its operations leave the stream. A communicator whose ranks have not met is kept, because
+ * messages for it may still arrive. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     if (comm->asked) comm->asked->comm = nullptr;
@@ -446,7 +448,7 @@ ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDat
 namespace
 {
 
-/* Known to who loads the library. */
+/* Registers the functions for code that loads the library at run time. */
 struct loaded {
     loaded()
     {

@@ -1,14 +1,13 @@
-/*
- * A stand-in for NCCL, over messages of MPI: its operations are work in the stand-in's streams (cuda_runtime.h).
+/* A stand-in for NCCL over MPI messages: its operations are work in the stand-in's streams (cuda_runtime.h).
  *
- * It is strict where NCCL leaves much to whoever calls it. Communicators are non-blocking ones: nothing is issued to
- * the stream before ncclCommGetAsyncError has said twice that the communicator is in progress, and what is asked of it
- * before that is refused, as are two ranks on one GPU of a host (NCCL_HOSTID tells hosts apart). An operation ends when
- * its peers have come, and has its bytes only then. A reduce-scatter adds one piece after the other, from the rank's
- * own downwards, each sum in the type of the pieces: no order of zr's, and the bits tell which of the two has added.
+ * It is strict where NCCL trusts the caller. Communicators are non-blocking: nothing is issued to the stream before
+ * ncclCommGetAsyncError has reported twice that the communicator is in progress, and earlier operations are refused, as
+ * are two ranks on one GPU of a host (NCCL_HOSTID tells hosts apart). An operation ends when its peers have come, and
+ * its bytes arrive only then. A reduce-scatter adds one piece after the other, from the rank's own downwards, and
+ * rounds each sum to the type of the pieces: zr never adds in this order, so the bits tell whether zr or NCCL has
+ * added.
  *
- * Names, numbers and meanings are those of NCCL's reference; of it, what src/comm/nccl.c uses.
- */
+ * Names, numbers and meanings follow the library's reference, limited to the functions that src/comm/nccl.c uses. */
 #ifndef ZR_TESTS_NCCL_H
 #define ZR_TESTS_NCCL_H
 
@@ -67,10 +66,10 @@ ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataTyp
 ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream);
 
-/* ---- of the stand-in alone --------------------------------------------------------------------- */
+/* ---- functions of the stand-in only ------------------------------------------------------------ */
 
-/** Communicators of this process that have begun and not ended; those that were aborted; operations that were asked
- *  for. */
+/** Return the number of communicators of this process that were created and not destroyed; that were aborted; and of
+ * operations requested. */
 int zr_stand_in_nccl_alive(void);
 int zr_stand_in_nccl_aborted(void);
 long zr_stand_in_nccl_operations(void);

@@ -1,4 +1,4 @@
-/* libFuzzer target of the configuration's reader. Input: JSON text; after a NUL byte, one override. */
+/* libFuzzer target for the reader of configurations. Input: JSON text, and after a NUL byte one override. */
 #include "zr/config.h"
 
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What was accepted must come back from its own resolved text, byte for byte. */
+/* Check that an accepted configuration survives printing and reading its resolved text, byte for byte. */
 static void check_round_trip(const zr_config *config)
 {
     char *once = NULL, *twice = NULL;

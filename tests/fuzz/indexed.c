@@ -1,6 +1,5 @@
-/**
- * Fuzz target: any bytes as the index of a Megatron token file. What is accepted must say that its sequences are the
- * whole token file, one behind the other. */
+/** Fuzz target: arbitrary bytes as the index of a Megatron token file. An accepted index must describe sequences that
+ * cover the whole token file, one after the other. */
 #include "data/tokens/indexed.h"
 
 #include <stdio.h>
@@ -11,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 enum { BIN_BYTES = 24 };
 
-/* One file for all inputs: making one each time would be most of the work. */
+/* One file for all inputs: creating a file each time would be most of the work. */
 static char input_path[] = "/tmp/zr-fuzz-XXXXXX";
 
 static void remove_file(void)

@@ -1,6 +1,5 @@
-/**
- * Fuzz target: any bytes as a .jsonl file, made tokens of the tokenizer bytes. Where bad lines are left out every file
- * is fine; where they are errors, a file is fine that has none, and is then the same tokens. */
+/** Fuzz target: arbitrary bytes as a .jsonl file, encoded with the byte tokenizer. Where bad lines are skipped, every
+ * file is accepted; where they are errors, a file without bad lines is accepted and gives the same tokens. */
 #include "data/text/encode.h"
 
 #include <stdio.h>
@@ -10,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* One file for all inputs: making it each time would be most of the work. */
+/* One file for all inputs: creating a file each time would be most of the work. */
 static char file_name[] = "/tmp/zr-fuzz-XXXXXX";
 static zr__file opened;
 static zr_tokenizer *tokenizer;
@@ -22,7 +21,7 @@ static void remove_file(void)
     zr_tokenizer_close(&tokenizer);
 }
 
-/* What came of the file. */
+/* The result of encoding a file. */
 typedef struct result {
     zr__encoded did;
     uint64_t hash;

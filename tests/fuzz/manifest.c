@@ -1,7 +1,6 @@
-/**
- * Fuzz target: any bytes as a checkpoint's manifest, and once more with a checksum of their own behind them, without
- * which next to nothing would come past the first check. What is accepted must hold the rules that readers rely on,
- * and print as a text that says the same. */
+/** Fuzz target: arbitrary bytes as a checkpoint's manifest, and again with a valid checksum appended, without which
+ * almost no input would pass the first check. An accepted manifest must satisfy the rules that readers rely on, and its
+ * printed text must mean the same. */
 #include "checkpoint/chunks.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/checkpoint.h"
@@ -20,7 +19,7 @@ static void hold(bool truth, const char *what)
     abort();
 }
 
-/* The chunks of a region have each of its bytes once; how many chunks. */
+/* Check that the chunks of a region cover each of its bytes once; return the number of chunks. */
 static int64_t check_region(const zr_manifest_file *file, const zr__region *region)
 {
     int64_t bytes = 0, next = region->offset;
@@ -50,7 +49,7 @@ static void check_file(const zr_manifest *m, const zr_manifest_file *file)
     hold(at == file->bytes, "chunks end with the file");
 }
 
-/* Printed and read again, a manifest prints the same. */
+/* Check that a manifest printed and read again prints the same. */
 static void check_round_trip(const zr_manifest *m)
 {
     char *once = NULL, *twice = NULL;
@@ -78,7 +77,7 @@ static void parse(const char *text, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
-    /* Memory of its own and no byte more: a reader past the end is seen. */
+    /* An exact-size allocation, so that a sanitizer sees reads past the end. */
     char *text = zr_alloc(n + ZR_MANIFEST_TAIL_BYTES), tail[ZR_MANIFEST_TAIL_BYTES + 1];
     hold(text != NULL, "there is memory");
     if (n) memcpy(text + ZR_MANIFEST_TAIL_BYTES, bytes, n);

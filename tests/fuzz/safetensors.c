@@ -1,6 +1,5 @@
-/**
- * Fuzz target: any bytes as a safetensors file. What opens must hold the rules that readers rely on, and all
- * of it must be readable. */
+/** Fuzz target: arbitrary bytes as a safetensors file. An accepted file must satisfy the rules that readers rely on,
+ * and all its data must be readable. */
 #include "zr/checkpoint.h"
 
 #include <stdio.h>
@@ -9,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* One file for all inputs: the reader takes names, and making a file each time would be most of the work. */
+/* One file for all inputs: the reader takes names, and creating a file each time would be most of the work. */
 static char input_path[] = "/tmp/zr-fuzz-XXXXXX";
 
 static void remove_file(void)

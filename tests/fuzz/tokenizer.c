@@ -1,6 +1,6 @@
-/**
- * Fuzz target: any bytes as a tokenizer.json, and as what stands behind a vocabulary of all bytes, without which next
- * to nothing would come past the vocabulary. What opens must give the bytes of a text back. */
+/** Fuzz target: arbitrary bytes as a tokenizer.json, and as the text after a vocabulary of all bytes, without which
+ * almost no input would get past the vocabulary. An accepted tokenizer must decode a text's tokens to the same bytes.
+ */
 #include "bpe_make.h"
 #include "zr/data.h"
 

@@ -1,7 +1,5 @@
-/*
- * A made-up policy: behind the op that finishes it, each micro-batch's gradient of a unit is copied to the host's
- * space, by a kind of step and on a stream that only this build has (rows.sh).
- */
+/* A made-up policy: when a micro-batch's gradient of a unit is finished, it is copied to host memory, by a kind of step
+ * and on a stream that only this build has (rows.sh). */
 #include "made_up/echo.h"
 
 bool made_up_echoes;

@@ -1,4 +1,4 @@
-/* Of the build with a made-up kind of step and stream. */
+/* Declarations of the build with a made-up kind of step and stream. */
 #ifndef MADE_UP_ECHO_H
 #define MADE_UP_ECHO_H
 
@@ -9,10 +9,10 @@
 
 #define MADE_UP_ECHO "echo of a gradient"
 
-/* Plans that are made now have the made-up policy. */
+/* Whether plans made from now on have the made-up policy. */
 extern bool made_up_echoes;
 
-/* The buffer of a unit's echo. */
+/* Return the buffer that holds a unit's echo. */
 int32_t made_up_echo_of(const zr_plan *plan, int32_t unit);
 
 #endif

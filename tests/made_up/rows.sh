@@ -1,6 +1,6 @@
 #!/bin/sh
-# A copy of what plans, walks, prices and draws, in which the tables have a row more: a kind of step, ECHO, and a stream,
-# SIDE. rows.sh FOLDER
+# Copy the sources that plan, run, price and draw schedules to FOLDER, and add a row to their tables: a kind of step,
+# ECHO, and a stream, SIDE. Usage: rows.sh FOLDER
 set -eu
 to=$1
 rm -rf "$to/include" "$to/src"
@@ -9,7 +9,7 @@ cp -r include "$to/"
 cp -r src/plan src/engine src/simulate src/cli "$to/src/"
 cp tests/made_up/echo.c "$to/src/plan/policy/"
 
-# row FILE ANCHOR ROW: put a row in before the one line that begins with the anchor.
+# row FILE ANCHOR ROW: insert ROW before the only line that begins with ANCHOR.
 row() {
     [ "$(grep -cF -- "    $2" "$to/$1")" = 1 ] || { echo "rows.sh: $1 has not one line of \"$2\"" >&2; exit 1; }
     awk -v anchor="    $2" -v row="    $3" 'index($0, anchor) == 1 { print row } { print }' "$to/$1" >"$to/made"
@@ -20,7 +20,7 @@ row include/zr/plan.h 'X(LOSS, "loss") ' 'X(ECHO, "echo") \\'
 row src/plan/policy/policies.c '&zr__policy_noise,' '&zr__policy_echo,'
 row src/engine/walk.c '[ZR_STEP_BATCH] = ' '[ZR_STEP_ECHO] = run_copy,'
 row src/cli/draw/picture_lanes.c '[ZR_STEP_CAST] = ' '[ZR_STEP_ECHO] = WORK_COPY,'
-# The policy's name, in the header that the table includes.
+# Declare the policy in the header that the table includes.
 echo 'extern const zr__policy zr__policy_echo;' >"$to/made"
 sed -i -e '/^extern const zr__policy /r '"$to/made" "$to/src/plan/policy/policy.h"
 rm "$to/made"

@@ -1,8 +1,8 @@
-/* A library for LD_PRELOAD that lets one call of the file system fail: the FS_FAULT_AT-th (from 1) of the kind
- * FS_FAULT_CALL on a file or folder below FS_FAULT_UNDER (an absolute path; with * at its end, whatever begins so).
- * FS_FAULT_ERROR: EIO, ENOSPC, EINTR, or "short", a write that takes half of its bytes. With FS_FAULT_CALL "count" no
- * call fails. At its end the process appends to the file FS_FAULT_LOG how many calls of each kind there were, and
- * whether one has failed. */
+/* A library for LD_PRELOAD that makes one call of the file system fail: the FS_FAULT_AT-th call (from 1) of the kind
+ * FS_FAULT_CALL on a file or folder below FS_FAULT_UNDER (an absolute path; with * at its end, every path that begins
+ * with it). FS_FAULT_ERROR is EIO, ENOSPC, EINTR, or "short", a write that takes half of its bytes. With FS_FAULT_CALL
+ * "count" no call fails. At its end the process appends to the file FS_FAULT_LOG how many calls of each kind there
+ * were, and whether one has failed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -51,7 +51,7 @@ static bool is_below(const char *path)
     return n > 0 && strncmp(path, under, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* The place of a descriptor, and of a name relative to it. */
+/* Return whether a descriptor, or a name relative to it, is below the watched path. */
 static bool is_below_fd(int fd, const char *name)
 {
     char link[40], path[2 * PATH_MAX];
