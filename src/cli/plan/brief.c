@@ -1,3 +1,4 @@
+#include "base/text/text.h"
 #include "cli/plan/profile.h"
 #include "cli/plan/brief.h"
 
