@@ -71,8 +71,4 @@ ZR_NODISCARD zr_status zr__config_hash(const zr_config *config, uint64_t *hash);
 /** Add a notice, unless it is there already. */
 ZR_NODISCARD zr_status zr__config_add_note(zr_config *config, const char *text);
 
-/** Parse a number of bytes: "2GiB", "32 GB", "80G", "1048576" (KiB MiB GiB TiB, or Ki ... Ti, are powers of 1024; kB MB
- *  GB TB, or K ... T, of 1000). ERR_CONFIG for any other text. */
-ZR_NODISCARD zr_status zr__config_bytes(const char *text, int64_t *bytes);
-
 #endif

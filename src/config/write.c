@@ -36,10 +36,3 @@ zr_status zr__config_hash(const zr_config *config, uint64_t *hash)
     zr_free(json);
     return ZR_OK;
 }
-
-zr_status zr__config_bytes(const char *text, int64_t *bytes)
-{
-    ZR_CHECK(zr__text_bytes(text, bytes), ZR_ERR_CONFIG, "%s: wanted bytes, such as 2000000000, 2GB, 2GiB or 80G",
-             ZR_SHOWN(text));
-    return ZR_OK;
-}

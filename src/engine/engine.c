@@ -475,9 +475,3 @@ void zr__engine_watch(zr_engine *e, zr__watch_fn fn, void *arg)
     e->watch = fn;
     e->watch_arg = arg;
 }
-
-void zr__engine_arena(const zr_engine *e, void **arena, int64_t *bytes)
-{
-    *arena = e->memory[ZR_SPACE_DEVICE];
-    *bytes = e->plan->space_bytes[ZR_SPACE_DEVICE];
-}

@@ -35,7 +35,4 @@ typedef struct zr__engine_at {
 } zr__engine_at;
 zr__engine_at zr__engine_shown(uint64_t number);
 
-/** Return the arena, for tests that poison it. */
-void zr__engine_arena(const zr_engine *engine, void **arena, int64_t *bytes);
-
 #endif

@@ -34,7 +34,7 @@ static zr_status print_converted(const zr__convert_args *want, const zr__convert
     zr__json_add(&json, "files", did->files);
     zr__json_add_bool(&json, "tokenizer", did->tokenizer);
     zr__json_close(&json, '}');
-    return cli_json_finish(&json, stdout);
+    return zr__json_write(&json, stdout);
 }
 
 static zr_status convert_weights(const cli_args *args, zr__convert_args *want)

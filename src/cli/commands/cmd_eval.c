@@ -24,7 +24,7 @@ static zr_status print_eval_json(const zr_eval_result *r)
     else
         zr__json_add_json(&json, "bytes", NULL);
     zr__json_close(&json, '}');
-    return cli_json_finish(&json, stdout);
+    return zr__json_write(&json, stdout);
 }
 
 static void print_eval(const zr_eval_result *r)

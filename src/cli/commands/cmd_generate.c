@@ -117,7 +117,7 @@ static zr_status print_samples(const sink *s)
     }
     zr__json_close(&json, ']');
     zr__json_close(&json, '}');
-    return cli_json_finish(&json, stdout);
+    return zr__json_write(&json, stdout);
 }
 
 static zr_status generate_samples(const char *dir, const zr_generate_args *args, bool json)

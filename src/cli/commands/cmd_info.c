@@ -135,7 +135,7 @@ static zr_status print_info_json(const machine_info *i)
     zr__json_add(&json, "compiler", __VERSION__);
     zr__json_add_json(&json, "transports", mpi ? "[\"threads\", \"mpi\"]" : "[\"threads\"]");
     zr__json_close(&json, '}');
-    return cli_json_finish(&json, stdout);
+    return zr__json_write(&json, stdout);
 }
 
 static void print_info(const machine_info *i)
@@ -196,7 +196,7 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
     else
         cli_launches_print(&launches);
     cli_launches_clear(&launches);
-    return args->json ? cli_json_finish(&json, stdout) : ZR_OK;
+    return args->json ? zr__json_write(&json, stdout) : ZR_OK;
 }
 
 typedef struct info_options {

@@ -38,7 +38,7 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
         zr__json_open(&json, NULL, '{');
         zr__json_add(&json, "file", path);
         zr__json_close(&json, '}');
-        ZR_TRY(cli_json_finish(&json, stdout));
+        ZR_TRY(zr__json_write(&json, stdout));
     }
     if (!args.quiet) cli_say("written into %s; next: zr train %s --data TEXT_FILE", ZR_SHOWN(path), ZR_SHOWN(path));
     return ZR_OK;

@@ -251,7 +251,7 @@ static zr_status print_inspection_json(const inspection *in)
     for (int64_t i = 0; i < in->n_rows; i++) add_tensor(&json, in, &in->rows[i]);
     zr__json_close(&json, ']');
     zr__json_close(&json, '}');
-    return cli_json_finish(&json, stdout);
+    return zr__json_write(&json, stdout);
 }
 
 /* ---- the command ------------------------------------------------------------------------------ */

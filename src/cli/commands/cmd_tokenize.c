@@ -48,7 +48,7 @@ static zr_status print_tokenized(const tokenize_options *w, int texts, const zr_
         zr__json_add(&json, "token_bytes", did->token_bytes);
     }
     zr__json_close(&json, '}');
-    return cli_json_finish(&json, stdout);
+    return zr__json_write(&json, stdout);
 }
 
 static zr_status write_tokens(const cli_args *args, const tokenize_options *w, zr_progress_fn progress)

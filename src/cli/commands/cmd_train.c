@@ -150,7 +150,7 @@ static zr_status print_run_json(const zr_config *config, const zr_train_result *
     zr__json_add_json(&json, "measured", measured);
     if (timed) zr__json_add_json(&json, "timings", timed);
     zr__json_close(&json, '}');
-    st = cli_json_finish(&json, stdout);
+    st = zr__json_write(&json, stdout);
 done:
     zr_free(planned);
     zr_free(measured);

@@ -178,7 +178,7 @@ static zr_status print_parts_json(const verification *v, bool whole)
     }
     zr__json_close(&json, ']');
     zr__json_close(&json, '}');
-    return cli_json_finish(&json, stdout);
+    return zr__json_write(&json, stdout);
 }
 
 static zr_status verify_path(verification *v, const char *path, bool json)

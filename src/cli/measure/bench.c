@@ -140,7 +140,7 @@ static zr_status print_bench_json(const cli_bench *b)
     add_known_rate(&json, "flops", b->f32.flops);
     zr__json_add(&json, "rest_flops_share", rest_share(&b->f32));
     zr__json_close(&json, '}');
-    return cli_json_finish(&json, stdout);
+    return zr__json_write(&json, stdout);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

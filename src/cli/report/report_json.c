@@ -89,8 +89,8 @@ zr_status cli_report_json(FILE *out, const cli_report *report, const char *file)
     char *text = root && !failed ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the figures of %d runs", report->n);
-    cli_json_put_text(out, text);
-    fputc('\n', out);
+    zr__json_out shown = {0};
+    cli_json_append_shown(&shown.text, text);
     free(text); /* allocated by jansson */
-    return ZR_OK;
+    return zr__json_write(&shown, out);
 }

@@ -114,20 +114,20 @@ static void find_facts(cli_report_run *run)
                  (long long)val->best_step);
     }
     fact_value(run, "step_ms", "Mean time of a step", mean_of(&c->series[CLI_STEP_MS]), ms_words);
-    fact_value(run, "tokens_per_sec", "Mean tokens a second", mean_of(&c->series[CLI_RATE]), cli_amount);
+    fact_value(run, "tokens_per_sec", "Mean tokens a second", mean_of(&c->series[CLI_RATE]), zr__text_amount);
     add_fact(run, "skipped", "Steps that updated nothing", (double)c->skipped, "%lld", (long long)c->skipped);
-    fact_at(run, "noise_scale_tokens", "Noise scale, in tokens", run->facts, "noise_scale_tokens", cli_amount);
-    fact_at(run, "params", "Parameters", run->facts, "params", cli_amount);
+    fact_at(run, "noise_scale_tokens", "Noise scale, in tokens", run->facts, "noise_scale_tokens", zr__text_amount);
+    fact_at(run, "params", "Parameters", run->facts, "params", zr__text_amount);
     fact_at(run, "ranks", "Ranks", run->facts, "ranks", NULL);
     fact_at(run, "stage", "ZeRO stage", run->facts, "planned.stage", NULL);
     add_fact(run, "type", "Numbers", NAN, "%s", number_type(run->config));
     fact_at(run, "layout", "Layout", run->config, "memory.layout", NULL);
     fact_at(run, "optimizer", "Optimizer", run->config, "optimizer.type", NULL);
     fact_at(run, "policy", "Recompute", run->config, "activation_checkpointing.policy", NULL);
-    fact_at(run, "memory", "Memory of a rank", run->facts, "measured.memory.total", cli_bytes);
-    fact_at(run, "traffic", "Traffic of a rank and step", run->facts, "measured.traffic.total", cli_bytes);
-    fact_at(run, "peak_rss_bytes", "Peak of a process", run->facts, "peak_rss_bytes", cli_bytes);
-    fact_at(run, "promised_rss_bytes", "... at most, as promised", run->facts, "promised_rss_bytes", cli_bytes);
+    fact_at(run, "memory", "Memory of a rank", run->facts, "measured.memory.total", zr__text_size);
+    fact_at(run, "traffic", "Traffic of a rank and step", run->facts, "measured.traffic.total", zr__text_size);
+    fact_at(run, "peak_rss_bytes", "Peak of a process", run->facts, "peak_rss_bytes", zr__text_size);
+    fact_at(run, "promised_rss_bytes", "... at most, as promised", run->facts, "promised_rss_bytes", zr__text_size);
     fact_at(run, "wall_sec", "Time of the whole run", run->facts, "wall_sec", cli_seconds);
     fact_at(run, "transport", "Transport", run->facts, "transport", NULL);
     fact_at(run, "threads", "Threads of a rank", run->facts, "threads", NULL);

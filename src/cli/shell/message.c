@@ -136,3 +136,15 @@ const char *cli_seconds(double sec, char text[32])
     snprintf(text, 32, scale[i].format, sec / scale[i].unit);
     return text;
 }
+
+void cli_json_append_shown(zr__text *out, const char *json)
+{
+    char escape[ZR_JSON_ESCAPE_BYTES];
+    for (int64_t n; *json; json += n) {
+        int64_t escaped = 0;
+        n = zr__text_utf8(json, (int64_t)strnlen(json, 4));
+        const bool obeyed = n > 1 && zr__text_json(json, n, escape, &escaped) == 0;
+        n = n > 1 ? n : 1; /* quotes, brackets and escapes of JSON are ASCII */
+        zr__text_append(out, obeyed ? escape : json, obeyed ? strlen(escape) : (size_t)n);
+    }
+}

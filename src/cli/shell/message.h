@@ -44,10 +44,6 @@ bool cli_colored(cli_color color);
 /** Return whether stdout gets colours. */
 bool cli_colored_out(cli_color color);
 
-/* Old names of zr__text_size and zr__text_amount; new code has ZR_SIZE and ZR_AMOUNT. */
-#define cli_bytes zr__text_size
-#define cli_amount zr__text_amount
-
 /** Write the number of parameters and, where only some train, the number that trains: "1.2 M (300 k train)"; returns
  * text. */
 const char *cli_params(int64_t params, int64_t trained, char text[80]);
@@ -58,18 +54,7 @@ const char *cli_seconds(double sec, char text[32]);
 /** Seconds for one message, in scratch of the enclosing block. */
 #define CLI_SECONDS(sec) cli_seconds((sec), (char[32]){0})
 
-/** Print text as a JSON string; bytes that are not UTF-8 become U+FFFD, characters that a terminal would obey are
- * escaped. */
-void cli_json_print(FILE *out, const char *text, int64_t bytes);
-
-/** Print or append JSON text, as jansson writes it, with characters that a terminal would obey escaped. */
-void cli_json_put_text(FILE *out, const char *json);
+/** Append JSON text, as jansson writes it, with characters that a terminal would obey escaped. */
 void cli_json_append_shown(zr__text *out, const char *json);
-
-/** Print a finished document with a line break, and free it. ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status cli_json_finish(zr__json_out *json, FILE *out);
-
-/** Write a JSON number, null when x is not finite. Returns `text` or a constant. */
-const char *cli_json_number(double x, char text[ZR_NUMBER_BYTES]);
 
 #endif
