@@ -89,7 +89,7 @@ typedef struct zr_config {
     struct {
         zr_config_layout layout;
         zr_config_norm norm; /* way to the whole gradient's norm, in layout lean with one micro-batch a step */
-        int64_t limit_bytes; /* per rank; 0: none */
+        int64_t limit_bytes; /* memory.limit: bytes of a rank's process, or of its GPU's memory; 0: none */
     } memory;
     struct {
         int64_t steps;

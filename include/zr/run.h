@@ -220,8 +220,9 @@ typedef struct zr_train_result {
  * metrics.jsonl that cannot be written are kept in memory, up to 1 MiB, and written when that is possible; where lines
  * are lost the run ends with ZR_ERR_IO.
  *
- * With activation_checkpointing.policy auto and no memory.limit the ranks agree on nine tenths of the least available
- * host memory, say so, and save it in the run's configuration.
+ * With activation_checkpointing.policy auto and no memory.limit each rank's limit is nine tenths of its share of the
+ * available host memory, or its share of a GPU; the ranks agree on the lowest, a note names it, and the run's
+ * configuration saves it.
  *
  * A rank that neither works nor waits for others ends the run through observer->hang, once it has stood in one place
  * for train.hang_timeout.

@@ -2,7 +2,9 @@
  * Lines of metrics.jsonl and the document run.json; the key order is part of the interface.
  *
  * A new field of a step's line is a field of zr_train_step (zr/run.h), its value in report_step (train/run/run.c), one
- * row in zr__metrics_step_scalars (metrics.c), from which event files get it too, and a row in docs/guide.md.
+ * row in zr__metrics_step_scalars (metrics.c), from which event files get it too, and a row in docs/guide.md. Tests:
+ * test_cli_run.sh (keys), test_train_events.c (count), test_train_runs.c (end of a line). zr plot and zr report draw it
+ * if src/cli/draw/curve.[ch] list it.
  */
 #ifndef ZR_TRAIN_METRICS_H
 #define ZR_TRAIN_METRICS_H

@@ -190,10 +190,13 @@ static zr_status choose_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     const char *shown = ZR_SHOWN(r->config->train.output_dir);
-    for (; r->resume.next < r->resume.n; pass_over_checkpoint(r)) {
+    while (r->resume.next < r->resume.n) {
         const int64_t step = r->resume.steps[r->resume.next];
         zr_status st = read_run_record(r, step);
-        if (is_damage(st)) continue;
+        if (is_damage(st)) {
+            pass_over_checkpoint(r);
+            continue;
+        }
         ZR_TRY(st);
         zr_checkpoint_name(step, name);
         ZR_TRY(check_run(r, name, step, &r->resume.from));
@@ -417,7 +420,7 @@ static void note_changes(zr__run *r)
     zr_free(now);
 }
 
-void zr__resume_tell(zr__run *r)
+void zr__resume_announce(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     const zr__resume *resume = &r->resume;

@@ -1,7 +1,7 @@
 /**
  * Resuming a run from the newest intact checkpoint of its directory, written with any number of ranks, stage and
  * layout. Order of calls: zr__resume_open, before anything of the model's size is allocated; zr__resume_fill, once the
- * engine exists; zr__resume_tell. The first two are collective.
+ * engine exists; zr__resume_announce. The first two are collective.
  */
 #ifndef ZR_TRAIN_RESUME_H
 #define ZR_TRAIN_RESUME_H
@@ -28,7 +28,7 @@ void zr__resume_forget(zr__run *r, int64_t step);
 void zr__resume_clean(const zr__run *r);
 
 /** Report where the run resumes, and which keys of its configuration have changed. */
-void zr__resume_tell(zr__run *r);
+void zr__resume_announce(zr__run *r);
 
 void zr__resume_close(zr__run *r);
 

@@ -212,7 +212,7 @@ static void announce(zr__run *r)
     if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
     if (r->dir.gone[0])
         zr__run_note(r, "the lock of the directory was left by a process that is gone (%s): taken over", r->dir.gone);
-    zr__resume_tell(r);
+    zr__resume_announce(r);
     note_limit(r);
     note_choices(r);
     note_saving(r);

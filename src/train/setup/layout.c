@@ -76,6 +76,7 @@ static void set_states(const zr_config *config, zr_layout *layout)
     /* A copy takes more memory than a process promises, so a given memory.limit must allow it. */
     if (zr__train_saves_async(config))
         layout->save = zr__config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
+    /* The limit of a processor's arena; zr__train_plan_layout replaces it where the device has memory of its own. */
     if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->save == ZR_SAVE_AUTO)
         layout->limit_bytes = zr__arena_limit(config->memory.limit_bytes, false);
 }
