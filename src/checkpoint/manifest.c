@@ -101,8 +101,7 @@ static void print_checked(zr__json_out *out, const zr_manifest_file *file, int f
 {
     zr__json_break(out, "\n");
     zr__json_open(out, NULL, '{');
-    zr__json_add(out, "name", file->name);
-    zr__json_add(out, "bytes", file->bytes);
+    zr__json_add(out, "name", file->name, "bytes", file->bytes);
     zr__json_open(out, "ends", '[');
     for (int64_t i = 0; i < file->n_chunks;) {
         const zr__region region = zr__region_of(file, i);
@@ -171,9 +170,7 @@ static zr_status print_members(zr__json_out *out, const zr_manifest *m)
     while (run > 0 && strchr(" \t\r\n", m->run[run - 1])) run--;
     ZR_CHECK(run <= ZR_MANIFEST_RUN_MAX_BYTES, ZR_ERR_INTERNAL, "\"run\" of a manifest has %zu bytes", run);
     zr__json_open(out, NULL, '{');
-    zr__json_add(out, "format", format);
-    zr__json_add(out, "build", m->build);
-    zr__json_add(out, "step", m->step);
+    zr__json_add(out, "format", format, "build", m->build, "step", m->step);
     zr__json_break(out, "\n");
     zr__json_add_json(out, "run", "");
     zr__text_append(&out->text, m->run, run);

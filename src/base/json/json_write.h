@@ -19,14 +19,14 @@ typedef struct zr__json_out {
     const char *at; /* written before the next member in place of ", " (after the first one: ","), as "\n  " */
 } zr__json_out;
 
-/** Add a member of the open object; key NULL: an element of the open array. zr__json_add takes the function by the
- * type of the value; booleans need zr__json_add_bool, since a comparison is an int. Real numbers are written as "%.9g",
- * null where they are not finite; text NULL is null. */
+/** Add a member of the open object; key NULL: an element of the open array. Booleans have a function of their own,
+ * since a comparison is an int. Real numbers are written as "%.9g", null where they are not finite; text NULL is null.
+ */
 void zr__json_add_int(zr__json_out *out, const char *key, int64_t value);
 void zr__json_add_real(zr__json_out *out, const char *key, double value);
 void zr__json_add_bool(zr__json_out *out, const char *key, bool value);
 void zr__json_add_text(zr__json_out *out, const char *key, const char *value);
-#define zr__json_add(out, key, value)                                                                                  \
+#define ZR__JSON_1(out, key, value)                                                                                    \
     _Generic((value),                                                                                                  \
         int: zr__json_add_int,                                                                                         \
         unsigned: zr__json_add_int,                                                                                    \
@@ -35,6 +35,16 @@ void zr__json_add_text(zr__json_out *out, const char *key, const char *value);
         double: zr__json_add_real,                                                                                     \
         char *: zr__json_add_text,                                                                                     \
         const char *: zr__json_add_text)(out, key, value)
+#define ZR__JSON_2(out, key, value, ...) ZR__JSON_1(out, key, value), ZR__JSON_1(out, __VA_ARGS__)
+#define ZR__JSON_3(out, key, value, ...) ZR__JSON_1(out, key, value), ZR__JSON_2(out, __VA_ARGS__)
+#define ZR__JSON_4(out, key, value, ...) ZR__JSON_1(out, key, value), ZR__JSON_3(out, __VA_ARGS__)
+#define ZR__JSON_5(out, key, value, ...) ZR__JSON_1(out, key, value), ZR__JSON_4(out, __VA_ARGS__)
+#define ZR__JSON_6(out, key, value, ...) ZR__JSON_1(out, key, value), ZR__JSON_5(out, __VA_ARGS__)
+#define ZR__JSON_OF(a, b, c, d, e, f, g, h, i, j, k, l, of, ...) of
+/** Add up to six members, each by the type of its value: zr__json_add(&out, "step", step, "loss", loss). */
+#define zr__json_add(out, ...)                                                                                         \
+    ZR__JSON_OF(__VA_ARGS__, ZR__JSON_6, 0, ZR__JSON_5, 0, ZR__JSON_4, 0, ZR__JSON_3, 0, ZR__JSON_2, 0, ZR__JSON_1, 0) \
+    (out, __VA_ARGS__)
 
 /** Add a real number in the shortest digits that read back as the same, null where it is not finite. */
 void zr__json_add_exact(zr__json_out *out, const char *key, double value);

@@ -25,12 +25,8 @@ static zr_status print_converted(const zr__convert_args *want, const zr__convert
 {
     zr__json_out json = {0};
     zr__json_open(&json, NULL, '{');
-    zr__json_add(&json, "from", did->from.path);
-    zr__json_add(&json, "to", want->to);
-    zr__json_add(&json, "kind", did->kind == ZR_CONVERT_HF ? "hf" : "run");
-    zr__json_add(&json, "dtype", zr_dtype_name(want->dtype));
-    zr__json_add(&json, "tensors", did->tensors);
-    zr__json_add(&json, "weights", did->elems);
+    zr__json_add(&json, "from", did->from.path, "to", want->to, "kind", did->kind == ZR_CONVERT_HF ? "hf" : "run",
+                 "dtype", zr_dtype_name(want->dtype), "tensors", did->tensors, "weights", did->elems);
     zr__json_add(&json, "files", did->files);
     zr__json_add_bool(&json, "tokenizer", did->tokenizer);
     zr__json_close(&json, '}');

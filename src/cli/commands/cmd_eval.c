@@ -11,14 +11,9 @@ static zr_status print_eval_json(const zr_eval_result *r)
 {
     zr__json_out json = {0};
     zr__json_open(&json, NULL, '{');
-    zr__json_add(&json, "loss", r->loss);
-    zr__json_add(&json, "perplexity", r->perplexity);
-    zr__json_add(&json, "bits_per_byte", r->bits_per_byte);
-    zr__json_add(&json, "tokens", r->tokens);
-    zr__json_add(&json, "params", r->params);
-    zr__json_add(&json, "data", r->data);
-    zr__json_add(&json, "seq_length", r->seq);
-    zr__json_add(&json, "stride", r->stride);
+    zr__json_add(&json, "loss", r->loss, "perplexity", r->perplexity, "bits_per_byte", r->bits_per_byte, "tokens",
+                 r->tokens, "params", r->params, "data", r->data);
+    zr__json_add(&json, "seq_length", r->seq, "stride", r->stride);
     if (r->bytes >= 0)
         zr__json_add(&json, "bytes", r->bytes);
     else

@@ -59,10 +59,9 @@ static void add_rates(zr__json_out *json, const machine_info *i)
         return;
     }
     zr__json_open(json, "rates", '{');
-    zr__json_add(json, "f32_flops", zr__rates_peak(&i->rates, ZR_F32, NULL).all);
-    zr__json_add(json, "bf16_flops", zr__rates_peak(&i->rates, ZR_BF16, NULL).all);
-    zr__json_add(json, "memory_bytes_sec", i->rates.triad.all);
-    zr__json_add(json, "link_bytes_sec", i->rates.link.all / i->rates.threads);
+    zr__json_add(json, "f32_flops", zr__rates_peak(&i->rates, ZR_F32, NULL).all, "bf16_flops",
+                 zr__rates_peak(&i->rates, ZR_BF16, NULL).all, "memory_bytes_sec", i->rates.triad.all, "link_bytes_sec",
+                 i->rates.link.all / i->rates.threads);
     zr__json_close(json, '}');
 }
 
@@ -76,9 +75,7 @@ static void add_gpus(zr__json_out *json)
     zr__json_add_json(json, "devices", n > 0 ? "[\"cpu\", \"cuda\"]" : "[\"cpu\"]");
     if (built[0]) {
         zr__json_open(json, "cuda", '{');
-        zr__json_add(json, "built", built);
-        zr__json_add(json, "state", CUDA_STATE);
-        zr__json_add(json, "matmul", gpu_matmul(matmul));
+        zr__json_add(json, "built", built, "state", CUDA_STATE, "matmul", gpu_matmul(matmul));
         zr__json_close(json, '}');
     } else {
         zr__json_add_json(json, "cuda", NULL);
@@ -88,10 +85,7 @@ static void add_gpus(zr__json_out *json)
         int64_t left;
         if (zr__device_cuda_gpu(g, &gpu) != ZR_OK || zr__device_cuda_free(g, &left) != ZR_OK) continue;
         zr__json_open(json, NULL, '{');
-        zr__json_add(json, "gpu", g);
-        zr__json_add(json, "name", gpu.name);
-        zr__json_add(json, "memory", gpu.memory_bytes);
-        zr__json_add(json, "memory_free", left);
+        zr__json_add(json, "gpu", g, "name", gpu.name, "memory", gpu.memory_bytes, "memory_free", left);
         zr__json_add_as(json, "capability", "\"%d.%d\"", gpu.major, gpu.minor);
         zr__json_close(json, '}');
     }
@@ -121,18 +115,14 @@ static zr_status print_info_json(const machine_info *i)
     const char *mpi = i->mpi[0] ? i->mpi : NULL;
     zr__json_out json = {0};
     zr__json_open(&json, NULL, '{');
-    zr__json_add(&json, "version", zr_version());
-    zr__json_add(&json, "processor", i->processor);
-    zr__json_add(&json, "cores", i->facts.threads);
+    zr__json_add(&json, "version", zr_version(), "processor", i->processor, "cores", i->facts.threads);
     zr__json_add_as(&json, "memory_available", "%.0f", i->memory_bytes);
     zr__json_add(&json, "kernels", zr_device_cpu_level());
     zr__json_add_bool(&json, "bf16_products", i->facts.bf16_products);
     zr__json_add(&json, "matmul", zr__device_cpu_matmul());
     add_rates(&json, i);
     add_gpus(&json);
-    zr__json_add(&json, "mpi", mpi);
-    zr__json_add(&json, "jansson", jansson_version_str());
-    zr__json_add(&json, "compiler", __VERSION__);
+    zr__json_add(&json, "mpi", mpi, "jansson", jansson_version_str(), "compiler", __VERSION__);
     zr__json_add_json(&json, "transports", mpi ? "[\"threads\", \"mpi\"]" : "[\"threads\"]");
     zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);

@@ -194,16 +194,13 @@ static void print_inspection(const inspection *in)
 static void add_tensor(zr__json_out *json, const inspection *in, const row *r)
 {
     zr__json_open(json, NULL, '{');
-    zr__json_add(json, "file", r->file->name);
-    zr__json_add(json, "name", r->tensor->name);
-    zr__json_add(json, "dtype", r->tensor->dtype);
+    zr__json_add(json, "file", r->file->name, "name", r->tensor->name, "dtype", r->tensor->dtype);
     zr__json_open(json, "shape", '[');
     for (int d = 0; d < r->tensor->ndim; d++) zr__json_add(json, NULL, r->tensor->dim[d]);
     zr__json_close(json, ']');
     zr__json_add(json, "bytes", r->tensor->bytes);
     if (in->norms) {
-        zr__json_add(json, "norm", r->numbers.read ? r->numbers.norm : NAN);
-        zr__json_add(json, "not_finite", r->numbers.not_finite);
+        zr__json_add(json, "norm", r->numbers.read ? r->numbers.norm : NAN, "not_finite", r->numbers.not_finite);
         zr__json_add_bool(json, "damaged", r->numbers.status != ZR_OK);
     }
     zr__json_close(json, '}');
@@ -216,8 +213,7 @@ static void add_saved(zr__json_out *json, const inspection *in)
     for (int64_t i = 0; i < in->n_saved; i++) {
         zr_checkpoint_name(in->saved[i].step, name);
         zr__json_open(json, NULL, '{');
-        zr__json_add(json, "name", name);
-        zr__json_add(json, "step", in->saved[i].step);
+        zr__json_add(json, "name", name, "step", in->saved[i].step);
         zr__json_add_bool(json, "whole", in->saved[i].whole);
         zr__json_add(json, "why", in->saved[i].why);
         zr__json_close(json, '}');
@@ -230,11 +226,9 @@ static zr_status print_inspection_json(const inspection *in)
     const zr_manifest *manifest = in->files.manifest;
     zr__json_out json = {0};
     zr__json_open(&json, NULL, '{');
-    zr__json_add(&json, "path", in->stored.path);
-    zr__json_add(&json, "kind", cli_stored_name(in->stored.kind));
+    zr__json_add(&json, "path", in->stored.path, "kind", cli_stored_name(in->stored.kind));
     if (manifest) {
-        zr__json_add(&json, "step", manifest->step);
-        zr__json_add(&json, "build", manifest->build);
+        zr__json_add(&json, "step", manifest->step, "build", manifest->build);
         zr__json_add_json(&json, "run", ""); /* its value is appended */
         cli_json_append_shown(&json.text, manifest->run);
     }
@@ -242,8 +236,7 @@ static zr_status print_inspection_json(const inspection *in)
     zr__json_open(&json, "files", '[');
     for (int i = 0; i < in->files.n; i++) {
         zr__json_open(&json, NULL, '{');
-        zr__json_add(&json, "name", in->files.file[i].name);
-        zr__json_add(&json, "bytes", in->files.file[i].bytes);
+        zr__json_add(&json, "name", in->files.file[i].name, "bytes", in->files.file[i].bytes);
         zr__json_close(&json, '}');
     }
     zr__json_close(&json, ']');

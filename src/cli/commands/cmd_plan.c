@@ -143,8 +143,7 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
     if (plan->save != ZR_SAVE_NONE) {
         ZR_TRY(price_plan_save(p, plan, &price));
         zr__json_open(out, "save", '{');
-        zr__json_add(out, "from", plan->save == ZR_SAVE_COPY ? "copy" : "states");
-        zr__json_add(out, "bytes", price.bytes);
+        zr__json_add(out, "from", plan->save == ZR_SAVE_COPY ? "copy" : "states", "bytes", price.bytes);
         zr__json_close(out, '}');
     }
     if (!p->o->advice) return ZR_OK;

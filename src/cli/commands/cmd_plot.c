@@ -34,8 +34,7 @@ static zr_status read_metrics_of(const char *run, cli_curve *curve)
 static void add_losses(zr__json_out *json, const char *key, const curve_series *s)
 {
     zr__json_open(json, key, '{');
-    zr__json_add(json, "last", s->per ? s->last : NAN);
-    zr__json_add(json, "lowest", s->per ? s->best : NAN);
+    zr__json_add(json, "last", s->per ? s->last : NAN, "lowest", s->per ? s->best : NAN);
     zr__json_close(json, '}');
 }
 
@@ -48,11 +47,8 @@ static zr_status print_plot_json(const char *out, const char *const *run, cli_cu
     for (int i = 0; i < n; i++) {
         zr__json_break(&json, "\n ");
         zr__json_open(&json, NULL, '{');
-        zr__json_add(&json, "run", run[i]);
-        zr__json_add(&json, "first_step", curve[i]->first_step);
-        zr__json_add(&json, "last_step", curve[i]->last_step);
-        zr__json_add(&json, "skipped", curve[i]->skipped);
-        zr__json_add(&json, "left_out", curve[i]->bad_lines);
+        zr__json_add(&json, "run", run[i], "first_step", curve[i]->first_step, "last_step", curve[i]->last_step,
+                     "skipped", curve[i]->skipped, "left_out", curve[i]->bad_lines);
         add_losses(&json, "loss", &curve[i]->series[CLI_LOSS]);
         add_losses(&json, "val_loss", &curve[i]->series[CLI_VAL]);
         zr__json_close(&json, '}');

@@ -37,15 +37,10 @@ static zr_status print_tokenized(const tokenize_options *w, int texts, const zr_
     zr__json_add(&json, "out", w->out);
     if (tokenizer) zr__json_add(&json, "tokenizer", tokenizer);
     zr__json_add_as(&json, "hash", "\"%016llx\"", (unsigned long long)did->hash);
-    zr__json_add(&json, "vocab", did->vocab);
-    zr__json_add(&json, "texts", texts);
-    zr__json_add(&json, "documents", did->documents);
-    zr__json_add(&json, "skipped_lines", did->skipped_lines);
-    zr__json_add(&json, "bytes", did->bytes);
+    zr__json_add(&json, "vocab", did->vocab, "texts", texts, "documents", did->documents, "skipped_lines",
+                 did->skipped_lines, "bytes", did->bytes);
     if (format) {
-        zr__json_add(&json, "tokens", did->tokens);
-        zr__json_add(&json, "format", format);
-        zr__json_add(&json, "token_bytes", did->token_bytes);
+        zr__json_add(&json, "tokens", did->tokens, "format", format, "token_bytes", did->token_bytes);
     }
     zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);

@@ -138,14 +138,9 @@ static zr_status print_run_json(const zr_config *config, const zr_train_result *
     ZR_TRY_GOTO(st, zr__report_json(&result->measured, &measured), done);
     if (timings->steps > 0) ZR_TRY_GOTO(st, zr__timings_json(timings, &timed), done);
     zr__json_open(&json, NULL, '{');
-    zr__json_add(&json, "output_dir", config->train.output_dir);
-    zr__json_add(&json, "steps", result->steps);
-    zr__json_add(&json, "skipped", result->skipped);
-    zr__json_add(&json, "loss", result->loss);
-    zr__json_add(&json, "val_loss", result->val_loss);
-    zr__json_add(&json, "wall_sec", result->wall_sec);
-    zr__json_add(&json, "peak_rss_bytes", result->peak_rss_bytes);
-    zr__json_add(&json, "promised_rss_bytes", result->promised_rss_bytes);
+    zr__json_add(&json, "output_dir", config->train.output_dir, "steps", result->steps, "skipped", result->skipped,
+                 "loss", result->loss, "val_loss", result->val_loss, "wall_sec", result->wall_sec);
+    zr__json_add(&json, "peak_rss_bytes", result->peak_rss_bytes, "promised_rss_bytes", result->promised_rss_bytes);
     zr__json_add_json(&json, "planned", planned);
     zr__json_add_json(&json, "measured", measured);
     if (timed) zr__json_add_json(&json, "timings", timed);

@@ -164,9 +164,8 @@ static zr_status print_parts_json(const verification *v, bool whole)
     for (int64_t i = 0; i < v->n; i++) {
         const verified *p = &v->part[i];
         zr__json_open(&json, NULL, '{');
-        zr__json_add(&json, "path", p->stored.path);
-        zr__json_add(&json, "kind", cli_stored_name(p->stored.kind));
-        zr__json_add(&json, "checked", p->stored.kind == ZR_STORED_CHECKPOINT ? "checksums" : "structure");
+        zr__json_add(&json, "path", p->stored.path, "kind", cli_stored_name(p->stored.kind), "checked",
+                     p->stored.kind == ZR_STORED_CHECKPOINT ? "checksums" : "structure");
         zr__json_add_bool(&json, "whole", p->status == ZR_OK);
         zr__json_open(&json, "lines", '[');
         for (const char *at = p->lines.data, *end; at && *at; at = end + (*end == '\n')) {

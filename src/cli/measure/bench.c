@@ -88,14 +88,10 @@ static void add_shapes(zr__json_out *json, const zr__products *products)
         const zr__product_timing *p = &products->product[i];
         zr__json_break(json, "\n  ");
         zr__json_open(json, NULL, '{');
-        zr__json_add(json, "what", p->what);
-        zr__json_add(json, "m", p->m);
-        zr__json_add(json, "n", p->n);
-        zr__json_add(json, "k", p->k);
-        zr__json_add(json, "dtype", p->dtype == ZR_BF16 ? "bf16" : "f32");
+        zr__json_add(json, "what", p->what, "m", p->m, "n", p->n, "k", p->k, "dtype",
+                     p->dtype == ZR_BF16 ? "bf16" : "f32");
         add_known_rate(json, "flops_per_sec", p->flops_per_sec);
-        zr__json_add(json, "part", p->part);
-        zr__json_add(json, "count", p->count);
+        zr__json_add(json, "part", p->part, "count", p->count);
         zr__json_close(json, '}');
     }
 }
@@ -105,10 +101,8 @@ static zr_status print_bench_json(const cli_bench *b)
     const zr_rates *r = &b->rates;
     zr__json_out json = {0};
     zr__json_open(&json, NULL, '{');
-    zr__json_add(&json, "processor", b->processor);
-    zr__json_add(&json, "level", r->peak.level);
-    zr__json_add(&json, "threads", r->threads);
-    zr__json_add(&json, "matmul", matmul_of(r));
+    zr__json_add(&json, "processor", b->processor, "level", r->peak.level, "threads", r->threads, "matmul",
+                 matmul_of(r));
     add_levels(&json, r);
     zr__json_break(&json, "\n ");
     add_known_rate(&json, "matmul_f32_flops", r->matmul_f32);
@@ -123,9 +117,7 @@ static zr_status print_bench_json(const cli_bench *b)
     add_peak(&json, r, ZR_BF16);
     zr__json_close(&json, '}');
     zr__json_break(&json, "\n ");
-    zr__json_add(&json, "preset", b->preset);
-    zr__json_add(&json, "batch", b->batch);
-    zr__json_add(&json, "seq", b->seq);
+    zr__json_add(&json, "preset", b->preset, "batch", b->batch, "seq", b->seq);
     zr__json_open(&json, "shapes", '[');
     add_shapes(&json, &b->f32);
     add_shapes(&json, &b->narrow);

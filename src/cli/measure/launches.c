@@ -137,15 +137,10 @@ void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *
         const zr_launch *l = &launches->launch[i];
         zr__json_break(json, "\n  ");
         zr__json_open(json, NULL, '{');
-        zr__json_add(json, "transport", l->transport);
-        zr__json_add(json, "ranks", l->ranks);
-        zr__json_add(json, "hosts", l->hosts);
-        zr__json_add(json, "threads", l->threads);
+        zr__json_add(json, "transport", l->transport, "ranks", l->ranks, "hosts", l->hosts, "threads", l->threads);
         zr__json_add_bool(json, "beside", l->beside);
-        zr__json_add(json, "samples", l->n_samples);
-        zr__json_add(json, "around_sec", l->around_sec);
-        zr__json_add(json, "gather_bytes_sec", gather_bytes_sec(l));
-        zr__json_add(json, "gather_across_bytes_sec", across_bytes_sec(l));
+        zr__json_add(json, "samples", l->n_samples, "around_sec", l->around_sec, "gather_bytes_sec",
+                     gather_bytes_sec(l), "gather_across_bytes_sec", across_bytes_sec(l));
         zr__json_close(json, '}');
     }
     zr__json_close(json, ']');

@@ -97,18 +97,10 @@ static void add_runs_json(zr__json_out *json, const planned_run planned[CLI_PAPE
         const planned_run *p = &planned[i];
         zr__json_break(json, "\n  ");
         zr__json_open(json, NULL, '{');
-        zr__json_add(json, "figure", r->table);
-        zr__json_add(json, "label", r->label);
-        zr__json_add(json, "system", system_of(r));
-        zr__json_add(json, "stage", cli_papers_stage(r));
-        zr__json_add(json, "gpus", r->gpus);
-        zr__json_add(json, "tensor", r->tensor);
-        zr__json_add(json, "ranks", p->ranks);
-        zr__json_add(json, "layers", r->layers);
-        zr__json_add(json, "hidden", r->hidden);
-        zr__json_add(json, "heads", r->heads);
-        zr__json_add(json, "batch", r->batch);
-        zr__json_add(json, "params", p->params);
+        zr__json_add(json, "figure", r->table, "label", r->label, "system", system_of(r), "stage", cli_papers_stage(r),
+                     "gpus", r->gpus, "tensor", r->tensor);
+        zr__json_add(json, "ranks", p->ranks, "layers", r->layers, "hidden", r->hidden, "heads", r->heads, "batch",
+                     r->batch, "params", p->params);
         zr__json_add_as(json, "states", "%.0f", p->states);
         zr__json_add_as(json, "formula", "%.0f", p->formula);
         zr__json_add_as(json, "deviation_percent", "%.4f", p->deviation);
@@ -213,27 +205,20 @@ static void add_presets_json(zr__json_out *json, const planned_preset planned[CL
                  p->checkpoint_reason);
         zr__json_break(json, "\n  ");
         zr__json_open(json, NULL, '{');
-        zr__json_add(json, "name", c->name);
-        zr__json_add(json, "stage", c->stage);
+        zr__json_add(json, "name", c->name, "stage", c->stage);
         zr__json_add_bool(json, "partition_activations", p->in_pieces);
         zr__json_add_bool(json, "cpu_checkpointing", p->on_host);
-        zr__json_add(json, "tensor", CLI_PAPERS_TENSOR);
-        zr__json_add(json, "ranks", GPUS / CLI_PAPERS_TENSOR);
-        zr__json_add(json, "batch", BATCH);
-        zr__json_add(json, "layers", p->sizes.n_layer);
-        zr__json_add(json, "hidden", p->sizes.n_embd);
-        zr__json_add(json, "heads", p->sizes.n_head);
+        zr__json_add(json, "tensor", CLI_PAPERS_TENSOR, "ranks", GPUS / CLI_PAPERS_TENSOR, "batch", BATCH, "layers",
+                     p->sizes.n_layer, "hidden", p->sizes.n_embd, "heads", p->sizes.n_head);
         zr__json_add(json, "params", p->params);
         zr__json_add_as(json, "paper_params", "%.0f", 1e9 * c->largest_billion);
         zr__json_add_as(json, "states", "%.0f", p->states);
         zr__json_add_as(json, "paper_states", "%.0f", p->paper_states);
         zr__json_add_as(json, "deviation_percent", "%.4f", p->deviation);
         zr__json_add_as(json, "copies", "%.0f", p->copies);
-        zr__json_add(json, "checkpoint", p->checkpoint);
-        zr__json_add(json, "host_checkpoint", p->host);
+        zr__json_add(json, "checkpoint", p->checkpoint, "host_checkpoint", p->host);
         zr__json_add_as(json, "paper_checkpoint", "%.0f", p->paper_checkpoint);
-        zr__json_add(json, "total", p->total);
-        zr__json_add(json, "reason", reason);
+        zr__json_add(json, "total", p->total, "reason", reason);
         zr__json_close(json, '}');
     }
     zr__text_add(&json->text, "\n");

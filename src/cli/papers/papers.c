@@ -94,10 +94,8 @@ static zr_status print_table1_json(FILE *out, int64_t bytes[SIZES][DEGREES][STAG
         const double printed = table1[n].printed_gb[i][s];
         zr__json_break(&json, "\n  ");
         zr__json_open(&json, NULL, '{');
-        zr__json_add(&json, "params", c->units * c->rows * c->cols);
-        zr__json_add(&json, "ranks", table1[n].ranks);
-        zr__json_add(&json, "stage", s + 1);
-        zr__json_add(&json, "states", bytes[i][n][s]);
+        zr__json_add(&json, "params", c->units * c->rows * c->cols, "ranks", table1[n].ranks, "stage", s + 1, "states",
+                     bytes[i][n][s]);
         zr__json_add_as(&json, "paper_gb", "%g", printed);
         zr__json_add_as(&json, "deviation_percent", "%.4f", cli_papers_percent((double)bytes[i][n][s] / 1e9, printed));
         zr__json_close(&json, '}');
@@ -182,17 +180,14 @@ static zr_status print_table2_json(FILE *out, double billion[ROWS][4])
 {
     zr__json_out json = {.spaced = true};
     zr__json_open(&json, NULL, '{');
-    zr__json_add(&json, "table", 2);
-    zr__json_add(&json, "memory", LIMIT_GB * 1000000000LL);
+    zr__json_add(&json, "table", 2, "memory", LIMIT_GB * 1000000000LL);
     zr__json_open(&json, "rows", '[');
     for (int at = 0; at < ROWS * 4; at++) {
         const int r = at / 4, s = at % 4;
         const double ours = billion[r][s], printed = table2[r].printed_billion[s];
         zr__json_break(&json, "\n  ");
         zr__json_open(&json, NULL, '{');
-        zr__json_add(&json, "tensor", table2[r].tensor);
-        zr__json_add(&json, "ranks", table2[r].ranks);
-        zr__json_add(&json, "stage", s);
+        zr__json_add(&json, "tensor", table2[r].tensor, "ranks", table2[r].ranks, "stage", s);
         zr__json_add_as(&json, "paper_params", "%.0f", 1e9 * printed);
         zr__json_add_as(&json, "params", "%.0f", 1e9 * ours);
         zr__json_add_as(&json, "deviation_percent", "%.4f", cli_papers_percent(ours, printed));

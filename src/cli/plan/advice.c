@@ -214,9 +214,7 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
 
 static void add_choice_policy(zr__json_out *out, const cli_choice *c)
 {
-    zr__json_add(out, "stage", c->stage);
-    zr__json_add(out, "policy", zr__recompute_name(c->recompute));
-    zr__json_add(out, "every", c->every);
+    zr__json_add(out, "stage", c->stage, "policy", zr__recompute_name(c->recompute), "every", c->every);
 }
 
 static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
@@ -240,8 +238,8 @@ static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const
     if (c->light >= CLI_LIGHT_PREFETCH) zr__json_add(out, "zero_optimization.stage3_prefetch_bucket_size", 0);
     if (c->light >= CLI_LIGHT_OVERLAP) zr__json_add_bool(out, "zero_optimization.overlap_comm", false);
     if (c->light >= CLI_LIGHT_BUCKETS) {
-        zr__json_add(out, "zero_optimization.reduce_bucket_size", choices->light_elems);
-        zr__json_add(out, "zero_optimization.allgather_bucket_size", choices->light_elems);
+        zr__json_add(out, "zero_optimization.reduce_bucket_size", choices->light_elems,
+                     "zero_optimization.allgather_bucket_size", choices->light_elems);
     }
     zr__json_close(out, '}');
 }
@@ -278,8 +276,7 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices)
     zr__json_add_json(out, "advice", NULL);
     if (more->ranks == 0) return;
     zr__json_open(out, "more_ranks", '{');
-    zr__json_add(out, "ranks", more->ranks);
-    zr__json_add(out, "needs", more->needs_bytes);
+    zr__json_add(out, "ranks", more->ranks, "needs", more->needs_bytes);
     zr__json_add_bool(out, "fits", more->fits);
     zr__json_close(out, '}');
 }

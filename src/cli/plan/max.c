@@ -180,8 +180,7 @@ void cli_max_json(zr__json_out *out, const cli_max *max)
     zr__json_add(out, key_of(max->what), max->n);
     zr__json_add(out, "stage", max->stage);
     if (max->what == CLI_MAX_MODEL) {
-        zr__json_add(out, "model.n_embd", max->shape.n_embd);
-        zr__json_add(out, "model.n_head", max->shape.n_head);
+        zr__json_add(out, "model.n_embd", max->shape.n_embd, "model.n_head", max->shape.n_head);
     }
     if (max->what == CLI_MAX_BATCH) zr__json_add(out, "train_batch_size", max->train_batch_size);
     zr__json_add(out, "needs", max->needs);

@@ -41,12 +41,8 @@ zr_status cli_shapes_print(FILE *out, bool json)
                     ZR_AMOUNT((double)params));
         zr__json_break(&all, "\n");
         zr__json_open(&all, NULL, '{');
-        zr__json_add(&all, "name", name);
-        zr__json_add(&all, "n_layer", c->n_layer);
-        zr__json_add(&all, "n_embd", c->n_embd);
-        zr__json_add(&all, "n_head", c->n_head);
-        zr__json_add(&all, "n_positions", c->n_positions);
-        zr__json_add(&all, "vocab_size", c->vocab_size);
+        zr__json_add(&all, "name", name, "n_layer", c->n_layer, "n_embd", c->n_embd, "n_head", c->n_head, "n_positions",
+                     c->n_positions, "vocab_size", c->vocab_size);
         zr__json_add(&all, "params", params);
         zr__json_close(&all, '}');
     }

@@ -70,8 +70,8 @@ void cli_speed_print(FILE *out, const cli_choices *choices)
 void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
     const bool timed = is_timed(choices, c);
-    zr__json_add(out, "tokens_per_sec", timed ? tokens_per_sec(choices, c) : NAN);
-    zr__json_add(out, "mfu", timed ? mfu_of(choices, c) : NAN);
+    zr__json_add(out, "tokens_per_sec", timed ? tokens_per_sec(choices, c) : NAN, "mfu",
+                 timed ? mfu_of(choices, c) : NAN);
     if (choices->tokens <= 0) return;
     zr__json_add(out, "steps", steps_for(choices));
     zr__json_add(out, "days", timed ? days_for(choices, c) : NAN);

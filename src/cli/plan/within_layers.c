@@ -227,14 +227,12 @@ zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_p
     for (int32_t u = 0; u < plan->n_units; u++) {
         if (w.unit[u] == 0) continue;
         zr__json_open(out, NULL, '{');
-        zr__json_add(out, "name", zr_graph_unit_info(g, u)->name);
-        zr__json_add(out, "bytes", w.unit[u]);
+        zr__json_add(out, "name", zr_graph_unit_info(g, u)->name, "bytes", w.unit[u]);
         zr__json_close(out, '}');
     }
     zr__json_close(out, ']');
-    zr__json_add(out, "cross_entropy", w.bytes[FOR_LOSSES]);
-    zr__json_add(out, "gradients", w.bytes[FOR_GRADIENTS]);
-    zr__json_add(out, "checkpoints", w.bytes[FOR_CHECKPOINTS]);
+    zr__json_add(out, "cross_entropy", w.bytes[FOR_LOSSES], "gradients", w.bytes[FOR_GRADIENTS], "checkpoints",
+                 w.bytes[FOR_CHECKPOINTS]);
     zr__json_close(out, '}');
     zr__json_open(out, "replicated", '{');
     zr__json_add(out, "params", replicated_elems(g));

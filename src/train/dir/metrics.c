@@ -89,25 +89,19 @@ static void add_results(zr__json_out *out, const zr_train_info *info, const zr_t
 {
     char build[512], words[ZR_NOISE_SCALE_BYTES];
     zr__json_break(out, "\n ");
-    zr__json_add(out, "peak_rss_bytes", result->peak_rss_bytes);
-    zr__json_add(out, "promised_rss_bytes", result->promised_rss_bytes);
-    zr__json_add(out, "wall_sec", result->wall_sec);
+    zr__json_add(out, "peak_rss_bytes", result->peak_rss_bytes, "promised_rss_bytes", result->promised_rss_bytes,
+                 "wall_sec", result->wall_sec);
     snprintf(build, sizeof(build), "zr %s, %s, %s, compiler %s", zr_version(), zr_device_cpu_level(),
              zr__device_cpu_matmul(), __VERSION__);
     zr__json_break(out, "\n ");
     zr__json_add(out, "build", build);
     zr__json_break(out, "\n ");
-    zr__json_add(out, "transport", info->comm->transport);
-    zr__json_add(out, "threads", info->threads);
-    zr__json_add(out, "steps", result->steps);
-    zr__json_add(out, "skipped", result->skipped);
-    zr__json_add(out, "loss", result->loss);
-    zr__json_add(out, "val_loss", result->val_loss);
+    zr__json_add(out, "transport", info->comm->transport, "threads", info->threads, "steps", result->steps, "skipped",
+                 result->skipped, "loss", result->loss, "val_loss", result->val_loss);
     if (!info->config->train.noise_scale) return;
     zr__noise_scale_words(result->noise_scale, info->config->train_batch_size * info->plan->layout.seq, words);
     zr__json_break(out, "\n ");
-    zr__json_add(out, "noise_scale_tokens", result->noise_scale);
-    zr__json_add(out, "noise_scale", words);
+    zr__json_add(out, "noise_scale_tokens", result->noise_scale, "noise_scale", words);
 }
 
 zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *result, const zr_timings *timings,
@@ -120,8 +114,7 @@ zr_status zr__metrics_run(const zr_train_info *info, const zr_train_result *resu
     ZR_TRY_GOTO(st, zr__report_json(&result->measured, &measured), done);
     if (timings) ZR_TRY_GOTO(st, zr__timings_json(timings, &timed), done);
     zr__json_open(&out, NULL, '{');
-    zr__json_add(&out, "params", result->planned.params);
-    zr__json_add(&out, "ranks", result->planned.ranks);
+    zr__json_add(&out, "params", result->planned.params, "ranks", result->planned.ranks);
     zr__json_break(&out, "\n ");
     zr__json_add_json(&out, "planned", planned);
     zr__json_break(&out, "\n ");

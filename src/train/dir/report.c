@@ -67,8 +67,7 @@ static void add_memory(zr__json_out *out, const zr_memory *memory)
 {
     zr__json_open(out, "memory", '{');
     add_categories(out, memory->category_bytes);
-    zr__json_add(out, "states", memory->states_bytes);
-    zr__json_add(out, "total", memory->total_bytes);
+    zr__json_add(out, "states", memory->states_bytes, "total", memory->total_bytes);
     zr__json_open(out, "spaces", '{');
     for (int s = 0; s < ZR_SPACES; s++) {
         const zr_space_memory *space = &memory->space[s];
@@ -130,9 +129,7 @@ zr_status zr__report_json(const zr_report *report, char **json)
     const zr_traffic *hosts = &report->across[ZR_BORDER_HOST];
     zr__json_out out = {.spaced = true};
     zr__json_open(&out, NULL, '{');
-    zr__json_add(&out, "params", report->params);
-    zr__json_add(&out, "ranks", report->ranks);
-    zr__json_add(&out, "stage", report->stage);
+    zr__json_add(&out, "params", report->params, "ranks", report->ranks, "stage", report->stage);
     add_memory(&out, &report->memory);
     open_traffic(&out, "traffic", &report->traffic);
     add_border(&out, report, ZR_BORDER_GROUP, "within", "across");

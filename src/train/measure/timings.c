@@ -301,15 +301,9 @@ static void add_kind_json(zr__json_out *json, const zr_timings *timings, const z
 {
     zr__timing_rate rate = zr__timing_rate_of(timings, kind);
     zr__json_open(json, NULL, '{');
-    zr__json_add(json, "kind", kind->name);
-    zr__json_add(json, "stream", zr_stream_name(kind->stream));
-    zr__json_add(json, "calls", kind->calls);
-    zr__json_add(json, "replays", kind->replays);
-    zr__json_add(json, "ms", 1e3 * kind->sec);
-    zr__json_add(json, "slowest_ms", 1e3 * kind->slowest_sec);
-    zr__json_add(json, "flops", kind->flops);
-    zr__json_add(json, "memory_bytes", kind->memory_bytes);
-    zr__json_add(json, "wire_bytes", kind->wire_bytes);
+    zr__json_add(json, "kind", kind->name, "stream", zr_stream_name(kind->stream), "calls", kind->calls, "replays",
+                 kind->replays, "ms", 1e3 * kind->sec, "slowest_ms", 1e3 * kind->slowest_sec);
+    zr__json_add(json, "flops", kind->flops, "memory_bytes", kind->memory_bytes, "wire_bytes", kind->wire_bytes);
     zr__json_add(json, rate.flops ? "flops_per_sec" : "bytes_per_sec", rate.per_sec);
     zr__json_add(json, "of_peak", rate.of_peak);
     zr__json_close(json, '}');
@@ -325,12 +319,8 @@ zr_status zr__timings_json(const zr_timings *t, char **text)
 {
     zr__json_out json = {0};
     zr__json_open(&json, NULL, '{');
-    zr__json_add(&json, "ranks", t->ranks);
-    zr__json_add(&json, "steps", t->steps);
-    zr__json_add(&json, "step_ms", 1e3 * t->step_sec);
-    zr__json_add(&json, "compute_ms", 1e3 * t->compute_sec);
-    zr__json_add(&json, "comm_ms", 1e3 * t->comm_sec);
-    zr__json_add(&json, "exposed_ms", 1e3 * t->exposed_sec);
+    zr__json_add(&json, "ranks", t->ranks, "steps", t->steps, "step_ms", 1e3 * t->step_sec, "compute_ms",
+                 1e3 * t->compute_sec, "comm_ms", 1e3 * t->comm_sec, "exposed_ms", 1e3 * t->exposed_sec);
     zr__json_add(&json, "idle_ms", 1e3 * t->idle_sec);
     add_peak_json(&json, "peak_flops_per_sec", t->peak_flops);
     add_peak_json(&json, "peak_f32_flops_per_sec", t->peak_f32_flops);

@@ -169,8 +169,7 @@ static void open_event(zr__json_out *out, const char *phase, const char *name)
 {
     zr__json_break(out, "\n");
     zr__json_open(out, NULL, '{');
-    zr__json_add(out, "ph", phase);
-    zr__json_add(out, "name", name);
+    zr__json_add(out, "ph", phase, "name", name);
 }
 
 static void close_event(zr__json_out *out)
@@ -255,10 +254,7 @@ static void add_args(zr__trace *t, const record *r, int64_t step, double wait_se
     zr_step_cost cost = zr__plan_step_cost(t->plan, ZR_SCHEDULE_TRAIN, r->step);
     double bytes = cost.memory_bytes + cost.wire_bytes;
     zr__json_open(out, "args", '{');
-    zr__json_add(out, "training_step", step + 1);
-    zr__json_add(out, "schedule", "train");
-    zr__json_add(out, "step", r->step);
-    zr__json_add(out, "micro", r->micro);
+    zr__json_add(out, "training_step", step + 1, "schedule", "train", "step", r->step, "micro", r->micro);
     if (cost.flops > 0) zr__json_add_as(out, "flops", "%.0f", cost.flops);
     if (bytes > 0) zr__json_add_as(out, cost.wire_bytes > 0 ? "wire_bytes" : "memory_bytes", "%.0f", bytes);
     add_microseconds(out, "wait_us", wait_sec);
@@ -267,8 +263,7 @@ static void add_args(zr__trace *t, const record *r, int64_t step, double wait_se
 static void add_step_event(zr__trace *t, int rank, zr_stream stream, const record *r, int64_t step, const double *time)
 {
     open_step(t, &t->plan->schedule[ZR_SCHEDULE_TRAIN].step[r->step]);
-    zr__json_add(&t->out, "pid", rank);
-    zr__json_add(&t->out, "tid", (int)stream);
+    zr__json_add(&t->out, "pid", rank, "tid", (int)stream);
     add_microseconds(&t->out, "ts", time[1] - t->start_sec[rank]);
     add_microseconds(&t->out, "dur", time[2] - time[1]);
     add_args(t, r, step, time[1] - time[0]);
