@@ -9,30 +9,12 @@
 
 #include "zr/comm.h"
 #include "zr/config.h"
-#include "zr/device.h"
 #include "zr/engine.h"
 #include "zr/plan.h"
-#include "zr/simulate.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* ---- this machine ---------------------------------------------------------------------------- */
-
-/* Rates measured by a device's bench are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/zr/machine-<hash>.json, for this
- * processor, number of cores, kernel level and these versions of zr and its library of matrix products, or for GPUs of
- * this name; any other combination has a file of its own. `facts`: the device's. The rates price plans, and mfu is a
- * share of their peak; no plan depends on them. */
-
-/* Measured steps of training runs, by which a cluster's zr_cluster.measured prices plans: saved in the same way, for
- * each number of ranks and hosts of a transport in a file of its own, steps-<hash>.json. */
-
-/* ---- learning rate --------------------------------------------------------------------------- */
-
-/* ---- loss scale ------------------------------------------------------------------------------ */
-
-/* ---- gradient noise scale -------------------------------------------------------------------- */
 
 /* ---- what a plan promises and a run measures ------------------------------------------------- */
 
@@ -46,8 +28,6 @@ typedef struct zr_report {
     zr_traffic across[ZR_BORDERS]; /* part of the traffic that crosses each border (zr_plan.across) */
     double flops_model, flops_hardware;
 } zr_report;
-
-/* ---- families of models ---------------------------------------------------------------------- */
 
 /* ---- from configuration to plan -------------------------------------------------------------- */
 
@@ -249,10 +229,6 @@ ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *com
  */
 ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                               zr_train_result *result);
-
-/* ---- weights where they are ------------------------------------------------------------------- */
-
-/* ---- text to tokens -------------------------------------------------------------------------- */
 
 /* ---- with trained weights -------------------------------------------------------------------- */
 

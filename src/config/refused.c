@@ -14,7 +14,7 @@ struct zr__refusal {
     bool said;
     char section[64]; /* first part of its path */
     char path[128];
-    char found[64];
+    char found[ZR_JSON_SHOWN_BYTES];
     char where[160];   /* "ds.json:3:5" */
     char message[512]; /* as it stands alone */
 };

@@ -7,7 +7,6 @@
 
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "config/config.h"
 #include "simulate/simulate.h"
 #include "train/dir/report.h"
 

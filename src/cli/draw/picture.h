@@ -68,9 +68,6 @@ void cli_times_clear(cli_times *times);
 ZR_NODISCARD zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan,
                                          const cli_times *times, const char *model, int64_t whole_states_bytes);
 
-/** Return the bytes of model states on a rank at stage 0, for that picture; 0: not known. */
-int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile);
-
 /** Draw a training step of the plan, over the target's times where they are known. `model`: its name. */
 ZR_NODISCARD zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan,
                                        const char *model, const char *svg);

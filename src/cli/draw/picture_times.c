@@ -29,7 +29,8 @@ void cli_times_clear(cli_times *times)
 }
 
 /** Plan without recomputation, which does not change the states. */
-int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
+/** Return the bytes of model states on a rank at stage 0; 0: not known. */
+static int64_t whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
 {
     zr_plan *whole = NULL;
     zr_layout layout = zr__train_layout(config, ranks);
@@ -65,7 +66,7 @@ zr_status cli_target_draw(const cli_target *target, const zr_config *config, con
     zr__config_inputs(config, inputs);
     ZR_TRY(times_on(target, plan, &times));
     const zr_status st = cli_picture_write(svg, inputs, plan, &times, model,
-                                           cli_whole_states_bytes(config, target->ranks, &target->profile));
+                                           whole_states_bytes(config, target->ranks, &target->profile));
     cli_times_clear(&times);
     return st;
 }

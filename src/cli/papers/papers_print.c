@@ -108,10 +108,11 @@ void cli_papers_print(FILE *out, const cli_papers_rows *rows)
 
 static json_t *row_json(const cli_papers_row *r)
 {
-    json_t *one = json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:o, s:f, s:b, s:b, s:s}", "source", r->source, "table", r->table, "row", r->label,
-        "system", r->system, "what", r->unit, "paper", r->paper > 0 ? json_real(r->paper) : json_null(), "zr", r->zr,
-        "fitted", r->mark == CLI_PAPERS_FITTED, "counts", r->mark == CLI_PAPERS_COUNTS, "mark", mark_name[r->mark]);
+    json_t *one = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:s}", "source", r->source, "table",
+                            r->table, "row", r->label, "system", r->system, "what", r->unit, "paper",
+                            r->paper > 0 ? json_real(r->paper) : json_null(), "zr",
+                            isfinite(r->zr) ? json_real(r->zr) : json_null(), "fitted", r->mark == CLI_PAPERS_FITTED,
+                            "counts", r->mark == CLI_PAPERS_COUNTS, "mark", mark_name[r->mark]);
     if (r->gpus > 0) (void)json_object_set_new(one, "gpus", json_integer(r->gpus));
     if (r->tensor > 0) (void)json_object_set_new(one, "tensor", json_integer(r->tensor));
     if (r->batch > 0) (void)json_object_set_new(one, "batch", json_integer(r->batch));

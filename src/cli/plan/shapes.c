@@ -23,8 +23,6 @@ zr_status cli_shapes_print(FILE *out, bool json)
 {
     zr__json_out all = {.spaced = true};
     const char *name;
-    char *text = NULL;
-    zr_status st = ZR_OK;
     if (!json)
         fprintf(out, "%-24s%7s%7s%7s%11s%11s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
                 "params");
@@ -33,12 +31,18 @@ zr_status cli_shapes_print(FILE *out, bool json)
         zr__family_model shape;
         const zr_config_sizes *c = &shape.sizes;
         int64_t params = 0;
-        ZR_TRY_GOTO(st, zr__family_find_preset(name, &shape), done);
-        ZR_TRY_GOTO(st, params_of(&shape, &params), done);
-        if (!json)
+        zr_status st = zr__family_find_preset(name, &shape);
+        if (st == ZR_OK) st = params_of(&shape, &params);
+        if (st != ZR_OK) {
+            zr__text_clear(&all.text);
+            return st;
+        }
+        if (!json) {
             fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->n_layer, (long long)c->n_embd,
                     (long long)c->n_head, (long long)c->n_positions, (long long)c->vocab_size,
                     ZR_AMOUNT((double)params));
+            continue;
+        }
         zr__json_break(&all, "\n");
         zr__json_open(&all, NULL, '{');
         zr__json_add(&all, "name", name, "n_layer", c->n_layer, "n_embd", c->n_embd, "n_head", c->n_head, "n_positions",
@@ -48,10 +52,7 @@ zr_status cli_shapes_print(FILE *out, bool json)
     }
     zr__text_add(&all.text, "\n");
     zr__json_close(&all, ']');
-    ZR_TRY_GOTO(st, zr__text_take(&all.text, &text), done);
-    if (json) fprintf(out, "%s\n", text);
-done:
+    if (json) return zr__json_write(&all, out);
     zr__text_clear(&all.text);
-    zr_free(text);
-    return st;
+    return ZR_OK;
 }

@@ -13,9 +13,6 @@
 #include "zr/run.h"
 #include "zr/simulate.h"
 
-/** Seconds in words, for a message: cli_seconds in scratch of the enclosing block. */
-#define CLI_SECONDS(sec) cli_seconds((sec), (char[32]){0})
-
 typedef struct cli_target {
     int ranks;
     int local_ranks, in_process; /* ranks of this host and of this process; of a cluster unused */

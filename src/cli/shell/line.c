@@ -52,7 +52,7 @@ void cli_line_add(cli_line *line, int rank, const char *format, ...)
  */
 static void fit_line(const cli_line *line, int wide, const char *between, char out[LINE_BYTES])
 {
-    for (int rank = MOST_FIELDS; rank >= 0; rank--) {
+    for (int rank = CLI_LINE_FIELDS; rank >= 0; rank--) {
         int n = 0;
         out[0] = '\0';
         for (int i = 0; i < line->n; i++) {

@@ -12,10 +12,10 @@ typedef struct cli_line_field {
     char text[64];
 } cli_line_field;
 
-#define MOST_FIELDS 12
+#define CLI_LINE_FIELDS 12
 /** A line. Zero-initialise. */
 typedef struct cli_line {
-    cli_line_field field[MOST_FIELDS];
+    cli_line_field field[CLI_LINE_FIELDS];
     int n;
 } cli_line;
 

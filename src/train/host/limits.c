@@ -69,13 +69,38 @@ static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
     return text;
 }
 
+/** Return the number of ranks on one GPU: the ranks of a process are assigned to GPUs in turn, and no two processes
+ * share one. */
+static int sharers(int in_process)
+{
+    const int gpus = zr_device_cuda_count(NULL);
+    return gpus > 0 ? (in_process + gpus - 1) / gpus : 1;
+}
+
+/** Check that each of a process's ranks of the plan fits on its GPU, and within memory.limit (0: no limit).
+ * ZR_ERR_MEMORY with the plan's numbers. */
+static zr_status check_gpu_memory(const zr_plan *plan, int64_t limit_bytes, int in_process)
+{
+    const int64_t there = plan->profile.machine.memory_bytes / sharers(in_process),
+                  bytes = zr__rank_bytes(plan->memory.total_bytes, &plan->profile.facts);
+    const int64_t limit = limit_bytes > 0 && limit_bytes < there ? limit_bytes : there;
+    ZR_CHECK(
+        bytes <= limit, ZR_ERR_MEMORY,
+        "the plan needs %s of GPU memory per rank (total %s, and %s for CUDA and its libraries) but %s %s; use more "
+        "ranks or GPUs, a higher zero_optimization.stage or activation_checkpointing.policy unit (`zr plan` shows "
+        "each)",
+        ZR_SIZE((double)bytes), ZR_SIZE((double)plan->memory.total_bytes), ZR_SIZE((double)ZR__GPU_EXTRA_BYTES),
+        limit == there ? "its part of the GPU is" : "memory.limit is", ZR_SIZE((double)limit));
+    return ZR_OK;
+}
+
 zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads)
 {
     char use[REMEDIES_BYTES];
     const zr_memory *memory = &plan->memory;
     const bool apart = plan->profile.facts.apart;
     int64_t rank_bytes = zr__plan_process_bytes(plan, 1);
-    if (apart) ZR_TRY(zr__train_gpu_check(plan, limit_bytes, threads ? local_ranks : 1));
+    if (apart) ZR_TRY(check_gpu_memory(plan, limit_bytes, threads ? local_ranks : 1));
     const char *total = ZR_SIZE((double)memory->total_bytes), *states = ZR_SIZE((double)memory->states_bytes);
     ZR_CHECK(
         apart || limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
@@ -112,29 +137,6 @@ int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks)
     const int gpus = zr_device_cuda_count(NULL), used = gpus > 0 && gpus < ranks ? gpus : ranks;
     const int64_t host_bytes = plan->memory.space[ZR_SPACE_HOST].total_bytes + zr__plan_staging_bytes(plan, ranks);
     return zr__process_bytes(host_bytes, ranks) + GPU_HOST_BYTES + (used - 1) * GPU_HOST_MORE_BYTES;
-}
-
-/** Return the number of ranks on one GPU: the ranks of a process are assigned to GPUs in turn, and no two processes
- * share one. */
-static int sharers(int in_process)
-{
-    const int gpus = zr_device_cuda_count(NULL);
-    return gpus > 0 ? (in_process + gpus - 1) / gpus : 1;
-}
-
-zr_status zr__train_gpu_check(const zr_plan *plan, int64_t limit_bytes, int in_process)
-{
-    const int64_t there = plan->profile.machine.memory_bytes / sharers(in_process),
-                  bytes = zr__rank_bytes(plan->memory.total_bytes, &plan->profile.facts);
-    const int64_t limit = limit_bytes > 0 && limit_bytes < there ? limit_bytes : there;
-    ZR_CHECK(
-        bytes <= limit, ZR_ERR_MEMORY,
-        "the plan needs %s of GPU memory per rank (total %s, and %s for CUDA and its libraries) but %s %s; use more "
-        "ranks or GPUs, a higher zero_optimization.stage or activation_checkpointing.policy unit (`zr plan` shows "
-        "each)",
-        ZR_SIZE((double)bytes), ZR_SIZE((double)plan->memory.total_bytes), ZR_SIZE((double)ZR__GPU_EXTRA_BYTES),
-        limit == there ? "its part of the GPU is" : "memory.limit is", ZR_SIZE((double)limit));
-    return ZR_OK;
 }
 
 int64_t zr__train_limit(const zr_profile *profile, int local_ranks, int in_process)

@@ -42,10 +42,6 @@ int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks);
 /** Return the bytes that a process of `ranks` ranks of a plan may take (zr__process_bytes). */
 int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks);
 
-/** Check that each of a process's ranks of the plan fits on its GPU, and within memory.limit (0: no limit).
- * ZR_ERR_MEMORY with the plan's numbers. */
-ZR_NODISCARD zr_status zr__train_gpu_check(const zr_plan *plan, int64_t limit_bytes, int in_process);
-
 /** Return the largest arena with which a rank stays within `limit_bytes` (zr__rank_bytes); 0: no limit. apart: on a
  * device with memory of its own. */
 int64_t zr__arena_limit(int64_t limit_bytes, bool apart);

@@ -12,6 +12,11 @@
 #include "zr/models.h"
 #include "zr/simulate.h"
 
+/* Rates measured by a device's bench are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/zr/machine-<hash>.json, for this
+ * processor, number of cores, kernel level and these versions of zr and its library of matrix products, or for GPUs of
+ * this name; any other combination has a file of its own. `facts`: the device's. The rates price plans, and mfu is a
+ * share of their peak; no plan depends on them. */
+
 /** Save the rates, atomically; of several writers the last wins. ZR_ERR_NOT_FOUND: there is no cache directory (HOME is
  *  not set); ZR_ERR_ARG: a rate is not finite; ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__rates_remember(const zr_device_facts *facts, const zr_rates *rates);
@@ -30,6 +35,9 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
  *  between threads (ZR_LINK_PROCESS), is known within one host, where it is the memory and cannot be overlapped; with
  *  other hosts it is 0. */
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
+
+/* Measured steps of training runs, by which a cluster's zr_cluster.measured prices plans: saved in the same way, for
+ * each number of ranks and hosts of a transport in a file of its own, steps-<hash>.json. */
 
 /** Train small models on the ranks of `comm` and record how long their steps took: medians over some training steps,
  *  means over the ranks. Takes 5 to 20 seconds; with more ranks than cores or slow links a minute or two. `quick`: once

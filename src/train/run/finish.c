@@ -36,6 +36,8 @@ static zr_status measure_peak(zr__run *r)
 zr_status zr__run_highest_report(zr__run *r, zr_report *report)
 {
     int64_t *memory = (void *)&report->memory; /* a struct of int64_t alone */
+    _Static_assert(sizeof(zr_memory) % sizeof(int64_t) == 0 && sizeof(zr_memory) <= ZR_COMM_SCALARS * sizeof(double),
+                   "a report's memory is agreed on in one call");
     ZR_TRY(zr__run_most(r, memory, sizeof(report->memory) / sizeof(*memory)));
     ZR_TRY(zr__run_most(r, report->traffic.bytes, ZR_TRAFFIC_KINDS));
     for (int b = 0; b < ZR_BORDERS; b++) ZR_TRY(zr__run_most(r, report->across[b].bytes, ZR_TRAFFIC_KINDS));

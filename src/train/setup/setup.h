@@ -28,9 +28,6 @@ const char *zr__recompute_name(zr_recompute recompute);
 /** Rate of a slow disk, bytes/s, by which the time of a checkpoint is estimated before one was written. */
 #define ZR_TRAIN_DISK_BYTES_SEC 2e8
 
-/** Return the compute threads of a rank: train.threads, or auto = max(1, processors of this host / local_ranks). */
-int zr__train_threads(const zr_config *config, int local_ranks);
-
 /** Plan the model of a resolved configuration with a layout derived from its zr__train_layout; the limit is computed
  *  anew for a device that has memory of its own. */
 ZR_NODISCARD zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout,

@@ -5,7 +5,6 @@
 #include "base/file/folder.h"
 #include "base/paths/output.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokens/texts.h"
 #include "train/dir/new_dir.h"

@@ -1,6 +1,5 @@
 #include "train/watch/hang.h"
 
-#include "base/text/text.h"
 #include "base/core/thread.h"
 #include "comm/comm.h"
 #include "engine/engine.h"
@@ -354,7 +353,7 @@ zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_obser
         return ZR_OK;
     }
     free_hang(h);
-    return ZR_FAIL(ZR_ERR_MEMORY, "cannot start the thread that watches for hangs: %s", strerror(error));
+    return ZR_FAIL(ZR_ERR_MEMORY, "cannot watch for hangs, which takes a thread and some memory: %s", strerror(error));
 }
 
 void zr__hang_destroy(zr__hang **hang)

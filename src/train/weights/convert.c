@@ -227,9 +227,10 @@ static zr_status make_converted(zr__convert *c)
     ZR_TRY(zr__new_dir_begin(c->args->to, to, c->tmp));
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
     if (st == ZR_OK) st = zr__dir_commit(c->tmp, to);
+    if (st == ZR_OK || access(c->tmp, F_OK) != 0) return st;
     zr__failure failed = {0}; /* removing may fail too, with a message of its own */
     zr__failure_note(&failed, st);
-    if (st != ZR_OK && access(c->tmp, F_OK) == 0) remove_tmp(c);
+    remove_tmp(c);
     return zr__failure_tell(&failed);
 }
 

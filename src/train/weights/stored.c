@@ -1,6 +1,5 @@
 #include "base/file/folder.h"
 #include "base/text/text.h"
-#include "train/dir/run_dir.h"
 #include "train/family/family.h"
 #include "train/family/inputs.h"
 #include "train/weights/weights.h"
