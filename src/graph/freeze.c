@@ -14,7 +14,7 @@ static bool name_matches(const char *pattern, const char *name)
     return fnmatch(pattern, name, 0) == 0 || (dot && fnmatch(pattern, dot + 1, 0) == 0);
 }
 
-/* Return a hint for either of two likely mistakes in a pattern that matches no parameter, or "". */
+/* Return a hint if a pattern that matches no parameter has one of two likely mistakes, otherwise "". */
 static const char *pattern_hint(const char *pattern)
 {
     if (strchr(pattern, ',')) return "; several patterns are a JSON list";

@@ -263,9 +263,8 @@ int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int6
     for (int d = info->cut.dim + 1; d < info->whole.ndim; d++) inner *= info->whole.dim[d];
     const int64_t here = info->shape.dim[info->cut.dim] / parts, there = info->whole.dim[info->cut.dim] / parts;
     const int64_t block = first / (here * inner), past = first % (here * inner), own = there - place * here;
-    const int64_t valid = own < 0      ? 0
-                          : own < here ? own * inner
-                                       : here * inner; /* elements of the block that are not padding */
+    /* Elements of the block that are not padding. */
+    const int64_t valid = own < 0 ? 0 : own < here ? own * inner : here * inner;
     const int64_t end = past < valid ? valid : here * inner;
     if (end - past < n) *run = end - past;
     return past < valid ? (block * there + place * here) * inner + past : -1;
@@ -491,7 +490,7 @@ static zr_status check_names(const zr_graph *graph)
 zr_status zr_graph_finish(zr_graph *graph)
 {
     ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished");
-    graph->current_unit = -1; /* errors from here on name no unit, until the adjoints run */
+    graph->current_unit = -1; /* until the adjoints run, error messages name no unit */
     if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__part_units(graph));
     if (graph->latched == ZR_OK && graph->spec.mode == ZR_MODE_TRAIN) zr__differentiate(graph);

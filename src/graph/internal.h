@@ -18,8 +18,8 @@ typedef struct zr__value {
     int32_t begun, ended;
     bool read, parts; /* read: whether an op reads this parameter; parts: whether each of the M ranks computes only a
                          part of its gradient */
-    zr_value whole;   /* value that holds all tokens, gathered from this one (whose tokens are split over the ranks), or
-                         ZR_NONE */
+    zr_value whole;   /* this value gathered with all its tokens, if its own tokens are split over the ranks; ZR_NONE
+                         before it is gathered */
 } zr__value;
 
 struct zr_graph {
@@ -129,7 +129,8 @@ int64_t zr__head_block(int64_t rows);
 
 /* ---- ops/tensor_parallel.c: of graphs of degree M > 1 -------------------------------------------- */
 
-/** Sum `part` over all ranks into *sum. *sum is ZR_NONE on entry, to get a new value, or a value from zr_grad_begin. */
+/** Add the sum of `part` over all ranks. On entry *sum is a value from zr_grad_begin to write into, or ZR_NONE; on
+ * return *sum is the sum. */
 void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum);
 /** Sum `part` over all ranks and return the result, a value between layers: all tokens (B,T,C), or with sequence
  * parallelism only this rank's tokens, (B T / M, C). */
@@ -142,8 +143,8 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x);
 bool zr__is_gathered(const zr_graph *graph, zr_value x);
 /** Gather every rank's x into one value of shape (M, ...). */
 zr_value zr__tensor_gather(zr_graph *graph, zr_value x);
-/** Return the number of side-by-side parts of a parameter that are each cut among the ranks along `dim`, or 0 if the
- * parameter is not cut along it. */
+/** Return into how many side-by-side parts a parameter is divided before each part is cut among the ranks along `dim`.
+ * Return 0 if the parameter is not cut along `dim`. */
 int32_t zr__is_cut(const zr_graph *graph, zr_value param, int dim);
 /** Return whether a table is cut among the ranks. Latch an error if it is cut in any other way than by rows in one
  * part. */

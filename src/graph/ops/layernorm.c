@@ -43,7 +43,7 @@ static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* dx is written in place of dy, which is always present, unlike `earlier`. */
+/* Define the op for a norm's dx. dx overwrites dy, which is always present, unlike `earlier`. */
 #define NORM_DX(text)                                                                                                  \
     {                                                                                                                  \
         .name = text, .n_out = 1, .infer = norm_dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                    \
@@ -78,7 +78,7 @@ static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out
 static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
 {
     const bool centred = centres(op);
-    const int n = op->def->n_out - 1; /* number of parameters, and of statistics stored per row */
+    const int n = op->def->n_out - 1; /* number of parameters (gain, bias), and also of the statistics stored per row */
     zr_value x = op->in[0], gain = op->in[1], dy = zr_grad_of(graph, op->out[0]);
     zr_value mean = op->out[1], rstd = op->out[n], dw[2] = {ZR_NONE, ZR_NONE};
     bool needed = false;

@@ -2,14 +2,15 @@
  * exist at once.
  *
  * Its adjoint computes the logits, losses and gradients of one block at a time. So the backward op returns the losses
- * too, and the forward op runs only if another op reads its losses. Otherwise no product is computed twice. */
+ * too, and the forward op runs only if another op reads its losses. Unless the forward op runs, no product is computed
+ * twice. */
 #include "graph/internal.h"
 #include "base/core/core.h"
 
 /* maximum number of rows in a block. Longer blocks make faster products, shorter blocks take less memory: the logits of
  * 512 rows of GPT-2 are 103 MB in fp32, and products of 512 rows are as fast as products of all rows. */
 #define BLOCK_ROWS 512
-#define BLOCK_GRAIN 16 /* rows; block lengths are multiples of this, which suits products, and about equal */
+#define BLOCK_GRAIN 16 /* in rows; block lengths are multiples of this, since that suits matrix products */
 
 typedef struct sizes {
     int64_t rows, V, C;
@@ -48,8 +49,8 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
     return zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1]));
 }
 
-/* Return the cost of `products` matrix products. The bytes are those of the operands and outputs, of `logits` transfers
- * of all logits between memory and processor, and of `reads` reads of w for every block but the first. */
+/* Return the cost of `products` matrix products. Its bytes count the operands and outputs once, all logits `logits`
+ * times (transfers between memory and processor), and w `reads` times for every block but the first. */
 static zr_cost head_cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
     double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
@@ -223,8 +224,8 @@ static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
     zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
     zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
-    const bool sums =
-        !zr__is_gathered(graph, x); /* if false, the adjoint of the gather of x's tokens sums the parts of dx */
+    /* Sum the parts of dx here, unless the adjoint of the gather of x's tokens sums them. */
+    const bool sums = !zr__is_gathered(graph, x);
     zr_value out[2] = {sums ? ZR_NONE : dx, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
     zr_graph_op(graph, need_w ? &part_dx_and_dw : &part_dx_alone, &op->attr, 5,
                 (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], x, w, targets}, out);
