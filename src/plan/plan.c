@@ -78,8 +78,8 @@ static int host_data_ranks(const zr_layout *l)
 static int split_of(const zr_layout *l)
 {
     int host = host_data_ranks(l);
-    if (l->tensor > 1 && (!l->hierarchical || host == 1))
-        host = 0; /* with a single data-parallel rank per host there is no level within hosts */
+    /* With one data-parallel rank per host there is no level within hosts. */
+    if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0;
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
     return split < l->ranks ? split : 0;
 }

@@ -208,8 +208,8 @@ static zr_status check_once(const zr__proof *p)
                      ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
             gathered += step->owner <= 0 ? step->range.count : 0;
             if (gathered < known) continue;
-            known *= p->plan->group[step->group]
-                         .size; /* after the gather, all members of the group have each member's part */
+            /* After the gather, all members of the group have each member's part. */
+            known *= p->plan->group[step->group].size;
             gathered = 0;
         }
         bool wanted = p->plan->optim_group != ZR_GROUP_SELF && p->plan->moves && !unit->gathered;
@@ -225,7 +225,8 @@ static zr_status check_once(const zr__proof *p)
  * without saving. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* If there are only two rounds, the second round is a later round, and the steps after END follow it. */
+    /* Two rounds suffice to need the pair of later rounds: the second round is a later round, and the steps after END
+     * follow it. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};

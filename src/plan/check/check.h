@@ -29,13 +29,13 @@ typedef struct zr__proof {
     const zr_graph *graph; /* NULL for the schedule FLUSH */
     const zr_schedule *s;
     zr_schedule_kind kind;
-    int32_t repeat, end, times; /* repeat, end: positions of REPEAT and END, or -1 if absent; times: number of times */
+    int32_t repeat, end, times; /* repeat, end: positions of REPEAT and END, or -1 if absent; times: number of times, as
+                                   described above */
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
     bool asked;                   /* whether the steps with ZR_WHEN_SAVE run in this training step */
     int32_t (*clock)[ZR_STREAMS]; /* [time][stream]: last time of the stream that happens before `time`, or -1 */
-    zr__use_of
-        *use; /* all uses, grouped by instance: those of instance b are [first[b], first[b+1]), ordered by time */
+    zr__use_of *use;              /* all uses; the uses of instance b are [first[b], first[b+1]), ordered by time */
     int32_t *first;
 } zr__proof;
 
@@ -53,16 +53,16 @@ bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
  * followed the first round, so such times are never compared. */
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
-/* Return a property of the step's kind (check_kinds.c): whether the step gathers pieces; reduces; exchanges scalars
- * among all ranks; takes a unit's gradient as complete; or adds to the sum that its buffer holds (`later`: in a later
- * round of REPEAT). */
+/* zr__gathers: return whether the step gathers pieces; zr__reduces: whether it reduces them; zr__asks_all: whether it
+ * exchanges scalars among all ranks; zr__takes_gradient: whether it needs a unit's complete gradient; zr__adds_to_sums:
+ * whether it adds to the sum that its buffer holds (`later`: in a later round of REPEAT). See check_kinds.c. */
 bool zr__gathers(const zr_step *step);
 bool zr__reduces(const zr_step *step);
 bool zr__asks_all(const zr_step *step);
 bool zr__takes_gradient(const zr_step *step);
 bool zr__adds_to_sums(const zr_step *step, bool later);
-/* Return whether a step runs in the first round of a training step (`first`) or in a later one. `stale`: no flush came
- * before; `asked`: this training step saves. */
+/* Return whether a step runs in the first round of a training step (`first`) or in a later round. `stale`: no flush
+ * came before the training step; `asked`: the training step saves. */
 bool zr__runs(const zr_step *step, bool first, bool stale, bool asked);
 
 /* Check that every use lies within its buffer on every rank. */

@@ -18,7 +18,7 @@ typedef struct copied {
 typedef struct homes {
     const zr__proof *p;
     copied *held;
-    int32_t *unit; /* unit whose state has its home in the buffer, or -1 if no state has */
+    int32_t *unit; /* unit of the state whose home is the buffer, or -1 if the buffer is no state's home */
     bool *saved;   /* [unit][1 + slot]: whether the unit's parameters (slot -1) or this optimizer state is saved */
 } homes;
 
@@ -30,8 +30,8 @@ static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int si
 
 bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
 {
-    int64_t by[ZR_GROUPS_MAX] = {
-        0}; /* by group: difference of the strides, in elements per place (number of a rank) in the group */
+    /* By group: stride of `wanted` minus the strides of `kept` and of the use, in elements. */
+    int64_t by[ZR_GROUPS_MAX] = {0};
     add_strides(by, wanted, 1);
     add_strides(by, kept, -1);
     add_strides(by, &use->range, -1);
@@ -69,7 +69,7 @@ static bool same_range(const zr_range *a, const zr_range *b)
     return zr__names(&use, &(zr_range){0}, b);
 }
 
-/* Return whether a use covers the whole copy of `range`, which begins at the first element of its buffer. */
+/* Return whether a use covers a whole copy of `range`. A copy begins at the first element of its buffer. */
 static bool is_copy_of(const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
@@ -202,7 +202,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check that a schedule that saves states saves each of them, and that any other schedule has no step with
+/* Check that a schedule that saves states saves every state, and that any other schedule has no step with
  * ZR_WHEN_SAVE. */
 static zr_status check_saves(const homes *h)
 {

@@ -28,7 +28,8 @@ bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b)
     return (a >= p->s->n_steps && follows_end(p, b)) || (b >= p->s->n_steps && follows_end(p, a));
 }
 
-/* Compare a with the clock of b: the times of a stream increase in the order in which the stream runs its steps. */
+/* Return whether b's clock for the stream of a has reached a. This is enough, since a stream's times increase in the
+ * order in which it runs its steps. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b)
 {
     return p->clock[b][p->s->step[zr__step_at(p, a)].stream] >= a && !zr__never_meet(p, a, b);
@@ -147,7 +148,7 @@ static const zr_buffer *buffer_of(const zr__proof *p, int32_t instance)
     return &p->s->buffer[instance < p->s->n_buffers ? instance : instance - p->s->n_buffers + p->plan->n_persistent];
 }
 
-/* Return the step whose uses count at a time, or a step without uses if no step runs at this time. */
+/* Return the step whose uses count at a time, or a step without uses if the step at this time does not run. */
 static const zr_step *using_step(const zr__proof *p, int32_t time)
 {
     static const zr_step none = {0};

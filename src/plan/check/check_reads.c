@@ -142,8 +142,8 @@ static zr_status note_spot(state *k, spot at)
     ZR_TRY(insert_stretch(w, at.begin, at.end, &joined));
     at.begin = joined.begin;
     at.end = joined.end;
-    for (int i = 0; i < at.n_strides;
-         i++) /* if the bytes of neighbouring members touch, all members' bytes form one stretch */
+    /* If the bytes of neighbouring members touch, all members' bytes form one stretch. */
+    for (int i = 0; i < at.n_strides; i++)
         if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note_spot(k, along(k->p->plan, at, i));
     return ZR_OK;
 }
@@ -237,8 +237,8 @@ static zr_status note_beginning(state *k, bool stale)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Return whether a step's i-th use reads bytes that other steps must have written. It does not if the step itself first
- * writes them (scratch), or if they are the target of a move. Sums, also of squares, are read from the second round
+/* Return whether a step's i-th use reads bytes that other steps must have written. Bytes that the step itself first
+ * writes (scratch) do not count, nor does the target of a move. Sums, also of squares, are read from the second round
  * on. */
 static bool reads_written(const zr_step *step, int i, const zr_use *use, bool later)
 {
@@ -253,9 +253,8 @@ static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
-    if (zr__reduces(step))
-        return i > 0 && step->op < 0 &&
-               !own; /* sums of an op's values are not marked as sums, since the next gather reads them as values */
+    /* Sums of an op's values do not count as sums, since the next gather reads them as values. */
+    if (zr__reduces(step)) return i > 0 && step->op < 0 && !own;
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
 
@@ -267,7 +266,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
         if (use[i].buffer == ZR_NONE || !reads_written(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
-        if (zr__reduces(step) && i == 0) { /* the input may itself be sums, over fewer ranks */
+        if (zr__reduces(step) && i == 0) { /* the input may already consist of sums, over fewer ranks */
             at.summed = true;
             there |= is_written(k, &at);
         }

@@ -110,12 +110,11 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
-        const int64_t runs =
-            zr_when_rounds(step->when, times, false,
-                           false); /* ZR_WHEN_STALE steps count 0 here, since the flush schedule counts these gathers */
+        /* ZR_WHEN_STALE steps are not counted here, since the flush schedule counts their gathers. */
+        const int64_t runs = zr_when_rounds(step->when, times, false, false);
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         const zr_step_traits traits = zr_step_traits_of(step->kind);
-        /* Of steps with an owner, count those in which rank 0 receives: over a training step each rank is the owner
+        /* Count a step with an owner only if rank 0 receives bytes in it. Over a training step each rank is the owner
          * once, so all ranks receive equally many bytes. */
         const bool receives = step->owner < 0 || (step->owner == 0) == (traits.move == ZR_MOVE_COLLECT);
         if (bytes == 0 || !receives) continue;

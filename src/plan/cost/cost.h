@@ -8,8 +8,8 @@
 
 #include "zr/plan.h"
 
-/** Return the queues of the streams. COMM, COPY and SAVE each have their own queue if the argument is true; all other
- * streams share the queue of COMPUTE. */
+/** Return the queues of the streams. COMM, COPY and SAVE each have their own queue if the argument of this name is
+ * true; all other streams share the queue of COMPUTE. */
 zr_queues zr__queues_of(bool comm, bool copy, bool save);
 
 /** Return the bytes that count against the memory limit: zr_memory_taken, or only the total on a device with memory of

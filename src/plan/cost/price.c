@@ -61,8 +61,8 @@ zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int3
                               .memory_bytes = its.bytes,
                               .calls = 1};
     }
-    const bool scalars =
-        zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS; /* for scalars only latency counts, not bandwidth */
+    /* Scalars are priced by latency only, not by bandwidth. */
+    const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS;
     zr_step_cost cost = {.calls = (double)zr_step_buckets(step)};
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
     if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(plan, s, step);

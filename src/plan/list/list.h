@@ -15,13 +15,13 @@ typedef int32_t zr__id;
 
 typedef struct zr__link {
     zr__id next, prev;
-    int32_t pace; /* the newest of the step's paces, or ZR_NONE */
+    int32_t pace; /* index of the step's newest pace (zr__pace), or ZR_NONE */
 } zr__link;
 
-/* A wait that no use of a buffer requires: it keeps a step from running too far ahead. */
+/* A wait for `step` that no use of a buffer requires; it keeps the waiting step from running too far ahead. */
 typedef struct zr__pace {
     zr__id step;
-    int32_t next; /* the step's next older pace, or ZR_NONE */
+    int32_t next; /* index of the waiting step's next older pace, or ZR_NONE */
 } zr__pace;
 
 /* The list of a schedule's steps while they are written. Arrays grow on demand. The first failure is latched, and later

@@ -25,7 +25,7 @@ typedef struct span {
 } span;
 
 typedef struct placed {
-    int64_t offset, end; /* copied from the span */
+    int64_t offset, end; /* copies of the span's offset and end */
     const span *span;
 } placed;
 

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 struct zr__cell {
-    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* latest time painted on all cells below the node, and on any of them */
+    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* by stream: latest time painted on the node as a whole (all), or on any
+                                                 cell below it (any) */
 };
 
 static void raise_to(int32_t mine[ZR_STREAMS], const int32_t its[ZR_STREAMS])

@@ -18,7 +18,7 @@ int zr__plan_rank_of(const zr_plan *plan, int shard, int place);
  * beyond a border, or 0 if the layout has no such border. */
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
-/** Return a rank for which the number of members of its group beyond a border is largest. */
+/** Return one of the ranks that have the largest number of members of their group beyond a border. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border);
 
 #endif

@@ -161,8 +161,8 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = ZR_NONE;
         const bool shared = plan->group[plan->param_group].size > 1;
-        const bool apart = plan->param_group != ZR_GROUP_SELF &&
-                           (u->trains || shared); /* a single rank may still cast its own parameters */
+        /* On a single rank only a unit that trains is kept apart, since its parameters are cast from the master. */
+        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared);
         u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
@@ -247,8 +247,8 @@ static int64_t largest_joined(const zr_plan *plan)
 #define STAGING_APART_BYTES ((int64_t)64 << 20)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* minimum per rank, for both halves together */
 
-/* Plan the staging memory of each group. With the layout's fused buffer, it holds the whole model's gradients, as a
- * baseline to compare constant-size buffers with. */
+/* Plan the staging memory of each group. With zr_layout.fused_buffer, the memory of the group DATA holds the whole
+ * model's gradients, as a baseline to compare constant-size buffers with. */
 zr_status zr__plan_staging(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;

@@ -82,8 +82,8 @@ static zr_status find_best(search *s)
     if (zr__plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     ZR_TRY(find_mix(s));
-    for (int way = 0; s->free && way < 2;
-         way++) { /* try the simpler option first, since a plan must be better to replace the best one */
+    /* Try the simpler option first, since a plan must be better to replace the best one. */
+    for (int way = 0; s->free && way < 2; way++) {
         s->partition = true;
         s->offload = way > 0;
         ZR_TRY(find_mix(s));

@@ -5,7 +5,7 @@
  * is computed while the next is prefetched. */
 #include "plan/policy/policy.h"
 
-/* maximum number of operands, those of an update: sums, master, four slots, parameters, verdict */
+/* maximum number of operands; an update has the most: sums, master, four slots, parameters, verdict */
 enum { USES_MAX = 8 };
 
 static zr_status check_homes_built(const zr_layout *l)
@@ -27,7 +27,7 @@ static bool is_away(const zr__list *l, int32_t buffer)
 }
 
 /* Return whether a step computes with a state that is stored outside the device's space. COPY and SAVE read a state
- * where it is stored, so this returns false for them. */
+ * where it is stored, so the result is false for them. */
 static bool computes_away(const zr__list *l, const zr_step *step)
 {
     bool away = false;
@@ -44,7 +44,7 @@ typedef struct cut {
     zr_use use[USES_MAX];
     bool away[USES_MAX];
     int64_t elems;
-    zr__id pace; /* last compute step before this step; the first two buckets are copied no earlier than after it */
+    zr__id pace; /* last compute step before the original step; the copies of the first two buckets wait for it */
     int32_t place[2][USES_MAX]; /* [bucket % 2][use]: buffer on the device */
 } cut;
 
@@ -58,7 +58,7 @@ static int64_t count_of(const cut *c, int64_t bucket)
 static zr_use at_home(const cut *c, int64_t bucket, int i)
 {
     zr_use use = c->use[i];
-    if (use.range.count == 0) return use; /* the whole buffer, without a type */
+    if (use.range.count == 0) return use; /* a use of a whole buffer is not split */
     use.range.first += bucket * c->elems;
     use.range.count = count_of(c, bucket);
     return use;

@@ -21,7 +21,8 @@ static void emit_op(zr__program *p, const zr_graph *g, int32_t op, zr__role role
     zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit, false});
 }
 
-/* Return the forward op that computes `value`, or -1 unless the value was dropped and is not recomputed yet. */
+/* Return the forward op that computes `value`, if the value was dropped and is not recomputed yet. Otherwise return
+ * -1. */
 static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
 {
     if (value == ZR_NONE || !dropped[value]) return -1;
@@ -51,7 +52,7 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
         if (i > high) high = i;
         if (i < low) low = i;
     }
-    for (int32_t i = high; i >= low; i--) { /* go backwards, since the ops that compute operands come first */
+    for (int32_t i = high; i >= low; i--) { /* go backwards, because operands are computed by earlier ops */
         if (!wanted[i]) continue;
         const zr_op *again = zr_graph_get_op(g, i);
         for (int j = 0; j < again->n_in; j++) {
@@ -82,7 +83,7 @@ static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
     int32_t n = zr_graph_ops(g);
     mark_producer(g, live, zr_graph_get_losses(g));
     mark_producer(g, live, zr_graph_get_output(g));
-    for (int32_t i = n - 1; i >= 0; i--) { /* go backwards, since the ops that compute operands come first */
+    for (int32_t i = n - 1; i >= 0; i--) { /* go backwards, because operands are computed by earlier ops */
         const zr_op *op = zr_graph_get_op(g, i);
         for (int j = 0; j < op->n_in && (op->backward || live[i]); j++) mark_producer(g, live, op->in[j]);
     }

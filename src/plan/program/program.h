@@ -50,13 +50,13 @@ typedef struct zr__mix {
     zr_recompute first, rest;
     int32_t n_first;
     int64_t every;
-    bool partition, offload; /* as in zr_plan */
+    bool partition, offload; /* zr_plan.partition_checkpoints and zr_plan.offload_checkpoints */
 } zr__mix;
 
 /* Return the number of units, from the first on, that may be recomputed. */
 int32_t zr__recompute_units(const zr_plan *plan, const zr_graph *graph);
 void zr__recompute_assign(zr_plan *plan, const zr_graph *graph, const zr__mix *mix);
-/* Set dropped[value] for each value of the forward pass that is not stored for the backward pass. */
+/* Set dropped[value] to true for each value of the forward pass that is not stored for the backward pass. */
 zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *graph, bool *dropped);
 
 /* ---- decisions (segments.c) ------------------------------------------------------------------------------------ */

@@ -115,7 +115,7 @@ static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t
 
 /* ---- cheap ops ------------------------------------------------------------------------------- */
 
-/* The ops that read each value, mainly in the backward pass. */
+/* The readers of values: the backward ops, and the other units, that read each value. */
 typedef struct readers {
     int32_t *first, *last; /* by value: first and last backward op that reads it, or -1 */
     bool *elsewhere;       /* by value: whether an op of another unit reads it */
@@ -195,8 +195,8 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped
 {
     size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(g);
     int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
-    int32_t *index =
-        zr_alloc(sizeof *index * (units + 2 * values + 1)); /* numbers of groups, then the two tables of `readers` */
+    /* Numbers of groups, then the two tables of `readers`. */
+    int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1));
     bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
     zr_status st = input_bytes && index && flag
                        ? ZR_OK

@@ -77,8 +77,9 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Find the segment at whose end each unit is reduced: the first segment after which its gradient is complete. If the
- * unit's update consumes the gradient, no later segment may read the unit's parameters either. */
+/* Find the segment at whose end each unit is reduced: the last segment that contributes to its gradient. If the unit's
+ * update consumes the gradient, this is the last segment that reads the unit's parameters, if later. With a fused
+ * buffer it is the last segment of all. */
 static void find_due(const zr__decided *d, int pass)
 {
     const zr_plan *plan = d->plan;

@@ -100,9 +100,8 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
         use.buffer = zr__unit_gradient(w, param->unit);
         return use;
     }
-    zr_category category = v->param >= 0
-                               ? ZR_CATEGORY_GRAD
-                               : ZR_CATEGORY_ACT; /* either a part of a parameter's gradient or an activation */
+    /* Either a part of a parameter's gradient or an activation. */
+    zr_category category = v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT;
     if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
     use.buffer = donated(w, run, out);
     if (use.buffer == ZR_NONE || l->schedule->buffer[use.buffer].category != category)

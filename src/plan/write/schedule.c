@@ -5,7 +5,7 @@
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Return a unit's entry of a table of `decided` in the pass of a segment. */
+/* Return a unit's entry, for the pass of a segment, in a table of zr__decided (`due` or `consumed`). */
 static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t unit, int32_t segment)
 {
     return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
@@ -36,16 +36,15 @@ static void reduce_units(zr__writing *w, int32_t segment)
     for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
-        if (!for_norm(w, segment))
-            zr__write_gather_sums(&w->list, u, w->grad_buffer[u],
-                                  false); /* a pass that only computes the norm needs no more than the shards */
+        /* A pass that only computes the norm needs no more than the shards. */
+        if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false);
     }
     consume_units(w, segment, true);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Record a new instance of a value, in the buffer of this use. */
+/* Record that `place` holds a new instance of a value. */
 static void now_at(zr__writing *w, zr_value value, zr_use place)
 {
     w->list.schedule->value[value] = place;

@@ -21,9 +21,9 @@ typedef struct zr__gathers {
     zr__fetch *fetch; /* fetches, in order of `from` */
     int32_t n, issued, begun;
     int64_t room;
-    int32_t *of;         /* by unit: the fetch that holds it now, or ZR_NONE */
-    int64_t *gone_elems; /* by segment: elements of the fetches that end with it */
-    int64_t *used_elems; /* by segment: elements used by all segments before it */
+    int32_t *of;         /* by unit: the fetch that holds the unit now, or ZR_NONE */
+    int64_t *gone_elems; /* by segment: elements of the fetches that end with the segment */
+    int64_t *used_elems; /* by segment: elements used by all segments before this one */
     int32_t segment;     /* last segment that has begun */
     int64_t total_elems, live_elems, ahead_elems;
     zr_status status;
@@ -59,10 +59,10 @@ typedef struct zr__writing {
     zr_schedule_kind kind;
     zr__decided decided;
     zr__gathers gathers;
-    int32_t *instance;    /* by value: its newest instance, or -1 if it is not written yet */
+    int32_t *instance;    /* by value: its newest instance, or -1 if the value is not written yet */
     int32_t *kept;        /* by value: buffer that holds its checkpoint */
     int32_t *place;       /* by instance: its buffer */
-    int32_t *grad_buffer; /* by unit: buffer of its whole gradient in this pass, or ZR_NONE if it is not begun */
+    int32_t *grad_buffer; /* by unit: buffer of this pass's whole gradient, or ZR_NONE if not begun */
     int32_t n_instances;
     zr__id ended[2]; /* last compute step of the previous segment, and of the segment before that */
 } zr__writing;
@@ -70,17 +70,17 @@ typedef struct zr__writing {
 /* Return a use of a value in this buffer. A parameter or its gradient is at its offset in its unit, any other value at
  * the beginning. */
 zr_use zr__use_value(const zr_graph *graph, zr_value value, int32_t buffer, bool reads, bool writes);
-/* zr__place_input: return the use of the buffer of a run's operand. zr__place_output: return the use of the buffer of
- * the output that `step` writes. */
+/* zr__place_input: return the use of a run's operand, in its buffer. zr__place_output: return the use of the output
+ * that `step` writes, in its buffer. */
 zr_use zr__place_input(const zr__writing *w, zr_value value);
 zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out);
 /* Return the buffer of a unit's whole gradient in this pass. */
 int32_t zr__unit_gradient(zr__writing *w, int32_t unit);
 
-/* Return whether a unit's whole gradient is in a transient buffer, new in each micro-batch. */
+/* Return whether a unit's whole gradient is stored in a transient buffer, one per micro-batch. */
 bool zr__grad_transient(const zr_plan *plan);
-/* zr__whole_grad: return the whole gradient of a unit in a buffer of the schedule. zr__sums_of: return where the unit's
- * sums are, which is that buffer or the unit's persistent buffer. */
+/* zr__whole_grad: return the state of a unit's whole gradient in a buffer of the schedule. zr__sums_of: return the
+ * state of the unit's sums, in this buffer or in the unit's persistent buffer. */
 zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer);
 zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
 
