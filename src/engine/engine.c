@@ -22,8 +22,8 @@ static zr_status take_memory(zr_engine *e)
         ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes, &memory));
         e->memory[space] = memory;
         e->taken_bytes[space] = zr__alloc_taken() - before;
-        /* zr__alloc_taken counts the single byte that is allocated for 0 bytes, and does not count memory of a
-         * device. */
+        /* Use the planned bytes where zr__alloc_taken differs: it counts 1 byte for an allocation of 0 bytes, and
+         * nothing for memory of a device. */
         if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
@@ -37,9 +37,8 @@ static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
     enum { COMM_TASKS = 1024 }; /* maximum number of tasks waiting for the link, more than are ever pending */
     if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
-    if (first == ZR_STREAM_SAVE)
-        return (zr_queue_config){ZR_QUEUE_THREAD,
-                                 2 * zr__count_puts(plan)}; /* twice the SAVE steps, since waits are tasks too */
+    /* Twice the number of SAVE steps, since waits are tasks too. */
+    if (first == ZR_STREAM_SAVE) return (zr_queue_config){ZR_QUEUE_THREAD, 2 * zr__count_puts(plan)};
     return (zr_queue_config){.runs = ZR_QUEUE_STREAM};
 }
 
@@ -65,8 +64,8 @@ static zr_status take_comms(zr_engine *e)
             e->group_comm[g] = e->comm;
             continue;
         }
-        if (plan->staging[g] == ZR_NONE && g != ZR_GROUP_DATA)
-            continue;              /* a group of one rank without staging memory exchanges nothing */
+        /* A group without staging memory exchanges no pieces. */
+        if (plan->staging[g] == ZR_NONE && g != ZR_GROUP_DATA) continue;
         int color = e->comm->rank; /* rank of the group's member with all coordinates 0 */
         for (int32_t i = 0; i < plan->group[g].n_axes; i++) {
             const zr_axis *axis = &plan->axis[plan->group[g].axis[i]];
@@ -131,8 +130,7 @@ static zr_status prepare_engine(zr_engine *e)
     const zr_plan *plan = e->plan;
     zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
     if (plan->optimizer.name)
-        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer,
-                                      &nothing)); /* fails if the device does not know the optimizer */
+        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* fails for an unknown rule */
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         const zr_buffer *buffer = &plan->persistent[b];
         const zr_category c = buffer->category;
@@ -182,8 +180,8 @@ void zr_engine_destroy(zr_engine **engine)
     zr_engine *e = *engine;
     const zr_device_ops *ops = e->device->ops;
     e->saving.gone = true;
-    for (int pass = 0; pass < 3;
-         pass++) /* cancel all queues before waiting for any, since queues may wait for each other */
+    /* Cancel all queues before waiting for any, since queues may wait for each other. */
+    for (int pass = 0; pass < 3; pass++)
         for (int s = 0; s < ZR_STREAMS; s++) {
             if (e->queues.of[s] != s || !e->queue[s]) continue;
             if (pass == 0) ops->cancel(e->queue[s]);
@@ -295,12 +293,12 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     begin_step(e, args);
     e->refresh = e->stale;
     e->saving.now = e->saving.left > 0 && e->saving.next == 0;
-    e->stale = true; /* also after a skipped step, so that every step moves the same bytes */
+    e->stale = true; /* even if the step is skipped, so that every step moves the same bytes */
     zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
-    const bool whole = (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) &&
-                       e->updated == 0; /* whether the failed step has changed nothing */
+    /* Whether the failed step has changed nothing. */
+    const bool whole = (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) && e->updated == 0;
     if (whole) e->stale = e->refresh;
     *result = result_of(e);
     if (st == ZR_OK && !result->skipped) e->updates++;

@@ -24,7 +24,7 @@ void zr__engine_watch(zr_engine *engine, zr__watch_fn fn, void *arg);
 #define ZR_ENGINE_SHOWN 0
 
 /** Index on the board of a number that changes whenever a part of a state was filled or read, so that long transfers
- * are seen to progress. Between calls of the engine, other code may count on with this number. */
+ * are seen to progress. Between calls of the engine, other code may increase the number too. */
 #define ZR_ENGINE_MOVED 3
 typedef struct zr__engine_at {
     bool walks; /* whether a schedule is being walked */

@@ -124,8 +124,7 @@ zr_status zr__reduce(const zr__running *r)
 {
     zr__running running = *r;
     const zr_dtype wire = r->use->dtype;
-    const int64_t bytes = zr_dtype_span(wire, r->count),
-                  grain = zr_dtype_bytes(wire); /* bytes of one element or record of the wire type */
+    const int64_t bytes = zr_dtype_span(wire, r->count), grain = zr_dtype_bytes(wire); /* grain: bytes of a record */
     if (r->engine->plan->group[r->step->group].size == 1) {
         const void *mine = zr__at(r, 0);
         return sum_chunk(r, 0, bytes, &mine);

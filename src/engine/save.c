@@ -115,7 +115,7 @@ zr_status zr__save_drain(zr_engine *e)
     const zr_schedule_kind walked = e->kind;
     zr_queue *queue[] = {e->queue[ZR_STREAM_COPY], e->queue[ZR_STREAM_SAVE]};
     zr__failure f = {0};
-    if (!zr_queues_apart(&e->queues, ZR_STREAM_SAVE)) return ZR_OK; /* the plan saves nothing */
+    if (!zr_queues_apart(&e->queues, ZR_STREAM_SAVE)) return ZR_OK; /* then the plan saves nothing */
     e->kind = ZR_SCHEDULE_TRAIN;
     for (int32_t i = s->next; f.status == ZR_OK && s->left > 0 && i < train->n_steps; i++)
         if (zr_when_asked(train->step[i].when)) zr__failure_note(&f, zr__issue_saving(e, i, true));

@@ -177,8 +177,8 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     filling all = {e, state};
     zr_queue *beside = NULL;
     zr_status st = ZR_OK;
-    if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK)
-        beside = NULL; /* filling also works without this queue */
+    /* Filling also works without this queue. */
+    if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL;
     for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
         st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});
     for (int32_t i = 0; i < zr_graph_params(g) && st == ZR_OK; i++)
@@ -214,7 +214,7 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
                  .param = param,
                  .state = engine_state(e->plan, param->unit, state),
                  .host = zr__result(e, e->plan->passing)};
-    if (p.state->buffer == ZR_NONE) return ZR_OK; /* true if the unit does not train */
+    if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit does not train */
     const zr__span mine = zr__passed(e, param, &u->own);
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {

@@ -6,7 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Return the first parameter of a unit whose gradient is not finite, or INFINITY if all are finite. */
+/* Return the number of a unit's first parameter with a gradient that is not finite, or INFINITY if all gradients are
+ * finite. */
 static double bad_param(const zr__running *r, int use)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -43,10 +44,8 @@ static zr_status square_cut(const zr__running *r, int64_t begin)
 zr_status zr__square(const zr__running *r)
 {
     const int64_t begin = zr__first(r->engine, &r->step->range);
-    if (!r->step->adds ||
-        r->micro ==
-            0) /* safe to overwrite: NORM or AGREE has read the previous squares, after the device had finished */
-        *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
+    /* Overwriting the previous squares is safe: NORM or AGREE has read them, after the device had finished. */
+    if (!r->step->adds || r->micro == 0) *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
     return r->engine->runtime.place > 0 ? square_cut(r, begin)
                                         : square_range(r, begin, begin, begin + r->step->range.count);
 }
@@ -64,8 +63,8 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     int32_t left = e->updated;
     list[0] = '\0';
     for (int32_t i = 0; i < s->n_steps && left > 0 && used + ZR_NAME_MAX + 8 < bytes; i++) {
-        if (s->step[i].kind != ZR_STEP_UPDATE || s->step[i].range.first > 0)
-            continue; /* skip all but a unit's first bucket */
+        /* Skip all but a unit's first bucket. */
+        if (s->step[i].kind != ZR_STEP_UPDATE || s->step[i].range.first > 0) continue;
         left--;
         used += (size_t)snprintf(list + used, bytes - used, "%s%s", used ? ", " : "",
                                  zr_graph_unit_info(e->plan->graph[ZR_SCHEDULE_TRAIN], s->step[i].unit)->name);
@@ -154,15 +153,16 @@ static zr_status exchange_numbers(const zr__running *r, double *numbers)
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
     const int32_t units = (r->step->n_uses - SQUARES) / (r->step->rounds > 0 ? 2 : 1);
     double bad = loss->not_finite ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
-    double sum[2] = {0}; /* squares of the gradient, and of micro-gradients; `exact` holds them for rank_free_sums */
+    double sum[2] = {0}; /* sums of squares: [0] of the gradient, [1] of micro-gradients; `exact` holds them exactly,
+                            for rank_free_sums */
     zr_exact exact[2] = {0};
     for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
         const zr_square *square = (const zr_square *)zr__at(r, u);
         const bool micro = u >= SQUARES + units;
         sum[micro] += square->sum;
         zr__exact_merge(&exact[micro], &square->exact);
-        if (!micro)
-            bad = fmin(bad, bad_param(r, u)); /* a micro-gradient that is not finite makes the sums not finite too */
+        /* A micro-gradient that is not finite makes the sums not finite too. */
+        if (!micro) bad = fmin(bad, bad_param(r, u));
     }
     if (!r->step->rank_free_sums) {
         const double mine[] = {sum[0], zr__exact_value(loss), bad, sum[1]};

@@ -1,5 +1,5 @@
-/* The walk through a schedule: one thread issues each step to its stream's queue, after waiting for the marks of the
- * steps that the step waits for. */
+/* The walk through a schedule. One thread issues each step to its stream's queue, after it has made the queue wait for
+ * the marks of the steps that the step waits for. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
@@ -115,8 +115,8 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
                    zr_step_kind_name(step->kind), unit ? " of " : "", unit ? unit : "");
 }
 
-/* Show a step on the board as one number: 1 bit that a walk is in progress, 3 bits for its schedule, 28 for the
- * micro-batch, 32 for the step. */
+/* Show a step on the board as one number: 1 bit set during a walk, 3 bits for the schedule, 28 for the micro-batch, 32
+ * for the step. */
 static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
@@ -155,7 +155,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
 static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
 {
     zr_engine *e = arg;
-    if (!e->watch) return; /* the watch was removed; a task may end late, after a failure */
+    if (!e->watch) return; /* return if the watch was removed: a task may end late, after a failure */
     const zr_schedule *s = e->bound[e->kind].schedule;
     const int32_t i = (int32_t)(index % s->n_steps);
     zr_event event = {.schedule = e->kind,
@@ -275,8 +275,8 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
     for (int i = 1; i <= ZR_STREAMS; i++) {
         const int s = i % ZR_STREAMS;
         if (e->queues.of[s] != s || s == ZR_STREAM_SAVE) continue;
-        if (first.status != ZR_OK)
-            ops->cancel(e->queue[s]); /* later failures of its tasks would only be consequences of the first */
+        /* Later failures of its tasks would only be consequences of the first. */
+        if (first.status != ZR_OK) ops->cancel(e->queue[s]);
         zr__failure_note(&first, ops->sync(e->queue[s]));
     }
     return first.status == ZR_OK ? walked : zr__failure_tell(&first);

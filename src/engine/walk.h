@@ -19,14 +19,13 @@ typedef struct zr__bound {
     int32_t *run_of; /* by step, for RUN steps: index in `run` */
     zr__run *run;
     int32_t n_runs;
-    zr_tensor *tensor; /* operands and outputs of all runs, run by run */
-    void **input;      /* by graph input: its host memory */
-    int32_t *take,
-        *take_end; /* buffers whose lifetime begins at step i are take[take_end[i-1]] .. take[take_end[i]-1] */
-    int32_t *give, *give_end; /* buffers whose lifetime ends at step i, in the format of `take` */
+    zr_tensor *tensor;        /* operands and outputs of all runs, run by run */
+    void **input;             /* by graph input: its host memory */
+    int32_t *take, *take_end; /* buffers whose life begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
+    int32_t *give, *give_end; /* buffers whose life ends at step i, in the format of `take` */
     int32_t *awaited; /* by step: its number among the steps for which another stream waits, or -1 if no stream waits
                          for it */
-    zr_mark *mark[2]; /* by this number: mark of the step's end, in even and odd rounds */
+    zr_mark *mark[2]; /* by the number in `awaited`: mark of the step's end, in even and odd rounds */
 } zr__bound;
 
 /* Bytes received from other ranks. */
@@ -54,7 +53,7 @@ struct zr_engine {
     zr_comm *group_comm[ZR_GROUPS_MAX]; /* communicators of groups that move bytes; `comm` for groups of all ranks */
     char *memory[ZR_SPACES];            /* by space; NULL for STAGING, which only comm uses */
     int64_t taken_bytes[ZR_SPACES];     /* by space: bytes allocated */
-    int place[ZR_GROUPS_MAX];           /* by group: the rank's number within it */
+    int place[ZR_GROUPS_MAX];           /* by group: this rank's number within the group */
     zr_queues queues;                   /* which streams share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
@@ -116,8 +115,7 @@ typedef struct zr__running {
     const zr_use *use; /* uses of the step */
     zr_device *device;
     int64_t micro;
-    int64_t first,
-        count; /* elements of the step's range: of the current bucket for a move, of the whole range for other steps */
+    int64_t first, count; /* elements of the step's range, or of the current bucket for a move */
 } zr__running;
 
 /* Return the address of a use of the step, or of the current bucket of a move. */
