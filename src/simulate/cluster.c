@@ -16,7 +16,7 @@ enum { MOST_FILES = 16, MESSAGE_BYTES = 1024 };
 /* ---- keys ------------------------------------------------------------------------------------- */
 
 typedef enum kind {
-    OTHER, /* not read as a field here */
+    OTHER, /* read elsewhere, not as a plain field */
     TEXT,
     RATE,
     SECONDS,
@@ -31,7 +31,7 @@ typedef struct field {
     const char *key;
     kind kind;
     size_t at;
-    size_t bytes; /* TEXT: capacity */
+    size_t bytes; /* for TEXT: capacity of the member */
     bool must;
 } field;
 
@@ -101,8 +101,7 @@ typedef struct source {
 /* A file, the file that it includes, and so on; the last file includes no file. */
 typedef struct chain {
     int n;
-    const zr__generation
-        *generation; /* generation of the named device, or NULL if no device is named or it was not fitted */
+    const zr__generation *generation; /* generation of the named device, or NULL if none is named or fitted */
     source source[MOST_FILES];
 } chain;
 
@@ -430,7 +429,7 @@ static zr_status settle_host_devices(const chain *c, zr_cluster *cluster)
                      cluster->devices);
 }
 
-/* Set the shares of its rates that a named device reaches, where no file gives them. */
+/* Set the shares of peak rates that the named device's generation reaches, where no file gives them. */
 static void settle_device_shares(const chain *c, zr_cluster *cluster)
 {
     const struct {

@@ -29,7 +29,7 @@ static bool is_meeting(const zr_plan *plan, int32_t index)
 }
 
 /* Find how long each exchange waits: in proportion to the computation since the previous exchange. For the first
- * exchange, this is the last exchange of the previous training step. */
+ * exchange, the previous exchange is the last one of the previous training step. */
 static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];

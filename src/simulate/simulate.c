@@ -22,7 +22,7 @@ typedef struct pricer {
     const zr_cluster *cluster;
     zr_simulate_options options;
     int32_t ranks_per_host;
-    double slowest; /* as in zr_simulation */
+    double slowest; /* zr_simulation.slowest, the factor of the slowest rank's kernels */
     zr__spot spot[ZR_GROUPS_MAX];
     double crowded;     /* load of a core, relative to the load in the measured launch */
     double fewer;       /* threads per rank in the measured launch, divided by the plan's threads per rank */
@@ -278,7 +278,7 @@ static double core_load(double ranks, double threads, double cores)
     return fmax(ranks * threads / cores, 1);
 }
 
-/* Price each training step's steps from measured steps, and find their extra time. */
+/* Price each step of the training schedule from measured steps, and find its extra time. */
 static zr_status price_measured(pricer *me, const zr_plan *plan)
 {
     const zr_launch *measured = me->cluster->measured;

@@ -52,9 +52,9 @@ static inline double zr__step_runs(const zr_step *step, int64_t *rounds)
 /** Estimate the seconds of a step in a launch from similar steps measured there; step->sec is ignored. Return false if
  * no similar step was measured. */
 bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec);
-/** For each training step's steps in a launch, find the extra seconds over the step's time alone, because ranks wait
- * for each other or overlapping streams slow each other. `pricer` returns each step's time alone plus `longer_sec`,
- * which must be all zeros on entry. Return ZR_ERR_MEMORY if memory runs out. */
+/** For each step of the training schedule in a launch, find how many seconds longer the step takes than alone, because
+ * ranks wait for each other or overlapping streams slow each other. `pricer` returns each step's time alone plus
+ * `longer_sec`, which must be all zeros on entry. Return ZR_ERR_MEMORY if memory runs out. */
 ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer,
                                        double *longer_sec);
 
@@ -67,8 +67,8 @@ double zr__peak_of(const zr_plan *plan, const zr_machine *device);
 bool zr__copies_to_host(const zr_plan *plan, bool saves);
 bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step);
 
-/** The shares of data sheets' rates that a generation of devices reaches. Each names a member of zr_cluster, in the
- * order of this list. */
+/** The shares of data sheets' rates that a generation of devices reaches. Each entry names a member of zr_cluster, in
+ * the order of this list. */
 typedef enum zr__reached {
     ZR__PRODUCT_SHARE,
     ZR__PRODUCT_HALF,
