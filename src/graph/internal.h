@@ -18,8 +18,7 @@ typedef struct zr__value {
     int32_t begun, ended;
     bool read, parts; /* read: whether an op reads this parameter; parts: whether each of the M ranks computes only a
                          part of its gradient */
-    zr_value whole;   /* this value gathered with all its tokens, if its own tokens are split over the ranks; ZR_NONE
-                         before it is gathered */
+    zr_value whole;   /* this value with all tokens gathered, if its own tokens are split over the ranks, or ZR_NONE */
 } zr__value;
 
 struct zr_graph {
@@ -101,7 +100,7 @@ zr_status zr__want_optional(const zr_graph *graph, const zr_op *op, int i, const
                             zr_shape shape);
 /** Check that the op has at most n operands. */
 zr_status zr__want_at_most(const zr_op *op, int n);
-/** Return whether p, in [0, 1), is a valid dropout probability; latch an error if not. Return false also if building
+/** Return whether 0 <= p < 1, as a probability of dropout must be; latch an error if not. Return false also if building
  * has ended. */
 bool zr__probability_ok(zr_graph *graph, const char *what, double p);
 /** Return the dtype of the value that an adjoint prepared for output `out`, or `otherwise` if it prepared no value. */
