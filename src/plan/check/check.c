@@ -33,8 +33,8 @@ static bool is_agreed(const zr__proof *p, int32_t update)
  * only if the use and the update certainly concern disjoint parts of the same rank's elements. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    zr_range part = *updated; /* the elements of the use, assuming that they belong to the same rank as the elements of
-                                 the update */
+    /* The elements of the use, assuming that they belong to the same rank as the elements of the update. */
+    zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;
     return part.count == 0 || !zr__names(use, kept, &part) ||

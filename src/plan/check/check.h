@@ -29,8 +29,7 @@ typedef struct zr__proof {
     const zr_graph *graph; /* NULL for the schedule FLUSH */
     const zr_schedule *s;
     zr_schedule_kind kind;
-    int32_t repeat, end, times; /* repeat, end: positions of REPEAT and END, or -1 if absent; times: number of times, as
-                                   described above */
+    int32_t repeat, end, times; /* repeat, end: positions of REPEAT and END, or -1; times: total number of times */
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
     bool asked;                   /* whether the steps with ZR_WHEN_SAVE run in this training step */

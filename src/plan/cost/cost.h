@@ -53,8 +53,8 @@ typedef struct zr__pricer {
      * reported. */
     void (*waited)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                    int32_t awaited, double sec);
-    zr_queues queues; /* queue of each stream; a step occupies all streams of its queue. All zeros: all streams run one
-                         after another. */
+    zr_queues queues; /* queue of each stream; a step occupies all streams of its queue. All zeros mean that streams run
+                         in turn. */
 } zr__pricer;
 
 /** Price a plan with a pricer. Return ZR_ERR_STATE if the plan has no training schedule, or ZR_ERR_MEMORY. */

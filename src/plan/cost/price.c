@@ -204,7 +204,8 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
         const zr_step *step = &p->s->step[i];
         advance_queues(p, i);
         if (!zr_when_runs(step->when, end->before != NULL, true, p->saves)) {
-            /* The step is skipped. A wait for a ZR_WHEN_LATER step then waits for the steps before it in its stream. */
+            /* The step is skipped here. A step that waits for a skipped ZR_WHEN_LATER step waits for the steps before
+             * it in its stream instead. */
             const double now = p->clock[step->stream];
             bool goes_on = zr_when_asked(step->when) && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;

@@ -12,8 +12,9 @@ zr_queues zr__queues_of(bool comm, bool copy, bool save)
 
 zr_queues zr__plan_queues(const zr_plan *plan, bool concurrent, int process_ranks)
 {
-    const bool apart = plan->profile.facts.apart; /* copies overlap with computation only on such a device; a
-                                                     processor's core cannot compute and copy at once */
+    /* Copies overlap with computation only on a device with memory of its own: a processor's core cannot compute and
+     * copy at once. */
+    const bool apart = plan->profile.facts.apart;
     const bool beside = concurrent || (apart && process_ranks > 1);
     return zr__queues_of(plan->side_by_side && beside, plan->has_stream[ZR_STREAM_COPY] && apart,
                          plan->has_stream[ZR_STREAM_SAVE]);

@@ -29,8 +29,7 @@ typedef struct zr__pace {
 typedef struct zr__list {
     zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
-    zr_schedule *schedule; /* the schedule being written; its buffers exist from the beginning, its steps only when the
-                              list is finished */
+    zr_schedule *schedule; /* schedule being written; it gets its steps only when the list is finished */
     zr_step *step;         /* by id; the waits of steps are found when the list is finished */
     zr__link *link;        /* by id */
     zr_use *use;
@@ -144,8 +143,7 @@ zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 
 typedef struct zr__packed {
     int64_t bytes[ZR_SPACES]; /* by space: end of the highest buffer */
-    int64_t looks; /* number of comparisons of a buffer with a placed buffer or a block, as a measure of the work of
-                      packing */
+    int64_t looks; /* number of comparisons with a placed buffer or a block, as a measure of the work of packing */
 } zr__packed;
 
 /* Assign an offset to every transient buffer. */

@@ -41,8 +41,8 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     int32_t low = 0, high = s->units;
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
-    while (bytes > limit && high > 0) { /* the last units may need no recompute, since they can use the memory in which
-                                           the other units are recomputed */
+    /* The last units may need no recompute, since they can use the memory in which the other units are recomputed. */
+    while (bytes > limit && high > 0) {
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
         if (fewer > bytes) return ZR_OK;
         bytes = fewer;

@@ -115,7 +115,7 @@ static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t
 
 /* ---- cheap ops ------------------------------------------------------------------------------- */
 
-/* The readers of values: the backward ops, and the other units, that read each value. */
+/* For each value, the backward ops that read it, and whether another unit reads it. */
 typedef struct readers {
     int32_t *first, *last; /* by value: first and last backward op that reads it, or -1 */
     bool *elsewhere;       /* by value: whether an op of another unit reads it */

@@ -285,7 +285,7 @@ static void write_segments(zr__writing *w)
         }
         pass = segment[i].pass;
         zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
-        if (i == 0) write_batch(w); /* after the gathers, so that the first of them overlap with BATCH */
+        if (i == 0) write_batch(w); /* after the gathers are issued, so that they overlap with BATCH */
         next = write_runs(w, next, segment[i].end, false);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];

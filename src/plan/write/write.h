@@ -47,7 +47,7 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
 /* Reduce a unit's sums over all micro-batches, once, after the last micro-batch (zr_plan.reduce_once). */
 void zr__write_reduce_once(zr__list *l, int32_t unit);
-/* If this rank holds a whole unit of which other ranks update parts, gather these parts. */
+/* Gather the parts of a unit that other ranks have updated, if this rank holds the whole unit. */
 void zr__write_refresh(zr__list *l, int32_t unit, zr_when when);
 /* Gather the other ranks' sums that this rank's update reads, or all sums with ZR_REDUCE_ALL_REDUCE. The sums are of
  * this micro-batch, or of all micro-batches if `step`. At stage 0 this completes an all-reduce. */
