@@ -153,8 +153,8 @@ static zr_status exchange_numbers(const zr__running *r, double *numbers)
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
     const int32_t units = (r->step->n_uses - SQUARES) / (r->step->rounds > 0 ? 2 : 1);
     double bad = loss->not_finite ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
-    double sum[2] = {0}; /* sums of squares: [0] of the gradient, [1] of micro-gradients; `exact` holds them exactly,
-                            for rank_free_sums */
+    /* Sums of squares: [0] of the gradient, [1] of micro-gradients. `exact` holds them exactly, for rank_free_sums. */
+    double sum[2] = {0};
     zr_exact exact[2] = {0};
     for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
         const zr_square *square = (const zr_square *)zr__at(r, u);

@@ -266,7 +266,8 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
     zr__failure first = {0};
-    if (walked != ZR_ERR_STOPPED) zr__failure_note(&first, walked); /* a collective may have failed before the stop */
+    /* Do not record a stop first, since a collective may have failed before it. */
+    if (walked != ZR_ERR_STOPPED) zr__failure_note(&first, walked);
     if (first.status != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);

@@ -38,8 +38,8 @@ typedef struct zr__saving {
     zr_sink sink;
     bool prepared; /* whether zr__save_prepare was called */
     bool now;      /* whether the training step in progress issues the saving steps */
-    bool cut; /* whether the training step that issued the saving steps failed; the next training step then drains the
-                 save first */
+    bool cut; /* whether the training step that issued the saving steps failed, so that the next one must drain the save
+               */
     _Atomic bool gone;    /* whether the engine is being destroyed; nothing more is passed to the sink then */
     int32_t next;         /* index in the schedule of the first step from which saving steps are still to be issued */
     _Atomic int32_t left; /* number of SAVE steps that have not ended; 0 if no save is in progress */
@@ -133,9 +133,9 @@ zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_
 /* Return the index, in the whole parameter, of an element of its unit on this rank, or -1 for padding. *n is the number
  * of elements wanted; it is reduced to the number that are contiguous both in the unit and in the whole parameter. */
 int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
-/* Return the elements of a parameter, within a range of its unit, that this rank reads and saves. Each tensor-parallel
- * rank passes its piece of a cut parameter; only the first passes elements that all of them have. The result is empty
- * if begin >= end. */
+/* Return the elements of a parameter, within a range of its unit, that this rank reads and saves. Of a cut parameter,
+ * each tensor-parallel rank takes the elements of its own piece. Of other parameters, which all tensor-parallel ranks
+ * hold, only the first of these ranks takes elements. The result is empty if begin >= end. */
 zr__span zr__passed(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
 
 /* Run the steps that move a unit (move.c). */
