@@ -14,10 +14,7 @@
 
 /* At level l, time is divided into 4^l slices. A buffer belongs to the finest level at which it lives in at most two
  * slices. So long-lived buffers are kept together, and a short-lived buffer is compared with few others. */
-enum {
-    LEVELS_MOST = 7,
-    SLICE_LEAST = 192
-}; /* SLICE_LEAST: minimum average number of buffers per slice of the finest level */
+enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: minimum of buffers per slice, on average */
 
 typedef struct span {
     int64_t bytes, offset;
