@@ -1,6 +1,4 @@
-/*
- * Engines: creation, the calls that walk a schedule, and the measured bytes.
- */
+/* Engines: creation and destruction, the calls that walk through a schedule, and the measured bytes. */
 #include "engine/walk.h"
 #include "base/core/core.h"
 #include "base/number/exact.h"
@@ -11,7 +9,7 @@
 #include <float.h>
 #include <string.h>
 
-/* Allocate this rank's memory, which may fail on one rank alone. */
+/* Allocate this rank's memory. This may fail on some ranks only. */
 static zr_status take_memory(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -24,25 +22,27 @@ static zr_status take_memory(zr_engine *e)
         ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes, &memory));
         e->memory[space] = memory;
         e->taken_bytes[space] = zr__alloc_taken() - before;
-        /* For 0 bytes one byte is allocated; memory of a device is not counted by zr__alloc_taken. */
+        /* Use the planned bytes where zr__alloc_taken differs: it counts 1 byte for an allocation of 0 bytes, and
+         * nothing for memory of a device. */
         if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
     return ZR_OK;
 }
 
-/* Return how the queue of a stream and of the streams that share it runs. Collectives and files need a thread that
- * waits for them; other work is only issued to the device. */
+/* Return the kind of queue for a stream and the streams that share its queue. Collectives and file writes need a thread
+ * that waits for them; other work is only issued to the device. */
 static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 {
-    enum { COMM_TASKS = 1024 }; /* tasks issued ahead of the link: more than are ever pending */
+    enum { COMM_TASKS = 1024 }; /* maximum number of tasks waiting for the link, more than are ever pending */
     if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
-    if (first == ZR_STREAM_SAVE) return (zr_queue_config){ZR_QUEUE_THREAD, 2 * zr__count_puts(plan)}; /* with waits */
+    /* Twice the number of SAVE steps, since waits are tasks too. */
+    if (first == ZR_STREAM_SAVE) return (zr_queue_config){ZR_QUEUE_THREAD, 2 * zr__count_puts(plan)};
     return (zr_queue_config){.runs = ZR_QUEUE_STREAM};
 }
 
-/* Make a queue for each number of the table. */
+/* Create a queue for each stream that has its own, and let the other streams share it. */
 static zr_status take_queues(zr_engine *e)
 {
     e->queues = zr__plan_queues(e->plan, e->comm->concurrent, zr__comm_process_ranks(e->comm));
@@ -55,7 +55,7 @@ static zr_status take_queues(zr_engine *e)
     return ZR_OK;
 }
 
-/* Make a communicator for each group that moves bytes, in the same order on all ranks. */
+/* Create a communicator for each group that moves bytes, in the same order on all ranks. */
 static zr_status take_comms(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -64,8 +64,9 @@ static zr_status take_comms(zr_engine *e)
             e->group_comm[g] = e->comm;
             continue;
         }
-        if (plan->staging[g] == ZR_NONE && g != ZR_GROUP_DATA) continue; /* a rank alone adds its own pieces */
-        int color = e->comm->rank;                                       /* the group's rank with all coordinates 0 */
+        /* A group without staging memory exchanges no pieces. */
+        if (plan->staging[g] == ZR_NONE && g != ZR_GROUP_DATA) continue;
+        int color = e->comm->rank; /* rank of the group's member with all coordinates 0 */
         for (int32_t i = 0; i < plan->group[g].n_axes; i++) {
             const zr_axis *axis = &plan->axis[plan->group[g].axis[i]];
             color -= e->comm->rank / axis->step % axis->size * axis->step;
@@ -85,26 +86,27 @@ static zr_status finish_on(void *device)
     return ((zr_device *)device)->ops->finish(device);
 }
 
-/* Let the comm queue's device copy memory between ranks where the processor cannot touch it. Ranks of different
- * processes wait for each other in each call, so they agree after each: no rank may enter a group's call after another
- * has failed in the previous group's. */
+/* Let the comm queue's device copy memory between ranks if the processor cannot access this memory. Ranks of different
+ * processes wait for each other in each call, so all ranks agree on the outcome after each: no rank may begin the call
+ * for a group after another rank has failed in the call for the previous group. */
 static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;
     const zr_comm_copier copier = {copy_on, finish_on, device, device->stream};
     if (!device->profile.facts.apart) return ZR_OK;
-    /* NCCL communicators are made on the calling thread's GPU, which the device's last operation sets. */
+    /* NCCL communicators are created on the calling thread's current GPU. The device's last operation, finish, sets
+     * it. */
     ZR_TRY(zr_comm_agree(e->comm, finish_on(e->device)));
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++) {
         zr_comm *comm = e->group_comm[g];
-        if (!comm || (comm->size > 1 && e->plan->staging[g] == ZR_NONE)) continue; /* it moves no pieces */
+        if (!comm || (comm->size > 1 && e->plan->staging[g] == ZR_NONE)) continue; /* the group moves no pieces */
         ZR_TRY(zr_comm_agree(e->comm, zr__comm_copy_with(comm, &copier)));
     }
     return ZR_OK;
 }
 
-/* Make the staging memory, a collective call, so all ranks must have succeeded so far. Engines of one communicator
- * share it. */
+/* Allocate the staging memory. The call is collective, so all ranks must have succeeded so far. Engines with the same
+ * communicator share the memory. */
 static zr_status take_staging(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -128,7 +130,7 @@ static zr_status prepare_engine(zr_engine *e)
     const zr_plan *plan = e->plan;
     zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
     if (plan->optimizer.name)
-        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* refuses an unknown rule */
+        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* fails for an unknown rule */
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         const zr_buffer *buffer = &plan->persistent[b];
         const zr_category c = buffer->category;
@@ -178,7 +180,8 @@ void zr_engine_destroy(zr_engine **engine)
     zr_engine *e = *engine;
     const zr_device_ops *ops = e->device->ops;
     e->saving.gone = true;
-    for (int pass = 0; pass < 3; pass++) /* queues may wait for others: cancel all first */
+    /* Cancel all queues before waiting for any, since queues may wait for each other. */
+    for (int pass = 0; pass < 3; pass++)
         for (int s = 0; s < ZR_STREAMS; s++) {
             if (e->queues.of[s] != s || !e->queue[s]) continue;
             if (pass == 0) ops->cancel(e->queue[s]);
@@ -186,7 +189,8 @@ void zr_engine_destroy(zr_engine **engine)
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
-    /* A collective that was stopped may still read or write this memory, until the process or MPI ends. */
+    /* A collective that was aborted may still read or write this memory, until the process or MPI ends, so the memory
+     * is not freed. */
     bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));
     if (e->device->profile.facts.apart) (void)!zr__comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
@@ -197,7 +201,7 @@ void zr_engine_destroy(zr_engine **engine)
     *engine = NULL;
 }
 
-/* Return whether a group has a communicator that no earlier group has. */
+/* Return whether the group has a communicator, and no earlier group has the same one. */
 static bool has_own_comm(const zr_engine *e, int32_t group)
 {
     for (int32_t g = ZR_GROUP_DATA; g < group; g++)
@@ -205,13 +209,13 @@ static bool has_own_comm(const zr_engine *e, int32_t group)
     return e->group_comm[group] != NULL;
 }
 
-/* Add `sign` times the communicators' counts so far. */
+/* Add `sign` times the current counts of all communicators to e->moved. */
 static void count_traffic(zr_engine *e, int sign)
 {
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && has_own_comm(e, g); k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
-            /* Scalars are exchanged among all ranks, also if the group has the same communicator. */
+            /* Scalars are exchanged among all ranks, even if the communicator belongs to a smaller group. */
             const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE && zr_plan_shares_layers(e->plan) ? ZR_GROUP_ALL : g;
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)
@@ -220,7 +224,7 @@ static void count_traffic(zr_engine *e, int sign)
         }
 }
 
-/* Walk a schedule and count its traffic; a failed walk's traffic is not counted. */
+/* Walk through a schedule and count its traffic, unless the walk fails. */
 static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
 {
     const zr__moved before = e->moved;
@@ -273,7 +277,8 @@ static zr_status check_step_args(const zr_engine *e, const zr_step_args *args, c
     return ZR_OK;
 }
 
-/* Return this rank's batch failure in place of the walk's status; other ranks only see a loss that is not finite. */
+/* Return this rank's batch failure instead of the walk's status, if there is one; the other ranks only see a loss that
+ * is not finite. */
 static zr_status batch_failure(const zr_engine *e, zr_status walked)
 {
     if (e->batch_failed.status == ZR_OK || (walked != ZR_OK && walked != ZR_ERR_DIVERGED)) return walked;
@@ -288,12 +293,12 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     begin_step(e, args);
     e->refresh = e->stale;
     e->saving.now = e->saving.left > 0 && e->saving.next == 0;
-    e->stale = true; /* also after a skipped step: every step moves the same bytes */
+    e->stale = true; /* even if the step is skipped, so that every step moves the same bytes */
     zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
-    const bool whole =
-        (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) && e->updated == 0; /* the step has changed nothing */
+    /* Whether the failed step has changed nothing. */
+    const bool whole = (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) && e->updated == 0;
     if (whole) e->stale = e->refresh;
     *result = result_of(e);
     if (st == ZR_OK && !result->skipped) e->updates++;
@@ -346,7 +351,7 @@ zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, vo
     return ZR_OK;
 }
 
-/* The only input of a decode graph is its token. */
+/* Write the token into the only input of a decode graph. */
 static zr_status give_token(void *arg, const zr_batch *batch, void *const *input)
 {
     (void)batch;
@@ -374,7 +379,7 @@ zr_status zr_engine_decode(zr_engine *e, int32_t token, int64_t position, zr_ten
     return ZR_OK;
 }
 
-/* A copy of a value to the host. */
+/* A copy of a value to host memory. */
 typedef struct reading {
     const char *from;
     void *to;
@@ -406,8 +411,8 @@ static bool overlaps(const extent *a, const extent *b)
     return a->space == b->space && a->begin < b->end && b->begin < a->end;
 }
 
-/* Return whether a later buffer of the schedule, or a later value in the same buffer, overwrites bytes of this value.
- */
+/* Return whether a later buffer of the schedule, or a later value in the same buffer, overwrites bytes of this
+ * value. */
 static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value value)
 {
     const zr_use *use = &s->value[value];

@@ -1,9 +1,7 @@
-/*
- * The steps that move a unit: casts and gathers of parameters, reductions of gradients.
+/* The steps that move a unit: casts and gathers of parameters, and reductions of gradients.
  *
- * Other ranks read and write this rank's memory within a collective, so the device's pending work is finished before
- * it.
- */
+ * Within a collective, other ranks read and write this rank's memory, so the device's pending work is finished before
+ * each collective. */
 #include "engine/walk.h"
 
 static zr_comm *comm_of(const zr__running *r)
@@ -11,7 +9,8 @@ static zr_comm *comm_of(const zr__running *r)
     return r->engine->group_comm[r->step->group];
 }
 
-/* Wait for the device's pending work, unless the group has one rank: its device works in order. */
+/* Wait for the device's pending work. With one rank in the group this is unnecessary, since the device works in
+ * order. */
 static zr_status finish_pending(const zr__running *r)
 {
     return comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
@@ -47,14 +46,14 @@ zr_status zr__broadcast(const zr__running *r)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-enum { SUMS = 2 }; /* index of the sums' use; uses of the other accumulators follow */
+enum { SUMS = 2 }; /* index of the sums' use, followed by the uses of the other accumulators */
 
 /* A chunk: elements [first, first + count) of the bucket. */
 typedef struct chunk {
     int64_t first, count;
 } chunk;
 
-/* Return accumulator d; accumulator 0 is the sum itself. */
+/* Return the address of a chunk in accumulator d; accumulator 0 is the sum itself. */
 static float *accumulator(const zr__running *r, chunk s, int d)
 {
     return (float *)zr__at(r, SUMS + d) + s.first;
@@ -66,10 +65,11 @@ static zr_status merge_trees(const zr__running *r, chunk s, int into)
     return r->device->ops->sum(r->device, accumulator(r, s, into), ZR_F32, true, &upper, 1, ZR_F32, s.count);
 }
 
-/* Add a micro-batch's sum over ranks as a leaf of a binary tree over micro-batches. One accumulator holds a subtree for
- * each 1 in the binary form of the number of micro-batches so far, the largest subtree in accumulator 0. Two subtrees
- * of equal size merge at once; after the last micro-batch the rest merge from the top down. The device adds pieces in
- * the same tree, so the sum does not depend on how samples are split into ranks and micro-batches. */
+/* Add a micro-batch's sum over ranks, as a leaf of a binary tree over micro-batches. There is one accumulator, holding
+ * a subtree, for each 1 in the binary form of the number of micro-batches so far; accumulator 0 holds the largest
+ * subtree. Two subtrees of equal size are merged immediately. After the last micro-batch the remaining subtrees are
+ * merged, smallest first. The device adds the ranks' pieces in the same tree, so the sum does not depend on how samples
+ * are divided among ranks and micro-batches. */
 static zr_status sum_rank_free(const zr__running *r, chunk s, const void *const *pieces, int n_pieces)
 {
     int64_t micro = r->micro;
@@ -99,7 +99,8 @@ static zr_status sum_chunk(const zr__running *r, int64_t first_byte, int64_t byt
                                s.count);
 }
 
-/* Add a chunk of all ranks' pieces, which stays valid during this call. */
+/* Add a chunk of all ranks' pieces. The pieces are valid only during this call, so wait for the device before
+ * returning. */
 static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     const zr__running *r = arg;
@@ -107,7 +108,8 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
     return finish_pending(r);
 }
 
-/* Reduce by NCCL, whose sum replaces this rank's piece; it stays there, or is added to the sums as one piece. */
+/* Reduce with NCCL. NCCL writes the sum over this rank's piece of the gradient; the sum stays there, or is added to the
+ * sums as a single piece. */
 static zr_status reduce_nccl(const zr__running *r)
 {
     const int64_t count = r->count;
@@ -122,7 +124,7 @@ zr_status zr__reduce(const zr__running *r)
 {
     zr__running running = *r;
     const zr_dtype wire = r->use->dtype;
-    const int64_t bytes = zr_dtype_span(wire, r->count), grain = zr_dtype_bytes(wire); /* a record */
+    const int64_t bytes = zr_dtype_span(wire, r->count), grain = zr_dtype_bytes(wire); /* grain: bytes of a record */
     if (r->engine->plan->group[r->step->group].size == 1) {
         const void *mine = zr__at(r, 0);
         return sum_chunk(r, 0, bytes, &mine);

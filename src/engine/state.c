@@ -1,13 +1,11 @@
-/*
- * States in and out, by elements of whole tensors, for every layout. Initialisation, loading and saving pass through
- * host memory of constant size, which is in the plan, on the rank that keeps the state.
- */
+/* States in and out, by elements of whole parameters, for every layout. Initialization, loading and saving pass through
+ * a host buffer of constant size, which is part of the plan, on each rank that stores the state. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
 #include <string.h>
 
-/* Return where a unit's state is kept; buffer ZR_NONE: nowhere. */
+/* Return where a unit's state is stored; its buffer is ZR_NONE if it is stored nowhere. */
 static const zr_state *engine_state(const zr_plan *plan, int32_t unit, int state)
 {
     const zr_plan_unit *u = &plan->unit[unit];
@@ -15,7 +13,7 @@ static const zr_state *engine_state(const zr_plan *plan, int32_t unit, int state
     return state == ZR_STATE_GRAD ? &u->sums : &u->slot[state - ZR_STATE_SLOT];
 }
 
-/* Return the address of an element of a unit that this rank keeps. */
+/* Return the address of an element of a unit that this rank stores. */
 static char *element_at(const zr_engine *e, const zr_state *state, int64_t element)
 {
     int64_t at = element - zr__first(e, &state->range);
@@ -72,15 +70,15 @@ static zr_status check_state(const zr_engine *e, int state)
 
 /* ---- one part, on the device ------------------------------------------------------------------- */
 
-/* Elements [at, at + n) of a unit that pass through host memory. */
+/* Elements [at, at + n) of a unit, while they pass through host memory. */
 typedef struct passing {
     const zr_engine *engine;
     const zr_param_info *param;
     const zr_state *state;
     int64_t at, n;
-    int64_t whole; /* element of the whole parameter at `at` */
-    float *host;   /* NULL: initial values, made in place */
-    bool rounded;  /* also write the parameters in their own type */
+    int64_t whole; /* index in the whole parameter of the element at `at` */
+    float *host;   /* NULL if initial values are generated directly in the state */
+    bool rounded;  /* whether to write the parameters in their own dtype too */
 } passing;
 
 static zr_status set_part(void *arg, zr_device *device, int64_t index)
@@ -110,7 +108,8 @@ static zr_status get_part(void *arg, zr_device *device, int64_t index)
 
 /* ---- filling ----------------------------------------------------------------------------------- */
 
-/* Make the model's initial values (zr_init), a function of the seed and the element of the whole model alone. */
+/* Generate the model's initial values (zr_init). They depend only on the seed and on the element's index in the whole
+ * model. */
 static zr_status make_initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const zr_engine *e = arg;
@@ -156,7 +155,7 @@ typedef struct filling {
     int state;
 } filling;
 
-/* Populate the pages of a unit's state on another thread, so that disk reads and page faults overlap. */
+/* Populate the pages of a unit's state on another thread, so that page faults overlap with disk reads. */
 static zr_status take_pages(void *arg, zr_device *device, int64_t unit)
 {
     const filling *f = arg;
@@ -178,7 +177,8 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     filling all = {e, state};
     zr_queue *beside = NULL;
     zr_status st = ZR_OK;
-    if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL; /* filling works without it */
+    /* Filling also works without this queue. */
+    if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL;
     for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
         st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});
     for (int32_t i = 0; i < zr_graph_params(g) && st == ZR_OK; i++)
@@ -196,10 +196,10 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
              "gradients are not filled, and states of the optimizer not without a function");
     zr_status st = fill_params(e, state, fn, arg);
-    ZR_TRY(zr_comm_agree(e->comm, st)); /* no rank waits for a rank that cannot read its part */
+    ZR_TRY(zr_comm_agree(e->comm, st)); /* agree here, so that no rank waits for a rank that could not read its part */
     if (state != ZR_STATE_PARAM) return ZR_OK;
     e->stale = true;
-    const zr__moved before = e->moved; /* start-up is not a step's traffic */
+    const zr__moved before = e->moved; /* traffic at start-up does not count as a step's traffic */
     ZR_TRY(zr_engine_flush(e));
     e->moved = before;
     return ZR_OK;

@@ -1,6 +1,4 @@
-/*
- * The end of a training step: the global gradient norm, and the updates of this rank's shards.
- */
+/* The end of a training step: the global gradient norm, and the updates of this rank's shards. */
 #include "engine/walk.h"
 #include "base/number/exact.h"
 #include "plan/list/place.h"
@@ -8,7 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Return the first parameter of a unit with a gradient that is not finite; INFINITY if all are finite. */
+/* Return the number of a unit's first parameter with a gradient that is not finite, or INFINITY if all gradients are
+ * finite. */
 static double bad_param(const zr__running *r, int use)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -20,7 +19,7 @@ static double bad_param(const zr__running *r, int use)
     return p;
 }
 
-/* Add the squares of elements [first, end) of the unit; the step's range begins at `begin`. */
+/* Add the squares of elements [first, end) of the unit. `begin` is the first element of the step's range. */
 static zr_status square_range(const zr__running *r, int64_t begin, int64_t first, int64_t end)
 {
     const void *x = zr__at(r, 0) + zr_dtype_span(r->use->dtype, first - begin);
@@ -28,8 +27,8 @@ static zr_status square_range(const zr__running *r, int64_t begin, int64_t first
                                   (zr_square *)zr__at(r, 1));
 }
 
-/* Add the squares on a tensor-parallel rank other than the first: only its pieces of cut parameters, since the first
- * rank counts the parameters that all have. */
+/* Add the squares on a tensor-parallel rank other than the first. Count only this rank's pieces of cut parameters,
+ * since the first rank counts the parameters that all ranks have. */
 static zr_status square_cut(const zr__running *r, int64_t begin)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -45,18 +44,18 @@ static zr_status square_cut(const zr__running *r, int64_t begin)
 zr_status zr__square(const zr__running *r)
 {
     const int64_t begin = zr__first(r->engine, &r->step->range);
-    if (!r->step->adds || r->micro == 0) /* NORM or AGREE has read the last squares, after the device had finished */
-        *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
+    /* Overwriting the previous squares is safe: NORM or AGREE has read them, after the device had finished. */
+    if (!r->step->adds || r->micro == 0) *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
     return r->engine->runtime.place > 0 ? square_cut(r, begin)
                                         : square_range(r, begin, begin, begin + r->step->range.count);
 }
 
 /* ---- agreement of all ranks -------------------------------------------------------------------- */
 
-/* The uses of AGREE and NORM. */
+/* indices of the uses of AGREE and NORM */
 enum { LOSS, NUMBERS, VERDICT, SQUARES };
 
-/* List the units that the step has updated so far: "final, h.11, h.10 ...". */
+/* List the names of the units that this step has updated so far: "final, h.11, h.10 ...". */
 static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
 {
     const zr_schedule *s = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -64,7 +63,8 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     int32_t left = e->updated;
     list[0] = '\0';
     for (int32_t i = 0; i < s->n_steps && left > 0 && used + ZR_NAME_MAX + 8 < bytes; i++) {
-        if (s->step[i].kind != ZR_STEP_UPDATE || s->step[i].range.first > 0) continue; /* not a unit's first bucket */
+        /* Skip all but a unit's first bucket. */
+        if (s->step[i].kind != ZR_STEP_UPDATE || s->step[i].range.first > 0) continue;
         left--;
         used += (size_t)snprintf(list + used, bytes - used, "%s%s", used ? ", " : "",
                                  zr_graph_unit_info(e->plan->graph[ZR_SCHEDULE_TRAIN], s->step[i].unit)->name);
@@ -73,8 +73,8 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     return list;
 }
 
-/* Agree on a unit's gradient before its update, which follows at once and cannot be undone: one number that is not
- * finite ends the run, ZR_ERR_DIVERGED. */
+/* Agree with all ranks on a unit's gradient before its update, which follows immediately and cannot be undone. A number
+ * that is not finite on any rank ends the run with ZR_ERR_DIVERGED. */
 zr_status zr__agree(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -101,15 +101,16 @@ zr_status zr__agree(const zr__running *r)
                    e->updated, units, e->updated ? list_updated(e, list, sizeof list) : "none");
 }
 
-/* Results of NORM over all ranks. */
+/* The results of NORM over all ranks. */
 typedef struct agreed {
     double squares, loss;
-    double bad;   /* first parameter that is not finite; the number of parameters: the loss; infinity: all is finite */
-    double micro; /* sum of the squares of all micro-gradients, 0: not asked for */
+    double bad;   /* first parameter whose gradient is not finite; the number of parameters if only the loss is not
+                     finite; INFINITY if all are finite */
+    double micro; /* sum of the squares of all micro-gradients, or 0 if not requested */
 } agreed;
 
-/* Sum the ranks' numbers. Squares are summed within each shard in double, then over the shards in their order, so the
- * sum is the same for every stage and assignment of shards to ranks. */
+/* Sum the ranks' numbers. Squares are summed in double within each shard, and then over the shards in shard order. So
+ * the sum is the same for every stage and for every assignment of shards to ranks. */
 static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
@@ -118,14 +119,14 @@ static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)n * i;
         sum.squares += all[(ptrdiff_t)n * zr__plan_rank_of(e->plan, i / M, i % M)];
-        if (i % M == 0) sum.loss += its[1]; /* its other tensor-parallel ranks have the same loss */
+        if (i % M == 0) sum.loss += its[1]; /* the other tensor-parallel ranks of the group have the same loss */
         sum.bad = fmin(sum.bad, its[2]);
         if (n > ZR_NORM_SCALARS) sum.micro += its[3];
     }
     return sum;
 }
 
-/* Sum the ranks' numbers exactly, so the sums depend neither on where shards end nor on the number of ranks. */
+/* Sum the ranks' numbers exactly, so that the sums do not depend on where shards end or on the number of ranks. */
 static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
@@ -145,21 +146,23 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     return sum;
 }
 
-/* Exchange all numbers at once; exact sums of micro-gradients take one more exchange. */
+/* Exchange all numbers in one call. Exact sums of micro-gradients take a second call. */
 static zr_status exchange_numbers(const zr__running *r, double *numbers)
 {
     zr_engine *e = r->engine;
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
     const int32_t units = (r->step->n_uses - SQUARES) / (r->step->rounds > 0 ? 2 : 1);
     double bad = loss->not_finite ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
-    double sum[2] = {0}; /* squares of the gradient and of micro-gradients; exact: for rank_free_sums */
+    /* Sums of squares: [0] of the gradient, [1] of micro-gradients. `exact` holds them exactly, for rank_free_sums. */
+    double sum[2] = {0};
     zr_exact exact[2] = {0};
     for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
         const zr_square *square = (const zr_square *)zr__at(r, u);
         const bool micro = u >= SQUARES + units;
         sum[micro] += square->sum;
         zr__exact_merge(&exact[micro], &square->exact);
-        if (!micro) bad = fmin(bad, bad_param(r, u)); /* a bad micro-gradient makes the sums bad as well */
+        /* A micro-gradient that is not finite makes the sums not finite too. */
+        if (!micro) bad = fmin(bad, bad_param(r, u));
     }
     if (!r->step->rank_free_sums) {
         const double mine[] = {sum[0], zr__exact_value(loss), bad, sum[1]};
@@ -184,12 +187,13 @@ zr_status zr__norm(const zr__running *r)
     ZR_TRY(exchange_numbers(r, numbers));
     agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
-    /* torch.nn.utils.clip_grad_norm_ adds the same 1e-6, and the reference losses depend on it. */
+    /* torch.nn.utils.clip_grad_norm_ adds 1e-6 too, and the reference losses depend on it. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);
     *(zr_verdict *)zr__at(r, VERDICT) =
         (zr_verdict){.grad_norm = norm,
                      .loss = all.loss * e->mean,
-                     /* Micro-gradients are of 1 / rounds of their mean loss: mean = rounds^2 * sum / rounds. */
+                     /* A micro-gradient is 1 / rounds of the gradient of its mean loss, so the mean of the squares is
+                      * rounds^2 * sum / rounds. */
                      .micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds,
                      .grad_scale = (float)(ratio / e->scale),
                      .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,
@@ -199,16 +203,17 @@ zr_status zr__norm(const zr__running *r)
 
 /* ---- updates ----------------------------------------------------------------------------------- */
 
-/* Return the address of element `first` of a unit, where the step's range begins at `begin`; NULL if the use is absent.
- */
+/* Return the address of element `first` of a unit, or NULL if the use is absent. `begin` is the first element of the
+ * step's range. */
 static void *element(const zr__running *r, int use, int64_t begin, int64_t first)
 {
     if (r->use[use].buffer == ZR_NONE) return NULL;
     return zr__at(r, use) + zr_dtype_span(r->use[use].dtype, first - begin);
 }
 
-/* Update a range parameter by parameter, since weight decay differs between parameters. A parameter without a gradient
- * in the graph keeps its value, with every rule and weight decay, as in torch.optim when grad is None. */
+/* Update a range parameter by parameter, because weight decay differs between parameters. A parameter without a
+ * gradient in the graph keeps its value, whatever the optimizer and its weight decay, as in torch.optim when grad is
+ * None. */
 zr_status zr__update(const zr__running *r)
 {
     zr_engine *e = r->engine;

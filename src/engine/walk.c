@@ -1,7 +1,5 @@
-/*
- * The walk of a schedule: one thread issues each step to its stream's queue, after the marks of the steps that it waits
- * for.
- */
+/* The walk through a schedule. One thread issues each step to its stream's queue, after it has made the queue wait for
+ * the marks of the steps that the step waits for. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
@@ -22,7 +20,7 @@ static zr_status run_batch(const zr__running *r)
     zr_engine *e = r->engine;
     const zr_range *rows = &r->step->range;
     const int32_t inputs = zr_graph_inputs(e->plan->graph[e->kind]);
-    ZR_TRY(r->device->ops->finish(r->device)); /* copies of the micro-batch before may still read the inputs */
+    ZR_TRY(r->device->ops->finish(r->device)); /* copies of the previous micro-batch may still read the inputs */
     e->batch.micro = r->micro;
     if (e->kind == ZR_SCHEDULE_TRAIN)
         e->batch.first_row = zr__first(e, rows) + r->micro * e->plan->group[rows->by.group].size * rows->by.elems;
@@ -30,8 +28,8 @@ static zr_status run_batch(const zr__running *r)
     zr_status st = e->batch_fn(e->batch_arg, &e->batch, r->bound->input);
     if (st == ZR_ERR_STOPPED) return st;
     zr__failure_note(&e->batch_failed, st);
-    /* A batch that failed becomes zeros with a loss that is not finite. A rank that stopped here would leave the others
-     * waiting; NORM or AGREE tells all ranks before anything is updated. */
+    /* Replace a batch that failed by zeros with a loss that is not finite. If this rank stopped here, the other ranks
+     * would wait for it; instead NORM or AGREE informs all ranks before anything is updated. */
     if (st != ZR_OK && e->plan->loss != ZR_NONE) ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
     for (int32_t i = 0; i < inputs; i++) {
         const zr_use *place = &r->use[2 * i];
@@ -90,7 +88,8 @@ static int64_t task_index(const zr__bound *b, int64_t micro, int32_t step)
     return micro * b->schedule->n_steps + step;
 }
 
-/* Fill buffers whose life begins with NaNs (debug builds), so that reads before the first write are noticed. */
+/* Fill the buffers whose lifetime begins at this step with NaNs (debug builds only), so that reads before the first
+ * write are noticed. */
 static zr_status poison(const zr__running *r, int32_t step)
 {
 #ifdef ZR_DEBUG
@@ -105,7 +104,7 @@ static zr_status poison(const zr__running *r, int32_t step)
     return ZR_OK;
 }
 
-/* Add the step to a failure's message: "(step 12 of the schedule, gather of h.3)". */
+/* Append the step to a failure's message: "(step 12 of the schedule, gather of h.3)". */
 static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t index, zr_status status)
 {
     const zr_graph *g = e->plan->graph[e->kind];
@@ -116,7 +115,8 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
                    zr_step_kind_name(step->kind), unit ? " of " : "", unit ? unit : "");
 }
 
-/* Show a step on the board: 1 bit for a walk, 3 bits of its schedule, 28 of the micro-batch, 32 of the step. */
+/* Show a step on the board as one number: 1 bit set during a walk, 3 bits for the schedule, 28 for the micro-batch, 32
+ * for the step. */
 static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
@@ -133,7 +133,7 @@ zr__engine_at zr__engine_shown(uint64_t number)
                            .step = (int32_t)(number & INT32_MAX)};
 }
 
-/* Run a step; a move bucket by bucket. */
+/* Run a step. A move runs bucket by bucket. */
 static zr_status run_step(void *arg, zr_device *device, int64_t index)
 {
     zr_engine *e = arg;
@@ -155,7 +155,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
 static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
 {
     zr_engine *e = arg;
-    if (!e->watch) return; /* the watch is gone: a task may end late, after a failure */
+    if (!e->watch) return; /* return if the watch was removed: a task may end late, after a failure */
     const zr_schedule *s = e->bound[e->kind].schedule;
     const int32_t i = (int32_t)(index % s->n_steps);
     zr_event event = {.schedule = e->kind,
@@ -177,8 +177,8 @@ static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool t
     }
 }
 
-/* Make a step's queue wait for the marks of the steps that it waits for. saves_alone: all steps but ZR_WHEN_SAVE steps
- * have ended. */
+/* Make a step's queue wait for the marks of the steps that the step waits for. saves_alone: only wait for ZR_WHEN_SAVE
+ * steps, since all other steps have ended. */
 static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step, int64_t micro, bool saves_alone)
 {
     for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
@@ -193,7 +193,7 @@ static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step
     return ZR_OK;
 }
 
-/* Note the mark of a ZR_WHEN_SAVE step, for all rounds. */
+/* Record the mark of a ZR_WHEN_SAVE step, for all rounds. */
 static void note_mark(const zr__bound *b, int32_t i, zr_mark mark)
 {
     if (b->awaited[i] >= 0) b->mark[0][b->awaited[i]] = b->mark[1][b->awaited[i]] = mark;
@@ -207,7 +207,7 @@ zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
     const zr_task task = {out ? zr__engine_put : run_step, !out && e->watch ? step_ended : NULL, e,
                           task_index(b, 0, i)};
     ZR_TRY(await_all(e, b, step, 0, alone));
-    ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* a failed step is issued again */
+    ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* if this fails, the step will be issued again */
     e->saving.next = i + 1;
     note_mark(b, i, e->device->ops->mark(e->queue[step->stream]));
     return ZR_OK;
@@ -223,14 +223,14 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
     if (zr_when_asked(step->when)) {
         if (micro > 0) return ZR_OK;
         if (e->saving.now) return zr__issue_saving(e, i, false);
-        note_mark(b, i, nothing); /* no step waits for an earlier training step's save */
+        note_mark(b, i, nothing); /* no step waits for the save of an earlier training step */
         return ZR_OK;
     }
     ZR_TRY(await_all(e, b, step, micro, false));
     const bool runs = zr_when_runs(step->when, micro, e->refresh, e->saving.now);
     if (runs) ZR_TRY(ops->issue(queue, &task));
-    /* In the first round a skipped step is marked after the step that runs in its place; in later rounds no step has to
-     * wait for it. */
+    /* In the first round, a skipped step gets the mark of the step that runs instead of it. In later rounds, no step
+     * needs to wait for a skipped step. */
     if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = runs || micro == 0 ? ops->mark(queue) : nothing;
     return ZR_OK;
 }
@@ -260,22 +260,24 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
     return ZR_OK;
 }
 
-/* Wait for all queues except SAVE's, the compute queue last. A failure outside the comm queue cancels that queue and
- * its collective. The message is the first failure's. */
+/* Wait for all queues except the queue of SAVE; wait for the compute queue last. After a failure outside the comm
+ * queue, cancel the comm queue and its collective. Report the message of the first failure. */
 static zr_status join_queues(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
     zr__failure first = {0};
-    if (walked != ZR_ERR_STOPPED) zr__failure_note(&first, walked); /* a collective may have failed before the stop */
+    /* Do not record a stop first, since a collective may have failed before it. */
+    if (walked != ZR_ERR_STOPPED) zr__failure_note(&first, walked);
     if (first.status != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
         e->stopped = true;
         ops->cancel(e->queue[ZR_STREAM_COMM]);
-        zr__comm_cancel(e->comm); /* the collective may wait for a peer for ever */
+        zr__comm_cancel(e->comm); /* otherwise the collective might wait for a peer forever */
     }
     for (int i = 1; i <= ZR_STREAMS; i++) {
         const int s = i % ZR_STREAMS;
         if (e->queues.of[s] != s || s == ZR_STREAM_SAVE) continue;
-        if (first.status != ZR_OK) ops->cancel(e->queue[s]); /* its tasks' failures would only follow from the first */
+        /* Later failures of its tasks would only be consequences of the first. */
+        if (first.status != ZR_OK) ops->cancel(e->queue[s]);
         zr__failure_note(&first, ops->sync(e->queue[s]));
     }
     return first.status == ZR_OK ? walked : zr__failure_tell(&first);
@@ -293,7 +295,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     e->walked = st == ZR_OK && e->batch_failed.status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
     for (int i = 0; i <= !zr_engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
-    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* a walk that failed leaves buffers alive */
+    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* a walk that failed leaves buffers counted as live */
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;
 }

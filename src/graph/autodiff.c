@@ -1,11 +1,9 @@
-/**
- * Reverse-mode differentiation: the adjoints of the forward ops, last op first.
+/** Reverse-mode differentiation: runs the adjoints of the forward ops, from the last op to the first.
  *
- * How many contributions a gradient will get is counted before any adjoint runs. So the last contribution to a
- * parameter is rounded once and written directly into the gradient that goes on the wire. The count holds because an
- * adjoint contributes exactly once for each use of an operand that needs a gradient; run_adjoint reports
- * adjoints that break this rule.
- */
+ * The number of contributions to each gradient is counted before any adjoint runs. Therefore the last contribution to a
+ * parameter's gradient can be rounded once and written directly into the gradient that is sent between ranks. The count
+ * is right only if an adjoint contributes exactly once for each use of an operand that needs a gradient; run_adjoint
+ * reports an adjoint that breaks this rule. */
 #include "graph/internal.h"
 
 /* ---- for adjoints ---------------------------------------------------------------------------- */
@@ -25,20 +23,20 @@ static bool is_param(const zr__value *v)
     return v->info.kind == ZR_VALUE_PARAM;
 }
 
-/* Return whether the final sum of contributions is the gradient that goes on the wire. */
+/* Return whether the final sum of contributions is itself the gradient that is sent between ranks. */
 static bool is_whole_gradient(const zr__value *v)
 {
     return is_param(v) && !v->parts;
 }
 
-/* Return the dtype of a partial sum: F32 for a parameter's gradient, for an activation's gradient the activation's
- * dtype. */
+/* Return the dtype of a partial sum of contributions: F32 for a parameter's gradient, the activation's own dtype for an
+ * activation's gradient. */
 static zr_dtype partial_dtype(const zr__value *v)
 {
     return is_param(v) ? ZR_F32 : v->info.type.dtype;
 }
 
-/* Add the value of a sum of contributions; a parameter's final sum is its gradient. */
+/* Add the value that holds a sum of contributions. The final sum for a parameter is the parameter's gradient. */
 static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
 {
     const zr__value *v = &graph->value[value];
@@ -47,7 +45,8 @@ static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
     return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, is_param(v) ? v->info.param : -1);
 }
 
-/* Count a contribution; return false with a latched error if it is not allowed. */
+/* Count a contribution to the gradient of `value`. Return false, with an error latched, if the contribution is not
+ * allowed. */
 static bool begin_contribution(zr_graph *graph, zr_value value)
 {
     if (zr__graph_closed(graph)) return false;
@@ -70,7 +69,7 @@ zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
     if (!begin_contribution(graph, value)) return ZR_NONE;
     zr__value *v = &graph->value[value];
     bool others_open = v->begun - v->ended > 1;
-    if (earlier) { /* the op takes the sum so far into its own */
+    if (earlier) { /* the caller's op adds the earlier sum to its own contribution */
         *earlier = v->grad;
         v->grad = ZR_NONE;
     }
@@ -78,7 +77,7 @@ zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
     return sum_add(graph, value, final);
 }
 
-/* Add the sum of all ranks' parts of a parameter's gradient, which goes on the wire. */
+/* Sum all ranks' parts of a parameter's gradient into the gradient that is sent between ranks. */
 static zr_value sum_parts(zr_graph *graph, zr_value value, zr_value part)
 {
     const zr_value_info info = graph->value[value].info;
@@ -130,7 +129,8 @@ void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
     const zr__value *v = &graph->value[value];
     bool final = v->begun == v->expected && v->grad == ZR_NONE;
     bool whole = final && is_whole_gradient(v);
-    /* A sole contribution can be shared, unless the gradient has a place of its own or another type. */
+    /* A sole contribution can serve as the gradient without a copy, unless the gradient has its own buffer or another
+     * dtype. */
     bool copied = v->grad == ZR_NONE && (whole || zr_graph_value(graph, contribution)->type.dtype != partial_dtype(v));
     if (copied) {
         zr_value copy = sum_add(graph, value, final);
@@ -168,10 +168,10 @@ static void find_needed(zr_graph *graph)
     }
 }
 
-/* Count the contributions to each value's gradient, by the ops whose adjoints will run. */
+/* Count the contributions that each value's gradient will get from ops whose adjoints will run. */
 static void count_uses(zr_graph *graph)
 {
-    graph->value[graph->losses].expected = 1; /* the seed */
+    graph->value[graph->losses].expected = 1; /* the loss seed */
     for (int32_t i = graph->n_ops - 1; i >= 0; i--) {
         const zr_op *op = &graph->op[i];
         bool runs = false;
@@ -181,7 +181,7 @@ static void count_uses(zr_graph *graph)
     }
 }
 
-/* Run the adjoint of an op, and check that each operand which needs a gradient got one contribution for each use. */
+/* Run the adjoint of an op. Check that each operand which needs a gradient got one contribution per use. */
 static void run_adjoint(zr_graph *graph, const zr_op *op)
 {
     int32_t before[ZR_OP_INS] = {0};
@@ -227,7 +227,7 @@ void zr__differentiate(zr_graph *graph)
     zr__fill(graph, seed);
     zr_grad_end(graph, graph->losses, seed);
     for (int32_t i = n_forward - 1; i >= 0 && !zr__graph_closed(graph); i--) {
-        zr_op op = graph->op[i]; /* a copy: adding ops moves the originals */
+        zr_op op = graph->op[i]; /* a copy, because adding ops moves the array */
         if (op.def->adjoint && has_gradient(graph, &op)) run_adjoint(graph, &op);
     }
     for (int32_t i = 0; i < graph->n_params; i++) graph->param[i].grad = graph->value[graph->param[i].value].grad;

@@ -20,7 +20,7 @@ const zr_type *zr__out(const zr_graph *graph, const zr_op *op, int i)
     return &graph->value[op->out[i]].info.type;
 }
 
-/* Print a type: "F32 (2, *, 64)". */
+/* Format a type as text: "F32 (2, *, 64)". */
 #define TYPE_TEXT(dtype, shape) type_text((dtype), (shape), (char[TYPE_BYTES]){0})
 static const char *type_text(zr_dtype dtype, const zr_shape *shape, char text[TYPE_BYTES])
 {

@@ -1,21 +1,20 @@
-/*
- * Selects frozen parameters by name patterns, and moves them to units of their own, so that ZeRO shards (gradients,
- * optimizer states, buckets) always concern whole units.
- */
+/* Selects frozen parameters by name patterns, and moves them to units of their own. So ZeRO can shard gradients and
+ * optimizer states, and form buckets, by whole units. */
 #include "graph/internal.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Return whether a pattern matches a name, with or without its first part, which Hugging Face's files may omit. */
+/* Return whether a pattern matches a name, or the name without its first component, which Hugging Face's files may
+ * omit. */
 static bool name_matches(const char *pattern, const char *name)
 {
     const char *dot = strchr(name, '.');
     return fnmatch(pattern, name, 0) == 0 || (dot && fnmatch(pattern, dot + 1, 0) == 0);
 }
 
-/* Return a hint for two likely mistakes in a pattern that matches nothing. */
+/* Return a hint if a pattern that matches no parameter has one of two likely mistakes, otherwise "". */
 static const char *pattern_hint(const char *pattern)
 {
     if (strchr(pattern, ',')) return "; several patterns are a JSON list";
@@ -56,7 +55,7 @@ void zr_graph_freeze(zr_graph *graph, const char *patterns)
 
 /* ---- units ------------------------------------------------------------------------------------- */
 
-/* Put the next parameter at the end of this unit. */
+/* Store `param` as parameter number `place`, at the end of this unit. */
 static void place_param(zr_graph *graph, int32_t place, zr_param_info param, int32_t unit)
 {
     zr_unit_info *its = &graph->unit[unit];

@@ -1,4 +1,4 @@
-/* Builds a graph: values, parameters, inputs and ops; keeps the first error until zr_graph_finish. */
+/* Builds a graph from values, parameters, inputs and ops. The first error is stored, and zr_graph_finish returns it. */
 #include "graph/internal.h"
 #include "base/core/grow.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most random streams: 24 bits of the generator's counter. */
+/* maximum number of random streams: 24 bits of the generator's counter */
 enum { STREAMS_MAX = 1 << 24 };
 
 /* ---- create, destroy ------------------------------------------------------------------------- */
@@ -97,7 +97,8 @@ zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item
     return ZR_OK;
 }
 
-/* Check that sizes stay below 2^63 bytes in any dtype, so that no later arithmetic on one value can overflow. */
+/* Check that the value's size in bytes fits 63 bits in any dtype, so that later arithmetic on one value cannot
+ * overflow. */
 static zr_status check_type(const char *what, const zr_type *type)
 {
     ZR_CHECK((unsigned)type->dtype < ZR_DTYPES, ZR_ERR_DTYPE, "%s: dtype %d is none of zr_dtype", what,
@@ -174,7 +175,7 @@ void zr_graph_unit(zr_graph *graph, const char *format, ...)
     graph->unit[graph->current_unit] = info;
 }
 
-/* Find the shape of one rank's piece of a parameter. */
+/* Compute the shape of one rank's piece of a parameter. */
 static zr_status cut_shape(const zr_graph *graph, zr_param_info *info)
 {
     const int64_t M = graph->spec.tensor, parts = info->cut.parts;
@@ -256,12 +257,14 @@ int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int6
     const zr_param_info *info = &graph->param[param];
     *run = n;
     if (info->cut.parts == 0) return first;
-    /* A rank's piece has the shape [outer, part, here, inner], the whole [outer, part, there, inner]. */
+    /* A rank's piece has shape [outer, part, here, inner]; the whole parameter has shape [outer, part, there,
+     * inner]. */
     int64_t inner = 1, parts = info->cut.parts;
     for (int d = info->cut.dim + 1; d < info->whole.ndim; d++) inner *= info->whole.dim[d];
     const int64_t here = info->shape.dim[info->cut.dim] / parts, there = info->whole.dim[info->cut.dim] / parts;
     const int64_t block = first / (here * inner), past = first % (here * inner), own = there - place * here;
-    const int64_t valid = own < 0 ? 0 : own < here ? own * inner : here * inner; /* padding follows */
+    /* Elements of the block that are not padding. */
+    const int64_t valid = own < 0 ? 0 : own < here ? own * inner : here * inner;
     const int64_t end = past < valid ? valid : here * inner;
     if (end - past < n) *run = end - past;
     return past < valid ? (block * there + place * here) * inner + past : -1;
@@ -305,7 +308,7 @@ static zr_status check_operands(const zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-/* Check that outputs prepared by an adjoint have the types that the op gives. */
+/* Check that each output prepared by an adjoint has the type that the op infers. */
 static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr_type *type)
 {
     for (int i = 0; i < op->n_out; i++) {
@@ -322,8 +325,8 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
     return ZR_OK;
 }
 
-/* Find whether the op's output is cut, or holds only this rank's tokens, and refuse operands that the op cannot take
- * so. Adjoints' ops are not checked. */
+/* Determine whether the op's output is cut among the ranks (`cut`) or holds only this rank's tokens (`tokens`). Fail if
+ * the op cannot take operands that are cut or split by tokens in this way. Ops added by adjoints are not checked. */
 static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut, bool *tokens)
 {
     if (op->backward) return ZR_OK;
@@ -357,8 +360,8 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut
     return ZR_OK;
 }
 
-/* Note the parameters that an op reads. If a parameter is read for a rank's own tokens only, each rank makes a part of
- * its gradient. */
+/* Record the parameters that an op reads. If an op reads a parameter for this rank's tokens only, each rank computes
+ * only a part of the parameter's gradient. */
 static zr_status read_params(zr_graph *graph, const zr_op *op, bool tokens)
 {
     for (int i = 0; i < op->n_in && !op->backward; i++) {
@@ -467,8 +470,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*(const zr_param_info *const *)a)->name, (*(const zr_param_info *const *)b)->name);
 }
 
-/* Check that names are unique: checkpoints are keyed by name, so two parameters of one name would load the same
- * numbers. */
+/* Check that parameter names are unique. Checkpoints are keyed by name, so two parameters with one name would load the
+ * same numbers. */
 static zr_status check_names(const zr_graph *graph)
 {
     if (graph->n_params < 2) return ZR_OK;
@@ -487,7 +490,7 @@ static zr_status check_names(const zr_graph *graph)
 zr_status zr_graph_finish(zr_graph *graph)
 {
     ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished");
-    graph->current_unit = -1; /* errors from here on belong to no unit, until adjoints run */
+    graph->current_unit = -1; /* until the adjoints run, error messages name no unit */
     if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__part_units(graph));
     if (graph->latched == ZR_OK && graph->spec.mode == ZR_MODE_TRAIN) zr__differentiate(graph);

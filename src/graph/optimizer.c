@@ -1,4 +1,4 @@
-/* The built-in optimizers; their rules are kernels of the device, their states have torch's names. */
+/* Defines the built-in optimizers. The device's kernels hold their update rules; their states have PyTorch's names. */
 #include "zr/graph.h"
 
 zr_optimizer zr_adamw(double beta1, double beta2, double eps, double weight_decay)

@@ -1,4 +1,4 @@
-/* Helps the ops' builders and adjoints. */
+/* Helpers shared by the builders and adjoints of ops. */
 #include "graph/internal.h"
 
 zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const char *const *names, zr_type *out)

@@ -22,7 +22,7 @@ static zr_status check_gpt2_dropout(const char *field, double value)
     return ZR_OK;
 }
 
-/* Return whether the parameters, layers (12 C^2 + 13 C) + (vocabulary + positions) C + 2 C, overflow. */
+/* Return whether the number of parameters, n_layer (12 C^2 + 13 C) + (vocab_size + n_positions) C + 2 C, overflows. */
 static bool params_overflow(const zr_gpt2_config *c)
 {
     int64_t C = c->n_embd, layer = 0, all = 0, table = 0;
@@ -39,7 +39,7 @@ zr_status zr_gpt2_check(const zr_gpt2_config *config)
     ZR_TRY(check_gpt2_size("n_head", c->n_head, INT32_MAX));
     ZR_TRY(check_gpt2_size("n_embd", c->n_embd, INT32_MAX));
     ZR_TRY(check_gpt2_size("n_positions", c->n_positions, INT32_MAX));
-    ZR_TRY(check_gpt2_size("vocab_size", c->vocab_size, INT32_MAX)); /* token ids are 32 bits */
+    ZR_TRY(check_gpt2_size("vocab_size", c->vocab_size, INT32_MAX)); /* since token ids have 32 bits */
     ZR_CHECK(c->n_embd % c->n_head == 0, ZR_ERR_CONFIG, "gpt2: n_embd %" PRId64 " is not a multiple of n_head %" PRId64,
              c->n_embd, c->n_head);
     ZR_CHECK(!params_overflow(c), ZR_ERR_CONFIG,
@@ -81,9 +81,9 @@ static zr_value gpt2_norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, 
     return zr_layernorm(graph, x, gain, bias, c->layer_norm_epsilon);
 }
 
-/* Add a Conv1D as in Hugging Face, with a weight of (inputs, outputs), cut as in Megatron (Shoeybi et al. 2019, section
- * 3): by columns, each of `parts` side by side, so by heads or hidden units. The product that reads its output is cut
- * by rows. */
+/* Add a Conv1D as in Hugging Face, with a weight of shape (inputs, outputs). The weight is cut by columns as in
+ * Megatron (Shoeybi et al. 2019, section 3): each of its `parts` side-by-side parts is cut, hence by heads or by hidden
+ * units. The next product, which reads the output, must be cut by rows. */
 static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
                                  int parts, double std)
 {
@@ -101,7 +101,7 @@ static zr_value dense_by_rows(zr_graph *graph, zr_value x, const char *name, int
 }
 
 #define PART_BYTES 64
-/* The name of a part of block i, in scratch. */
+/* Return the name of a part of block i; the text lives in a temporary of the calling block. */
 #define PART(what) part_name((char[PART_BYTES]){0}, i, what)
 static const char *part_name(char name[PART_BYTES], int64_t i, const char *what)
 {
@@ -130,7 +130,7 @@ static zr_value gpt2_block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, 
 
 /* ---- model ----------------------------------------------------------------------------------- */
 
-/* List the divisors of n, "1, 2, 4", up to the room of the text. */
+/* Write the divisors of n, such as "1, 2, 4", into `list`, as far as they fit. Return `list`. */
 static const char *list_divisors(int64_t n, char *list, size_t bytes)
 {
     size_t used = 0;

@@ -1,20 +1,18 @@
-/*
- * Holds shapes by name. Sources: GPT-2, Radford et al. 2019; GPT-3, Brown et al. 2020, table 2.1; Megatron-LM, Shoeybi
- * et al. 2019; Turing-NLG, Microsoft 2020; GPT-NeoX-20B, Black et al. 2022; BLOOM, Le Scao et al. 2022; zero-*: shapes
- * that the ZeRO papers ran (arXiv 1910.02054 v1, tables 4 and 5; SC20, the appendix of its artifact). gpt-1t has the
- * width and heads of Megatron-LM's trillion-parameter model (Narayanan et al. 2021) and the number of layers that comes
- * closest to 10^12 parameters. megatron-7.5b is a row of Narayanan et al.'s table 1; the ZeRO paper gives no shape for
- * the 7.5B of its table 1, and zero-7.5b is the same blocks with GPT-2's tokens and positions. gpt2 to gpt2-xl: Hugging
- * Face's names of GPT-2's four sizes. gpt3-1.3b has 16 heads of 128, since the 24 heads of its table do not divide its
- * width.
- */
+/* Presets: model shapes by name. Sources: GPT-2, Radford et al. 2019; GPT-3, Brown et al. 2020, table 2.1; Megatron-LM,
+ * Shoeybi et al. 2019; Turing-NLG, Microsoft 2020; GPT-NeoX-20B, Black et al. 2022; BLOOM, Le Scao et al. 2022. The
+ * names zero-* are shapes that the ZeRO papers ran (arXiv 1910.02054 v1, tables 4 and 5; SC20, the appendix of its
+ * artifact). gpt-1t has the width and heads of Megatron-LM's trillion-parameter model (Narayanan et al. 2021) and the
+ * number of layers that comes closest to 10^12 parameters. megatron-7.5b is a row of Narayanan et al.'s table 1. The
+ * ZeRO paper gives no shape for the 7.5B model of its table 1, so zero-7.5b has the blocks of megatron-7.5b with
+ * GPT-2's vocabulary and positions. gpt2, gpt2-medium, gpt2-large and gpt2-xl are Hugging Face's names of GPT-2's four
+ * sizes. gpt3-1.3b has 16 heads of 128, since the 24 heads that the paper gives do not divide its width. */
 #include "zr/models.h"
 #include "base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* name, layers, width, heads, positions, vocabulary */
+/* columns: name, layers, width, heads, positions, vocabulary */
 #define SHAPE_LIST(X)                                                                                                  \
     X("gpt2-124m", 12, 768, 12, 1024, 50257)                                                                           \
     X("gpt2-350m", 24, 1024, 16, 1024, 50257)                                                                          \
@@ -100,7 +98,8 @@ const char *const *zr_gpt2_presets(void)
     return names;
 }
 
-/* Return the length of the longest prefix of `wanted` that occurs in `name`: "60b" occurs in zero-60b-75x8192x32. */
+/* Return the length of the longest prefix of `wanted` that occurs anywhere in `name`: "60b" occurs in
+ * zero-60b-75x8192x32. */
 static size_t likeness(const char *name, const char *wanted)
 {
     size_t most = 0;
@@ -112,13 +111,13 @@ static size_t likeness(const char *name, const char *wanted)
     return most;
 }
 
-/* List up to NEAREST names that contain a prefix of at least half of `wanted`, the longest prefix first, a space before
- * each. */
+/* List up to NEAREST names that contain a prefix of at least half of `wanted`, longest prefix first. A space precedes
+ * each name. */
 static void nearest(const char *wanted, char text[NEAREST_BYTES])
 {
     size_t used = 0, length = strlen(wanted), found = 0;
     text[0] = '\0';
-    /* A name at edit distance 1 comes first, unless some name contains all of `wanted`. */
+    /* A name at edit distance 1 is listed first, unless some name contains all of `wanted`. */
     const char *close = zr__text_nearest(wanted, names, SHAPES);
     if (close && zr__text_distance(wanted, close) > 1) close = NULL;
     for (size_t i = 0; i < SHAPES; i++)

@@ -1,6 +1,5 @@
-/*
- * Creation of a plan from a model and a layout: graphs, states, schedules, memory map, accounts. Pure arithmetic.
- */
+/* Creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. This is pure
+ * arithmetic. */
 #include "base/core/names.h"
 #include "plan/cost/cost.h"
 #include "plan/write/write.h"
@@ -36,8 +35,8 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
 
-/* Refuse combinations of ways to keep and move model states that exclude each other: ZR_ERR_CONFIG, ZR_ERR_UNSUPPORTED.
- */
+/* Reject options for storing and moving model states that exclude each other, with ZR_ERR_CONFIG or
+ * ZR_ERR_UNSUPPORTED. */
 static zr_status check_choices(const zr_layout *l)
 {
     bool lean = l->states == ZR_STATES_LEAN;
@@ -68,17 +67,19 @@ static zr_status check_choices(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return the data-parallel ranks of a host; 0: unknown, or tensor-parallel groups span hosts. */
+/* Return the number of data-parallel ranks per host, or 0 if it is unknown or if tensor-parallel groups span hosts. */
 static int host_data_ranks(const zr_layout *l)
 {
     return l->host_ranks % l->tensor == 0 ? l->host_ranks / l->tensor : 0;
 }
 
-/* Return how many consecutive data-parallel ranks form the group LOCAL; 0: the data axis is not split. */
+/* Return the number of consecutive data-parallel ranks that form the group LOCAL, or 0 if the data axis is not
+ * split. */
 static int split_of(const zr_layout *l)
 {
     int host = host_data_ranks(l);
-    if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0; /* one rank: no level within hosts */
+    /* With one data-parallel rank per host there is no level within hosts. */
+    if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0;
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
     return split < l->ranks ? split : 0;
 }
@@ -176,8 +177,8 @@ static zr_status check_layout(const zr_layout *l)
     return zr__policies_check(l);
 }
 
-/* Build a graph, and check the engine's assumptions on it: evaluation needs losses; decoding needs one token as input,
- * and an output. */
+/* Build a graph, and check what the engine assumes of it: evaluation needs losses; decoding needs a single token as
+ * input, and an output. */
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
 {
     const zr_layout *l = &plan->layout;
@@ -212,7 +213,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
     return ZR_OK;
 }
 
-/* Check that the modes agree on the parameters, since they share one set of buffers. */
+/* Check that two modes of the model declare the same parameters, since all modes share one set of buffers. */
 static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *model)
 {
     bool same = zr_graph_params(a) == zr_graph_params(b) && zr_graph_units(a) == zr_graph_units(b);
@@ -225,7 +226,7 @@ static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *m
     return ZR_OK;
 }
 
-/* Plan the persistent buffers; g: any graph of the plan. */
+/* Plan the persistent buffers. g may be any graph of the plan. */
 static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
 {
     const zr_graph *decode = plan->graph[ZR_SCHEDULE_DECODE];
@@ -246,7 +247,7 @@ static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
     return ZR_OK;
 }
 
-/* Make the axes of the grid, the slowest first, and the groups of ranks along them. */
+/* Set up the axes of the grid of ranks, slowest first, and the groups of ranks along them. */
 static void make_groups(zr_plan *plan)
 {
     const int ranks = plan->layout.ranks, split = split_of(&plan->layout), M = plan->layout.tensor;
@@ -272,8 +273,9 @@ static void make_groups(zr_plan *plan)
     plan->n_axes = n;
 }
 
-/* Translate the ZeRO stage into groups that shard each state. With one rank a shard is the whole and nothing is
- * gathered: a whole gradient is unnecessary only with fp32 sums, whole parameters only with lean's cast. */
+/* Translate the ZeRO stage into the groups over which each state is sharded. With one rank a shard is the whole state
+ * and nothing is gathered: the whole gradient can be dropped only with fp32 sums, whole parameters only with the cast
+ * of lean. */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;

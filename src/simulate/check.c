@@ -1,18 +1,16 @@
-/*
- * Checks that a plan can be priced on a cluster. A cluster that is read from a file has all numbers within bounds; one
- * that a program fills in may not.
- */
+/* Checks that a plan can be priced on a cluster. A cluster read from a file has all its numbers within bounds, but a
+ * cluster filled in by a program may not. */
 #include "simulate/simulate.h"
 
 #include <math.h>
 
 static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
 {
-    const bool measured = c->device.n_products > 0; /* products need no curve */
+    const bool measured = c->device.n_products > 0; /* measured products make product_share unnecessary */
     const struct {
         const char *key;
         double value;
-        bool zero; /* may be */
+        bool zero; /* whether 0 is allowed */
     } numbers[] = {{"device.flops_f32_per_sec", zr__peak_of(plan, &c->device), false},
                    {"device.memory_bytes_per_sec", c->device.memory_bytes_sec, false},
                    {"device.product_share", c->product_share, measured},

@@ -1,7 +1,5 @@
-/*
- * Reads clusters from files. A file may include another, whose values come first. All included files stay in memory
- * until the cluster is checked, so that every message names the place that gave the value.
- */
+/* Reads clusters from files. A file may include another file, whose values are applied first. All included files stay
+ * in memory until the cluster is checked, so that every message can name the file and position of the value. */
 #include "simulate/simulate.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
@@ -18,7 +16,7 @@ enum { MOST_FILES = 16, MESSAGE_BYTES = 1024 };
 /* ---- keys ------------------------------------------------------------------------------------- */
 
 typedef enum kind {
-    OTHER, /* read elsewhere */
+    OTHER, /* read elsewhere, not as a plain field */
     TEXT,
     RATE,
     SECONDS,
@@ -28,16 +26,17 @@ typedef enum kind {
     BYTES
 } kind;
 
-/* A key of an object, and where its value goes. */
+/* A key of a JSON object, and the member of a struct that receives its value. */
 typedef struct field {
     const char *key;
     kind kind;
     size_t at;
-    size_t bytes; /* TEXT: room */
+    size_t bytes; /* for TEXT: capacity of the member */
     bool must;
 } field;
 
-/* Bounds of each kind, beyond any real machine; within them no sum or product of the model leaves a double's range. */
+/* Bounds of each kind of value. They are beyond any real machine; within them, no sum or product of the model leaves
+ * the range of a double. */
 static const struct {
     double min, max;
     const char *wanted;
@@ -91,17 +90,18 @@ static const char *const algorithms[] = {[ZR_ALGORITHM_AUTO] = "auto",
 typedef struct source {
     char path[PATH_MAX];
     char *text;
-    const char *body; /* the text after a byte order mark */
-    size_t bytes;     /* of body */
+    const char *body; /* the text after any byte order mark */
+    size_t bytes;     /* length of `body` */
     json_t *root;
-    dev_t device; /* device, inode: identify the file under any name; 0, 0: it is missing, which reading it tells */
+    dev_t device; /* device, inode: identify the file under any name; 0, 0 if it is missing, which reading the file
+                     reports */
     ino_t inode;
 } source;
 
-/* A file and the files that it includes in turn; the last one includes no file. */
+/* A file, the file that it includes, and so on; the last file includes no file. */
 typedef struct chain {
     int n;
-    const zr__generation *generation; /* the named device's; NULL: no device is named, or it was not fitted */
+    const zr__generation *generation; /* generation of the named device, or NULL if none is named or fitted */
     source source[MOST_FILES];
 } chain;
 
@@ -153,7 +153,7 @@ static bool take_field_number(kind of, const json_t *json, void *out)
     return of != COUNT || number == floor(number);
 }
 
-/* Read the fields of one object into the struct at `base`. */
+/* Read the fields of one JSON object into the struct at `base`. */
 static zr_status take_fields(const source *s, const zr__json_place *parent, json_t *object, const field *fields, int n,
                              void *base)
 {
@@ -176,7 +176,8 @@ static zr_status take_fields(const source *s, const zr__json_place *parent, json
     return ZR_OK;
 }
 
-/* Check that all required fields were given. None may be 0, so 0 means not given. */
+/* Check that all required fields were given. A value of 0 means that the field was not given, because no required field
+ * may be 0. */
 static zr_status check_required(const source *s, const zr__json_place *parent, const field *fields, int n,
                                 const void *base)
 {
@@ -252,8 +253,8 @@ static zr_status take_algorithm(const source *s, const json_t *json, zr_cluster 
                      near ? "did you mean " : "", near ? near : "", near ? "? " : "");
 }
 
-/* Name a cluster by its file if the file gives no name, since a changed cluster must not have the name of the included
- * one. */
+/* Name a cluster after its file, in case the file gives no name: a changed cluster must not have the name of the
+ * cluster that it includes. */
 static void name_by_path(const source *s, zr_cluster *cluster)
 {
     const char *slash = strrchr(s->path, '/'), *name = slash ? slash + 1 : s->path;
@@ -291,7 +292,7 @@ static zr_status parse_source(source *s)
     return ZR_OK;
 }
 
-/* Refuse a next file that is in the chain already: `a -> b -> a`. */
+/* Reject the next file if it is in the chain already (`a -> b -> a`). */
 static zr_status check_cycle(const chain *c, const zr__json_place *place)
 {
     const source *next = &c->source[c->n], *first = c->source;
@@ -318,7 +319,7 @@ static zr_status read_included(chain *c, const zr__json_place *place, const char
 {
     source *s = &c->source[c->n - 1], *next = s + 1;
     if (c->n == MOST_FILES) return refuse_at(s, place, "files include each other at most %d deep", MOST_FILES);
-    const char *slash = strrchr(s->path, '/'); /* paths are relative to the file that includes them */
+    const char *slash = strrchr(s->path, '/'); /* relative paths start at the folder of the including file */
     const size_t folder = slash && *include != '/' ? (size_t)(slash - s->path) + 1 : 0;
     memcpy(next->path, s->path, folder);
     if (snprintf(next->path + folder, PATH_MAX - folder, "%s", include) >= (int)(PATH_MAX - folder))
@@ -333,7 +334,8 @@ static zr_status read_included(chain *c, const zr__json_place *place, const char
     return ZR_OK;
 }
 
-/* Read the included files in turn, from the last file of the chain; the name of a built-in cluster ends the chain. */
+/* Read the included files one after another, starting from the last file of the chain. The name of a built-in cluster
+ * ends the chain. */
 static zr_status read_includes(chain *c, zr_cluster *cluster)
 {
     const zr__json_place place = {&top, "include", 0};
@@ -377,7 +379,7 @@ static bool stands_in(const source *s, const zr__json_place *place)
     return zr__json_find(s->body, s->bytes, place, &line, &column);
 }
 
-/* Return the file whose value counts; the first file if no file gives the value. */
+/* Return the file whose value takes effect, or the first file if no file gives the value. */
 static const source *source_of(const chain *c, const zr__json_place *place)
 {
     for (int i = 0; i < c->n; i++)
@@ -390,8 +392,8 @@ static bool is_in_chain(const chain *c, const zr__json_place *place)
     return stands_in(source_of(c, place), place);
 }
 
-/* Check the levels of links, and drop levels above the first one that connects all devices: an included cluster may
- * have more. */
+/* Check the levels of links. Drop the levels above the first level that connects all devices, since an included cluster
+ * may have more levels. */
 static zr_status settle_links(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0}, devices = {&top, "devices", 0};
@@ -427,7 +429,7 @@ static zr_status settle_host_devices(const chain *c, zr_cluster *cluster)
                      cluster->devices);
 }
 
-/* Fill in a named device's shares of its rates that no file gives. */
+/* Set the shares of peak rates that the named device's generation reaches, where no file gives them. */
 static void settle_device_shares(const chain *c, zr_cluster *cluster)
 {
     const struct {
@@ -445,18 +447,20 @@ static void settle_device_shares(const chain *c, zr_cluster *cluster)
     }
 }
 
-/* Fill in the links' share if no file gives it: of the named device's generation, else 1. */
+/* Set the links' share if no file gives it: to the share of the named device's generation, or to 1 without a
+ * generation. For links given by a file, also set the NVLink share and the network latency of the generation where they
+ * are missing. */
 static void settle_link_shares(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0};
     const zr__generation *generation = c->generation;
-    const bool shares = cluster->link_share == 0; /* no file gave a share */
+    const bool shares = cluster->link_share == 0; /* whether no file gave a share */
     if (shares) cluster->link_share = generation ? generation->value[ZR__LINK_SHARE] : 1;
     if (!generation || !is_in_chain(c, &links)) return;
     for (int i = 0; i < cluster->n_links; i++) {
         zr_cluster_link *link = &cluster->link[i];
         const zr__json_place level = {&links, NULL, (size_t)i}, latency = {&level, "latency_sec", 0};
-        /* the first level is within hosts even if it also connects hosts */
+        /* the first level counts as within hosts even if it also connects hosts */
         const bool within = link->devices <= cluster->host_devices || (i == 0 && cluster->host_devices > 1);
         if (within && shares && link->share == 0 && !zr__through_pcie(cluster))
             link->share = generation->value[ZR__NVLINK_SHARE];
@@ -494,7 +498,7 @@ zr_status zr_cluster_read(const char *name, zr_cluster *cluster)
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to read a cluster's file");
     zr_status st = read_chain(name, c, &read);
     if (st == ZR_OK) st = settle_cluster(c, &read);
-    read.any_hosts = false; /* a file fixes the number of devices */
+    read.any_hosts = false; /* since a file fixes the number of devices */
     close_chain(c);
     ZR_TRY(st);
     *cluster = read;

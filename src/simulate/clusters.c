@@ -1,7 +1,5 @@
-/*
- * Holds clusters by name, with the rates of data sheets; a separate list has the shares of peak rates that runs reach,
- * by generation of devices.
- */
+/* Clusters by name, with the rates of data sheets. A separate list has the shares of peak rates that runs reach, by
+ * generation of devices. */
 #include "simulate/simulate.h"
 #include "base/text/text.h"
 
@@ -56,7 +54,8 @@ static const zr__generation generations[] = {
       [ZR__NETWORK_SEC] = 1e-5},
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)}};
 
-/* The generation of each device. Devices below the line have no fit of their own and take the nearest generation's. */
+/* The generation of each device. Devices below the line have no fit of their own, and take the values of the nearest
+ * generation. */
 static const struct {
     const char *device, *generation;
 } generation_of[] = {{"v100-dgx2", "volta"},
@@ -81,7 +80,8 @@ const zr__generation *zr__generation_of(const char *device)
     return NULL;
 }
 
-/* Bytes a second one way: a lane's rate after coding (128 bits in 130, 64 in 66), times lanes. */
+/* Bytes per second in one direction: the rate of a lane after coding (128 bits in 130, 64 in 66) times the number of
+ * lanes. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
 #define PCIE4_X16 (16e9 * 128 / 130 * 16 / 8)
 #define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)
@@ -92,7 +92,7 @@ const zr__generation *zr__generation_of(const char *device)
 
 #define GIB (INT64_C(1) << 30)
 
-/* Devices without a profile, by their data sheets: dense 16-bit products, on GeForce with fp32 accumulation. */
+/* Devices without a profile, by their data sheets. The 16-bit products are dense, on GeForce with fp32 accumulation. */
 static const struct {
     const char *name;
     zr_machine machine;
@@ -132,10 +132,10 @@ static const struct {
  *
  * These data sheets give no rate of a disk.
  */
-/* name, device (of zr_profile_named, or one of the others above), hosts (negative: the default number, which may be
- * exceeded), devices of a host, link in the host: name and rate, network: name, rate of one adapter and of all of a
- * host, memory of a host, rate between host memory and a device, collectives: RING, as NCCL ran them on the papers'
- * clusters, or AUTO, the faster algorithm */
+/* columns: name; device (of zr_profile_named, or of the table `others` above); number of hosts, negative if it is only
+ * a default that may be exceeded; devices per host; link within a host: name and rate; network: name, rate of one
+ * adapter, rate of all adapters of a host; memory of a host; rate between host memory and a device; algorithm of
+ * collectives: RING, which NCCL used on the papers' clusters, or AUTO for the faster algorithm */
 #define CLUSTER_LIST(X)                                                                                                \
     X("dgx2x25", "v100-dgx2", 25, 16, "NVSwitch", 150e9, "InfiniBand", INFINIBAND_EDR, 8 * INFINIBAND_EDR,             \
       1500000000000, PCIE3_X16 / 2, RING)                                                                              \

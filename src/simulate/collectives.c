@@ -1,9 +1,8 @@
-/*
- * Prices the collectives of a group: the links that they cross, how many groups share these links, and the time of each
- * algorithm.
- * Formulas of ring and tree: Thakur, Rabenseifner, Gropp (2005), with the bytes that cross each level of a cluster;
- * docs/simulate.md derives them.
- */
+/* Prices the collectives of a group: finds the links that they cross, how many groups share these links, and the time
+ * of each algorithm.
+ *
+ * The formulas of ring and tree are from Thakur, Rabenseifner, Gropp (2005), with the bytes that cross each level of a
+ * cluster; docs/simulate.md derives them. */
 #include "simulate/simulate.h"
 #include "plan/list/place.h"
 
@@ -11,24 +10,24 @@
 
 /* ---- where ranks are ---------------------------------------------------------------------------- */
 
-/* The groups of one kind, and where their ranks are. */
+/* A kind of group, and the numbers that determine where the ranks of its groups are. */
 typedef struct placing {
     const zr_plan *plan;
     const zr_cluster *cluster;
     int32_t ranks_per_host;
-    int32_t index; /* of the group */
+    int32_t index; /* index of the group in the plan */
     const zr_group *group;
 } placing;
 
-/* Return the devices of one unit of a level; a unit of level 0 is a device, of level l the devices that link[l - 1]
- * connects. */
+/* Return the number of devices of one unit of a level. A unit of level 0 is a single device; a unit of level l is the
+ * devices that link[l - 1] connects. */
 static int32_t unit_devices(const zr_cluster *cluster, int level)
 {
     return level == 0 ? 1 : cluster->link[level - 1].devices;
 }
 
-/* Return the difference in rank from a group's first member to the member at a place; the group's first axis counts
- * slowest. */
+/* Return the rank of the member at `place` of a group, relative to the rank of the group's first member. The group's
+ * first axis varies slowest. */
 static int64_t rank_at(const placing *p, int32_t place)
 {
     int64_t rank = 0;
@@ -45,7 +44,7 @@ static int64_t unit_of(const placing *p, int64_t rank, int32_t devices)
     return zr__device_of(p->cluster, p->ranks_per_host, rank) / devices;
 }
 
-/* Return the first place after `place` that is in another unit. */
+/* Return the first place after `place` whose member is in another unit, or the group's size if there is none. */
 static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t devices)
 {
     const int64_t unit = unit_of(p, first + rank_at(p, place), devices);
@@ -53,7 +52,7 @@ static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t 
     return place;
 }
 
-/* Return the first rank on this device or after it. */
+/* Return the first rank that is on this device or on a later one. */
 static int64_t rank_from(const placing *p, int64_t device)
 {
     const int32_t host = p->cluster->host_devices, rest = (int32_t)(device % host);
@@ -61,7 +60,8 @@ static int64_t rank_from(const placing *p, int64_t device)
     return rank < p->plan->ranks ? rank : p->plan->ranks;
 }
 
-/* Count the groups of the kind with members both inside and outside a unit: they share the links into it. */
+/* Count the groups of this kind with members both inside and outside a unit, since these groups share the links into
+ * the unit. */
 static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
 {
     const int64_t first = rank_from(p, unit * devices), end = rank_from(p, (unit + 1) * devices);
@@ -75,8 +75,8 @@ static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
     return n;
 }
 
-/* Return the bytes a second into a device over a level. If devices of a host are linked by PCI Express, traffic of
- * outer levels passes it as well. */
+/* Return the bytes per second into a device over a level of links. If the devices of a host are linked by PCI Express,
+ * traffic of outer levels passes through these links too. */
 static double level_rate(const zr_cluster *cluster, int level)
 {
     const zr_cluster_link *link = &cluster->link[level];
@@ -84,8 +84,8 @@ static double level_rate(const zr_cluster *cluster, int level)
     return level > 0 && zr__through_pcie(cluster) ? fmin(rate, level_rate(cluster, 0)) : rate;
 }
 
-/* Raise a spot's times by the links of a level, for the group whose first rank is `first`. A ring enters each unit
- * once, and the number of rings is the smallest number of members in a unit. */
+/* Raise a spot's times to those of the links of a level, for the group whose first rank is `first`. A ring enters each
+ * unit once, and there are as many rings as the unit with the fewest members has members. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
@@ -98,7 +98,7 @@ static void add_level(const placing *p, int64_t first, int level, zr__spot *spot
         for (int32_t in = place, out; in < end; in = out) {
             out = unit_end(p, first, in, below);
             const int32_t members = out - in, others = end - place - members;
-            if (others == 0) continue; /* it crosses no link */
+            if (others == 0) continue; /* these members cross no link of this level */
             if (fewest == 0 || members < fewest) fewest = members;
             spot->direct_sec = fmax(spot->direct_sec, others / (rate * (size - 1)));
             if (shared <= 0) continue;
@@ -155,7 +155,7 @@ double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double 
     return sec + cluster->step_sec;
 }
 
-/* A broadcast is pipelined along the ring. */
+/* Price a broadcast as pipelined along the ring. */
 double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
 {
     return spot->size < 2 ? 0 : ring_sec(spot, bytes) + cluster->step_sec;

@@ -1,7 +1,5 @@
-/*
- * Finds the time of a step in a measured launch: seconds per unit of work, interpolated between like measured steps by
- * inverse distance weighting (Shepard, 1968).
- */
+/* Estimates the time of a step in a measured launch: seconds per unit of work, interpolated between similar measured
+ * steps by inverse distance weighting (Shepard, 1968). */
 #include "simulate/simulate.h"
 #include "plan/list/place.h"
 
@@ -9,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The distance, in octaves of size, below which measured steps weigh alike; weights fall with its fourth power. */
+/* Distance in octaves of size below which measured steps have nearly equal weights; beyond it, weights fall with the
+ * fourth power of the distance. */
 #define NEAR 0.05
 
 zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
@@ -27,8 +26,8 @@ zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, in
     return sample;
 }
 
-/* Return the work by which a step's time grows: FLOPs, else bytes from other ranks, else bytes of memory. 0: it has no
- * size. */
+/* Return the work to which a step's time is proportional: its FLOPs, or else its bytes from other ranks, or else its
+ * bytes of memory. The result is 0 for a step without a size. */
 static double sample_work(const zr_step_cost *cost)
 {
     if (cost->flops > 0) return cost->flops;
@@ -40,7 +39,7 @@ static double octaves_between(double a, double b)
     return a > 0 && b > 0 ? log2(a / b) : 0;
 }
 
-/* Return the squared distance of two steps of a kind, in octaves. */
+/* Return the squared distance in octaves between the sizes of two steps of the same kind. */
 static double squared_octaves(const zr_step_cost *a, const zr_step_cost *b)
 {
     double sum = 0;
@@ -56,8 +55,8 @@ static double squared_octaves(const zr_step_cost *a, const zr_step_cost *b)
     return work * work + head * head;
 }
 
-/* Return how far a sample's group size is from `ranks`, in octaves_between; only samples with the nearest size count.
- */
+/* Return how far a sample's group size is from `ranks`, in octaves. Only samples with the nearest group size are
+ * used. */
 static double group_distance(const zr_step_sample *sample, int32_t ranks)
 {
     return fabs(octaves_between((double)sample->ranks, (double)ranks));

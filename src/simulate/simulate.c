@@ -1,7 +1,5 @@
-/*
- * Simulates a plan's training step on a cluster. One rank represents all ranks, which have the same schedule and the
- * same exchanges.
- */
+/* Simulates a plan's training step on a cluster. One rank represents all ranks, since all have the same schedule and
+ * the same exchanges. */
 #include "simulate/simulate.h"
 
 #include <math.h>
@@ -13,7 +11,7 @@ const char *zr__cause_name(zr_cause cause)
     return cause < ZR_CAUSES ? names[cause] : "?";
 }
 
-/* Seconds of a kernel by their cause. */
+/* Indices of the parts into which a kernel's seconds are divided by cause. */
 enum { BY_PRODUCTS, BY_MEMORY, BY_LAUNCHES, PARTS };
 typedef struct parts {
     double sec[PARTS];
@@ -24,14 +22,14 @@ typedef struct pricer {
     const zr_cluster *cluster;
     zr_simulate_options options;
     int32_t ranks_per_host;
-    double slowest; /* zr_simulation's */
+    double slowest; /* zr_simulation.slowest, the factor of the slowest rank's kernels */
     zr__spot spot[ZR_GROUPS_MAX];
-    double crowded;      /* load of a core relative to the measured launch */
-    double fewer;        /* measured threads of a rank over the plan's threads */
-    double *alone_sec;   /* seconds of each step of training alone, from measured steps; NULL: none measured */
-    double *longer_sec;  /* extra seconds of each step (zr__find_longer); NULL: none measured */
-    int64_t draw;        /* number of the draw of the exchanges' random times; 0: each exchange takes its mean */
-    double *exposed_sec; /* by cause */
+    double crowded;     /* load of a core, relative to the load in the measured launch */
+    double fewer;       /* threads per rank in the measured launch, divided by the plan's threads per rank */
+    double *alone_sec;  /* by step of training: seconds alone, from measured steps; NULL if no steps were measured */
+    double *longer_sec; /* by step of training: extra seconds (zr__find_longer); NULL if no steps were measured */
+    int64_t draw; /* number of the draw of the exchanges' random times, or 0 if each exchange takes its mean time */
+    double *exposed_sec; /* by cause: exposed seconds */
 } pricer;
 
 /* ---- kernels ------------------------------------------------------------------------------------ */
@@ -41,7 +39,7 @@ double zr__peak_of(const zr_plan *plan, const zr_machine *device)
     return plan->layout.dtype != ZR_F32 && device->flops_bf16 > 0 ? device->flops_bf16 : device->flops_f32;
 }
 
-/* Return whether a device's fast 16-bit units can take an op's products, whose sizes must be multiples of
+/* Return whether a device's fast 16-bit units can compute an op's products: their sizes must be multiples of
  * product_multiple. */
 static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
 {
@@ -52,8 +50,9 @@ static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
     return true;
 }
 
-/* Return the FLOP/s of an op: from the device's measured products if it has any; otherwise for products from their
- * sizes, and for attention from its own share or, if that is not known, from the width of its heads. */
+/* Return the FLOP/s of an op. If the device has measured products, interpolate between these. Otherwise compute the
+ * rate of a product from its sizes, and the rate of attention from attention_share or, if that is unknown, from the
+ * width of a head. */
 static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_def *def, const zr_step_cost *cost)
 {
     const zr_machine *device = &me->cluster->device;
@@ -80,8 +79,8 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     if (step->kind == ZR_STEP_RUN) {
         const zr_op_def *def = zr_graph_get_op(plan->graph[kind], step->op)->def;
         if (cost->flops > 0) compute = cost->flops / op_flops_sec(me, plan, def, cost);
-        /* Kernels between attention's products move scores through memory: a forward op makes the scores once, the
-         * backward op reads them and makes their gradient, twice the bytes. */
+        /* Kernels between attention's products move the scores through memory. A forward op writes the scores once; the
+         * backward op reads them and writes their gradient, which is twice the bytes. */
         scores = me->options.scores_bytes * cost->pairs * (def->adjoint ? 1 : 2) / rate;
     }
     p->sec[BY_PRODUCTS] = compute >= memory ? compute * me->slowest : 0;
@@ -100,15 +99,15 @@ bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step 
     return false;
 }
 
-/* Find a step's seconds from the steps measured in the launch; return false if no like step was measured. The slowest
- * rank is slower in computation, not in moves. */
+/* Estimate a step's seconds from the steps measured in the launch. Return false if no similar step was measured. The
+ * slowest rank is slower only in computation, not in moves. */
 static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, double *sec,
                          parts *p)
 {
     if (!me->cluster->measured) return false;
     const zr_step_sample step = zr__step_sample_of(plan, kind, index);
     if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
-    if (step.across) { /* a single measured exchange may have found the links idle, unlike many in a row */
+    if (step.across) { /* a single measured exchange may have found the links idle, unlike many exchanges in a row */
         const zr__spot *spot = &me->spot[plan->schedule[kind].step[index].group];
         *sec = step.cost.calls * fmax(*sec, zr__exchange_sec(me->cluster, spot, step.cost.wire_bytes));
         return true;
@@ -122,13 +121,13 @@ static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     return true;
 }
 
-/* Return the ranks of a full host, which share its disk. */
+/* Return the number of ranks of a full host, which share its disk. */
 static int32_t host_ranks(const pricer *me, const zr_plan *plan)
 {
     return plan->ranks < me->ranks_per_host ? plan->ranks : me->ranks_per_host;
 }
 
-/* Return a step's seconds, and find the parts of a kernel's; exchanges and copies have no parts. */
+/* Return a step's seconds, and divide them into parts if the step is a kernel. Exchanges and copies have no parts. */
 static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, parts *p)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
@@ -144,7 +143,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     case ZR_MOVE_GATHER:
     case ZR_MOVE_REDUCE:
         if (spot->size > 1) return cost.calls * zr__exchange_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
-        break; /* a group of one rank: a copy */
+        break; /* with one rank in the group, the step is a copy */
     case ZR_MOVE_BROADCAST:
     case ZR_MOVE_COLLECT:
         if (spot->size > 1) return cost.calls * zr__broadcast_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
@@ -158,7 +157,8 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     return kernel_sec(me, plan, kind, step, &cost, p);
 }
 
-/* Return the ratio of a step's time in this draw to its mean: lognormal with mean 1 for an exchange, else 1. */
+/* Return the ratio of a step's time in this draw to its mean time. It is lognormal with mean 1 for an exchange, and 1
+ * for any other step. */
 static double drawn_ratio(const pricer *me, const zr_plan *plan, int32_t index)
 {
     const double spread = me->cluster->measured->spread;
@@ -198,7 +198,7 @@ static void add_exposed(const zr__pricer *base, const zr_plan *plan, zr_schedule
 
 /* ---- results ------------------------------------------------------------------------------------- */
 
-/* Split the compute stream's busy time by cause. A copy to the host or an exchange on that stream is exposed
+/* Divide the compute stream's busy time by cause. A copy to the host or an exchange on this stream counts as exposed
  * communication. */
 static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *made)
 {
@@ -243,7 +243,7 @@ static void find_rates(const pricer *me, const zr_plan *plan, zr_simulation *mad
         if (made->exposed_sec[c] > most) most = made->exposed_sec[c], made->bound_by = zr__cause_name((zr_cause)c);
 }
 
-/* Price a save; its times are NAN unless all rates that it needs are known. */
+/* Price a save. Its times are NAN unless all rates that it needs are known. */
 static zr_status price_cluster_save(const pricer *me, const zr_plan *plan, zr_save_price *price)
 {
     const bool known =
@@ -256,9 +256,9 @@ static zr_status price_cluster_save(const pricer *me, const zr_plan *plan, zr_sa
 
 /* ---- all ranks ------------------------------------------------------------------------------------ */
 
-/* Return the factor of the slowest rank's kernels. All ranks have the same steps, and no step begins earlier if a
- * kernel or another rank is slower. So the rank with the slowest kernels is the last at every step: the others wait for
- * it, and it waits for no rank. */
+/* Return the factor by which the slowest rank's kernels are slower. All ranks have the same steps, and a slower kernel
+ * or rank never makes a step begin earlier. So the rank with the slowest kernels is last at every step: the other ranks
+ * wait for it, and it waits for none. */
 static double slowest_of(const zr_simulate_options *options, int32_t ranks)
 {
     const zr_rng rng = {.seed = options->seed, .purpose = ZR_RNG_JITTER};
@@ -272,13 +272,13 @@ static double slowest_of(const zr_simulate_options *options, int32_t ranks)
     return slowest;
 }
 
-/* Return the threads per core of a host's ranks, at least 1. */
+/* Return the number of threads per core of a host, at least 1, for `ranks` ranks with `threads` threads each. */
 static double core_load(double ranks, double threads, double cores)
 {
     return fmax(ranks * threads / cores, 1);
 }
 
-/* Price each step of training from measured steps, and find its extra time over its time alone. */
+/* Price each step of the training schedule from measured steps, and find its extra time. */
 static zr_status price_measured(pricer *me, const zr_plan *plan)
 {
     const zr_launch *measured = me->cluster->measured;
@@ -317,8 +317,8 @@ static zr_status check_options(const zr_simulate_options *o)
     return ZR_OK;
 }
 
-/* Price a training step as the mean over draws of the exchanges' random times: a slow exchange adds more wait than a
- * fast one saves. */
+/* Price a training step as the mean over several draws of the exchanges' random times. The mean times alone would not
+ * do, since a slow exchange adds more wait than a fast exchange saves. */
 static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
 {
     enum { DRAWS = 16 };

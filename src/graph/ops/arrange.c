@@ -1,4 +1,4 @@
-/* slice, concat, transpose, split_heads and merge_heads: ops that move elements without changing them. */
+/* Ops that move elements without changing them: slice, concat, transpose, split_heads and merge_heads. */
 #include "graph/internal.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ static zr_status slice_infer(const zr_graph *graph, const zr_op *op, zr_type *ou
     return ZR_OK;
 }
 
-/* Count the bytes of the slice's columns only. */
+/* Count only the bytes of the columns in the slice. */
 static zr_cost slice_cost(const zr_graph *graph, const zr_op *op)
 {
     const zr_type *y = zr__out(graph, op, 0), *x = zr__in(graph, op, 0);
@@ -26,7 +26,7 @@ static zr_cost slice_cost(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 0, .bytes = bytes * (double)zr_shape_elems(&y->shape)};
 }
 
-/* No operand shows the width, so the output must have been prepared. */
+/* Infer dx from the output that the adjoint prepared, because no operand shows the width of x. */
 static zr_status slice_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "slice_dx: the output must come from zr_grad_begin");
@@ -148,7 +148,7 @@ static zr_status merge_adjoint(zr_graph *graph, const zr_op *op);
 static const zr_op_def transpose = SWAP("transpose", transpose), split = SWAP("split_heads", split),
                        merge = SWAP("merge_heads", merge);
 
-/* Contribute the gradient through the inverse op. */
+/* Contribute to the gradient by applying the inverse op to dy. */
 static zr_status contribute_inverse(zr_graph *graph, const zr_op *op, const zr_op_def *inverse, int64_t n_head)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]);

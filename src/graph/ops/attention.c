@@ -1,10 +1,10 @@
-/* attention: causal self-attention of many heads, whole or, in decoding, one token at a time. */
+/* attention: causal multi-head self-attention, over a whole sequence or, when decoding, one token at a time. */
 #include "graph/internal.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-/* Find C of qkv (.., .., 3C), and check that the heads divide it. */
+/* Set *C to the width of qkv (.., .., 3C), and check that the number of heads divides it. */
 static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand, int64_t *C)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -20,9 +20,9 @@ static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand
     return ZR_OK;
 }
 
-/* Model FLOPs as the papers count them: each product takes D multiply-adds for all T x T pairs of a head,
- * the masked half included (heads together are C wide), and scores that the backward pass recomputes are not counted.
- * (ZeRO SC20 artifact; Narayanan et al. 2021, appendix.) */
+/* Return the cost with model FLOPs counted as in the papers. Each product takes D multiply-adds, the width of a head,
+ * for all T x T pairs of a head, including the masked half; all heads together have width C. Scores that the backward
+ * pass recomputes are not counted. (ZeRO SC20 artifact; Narayanan et al. 2021, appendix.) */
 static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, const zr_shape *y)
 {
     double B = (double)y->dim[0], T = (double)y->dim[1], C = (double)y->dim[2];
@@ -72,7 +72,7 @@ static zr_status attention_infer(const zr_graph *graph, const zr_op *op, zr_type
     ZR_TRY(zr__want_at_most(op, 1));
     ZR_TRY(check_heads(graph, op, 0, &C));
     const int64_t *qkv = zr__in(graph, op, 0)->shape.dim;
-    /* Random numbers are counted by the row of the global batch. */
+    /* Dropout indexes its random numbers by row of the global batch. */
     ZR_CHECK(op->attr.f[1] == 0 || qkv[0] == spec->batch, ZR_ERR_SHAPE,
              "attention: qkv's first dimension is %" PRId64 "; with dropout wanted the batch, %" PRId64, qkv[0],
              spec->batch);
@@ -116,7 +116,7 @@ static zr_status cached_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return ZR_OK;
 }
 
-/* The position is known at run time only: the longest sequence is the bound. */
+/* Return an upper bound of the cost, for the longest sequence: the position is known only at run time. */
 static zr_cost cached_cost(const zr_graph *graph, const zr_op *op)
 {
     const int64_t *cache = zr__in(graph, op, 1)->shape.dim;
@@ -150,7 +150,7 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
                            n_head, spec->tensor);
     }
     const int64_t all_heads = n_head;
-    if (info && info->cut) n_head /= spec->tensor; /* this rank's heads */
+    if (info && info->cut) n_head /= spec->tensor; /* number of this rank's heads */
     int64_t width = info ? zr_shape_cols(&info->type.shape) / 3 : 0;
     if (n_head < 1 || width < n_head) {
         zr_graph_error(graph, ZR_ERR_SHAPE, "attention: %" PRId64 " heads do not divide the width %" PRId64, n_head,
@@ -166,7 +166,7 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
         zr_value cache = zr__graph_value_add(graph, ZR_VALUE_CACHE, type, -1);
         return zr__apply(graph, &attention_cached, &attr, 2, (zr_value[]){qkv, cache});
     }
-    const bool cut = info && info->cut; /* a rank's own heads give its own columns */
+    const bool cut = info && info->cut; /* whether y is cut: a rank's heads produce only the rank's own columns of y */
     zr_value out[2] = {ZR_NONE, ZR_NONE};
     zr_graph_op(graph, &attention, &attr, 1, &qkv, out);
     for (int i = 0; i < 2 && cut; i++)

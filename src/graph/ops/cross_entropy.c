@@ -18,7 +18,7 @@ static const zr_op_def cross_entropy_dx = {
     .n_out = 1,
     .infer = cross_entropy_dx_infer,
     .cost = zr__cost_bytes,
-    .in_place = {2}, /* logits: the largest activation exists once */
+    .in_place = {2}, /* the gradient overwrites the logits, so that the largest activation exists only once */
 };
 
 static zr_status cross_entropy_infer(const zr_graph *graph, const zr_op *op, zr_type *out)

@@ -1,4 +1,4 @@
-/* gelu, relu, silu, add, mul, scale, dropout and fill: one output element from one of each operand. */
+/* Elementwise ops: gelu, relu, silu, add, mul, scale, dropout and fill. */
 #include "graph/internal.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ static zr_status unary_dx_infer(const zr_graph *graph, const zr_op *op, zr_type 
 
 static zr_status unary_adjoint(zr_graph *graph, const zr_op *op);
 
-/* A function and its dx, which takes dy and x. */
+/* A function and the op that computes its gradient dx from dy and x. */
 typedef struct unary {
     zr_op_def forward, dx;
 } unary;
@@ -34,7 +34,8 @@ typedef struct unary {
 enum { GELU, RELU, SILU };
 static const unary unaries[] = {[GELU] = UNARY("gelu"), [RELU] = UNARY("relu"), [SILU] = UNARY("silu")};
 
-/* The function is found by its name, so that a copy of the definition has the same gradient. */
+/* Contribute the gradient of a function of one operand. The function is found by its name, so that a copy of its
+ * definition has the same gradient. */
 static zr_status unary_adjoint(zr_graph *graph, const zr_op *op)
 {
     const unary *function = unaries, *end = unaries + sizeof unaries / sizeof *unaries;
@@ -61,7 +62,8 @@ zr_value zr_silu(zr_graph *graph, zr_value x)
 
 /* ---- scale ----------------------------------------------------------------------------------- */
 
-/* Contribute the gradient of an op that multiplies each element by a factor independent of x: the same op on dy. */
+/* Contribute the gradient of an op that multiplies each element by a factor independent of x: apply the same op to
+ * dy. */
 static zr_status factor_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]);
@@ -94,7 +96,7 @@ static zr_status mul_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return zr__map_infer(graph, op, 2, (const char *[]){"a", "b"}, out);
 }
 
-/* The gradient of each operand is dy times the other. */
+/* Contribute the gradients of a b: dy times b for a, dy times a for b. */
 static zr_status mul_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]);
@@ -176,7 +178,7 @@ static zr_status dropout_infer(const zr_graph *graph, const zr_op *op, zr_type *
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     ZR_TRY(zr__unary_infer(graph, op, out));
-    /* Random numbers are counted by the row of the global batch. */
+    /* Dropout indexes its random numbers by row of the global batch. */
     ZR_CHECK(op->attr.i[1] > 0 || out[0].shape.dim[0] == spec->batch, ZR_ERR_SHAPE,
              "dropout: x's first dimension is %" PRId64 "; wanted the batch, %" PRId64, out[0].shape.dim[0],
              spec->batch);
@@ -187,7 +189,7 @@ static const zr_op_def dropout = {
     .name = "dropout",
     .n_out = 1,
     .infer = dropout_infer,
-    .adjoint = factor_adjoint, /* the same mask on the gradient */
+    .adjoint = factor_adjoint, /* applies to dy the mask that the forward op applied to x */
     .cost = zr__cost_bytes,
     .in_place = {1},
     .keeps_tokens = true,

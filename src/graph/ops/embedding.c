@@ -1,9 +1,9 @@
-/* embedding and position: rows of a table, by token and by place in the sequence. */
+/* embedding and position: look up rows of a table by token id and by position in the sequence. */
 #include "graph/internal.h"
 
 #include <inttypes.h>
 
-/* A table's gradient: no operand shows the number of rows, so the output must have been prepared. */
+/* Infer a table's gradient from the output that the adjoint prepared, because no operand shows the number of rows. */
 static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t C, zr_type *out)
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "%s: the output must come from zr_grad_begin", op->def->name);
@@ -25,7 +25,7 @@ static zr_status embedding_infer(const zr_graph *graph, const zr_op *op, zr_type
     return ZR_OK;
 }
 
-/* Count only the table's rows that are looked up. */
+/* Count only the table rows that are looked up. */
 static zr_cost embedding_cost(const zr_graph *graph, const zr_op *op)
 {
     double rows = (double)zr_shape_elems(&zr__in(graph, op, 0)->shape);
@@ -68,8 +68,8 @@ static const zr_op_def embedding = {
     .takes_pieces = true,
 };
 
-/* With a cut table each rank looks up its own rows and has zeros for other ranks' rows, so the sum over ranks is exact.
- */
+/* Look up the table's row for each id. If the table is cut, each rank looks up only its own rows and yields zeros for
+ * the others, so the sum over the ranks is exact. */
 zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 {
     const zr_value_info *info = zr_graph_value(graph, table);
@@ -82,7 +82,8 @@ zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 
 /* ---- position -------------------------------------------------------------------------------- */
 
-/* attr.i: T, where a rank has its own tokens of x, rows of the flat micro-batch; else 0. */
+/* Return the shape wanted of x. attr.i[0] is T if each rank holds only its own tokens (rows of the flat micro-batch),
+ * or 0. */
 static zr_shape rows_shape(const zr_op *op)
 {
     return op->attr.i[0] ? ZR__SHAPE(ZR__ANY, ZR__ANY) : ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY);

@@ -1,18 +1,18 @@
-/* layernorm and rmsnorm over the last dimension: the second centres nothing and has no bias. */
+/* layernorm and rmsnorm normalize over the last dimension; rmsnorm subtracts no mean and has no bias. */
 #include "graph/internal.h"
 
 #include <string.h>
 
 /* ---- adjoint's ops ---------------------------------------------------------------------------- */
 
-/* Return whether the norm centres its rows. */
+/* Return whether the norm subtracts the mean of each row. */
 static bool centres(const zr_op *op)
 {
     return strncmp(op->def->name, "layernorm", 9) == 0;
 }
 
-/* Check the operands that both kinds of adjoint op begin with: dy, x, [gain], and the norm's kept numbers of each row.
- */
+/* Check the operands with which both norm_dx and norm_dw begin: dy, x, gain (if `gain`), and the mean and rstd of each
+ * row that the forward op stored. Set *n to the index of the last operand checked plus 1. */
 static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool gain, int *n)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -43,7 +43,7 @@ static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* In place of dy, which is always present, unlike `earlier`. */
+/* Define the op for a norm's dx. dx overwrites dy, which is always present, unlike `earlier`. */
 #define NORM_DX(text)                                                                                                  \
     {                                                                                                                  \
         .name = text, .n_out = 1, .infer = norm_dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                    \
@@ -57,7 +57,8 @@ static const zr_op_def layernorm_dw = NORM_DW("layernorm_dw", 2), rmsnorm_dw = N
 
 /* ---- the norms -------------------------------------------------------------------------------- */
 
-/* Gain and bias are operands from 1 on, mean and rstd outputs from 1 on; rmsnorm has only gain and rstd. */
+/* Infer the output y and the row statistics. layernorm takes x, gain, bias and gives y, mean, rstd; rmsnorm takes x,
+ * gain and gives y, rstd. */
 static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -73,11 +74,11 @@ static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* dw comes first, so that dx is the last use of dy and can take its place. */
+/* Add the op for dw before the op for dx, so that dx is the last use of dy and can overwrite it. */
 static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
 {
     const bool centred = centres(op);
-    const int n = op->def->n_out - 1; /* parameters, and numbers kept of a row */
+    const int n = op->def->n_out - 1; /* number of parameters (gain, bias), and also of the statistics stored per row */
     zr_value x = op->in[0], gain = op->in[1], dy = zr_grad_of(graph, op->out[0]);
     zr_value mean = op->out[1], rstd = op->out[n], dw[2] = {ZR_NONE, ZR_NONE};
     bool needed = false;

@@ -1,17 +1,16 @@
-/*
- * linear_cross_entropy: a head and its losses, computed block by block of rows, so that the logits of all rows never
- * exist.
+/* linear_cross_entropy: an output head and its losses, computed in blocks of rows, so that the logits of all rows never
+ * exist at once.
  *
- * Its adjoint makes the logits, losses and gradients of one block at a time. The backward op thus gives the losses as
- * well, and the forward op runs only if something else reads its losses: otherwise no product is made twice.
- */
+ * Its adjoint computes the logits, losses and gradients of one block at a time. So the backward op returns the losses
+ * too, and the forward op runs only if another op reads its losses. Unless the forward op runs, no product is computed
+ * twice. */
 #include "graph/internal.h"
 #include "base/core/core.h"
 
-/* Rows of a block. A longer block makes faster products, a shorter block takes less memory: 512 rows of GPT-2's logits
- * are 103 MB in fp32, and products of 512 rows are as fast as products of all rows. */
+/* maximum number of rows in a block. Longer blocks make faster products, shorter blocks take less memory: the logits of
+ * 512 rows of GPT-2 are 103 MB in fp32, and products of 512 rows are as fast as products of all rows. */
 #define BLOCK_ROWS 512
-#define BLOCK_GRAIN 16 /* rows; blocks are of about equal length, a multiple that suits products */
+#define BLOCK_GRAIN 16 /* in rows; block lengths are multiples of this, since that suits matrix products */
 
 typedef struct sizes {
     int64_t rows, V, C;
@@ -40,7 +39,7 @@ static int64_t blocks_of(const zr_op *op, sizes s)
     return ceil_div(s.rows, op->attr.i[0]);
 }
 
-/* Check x, w and targets, which begin at operand `x`. */
+/* Check the operands x, w and targets; x is operand number `x`, and w and targets follow it. */
 static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -50,8 +49,8 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
     return zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1]));
 }
 
-/* Return the cost of `products` products. Its bytes are operands and outputs, `logits` passes of the logits between
- * memory and processor, and `reads` reads of w for every block but the first. */
+/* Return the cost of `products` matrix products. Its bytes count the operands and outputs once, all logits `logits`
+ * times (transfers between memory and processor), and w `reads` times for every block but the first. */
 static zr_cost head_cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
     double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
@@ -75,10 +74,11 @@ static zr_status head_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* Return the cost of the products for logits, dw and dx. Logits are written, read, written as their gradient and read
- * by two products; w is read by two products. The sum of dw is read and written for every block but the first; if dw
- * cannot hold it (16 bits hold one block's product, rounded once, but no sum), it is also written for the first block,
- * and read to be rounded. */
+/* Return the cost of the products for logits, dx and, if with_dw, dw. Logits are written, read, overwritten with their
+ * gradient, and read by the products for dx and dw. w is read by the products for logits and dx. The running sum of dw
+ * is read and written for every block but the first. If dw's dtype cannot hold the sum (16 bits hold the rounded
+ * product of a single block only), the sum is also written for the first block, and read once more to be rounded into
+ * dw. */
 static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, bool with_dw)
 {
     sizes s = head_sizes_of(graph, op, x);
@@ -97,8 +97,8 @@ static zr_cost head_dx_cost(const zr_graph *graph, const zr_op *op)
     return gradients_cost(graph, op, 1, op->n_out > 2);
 }
 
-/* n outputs: dx, [dw], losses; a kernel makes dw if there are three. In place: a block of x is no longer needed when
- * its dx is written. */
+/* Define the op with n outputs: dx, dw (only if n is 3), losses. dx can overwrite x, since a block of x is no longer
+ * needed when its dx is written. */
 #define DX(n)                                                                                                          \
     {                                                                                                                  \
         .name = "linear_cross_entropy_dx", .n_out = n, .infer = head_dx_infer, .cost = head_dx_cost, .in_place = { 2 } \
@@ -116,8 +116,8 @@ static zr_status head_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* One op makes both gradients, since both need the logits' gradient of the block. It makes dx even if only dw is
- * needed. */
+/* Add one op that computes the gradients of both x and w, since both need the gradient of the block's logits. The op
+ * computes dx even if only dw is needed. */
 static zr_status head_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], targets = op->in[2];
@@ -147,13 +147,13 @@ static const zr_op_def linear_cross_entropy = {
 
 /* ---- with a vocabulary that is cut ----------------------------------------------------------- */
 
-/*
- * Each of M ranks has the logits of its own part of the vocabulary. A first pass over them gives their log-sum-exp, and
- * the target's logit if it is among them; the losses follow from all ranks' numbers. The gradient needs the whole sum,
- * so the backward pass recomputes the logits.
- */
+/* Each of the M ranks has the logits of its own part of the vocabulary. In a first pass each rank computes the
+ * log-sum-exp of its logits, and the target's logit if it is among them. The losses are computed from these numbers of
+ * all ranks. The gradient needs the log-sum-exp over the whole vocabulary, so the backward pass recomputes the
+ * logits. */
 
-/* attr.i: rows of a block, the whole vocabulary. */
+/* Infer each row's pair of numbers. attr.i[0] is the number of rows of a block, attr.i[1] the size of the whole
+ * vocabulary. */
 static zr_status head_part_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 3));
@@ -163,7 +163,8 @@ static zr_status head_part_infer(const zr_graph *graph, const zr_op *op, zr_type
     return ZR_OK;
 }
 
-/* In training the backward pass recomputes the logits, so these FLOPs count as `again`. */
+/* Return the cost of the first pass. In training its FLOPs also count as repeated work (`again`), since the backward
+ * pass recomputes the logits. */
 static zr_cost head_part_cost(const zr_graph *graph, const zr_op *op)
 {
     zr_cost c = head_cost(graph, op);
@@ -196,7 +197,7 @@ static zr_cost head_part_dx_cost(const zr_graph *graph, const zr_op *op)
     return gradients_cost(graph, op, 2, op->n_out > 1);
 }
 
-/* dx, [dw] */
+/* Define the op with n outputs: dx, and dw if n is 2. */
 #define PART_DX(n)                                                                                                     \
     {                                                                                                                  \
         .name = "linear_cross_entropy_part_dx", .n_out = n, .infer = head_part_dx_infer, .cost = head_part_dx_cost,    \
@@ -206,7 +207,8 @@ static zr_cost head_part_dx_cost(const zr_graph *graph, const zr_op *op)
     }
 static const zr_op_def part_dx_and_dw = PART_DX(2), part_dx_alone = PART_DX(1);
 
-/* Check `all` (M,B,T,2); x, w and targets are operands for the adjoint's sake. */
+/* Check `all` (M,B,T,2), the pairs of numbers of all ranks. x, w and targets are operands only because the adjoint
+ * needs them. */
 static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(zr__want_at_most(op, 4));
@@ -222,7 +224,8 @@ static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
     zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
     zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
-    const bool sums = !zr__is_gathered(graph, x); /* otherwise the gather of x's tokens sums the parts */
+    /* Sum the parts of dx here, unless the adjoint of the gather of x's tokens sums them. */
+    const bool sums = !zr__is_gathered(graph, x);
     zr_value out[2] = {sums ? ZR_NONE : dx, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
     zr_graph_op(graph, need_w ? &part_dx_and_dw : &part_dx_alone, &op->attr, 5,
                 (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], x, w, targets}, out);
@@ -234,7 +237,7 @@ static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-/* Count only the numbers of all ranks, not x, w and targets. */
+/* Count only the bytes of `all` and of the outputs, not of x, w and targets. */
 static zr_cost head_join_cost(const zr_graph *graph, const zr_op *op)
 {
     return (zr_cost){.bytes = 4.0 * (double)(zr_shape_elems(&zr__in(graph, op, 0)->shape) +

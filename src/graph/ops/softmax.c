@@ -1,4 +1,4 @@
-/* softmax and mean: over the last dimension. */
+/* softmax and mean over the last dimension. */
 #include "graph/internal.h"
 
 /* ---- softmax --------------------------------------------------------------------------------- */
@@ -49,7 +49,7 @@ static zr_status mean_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* No operand shows the width, so the output must have been prepared. */
+/* Infer dx from the output that the adjoint prepared, because no operand shows the width of x. */
 static zr_status mean_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "mean_dx: the output must come from zr_grad_begin");

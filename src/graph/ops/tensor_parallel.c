@@ -1,7 +1,5 @@
-/*
- * Ops in which tensor-parallel ranks exchange values: sums of parts, and gathers. The planner writes collectives for
- * these ops (zr_op_def.join).
- */
+/* Ops in which tensor-parallel ranks exchange values: sums of parts, and gathers. The planner writes their collectives
+ * (zr_op_def.join). */
 #include "graph/internal.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -21,7 +19,7 @@ static zr_status sum_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return ZR_OK;
 }
 
-/* The sum's gradient is each part's gradient. */
+/* Pass the gradient of the sum unchanged to each part. */
 static zr_status sum_adjoint(zr_graph *graph, const zr_op *op)
 {
     if (zr_grad_needed(graph, op->in[0])) zr_grad_pass(graph, op->in[0], zr_grad_of(graph, op->out[0]));
@@ -65,7 +63,7 @@ static zr_status scatter_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* attr.i: B, T. */
+/* Infer the gathered value (B,T,C). attr.i[0] is B, attr.i[1] is T. */
 static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     const int64_t B = op->attr.i[0], T = op->attr.i[1];
@@ -77,8 +75,8 @@ static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return ZR_OK;
 }
 
-/* The two ops are each other's adjoint: tensor_scatter reduce-scatters partial sums over tokens, tensor_tokens
- * all-gathers tokens. */
+/* Contribute the gradients of tensor_scatter, which reduce-scatters partial sums over tokens, and tensor_tokens, which
+ * all-gathers tokens. Each op is the adjoint of the other. */
 static zr_status scatter_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op);
 
@@ -132,7 +130,7 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_value_info *info = zr_graph_value(graph, x);
     if (!info || !info->tokens) return x;
-    /* Gathers are reused within their unit only: a value shared between units would be kept whole for the backward
+    /* A gather is reused only within its unit: if units shared it, the whole value would be stored until the backward
      * pass. */
     const zr_value before = graph->value[x].whole;
     if (before != ZR_NONE && graph->value[before].info.unit == graph->current_unit) return before;

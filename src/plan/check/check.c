@@ -1,12 +1,10 @@
-/*
- * The independent proof of a plan: runs all checks, and checks the properties that no use of a buffer shows. Order and
- * offsets are checked in check_order.c, reads in check_reads.c and check_values.c. The proof shares no code with the
- * writer or the packer.
- */
+/* The independent proof of a plan: runs all checks, and checks the properties that no use of a buffer shows.
+ * check_order.c checks order and offsets; check_reads.c and check_values.c check reads. The proof shares no code with
+ * the writer or the packer. */
 #include "plan/check/check.h"
 #include "plan/list/place.h"
 
-/* Return whether a step of this kind, of this unit (-1: of any), happens before `step`. */
+/* Return whether a step of this kind and unit (-1: any unit) happens before `step`. */
 static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
 {
     for (int32_t i = 0; i < step; i++)
@@ -15,8 +13,8 @@ static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, in
     return false;
 }
 
-/* Return whether all ranks have agreed on the gradient that this update applies, after its squares and the loss were
- * known. */
+/* Return whether all ranks have agreed on the gradient that this update applies, after the gradient's squares and the
+ * loss are known. */
 static bool is_agreed(const zr__proof *p, int32_t update)
 {
     int32_t unit = p->s->step[update].unit;
@@ -31,18 +29,20 @@ static bool is_agreed(const zr__proof *p, int32_t update)
     return false;
 }
 
-/* Return whether a use and an update may name the same elements of a unit, in a buffer that keeps a state. Only
- * disjoint parts of one rank's elements certainly do not meet. */
+/* Return whether a use and an update may touch the same elements of a unit in a buffer that holds a state. Return false
+ * only if the use and the update certainly concern disjoint parts of the same rank's elements. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    zr_range part = *updated; /* the use's elements, if they are a part of one rank's elements as the update's are */
+    /* The elements of the use, assuming that they belong to the same rank as the elements of the update. */
+    zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;
     return part.count == 0 || !zr__names(use, kept, &part) ||
            (part.first < updated->first + updated->count && updated->first < part.first + part.count);
 }
 
-/* Check that an update, or the copy that brings it home, is the last use of the elements of a state that it changes. */
+/* Check that an update, or the copy that writes its result home, is the last use of the elements of a state that it
+ * changes. */
 static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_state *kept)
 {
     const int32_t b = kept->buffer;
@@ -63,8 +63,8 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_sta
     return ZR_OK;
 }
 
-/* Check that each unit is updated once and whole, after all ranks have agreed on its gradient and after every step that
- * uses its old states. No use of a buffer shows these. */
+/* Check that each unit is updated completely and only once, after all ranks have agreed on its gradient and after every
+ * step that uses its old states. The uses of buffers do not show this. */
 static zr_status check_updates(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_TRAIN; u++) {
@@ -87,8 +87,9 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that a unit's gradient is summed over all data-parallel ranks: the sizes of the groups that reduce it multiply
- * to their number. With reduce_once all reductions between ranks stand after the last micro-batch. */
+/* Check that a unit's gradient is summed over all data-parallel ranks: the product of the sizes of the groups that
+ * reduce it must equal the number of these ranks. With reduce_once, check that all reductions between ranks come after
+ * the last micro-batch. */
 static zr_status check_sums(const zr__proof *p)
 {
     const int32_t n = p->plan->n_units;
@@ -115,8 +116,9 @@ static zr_status check_sums(const zr__proof *p)
     return st;
 }
 
-/* Check that the square of each unit's whole micro-gradient is taken in every round, before a reduction may change it:
- * where sums take the place of a piece, no use of a buffer shows which of the two it holds. */
+/* Check that the square of each unit's whole micro-gradient is taken once in every round, before a reduction may change
+ * the gradient. If sums overwrite a piece of the gradient, no use of the buffer shows whether it holds the gradient or
+ * the sums. */
 static zr_status check_micro_squares(const zr__proof *p)
 {
     const int32_t rest = p->end >= 0 ? p->end : p->s->n_steps;
@@ -143,7 +145,7 @@ static zr_status check_micro_squares(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that NCCL's reduce-scatter is in place on whole pieces that lie side by side. */
+/* Check that a reduce-scatter by NCCL works in place on whole pieces that lie side by side. */
 static zr_status check_nccl(const zr__proof *p, int32_t index)
 {
     const zr_step *step = &p->s->step[index];
@@ -159,8 +161,8 @@ static zr_status check_nccl(const zr__proof *p, int32_t index)
     return ZR_OK;
 }
 
-/* Check that all collectives are on the comm stream, since no two may run at once, and that moves use the staging
- * memory, which has room for the smallest chunk. */
+/* Check that all collectives are on the comm stream, since no two may run at once. Check that moves use the staging
+ * memory, and that it holds at least the smallest chunk per rank. */
 static zr_status check_comm(const zr__proof *p)
 {
     if (p->plan->ranks == 1) return ZR_OK;
@@ -191,8 +193,8 @@ static zr_status check_comm(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check the ZR_WHEN_STALE steps, which are skipped after a flush: each gathers parts of a unit that stays whole and
- * waits for no step of this training step, and together they bring the unit up to date. */
+/* Check the ZR_WHEN_STALE steps, which are skipped after a flush. Each must gather parts of a unit that stays whole and
+ * wait for no step of this training step; together they must bring the unit up to date. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -206,7 +208,8 @@ static zr_status check_once(const zr__proof *p)
                      ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
             gathered += step->owner <= 0 ? step->range.count : 0;
             if (gathered < known) continue;
-            known *= p->plan->group[step->group].size; /* each rank's part is known to all of the group */
+            /* After the gather, all members of the group have each member's part. */
+            known *= p->plan->group[step->group].size;
             gathered = 0;
         }
         bool wanted = p->plan->optim_group != ZR_GROUP_SELF && p->plan->moves && !unit->gathered;
@@ -217,11 +220,13 @@ static zr_status check_once(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Prove pairs of consecutive rounds: a training step's first two, with and without a flush before; and two later rounds
- * if those differ. In a schedule that saves, prove the pairs of first rounds with and without saving. */
+/* Prove pairs of consecutive rounds: the first two rounds of a training step, with and without a flush before them, and
+ * two later rounds if these have other steps. In a schedule that saves, prove each pair of first rounds both with and
+ * without saving. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* With two rounds the second is a later one, and the steps after END follow it. */
+    /* Two rounds suffice to need the pair of later rounds: the second round is a later round, and the steps after END
+     * follow it. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};
@@ -254,7 +259,7 @@ done:
     return st;
 }
 
-/* Check that every place in the grid of ranks belongs to exactly one rank. */
+/* Check that every cell of the grid of ranks belongs to exactly one rank. */
 static zr_status check_grid(const zr_plan *plan)
 {
     const int n = plan->layout.ranks, all = plan->ranks, M = plan->layout.tensor;

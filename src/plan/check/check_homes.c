@@ -1,25 +1,25 @@
-/*
- * Part of the proof of a plan, the homes of model states: a step that computes with a state reads the elements that it
- * names on the device, in the state's buffer or in a copy; an update written to a copy is copied home; no other step
- * writes a state; and a schedule that saves states saves every state, from its buffer or from a copy. Conflicting uses
- * are ordered as in the list (check_order.c).
- */
+/* Part of the proof of a plan: the homes of model states.
+ *
+ * A step that computes with a state must read the elements that it names on the device, either in the state's own
+ * buffer or in a copy. An update written to a copy must be copied home. No other step may write a state. A schedule
+ * that saves states must save every state, from its buffer or from a copy. Conflicting uses are ordered as in the list
+ * of steps (check_order.c). */
 #include "plan/check/check.h"
 
-/* Elements of a state that another buffer holds. */
+/* Elements of a state of which another buffer holds a copy. */
 typedef struct copied {
-    int32_t state; /* buffer that keeps the state; -1: this buffer holds no state */
+    int32_t state; /* home buffer of the state, or -1 if this buffer holds no copy of a state */
     zr_range range;
-    zr_when when; /* rounds in which they were copied */
-    bool changed; /* by an update that is not yet copied home */
+    zr_when when; /* rounds in which the elements were copied */
+    bool changed; /* whether an update changed the copy and the change is not yet copied home */
 } copied;
 
-/* The state of this check, by buffer. */
+/* The state of the check of homes; arrays are indexed by buffer unless noted. */
 typedef struct homes {
     const zr__proof *p;
     copied *held;
-    int32_t *unit; /* unit of the state that a buffer keeps; -1: it keeps no state */
-    bool *saved;   /* (units, 1 + slots): the parameters, or the state of the optimizer, are saved */
+    int32_t *unit; /* unit of the state whose home is the buffer, or -1 if the buffer is no state's home */
+    bool *saved;   /* [unit][1 + slot]: whether the unit's parameters (slot -1) or this optimizer state is saved */
 } homes;
 
 static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
@@ -30,7 +30,8 @@ static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int si
 
 bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
 {
-    int64_t by[ZR_GROUPS_MAX] = {0}; /* difference of the strides, in elements for each place in a group */
+    /* By group: stride of `wanted` minus the strides of `kept` and of the use, in elements. */
+    int64_t by[ZR_GROUPS_MAX] = {0};
     add_strides(by, wanted, 1);
     add_strides(by, kept, -1);
     add_strides(by, &use->range, -1);
@@ -39,20 +40,21 @@ bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
 }
 
-/* Return a unit's state by its number: 0 the master, 1 to 4 the optimizer's states. */
+/* Return a state of a unit by its number: 0 is the master, 1 to 4 are the optimizer's states. */
 enum { STATES = 5 };
 static const zr_state *kept_state(const zr_plan_unit *u, int number)
 {
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* Return the state that is saved under a number: 0 is the parameters in fp32. */
+/* Return the state that is saved under a number: 0 is the parameters in fp32 (the master, if there is one), 1 to 4 are
+ * the optimizer's states. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
 }
 
-/* Return the state that a buffer keeps; NULL if it keeps no state. */
+/* Return the state whose home is this buffer, or NULL if there is none. */
 static const zr_state *kept_by(const homes *h, int32_t buffer)
 {
     const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
@@ -67,7 +69,7 @@ static bool same_range(const zr_range *a, const zr_range *b)
     return zr__names(&use, &(zr_range){0}, b);
 }
 
-/* Return whether a use names the first range->count elements of a copy. */
+/* Return whether a use covers a whole copy of `range`. A copy begins at the first element of its buffer. */
 static bool is_copy_of(const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
@@ -76,7 +78,7 @@ static bool is_copy_of(const zr_use *use, const zr_range *range)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Check that an operand holds the state's elements of the step's range, on the device. */
+/* Check that an operand is on the device and holds the state's elements that the step's range names. */
 static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool changes)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -95,7 +97,7 @@ static zr_status check_operand(const homes *h, int32_t index, const zr_use *use,
     return ZR_OK;
 }
 
-/* Check that a copy home moves all elements that an update has changed in a bucket. */
+/* Check that a copy to the home buffer moves all elements of a bucket that an update changed. */
 static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -118,7 +120,7 @@ static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
     return ZR_OK;
 }
 
-/* Check a copy of a state to another buffer, or home. */
+/* Check a copy of a state from its home to another buffer, or back. */
 static zr_status check_state_copy(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -140,7 +142,7 @@ static zr_status check_state_copy(const homes *h, int32_t index)
     return ZR_OK;
 }
 
-/* Check an update: sums, master, the optimizer's states and parameters are all of the same elements. */
+/* Check that an update uses the same elements of the sums, the master, the optimizer's states and the parameters. */
 static zr_status check_update(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -160,7 +162,7 @@ static zr_status check_update(const homes *h, int32_t index)
     return u->param.buffer == ZR_NONE ? ZR_OK : note_written(h, index, u->param.buffer);
 }
 
-/* Check that a SAVE writes out this rank's shard of the state that it names, from its buffer or from a copy. */
+/* Check that a SAVE writes this rank's shard of the state that it names, from the state's buffer or from a copy. */
 static zr_status check_save(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -180,7 +182,7 @@ static zr_status check_save(const homes *h, int32_t index)
 static zr_status check_step_homes(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
-    int first = 0; /* first use that is not a state operand */
+    int first = 0; /* first of the uses that are not state operands */
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;
@@ -200,7 +202,8 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check that a schedule that saves states has saved each state, and that others have no step for it. */
+/* Check that a schedule that saves states saves every state, and that any other schedule has no step with
+ * ZR_WHEN_SAVE. */
 static zr_status check_saves(const homes *h)
 {
     const zr__proof *p = h->p;

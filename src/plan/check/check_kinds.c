@@ -1,7 +1,5 @@
-/*
- * Part of the proof of a plan: the kinds of steps and the rounds in which they run, independent of the tables by which
- * plans are written (zr_step_traits_of, zr_when_runs).
- */
+/* Part of the proof of a plan: the proof's own tables of step kinds and of the rounds in which steps run. They are
+ * independent of the tables with which plans are written (zr_step_traits_of, zr_when_runs). */
 #include "plan/check/check.h"
 
 bool zr__gathers(const zr_step *step)

@@ -1,6 +1,6 @@
-/* Part of the proof of a plan: the order of steps, derived from streams and waits alone, and the sharing of bytes
- * between buffers that this order allows. Steps of one stream run in order, so a vector clock (the last step of each
- * stream that happens before a step) describes the order. */
+/* Part of the proof of a plan: derives the order of steps from streams and waits alone, and checks that this order
+ * allows the buffers to share bytes as they do. Steps of one stream run in order, so a vector clock describes the
+ * order: for each step, the last step of each stream that happens before it. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"
@@ -28,7 +28,8 @@ bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b)
     return (a >= p->s->n_steps && follows_end(p, b)) || (b >= p->s->n_steps && follows_end(p, a));
 }
 
-/* The times of one stream increase in the order in which it runs its steps. */
+/* Return whether b's clock for the stream of a has reached a. This is enough, since a stream's times increase in the
+ * order in which it runs its steps. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b)
 {
     return p->clock[b][p->s->step[zr__step_at(p, a)].stream] >= a && !zr__never_meet(p, a, b);
@@ -71,8 +72,8 @@ static bool is_first(const zr__proof *p, int32_t time)
     return time < p->s->n_steps && p->pair != ZR__PAIR_LATER;
 }
 
-/* Return whether a step is skipped at a time. A step of later rounds is not: in the first round it keeps its place
- * after the step that it replaces, and does nothing there, so that one wait for it serves all rounds. */
+/* Return whether a step is skipped at a time. A step with ZR_WHEN_LATER is never skipped here: in the first round it
+ * does nothing but still follows the step that it replaces, so that a single wait for it serves all rounds. */
 static bool is_idle(const zr__proof *p, int32_t time)
 {
     const zr_step *step = &p->s->step[zr__step_at(p, time)];
@@ -90,8 +91,8 @@ static void order_after(const zr__proof *p, int32_t time, int32_t earlier)
     if (earlier > mine[stream]) mine[stream] = earlier;
 }
 
-/* Set the clock of a time from its stream's previous step and its waits; a wait for a step that does not run has no
- * effect. last: each stream's last time so far. */
+/* Compute the clock of a time from its stream's previous step and from its waits. A wait for a step that does not run
+ * has no effect. `last` holds the last time so far of each stream. */
 static zr_status order_time(const zr__proof *p, int32_t time, int32_t last[ZR_STREAMS])
 {
     const int32_t at = zr__step_at(p, time);
@@ -129,8 +130,8 @@ static zr_status find_order(const zr__proof *p)
 
 /* ---- uses of buffers --------------------------------------------------------------------------- */
 
-/* Return the number of buffer instances: one of a persistent buffer, one in each round of a transient buffer. Instances
- * of the second round follow all buffers. */
+/* Return the number of buffer instances. A persistent buffer has one; a transient buffer has one per round. Instances
+ * of the second round are numbered after all buffers. */
 static int32_t instances(const zr__proof *p)
 {
     return p->s->n_buffers + (p->times > p->s->n_steps ? p->s->n_buffers - p->plan->n_persistent : 0);
@@ -147,7 +148,7 @@ static const zr_buffer *buffer_of(const zr__proof *p, int32_t instance)
     return &p->s->buffer[instance < p->s->n_buffers ? instance : instance - p->s->n_buffers + p->plan->n_persistent];
 }
 
-/* Return the step whose uses count at a time; a step without uses if it does not run then. */
+/* Return the step whose uses count at a time, or a step without uses if the step at this time does not run. */
 static const zr_step *using_step(const zr__proof *p, int32_t time)
 {
     static const zr_step none = {0};
@@ -186,8 +187,9 @@ static zr_status list_uses(zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that no two conflicting uses of one buffer are unordered, in the first round with the steps after END, or in
- * both rounds. A stream's last read and last write suffice, since they come after its earlier ones. */
+/* Check that all conflicting uses of a buffer are ordered. If `both`, consider the uses in both rounds of the pair;
+ * otherwise those in the first round and after END. Comparing with a stream's last read and last write is enough,
+ * because the stream's earlier uses come before these. */
 static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both)
 {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
@@ -211,16 +213,17 @@ static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both
 
 /* ---- bytes that buffers share ------------------------------------------------------------------ */
 
-/* A buffer's place in bytes, and the times of its first and last use by each stream, -1: none. */
+/* The bytes that a buffer occupies, and the times of its first and last use by each stream, or -1 if the stream does
+ * not use it. */
 typedef struct placed {
     const zr_buffer *buffer;
     int64_t begin, end;
     int32_t first[ZR_STREAMS], last[ZR_STREAMS];
-    int32_t begins; /* time of its first use by any stream; -1: persistent */
+    int32_t begins; /* time of the buffer's first use by any stream, or -1 for a persistent buffer */
 } placed;
 
-/* Find a buffer's place and uses; false if it has no bytes or, unless it is persistent, no use in the rounds of `both`
- * (as in check_conflicts). */
+/* Find a buffer's bytes and the times of its uses, in the rounds that `both` selects (see check_conflicts). Return
+ * false if the buffer has no bytes, or is transient and has no use in these rounds. */
 static bool find_placed(const zr__proof *p, int32_t instance, bool both, placed *x)
 {
     *x = (placed){.buffer = buffer_of(p, instance), .begins = -1};
@@ -255,20 +258,20 @@ static int by_time(const void *x, const void *y)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* A range of bytes of a space, and the last buffer that took it. */
+/* A range of bytes of a space, and the buffer that occupied it last. */
 typedef struct taken {
     int64_t begin, end;
     const placed *by;
 } taken;
 
 typedef struct space_taken {
-    taken *list; /* disjoint ranges, by place */
+    taken *list; /* disjoint ranges, in order of their offsets */
     int32_t n;
     int64_t room;
 } space_taken;
 
-/* Check a buffer against the last takers of its bytes, and record it as their taker. "Happens before" is transitive, so
- * earlier takers of a byte need no comparison. */
+/* Compare a buffer with the last buffers that occupied its bytes, and record it as their new occupant. "Happens before"
+ * is transitive, so earlier occupants need no comparison. */
 static zr_status take_bytes(const zr__proof *p, space_taken *t, const placed *x)
 {
     int32_t from = (int32_t)zr__sorted_below(t->list, t->n, sizeof(taken), offsetof(taken, end), x->begin + 1),
@@ -291,8 +294,8 @@ static zr_status take_bytes(const zr__proof *p, space_taken *t, const placed *x)
     return ZR_OK;
 }
 
-/* Check shared bytes, taking buffers in the order of their first uses, in the first round with the steps after END, or
- * in both rounds. */
+/* Check all shared bytes, taking the buffers in order of their first uses, in the rounds that `both` selects (see
+ * check_conflicts). */
 static zr_status check_sharing(const zr__proof *p, placed *list, bool both)
 {
     space_taken t = {0};

@@ -1,28 +1,28 @@
-/*
- * Part of the proof of a plan: every byte that a step reads has been written before. Conflicting uses are ordered as in
- * the list (check_order.c), so "before" means earlier in the list.
+/* Part of the proof of a plan: checks that every byte that a step reads has been written before. Conflicting uses are
+ * ordered as in the list of steps (check_order.c), so "before" means earlier in the list.
  *
- * A range begins at a different byte on each rank, by a stride for each place in a group. Written bytes are recorded
- * per combination of strides, as one set of stretches each; a range that all places of a group write together, or that
- * has no stride, is a stretch without a stride. This record is the same for all ranks, whatever their number.
- */
+ * A range may begin at a different byte on each rank, offset by a stride times the rank's place (its number) in a
+ * group. Written bytes are recorded per combination of strides, as a set of ranges ("stretches"). A range that all
+ * members of a group write together, or that has no stride, is recorded without a stride. The record is the same for
+ * all ranks, however many there are. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"
 
 #include <string.h>
 
-/* Distance in bytes from one place in a group to the next; each: the range of every place, not of this rank's alone. */
+/* Distance in bytes between the ranges of consecutive members of a group. `each`: the use covers the ranges of all
+ * members, not only this rank's range. */
 typedef struct stride {
     int64_t bytes;
     int32_t group;
     bool each;
 } stride;
 
-/* A range of bytes of a buffer, shifted by up to two strides, which are sorted by group. */
+/* A range of bytes of a buffer, shifted by at most two strides, which are sorted by group. */
 typedef struct spot {
     int32_t buffer;
-    bool summed; /* sums over all ranks, not this rank's own values */
+    bool summed; /* whether the bytes are sums over all ranks rather than this rank's own values */
     int n_strides;
     stride by[2];
     int64_t begin, end;
@@ -32,20 +32,21 @@ typedef struct stretch {
     int64_t begin, end;
 } stretch;
 
-/* Written bytes of a buffer with the strides of `at`: stretches in order that do not touch. */
+/* The written bytes of a buffer that were written with the strides of `at`: disjoint ranges in order, with gaps between
+ * them. */
 typedef struct written {
-    spot at; /* begin and end unused */
+    spot at; /* only buffer, summed and strides are used */
     stretch *stretch;
-    int32_t n, next; /* next: of the same buffer, -1: none */
+    int32_t n, next; /* next: index of the next entry for the same buffer, or -1 */
     int64_t room;
-    stretch turn; /* bytes that the owners reduce in turn; owners: how many have done so */
+    stretch turn; /* turn: bytes that the owners reduce one after another; owners: number of owners that have done so */
     int32_t owners;
 } written;
 
 typedef struct state {
     const zr__proof *p;
     written *list;
-    int32_t n, *newest; /* newest: by buffer, index of its first `written`, -1: none */
+    int32_t n, *newest; /* newest: by buffer, index of its first entry in `list`, or -1 */
     int64_t room;
 } state;
 
@@ -72,7 +73,7 @@ static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
     return at;
 }
 
-/* Return the spot widened to all places of a stride's group, without that stride. */
+/* Return the spot extended over the ranges of all members of stride i's group, and without this stride. */
 static spot along(const zr_plan *plan, spot at, int i)
 {
     at.end += (plan->group[at.by[i].group].size - 1) * at.by[i].bytes;
@@ -98,13 +99,13 @@ static written *find_written(const state *k, const spot *at)
 
 /* ---- what is written --------------------------------------------------------------------------- */
 
-/* Return the first stretch that ends at this byte or after it. */
+/* Return the index of the first stretch that ends at this byte or after it. */
 static int32_t first_behind(const written *w, int64_t byte)
 {
     return (int32_t)zr__sorted_below(w->stretch, w->n, sizeof(stretch), offsetof(stretch, end), byte);
 }
 
-/* Insert a stretch, merged with the stretches that it touches into *joined. */
+/* Insert a stretch, merged with all stretches that it touches. Set *joined to the merged stretch. */
 static zr_status insert_stretch(written *w, int64_t begin, int64_t end, stretch *joined)
 {
     const int32_t at = first_behind(w, begin);
@@ -141,12 +142,14 @@ static zr_status note_spot(state *k, spot at)
     ZR_TRY(insert_stretch(w, at.begin, at.end, &joined));
     at.begin = joined.begin;
     at.end = joined.end;
-    for (int i = 0; i < at.n_strides; i++) /* if neighbouring places' bytes touch, all are one stretch */
+    /* If the bytes of neighbouring members touch, all members' bytes form one stretch. */
+    for (int i = 0; i < at.n_strides; i++)
         if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note_spot(k, along(k->p->plan, at, i));
     return ZR_OK;
 }
 
-/* Note a reduction to one owner: every rank has its sums once all owners have had their turn. */
+/* Record a reduction to one owner. Once every owner has had its turn, every rank has its sums, and the bytes count as
+ * written. */
 static zr_status note_owner(state *k, const zr_step *step, spot at)
 {
     written *w;
@@ -157,8 +160,8 @@ static zr_status note_owner(state *k, const zr_step *step, spot at)
     return w->owners == k->p->plan->group[step->group].size ? note_spot(k, at) : ZR_OK;
 }
 
-/* Return whether all of a spot is written. Gaps in the record of its own strides may be filled by a record that covers
- * all places of a group. */
+/* Return whether all bytes of a spot are written. Bytes missing in the record with the spot's own strides may be found
+ * in a record that covers all members of a group. */
 static bool is_written(const state *k, const spot *at)
 {
     const written *w = find_written(k, at);
@@ -186,8 +189,8 @@ static zr_status note_whole(state *k, int32_t buffer)
     return buffer == ZR_NONE ? ZR_OK : note_spot(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
 }
 
-/* Note a unit's parameters as written; if other ranks have updated a unit that stays whole, only the part that this
- * rank has updated. */
+/* Record a unit's parameters as written at the beginning. If other ranks have updated parts of a unit that stays whole,
+ * record only the part that this rank has updated. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
@@ -197,7 +200,8 @@ static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
 }
 
-/* Note as written the gaps of a persistent whole gradient, which no op writes: they are zero from the start. */
+/* Record the gaps between the parameters in a persistent whole gradient as written: they are zero from the start, and
+ * no op writes them. */
 static zr_status note_gaps(state *k, int32_t unit)
 {
     const zr_graph *g = k->p->graph;
@@ -227,15 +231,15 @@ static zr_status note_beginning(state *k, bool stale)
         if (k->p->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(note_gaps(k, i));
     }
     for (int32_t b = 0; b < plan->n_persistent && k->p->kind == ZR_SCHEDULE_DECODE; b++)
-        if (plan->persistent[b].category == ZR_CATEGORY_ACT) ZR_TRY(note_whole(k, b)); /* caches */
+        if (plan->persistent[b].category == ZR_CATEGORY_ACT) ZR_TRY(note_whole(k, b)); /* key-value caches */
     return ZR_OK;
 }
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Return whether a step's i-th use reads bytes that other steps have written. Scratch that the step itself writes first
- * is not read, nor is the target of a move that begins and ends in the same place. Sums, also of squares, are read from
- * the second round on. */
+/* Return whether a step's i-th use reads bytes that other steps must have written. Bytes that the step itself first
+ * writes (scratch) do not count, nor does the target of a move. Sums, also of squares, are read from the second round
+ * on. */
 static bool reads_written(const zr_step *step, int i, const zr_use *use, bool later)
 {
     bool works = use->writes && use->range.count == 0 && !zr__adds_to_sums(step, later);
@@ -243,13 +247,14 @@ static bool reads_written(const zr_step *step, int i, const zr_use *use, bool la
     return use->reads && !works && !moved;
 }
 
-/* Return whether a use holds sums over all ranks, or over several micro-batches. With reduce_once a rank's own
- * accumulators do not count as sums yet. */
+/* Return whether a use holds sums over all ranks or over several micro-batches. With reduce_once, a rank's own
+ * accumulators do not count as sums. */
 static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
-    if (zr__reduces(step)) return i > 0 && step->op < 0 && !own; /* sums of values are gathered as such */
+    /* Sums of an op's values do not count as sums, since the next gather reads them as values. */
+    if (zr__reduces(step)) return i > 0 && step->op < 0 && !own;
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
 
@@ -261,7 +266,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
         if (use[i].buffer == ZR_NONE || !reads_written(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
-        if (zr__reduces(step) && i == 0) { /* the input may be sums over fewer ranks */
+        if (zr__reduces(step) && i == 0) { /* the input may already consist of sums, over fewer ranks */
             at.summed = true;
             there |= is_written(k, &at);
         }
@@ -278,7 +283,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
     return ZR_OK;
 }
 
-/* Check that the results which the caller reads after the schedule are written. */
+/* Check that the schedule has written the results which the caller reads after it. */
 static zr_status check_results(const state *k)
 {
     const zr__proof *p = k->p;
@@ -303,7 +308,8 @@ static void forget_written(state *k, int32_t first_buffer)
     }
 }
 
-/* Check a training step of two rounds: a third round would find the same bytes written as the second. */
+/* Check a training step of two rounds. More rounds need no check, since a third round would find the same bytes written
+ * as the second. */
 static zr_status check_run_reads(state *k, bool stale, bool asked)
 {
     const zr__proof *p = k->p;
@@ -314,7 +320,7 @@ static zr_status check_run_reads(state *k, bool stale, bool asked)
         if (i == p->end && p->times > p->s->n_steps && !later) {
             later = true;
             i = p->repeat;
-            forget_written(k, p->plan->n_persistent); /* transient buffers begin anew */
+            forget_written(k, p->plan->n_persistent); /* transient buffers hold nothing in a new round */
         } else if (zr__runs(&p->s->step[i], !(later && i < p->end), stale, asked)) {
             ZR_TRY(check_step_reads(k, i, later));
         }

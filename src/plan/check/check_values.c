@@ -1,10 +1,8 @@
-/*
- * Part of the proof of a plan: every read finds the intended value. A use lies within its buffer on every rank, and the
- * place of an operand, of the losses or of the output still holds that value.
- */
+/* Part of the proof of a plan: checks that every read finds the intended value. A use must lie within its buffer on
+ * every rank, and the buffer of an operand, of the losses or of the output must still hold this value. */
 #include "plan/check/check.h"
 
-/* Return the first element of a range on the rank where it is lowest (which < 0), or highest. */
+/* Return the first element of a range on the rank where it is lowest (which = -1) or highest (which = 1). */
 static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
     const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
@@ -12,8 +10,8 @@ static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
     return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
-/* Check that every use lies within its buffer on every rank, and that the uses of a step on a part of a unit have that
- * part's number of elements. */
+/* Check that every use lies within its buffer on every rank. If a step concerns a part of a unit, check that its uses
+ * have that part's number of elements. */
 zr_status zr__check_ranges(const zr__proof *p)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {
@@ -42,15 +40,15 @@ zr_status zr__check_ranges(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Find the range of bytes of a use. */
+/* Compute the range of bytes of a use. */
 static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
 {
     *begin = zr_dtype_span(use->dtype, use->range.first);
     *end = *begin + zr_dtype_span(use->dtype, use->range.count);
 }
 
-/* Return whether a value that belongs to a parameter's gradient was the last that steps before `end_step` wrote to its
- * bytes of the unit's gradient. */
+/* Return whether `value`, a part of a parameter's gradient, is the last value that steps before `end_step` wrote to
+ * these bytes of the unit's gradient. */
 static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const zr_use *use)
 {
     int64_t first, end, at, stop;
@@ -67,7 +65,8 @@ static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const
     return false;
 }
 
-/* Check that a use names the place of `value`, and that the place still holds it. `made`: this step has written it. */
+/* Check that a use names the buffer of `value`, and that the buffer still holds the value. `made`: this step itself has
+ * just written it. */
 static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use,
                             bool made)
 {
@@ -93,7 +92,8 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
     return ZR_OK;
 }
 
-/* Return the use of a whole value whose pieces the ranks hold; an empty range if the pieces do not tile it. */
+/* Return the use of a whole value of which each rank holds a piece. The range of the use is empty if the pieces do not
+ * tile the value. */
 static zr_use all_of(const zr__proof *p, const zr_use *pieces)
 {
     const zr_range *r = &pieces->range;
@@ -103,14 +103,13 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
-/* The value that each buffer holds, whole or as this rank's piece, and the value in the place of each parameter's
- * gradient. */
+/* The values that buffers hold, whole or as this rank's piece, and the value stored at each parameter's gradient. */
 typedef struct held {
     zr_value *all, *piece; /* by buffer */
-    zr_value *grad;        /* by parameter */
+    zr_value *grad;        /* by parameter: the value in the bytes of its gradient */
 } held;
 
-/* Return whether a use is this rank's piece among the tensor-parallel ranks' pieces. */
+/* Return whether a use covers exactly this rank's piece among the pieces of the tensor-parallel ranks. */
 static bool is_own_piece(const zr_use *use)
 {
     const zr_range *r = &use->range;
@@ -124,14 +123,14 @@ static bool is_whole_value(const zr_use *use, int64_t elems)
     return r->first == 0 && r->count == elems && r->by.elems == 0 && r->outer.elems == 0;
 }
 
-/* Check a copy of a value, whole or as this rank's piece, which may return to its place among the other ranks' pieces.
- */
+/* Check a copy of a value, either whole or of this rank's piece. A piece may be copied back to its position among the
+ * other ranks' pieces. */
 static zr_status check_value_copy(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_use *from = &p->s->use[p->s->step[i].uses], *to = from + 1;
     const zr_value all = h->all[from->buffer], piece = h->piece[from->buffer], value = all != ZR_NONE ? all : piece;
     h->all[to->buffer] = h->piece[to->buffer] = ZR_NONE;
-    if (value == ZR_NONE) return ZR_OK; /* a copy of a state, not of a value */
+    if (value == ZR_NONE) return ZR_OK; /* the buffer holds a state, not a value of the graph */
     const zr_type *type = &zr_graph_value(p->graph, value)->type;
     const int64_t elems = zr_shape_elems(&type->shape), ranks = p->plan->group[ZR_GROUP_TENSOR].size;
     const bool cuts = all != ZR_NONE && is_own_piece(from), returns = piece != ZR_NONE && is_own_piece(to);
@@ -145,7 +144,7 @@ static zr_status check_value_copy(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check a gather of a checkpoint that tensor-parallel ranks have kept in pieces. */
+/* Check a gather of a checkpoint that tensor-parallel ranks stored in pieces. */
 static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
@@ -172,8 +171,8 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check a join of tensor-parallel ranks: partial values are summed into pieces, which do not make up the output yet,
- * and pieces are gathered. */
+/* Check a step that joins values of tensor-parallel ranks: a sum of partial values into pieces, which do not form the
+ * output yet, or a gather of pieces. */
 static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
 {
     zr_value *holder = h->all;
@@ -205,8 +204,8 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
     return check_held(p, holder, i, op->out[0], &all, true);
 }
 
-/* Note which value is in the place of a parameter's gradient. A part of the gradient may be made there, and the rest
- * added in place. */
+/* Record which value is in the bytes of a parameter's gradient. A part of the gradient may be written there first, and
+ * the rest added in place. */
 static void note_gradient(const zr__proof *p, const held *h, zr_value value, const zr_use *use, bool finished)
 {
     const int32_t param = zr_graph_value(p->graph, value)->param;
@@ -273,8 +272,9 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* A place may pass from an input to an output (in_place). Conflicting uses are ordered as in the list (check_order.c),
- * so a value that is read must be the last that was written to its place. */
+/* Check that each value which is read is the last value written to its buffer. The buffer may pass from an input to an
+ * output (in_place). Conflicting uses are ordered as in the list of steps (check_order.c), so going through the list
+ * once is enough. */
 zr_status zr__check_values(const zr__proof *p)
 {
     const size_t buffers = (size_t)p->s->n_buffers + 1, all = 2 * buffers + (size_t)zr_graph_params(p->graph);

@@ -1,5 +1,5 @@
-/* Costs of a plan: memory by category, bytes on the wire, FLOPs. All are read off the schedules, without formulas for
- * ZeRO stages. */
+/* Accounts of a plan: memory by category, bytes sent between ranks, and FLOPs. All numbers are computed from the
+ * schedules; there are no formulas for ZeRO stages. */
 #include "plan/cost/cost.h"
 #include "plan/list/list.h"
 #include "plan/list/place.h"
@@ -18,8 +18,8 @@ static int by_last_step(const void *x, const void *y)
     return (a->last_step > b->last_step) - (a->last_step < b->last_step);
 }
 
-/* Raise the high-water marks to one schedule's. Buffers that begin in a step are added before buffers that end
- * in it are removed, as in the engine. */
+/* Raise the high-water marks in `memory` to those of one schedule. As in the engine, buffers that begin in a step are
+ * added before buffers that end in the step are removed. */
 static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
 {
     const int32_t n = s->n_buffers - plan->n_persistent;
@@ -67,7 +67,8 @@ void zr__memory_sum(zr_memory *memory)
     memory->total_bytes = device->total_bytes + staging->total_bytes;
 }
 
-/* Count `bytes` once for each run of a step. The limit of a quarter of the range leaves room to add the kinds up. */
+/* Add `bytes` to the traffic once for each run of a step. Each kind is limited to a quarter of the range of 64 bits, so
+ * that the kinds can be added without overflow. */
 static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t runs)
 {
     const bool wraps = __builtin_mul_overflow(bytes, runs, &bytes);
@@ -102,17 +103,19 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
-    int rank[ZR_GROUPS_MAX][ZR_BORDERS]; /* the rank whose bytes beyond a border count */
+    int rank[ZR_GROUPS_MAX][ZR_BORDERS]; /* by group and border: the rank whose bytes across the border are counted */
     for (int32_t g = 0; g < plan->n_groups; g++)
         for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = zr__plan_most_across(plan, g, (zr_border)b);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
-        const int64_t runs = zr_when_rounds(step->when, times, false, false); /* flush counts stale gathers */
+        /* ZR_WHEN_STALE steps are not counted here, since the flush schedule counts their gathers. */
+        const int64_t runs = zr_when_rounds(step->when, times, false, false);
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         const zr_step_traits traits = zr_step_traits_of(step->kind);
-        /* Over a training step all ranks receive the same as rank 0: each rank is the owner once. */
+        /* Count a step with an owner only if rank 0 receives bytes in it. Over a training step each rank is the owner
+         * once, so all ranks receive equally many bytes. */
         const bool receives = step->owner < 0 || (step->owner == 0) == (traits.move == ZR_MOVE_COLLECT);
         if (bytes == 0 || !receives) continue;
         ZR_TRY(charge(plan, &plan->traffic, traits.traffic, bytes, runs));
@@ -124,7 +127,7 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
     return ZR_OK;
 }
 
-/* Count FLOPs: hardware FLOPs for each run of an op in the schedule, model FLOPs once for each op. */
+/* Count FLOPs: hardware FLOPs for each run of an op in the schedule, model FLOPs only once per op. */
 static zr_status account_flops(zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];

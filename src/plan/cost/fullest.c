@@ -1,6 +1,4 @@
-/*
- * The step at which a rank's memory use peaks, and the use by category there.
- */
+/* Finds the step at which a rank's memory use peaks, and the memory use by category at that step. */
 #include "plan/cost/cost.h"
 
 zr_status zr__plan_fullest(const zr_plan *plan, zr__fullest *fullest)

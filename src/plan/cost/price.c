@@ -1,27 +1,25 @@
-/*
- * The time of one training step: the schedule is walked with one clock for each stream, and a pricer gives the seconds
- * of each step. The pricer of a profile takes the larger of a step's time for FLOPs and its time for bytes.
- */
+/* Computes the time of one training step. The schedule is walked with one clock per stream, and a pricer returns the
+ * duration of each step. The pricer of a profile takes the larger of a step's time for FLOPs and its time for bytes. */
 #include "plan/cost/cost.h"
 #include "base/core/core.h"
 
-/* A walk of the training schedule. */
+/* The state of a walk through the training schedule. */
 typedef struct pricing {
     const zr_plan *plan;
     const zr_schedule *s;
     const zr__pricer *pricer;
-    bool in_turn;             /* all streams but SAVE share one queue */
-    bool saves;               /* the training step saves states */
-    double clock[ZR_STREAMS]; /* when the stream is free */
+    bool in_turn;             /* whether all streams except SAVE share one queue */
+    bool saves;               /* whether the training step saves states */
+    double clock[ZR_STREAMS]; /* by stream: time in seconds at which it is free */
     double busy[ZR_STREAMS];
-    struct ran *ran; /* steps in the order in which they ran; NULL: waits are not asked for */
+    struct ran *ran; /* steps in the order in which they ran, or NULL if waits are not reported */
     int32_t n_ran;
-    int32_t last[ZR_STREAMS]; /* index in `ran` of the stream's last step; -1 */
-    double rounds;            /* rounds that a walk stands for */
-    zr_step_time *time;       /* begin and end of each step of one round; NULL: not asked for */
+    int32_t last[ZR_STREAMS]; /* by stream: index in `ran` of its last step, or -1 */
+    double rounds;            /* number of rounds that the walk represents */
+    zr_step_time *time;       /* begin and end of each step of one round, or NULL if not wanted */
 } pricing;
 
-/* Return the seconds of an amount at a rate; an unknown rate costs no time. */
+/* Return the time in seconds for an amount at a rate, or 0 if the rate is unknown. */
 static double seconds(double amount, double rate)
 {
     return rate > 0 ? amount / rate : 0;
@@ -32,8 +30,8 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Return the bytes of memory that a step without an op reads and writes; on a device with memory of its own, only bytes
- * of that memory. */
+/* Return the bytes of memory that a step without an op reads and writes. On a device with memory of its own, count only
+ * bytes of that memory. */
 static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     double bytes = 0;
@@ -63,7 +61,8 @@ zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int3
                               .memory_bytes = its.bytes,
                               .calls = 1};
     }
-    const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS; /* scalars cost latency, no bandwidth */
+    /* Scalars are priced by latency only, not by bandwidth. */
+    const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS;
     zr_step_cost cost = {.calls = (double)zr_step_buckets(step)};
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
     if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(plan, s, step);
@@ -116,7 +115,7 @@ static profile_pricer pricer_of(const zr_plan *plan, const zr_profile *profile, 
 
 /* ---- the walk ----------------------------------------------------------------------------------- */
 
-/* Return when all streams are free; the save stream may go on beyond the end. */
+/* Return the time at which all streams are free, except SAVE, which may continue beyond the end of the step. */
 static double all_streams_free(const pricing *p)
 {
     double free_at = 0;
@@ -125,7 +124,7 @@ static double all_streams_free(const pricing *p)
     return free_at;
 }
 
-/* Seconds at which each step ends, in this round of REPEAT and in the previous one. */
+/* Times in seconds at which each step ends, in this round of REPEAT and in the previous round. */
 typedef struct ends {
     double *now, *before; /* before: NULL in the first round */
 } ends;
@@ -134,7 +133,7 @@ typedef struct ends {
 
 /* A step that ran, with its begin and end in seconds. */
 typedef struct ran {
-    int32_t step, before; /* before: index of the stream's previous step in `ran`; -1 */
+    int32_t step, before; /* before: index in `ran` of the stream's previous step, or -1 */
     double begin, end;
 } ran;
 
@@ -144,9 +143,9 @@ static void report_wait(const pricing *p, int32_t waiting, int32_t awaited, doub
         p->pricer->waited(p->pricer, p->plan, ZR_SCHEDULE_TRAIN, waiting, awaited, p->rounds * sec);
 }
 
-/* Book a wait of the compute stream, from `from` to `until`, for steps of `stream`. The awaited step may have queued
- * after other steps of its stream: each other step is booked for the time that the stream was busy with it. Time in
- * which the stream itself waited is booked to the step that it began next. */
+/* Report a wait of the compute stream, from `from` to `until`, for steps of `stream`. The awaited step may have been
+ * queued behind other steps of its stream: the time during which the stream was busy with each of these is reported for
+ * that step. Time during which the stream itself waited is reported for the step that it began next. */
 static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_stream stream, double from, double until)
 {
     if (!p->ran) return;
@@ -163,12 +162,12 @@ static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_str
     report_wait(p, waiting, awaited, until - from);
 }
 
-/* Advance all streams of a queue to the latest clock among them. If all streams but SAVE share one queue, the issuing
- * thread runs them, so saving cannot begin before it issues. */
+/* Advance all streams of each queue to the latest clock in the queue. If all streams except SAVE share one queue, the
+ * issuing thread runs their steps, so a SAVE cannot begin before this thread issues it. */
 static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;
-    int latest[ZR_STREAMS]; /* by queue */
+    int latest[ZR_STREAMS]; /* by queue: the stream whose clock is latest */
     for (int i = 0; i < ZR_STREAMS; i++) {
         if (of[i] == i) latest[i] = i;
         if (p->clock[i] > p->clock[latest[of[i]]]) latest[of[i]] = i;
@@ -179,7 +178,7 @@ static void advance_queues(pricing *p, int32_t index)
     if (p->in_turn) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], p->clock[ZR_STREAM_COMPUTE]);
 }
 
-/* Return when a step may begin: its stream is free, and the steps that it waits for have ended. */
+/* Return the time at which a step may begin: when its stream is free and the steps that it waits for have ended. */
 static double begin_of(const pricing *p, int32_t index, const ends *end)
 {
     const zr_schedule *s = p->s;
@@ -198,14 +197,15 @@ static double begin_of(const pricing *p, int32_t index, const ends *end)
     return start;
 }
 
-/* Walk steps first to last of a schedule, in one round. */
+/* Walk through the steps from `first` to `last` of a schedule, for one round. */
 static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
 {
     for (int32_t i = first; i <= last; i++) {
         const zr_step *step = &p->s->step[i];
         advance_queues(p, i);
         if (!zr_when_runs(step->when, end->before != NULL, true, p->saves)) {
-            /* Skipped: waits for a later-round step wait for the steps before it. */
+            /* The step is skipped here. A step that waits for a skipped ZR_WHEN_LATER step waits for the steps before
+             * it in its stream instead. */
             const double now = p->clock[step->stream];
             bool goes_on = zr_when_asked(step->when) && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
@@ -224,7 +224,7 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
     }
 }
 
-/* Walk the second round, and scale it to all later rounds, which take the same time. */
+/* Walk through the second round and extrapolate to all later rounds, which take equally long. */
 static void walk_again(pricing *p, int32_t repeat, int32_t stop, ends *end)
 {
     const zr_step *step = p->s->step;
@@ -236,7 +236,7 @@ static void walk_again(pricing *p, int32_t repeat, int32_t stop, ends *end)
     p->rounds = more;
     walk_steps(p, repeat, stop, end);
     p->rounds = 1;
-    for (int32_t i = repeat; i <= stop; i++) { /* end of each step in the last round */
+    for (int32_t i = repeat; i <= stop; i++) { /* shift the end of each step to the last round */
         if (zr_when_asked(step[i].when)) continue;
         end->now[i] += (more - 1) * (p->clock[step[i].stream] - before.clock[step[i].stream]);
     }
@@ -258,7 +258,7 @@ static zr_status walk_step(pricing *p)
     ZR_CHECK(p->plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "this plan has no training step to price: set zr_layout.train");
     int32_t repeat = 0, stop = -1;
-    const size_t most = ((size_t)s->n_steps + 1) * 2; /* steps that run, two rounds of REPEAT among them */
+    const size_t most = ((size_t)s->n_steps + 1) * 2; /* maximum number of steps that run, with two rounds of REPEAT */
     double *time = zr_alloc(most * sizeof *time);
     if (p->pricer->waited) p->ran = zr_alloc(most * sizeof *p->ran);
     if (!time || (p->pricer->waited && !p->ran)) {
@@ -277,7 +277,7 @@ static zr_status walk_step(pricing *p)
         walk_again(p, repeat, stop, &end);
     }
     walk_steps(p, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
-    for (int i = 0; i < ZR_STREAMS; i++) { /* transfers still in flight after the last computation */
+    for (int i = 0; i < ZR_STREAMS; i++) { /* report transfers that are still running after the last computation */
         if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
             book_wait(p, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
             break;
@@ -299,7 +299,7 @@ static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
     return p;
 }
 
-/* Price a step in the middle of a run: the gathers that a flush would make are part of the next step. */
+/* Price a step in the middle of a training run: the step includes the gathers that a flush would otherwise do. */
 zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price)
 {
     pricing p = pricing_by(plan, pricer);
@@ -331,7 +331,8 @@ static double all_traffic(const zr_plan *plan)
     return bytes;
 }
 
-/* Return whether a is less than b beyond rounding: sums added in another order differ in their last bits. */
+/* Return whether a is less than b by more than rounding errors, since sums added in a different order differ in their
+ * last bits. */
 static bool clearly_less(double a, double b)
 {
     return a < (1 - 1e-9) * b;

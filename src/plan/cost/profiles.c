@@ -1,7 +1,6 @@
-/*
- * Machines by name: rates of one rank, and facts: a GPU has memory of its own and multiplies attention in 16 bits; a
- * processor asks for no more scratch than kernels take anywhere, with one thread and no panels.
- */
+/* Machine profiles by name: the rates of one rank, and facts about its device. A GPU has memory of its own and
+ * multiplies attention in 16 bits. For a processor the facts ask for the least scratch that kernels take on any
+ * processor: one thread and no panels. */
 #include "base/text/text.h"
 #include "zr/plan.h"
 
@@ -21,8 +20,8 @@
  * zen3       two cores of an AMD Zen 3 server, measured: 200 GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share
  *            its memory, so bytes come from a peer as they come from memory.
  */
-/* name, whether it is a GPU, fp32 FLOP/s, 16-bit FLOP/s (0: no 16-bit products), memory bytes/s, the link's level and
- * bytes/s, memory bytes (0: not known) */
+/* columns: name, whether it is a GPU, fp32 FLOP/s, 16-bit FLOP/s (0 if there are no 16-bit products), memory bytes/s,
+ * the link's level, the link's bytes/s, memory bytes (0 if unknown) */
 #define PROFILE_LIST(X)                                                                                                \
     X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOST, 150e9, 32000000000)                                             \
     X("a100-40gb", true, 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000)                                            \

@@ -1,6 +1,4 @@
-/*
- * The queues of streams: which streams share a queue, for the engine, the prices and the simulator.
- */
+/* The queues of streams: decides which streams share a queue, for the engine, the prices and the simulator. */
 #include "plan/cost/cost.h"
 
 zr_queues zr__queues_of(bool comm, bool copy, bool save)
@@ -14,7 +12,9 @@ zr_queues zr__queues_of(bool comm, bool copy, bool save)
 
 zr_queues zr__plan_queues(const zr_plan *plan, bool concurrent, int process_ranks)
 {
-    const bool apart = plan->profile.facts.apart; /* on a processor, a core that computes cannot also copy */
+    /* Copies overlap with computation only on a device with memory of its own: a processor's core cannot compute and
+     * copy at once. */
+    const bool apart = plan->profile.facts.apart;
     const bool beside = concurrent || (apart && process_ranks > 1);
     return zr__queues_of(plan->side_by_side && beside, plan->has_stream[ZR_STREAM_COPY] && apart,
                          plan->has_stream[ZR_STREAM_SAVE]);

@@ -1,14 +1,14 @@
-/*
- * The waits that follow from uses: a step waits for steps of other streams that wrote the buffers it reads, and that
- * wrote or read the buffers it writes; from one round of REPEAT to the next also for steps that used the bytes of a
- * buffer that it is the first to use. A wait that the order of a stream or another wait implies is not written.
+/* Finds the waits that follow from uses. A step waits for steps of other streams that wrote the buffers it reads, and
+ * for those that wrote or read the buffers it writes. From one round of REPEAT to the next, a step that is the first to
+ * use a buffer also waits for the previous round's last uses of its bytes. A wait that is implied by the order of a
+ * stream or by another wait is not written.
  *
- * A time numbers the steps of the first round, and then the steps of a second round. The clock of a time has, for each
- * stream, the last time of that stream that comes before.
- */
+ * Times number the steps of the first round, and then the steps of a second round. The clock of a time has, for each
+ * stream, the last time of that stream that comes before it. */
 #include "plan/list/list.h"
 
-/* Constraints of one step: the latest time of each other stream that the step must come after, -1: none. */
+/* The constraints of one step: the latest time of each other stream that the step must come after, or -1; and whether a
+ * pace caused it. */
 typedef struct earlier {
     int32_t at[ZR_STREAMS];
     bool pace[ZR_STREAMS];
@@ -26,7 +26,8 @@ static const zr_step *step_at(const zr__order *o, int32_t time)
     return &o->schedule->step[time < n ? time : time - n];
 }
 
-/* Return whether step `by` may rely on the order of a step: not if only the step runs on request (zr_when_asked). */
+/* Return whether step `by` may rely on the waits of `step`. It may not if `step` runs only on request (zr_when_asked)
+ * and `by` always runs. */
 static bool is_known(const zr_step *step, const zr_step *by)
 {
     return !zr_when_asked(step->when) || zr_when_asked(by->when);
@@ -37,7 +38,7 @@ static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
     for (int s = 0; s < ZR_STREAMS; s++) time[s] = later(time[s], by[s]);
 }
 
-/* Raise the clock of step `by` by the clock of `time`, and by `time` itself. */
+/* Raise the clock of step `by` to include `time` and, if `by` may rely on it, the clock of `time`. */
 static void follow_clock(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
 {
     const zr_step *step = step_at(o, time);
@@ -47,8 +48,8 @@ static void follow_clock(const zr__order *o, const zr_step *by, int32_t *clock, 
 
 /* ---- what a step comes after ----------------------------------------------------------------- */
 
-/* Add the conflicting uses of the step's buffers. In the second round, add the last uses in the first round of the
- * bytes of buffers that no step of the second round has used yet. */
+/* Collect the earlier uses that conflict with the step's uses. In the second round, for buffers that no step of this
+ * round has used yet, also collect the first round's last uses of their bytes. */
 static void after_uses(const zr__order *o, const zr_step *step, int32_t round, earlier *e)
 {
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
@@ -77,7 +78,7 @@ static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier
 
 /* ---- clocks and waits ------------------------------------------------------------------------ */
 
-/* Record the waits of one step at its time that are not implied, and set the step's clock. */
+/* If `record`, record the waits of a step that are not implied. Then set the clock of the step's time. */
 static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
 {
     const zr_step *its = &o->schedule->step[step];
@@ -87,7 +88,7 @@ static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier
         for (int k = 0; k < ZR_STREAMS && !implied; k++)
             implied =
                 k != s && e->at[k] >= 0 && is_known(step_at(o, e->at[k]), its) && o->clock[e->at[k]][s] >= e->at[s];
-        /* Waits within a round are recorded in the first round in which the step runs. */
+        /* A wait within a round is recorded only once, in the first round in which the step runs. */
         const int32_t first_round = its->when == ZR_WHEN_LATER ? 1 : 0;
         if (implied || (!before && time / n != first_round)) continue;
         if (zr__grow(&o->status, (void **)&o->found, o->n_found, &o->found_room, sizeof *o->found))
@@ -113,9 +114,9 @@ static void note_uses(const zr__order *o, const zr_step *step, int32_t time)
     }
 }
 
-/* Walk steps [begin, end) of a round. A step of the first round alone does nothing in the second. A step of later
- * rounds counts as run in the first round as well, after the step that it replaces, so that one wait for it serves
- * both. */
+/* Walk through steps [begin, end) of a round. A step with ZR_WHEN_FIRST does nothing in the second round. A step with
+ * ZR_WHEN_LATER counts as run in the first round as well, after the step that it replaces, so that a single wait for it
+ * serves both rounds. */
 static void walk_round(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
     for (int32_t i = begin; i < end && o->status == ZR_OK; i++) {
@@ -130,7 +131,7 @@ static void walk_round(zr__order *o, int32_t begin, int32_t end, int32_t round, 
         if (round > 0 && !zr_when_runs(step->when, round, true, true)) continue;
         after_uses(o, step, round, &e);
         after_paces(o, i, round, &e);
-        e.at[step->stream] = -1; /* steps of one stream run in order */
+        e.at[step->stream] = -1; /* no wait is needed, since steps of one stream run in order */
         settle_waits(o, i, time, &e, record);
         note_uses(o, step, time);
         *last = time;
@@ -146,7 +147,7 @@ static void forget_uses(zr__order *o)
     for (int s = 0; s < ZR_STREAMS; s++) o->last[s] = -1;
 }
 
-/* List each stream's steps. Each list has room for all steps; unused memory is never touched. */
+/* List the steps of each stream. Each list has capacity for all steps; its unused memory is never touched. */
 static zr_status sort_streams(zr__order *o)
 {
     const int32_t n = o->schedule->n_steps;
@@ -160,8 +161,8 @@ static zr_status sort_streams(zr__order *o)
     return ZR_OK;
 }
 
-/* Keep the output of an evaluation to the end: the caller reads it after all steps (zr_engine_value). Decoding copies
- * the output instead. */
+/* Extend the lifetime of an evaluation's output to the end of the schedule, since the caller reads it after all steps
+ * (zr_engine_value). When decoding, the output is copied instead. */
 static void keep_output(zr__order *o)
 {
     const zr_graph *g = o->list->graph;
@@ -186,7 +187,7 @@ zr_status zr__order_steps(zr__order *o)
     return o->status;
 }
 
-/* Paint the uses of the first round on the bytes of the buffers. */
+/* Record the first round's last uses on the bytes of all transient buffers. */
 static zr_status paint_first_round(zr__order *o)
 {
     for (int space = 0; space < ZR_SPACES; space++)
@@ -202,7 +203,8 @@ static zr_status paint_first_round(zr__order *o)
 
 /* ---- the schedule's list --------------------------------------------------------------------- */
 
-/* Write the waits by step, waits within a round first, then waits for the previous round. */
+/* Write the waits in the order of steps. For each step, waits within a round come before waits for the previous
+ * round. */
 static zr_status write_waits(const zr__order *o)
 {
     zr_schedule *s = o->schedule;

@@ -1,62 +1,60 @@
-/*
- * The memory map: offsets for the transient buffers of a schedule, in each space. Buffers are placed largest first,
- * each at the lowest offset where it overlaps no placed buffer that may be alive at the same time. Two buffers may
- * share bytes only when every use of one happens before the first write of the other in the order of
- * streams and waits; the position in the list proves nothing.
+/* The memory map: assigns offsets to the transient buffers of a schedule, in each space. Buffers are placed in order of
+ * decreasing size, each at the lowest offset where it overlaps no placed buffer that may be alive at the same time. Two
+ * buffers may share bytes only if all uses of one happen before the first write of the other, in the order given by
+ * streams and waits; positions in the list prove nothing.
  *
  * Most pairs of buffers are far apart in the schedule, so a buffer is compared only with buffers that may live in the
- * same slices of time. A buffer is mostly alive together with all buffers of a block of neighbours, or with none, which
- * one comparison with the block decides.
- */
+ * same slices of time. Placed buffers are grouped into blocks of neighbours. A buffer is mostly alive together with all
+ * buffers of a block or with none of them, and a single comparison with the block decides this. */
 #include "base/core/grow.h"
 #include "plan/list/list.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* At level l time is cut into 4^l slices, and a buffer belongs to the finest level where it lives in at most two. So
- * long-lived buffers are together, and a short-lived buffer is compared with few others. */
-enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: buffers for each slice of the finest level, on average */
+/* At level l, time is divided into 4^l slices. A buffer belongs to the finest level at which it lives in at most two
+ * slices. So long-lived buffers are kept together, and a short-lived buffer is compared with few others. */
+enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: minimum of buffers per slice, on average */
 
 typedef struct span {
     int64_t bytes, offset;
-    int32_t first[ZR_STREAMS]; /* the last step of each stream that comes before the buffer's first step */
-    int32_t last[ZR_STREAMS];  /* last step of each stream that uses it, -1: none */
-    int32_t buffer, from, to;  /* from, to: steps that it may be alive in */
+    int32_t first[ZR_STREAMS]; /* by stream: its last step that happens before the buffer's first step */
+    int32_t last[ZR_STREAMS];  /* by stream: its last step that uses the buffer, or -1 */
+    int32_t buffer, from, to;  /* from, to: first and last step in which the buffer may be alive */
     zr_space space;
 } span;
 
 typedef struct placed {
-    int64_t offset, end; /* span's */
+    int64_t offset, end; /* copies of the span's offset and end */
     const span *span;
 } placed;
 
-/* Neighbours by offset. */
+/* maximum number of neighbouring buffers, by offset, in a block */
 enum { BLOCK = 64 };
 typedef struct block {
     placed item[BLOCK];
     int32_t n;
-    int64_t reach; /* the highest end */
-    int64_t hole;  /* bytes of the largest one between the first offset and it */
+    int64_t reach; /* highest end of an item */
+    int64_t hole;  /* bytes of the largest hole between the first offset and `reach` */
     int32_t least_first[ZR_STREAMS], most_first[ZR_STREAMS], least_last[ZR_STREAMS], most_last[ZR_STREAMS];
 } block;
 
-/* The placed buffers of a level that may be alive in one of its slices, by offset. */
+/* The placed buffers of a level that may be alive in one of the level's slices, in order of offset. */
 typedef struct slice {
     block **block;
     int32_t n;
-    int64_t room, reach; /* reach: the highest end */
+    int64_t room, reach; /* reach: highest end of a buffer */
 } slice;
 
 typedef struct packing {
-    span *span; /* by space, largest first */
+    span *span; /* by space, in order of decreasing size */
     int64_t looks;
-    int32_t n_steps, levels, n_slices; /* n_slices: of all levels */
-    slice *slice;                      /* level by level */
+    int32_t n_steps, levels, n_slices; /* n_slices: total over all levels */
+    slice *slice;                      /* slices of all levels, level by level */
 } packing;
 
-/* Return whether a is ordered before b. This is the innermost operation of packing, so the loop over streams has no
- * branch. */
+/* Return whether all uses of a happen before the first step of b. This is the innermost operation of packing, so the
+ * loop over streams has no branch. */
 static bool is_before(const span *a, const span *b)
 {
     int32_t later = 0;
@@ -72,7 +70,7 @@ static int by_span_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* Return the first step of a stream after `step`; the number of all steps if none follows. */
+/* Return the first step of a stream after `step`, or the number of all steps if there is none. */
 static int32_t next_of(const zr__order *o, int stream, int32_t step)
 {
     int32_t begin = 0, end = o->n_of[stream];
@@ -86,8 +84,8 @@ static int32_t next_of(const zr__order *o, int stream, int32_t step)
     return begin < o->n_of[stream] ? o->of_all[stream][begin] : o->schedule->n_steps;
 }
 
-/* Find a buffer's span. The span may be alive from the first step that does not happen before its first step, to its
- * last: spans that end earlier or begin later are ordered with it. */
+/* Find a buffer's span. The buffer may be alive from the first step that is not known to happen before its first use,
+ * until its last use. Buffers that end earlier or begin later are ordered with respect to it. */
 static span find_span(const zr__order *o, int32_t buffer)
 {
     const zr_buffer *b = &o->schedule->buffer[buffer];
@@ -103,15 +101,15 @@ static span find_span(const zr__order *o, int32_t buffer)
     return x;
 }
 
-/* Return the slice of a level that a step is in. */
+/* Return the slice of a level that contains a step. */
 static slice *slice_at(const packing *k, int level, int32_t step)
 {
     const int64_t slices = (int64_t)1 << 2 * level;
     return &k->slice[(slices - 1) / 3 + step * slices / k->n_steps];
 }
 
-/* Return whether an item is certainly alive at the same time as all spans of a block (meets_all), or as no span of it
- * (meets_none). */
+/* meets_all: return whether an item is certainly alive at the same time as every span of a block. meets_none: return
+ * whether it is never alive at the same time as any span of the block. */
 static bool meets_all(const block *b, const span *item)
 {
     bool none_before = false, none_behind = false;
@@ -132,21 +130,21 @@ static bool meets_none(const block *b, const span *item)
     return all_before || all_behind;
 }
 
-/* Return the lowest place for `item` at `offset` or above with respect to one block. */
+/* Return the lowest offset, not below `offset`, at which `item` fits among the items of one block. */
 static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t offset)
 {
     if (meets_none(b, item)) return offset;
     if (b->hole < item->bytes && meets_all(b, item)) return b->reach;
     for (const placed *p = b->item; p < b->item + b->n; p++) {
         k->looks++;
-        if (p->offset >= offset + item->bytes) break; /* the item fits before this buffer and all that follow */
+        if (p->offset >= offset + item->bytes) break; /* the item fits before this buffer and all buffers after it */
         if (p->end <= offset || is_before(p->span, item) || is_before(item, p->span)) continue;
         offset = p->end;
     }
     return offset;
 }
 
-/* Return the lowest place for `item` at `offset` or above with respect to one slice. */
+/* Return the lowest offset, not below `offset`, at which `item` fits among the buffers of one slice. */
 static int64_t lowest(packing *k, const slice *s, const span *item, int64_t offset)
 {
     if (s->reach <= offset) return offset;
@@ -157,7 +155,7 @@ static int64_t lowest(packing *k, const slice *s, const span *item, int64_t offs
     return offset;
 }
 
-/* Find the end of the block's items and the widest hole between them. */
+/* Find the highest end of the block's items and the widest hole between them. */
 static void find_holes(block *b)
 {
     b->reach = b->item[0].offset;
@@ -168,7 +166,7 @@ static void find_holes(block *b)
     }
 }
 
-/* Widen the bounds of a block to hold a span's. */
+/* Widen the bounds of a block to include a span's times. */
 static void widen(block *b, const span *item)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {
@@ -180,7 +178,7 @@ static void widen(block *b, const span *item)
     }
 }
 
-/* Find a block's bounds over all of its spans. */
+/* Recompute a block's bounds from all its spans. */
 static void sum_up(block *b)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {
@@ -191,8 +189,8 @@ static void sum_up(block *b)
     find_holes(b);
 }
 
-/* Insert a block after block `at`, and move the upper half of its items there; into an empty slice, insert the first
- * block. */
+/* Insert a new block after block `at`, and move the upper half of that block's items into it. If the slice is empty,
+ * only insert its first block. */
 static zr_status split_block(slice *s, int32_t at)
 {
     ZR_GROW(s->block, s->room, s->n + 1, "blocks of buffers to place");
@@ -211,7 +209,7 @@ static zr_status split_block(slice *s, int32_t at)
     return ZR_OK;
 }
 
-/* Return the last block that begins at this offset or below; the first block if all begin above. */
+/* Return the index of the last block that begins at this offset or below, or 0 if all blocks begin above it. */
 static int32_t block_at(const slice *s, int64_t offset)
 {
     int32_t begin = 0, end = s->n;
@@ -253,7 +251,7 @@ static void empty_slice(slice *s)
 static zr_status place_span(packing *k, span *item)
 {
     int level = k->levels - 1;
-    for (int64_t tried = -1; tried != item->offset;) { /* until it fits in all slices at once */
+    for (int64_t tried = -1; tried != item->offset;) { /* repeat until the offset fits in all slices */
         tried = item->offset;
         for (int l = 0; l < k->levels; l++)
             for (const slice *s = slice_at(k, l, item->from); s <= slice_at(k, l, item->to); s++)

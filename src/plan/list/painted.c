@@ -1,15 +1,14 @@
-/*
- * The latest time of each stream's use of every byte of a space ("painted" on it). Bytes are cut into cells where
- * buffers begin or end; with a tree over the n cells (leaves n .. 2n-1, node x above 2x and 2x+1) painting and look-up
- * take O(log n), however many buffers share a place.
- */
+/* For every byte of a space, the latest time at which each stream used it ("painted" on it). The bytes are divided into
+ * cells at the offsets where buffers begin or end. A binary tree over the n cells (leaves n .. 2n-1; node x is the
+ * parent of 2x and 2x+1) makes painting and look-up take O(log n), however many buffers share bytes. */
 #include "base/number/sorted.h"
 #include "plan/list/list.h"
 
 #include <stdlib.h>
 
 struct zr__cell {
-    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* latest time painted on all of the node's cells; on any */
+    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* by stream: latest time painted on the node as a whole (all), or on any
+                                                 cell below it (any) */
 };
 
 static void raise_to(int32_t mine[ZR_STREAMS], const int32_t its[ZR_STREAMS])
@@ -52,13 +51,13 @@ void zr__painted_end(zr__painted *p)
     zr_free(p->cell);
 }
 
-/* Return the leaf that begins at this edge. */
+/* Return the leaf of the cell that begins at this offset. */
 static int32_t leaf_at(const zr__painted *p, int64_t offset)
 {
     return p->n_edges + (int32_t)zr__sorted_below(p->edge, p->n_edges, sizeof(*p->edge), 0, offset);
 }
 
-/* The nodes that make up a buffer, and the nodes above its first and last leaf. */
+/* The nodes that together cover a buffer (`whole`), and the ancestors of its first and last leaf (`above`). */
 typedef struct nodes {
     int32_t whole[64], above[64];
     int n_whole, n_above;

@@ -1,6 +1,4 @@
-/*
- * The grid of ranks: places, shards, and the ranks beyond a border.
- */
+/* The grid of ranks: numbers within groups, shards, and the ranks beyond a border. */
 #include "plan/list/place.h"
 
 int zr__plan_place(const zr_plan *plan, int32_t group, int rank)
@@ -28,14 +26,14 @@ int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
     return data * plan->group[ZR_GROUP_TENSOR].size + place;
 }
 
-/* Return how many neighbouring ranks a border encloses; 0 if the layout does not have the border. */
+/* Return the number of consecutive ranks that a border encloses, or 0 if the layout has no such border. */
 static int border_ranks(const zr_layout *l, zr_border border)
 {
     if (border == ZR_BORDER_HOST) return l->host_ranks;
     return (l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks) * l->tensor;
 }
 
-/* Count the ranks of first, first + step, ... (n ranks) that lie in [begin, end). */
+/* Count how many of the n ranks first, first + step, first + 2 step, ... lie in [begin, end). */
 static int count_between(int first, int step, int n, int begin, int end)
 {
     const int below_begin = begin <= first ? 0 : (begin - first + step - 1) / step;
@@ -43,7 +41,7 @@ static int count_between(int first, int step, int n, int begin, int end)
     return (below_end < n ? below_end : n) - (below_begin < n ? below_begin : n);
 }
 
-/* Count the ranks of a rank's group that are outside its `width` neighbouring ranks. */
+/* Count the members of a rank's group that are outside the block of `width` consecutive ranks around this rank. */
 static int count_beyond(const zr_plan *plan, int32_t group, int width, int rank)
 {
     const zr_group *g = &plan->group[group];
@@ -60,7 +58,8 @@ int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, in
     return width > 0 && size > 1 ? bytes / (size - 1) * count_beyond(plan, group, width, rank) : 0;
 }
 
-/* The pattern repeats after a number of ranks that is a multiple of both hosts and groups. */
+/* Find a rank with the most group members beyond a border. Only the ranks below `all` need a search, since the pattern
+ * repeats after a number of ranks that is a multiple of both the border's width and the size of the group LOCAL. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;

@@ -1,26 +1,24 @@
-/**
- * The grid of ranks: a rank's place in a group, its shard, and the bytes that cross a border.
- */
+/** The grid of ranks: a rank's place (its number) in a group, its shard, and the bytes that cross a border. */
 #ifndef ZR_PLAN_LIST_PLACE_H
 #define ZR_PLAN_LIST_PLACE_H
 
 #include "zr/plan.h"
 
-/** Return a rank's place in a group, 0 .. size-1. */
+/** Return a rank's number within a group, from 0 to size - 1. */
 int zr__plan_place(const zr_plan *plan, int32_t group, int rank);
 
-/** Return the index of a rank's own shard among a unit's N. */
+/** Return the index of a rank's own shard among the N shards of a unit. */
 int zr__plan_shard(const zr_plan *plan, int rank);
 
-/** Return the rank that owns a shard. With tensor parallelism M ranks own it, each for its own part of the layers; the
- *  rank at `place` in ZR_GROUP_TENSOR is returned. */
+/** Return the rank that owns a shard. With tensor parallelism M ranks own each shard, each for its own part of the
+ * layers; return the one whose number in ZR_GROUP_TENSOR is `place`. */
 int zr__plan_rank_of(const zr_plan *plan, int shard, int place);
 
-/** Return how many of the bytes that a rank receives in equal parts from the others of a group come from beyond a
- * border; 0 where the layout has not that border. */
+/** A rank receives `bytes` in equal parts from the other members of a group. Return how many of these bytes come from
+ * beyond a border, or 0 if the layout has no such border. */
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
-/** Return a rank with the most members of its group beyond a border. */
+/** Return one of the ranks that have the largest number of members of their group beyond a border. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border);
 
 #endif

@@ -1,7 +1,5 @@
-/*
- * Model states: the units' flat buffers. A rank keeps a whole buffer or one shard. In terms of bytes, this is all
- * that a ZeRO stage changes (ZeRO section 5).
- */
+/* Plans the model states: each unit's flat buffers. A rank holds a whole buffer or one shard of it. In terms of bytes,
+ * this is all that a ZeRO stage changes (ZeRO section 5). */
 #include "plan/list/list.h"
 
 int64_t zr__value_bytes(const zr_value_info *v)
@@ -35,8 +33,8 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */
 
-/* Return a rank's part of a unit that is sharded over a group; for SELF, the whole unit. With sums in two levels the
- * shards of one host are side by side, so that each level moves contiguous ranges. */
+/* Return a rank's part of a unit that is sharded over a group, or the whole unit if the group is SELF. With sums in two
+ * levels, the shards of one host lie side by side, so that each level moves contiguous ranges. */
 static zr_range unit_part(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
@@ -70,7 +68,7 @@ zr_use zr__use_all(int32_t buffer, bool reads, bool writes)
 
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes)
 {
-    /* The buffer's own range moves along these strides, so the use does not. */
+    /* The buffer's own range already moves along these strides, so they are removed from the use. */
     const zr_stride moved[] = {state->range.by, state->range.outer};
     for (int i = 0; i < 2; i++) {
         if (moved[i].elems == range.by.elems && moved[i].group == range.by.group) range.by = (zr_stride){0};
@@ -87,7 +85,7 @@ int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
     return (wanted_elems + grain - 1) / grain * grain;
 }
 
-/* Add the buffers of gradients and, with accumulation, of the owner's fp32 sums. */
+/* Add the persistent buffers of gradients and, if sums are in fp32, of the accumulators. */
 static zr_status grad_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
@@ -99,8 +97,9 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
                           plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
-    /* The binary tree over micro-batches has a partial sum for each 1 in the binary form of micro-batch j: an even j
-     * opens another, an odd j joins the newest. `sums` holds the first. */
+    /* The binary tree over micro-batches holds one partial sum for each 1 in the binary form of micro-batch j: an even
+     * j opens a new partial sum, an odd j is added to the newest. `sums` holds the first partial sum, `open_sums` the
+     * others. */
     while (l->rank_free_sums && ((uint64_t)l->accum + 1) >> (u->n_open_sums + 1) > 1) u->n_open_sums++;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
@@ -117,7 +116,7 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
     if (!u->trains) return ZR_OK;
-    /* In fp32 the parameters are their own master. */
+    /* In fp32 the parameters themselves serve as the master. */
     if (plan->layout.dtype != ZR_F32)
         ZR_TRY(keep_state(plan, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group,
                           &u->master));
@@ -127,7 +126,8 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
     return ZR_OK;
 }
 
-/* Return whether a small unit is kept whole at stage 3, up to persist_model_elems elements of the model. */
+/* Return whether a unit stays whole at stage 3 because its parameters are small. *persisting counts the elements of
+ * such units, at most persist_model_elems of the model. */
 static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit, int64_t *persisting)
 {
     const zr_layout *l = &plan->layout;
@@ -161,7 +161,8 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = ZR_NONE;
         const bool shared = plan->group[plan->param_group].size > 1;
-        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared); /* one rank casts its own */
+        /* On a single rank only a unit that trains is kept apart, since its parameters are cast from the master. */
+        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared);
         u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
@@ -176,7 +177,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         if (plan->unit[i].gathered)
             ZR_TRY(keep_state(plan, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL,
                               &plan->unit[i].hpz_shard));
-    /* All gradients before all optimizer states: a memory map then shows each kind as one band. */
+    /* Place all gradients before all optimizer states, so that a memory map shows each kind as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));
     return ZR_OK;
@@ -187,8 +188,8 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Return the larger of the types that gathers move: the type of parameters, and the type of sums if all ranks get them.
- */
+/* Return the larger of the types that gathers move: the parameters' type, and the sums' type if all ranks get the
+ * sums. */
 static zr_dtype gathered_dtype(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -198,7 +199,7 @@ static zr_dtype gathered_dtype(const zr_plan *plan)
     return sums && (!params || larger) ? sum : param;
 }
 
-/* Find the bytes of the largest bucket that any step moves, and the bytes of the whole model's gradients. */
+/* Compute the bytes of the largest bucket that any step moves, and the bytes of the whole model's gradients. */
 static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
 {
     const zr_layout *l = &plan->layout;
@@ -217,7 +218,7 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     }
 }
 
-/* Return the bytes of the largest value that tensor-parallel ranks join, or may keep in pieces. */
+/* Return the bytes of the largest value that tensor-parallel ranks join, or that they may store in pieces. */
 static int64_t largest_joined(const zr_plan *plan)
 {
     int64_t largest = 0;
@@ -239,14 +240,15 @@ static int64_t largest_joined(const zr_plan *plan)
     return largest;
 }
 
-/* Bytes of the staging memory. Pieces pass through it in chunks, so its size is constant (ZeRO section 6.2, C_B): one
- * half is filled while the other is read. On processors a larger size is no faster; between devices a chunk must be
- * long enough to hide the latency of a request. */
+/* Maximum bytes of the staging memory: on processors, and between devices. Pieces pass through it in chunks, so its
+ * size does not depend on the model (ZeRO section 6.2, C_B); one half is filled while the other is read. On processors
+ * a larger size is no faster; between devices a chunk must be long enough to hide the latency of a request. */
 #define STAGING_BYTES ((int64_t)4 << 20)
 #define STAGING_APART_BYTES ((int64_t)64 << 20)
-#define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* for each rank in both halves, however many there are */
+#define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* minimum per rank, for both halves together */
 
-/* Fused buffer: the staging memory holds the whole model's gradients, as a baseline for constant-size buffers. */
+/* Plan the staging memory of each group. With zr_layout.fused_buffer, the memory of the group DATA holds the whole
+ * model's gradients, as a baseline to compare constant-size buffers with. */
 zr_status zr__plan_staging(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -254,12 +256,12 @@ zr_status zr__plan_staging(zr_plan *plan)
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
     find_moved(plan, &largest, &all);
     const int64_t joined = largest_joined(plan);
-    plan->moves = l->ranks > 1 && largest > 0; /* whole parameters and no training: nothing is moved */
+    plan->moves = l->ranks > 1 && largest > 0; /* false for whole parameters without training, where no bytes move */
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
-    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saved states pass through it as well */
+    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saved states also pass through this memory */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
                                       [ZR_GROUP_ACROSS] = plan->two_levels,
-                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* likewise */
+                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* saved states also pass through this memory */
     for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
         if (g == ZR_GROUP_TENSOR ? joined == 0 : !used[g] || !plan->moves) continue;
         if (g == ZR_GROUP_TENSOR) largest = joined;
@@ -301,7 +303,7 @@ zr_status zr__plan_results(zr_plan *plan)
         plan_result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
-        if (!u->trains) continue; /* it has no gradient */
+        if (!u->trains) continue; /* the unit has no gradient */
         ZR_TRY(plan_result(plan, i, "squares of the gradient", sizeof(zr_square), &u->square));
         u->verdict = plan->verdict;
         if (plan->consume_grad && !l->two_pass)

@@ -1,10 +1,8 @@
-/*
- * Recompute policy auto: the plan with the least work that fits. Units are assumed to be alike, so the best mix has at
- * most two policies (a linear programme with two constraints), the heavier one in the first units, whose activations
- * would be kept longest; bisection over whole plans finds the fewest units for it. With tensor parallelism the search
- * also tries checkpoints in pieces (P_a) and pieces in the host's space (P_a+cpu): the memory that they save may allow
- * less recompute.
- */
+/* Recompute policy auto: finds the plan with the least work that fits the memory limit. Units are assumed to be alike,
+ * so the best mix has at most two policies (a linear programme with two constraints). The heavier policy goes to the
+ * first units, whose activations would be stored longest. Bisection over whole plans finds the smallest number of units
+ * that need it. With tensor parallelism the search also tries checkpoints in pieces (P_a) and pieces in host memory
+ * (P_a+cpu), since the memory that they save may allow less recompute. */
 #include "plan/policy/policy.h"
 #include "plan/cost/cost.h"
 
@@ -12,14 +10,14 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    bool free;               /* the search also chooses how checkpoints are kept */
-    bool partition, offload; /* zr__mix's, of the plans tried now */
-    int32_t units;           /* units that may be recomputed */
+    bool free;               /* whether the search also chooses how checkpoints are stored */
+    bool partition, offload; /* values of zr__mix for the plans being tried */
+    int32_t units;           /* number of units that may be recomputed */
     zr_plan *best;
 } search;
 
-/* Make a plan, which becomes the best so far if it is better: if both fit and only the mix is chosen, the plan with
- * fewer hardware FLOPs is better. */
+/* Create a plan and make it the best so far if it is better. If both plans fit and the search chooses only the mix, the
+ * plan with fewer hardware FLOPs is better; otherwise zr__plan_better decides. */
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
                          int64_t *bytes)
 {
@@ -37,13 +35,14 @@ static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32
     return st;
 }
 
-/* Find the fewest first units with the heavier policy that make the plan fit. */
+/* Find the smallest number of first units that must have the heavier policy for the plan to fit. */
 static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
 {
     int32_t low = 0, high = s->units;
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
-    while (bytes > limit && high > 0) { /* the last units can use the memory in which the others are recomputed */
+    /* The last units may need no recompute, since they can use the memory in which the other units are recomputed. */
+    while (bytes > limit && high > 0) {
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
         if (fewer > bytes) return ZR_OK;
         bytes = fewer;
@@ -60,15 +59,15 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     return ZR_OK;
 }
 
-/* Search for the best mix with one way to keep checkpoints. */
+/* Search for the best mix for the current option to store checkpoints. */
 static zr_status find_mix(search *s)
 {
     int64_t bytes = INT64_MAX, before = INT64_MAX;
     ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
-    /* Longer groups have fewer checkpoints but recompute more at once: once memory grows with `every`, it keeps
-     * growing. */
+    /* Longer groups of units have fewer checkpoints but recompute more at once. Once memory grows with `every`, it
+     * keeps growing, so the search stops. */
     for (int64_t every = 2; !zr__plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
         ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
@@ -83,7 +82,8 @@ static zr_status find_best(search *s)
     if (zr__plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     ZR_TRY(find_mix(s));
-    for (int way = 0; s->free && way < 2; way++) { /* the simpler way first: a plan must be better to replace it */
+    /* Try the simpler option first, since a plan must be better to replace the best one. */
+    for (int way = 0; s->free && way < 2; way++) {
         s->partition = true;
         s->offload = way > 0;
         ZR_TRY(find_mix(s));
@@ -91,8 +91,8 @@ static zr_status find_best(search *s)
     return ZR_OK;
 }
 
-/* Return whether checkpoints may be kept in any way. With sequence parallelism a rank holds only its
- * tokens' piece anyway. */
+/* Return whether the search may choose how checkpoints are stored. With sequence parallelism there is no choice, since
+ * each rank holds only the piece of its own tokens. */
 static bool leaves_keeping_open(const zr_layout *l)
 {
     return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&

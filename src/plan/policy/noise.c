@@ -1,7 +1,6 @@
-/*
- * The policy of the gradient noise scale (McCandlish et al. 2018): the square norm of each micro-batch's own gradient
- * is taken before a reduction may put sums in its place, and NORM sends their sum along with its own scalars.
- */
+/* The policy of the gradient noise scale (McCandlish et al. 2018). The squared norm of each micro-batch's own gradient
+ * is computed before a reduction may overwrite the gradient with sums. NORM sends the sum of these squares together
+ * with its own scalars. */
 #include "plan/policy/policy.h"
 
 static zr_status check_micro_gradients(const zr_layout *l)
@@ -12,7 +11,7 @@ static zr_status check_micro_gradients(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return whether the squares of a unit's micro-gradients are taken. */
+/* Return whether the squares of a unit's micro-gradients are computed. */
 static bool is_taken(const zr_plan *plan, int32_t unit)
 {
     return plan->layout.train && plan->layout.micro_squares && plan->unit[unit].trains;

@@ -1,6 +1,4 @@
-/*
- * The policies that take part in a plan, in the order in which they do.
- */
+/* The list of policies that take part in a plan, in the order in which their hooks are called. */
 #include "plan/policy/policy.h"
 
 static const zr__policy *const policies[] = {

@@ -1,13 +1,11 @@
-/*
- * The policy of homes: model states that stay in another space than the device's (zr_layout.home). All other files
- * write steps as if they used a state where it is kept. This file cuts a step that computes with a state whose home is
- * elsewhere into buckets; a bucket of the states is copied to the device before its computation, and written states are
- * copied home after it (ZeRO-Offload, Ren et al. 2021). At most two buckets are on the device: one computes while the
- * next is prefetched.
- */
+/* The policy of homes: model states may be stored in another space than the device's (zr_layout.home). All other files
+ * write steps as if they used each state where it is stored. This file splits every step that computes with a state
+ * stored elsewhere into buckets. Each bucket of the states is copied to the device before its computation, and states
+ * that it writes are copied home afterwards (ZeRO-Offload, Ren et al. 2021). At most two buckets are on the device: one
+ * is computed while the next is prefetched. */
 #include "plan/policy/policy.h"
 
-/* Operands of an update: sums, master, four slots, parameters, verdict. */
+/* maximum number of operands; an update has the most: sums, master, four slots, parameters, verdict */
 enum { USES_MAX = 8 };
 
 static zr_status check_homes_built(const zr_layout *l)
@@ -20,7 +18,7 @@ static zr_status check_homes_built(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return whether a buffer keeps an optimizer state in another space than the device's. */
+/* Return whether a buffer stores an optimizer state outside the device's space. */
 static bool is_away(const zr__list *l, int32_t buffer)
 {
     if (buffer == ZR_NONE || buffer >= l->plan->n_persistent) return false;
@@ -28,8 +26,8 @@ static bool is_away(const zr__list *l, int32_t buffer)
     return b->category == ZR_CATEGORY_OPTIM && b->unit >= 0 && b->space != ZR_SPACE_DEVICE;
 }
 
-/* Return whether a step computes with a state that is kept in another space. COPY and SAVE read a state where it is
- * kept. */
+/* Return whether a step computes with a state that is stored outside the device's space. COPY and SAVE read a state
+ * where it is stored, so the result is false for them. */
 static bool computes_away(const zr__list *l, const zr_step *step)
 {
     bool away = false;
@@ -38,16 +36,16 @@ static bool computes_away(const zr__list *l, const zr_step *step)
     return away;
 }
 
-/* A step that is cut into buckets of `elems` elements of its range. */
+/* A step that is split into buckets of `elems` elements of its range. */
 typedef struct cut {
     zr__list *l;
-    zr__id id; /* the step becomes the last bucket */
+    zr__id id; /* id of the original step, which becomes the last bucket */
     zr_step step;
     zr_use use[USES_MAX];
     bool away[USES_MAX];
     int64_t elems;
-    zr__id pace;                /* the last compute step before it: the first two buckets are copied no earlier */
-    int32_t place[2][USES_MAX]; /* buffers on the device of even and odd buckets, by use */
+    zr__id pace; /* last compute step before the original step; the copies of the first two buckets wait for it */
+    int32_t place[2][USES_MAX]; /* [bucket % 2][use]: buffer on the device */
 } cut;
 
 static int64_t count_of(const cut *c, int64_t bucket)
@@ -56,17 +54,17 @@ static int64_t count_of(const cut *c, int64_t bucket)
     return left < c->elems ? left : c->elems;
 }
 
-/* Return the use of a bucket where the state is kept. */
+/* Return a bucket's part of use i, in the buffer where the state is stored. */
 static zr_use at_home(const cut *c, int64_t bucket, int i)
 {
     zr_use use = c->use[i];
-    if (use.range.count == 0) return use; /* whole and untyped */
+    if (use.range.count == 0) return use; /* a use of a whole buffer is not split */
     use.range.first += bucket * c->elems;
     use.range.count = count_of(c, bucket);
     return use;
 }
 
-/* Return the use of a bucket on the device. */
+/* Return a bucket's part of use i, in the bucket's buffer on the device if the state is stored elsewhere. */
 static zr_use on_device(const cut *c, int64_t bucket, int i)
 {
     zr_use use = at_home(c, bucket, i);
@@ -84,14 +82,14 @@ static zr_range bucket_range_of(const cut *c, int64_t bucket)
     return range;
 }
 
-/* Write a copy of a bucket of a state, to the device or home. */
+/* Write a COPY of a bucket of a state, to the device or home. */
 static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
 {
     return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, bucket_range_of(c, bucket), from, to);
 }
 
-/* Write the copies of a bucket to the device. Even buckets share one buffer there, and odd buckets another; the order
- * of buckets follows from the uses of the two buffers. */
+/* Write the copies of a bucket to the device. All even buckets share one buffer there, and all odd buckets a second
+ * one. The uses of these two buffers order the buckets. */
 static void fetch_bucket(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {
@@ -113,7 +111,7 @@ static void store_bucket(const cut *c, int64_t bucket)
             (void)copy_bucket(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
 }
 
-/* Write the computation of one bucket; the original step computes the last bucket. */
+/* Write the computation of one bucket. The last bucket is computed by the original step. */
 static void compute_bucket(const cut *c, int64_t bucket, bool last)
 {
     zr__list *l = c->l;
@@ -133,7 +131,7 @@ static void compute_bucket(const cut *c, int64_t bucket, bool last)
     zr__list_pace_as(l, id, c->id);
 }
 
-/* Return the last compute step before this step, or ZR_NONE. */
+/* Return the last compute step before this step, or ZR_NONE if there is none. */
 static zr__id computed_before(const zr__list *l, zr__id id)
 {
     for (id = l->link[id].prev; id != ZR_NONE; id = l->link[id].prev) {
@@ -144,7 +142,7 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Return the elements of a bucket, which are one part's elements of a bucket of the reduction. */
+/* Return the number of elements per bucket: one part's share of a bucket of the reduction. */
 static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
 {
     const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;

@@ -1,24 +1,22 @@
-/*
- * The policy of asynchronous saves during a training step: a rank's shards of states are written out on the stream
- * SAVE, from its own buffer or from a copy. An update waits for the write or the copy because of their uses, as with
- * all waits.
- */
+/* The policy of asynchronous saves during a training step. A rank's shards of the states are written to the checkpoint
+ * on the stream SAVE, from their own buffers or from copies. Updates wait for these writes or copies because of their
+ * uses, as for all waits. */
 #include "plan/policy/policy.h"
 
-/* Return how many states of a unit are saved; a unit that does not train has no optimizer states. */
+/* Return the number of states of a unit that are saved. A unit that does not train has no optimizer states. */
 static int n_states(const zr_plan *plan, const zr_plan_unit *u)
 {
     return u->elems == 0 ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
 }
 
 /* Return whether a unit's states are saved from a copy. A unit that does not train needs no copy, since no update would
- * wait. */
+ * have to wait for the save. */
 static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
 {
     return plan->save == ZR_SAVE_COPY && u->trains;
 }
 
-/* Return where a unit's state is kept in fp32; state 0: its parameters. */
+/* Return where a unit's state is stored in fp32. State 0 is the parameters, states from 1 on are the optimizer's. */
 static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
     if (state > 0) return &u->slot[state - 1];
@@ -32,7 +30,7 @@ static zr_status check_save_trains(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Add the buffers in the host's space that asynchronous saves need. */
+/* Add the buffers in host memory that asynchronous saves need. */
 static zr_status add_save_buffers(zr_plan *plan)
 {
     plan->save = plan->layout.save;
@@ -74,8 +72,8 @@ static void write_save(zr__list *l, int32_t unit, int state)
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
-/* Write the saving steps at the beginning of a round, state by state as in the files, after the gathers of parameters
- * that other ranks have updated. */
+/* Write the steps that save, at the beginning of a round: state by state, in the order of the files, and after the
+ * gathers of parameters that other ranks have updated. */
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
@@ -90,15 +88,16 @@ static void write_saves(zr__list *l)
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Return whether a plan keeps activation checkpoints at least as simply as the other; policy auto may choose how. */
+/* Return whether a plan stores activation checkpoints at least as simply as another. The two may differ because policy
+ * auto may choose how they are stored. */
 static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 {
     return plan->partition_checkpoints <= other->partition_checkpoints &&
            plan->offload_checkpoints <= other->offload_checkpoints;
 }
 
-/* Choose between saving from copies and in place: copies must fit without more recompute, and without activation
- * checkpoints in pieces or on the host that saving in place does not need. */
+/* Choose between saving from copies and saving in place. Copies are chosen only if they fit without more recompute, and
+ * without activation checkpoints in pieces or on the host that saving in place does not need. */
 static zr_status choose_save(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;
@@ -106,8 +105,8 @@ static zr_status choose_save(const zr_model *model, const zr_layout *layout, con
     zr_status st = ZR_OK;
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
-    /* zr_memory_taken counts the copy even where it is in other memory than the device's, whose size is not known.
-     * Without a limit (0) no copy fits, as in zr__plan_fits. */
+    /* zr_memory_taken counts the copies even if they are outside the device's memory, since the size of that other
+     * memory is unknown. Without a limit (0) no copy fits, as in zr__plan_fits. */
     bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;

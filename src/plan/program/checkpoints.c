@@ -1,22 +1,22 @@
-/*
- * A rewrite of the program: how activation checkpoints are kept from the forward pass until their unit's backward pass
- * (ZeRO section 6.1). If a checkpoint is the same on all tensor-parallel ranks, each rank may keep only its piece
- * (P_a), and checkpoints may be kept in the host's space (P_a+cpu). A checkpoint is copied away after the run that
- * makes it and fetched back at the beginning of the segment that recomputes from it. Lifetimes, places and waits of the
- * copies follow from the program, as for ops.
- */
+/* A rewrite of the program: how activation checkpoints are stored from the forward pass until their unit's backward
+ * pass (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its
+ * piece (P_a). Checkpoints may also be stored in host memory (P_a+cpu). A checkpoint is copied out after the run that
+ * writes it, and fetched back at the beginning of the segment that recomputes from it. Lifetimes, buffers and waits of
+ * these copies follow from the program, as they do for ops. */
 #include "plan/program/program.h"
 
 #include <string.h>
 
-/* Checkpoints, by value: the forward run that makes it, whether it is copied away, and whether in pieces. */
+/* The activation checkpoints. goes: by value, whether it is copied out; pieces: by value, whether each rank stores only
+ * a piece. */
 typedef struct checkpoints {
-    int32_t *made; /* value -> run of the forward pass that writes it, -1: none */
+    int32_t *made; /* by value: forward run that writes it, or -1 */
     bool *goes;
     bool *pieces;
 } checkpoints;
 
-/* Mark the values of the forward pass that a replay of the policy reads, as segments.c does. */
+/* Mark the values of the forward pass that are read by a replay which the policy requires. segments.c uses the same
+ * rule. */
 static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
 {
     for (int32_t v = 0; v < zr_graph_values(g); v++) c->made[v] = -1;
@@ -27,8 +27,8 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
             if (op->in[j] != ZR_NONE && c->made[op->in[j]] >= 0) c->goes[op->in[j]] = true;
         for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
     }
-    /* In pieces: values that are the same on all tensor-parallel ranks, not cut by columns or tokens, nor partial sums.
-     */
+    /* Only values that are identical on all tensor-parallel ranks are stored in pieces: not values cut by columns or
+     * tokens, nor partial sums. */
     const bool pieces = plan->partition_checkpoints && zr_plan_shares_layers(plan);
     for (int32_t v = 0; v < zr_graph_values(g); v++)
         c->pieces[v] = pieces && !zr_graph_value(g, v)->cut && !zr_graph_value(g, v)->tokens;
@@ -39,7 +39,8 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
     for (int32_t v = 0; v < zr_graph_values(g); v++) c->goes[v] &= c->pieces[v] || plan->offload_checkpoints;
 }
 
-/* Emit a RESTORE, once for each checkpoint that the replay and backward runs among [begin, end) of a segment read. */
+/* Emit one RESTORE for each checkpoint that is read by a replay or backward run among [begin, end), the runs of a
+ * segment. */
 static void emit_restores(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
                           int32_t begin, int32_t end)
 {
@@ -69,7 +70,7 @@ static void emit_rewritten(zr__program *to, const zr__program *p, const zr_graph
         }
         if (end != p->pass_end[pass]) continue;
         to->pass_end[pass++] = to->n;
-        memset(fetched, 0, (size_t)zr_graph_values(g)); /* the next pass fetches anew */
+        memset(fetched, 0, (size_t)zr_graph_values(g)); /* the next pass fetches its checkpoints again */
     }
 }
 

@@ -1,17 +1,15 @@
-/*
- * Activation checkpointing: which values of the forward pass are dropped and recomputed in the backward pass. The
- * policy says which values may be dropped; program.c replays only the ops that are needed again. With every policy,
- * outputs of cheap ops are dropped if their operands are available anyway.
+/* Activation checkpointing: decides which values of the forward pass are dropped and recomputed in the backward pass.
+ * The policy says which values may be dropped; program.c then replays only the ops that are needed again. Under every
+ * policy, outputs of cheap ops are dropped if their operands are available anyway.
  *
- * Units are replayed in groups: with `every` k, k units in a row. A value that another group reads (its input, above
- * all) is kept, so that a replay never reaches beyond its own group. Source: Chen et al. 2016; Korthikanti et al. 2022
- * (selective).
- */
+ * Units are replayed in groups of recompute_every consecutive units. A value that another group reads, above all its
+ * input, is kept, so a replay never reaches beyond its own group. Sources: Chen et al. 2016; Korthikanti et al. 2022
+ * (selective). */
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 
-/* Return the last unit of the forward pass, or -1. Its backward pass follows at once, so recompute saves nothing there.
- */
+/* Return the last unit of the forward pass, or -1. Recompute would save nothing in this unit, since its backward pass
+ * follows immediately. */
 static int32_t last_unit(const zr_graph *g)
 {
     int32_t unit = -1;
@@ -57,20 +55,21 @@ static bool is_forward(const zr_graph *g, const zr_value_info *v)
     return v->kind == ZR_VALUE_ACT && !zr_graph_get_op(g, v->producer)->backward;
 }
 
-/* Return a value's bytes over all tensor-parallel ranks, so that recompute is the same at every degree. */
+/* Return a value's total bytes over all tensor-parallel ranks, so that the choice of recompute does not depend on their
+ * number. */
 static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
 {
     return zr__value_bytes(v) * (v->cut || v->tokens ? plan->layout.tensor : 1);
 }
 
-/* Return whether a value is a gather of all tensor-parallel ranks' tokens. */
+/* Return whether a value is a gather of the tokens of all tensor-parallel ranks. */
 static bool gathers_tokens(const zr_graph *g, const zr_value_info *v)
 {
     return v->producer >= 0 && zr_graph_get_op(g, v->producer)->def->join == ZR_JOIN_GATHER &&
            zr_graph_value(g, zr_graph_get_op(g, v->producer)->in[0])->tokens;
 }
 
-/* Find the bytes of the largest value that each unit's forward pass reads from another unit. */
+/* For each unit, find the bytes of the largest value that its forward pass reads from another unit. */
 static void find_inputs(const zr_plan *plan, const zr_graph *g, int64_t *input_bytes)
 {
     for (int32_t i = 0; i < zr_graph_ops(g); i++) {
@@ -116,11 +115,12 @@ static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t
 
 /* ---- cheap ops ------------------------------------------------------------------------------- */
 
-/* The backward ops that read each value. */
+/* For each value, the backward ops that read it, and whether another unit reads it. */
 typedef struct readers {
-    int32_t *first, *last; /* value -> first and last backward op that reads it, -1: none */
-    bool *elsewhere;       /* value -> an op of another unit reads it */
-    bool *whole;           /* unit -> its backward reads its parameters, so that at stage 3 it is gathered then */
+    int32_t *first, *last; /* by value: first and last backward op that reads it, or -1 */
+    bool *elsewhere;       /* by value: whether an op of another unit reads it */
+    bool *whole; /* by unit: whether its backward pass reads its parameters, so that at stage 3 they are gathered anyway
+                  */
 } readers;
 
 static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
@@ -133,7 +133,7 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
             if (in == ZR_NONE) continue;
             const zr_value_info *v = zr_graph_value(g, in);
             if (v->unit != op->unit) r->elsewhere[in] = true;
-            /* The gather is replayed, so its operand is read. */
+            /* A dropped gather is replayed, and the replay reads its operand. */
             if (op->backward && dropped[in] && gathers_tokens(g, v)) {
                 in = zr_graph_get_op(g, v->producer)->in[0];
                 v = zr_graph_value(g, in);
@@ -146,12 +146,12 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
     }
 }
 
-/* Find the backward op before which `op` would be recomputed; -1: recompute does not pay, or another unit needs the
- * output kept. More than half of the bytes that `op` writes must be read: otherwise a norm would run for its two
- * numbers a row. */
+/* Return the backward op before which `op` would be recomputed, or -1 if recompute does not pay or another unit reads
+ * an output of `op`. Recompute pays only if more than half of the bytes that `op` writes are read; otherwise a norm
+ * would be repeated only for its two numbers per row. */
 static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
 {
-    double written = 0, read = 0; /* sizes that no machine holds are refused later */
+    double written = 0, read = 0; /* as double, since sizes that no machine can hold are rejected only later */
     int32_t at = -1;
     for (int j = 0; j < op->n_out; j++) {
         zr_value out = op->out[j];
@@ -165,8 +165,8 @@ static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
     return 2 * read > written ? at : -1;
 }
 
-/* Return whether all operands of `op` are available at backward op `at` even if `op` is not recomputed. Recomputed
- * operands do not count, so that replays do not chain and one value's bytes are not exchanged for another's. */
+/* Return whether all operands of `op` are available at backward op `at` without recompute. Recomputed operands do not
+ * count, so that no replay depends on another replay and no memory is saved for one value at the cost of another. */
 static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
 {
     for (int j = 0; j < op->n_in; j++) {
@@ -195,7 +195,8 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped
 {
     size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(g);
     int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
-    int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1)); /* group, then the readers' */
+    /* Numbers of groups, then the two tables of `readers`. */
+    int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1));
     bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
     zr_status st = input_bytes && index && flag
                        ? ZR_OK

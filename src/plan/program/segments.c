@@ -1,9 +1,9 @@
-/*
- * Decisions before steps are written: segments, lifetimes of values, and when units are reduced. Consecutive runs of
- * one unit in the program are a segment; a segment gathers the units that it reads (stage 3) and reduces a unit if it
- * holds the last contribution to the unit's gradient. So GPT-2's blocks are gathered twice (forward, backward), the
- * embedding twice (look-up; head forward and backward, which are one segment) and the final norm once.
- */
+/* Decisions that are made before steps are written: segments, lifetimes of values, and when units are reduced.
+ *
+ * A segment is a sequence of consecutive runs of one unit. At stage 3 a segment gathers the units that it reads. A
+ * segment reduces a unit if it holds the last contribution to the unit's gradient. For example, GPT-2's blocks are
+ * gathered twice (forward, backward), its embedding twice (look-up; head forward and backward, which are one segment)
+ * and its final norm once. */
 #include "plan/program/program.h"
 
 #include <string.h>
@@ -36,8 +36,8 @@ static void find_segments(zr__decided *d)
 
 /* ---- lifetimes ------------------------------------------------------------------------------- */
 
-/* Find the last use of each instance of a value, inputs first, and the instances that are checkpoints. newest: by
- * value. */
+/* Find the last use of each instance of a value, and the instances that are checkpoints. Instances of inputs are
+ * numbered first. newest: by value, its newest instance so far. */
 static void find_lifetimes(zr__decided *d, int32_t *newest)
 {
     const zr_graph *g = d->graph;
@@ -47,7 +47,7 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
         newest[zr_graph_input(g, i)] = d->n_instances++;
     }
     const int32_t inputs = d->n_instances;
-    int32_t forward = inputs; /* end of the forward pass's instances, which follow the inputs */
+    int32_t forward = inputs; /* end of the instances written by the forward pass, which follow the inputs */
     for (int32_t i = 0; i < d->program.n; i++) {
         const zr__run_of *run = &d->program.run[i];
         const zr_op *op = zr__op_of(d, i);
@@ -77,8 +77,9 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Find the segment at whose end each unit is reduced: its gradient is complete and, if its update consumes the
- * gradient, no later segment reads its parameters. */
+/* Find the segment at whose end each unit is reduced: the last segment that contributes to its gradient. If the unit's
+ * update consumes the gradient, this is the last segment that reads the unit's parameters, if later. With a fused
+ * buffer it is the last segment of all. */
 static void find_due(const zr__decided *d, int pass)
 {
     const zr_plan *plan = d->plan;
@@ -105,7 +106,7 @@ static void find_due(const zr__decided *d, int pass)
             due[u] = -1;
         else if (due[u] < 0 || plan->layout.fused_buffer)
             due[u] = last;
-        /* With overlap, at the end of the next segment, which computes during the reduction. */
+        /* With overlap, the gradient is consumed one segment later, which computes during the reduction. */
         const bool later = plan->layout.overlap && plan->moves && due[u] < last;
         consumed[u] = plan->consume_grad && due[u] >= 0 ? due[u] + later : -1;
     }

@@ -1,7 +1,6 @@
-/*
- * The gathers of stage 3: when units are gathered and how long they stay whole. DeepSpeed's thresholds are applied when
- * the plan is made: how far to prefetch (prefetch, live), and whether a unit is kept for its next use (reuse).
- */
+/* The gathers of stage 3: decides when units are gathered and how long they stay whole. DeepSpeed's thresholds are
+ * applied when the plan is created: how far to prefetch (prefetch, live), and whether a unit is held until its next use
+ * (reuse). */
 #include "plan/write/write.h"
 
 #include <string.h>
@@ -31,7 +30,8 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     if (newest && newest->to == segment) return;
     while (g->segment < segment) g->used_elems[++g->segment] = g->total_elems;
     g->total_elems += plan->unit[unit].padded_elems;
-    /* Elements of the uses between the two; a unit used in the very next segment is kept in any case. */
+    /* number of elements used between the unit's last use and this one; a unit that the very next segment uses is
+     * always held */
     int64_t between = newest ? g->used_elems[segment] - g->used_elems[newest->to + 1] : 0;
     if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems)) {
         newest->to = segment;
@@ -39,7 +39,7 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     }
     if (!zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) return;
     g->fetch[g->n] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = !newest, .buffer = ZR_NONE};
-    g->of[unit] = g->n++; /* while fetches are added: the unit's newest fetch */
+    g->of[unit] = g->n++; /* while fetches are being added, `of` holds the unit's newest fetch */
 }
 
 static bool may_gather(const zr__gathers *g, const zr_layout *l, const zr__fetch *f, int32_t segment, int64_t elems)

@@ -1,13 +1,12 @@
-/*
- * The steps that move a unit between ranks: gathers of parameters, reduction of gradients. A bucket is the same
- * sub-range of all N shards of one unit, so that a reduced bucket is a part of every shard.
+/* The steps that move a unit between ranks: gathers of parameters and reductions of gradients. A bucket is the same
+ * sub-range of all N shards of a unit, so a reduced bucket is a part of every shard.
  *
- * The papers' baselines are built as well: reduction to one owner after the other, broadcasts from one owner after the
- * other, all-reduce, and one fused buffer for the whole model; and NCCL's own reduce-scatter.
- */
+ * The papers' baselines can be planned as well: reduction to one owner after another, broadcasts from one owner after
+ * another, all-reduce, and one fused buffer for the whole model; and also NCCL's own reduce-scatter. */
 #include "plan/write/write.h"
 
-/* A collective along one stride: each rank of the group has `elems` elements, in the order of the ranks. */
+/* A collective along one stride. Each rank of the group has `elems` elements, and they lie in the order of the
+ * ranks. */
 typedef struct level {
     int64_t elems;
     zr_stride by, outer;
@@ -18,8 +17,8 @@ static bool has_stride(const zr_range *range, zr_stride stride)
     return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
 }
 
-/* Find the levels along which a part of a unit is gathered up to the range `known`, or in reverse order reduced: the
- * strides of the part that `known` does not have. */
+/* Find the levels along which a part of a unit is gathered until the range `known` is complete; a reduction takes these
+ * levels in reverse order. There is one level for each stride that the part has and `known` does not have. */
 static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
     int n = 0;
@@ -30,7 +29,7 @@ static int levels_of(const zr_range *part, const zr_range *known, level found[2]
 
 static const zr_range whole = {0};
 
-/* Return the elements of one rank that a bucket of `bucket_elems` covers. */
+/* Return the number of elements of one rank that a bucket of `bucket_elems` covers. */
 static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
 {
     int ranks = plan->group[v->by.group].size;
@@ -39,19 +38,19 @@ static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const lev
     return range < v->elems ? range : v->elems;
 }
 
-/* Return each rank's part at a level. */
+/* Return the range of each rank's part at a level. */
 static zr_range level_range(const level *v)
 {
     return (zr_range){.count = v->elems, .by = v->by, .outer = v->outer};
 }
 
-/* Return the state of a whole unit in a buffer. */
+/* Return the state of a whole unit that is stored in a buffer. */
 static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
 {
     return (zr_state){buffer, dtype, {.count = u->padded_elems}};
 }
 
-/* Add a step that moves a unit between ranks in buckets; owner -1: every rank owns its part. */
+/* Add a step that moves a unit between ranks in buckets. `owner` is -1 if every rank owns its part. */
 static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
                         int64_t bucket_elems)
 {
@@ -64,7 +63,7 @@ static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t u
     return step;
 }
 
-/* Return a use of all ranks' parts, or with an owner of the owner's part. */
+/* Return a use of all ranks' parts, or only of the owner's part if there is an owner. */
 static zr_use parts_use(const level *v, const zr_state *state, int32_t owner, bool reads, bool writes)
 {
     zr_range range = level_range(v);
@@ -85,8 +84,8 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
     return step;
 }
 
-/* Gather along one stride. cast (lean): first cast this rank's part of the fp32 master to the 16-bit type, into its
- * place in the whole unit. */
+/* Gather along one stride. If `cast` (lean), first cast this rank's part of the fp32 master to the 16-bit type, and
+ * write it to its position in the whole unit. */
 static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
                          bool cast, zr__id pace)
 {
@@ -117,8 +116,9 @@ void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
         gather_level(l, unit, &v[i], i > 0 || cast ? &target : &u->param, &target, cast && i == 0, pace);
 }
 
-/* hpZ (Wang et al. 2023, ZeRO++ section 3.2): a unit's first gather of a training step comes from all ranks, and this
- * rank copies its shard of the secondary partition, from which later gathers of the step are made within the group. */
+/* Write the gather of a fetch. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), a unit's first gather of a training
+ * step comes from all ranks, and this rank then copies its shard of the secondary partition. Later gathers of the step
+ * read this partition within the group. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
 {
     const zr_plan *plan = l->plan;
@@ -141,7 +141,7 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Zero the gaps of a transient unit gradient that no op writes: padding, and parameters without a gradient. */
+/* Zero the parts of a transient unit gradient that no op writes: padding, and parameters without a gradient. */
 static void zero_gaps(zr__list *l, int32_t unit, const zr_state *grad)
 {
     const zr_unit_info *info = zr_graph_unit_info(l->graph, unit);
@@ -176,14 +176,15 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
     return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
 }
 
-/* Return whether a level has only one rank: then the compute stream adds this rank's own gradient. */
+/* Return whether a level has only one rank. If so, the compute stream adds this rank's own gradient. */
 static bool is_alone(const zr_plan *plan, const level *v)
 {
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
-/* Add a step that reduces all ranks' parts of a unit to their owners and into the sums. A rank alone adds its own
- * gradient. kept: the sums are a micro-batch's final ones, and accumulate over micro-batches. */
+/* Add a step that reduces all ranks' parts of a unit to their owners and into the sums. On a level with one rank, the
+ * step adds the rank's own gradient. kept: whether the sums are the final sums of a micro-batch, which may accumulate
+ * over micro-batches. */
 static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
                         const zr_state *sums, bool kept)
 {
@@ -191,7 +192,7 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     const zr_plan_unit *u = &plan->unit[unit];
     const bool in_place = sums->buffer == from->buffer, adds = kept && plan->sum_f32;
     const bool alone = is_alone(plan, v);
-    /* NCCL needs whole pieces side by side, and splits them by itself. */
+    /* NCCL needs whole pieces that lie side by side, and divides them into chunks itself. */
     const bool by_nccl = plan->layout.reduce == ZR_REDUCE_NCCL, nccl = by_nccl && !alone;
     const int64_t bucket = by_nccl ? v->elems : bucket_range(plan, plan->layout.reduce_bucket_elems, v);
     zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, bucket);
@@ -210,7 +211,7 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     }
 }
 
-/* Reduce along one stride. */
+/* Reduce along one stride: all owners at once, or one owner after another (ZR_REDUCE_TO_OWNER). */
 static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
                          bool kept)
 {
@@ -234,7 +235,7 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], &sums, &sums);
 }
 
-/* Reduce all ranks' `from` into the sums, in one or two levels. kept: as for reduce_step. */
+/* Reduce `from` over all ranks into the sums, in one or two levels. kept: see reduce_step. */
 static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
 {
     level v[2];
@@ -242,7 +243,7 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const 
         reduce_level(l, unit, &v[0], from, sums, kept);
         return;
     }
-    /* Partial sums stay in fp32, so both levels together are one summation tree. */
+    /* Partial sums stay in fp32, so that both levels together form a single summation tree. */
     const zr_state partial = {
         zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit, "partial sums (fp32)", 4 * v[1].elems),
         ZR_F32,
@@ -257,7 +258,7 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
     const zr_state gradient = zr__whole_grad(plan, unit, grad), sums = zr__sums_of(plan, unit, grad);
     if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
     if (!again) zr__policies_gradient(l, unit, &gradient);
-    if (!plan->moves && sums.buffer == grad) return; /* one rank: the gradient is its own sum */
+    if (!plan->moves && sums.buffer == grad) return; /* with one rank, the gradient is its own sum */
 
     l->reduced[1] = l->reduced[0];
     const level own = {.elems = plan->unit[unit].padded_elems};

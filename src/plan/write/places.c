@@ -1,8 +1,9 @@
-/* Places of an op's operands and outputs: an output is a view of its unit's gradient, takes over the place of an input
- * whose last use is this op, or has a place of its own. */
+/* Buffers of an op's operands and outputs. An output is a part of its unit's gradient, or reuses the buffer of an input
+ * whose last use is this op, or has its own buffer. */
 #include "plan/write/write.h"
 
-/* Return the bytes of a value's place; a value that may be kept in pieces has room for the last rank's padding. */
+/* Return the bytes of a value's buffer. A value that may be stored in pieces gets extra space for the padding of the
+ * last rank's piece. */
 static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
 {
     const bool pieces = plan->partition_checkpoints && v->kind == ZR_VALUE_ACT && !v->cut && !v->tokens;
@@ -10,7 +11,7 @@ static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
                   : zr__value_bytes(v);
 }
 
-/* Return a value's newest instance; -1 for parameters and caches, which have no instances. */
+/* Return a value's newest instance, or -1 for parameters and caches, which have no instances. */
 static int32_t instance_of(const zr__writing *w, zr_value value)
 {
     return value == ZR_NONE ? -1 : w->instance[value];
@@ -37,8 +38,9 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
     return w->grad_buffer[unit];
 }
 
-/* Return the place of the input that output `out` may take over; ZR_NONE if it may take none. The input must have the
- * output's size and its last use here, be no other operand as well, and not have been given to an earlier output. */
+/* Return the buffer of the input that output `out` may overwrite, or ZR_NONE if there is none. The input must have the
+ * output's size, be used for the last time by this op, be only one of its operands, and not be taken by an earlier
+ * output. */
 static int32_t donated(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -56,8 +58,8 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
     return d->kind == ZR_VALUE_ACT && fits ? w->place[given] : ZR_NONE;
 }
 
-/* Return whether an output of `run` is a part of a parameter's gradient to which its only reader adds the rest in
- * place: then it is made in the gradient's place. */
+/* Return whether output `out` of `run` is a part of a parameter's gradient to which its only reader adds the rest in
+ * place. If so, the output is written directly into the gradient's buffer. */
 static bool grows_in_place(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -91,14 +93,15 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
     if (v->kind == ZR_VALUE_GRAD || grows_in_place(w, run, out)) {
         const zr_param_info *param = zr_graph_param(l->graph, v->param);
         use.range.first = param->unit_offset;
-        /* Wait for an earlier reduction: otherwise the gradients of all units could be in memory at once. */
+        /* Wait for an earlier reduction, since otherwise the gradients of all units could be in memory at the same
+         * time. */
         if (w->grad_buffer[param->unit] == ZR_NONE && zr__grad_transient(l->plan))
             zr__list_pace(l, step, l->reduced[l->plan->layout.overlap]);
         use.buffer = zr__unit_gradient(w, param->unit);
         return use;
     }
-    zr_category category =
-        v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT; /* a part of a parameter's gradient, or an activation */
+    /* Either a part of a parameter's gradient or an activation. */
+    zr_category category = v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT;
     if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
     use.buffer = donated(w, run, out);
     if (use.buffer == ZR_NONE || l->schedule->buffer[use.buffer].category != category)

@@ -1,26 +1,24 @@
-/*
- * The schedules: writes their steps from the decisions of segments.c.
- */
+/* Writes the steps of all schedules, from the decisions of segments.c. */
 #include "plan/write/write.h"
 
 #include <string.h>
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Return a unit's entry of `decided` in the pass of a segment. */
+/* Return a unit's entry, for the pass of a segment, in a table of zr__decided (`due` or `consumed`). */
 static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t unit, int32_t segment)
 {
     return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
 }
 
-/* Return whether the pass of a segment is for the norm alone. */
+/* Return whether the pass of a segment only computes the norm. */
 static bool for_norm(const zr__writing *w, int32_t segment)
 {
     return w->decided.segment[segment].pass + 1 < w->decided.program.passes;
 }
 
-/* Lean: update the units whose gradients are consumed at the end of this segment: the units reduced at its end
- * (reduced_now), or the units reduced before. */
+/* Update the units whose gradients are consumed at the end of this segment (lean): those that are also reduced at its
+ * end if reduced_now, otherwise those that were reduced earlier. */
 static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 {
     const zr__decided *d = &w->decided;
@@ -32,21 +30,21 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 
 static void reduce_units(zr__writing *w, int32_t segment)
 {
-    /* Before the reductions of this segment: after them, AGREE of earlier units would wait for them on the comm stream.
-     */
+    /* Do this before the reductions of this segment; otherwise the AGREE steps of earlier units would wait for these
+     * reductions on the comm stream. */
     consume_units(w, segment, false);
     for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
-        if (!for_norm(w, segment))
-            zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false); /* a norm needs only shards */
+        /* A pass that only computes the norm needs no more than the shards. */
+        if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false);
     }
     consume_units(w, segment, true);
 }
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Note a new instance of a value, in this place. */
+/* Record that `place` holds a new instance of a value. */
 static void now_at(zr__writing *w, zr_value value, zr_use place)
 {
     w->list.schedule->value[value] = place;
@@ -75,7 +73,7 @@ static void write_run(zr__writing *w, int32_t run)
         int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_WORK, op->unit, "scratch", scratch);
         zr__list_use(l, step, zr__use_all(buffer, true, true));
     }
-    /* LOSS once a micro-batch, after the first run of the op that makes the losses, forward or backward. */
+    /* Write LOSS once per micro-batch, after the first run (forward or backward) of the op that computes the losses. */
     const zr_value losses = w->kind == ZR_SCHEDULE_DECODE ? ZR_NONE : zr_graph_get_losses(l->graph);
     const bool made_now = losses != ZR_NONE && zr_graph_value(l->graph, losses)->producer == p->run[run].op;
     if (!made_now || replay || run >= p->pass_end[0]) return;
@@ -99,7 +97,7 @@ static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind k
     return step;
 }
 
-/* Return a use of the pieces of all ranks (each), or of this rank's piece among them. */
+/* Return a use of the pieces of all ranks if `each`, or else of this rank's piece among them. */
 static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool writes)
 {
     use.range.count = piece;
@@ -108,7 +106,8 @@ static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool wr
     return zr__use_as(use, reads, writes);
 }
 
-/* Write a gather of all ranks' pieces into `out`; this rank's piece is there already, or at `mine`. */
+/* Write a gather of all ranks' pieces into `out`. This rank's piece is at `mine`, or already in `out` if `mine` is
+ * NULL. */
 static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, const zr_use *mine, zr_use out,
                                   int64_t piece)
 {
@@ -120,8 +119,8 @@ static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, cons
     return step;
 }
 
-/* Write a reduce-scatter of all ranks' `in`: this rank's piece of the sum goes to its place in the output, or is the
- * whole output (ZR_JOIN_SCATTER). Return the output. */
+/* Write a reduce-scatter of all ranks' `in`. This rank's piece of the sum is written to its position in the output, or
+ * is the whole output (ZR_JOIN_SCATTER). Return the output. */
 static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t piece)
 {
     zr__list *l = &w->list;
@@ -137,8 +136,8 @@ static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t p
     return out;
 }
 
-/* Write the steps of an op that joins tensor-parallel ranks: ZR_JOIN_SUM is a reduce-scatter and a gather of the
- * pieces. */
+/* Write the steps of an op that joins values of tensor-parallel ranks. ZR_JOIN_SUM becomes a reduce-scatter and then a
+ * gather of the pieces. */
 static void write_join(zr__writing *w, int32_t run)
 {
     const zr_op *op = zr__op_of(&w->decided, run);
@@ -162,7 +161,7 @@ int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
     return (zr_shape_elems(&value->type.shape) + ranks - 1) / ranks;
 }
 
-/* Write the copy of a forward value, or of this rank's piece, to the buffer that keeps it as a checkpoint. */
+/* Write the copy of a forward value, or of this rank's piece of it, to the buffer that stores it as a checkpoint. */
 static void write_keep(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -185,8 +184,8 @@ static void write_keep(zr__writing *w, int32_t run)
     (void)zr__list_copy(l, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit, (zr_range){0}, from, to);
 }
 
-/* Write the steps that restore a checkpoint to a place of its own: from the host's space on the copy stream, and from
- * other ranks. */
+/* Write the steps that restore a checkpoint into its own buffer: a copy from host memory on the copy stream, and a
+ * gather from the other ranks, as far as these are needed. */
 static void write_restore(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -209,15 +208,15 @@ static void write_restore(zr__writing *w, int32_t run)
         zr__list_newest(l)->restores = true;
         if (!host) step = gather;
     }
-    /* Fetched no earlier than while the previous segment computes: otherwise all checkpoints might be on the device at
-     * once. */
+    /* Do not fetch before the previous segment computes; otherwise all checkpoints might be on the device at the same
+     * time. */
     zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
     now_at(w, of->value, to);
 }
 
 /* ---- beginning and end of a micro-batch ------------------------------------------------------- */
 
-/* Write BATCH: the caller fills inputs in host memory, from where they are copied to their places. */
+/* Write BATCH: the caller fills the inputs in host memory, and the step copies them to their buffers on the device. */
 static void write_batch(zr__writing *w)
 {
     zr__list *l = &w->list;
@@ -238,8 +237,8 @@ static void write_batch(zr__writing *w)
     if (w->kind != ZR_SCHEDULE_DECODE) zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
 }
 
-/* Write the gathers of stages 1 and 2 for parameters that the previous training step has updated, unit by unit in order
- * of first use. */
+/* Write the gathers, at stages 1 and 2, of parameters that the previous training step has updated. Units come in order
+ * of their first use. */
 static void refresh_units(zr__writing *w, bool *done)
 {
     zr__list *l = &w->list;
@@ -252,11 +251,12 @@ static void refresh_units(zr__writing *w, bool *done)
             done[unit] = true;
         }
     }
-    for (int32_t u = 0; u < l->plan->n_units; u++) /* parameters that no op reads */
+    for (int32_t u = 0; u < l->plan->n_units; u++) /* also units whose parameters no op reads */
         if (!done[u]) zr__write_refresh(l, u, ZR_WHEN_STALE);
 }
 
-/* Write runs from `run` to `end`, or only the RESTOREs at their beginning. Return the first run that is not written. */
+/* Write the runs from `run` to `end`, or, if `restores`, only the RESTOREs at their beginning. Return the first run
+ * that is not yet written. */
 static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restores)
 {
     for (; run < end; run++) {
@@ -275,7 +275,7 @@ static void write_segments(zr__writing *w)
 {
     zr__list *l = &w->list;
     const zr__segment *segment = w->decided.segment;
-    int32_t next = 0; /* run */
+    int32_t next = 0; /* next run to write */
     int pass = -1;
     w->ended[0] = w->ended[1] = ZR_NONE;
     for (int32_t i = 0; i < w->decided.n_segments && l->status == ZR_OK; i++) {
@@ -285,11 +285,11 @@ static void write_segments(zr__writing *w)
         }
         pass = segment[i].pass;
         zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
-        if (i == 0) write_batch(w); /* the first gathers overlap with it */
+        if (i == 0) write_batch(w); /* after the gathers are issued, so that they overlap with BATCH */
         next = write_runs(w, next, segment[i].end, false);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
-        /* Checkpoints of the next segment are restored before this segment's units are reduced: they are needed
+        /* Restore the checkpoints of the next segment before reducing this segment's units, since they are needed
          * earlier. */
         const bool ahead = l->plan->layout.overlap && i + 1 < w->decided.n_segments && segment[i + 1].pass == pass;
         if (ahead) next = write_runs(w, next, segment[i + 1].end, true);
@@ -333,7 +333,7 @@ static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind k
                 if (unit >= 0) zr__gathers_add(&w->gathers, plan, k, unit);
             }
         }
-    /* The caches of decoding were planned in the graph's order. */
+    /* The caches for decoding were planned in the order of the graph's values. */
     for (int32_t b = 0, v = 0; b < plan->n_persistent && kind == ZR_SCHEDULE_DECODE; b++) {
         if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
         while (zr_graph_value(w->list.graph, v)->kind != ZR_VALUE_CACHE) v++;
@@ -358,7 +358,7 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
     }
     write_segments(&w);
     const zr_value output = zr_graph_get_output(plan->graph[kind]);
-    if (kind == ZR_SCHEDULE_DECODE && output != ZR_NONE && w.list.status == ZR_OK) { /* to the host */
+    if (kind == ZR_SCHEDULE_DECODE && output != ZR_NONE && w.list.status == ZR_OK) { /* copy the output to the host */
         const zr_use from = w.list.schedule->value[output];
         zr_use to = from;
         to.range.first = 0;
@@ -380,8 +380,7 @@ done:
     return st;
 }
 
-/* Write the flush schedule: gathers of parameters that other ranks have updated, for units that stay whole, unit by
- * unit. */
+/* Write the flush schedule: for each unit that stays whole, gather the parameters that other ranks have updated. */
 zr_status zr__write_flush(zr_plan *plan)
 {
     zr__list l;
