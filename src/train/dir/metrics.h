@@ -32,7 +32,7 @@ int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCA
 /** Write the line of a step or of an evaluation, including its newline, and return its length. */
 int zr__metrics_step(const zr_train_step *step, char line[ZR_METRICS_LINE_BYTES]);
 int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_METRICS_LINE_BYTES]);
-/** Return the line for a text that the model generated after `step` steps; zr_free it. ZR_ERR_MEMORY. */
+/** Return the line for a text that the model generated after `step` steps; zr_free it. Errors: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__metrics_sample(int64_t step, const char *text, int64_t bytes, char **line);
 
 /** Return the text of run.json; zr_free it. Pass NULL as `timings` if they were not measured. */

@@ -51,11 +51,11 @@ ZR_NODISCARD zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
 
 /** Open the file of an earlier run, or create it, and find the end of the lines of steps up to `step`; *made receives
  * the results in these lines. Refuse a symbolic link, a file with a second name (a hard link) and anything but a
- * regular file, since writing might change another file. ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
+ * regular file, since writing might change another file. Errors: ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t step, zr__run_made *made);
 
 /** Truncate the file at the end that zr__metrics_continue found. Call this before the first line is written. `path` and
- * `step` are for the error message. ZR_ERR_IO. */
+ * `step` are for the error message. Errors: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t step);
 
 /** Append one line, including its newline, after any buffered lines. */

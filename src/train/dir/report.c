@@ -91,7 +91,7 @@ static int64_t traffic_total(const zr_traffic *traffic)
     return total;
 }
 
-/** Open an object and add a traffic's numbers to it; the caller closes the object. */
+/** Open a JSON object and add the bytes of each kind of traffic; the caller closes the object. */
 static void open_traffic(zr__json_out *out, const char *key, const zr_traffic *traffic)
 {
     zr__json_open(out, key, '{');

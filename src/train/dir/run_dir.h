@@ -32,11 +32,11 @@ typedef struct zr__run_dir {
         .place = -1, .metrics = ZR_METRICS_FILE_INIT, .events = {.fd = -1 }                                            \
     }
 
-/** Check, without any change, that `path` could become a run's directory. ZR_ERR_CREATE. */
+/** Check, without any change, that `path` could become a run's directory. Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_check(const char *path);
 
 /** Check that a run in `path` would overwrite no file of `inputs`, the NULL-terminated list of its input files.
- * ZR_ERR_CREATE. */
+ * Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_spares(const char *path, const char *const *inputs);
 
 /** Create the directory and its parents, lock it, open metrics.jsonl and write config.json. Fail with ZR_ERR_CREATE or
@@ -44,27 +44,27 @@ ZR_NODISCARD zr_status zr__run_dir_spares(const char *path, const char *const *i
 ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config);
 
 /** Open and lock the directory of a run that is to be resumed. If the directory holds no trace of a run, set *there to
- * false and do nothing else; call zr__run_dir_open then. Fail with ZR_ERR_CREATE, also if no run can be resumed from
- * the traces. */
+ * false and do nothing else; call zr__run_dir_open then. Fail with ZR_ERR_CREATE if the directory cannot be used, or
+ * has neither metrics.jsonl nor a checkpoint. */
 ZR_NODISCARD zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there);
 
 /** Truncate metrics.jsonl after `step` and rewrite config.json. Call this only once no check can refuse the run any
- * more. *made receives the results up to `step`. ZR_ERR_CREATE, ZR_ERR_IO. */
+ * more. *made receives the results up to `step`. Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, zr__run_made *made);
 
-/** Create a new event file in the directory; the event files of earlier starts do not change. ZR_ERR_CREATE. */
+/** Create a new event file in the directory; the event files of earlier starts do not change. Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_add_events(zr__run_dir *dir);
 /** Remove the event file of zr__run_dir_add_events, if the run cannot begin. */
 void zr__run_dir_drop_events(zr__run_dir *dir);
 
-/** Sync metrics.jsonl and the event file to disk. ZR_ERR_IO. */
+/** Sync metrics.jsonl and the event file to disk. Errors: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_dir_sync(zr__run_dir *dir);
 /** Finish and close metrics.jsonl and the event file. Fail with ZR_ERR_IO if lines are lost (zr__metrics_end). */
 ZR_NODISCARD zr_status zr__run_dir_end(zr__run_dir *dir);
 
 /** Find the latest complete weights of an earlier run. *name is their name in the directory, or NULL if there are no
  * weights. *step is the step after which the weights were written: from their trained.json, else from run.json, else
- * ZR_STEP_UNKNOWN. ZR_ERR_IO, ZR_ERR_MEMORY. */
+ * ZR_STEP_UNKNOWN. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
 #define ZR_STEP_UNKNOWN INT64_MAX
 ZR_NODISCARD zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t *step);
 
@@ -84,7 +84,7 @@ ZR_NODISCARD zr_status zr__run_dir_write(const zr__run_dir *dir, const char *nam
 bool zr__run_dir_writes(const zr__run_dir *dir, const char *path);
 
 /** Set dir->path to the directory's current path, since it may be renamed during training. Create the directory again
- * if it was removed. ZR_ERR_CREATE. */
+ * if it was removed. Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_find(zr__run_dir *dir);
 
 /** Close and unlock the directory. Leave a lock that another job holds by now. */

@@ -13,13 +13,14 @@ typedef struct zr__trained {
     double val_loss; /* loss in nats per token; infinity if unknown */
 } zr__trained;
 
-/** Write dir/trained.json without values, reserving the disk space for them. ZR_ERR_CREATE, ZR_ERR_IO. */
+/** Write dir/trained.json without values, reserving the disk space for them. Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__trained_reserve(const char *dir);
 
-/** Write the values into the reserved file and sync it. ZR_ERR_NOT_FOUND, ZR_ERR_IO. */
+/** Write the values into the reserved file and sync it. Errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__trained_write(const char *dir, const zr__trained *trained);
 
-/** Read trained.json. If the file is missing or malformed, the values are "unknown". ZR_ERR_IO, ZR_ERR_MEMORY. */
+/** Read trained.json. If the file is missing or malformed, the values are "unknown". Errors: ZR_ERR_IO, ZR_ERR_MEMORY.
+ */
 ZR_NODISCARD zr_status zr__trained_read(const char *dir, zr__trained *trained);
 
 #endif

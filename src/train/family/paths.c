@@ -26,8 +26,8 @@ static bool join(const char *dir, const char *path, char joined[PATH_MAX])
     return !*dir && more > 0 && n + (size_t)more < PATH_MAX;
 }
 
-/* Write the absolute form of a path, or of a pattern that matches a file, to `found`. Return false if no such file
- * exists. */
+/* Write the absolute form of a path, or of a pattern that matches a file, to `found`. Return false if nothing exists
+ * there. */
 static bool resolve(const char *path, char found[PATH_MAX])
 {
     zr__shards matches;
@@ -41,8 +41,8 @@ static bool resolve(const char *path, char found[PATH_MAX])
     return snprintf(found, PATH_MAX, "%s", path) < PATH_MAX;
 }
 
-/* Write the absolute form of dir/path, or of dir/pattern if it matches a file, to `found`. Return false if no such file
- * exists. */
+/* Write the absolute form of dir/path, or of dir/pattern if it matches a file, to `found`. Return false if nothing
+ * exists there. */
 static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
 {
     char joined[PATH_MAX];

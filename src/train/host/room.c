@@ -22,7 +22,7 @@ static const char *limit_text(char text[LIMIT_BYTES])
     return text;
 }
 
-/** State shared by threads that wait until all of them may end. */
+/** State shared by threads that stay alive until `leave` is set, so that all exist at the same time. */
 typedef struct crowd {
     pthread_mutex_t mutex;
     pthread_cond_t changed;

@@ -28,8 +28,8 @@ enum {
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
 #define QUICK_SEC 0.02
 
-/* How a model is divided over the ranks. LINKS is STAGE3 with so little compute that exchanges run back to back; it is
- * used only with several hosts. */
+/* Division of a model over the ranks. LINKS divides as STAGE3 does, for a model with so little compute that exchanges
+ * run back to back; it is used only with several hosts. */
 typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
 
 /* Models to measure. Their matrix products range from those that fit in one cache to those that fit in no cache, and
@@ -242,7 +242,7 @@ static zr_status keep_steps(const measuring *m, const runner *r, const double *s
     zr_status st = grow_samples(m->launch, s->n_steps);
     for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
         zr_step_sample sample = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
-        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* a coarse clock may show 0 */
+        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* never 0, which a coarse clock may measure */
         if (r->runs[i].n > 0) add_sample(m->launch, first, &sample, times);
     }
     zr_free(times);

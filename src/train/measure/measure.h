@@ -38,7 +38,7 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
  * means over ranks. This takes 5 to 20 seconds, or a minute or two with more ranks than cores or slow links. `quick`
  * measures once, with the smallest models only, in a tenth of the time; steps of large models are then priced less
  * accurately. Collective; each rank passes its own device, and all get the same result. Clear it after success.
- * ZR_ERR_MEMORY. */
+ * Errors: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch);
 void zr__launch_clear(zr_launch *launch);
 

@@ -44,8 +44,8 @@ static bool is_head(const zr_graph *graph, const zr_op *op)
     return zr_graph_value(graph, op->in[backward ? 2 : 1])->param >= 0;
 }
 
-/** Return whether an op is the forward pass of a head whose backward pass also computes the losses; such a forward op
- * never runs. */
+/** Return whether an op is the forward pass of a head whose backward pass also computes the losses. The forward op
+ * never runs then. */
 static bool is_idle(const zr_graph *graph, const zr_op *op)
 {
     return strcmp(op->def->name, "linear_cross_entropy") == 0 && op->out[0] != zr_graph_get_losses(graph);
@@ -246,7 +246,7 @@ static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows
     zr_value ids = zr_input(*block, "ids", ZR_I32, tokens), targets = zr_input(*block, "targets", ZR_I32, tokens);
     zr_graph_unit(*block, "%s", zr_graph_unit_info(graph, w->unit)->name);
     zr_value table =
-        zr_param(*block, w->init, (zr_shape){2, {1, w->shape.dim[1]}}, "x"); /* a parameter, so that x has a gradient */
+        zr_param(*block, w->init, (zr_shape){2, {1, w->shape.dim[1]}}, "x"); /* so that the input has a gradient */
     zr_value weight = zr_param(*block, w->init, w->shape, "%s", w->name);
     zr_value logits = zr_linear(*block, zr_embedding(*block, ids, table), weight, ZR_NONE, true);
     zr_graph_losses(*block, zr_cross_entropy(*block, logits, targets));

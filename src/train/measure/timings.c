@@ -47,7 +47,7 @@ struct zr__timings {
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* Return the shape of an op's parameter matrix, or of the matrix's gradient. Return NULL if the op has no such matrix.
+/* Return the shape of an op's parameter matrix, or of the gradient of this matrix. Return NULL if the op has neither.
  */
 static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
 {
@@ -69,8 +69,8 @@ static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op,
     if (w) snprintf(name + used, ZR_TIMING_NAME - used, " %lldx%lld", (long long)w->dim[0], (long long)w->dim[1]);
 }
 
-/* Return the kind with this name on this stream. If there is none, create it; if the table is full, return the stream's
- * own kind OTHER. Streams never share a kind, since their threads would add to it at the same time. */
+/* Return the kind with this name on this stream, after creating it if necessary. If the table is full, return the kind
+ * OTHER of the stream. Streams never share a kind, since their threads would add to it at the same time. */
 static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f32)
 {
     int k = 0;

@@ -25,7 +25,7 @@ double zr__share_of_peak(double rate, double peak);
 
 typedef struct zr__timings zr__timings;
 
-/** Create the records of timings for a plan, which is borrowed. ZR_ERR_MEMORY. */
+/** Create the records of timings for a plan, which is borrowed. Errors: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings);
 void zr__timings_destroy(zr__timings **timings);
 

@@ -143,7 +143,7 @@ static bool is_damage(zr_status st)
     return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;
 }
 
-/** Read a checkpoint's record of its run into r->resume.from. Rank 0. */
+/** Read a checkpoint's record of its run into r->resume.from. Rank 0 only. */
 static zr_status read_run_record(zr__run *r, int64_t step)
 {
     char path[PATH_MAX];
@@ -157,7 +157,7 @@ static zr_status read_run_record(zr__run *r, int64_t step)
     return st;
 }
 
-/** Skip the current checkpoint, with a note that contains the last error message as the reason. Rank 0. */
+/** Skip the current checkpoint, with a note that contains the last error message as the reason. Rank 0 only. */
 static void pass_over_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -187,7 +187,7 @@ static zr_status check_later(const zr__run *r, const char *name, int64_t step)
 }
 
 /** Choose the first readable checkpoint, from index `next` on. Set resume.step to -1 if the directory has no
- * checkpoint. Rank 0. */
+ * checkpoint. Rank 0 only. */
 static zr_status choose_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];

@@ -20,13 +20,13 @@ ZR_NODISCARD zr_status zr__resume_open(zr__run *r);
  * checkpoint is damaged, use the next older one. Set r->result->steps to the checkpoint's step. */
 ZR_NODISCARD zr_status zr__resume_fill(zr__run *r);
 
-/** Return whether the checkpoint of this step was skipped as damaged. Rank 0. */
+/** Return whether the checkpoint of this step was skipped as damaged. Rank 0 only. */
 bool zr__resume_passed_over(const zr__run *r, int64_t step);
 /** Remove a step from the list of skipped checkpoints, since a new checkpoint of this step replaces the skipped one.
- * Rank 0. */
+ * Rank 0 only. */
 void zr__resume_forget(zr__run *r, int64_t step);
 
-/** Remove unfinished checkpoints. Call this only once no check can refuse the run any more. Rank 0. */
+/** Remove unfinished checkpoints. Call this only once no check can refuse the run any more. Rank 0 only. */
 void zr__resume_clean(const zr__run *r);
 
 /** Report where the run resumes, and which keys of its configuration have changed since the checkpoint. */

@@ -232,7 +232,7 @@ static void announce(zr__run *r)
 }
 
 /** Set the peak FLOP/s for mfu: from the record of `zr info --bench`, or by a measurement that takes a few
- * milliseconds. The other ranks wait meanwhile and do not disturb it. Rank 0. */
+ * milliseconds. The other ranks wait meanwhile and do not disturb it. Rank 0 only. */
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
@@ -334,8 +334,8 @@ static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
         snprintf(out, SCALE_BYTES, ", the loss scale stays %s", ZR_SHORTEST(before));
 }
 
-/** Count a step that did not update the weights. Fail if there are too many of them in a row. All ranks get the same
- * result. */
+/** If a step did not update the weights, count it, and fail after too many consecutive ones. The result is the same on
+ * all ranks. */
 static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 {
     char scale[SCALE_BYTES];
@@ -363,7 +363,7 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
     return ZR_OK;
 }
 
-/** Add the squared gradient norms of an updating step to the noise scale. All ranks get the same result. */
+/** Add the squared gradient norms of an updating step to the noise scale. The result is the same on all ranks. */
 static void add_noise(zr__run *r, const zr_step_result *did)
 {
     const zr_layout *l = &r->plan->layout;

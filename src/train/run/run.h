@@ -55,12 +55,12 @@ typedef struct zr__run {
     zr__resume resume;
     int64_t from_step, from_sample;        /* steps and samples done before this run; 0 unless it resumes */
     char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* choices made for open keys; "" if no key was open */
-    zr__run_made made;                     /* results from before this run; best_loss is updated with best/ */
-    int64_t saved_step;                    /* step of the newest checkpoint; -1 if there is no checkpoint */
-    struct zr__save *saving;               /* the asynchronous checkpoint in progress, or NULL */
-    double step_sec, save_sec;             /* seconds of recent steps and of the last checkpoint; 0 if unknown */
-    char save_failure[512];                /* message of the first save that failed, or "" */
-    zr_status save_failed;                 /* status of that save: ZR_ERR_MEMORY, or ZR_ERR_IO for any other cause */
+    zr__run_made made; /* results from before this run; best_loss is lowered when better weights are written to best/ */
+    int64_t saved_step;        /* step of the newest checkpoint; -1 if there is no checkpoint */
+    struct zr__save *saving;   /* the asynchronous checkpoint in progress, or NULL */
+    double step_sec, save_sec; /* seconds of recent steps and of the last checkpoint; 0 if unknown */
+    char save_failure[512];    /* message of the first save that failed, or "" */
+    zr_status save_failed;     /* status of that save: ZR_ERR_MEMORY, or ZR_ERR_IO for any other cause */
     zr__watch watch;
     zr__hang *hang;     /* NULL if another rank of this process watches, or nothing does */
     zr_timings timings; /* filled at the end, if requested */
@@ -96,7 +96,7 @@ ZR_NODISCARD zr_status zr__run_same_inputs(zr__run *r);
 /** Check inputs, configuration, plan and available memory, and create the device and the plan. Collective. */
 ZR_NODISCARD zr_status zr__run_check(zr__run *r);
 
-/** Reserve disk space for the weights, before training. Rank 0. ZR_ERR_IO. */
+/** Reserve disk space for the weights, before training. Rank 0 only. Errors: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_reserve(zr__run *r);
 /** Free the reserved disk space, unless complete weights were written into it. */
 void zr__run_release(zr__run *r);
@@ -109,10 +109,10 @@ ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
 /** Write the weights as best/, replacing earlier weights there. Set made.best_loss to their loss once they are
  * complete. A failure is reported and the run continues, but returns an error at its end. Collective. */
 ZR_NODISCARD zr_status zr__run_keep_best(zr__run *r);
-/** Complete model/ and best/ if a killed run left them unfinished. Rank 0. ZR_ERR_IO, ZR_ERR_CREATE. */
+/** Complete model/ and best/ if a killed run left them unfinished. Rank 0 only. Errors: ZR_ERR_IO, ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_complete_weights(zr__run *r);
-/** Set made.best_loss to the recorded loss of the weights in best/, or to infinity if there are no such weights. If the
- * weights have no recorded loss, keep the lowest loss of metrics.jsonl. Rank 0. ZR_ERR_IO, ZR_ERR_MEMORY. */
+/** Set made.best_loss to the recorded loss of the weights in best/, or to infinity if best/ has no weights. If the
+ * weights record no loss, keep the lowest loss of metrics.jsonl. Rank 0 only. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__run_know_best(zr__run *r);
 /** Close metrics.jsonl, unless zr__run_end did so, and report lost lines. Preserve the error message of `st`, the run's
  * status. */

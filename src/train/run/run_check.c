@@ -1,5 +1,5 @@
-/** Checks before a run creates anything: of its inputs, of keys that only a run can settle, of the plan, and that all
- * of these are the same on all ranks. */
+/** Checks before a run creates anything: of its inputs, its plan, and the keys that only a run can settle. All ranks
+ * must get the same results. */
 #include "train/run/agree.h"
 #include "train/run/resume.h"
 #include "train/run/sample.h"
@@ -127,7 +127,7 @@ static void settle_ahead(zr__run *r)
                         "there is for it");
 }
 
-/** Refuse the key collectives.reduce "nccl" if ranks are threads of one process. ZR_ERR_UNSUPPORTED. */
+/** Refuse the key collectives.reduce "nccl" if ranks are threads of one process. Errors: ZR_ERR_UNSUPPORTED. */
 static zr_status check_reduce(const zr__run *r)
 {
     const int ranks = zr__comm_process_ranks(r->comm);

@@ -102,9 +102,9 @@ static zr_status close_other(zr__save *s, int file)
     return st;
 }
 
-/** Return the region of a matrix that this rank writes in slices. It has the rows that both this rank and its
- * tensor-parallel neighbours own completely; each of these ranks writes its columns of them. Incomplete rows before and
- * after the region, and matrices that are divided by rows, are written as contiguous ranges. */
+/** Return the region of a matrix that this rank writes in slices: the rows that this rank and its tensor-parallel
+ * neighbours all own completely. Each rank writes its own columns of these rows. Incomplete rows before and after the
+ * region, and matrices divided by rows, are written as contiguous ranges. */
 static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;

@@ -16,8 +16,8 @@
 
 /** A list whose items are gathered from all ranks on rank 0. */
 typedef struct zr__save_list {
-    void *mine; /* this rank's items (n_mine) */
-    void *all;  /* rank 0: items of all ranks (n_all) */
+    void *mine; /* n_mine items of this rank */
+    void *all;  /* on rank 0: n_all items of all ranks */
     int64_t n_mine, n_all;
 } zr__save_list;
 
@@ -58,9 +58,9 @@ int zr__state_of_file(int file);
 
 /** Set the names of all files of the checkpoint. */
 ZR_NODISCARD zr_status zr__save_names(zr__save *save);
-/** Fill save->about, the record of the run at the checkpoint's step. Rank 0. */
+/** Fill save->about, the record of the run at the checkpoint's step. Rank 0 only. */
 ZR_NODISCARD zr_status zr__save_note_run(zr__save *save);
-/** Create the files with space for whole tensors. Rank 0. */
+/** Create the files with space for whole tensors. Rank 0 only. */
 ZR_NODISCARD zr_status zr__save_make_files(const zr__save *save);
 
 /** Write elements of a state that this rank owns (a callback of zr_sink). The caller passes one state after the other,
@@ -73,7 +73,7 @@ ZR_NODISCARD zr_status zr__save_put_all(zr__save *save);
 
 /** Gather the checksums of all ranks on rank 0. Collective. */
 ZR_NODISCARD zr_status zr__save_gather(zr__save *save);
-/** Write the manifest. Rank 0. */
+/** Write the manifest. Rank 0 only. */
 ZR_NODISCARD zr_status zr__save_describe(zr__save *save);
 
 void zr__save_clear(zr__save *save);

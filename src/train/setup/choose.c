@@ -15,9 +15,9 @@
 #define TRIED_MOST 4096
 #define SPLITS_MOST 65536 /* maximum number of micro-batches of a step */
 #define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
-#define ALIKE 1.01 /* factor by which the time per token may exceed the best, for a lower stage or fewer samples */
-#define LEAST_GAIN 0.006 /* least share of the time per token that larger micro-batches must be able to save */
-#define SLACK 0.02       /* relative error allowed for estimates of mixed policies */
+#define ALIKE 1.01        /* times per token within this ratio of the least one count as equal */
+#define LEAST_GAIN 0.006  /* least share of the time per token that larger micro-batches must be able to save */
+#define SLACK 0.02        /* relative error allowed for estimates of mixed policies */
 
 /* Rates assumed for a machine whose rates are unknown; only their ratios matter. */
 #define USUAL_FLOPS_SEC 1e11

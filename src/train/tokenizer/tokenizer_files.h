@@ -5,8 +5,8 @@
 #include "zr/base.h"
 
 /** Write into `dir` a tokenizer.json with the text `json`, and a tokenizer_config.json, which tells the package
- * transformers the tokenizer's class. `end_of_text` tells whether <|endoftext|> is one of its tokens. ZR_ERR_CREATE,
- * ZR_ERR_IO. */
+ * transformers the tokenizer's class. `end_of_text` tells whether <|endoftext|> is one of its tokens. Errors:
+ * ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_of_text);
 
 /** Copy the files of the tokenizer `name` (zr_tokenizer_open) into `dir`, unchanged. For "bytes", write files of an

@@ -17,7 +17,7 @@
  * seconds. */
 enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
 #define STACK_BYTES ((size_t)256 << 10)
-#define GONE_SEC 0.5   /* seconds within which a launcher that ends the job itself does so */
+#define GONE_SEC 0.5   /* seconds that a launcher gets to end the job itself, before a gone process is reported */
 #define ANOTHER_SEC 10 /* seconds that another process gets to end the job */
 #define PLACE_BYTES 512
 
@@ -241,7 +241,7 @@ static void tell_hang(const zr__hang *h, zr_hang_event event, int behind, bool e
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
     const row *at = &h->rows[behind];
     write_place(h, &at->board, where);
-    int n, unseen = 0; /* number of ranks on other hosts; if several, the awaited rank may itself wait for another */
+    int n, unseen = 0; /* unseen: number of ranks on other hosts */
     for (int r = 0; r < h->n; r++) unseen += !h->rows[r].seen;
     if (!elsewhere)
         n = snprintf(line, sizeof(line), "rank %d has been stuck for %.1f s in %s", behind, at->age_sec, where);

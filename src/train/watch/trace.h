@@ -14,13 +14,13 @@
 typedef struct zr__trace zr__trace;
 
 /** Create a trace with buffers for the events of one training step, a few MiB at most. `plan` and wanted->path are
- * borrowed. ZR_ERR_MEMORY. */
+ * borrowed. Errors: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace);
 void zr__trace_destroy(zr__trace **trace);
 
 /** Create the file. Fail with ZR_ERR_CREATE, without changing an existing file, unless that is an older trace or an
  * empty file. Also refuse the run's data, and files that the run writes in the open `dir`. Other errors: ZR_ERR_IO.
- * Rank 0. */
+ * Rank 0 only. */
 ZR_NODISCARD zr_status zr__trace_open(zr__trace *trace, const zr__run_dir *dir, const zr_config *config);
 
 /** Determine the trace's time zero on the clock of each rank. Collective; comm->table is overwritten. */
@@ -36,7 +36,7 @@ void zr__trace_drop(zr__trace *trace);
  * is no error here; zr__trace_note reports it. */
 ZR_NODISCARD zr_status zr__trace_collect(zr__trace *trace, zr_comm *comm, int64_t step);
 
-/** Return a new message about the trace for the user, or NULL if there is none. */
+/** Return a message about the trace that was not reported yet, or NULL. */
 const char *zr__trace_note(zr__trace *trace);
 
 #endif

@@ -102,8 +102,8 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
     return ZR_OK;
 }
 
-/** Reserve the files again if some of them were removed in the meantime. Set *made to true if the weights' file was
- * created again and is empty. */
+/** Reserve all files again if any file was removed in the meantime. Set *made to true if the weights' file was created
+ * again and is empty. */
 static zr_status reserve_again(const paths *p, const zr__exported *what, bool *made)
 {
     struct stat weights, config;

@@ -29,7 +29,7 @@ bool zr__export_is_there(const char *dir);
 /** Complete the export of a run that was killed. Complete weights in `dir`.tmp become `dir`, if `dir` does not exist or
  * has earlier weights (with a higher loss, if both record a loss). Otherwise, if `dir` does not exist, weights in
  * `dir`.old are renamed back to `dir`. *from receives the suffix of their earlier name (".tmp" or ".old"), or NULL if
- * nothing was done. `rest` is as in zr__export. Call this on one rank. ZR_ERR_IO, ZR_ERR_CREATE. */
+ * nothing was done. `rest` is as in zr__export. Call this on one rank. Errors: ZR_ERR_IO, ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH_MAX]);
 
 /** Create `dir`.tmp with config.json, the tokenizer's files, and reserved space for the weights and trained.json. Call
@@ -50,7 +50,7 @@ ZR_NODISCARD zr_status zr__export_finite(const zr_plan *plan, zr_engine *engine,
  * is a symbolic link, only the link is removed. Missing reserved files are created again. After a disk failure the
  * weights are written a second time. `place` receives on rank 0, also on failure, the path of the complete weights:
  * `dir`; or `dir`.tmp if everything was written but the system does not confirm that it is on disk; or "" if they are
- * nowhere. All ranks return the same status. ZR_ERR_IO, ZR_ERR_CREATE. Collective. */
+ * nowhere. All ranks return the same status. Errors: ZR_ERR_IO, ZR_ERR_CREATE. Collective. */
 ZR_NODISCARD zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engine, zr_comm *comm,
                                   bool replace, char rest[PATH_MAX], char *place, size_t size);
 

@@ -32,10 +32,10 @@ ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
 ZR_NODISCARD zr_status zr__load_config(zr__loaded *loaded);
 
 /** Find the tokenizer that belongs to the weights. *name receives a name or path for zr_tokenizer_open, or NULL if the
- * tokenizer is unknown. The first of these that exists is used: "bytes", if the run's configuration names it; the
- * tokenizer files beside the weights or in the run's model/; the tokenizer that the run was trained with; "bytes", if
- * the vocabulary has ZR__BYTES_VOCAB tokens. `found` is the buffer for a path. Fail with ZR_ERR_NOT_FOUND if the run's
- * tokenizer is missing or a path is too long. */
+ * tokenizer is unknown. Use the first that exists: "bytes", if the run's configuration names it; the tokenizer files
+ * beside the weights or in the run's model/; the tokenizer that the run was trained with; "bytes", if the vocabulary
+ * has ZR__BYTES_VOCAB tokens. `found` is the buffer for a path. Fail with ZR_ERR_NOT_FOUND if the run's tokenizer is
+ * missing or a path is too long. */
 ZR_NODISCARD zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name);
 
 /** Plan, allocate and fill an engine. Set the layout's dtype to the run's dtype, or to F32 if the weights belong to no

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Return whether a stop text begins at byte `at`. With `begun`, also return true if the text ends within it. */
+/* Return whether a stop text begins at byte `at`. With `begun`, an incomplete stop text at the end of the held text
+ * counts too. */
 static bool stands_at(const zr__stops *s, int64_t at, bool begun)
 {
     for (int64_t i = 0; i < s->n; i++) {
@@ -13,7 +14,7 @@ static bool stands_at(const zr__stops *s, int64_t at, bool begun)
     return false;
 }
 
-/* Return the first offset at which stands_at is true, or the length of the held text if there is none. */
+/* Return the first offset at which stands_at is true, or the length of the held text if it is true nowhere. */
 static int64_t first(const zr__stops *s, bool begun)
 {
     int64_t at = 0, n = (int64_t)s->held.length;

@@ -13,7 +13,8 @@ typedef struct zr__stops {
 } zr__stops;
 
 /** Append a piece to stops->held. *ready receives the number of its first bytes that can be emitted. *found receives
- * whether a stop text follows these bytes; if several stop texts occur, the earliest one counts. ZR_ERR_MEMORY. */
+ * whether a stop text follows these bytes; if several stop texts occur, the earliest one counts. Errors: ZR_ERR_MEMORY.
+ */
 ZR_NODISCARD zr_status zr__stops_add(zr__stops *stops, const char *piece, int64_t bytes, int64_t *ready, bool *found);
 /** Remove the first `bytes` bytes of stops->held, because they were emitted or are not wanted. */
 void zr__stops_told(zr__stops *stops, int64_t bytes);

@@ -26,11 +26,12 @@ typedef struct zr__stored {
 /** Find the weights at a path: a safetensors file, a Hugging Face directory, a checkpoint, or the directory of a run.
  * In a run's directory, choose its newest complete checkpoint, or model/ if it has no checkpoint. With `model_first`,
  * choose model/ if it exists, unless the checkpoint was written later. A complete checkpoint has all its files; their
- * contents are not read. If `path` is a symbolic link, follow it. ZR_ERR_NOT_FOUND. */
+ * contents are not read. If `path` is a symbolic link, follow it. Errors: ZR_ERR_NOT_FOUND. */
 ZR_NODISCARD zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored);
 
 /** Check that a Hugging Face directory has a model that zr can build, with all of its tensors in their shapes. `note`
- * (of `size` bytes) receives the names of tensors that the model does not use, or "". ZR_ERR_NOT_FOUND, ZR_ERR_DATA. */
+ * (of `size` bytes) receives the names of tensors that the model does not use, or "". Errors: ZR_ERR_NOT_FOUND,
+ * ZR_ERR_DATA. */
 ZR_NODISCARD zr_status zr__hf_check(const char *dir, char *note, size_t size);
 
 typedef enum zr__convert_to {
