@@ -134,8 +134,8 @@ static zr_status write_lock(int fd, const char *path, const holder *me, const ch
     char text[TEXT_BYTES];
     const int n = print_lock(me, text);
     errno = 0;
-    const ssize_t put =
-        write(fd, text, (size_t)n); /* writes at offset 0, since pread does not move the file position */
+    /* Write at offset 0, where the file position still is, since pread does not move it. */
+    const ssize_t put = write(fd, text, (size_t)n);
     if (put == n && ftruncate(fd, n) == 0) return ZR_OK;
     const int error = errno;
     const size_t old = strlen(before);

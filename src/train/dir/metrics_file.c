@@ -106,8 +106,8 @@ static bool find_place(zr__metrics_file *m)
     struct stat st;
     if (fstat(m->fd, &st) != 0) return false;
     if (m->torn && st.st_size > m->bytes && ftruncate(m->fd, m->bytes) != 0) return false;
-    if (!m->torn || st.st_size < m->bytes)
-        m->bytes = st.st_size; /* another process may have lengthened or shortened the file */
+    /* Another process may have lengthened or shortened the file. */
+    if (!m->torn || st.st_size < m->bytes) m->bytes = st.st_size;
     m->torn = false;
     return true;
 }

@@ -187,8 +187,8 @@ zr_status zr__run_paths_settle(zr_config *config)
     zr__config_inputs(config, inputs);
     zr__path_parent(inputs[0] ? inputs[0] : ".", run);
     for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
-        if (!read[i].path || zr__config_overridden(config, read[i].key))
-            continue; /* paths of overrides are relative to the current directory */
+        /* Leave paths of overrides unchanged; they are relative to the current directory. */
+        if (!read[i].path || zr__config_overridden(config, read[i].key)) continue;
         path_key s = {config, run, read[i].key};
         char *found = NULL;
         ZR_TRY(zr__shards_each(read[i].path, resolve_path, &s, &found));

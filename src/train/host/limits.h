@@ -1,5 +1,5 @@
 /**
- * Memory limits of a rank. memory.limit, or its default, is the bytes that a rank may take of a process;
+ * Memory limits of a rank. memory.limit, or its default, is the number of bytes of its process that a rank may use;
  * zr_layout.limit_bytes is the part of it that is left for a plan's arena. Policy auto and the choice of the stage
  * compare plans with it.
  */

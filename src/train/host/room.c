@@ -72,8 +72,8 @@ zr_status zr__host_room(int64_t bytes, int threads)
              "the system does not give this process %s of memory%s: %s; raise the limit, or use a smaller model or "
              "fewer ranks",
              ZR_SIZE((double)wanted), limit_text(limit), strerror(errno));
-    zr_status st =
-        try_threads(threads); /* the memory stays allocated meanwhile, since the threads' stacks come on top */
+    /* Start the threads while the memory is allocated, since their stacks come on top. */
+    zr_status st = try_threads(threads);
     munmap(memory, wanted);
     return st;
 }

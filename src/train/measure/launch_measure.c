@@ -21,7 +21,7 @@ enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 }; /* training steps of one
 enum {
     MOST_MICRO = 4,
     STEP_RUNS = MOST_MICRO * MOST_RUNS
-};                    /* micro-batches of a training step; runs of a schedule step */
+};                    /* maximum micro-batches of a training step, and runs of a schedule step */
 #define MODEL_SEC 0.1 /* seconds after which a model runs no steps beyond LEAST_RUNS */
 #define MOST_LOST 0.9 /* largest share of its speed that a stream may lose, since it never stops entirely */
 /* Settings of a quick measurement: the width of its widest model, and its replacements for LEAST_RUNS and MODEL_SEC. */
@@ -520,8 +520,7 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, b
                 ZR_TRY(measure_model(&m, &trials[t], dtype ? ZR_BF16 : ZR_F32));
     launch->around_sec = m.around_sec / m.n_around;
     const double lost = fmin(slope_of(&m.lost), MOST_LOST), late = fmin(slope_of(&m.late), MOST_LOST),
-                 most = fmax(lost + late,
-                             1); /* with overlap, a step takes at most as long as compute and exchanges in sequence */
+                 most = fmax(lost + late, 1); /* a step with overlap takes no longer than without */
     launch->lost = lost / most;
     launch->late = late / most;
     const double own[2] = {m.exchanges > 0 ? sqrt(m.squares / m.exchanges) : 0, m.sec > 0 ? m.bytes / m.sec : 0};

@@ -14,7 +14,8 @@
 #include "zr/simulate.h"
 
 /** Save the rates, atomically; of several writers the last wins. Fail with ZR_ERR_NOT_FOUND if there is no cache
- * directory (HOME is not set), ZR_ERR_ARG if a rate is not finite, or ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
+ * directory (HOME is not set), ZR_ERR_ARG if a rate is not finite. Other errors: ZR_ERR_CREATE, ZR_ERR_IO,
+ * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__rates_remember(const zr_device_facts *facts, const zr_rates *rates);
 
 /** Load the saved rates. Fail with ZR_ERR_NOT_FOUND if no rates are saved, or ZR_ERR_DATA if the file is damaged or of
@@ -70,7 +71,7 @@ typedef struct zr__products {
 
 /** Time each product of a model separately, with the device's kernels, as the best of some runs on operands in memory.
  * A product that would take more than a tenth of a second is timed on a part of its rows, at least 512. `dtype` is F32
- * or BF16. A product takes three runs, or up to a tenth of a second or two, and memory for its operands. Clear
+ * or BF16. Each product takes at least three runs, a tenth of a second or two, and memory for its operands. Clear
  * `products` after success. */
 ZR_NODISCARD zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype,
                                             zr_device *device, zr__products *products);

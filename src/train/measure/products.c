@@ -245,8 +245,8 @@ static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows
     zr_shape tokens = {2, {1, rows}};
     zr_value ids = zr_input(*block, "ids", ZR_I32, tokens), targets = zr_input(*block, "targets", ZR_I32, tokens);
     zr_graph_unit(*block, "%s", zr_graph_unit_info(graph, w->unit)->name);
-    zr_value table =
-        zr_param(*block, w->init, (zr_shape){2, {1, w->shape.dim[1]}}, "x"); /* so that the input has a gradient */
+    /* A parameter, so that the input of the product has a gradient. */
+    zr_value table = zr_param(*block, w->init, (zr_shape){2, {1, w->shape.dim[1]}}, "x");
     zr_value weight = zr_param(*block, w->init, w->shape, "%s", w->name);
     zr_value logits = zr_linear(*block, zr_embedding(*block, ids, table), weight, ZR_NONE, true);
     zr_graph_losses(*block, zr_cross_entropy(*block, logits, targets));

@@ -42,13 +42,13 @@ zr_status zr__run_highest_report(zr__run *r, zr_report *report)
     return ZR_OK;
 }
 
-/** Note measurements that differ from the plan. Also note a peak above the promise, unless the process had reached it
- * before the run. */
+/** Note measurements that differ from the plan. Also note a memory peak above the promised peak, unless the process had
+ * reached it before the run. */
 static void note_broken_promises(zr__run *r)
 {
     const zr_train_result *result = r->result;
     const zr_report *planned = &result->planned, *measured = &result->measured;
-    const bool stepped = result->steps > r->from_step; /* the plan predicts only steps */
+    const bool stepped = result->steps > r->from_step; /* the plan makes predictions for steps only */
     if (stepped && (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
                     memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
                     memcmp(planned->across, measured->across, sizeof(planned->across)) != 0))
@@ -145,8 +145,7 @@ static zr_status probe_other_batch(zr__run *r)
     r->batch_failed = ZR_OK;
     r->result->agreed = false;
     zr_status st = zr__engine_probe(r->engine, &args, &found);
-    if (st != r->batch_failed)
-        return st; /* aborted on this rank only: other ranks may still be in the probe, so agreeing is impossible */
+    if (st != r->batch_failed) return st; /* aborted on this rank only: other ranks may not be able to agree */
     ZR_TRY(zr__run_agree(r, st));
     ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with them the loss of step %lld's batch is %g too",
              (long long)step + 1, found.loss);

@@ -135,9 +135,9 @@ static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
     return zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step);
 }
 
-/** Return whether a failure means that a checkpoint is damaged and may be skipped. ZR_ERR_IO does not: the checkpoint
- * just cannot be read now, and skipping it would lose its steps. (train/weights/stored.c only looks for a checkpoint to
- * read, and skips one on any failure except lack of memory.) */
+/** Return whether a failure means that a checkpoint is damaged and may be skipped. ZR_ERR_IO does not mean damage: the
+ * checkpoint just cannot be read now, and skipping it would lose its steps. (train/weights/stored.c only looks for a
+ * checkpoint to read, and skips one on any failure except lack of memory.) */
 static bool is_damage(zr_status st)
 {
     return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;

@@ -1,6 +1,6 @@
 /**
- * Resuming a run from the newest intact checkpoint of its directory, which may be written with another number of ranks,
- * another stage or another layout. Order of calls: zr__resume_open, before memory of the model's size is allocated;
+ * Resuming a run from the newest intact checkpoint of its directory. The checkpoint may have been written with another
+ * number of ranks, stage or layout. Order of calls: zr__resume_open, before memory of the model's size is allocated;
  * zr__resume_fill, once the engine exists; zr__resume_announce. The first two are collective.
  */
 #ifndef ZR_TRAIN_RESUME_H

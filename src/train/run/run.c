@@ -111,8 +111,8 @@ static zr_status open_rest(zr__run *r)
 /** Create the outputs in a new directory. On failure, remove everything that was created. */
 static zr_status open_new(zr__run *r, const char *json)
 {
-    ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir,
-                            json)); /* first, since other outputs may be inside this directory */
+    /* Open the directory first, since other outputs may lie in it. */
+    ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir, json));
     zr_status st = open_rest(r);
     if (st == ZR_OK) return ZR_OK;
     zr__run_release(r);
@@ -423,8 +423,8 @@ static zr_status one_step(zr__run *r)
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
     zr__hang_took(r->hang, sec);
-    r->step_sec =
-        fmax(sec, 0.9 * r->step_sec); /* keep the time of a slow step in the estimate for some further steps */
+    /* Let a slow step count for some further steps. */
+    r->step_sec = fmax(sec, 0.9 * r->step_sec);
     st = agree_on_step(r, st, &did);
     if (st != ZR_OK) zr__watch_drop(&r->watch);
     ZR_TRY(st);

@@ -314,8 +314,8 @@ zr_status zr__run_save(zr__run *r)
     }
     zr__run_enter(r, ZR__PHASE_SAVE);
     ZR_TRY(finish_earlier(r));
-    if (r->saved_step == step || r->saving)
-        return ZR_OK; /* the step already has a checkpoint, complete or in progress */
+    /* Return if the step already has a checkpoint, complete or in progress. */
+    if (r->saved_step == step || r->saving) return ZR_OK;
     return tell_failure(r, step, asynchronous ? write_async(r) : write_now(r));
 }
 

@@ -8,7 +8,7 @@
 
 /** Write the checkpoint of the last step, unless it already exists, and remove old checkpoints that need not be kept.
  * After a failure that all ranks know of, older checkpoints are unchanged. Fail with ZR_ERR_DIVERGED if a weight is not
- * finite, or ZR_ERR_IO, ZR_ERR_CREATE, ZR_ERR_NOT_FOUND. Collective. */
+ * finite. Other errors: ZR_ERR_IO, ZR_ERR_CREATE, ZR_ERR_NOT_FOUND. Collective. */
 ZR_NODISCARD zr_status zr__run_checkpoint(zr__run *r);
 
 /** Write a checkpoint during training, asynchronously if the plan does so and another step follows. If the checkpoint

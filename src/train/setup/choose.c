@@ -194,8 +194,8 @@ static int64_t next_batch(int64_t rows)
     return rows < 8 ? rows + 1 : (rows & (rows - 1)) == 0 ? rows / 2 * 3 : rows / 3 * 4;
 }
 
-/** Try larger micro-batches as long as they fit and gain time. They save a share of the fixed work of a step, which
- * does not grow with the samples. So the last saving tells how much more can be saved. */
+/** Try larger micro-batches as long as they fit and save time. A larger micro-batch spreads the fixed work of a step
+ * over more samples, so the last saving tells how much more can be saved. */
 static zr_status try_batches(search *s, int stage)
 {
     reached r = {.fits = true};

@@ -67,8 +67,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->reduce_once = config->reduce_once;
     /* A plan for fewer ranks than the configuration was settled for may have only one micro-batch. */
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
-    bool summed =
-        config->accumulation_steps > 1 || layout->rank_free_sums; /* whether gradients are added to persistent sums */
+    /* Gradients may be added to persistent sums. */
+    bool summed = config->accumulation_steps > 1 || layout->rank_free_sums;
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = (zr_recompute)config->recompute.policy;
     layout->recompute_every = config->recompute.every;

@@ -43,8 +43,8 @@ ZR_NODISCARD zr_status zr__train_plan_layout(const zr_config *config, const zr_l
 ZR_NODISCARD zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                       zr_plan **plan);
 
-/** Reduce the set `left` of n candidates to the candidates whose value is at most `alike` times the set's least value.
- * Values are not negative. Successive calls rank candidates by several criteria. */
+/** Remove candidates from the set `left` of n candidates if their value is more than `alike` times the least value in
+ * the set. Values are not negative. Call this for one criterion after the other, the most important first. */
 void zr__keep_least(int n, const double *value, double alike, bool *left);
 
 /** Micro-batches of a resumed run; accum is 0 if the run is new. */

@@ -46,7 +46,7 @@ typedef struct zr__tokenized {
  * Fail with ZR_ERR_ARG if a number is out of range; ZR_ERR_CREATE if `out` or `out`.tmp is an input, `out` exists and
  * is not a token file of this format, or `out`.tmp exists; ZR_ERR_NOT_FOUND or ZR_ERR_DATA if the tokenizer or a text
  * is missing or bad; ZR_ERR_DATA if there are too many tokens for the header or no ZR_END_OF_TEXT; ZR_ERR_IO also if a
- * text changes; ZR_ERR_MEMORY. */
+ * text changes. Other errors: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did);
 
 typedef struct zr__tokenize_train_args {
@@ -65,7 +65,7 @@ typedef struct zr__tokenize_train_args {
  * (zr__texts). *did receives the facts about the texts, and the vocabulary and hash of the tokenizer. The tokenizer has
  * fewer than `vocab` tokens if the texts have no more pairs to merge. Fail with ZR_ERR_ARG if a number is out of range;
  * ZR_ERR_CREATE if `out` is not empty or cannot be created; ZR_ERR_NOT_FOUND or ZR_ERR_DATA if a text is missing or
- * bad; ZR_ERR_MEMORY; ZR_ERR_IO. */
+ * bad. Other errors: ZR_ERR_MEMORY, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized *did);
 
 #endif

@@ -11,11 +11,11 @@ ZR_NODISCARD zr_status zr__tokenizer_files_write(const char *dir, const char *js
 
 /** Copy the files of the tokenizer `name` (zr_tokenizer_open) into `dir`, unchanged. For "bytes", write files of an
  * equivalent tokenizer; for NULL, do nothing. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if the tokenizer has no usable
- * files, or ZR_ERR_CREATE, ZR_ERR_IO. */
+ * files. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_copy(const char *name, const char *dir);
 
 /** Copy all tokenizer files in the directory `from` into `dir`, unchanged and unchecked. Fail with ZR_ERR_DATA if a
- * file is larger than any tokenizer's file, or ZR_ERR_CREATE, ZR_ERR_IO. */
+ * file is larger than any tokenizer's file. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_take(const char *from, const char *dir);
 /** Return whether `dir` has any tokenizer file. */
 bool zr__tokenizer_files_any(const char *dir);

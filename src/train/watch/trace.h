@@ -18,9 +18,9 @@ typedef struct zr__trace zr__trace;
 ZR_NODISCARD zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace);
 void zr__trace_destroy(zr__trace **trace);
 
-/** Create the file. Fail with ZR_ERR_CREATE, without changing an existing file, unless that is an older trace or an
- * empty file. Also refuse the run's data, and files that the run writes in the open `dir`. Other errors: ZR_ERR_IO.
- * Rank 0 only. */
+/** Create the file. An existing file is replaced only if it is an older trace or empty. Fail with ZR_ERR_CREATE,
+ * without any change, for every other existing file, for the run's data, and for a file that the run writes in the open
+ * `dir`. Other errors: ZR_ERR_IO. Rank 0 only. */
 ZR_NODISCARD zr_status zr__trace_open(zr__trace *trace, const zr__run_dir *dir, const zr_config *config);
 
 /** Determine the trace's time zero on the clock of each rank. Collective; comm->table is overwritten. */

@@ -133,8 +133,8 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
         ZR_TRY(zr__make_folder(dir));
         ZR_TRY(zr__tokenizer_files_take(from->path, dir));
-        c->did->tokenizer =
-            zr__tokenizer_is_in(dir); /* a directory with only the tokenizer's settings has no tokenizer */
+        /* A directory with only the settings of a tokenizer has no tokenizer. */
+        c->did->tokenizer = zr__tokenizer_is_in(dir);
         return ZR_OK;
     }
     ZR_TRY(find_tokenizer(c, found, &name));

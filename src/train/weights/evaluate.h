@@ -22,8 +22,7 @@ typedef struct zr__eval_text {
 typedef struct zr__eval_part {
     zr_exact sum; /* exact sum of the tokens' losses, which does not depend on the distribution of windows over ranks */
     int64_t tokens;
-    zr_status
-        data; /* first error in reading the windows; the rank goes on after it, since other ranks would wait for it */
+    zr_status data; /* first error in reading the windows; the rank then goes on, since other ranks wait for it */
 } zr__eval_part;
 
 /** Callback after each batch. It gets the number of windows that all ranks have completed. If it fails, it fails with

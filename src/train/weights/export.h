@@ -2,8 +2,8 @@
  * Atomic export of trained weights as a Hugging Face directory, written by all ranks in parallel.
  *
  * The directory is created as `dir`.tmp before training, with all the disk space that the weights will take. The
- * weights' file has a temporary name until all of its data are on disk. A file with the final name is complete and is
- * never removed.
+ * weights' file has a temporary name until all of its data are on disk. Only a file with the temporary name is ever
+ * removed from `dir`.tmp, so complete weights are not lost.
  */
 #ifndef ZR_TRAIN_EXPORT_H
 #define ZR_TRAIN_EXPORT_H

@@ -75,8 +75,8 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
         if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
-        if (st == ZR_OK || st == ZR_ERR_MEMORY)
-            continue; /* on ZR_ERR_MEMORY the loop ends, since it is unknown whether this checkpoint is complete */
+        /* On ZR_ERR_MEMORY the loop ends, since it is unknown whether this checkpoint is complete. */
+        if (st == ZR_OK || st == ZR_ERR_MEMORY) continue;
         st = ZR_OK;
         manifest = NULL;
         if (!stored->passed_over[0])

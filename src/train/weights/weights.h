@@ -66,7 +66,7 @@ typedef struct zr__converted {
  * checked. The source's tokenizer files are copied, next to the weights or into the run's model/. Fail with ZR_ERR_ARG
  * if the target is a run and the source is a checkpoint, `dtype` is not F32, or file_bytes is set, or if the source is
  * a single file; ZR_ERR_CREATE if `to` exists; ZR_ERR_DATA if the source is damaged, not finite, or not a model that zr
- * can build; ZR_ERR_DTYPE if a weight is too large for the dtype; ZR_ERR_NOT_FOUND; ZR_ERR_IO. */
+ * can build; ZR_ERR_DTYPE if a weight is too large for the dtype. Other errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did);
 
 #endif

@@ -8,8 +8,7 @@
 
 /** A text that is being generated. The caller sets the first six members and initialises the others with zeros. */
 typedef struct zr__writer {
-    zr_status (*decode)(void *arg, int32_t token, int64_t position,
-                        zr_tensor *output); /* decodes a token, like zr_engine_decode */
+    zr_status (*decode)(void *arg, int32_t token, int64_t position, zr_tensor *output); /* like zr_engine_decode */
     void *arg;
     const zr_tokenizer *tokenizer;
     int64_t vocab;   /* vocabulary size of the model */
