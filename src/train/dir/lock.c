@@ -48,7 +48,7 @@ static uint64_t start_of(long process)
     text[n] = '\0';
     const char *name_end = strrchr(text, ')'); /* the process's name may contain spaces and parentheses */
     if (!name_end || sscanf(name_end + 1, " %c", &state) != 1 || state == 'Z' || state == 'X') return 0;
-    /* In this line the state is field 3 and the start time is field 22. */
+    /* In the line of /proc/PID/stat the state is field 3 and the start time is field 22. */
     const char *at = name_end + 1;
     for (int field = 3; at && field < 22; field++) at = strchr(at + 1, ' ');
     return at && sscanf(at, " %llu", &ticks) == 1 ? (uint64_t)ticks : 0;

@@ -191,9 +191,9 @@ zr_status zr__run_dir_end(zr__run_dir *dir)
     return st != ZR_OK ? st : events;
 }
 
-/** Remove this run's files, so that a run that failed to begin does not make the next run refuse the directory. If
- * metrics.jsonl is open, this process has the lock and the files are its own; otherwise they are another run's and
- * stay. */
+/** Remove this run's files after it failed to begin, since they would make the next run refuse the directory. The files
+ * are this run's only if metrics.jsonl is open, since it is opened under the lock; otherwise another run owns them and
+ * they stay. */
 void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];

@@ -3,7 +3,8 @@
 #ifndef ZR_TRAIN_RUN_FILES_H
 #define ZR_TRAIN_RUN_FILES_H
 
-#define ZR_RUN_CONFIG "config.json"        /* the resolved configuration; beside weights: the model's config.json */
+#define ZR_RUN_CONFIG                                                                                                  \
+    "config.json" /* the run's resolved configuration; in model/ and best/, the model's configuration */
 #define ZR_RUN_METRICS "metrics.jsonl"     /* a line for each step, evaluation and sample */
 #define ZR_RUN_REPORT "run.json"           /* planned and measured numbers, written at the end */
 #define ZR_RUN_LOCK "lock"                 /* the lock file, which exists while a process holds the directory */

@@ -81,7 +81,7 @@ static int64_t least_of_groups(int64_t (*number)(const char *group))
 static int64_t groups_left(void)
 {
     int64_t left = least_of_groups(zr__host_group_left);
-    /* Limits of control groups version 1. */
+    /* Also consider the memory limit of control groups version 1. */
     int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", "");
     int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", "");
     if (limit >= 0 && used >= 0) left = smaller(left, limit > used ? limit - used : 0);

@@ -17,11 +17,8 @@
 #include <string.h>
 
 enum { PASSES = 3 }; /* passes over all models, since the machine may be busy during one pass */
-enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 }; /* training steps of one model */
-enum {
-    MOST_MICRO = 4,
-    STEP_RUNS = MOST_MICRO * MOST_RUNS
-};                    /* maximum micro-batches of a training step, and runs of a schedule step */
+enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };      /* training steps of one model */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* maxima: micro-batches; runs of a schedule step */
 #define MODEL_SEC 0.1 /* seconds after which a model runs no steps beyond LEAST_RUNS */
 #define MOST_LOST 0.9 /* largest share of its speed that a stream may lose, since it never stops entirely */
 /* Settings of a quick measurement: the width of its widest model, and its replacements for LEAST_RUNS and MODEL_SEC. */

@@ -11,7 +11,7 @@
 /** Rate that a kind of step achieves: FLOP/s if it has FLOPs, otherwise bytes/s of the link or of memory. */
 typedef struct zr__timing_rate {
     bool flops;
-    double per_sec; /* NaN if no amount of work is known */
+    double per_sec; /* NaN if the kind has no FLOPs or bytes */
     double of_peak; /* fraction of the peak; NaN if the peak is unknown */
 } zr__timing_rate;
 zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *kind);

@@ -8,8 +8,9 @@
 
 #include "train/run/run.h"
 
-/** Return `st`, the result of a call in which ranks agree, and record in result->agreed whether every rank got this
- * result. The errors that prevent ranks from agreeing set it to false. */
+/** Return `st`, the result of a call in which all ranks agree. Set result->agreed to whether every rank has the same
+ * result: true, unless `st` is an error that keeps ranks from agreeing (a lost peer or transport, a hang, an internal
+ * error). */
 zr_status zr__run_agreed(zr__run *r, zr_status st);
 
 /** Agree with all ranks on a status (zr_comm_agree). */

@@ -396,7 +396,7 @@ static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *d
 {
     bool diverged = st == ZR_ERR_DIVERGED;
     const char *why = ZR__WHY();
-    /* Every rank already knows of a stop or of a bad gradient within the step. */
+    /* No agreement is needed after a stop or a bad gradient within the step: every rank has learned of it. */
     if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
     if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
     ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", why)));

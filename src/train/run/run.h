@@ -38,8 +38,7 @@ typedef struct zr__resume {
 
 typedef struct zr__run {
     const zr_config *config;
-    zr_config
-        settled; /* copy of `given` with the keys that the run settled (memory.limit, ranks of a host, open keys) */
+    zr_config settled;      /* copy of `given` with keys settled by the run: memory.limit, ranks of a host, open keys */
     const zr_config *given; /* the caller's configuration; NULL if nothing was settled and `config` is the caller's */
     zr_comm *comm;
     const zr_observer *observer;

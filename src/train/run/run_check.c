@@ -138,8 +138,8 @@ static zr_status check_reduce(const zr__run *r)
     return ZR_OK;
 }
 
-/** Use the rates that `zr info --bench` recorded on each host, if they are the same on all ranks, since all ranks must
- * have the same plan. Otherwise choose plans without measured rates. */
+/** Use the rates that `zr info --bench` recorded on each host, but only if all ranks have the same rates, since all
+ * ranks must have the same plan. Otherwise plans are chosen without measured rates. */
 static zr_status settle_rates(zr__run *r)
 {
     zr_rates rates;

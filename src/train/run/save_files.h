@@ -38,7 +38,7 @@ typedef struct zr__save {
     int64_t bytes;
     double waited_sec, async_sec; /* seconds that training waited for the checkpoint; seconds of asynchronous writing */
     /* Fields of the thread that writes: this rank's thread, or the engine's thread in an asynchronous save. */
-    double begin_sec, put_sec; /* clock at the first element; seconds from then to the last sync, 0 without elements */
+    double begin_sec, put_sec; /* time of the first written element; seconds from that element to the last sync */
     int file;                  /* index in `part` of the file being written; -1 if no file is open */
     zr_safetensors *layout;
     zr_chunk_writer *writer;

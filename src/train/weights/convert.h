@@ -18,7 +18,7 @@ typedef struct zr__convert {
     const zr__convert_args *args;
     zr__converted *did;
     char tmp[PATH_MAX]; /* temporary path of the new directory */
-    char dir[PATH_MAX]; /* directory for the weights: tmp or a directory in it */
+    char dir[PATH_MAX]; /* directory into which the weights are written: `tmp` or a subdirectory of `tmp` */
     zr__family_model model;
     zr_graph *graph;
     zr_tensor_spec *specs;

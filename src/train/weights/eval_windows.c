@@ -8,8 +8,8 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Open a tokenizer. If zr cannot read it, fail only for a text. A token file does not need it: only the number of bytes
- * of text stays unknown. */
+/* Open a tokenizer. A text cannot be read without its tokenizer, so failing to open it is an error. A token file can;
+ * then only the number of bytes of its text stays unknown. */
 static zr_status open_eval_tokenizer(zr__eval_windows *w, const char *name, bool text)
 {
     zr_status st = zr_tokenizer_open(name, &w->tokenizer);
