@@ -3,8 +3,7 @@
 #ifndef ZR_TRAIN_RUN_FILES_H
 #define ZR_TRAIN_RUN_FILES_H
 
-#define ZR_RUN_CONFIG                                                                                                  \
-    "config.json" /* the run's resolved configuration; in model/ and best/, the model's configuration */
+#define ZR_RUN_CONFIG "config.json"        /* the run's configuration; next to weights, the model's configuration */
 #define ZR_RUN_METRICS "metrics.jsonl"     /* a line for each step, evaluation and sample */
 #define ZR_RUN_REPORT "run.json"           /* planned and measured numbers, written at the end */
 #define ZR_RUN_LOCK "lock"                 /* the lock file, which exists while a process holds the directory */
@@ -14,7 +13,7 @@
 #define ZR_RUN_MODEL_NEW "model.tmp"       /* final weights that are being written; may already be complete */
 #define ZR_RUN_MODEL_OLD "model.old"       /* earlier weights during their replacement, and files of the user */
 #define ZR_RUN_BEST "best"                 /* the weights with the lowest val_loss, with train.keep_best */
-#define ZR_RUN_WEIGHTS "model.safetensors" /* the file of weights in these directories */
+#define ZR_RUN_WEIGHTS "model.safetensors" /* the file of weights in each of these directories */
 #define ZR_TRAINED_NAME "trained.json"     /* step and loss of the weights (trained.h) */
 
 #endif

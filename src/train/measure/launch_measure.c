@@ -239,7 +239,7 @@ static zr_status keep_steps(const measuring *m, const runner *r, const double *s
     zr_status st = grow_samples(m->launch, s->n_steps);
     for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
         zr_step_sample sample = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
-        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* never 0, which a coarse clock may measure */
+        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* positive, though a coarse clock may measure 0 */
         if (r->runs[i].n > 0) add_sample(m->launch, first, &sample, times);
     }
     zr_free(times);

@@ -152,7 +152,7 @@ static zr_status probe_other_batch(zr__run *r)
     return ZR_OK;
 }
 
-/** Check that the weights are worth saving. Fail with ZR_ERR_DIVERGED, with the reason, if not. */
+/** Check that the weights are worth saving. Fail with ZR_ERR_DIVERGED and the reason if they are not. */
 static zr_status judge_weights(zr__run *r)
 {
     r->result->agreed = false;
