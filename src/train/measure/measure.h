@@ -2,7 +2,7 @@
  * train/measure: measurements of this machine. machine.c stores the rates of kernels, memory and links in the user's
  * cache. products.c times the matrix products of a model. launch_measure.c times the steps of small models, and
  * launch_file.c stores these samples. timings.c reports where the time of a run goes. Prices and mfu depend on the
- * measurements; the plan of a given layout does not.
+ * measurements. A plan depends on them only if keys are open or policy auto plans for tensor-parallel ranks.
  */
 #ifndef ZR_TRAIN_MEASURE_MEASURE_H
 #define ZR_TRAIN_MEASURE_MEASURE_H
