@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Largest integer of a member (2^53); JSON readers do not agree on larger ones. */
+/* Largest integer that a member may hold (2^53); JSON readers treat larger integers differently. */
 #define MOST 0x1p53
 
 /* ---- out -------------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ static json_t *print_file_print(const zr__file_print *file)
     return json_pack("{s:I, s:s}", "bytes", (json_int_t)file->bytes, "xxh3", hash);
 }
 
-/** Return the scaler's history as JSON; only a dynamic scale has one. */
+/** Return the scaler's counters as JSON, or null for a static scale, which has no history. */
 static json_t *print_scaler(const zr__loss_scaler *s)
 {
     if (!s->dynamic) return json_null();
@@ -74,7 +74,7 @@ static zr_status no_use_of(const reader *r, const char *name)
                    name);
 }
 
-/** Read an integer of at least `least`. */
+/** Read an integer member; fail unless it is at least `least` and at most MOST. */
 static zr_status read_count(const reader *r, const char *name, int64_t least, int64_t *count)
 {
     const json_t *value = json_object_get(r->object, name);
@@ -121,7 +121,8 @@ static zr_status read_scaler(const reader *r, zr__loss_scaler *s)
     return ZR_OK;
 }
 
-/** Read the noise averages; a null or missing member: they were not measured. */
+/** Read the noise averages; leave them unchanged if the member is null or missing, since the run did not measure them.
+ */
 static zr_status read_noise(const reader *r, zr__noise_scale *n)
 {
     const json_t *value = json_object_get(r->object, "noise_scale");
@@ -188,14 +189,14 @@ typedef struct difference {
 
 static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now);
 
-/** Compare the values of a key; NULL: the key is missing. */
+/** Call the callback if a key's old and new values differ; a value is NULL if the key is missing. */
 static zr_status compare_key(const difference *d, const char *path, const char *name, const json_t *was,
                              const json_t *is)
 {
     char key[256], *before = NULL, *after = NULL;
     snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
     if (json_is_object(is ? is : was)) return compare_sections(d, key, json_is_object(was) ? was : NULL, is);
-    if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK; /* a newer key's null is no difference */
+    if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK; /* a new null key is no difference */
     if (was) before = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (is) after = json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     zr_status st = (was && !before) || (is && !after) ? ZR_FAIL(ZR_ERR_MEMORY, "no memory to compare configurations")
@@ -205,8 +206,8 @@ static zr_status compare_key(const difference *d, const char *path, const char *
     return st;
 }
 
-/** Compare two sections of the same path, recursively; the table of keys, or the JSON parser's limit, bounds the
- * depth. */
+/** Compare two sections of one path, recursively. The table of keys, or the JSON parser's depth limit, bounds the
+ * recursion. */
 static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now)
 {
     const char *name;

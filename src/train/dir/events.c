@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Numbers of the fields in TensorBoard's event.proto and summary.proto. */
+/* Field numbers and enum values of TensorBoard's event.proto and summary.proto. */
 enum { EVENT_WALL_TIME = 1, EVENT_STEP = 2, EVENT_FILE_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION_LOG = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, SESSION_STATUS = 1, STATUS_START = 1 };
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
@@ -19,7 +19,7 @@ enum { HEADER_BYTES = 12, FOOTER_BYTES = 4, TAG_BYTES = 64, VALUE_BYTES = 96 };
 
 _Static_assert(ZR_SCALARS *VALUE_BYTES <= ZR_EVENT_BYTES - 128, "a step's scalars do not fit into a record");
 
-/** A protocol buffer message that is being written. */
+/** Buffer into which a protocol buffer message is written. */
 typedef struct message {
     unsigned char *data;
     int length, room;
@@ -41,7 +41,7 @@ static void put_varint(message *m, uint64_t x)
     put_raw(m, byte, n);
 }
 
-/** Append the lowest `n` bytes of x, little-endian. */
+/** Append the lowest n bytes of x in little-endian order. */
 static void put_fixed(message *m, uint64_t x, int n)
 {
     unsigned char byte[8];
@@ -63,7 +63,7 @@ static void put_bytes(message *m, int field, const void *bytes, int n)
 
 /* ---- records ---------------------------------------------------------------------------------- */
 
-/** Compute CRC-32C (Castagnoli) of n bytes. */
+/** Return the CRC-32C (Castagnoli) checksum of n bytes. */
 static uint32_t crc32c(const unsigned char *bytes, int n)
 {
     uint32_t crc = ~0u;
@@ -74,13 +74,13 @@ static uint32_t crc32c(const unsigned char *bytes, int n)
     return ~crc;
 }
 
-/** Mask a checksum as TFRecord requires. */
+/** Return the masked form of a checksum that TFRecord stores. */
 static uint32_t masked(uint32_t crc)
 {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/** Begin an event after the space reserved for its frame's header. */
+/** Begin an event in `record`, after the space for the header of its TFRecord frame. */
 static message begin_event(char record[ZR_EVENT_BYTES], double wall_sec, int64_t step)
 {
     uint64_t bits;
@@ -88,13 +88,13 @@ static message begin_event(char record[ZR_EVENT_BYTES], double wall_sec, int64_t
     memcpy(&bits, &wall_sec, sizeof(bits));
     put_key(&m, EVENT_WALL_TIME, FIXED64);
     put_fixed(&m, bits, 8);
-    if (step == 0) return m; /* 0 is the default, which is not encoded */
+    if (step == 0) return m; /* 0 is the default value, which protocol buffers omit */
     put_key(&m, EVENT_STEP, VARINT);
     put_varint(&m, (uint64_t)step);
     return m;
 }
 
-/** Put the TFRecord frame around the message; return the length of the record. */
+/** Write the TFRecord header and footer around the message, and return the length of the record. */
 static int end_event(const message *m, char record[ZR_EVENT_BYTES])
 {
     unsigned char *bytes = (unsigned char *)record;
@@ -160,7 +160,8 @@ double zr__event_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/** Return the latest second in the names of a folder's event files; -1: the folder has no event file. */
+/** Return the latest time in the names of a folder's event files, in seconds since 1970, or -1 if the folder has no
+ * event file. */
 static long long latest_in(const char *folder)
 {
     long long latest = -1;

@@ -1,6 +1,6 @@
 /**
- * Records of an event file, as TensorBoard reads it: TFRecord framing around protocol buffers of the type Event
- * (TensorFlow's tfrecord format; event.proto and summary.proto of TensorBoard).
+ * Records of an event file that TensorBoard reads: protocol buffers of type Event in TFRecord framing (formats:
+ * TensorFlow's tfrecord; event.proto and summary.proto of TensorBoard).
  */
 #ifndef ZR_TRAIN_EVENTS_H
 #define ZR_TRAIN_EVENTS_H
@@ -13,19 +13,20 @@
 #define ZR_EVENTS_NAME_BYTES 160
 #define ZR_EVENTS_PREFIX "events.out.tfevents."
 
-/** Write the record that begins a file; return its length in bytes. wall_sec, here and below: seconds since 1970. */
+/** Write the record that begins an event file, and return its length in bytes. Here and below, wall_sec is in seconds
+ * since 1970. */
 int zr__event_version(double wall_sec, char record[ZR_EVENT_BYTES]);
-/** Write the record of a run that resumes with `step` (a SessionLog START), and return its length: TensorBoard then
- * drops what earlier files hold of that step and of later ones. */
+/** Write the record of a run that resumes with `step` (a SessionLog START), and return its length. It makes TensorBoard
+ * drop the data that earlier files hold for `step` and later steps. */
 int zr__event_start(double wall_sec, int64_t step, char record[ZR_EVENT_BYTES]);
-/** Write the record of n scalars of a step, under the tags group/name; return its length. */
+/** Write the record of n scalars of a step, tagged group/name, and return its length. */
 int zr__event_scalars(double wall_sec, int64_t step, const char *group, const zr__scalar *scalar, int n,
                       char record[ZR_EVENT_BYTES]);
 
 /** Return the current time, in seconds since 1970. */
 double zr__event_now(void);
-/** Name a new event file of a folder so that it sorts after the existing ones: TensorBoard reads files in the order of
- * their names. */
+/** Choose a name for a new event file of a folder that sorts after the names of the existing event files, because
+ * TensorBoard reads files in the order of their names. */
 void zr__events_name(const char *folder, char name[ZR_EVENTS_NAME_BYTES]);
 
 #endif

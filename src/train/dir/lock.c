@@ -19,23 +19,24 @@
 
 enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64 };
 
-/* Seconds after which an empty lock counts as abandoned: a process writes its name as soon as it has made the lock. */
+/* Seconds after which an empty lock counts as abandoned; a running process writes its name at once after creating the
+ * lock. */
 enum { EMPTY_SEC = 10 };
 
-/** A process, identified beyond its number, which other processes had or will have. */
+/** Identity of a process. The process number alone is not enough, since numbers are reused. */
 typedef struct holder {
     char host[HOST_BYTES];
     long process;
-    uint64_t started;       /* clock ticks since boot; 0: unknown */
-    uint64_t machine;       /* hash of the machine's id, unique where host names repeat; 0: unknown */
-    char boot[WORD_BYTES];  /* id of the running kernel's boot; "": unknown */
-    char space[WORD_BYTES]; /* namespace of process numbers, the host's or a container's; "": unknown */
+    uint64_t started;       /* start time in clock ticks since boot; 0 if unknown */
+    uint64_t machine;       /* hash of the machine's id, which differs between hosts of the same name; 0 if unknown */
+    char boot[WORD_BYTES];  /* id of the running kernel's boot; "" if unknown */
+    char space[WORD_BYTES]; /* namespace of process numbers (the host's or a container's); "" if unknown */
     uint64_t key;
 } holder;
 
 /* ---- processes -------------------------------------------------------------------------------- */
 
-/** Return a process's start time, in clock ticks since boot; 0: the process does not exist, or is a zombie. */
+/** Return a process's start time in clock ticks since boot, or 0 if the process does not exist or is a zombie. */
 static uint64_t start_of(long process)
 {
     char path[64], text[1024] = "", state = 'Z';
@@ -45,9 +46,9 @@ static uint64_t start_of(long process)
     size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
     if (file) fclose(file);
     text[n] = '\0';
-    const char *name_end = strrchr(text, ')'); /* the name may hold anything */
+    const char *name_end = strrchr(text, ')'); /* the process's name may contain spaces and parentheses */
     if (!name_end || sscanf(name_end + 1, " %c", &state) != 1 || state == 'Z' || state == 'X') return 0;
-    /* The state is field 3 of the line, the start field 22. */
+    /* In the line of /proc/PID/stat the state is field 3 and the start time is field 22. */
     const char *at = name_end + 1;
     for (int field = 3; at && field < 22; field++) at = strchr(at + 1, ' ');
     return at && sscanf(at, " %llu", &ticks) == 1 ? (uint64_t)ticks : 0;
@@ -55,7 +56,7 @@ static uint64_t start_of(long process)
 
 static holder myself(void)
 {
-    char machine[WORD_BYTES]; /* only its hash is written, since the id itself is confidential */
+    char machine[WORD_BYTES]; /* only a hash of the id is written, since the id is confidential */
     holder me = {.process = (long)getpid(), .started = start_of((long)getpid())};
     zr__host_name(me.host, sizeof(me.host));
     zr__host_line("/proc/sys/kernel/random/boot_id", "", me.boot, sizeof(me.boot));
@@ -63,13 +64,15 @@ static holder myself(void)
         me.machine = XXH3_64bits(machine, strlen(machine));
     const ssize_t n = readlink("/proc/self/ns/pid", me.space, sizeof(me.space) - 1);
     me.space[n > 0 ? n : 0] = '\0';
-    /* Without random bytes the key is made of start time and process number: no two processes share both. */
+    /* Without random bytes, build the key from start time and process number: no two processes of a host have both in
+     * common. */
     if (getrandom(&me.key, sizeof(me.key), GRND_NONBLOCK) != sizeof(me.key) || me.key == 0)
         me.key = me.started << 24 ^ (uint64_t)me.process ^ 1;
     return me;
 }
 
-/** Return true only if the process has certainly ended: a process of another host or container may be alive. */
+/** Return whether the process `its` has certainly ended. Return false for a process of another host or container, since
+ * it may be alive. */
 static bool is_gone(const holder *its, const holder *mine)
 {
     if (its->process <= 0 || strcmp(its->host, mine->host) != 0) return false;
@@ -82,7 +85,7 @@ static bool is_gone(const holder *its, const holder *mine)
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/** Write the lock's text: the first line is for people, the second for other processes. */
+/** Write the lock's text: a first line for people, a second line for other processes. */
 static int print_lock(const holder *h, char text[TEXT_BYTES])
 {
     const char *job = getenv("SLURM_JOB_ID");
@@ -93,7 +96,7 @@ static int print_lock(const holder *h, char text[TEXT_BYTES])
                     h->space[0] ? h->space : "-", h->key, h->machine);
 }
 
-/** Read the lock's text; a missing field stays 0 or "". */
+/** Parse the lock's text; missing fields stay 0 or "". */
 static holder parse_lock(const char *text)
 {
     holder h = {0};
@@ -123,14 +126,16 @@ static void read_lock(const char *path, char text[TEXT_BYTES])
     close(fd);
 }
 
-/** Write this process's name into the lock. The file is truncated last: on a full disk the earlier text is still
- * there, and `before` is written back over a partial write, so that the lock never loses its name. */
+/** Write this process's name into the lock. The file is truncated only after the write succeeded, so a full disk leaves
+ * the earlier text. After a partial write, the earlier text `before` is written back, so that the lock always contains
+ * a name. */
 static zr_status write_lock(int fd, const char *path, const holder *me, const char *before)
 {
     char text[TEXT_BYTES];
     const int n = print_lock(me, text);
     errno = 0;
-    const ssize_t put = write(fd, text, (size_t)n); /* at offset 0: reads use pread, which does not move it */
+    /* Write at offset 0, where the file position still is, since pread does not move it. */
+    const ssize_t put = write(fd, text, (size_t)n);
     if (put == n && ftruncate(fd, n) == 0) return ZR_OK;
     const int error = errno;
     const size_t old = strlen(before);
@@ -138,7 +143,7 @@ static zr_status write_lock(int fd, const char *path, const holder *me, const ch
     return ZR_FAIL(ZR_ERR_CREATE, "cannot write %s: %s", ZR_SHOWN(path), error ? strerror(error) : "no room");
 }
 
-/** Fail with ZR_ERR_CREATE, naming the lock's holder. */
+/** Return ZR_ERR_CREATE with a message that names the lock's holder. */
 static zr_status in_use(const char *path)
 {
     char who[TEXT_BYTES], folder[ZR_SHOWN_BYTES];
@@ -162,15 +167,15 @@ static bool is_file(int fd, const char *path)
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/** Return whether the lock has been empty for so long that no process will write its name into it. */
+/** Return whether the lock has been empty for so long that its creator will not write its name any more. */
 static bool is_abandoned(int fd)
 {
     struct stat info;
     return fstat(fd, &info) == 0 && info.st_size == 0 && difftime(time(NULL), info.st_mtime) > EMPTY_SEC;
 }
 
-/** Take over a lock that was left behind. Two processes that find it take turns (flock): the second one finds the
- * first one's name in it. */
+/** Take over an abandoned lock. If two processes try this at the same time, flock puts them in order: the second
+ * process finds the first process's name in the lock. */
 static zr_status take_over(int fd, const char *path, const holder *me, char gone[ZR_LOCK_HOLDER_BYTES])
 {
     char text[TEXT_BYTES];
@@ -184,8 +189,9 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
     return ZR_OK;
 }
 
-/** Write this process's name into a new lock. Another process that found it empty may hold flock for a moment; if this
- * process was stopped for long, the lock may be another's by now. */
+/** Write this process's name into a lock file that it has just created. Wait for flock, since another process that
+ * found the empty file may hold it for a moment. Fail if another process took the lock over in the meantime, which can
+ * happen if this process was stopped for long. */
 static zr_status name_new_lock(int fd, const char *path, const holder *me)
 {
     struct stat info;

@@ -1,6 +1,7 @@
 /**
- * The lock file of a run's directory. It names the process and host that hold the directory, and has a random key by
- * which other ranks check that they see the same directory. A lock whose process is gone is taken over.
+ * The lock file of a run's directory. It names the process and host that hold the directory. It also contains a random
+ * key, with which the other ranks check that they see the same directory. A lock whose process has ended can be taken
+ * over.
  */
 #ifndef ZR_TRAIN_LOCK_H
 #define ZR_TRAIN_LOCK_H
@@ -9,16 +10,17 @@
 
 #define ZR_LOCK_HOLDER_BYTES 192
 
-/** Create the lock file, or take over an existing one whose process is gone (it ran on this host and is not alive, or
- * another process has its number by now), or one that has been empty for ten seconds (its job ended before it wrote
- * its name, or could not remove the file). `gone`: the earlier holder, "" if nothing was taken over. ZR_ERR_CREATE
- * names the holder. When the file cannot be written, an existing lock stays as it was. */
+/** Create the lock file, or take over an abandoned one. A lock is abandoned if its process ran on this host and has
+ * ended (another process may have its number by now). A lock is also abandoned if it has been empty for ten seconds:
+ * its job ended before it wrote its name, or could not remove the file. `gone` receives the text of the lock that was
+ * taken over, or "". Fail with ZR_ERR_CREATE, naming the holder, if another job holds the lock. If the file cannot be
+ * written, an existing lock keeps its content. */
 ZR_NODISCARD zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES]);
 
 /** Remove this process's lock file; if it cannot be removed, empty it, so that any host can take it over. */
 void zr__lock_release(const char *path);
 
-/** Return the key in a lock file; 0: no key. */
+/** Return the key in a lock file, or 0 if the file has no key. */
 uint64_t zr__lock_key(const char *path);
 
 #endif

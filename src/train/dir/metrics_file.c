@@ -19,7 +19,7 @@ zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
 
 /* ---- a file that is there --------------------------------------------------------------------- */
 
-/** The beginning of a line: its first bytes, and the length of all of it. */
+/** The first bytes of a line, and the length of the whole line. */
 typedef struct line_start {
     char text[64];
     int64_t bytes;
@@ -36,8 +36,8 @@ static line_start next_line(FILE *file)
     return line;
 }
 
-/** Lower *loss to the val_loss of an evaluation's line; another line, or a loss that is not finite, leaves it
- * unchanged. */
+/** Lower *loss to the val_loss in an evaluation's line. Leave *loss unchanged if the line has no val_loss or the
+ * val_loss is not finite. */
 static zr_status take_val_loss(const char *line, double *loss)
 {
     static const char key[] = "\"val_loss\":";
@@ -52,7 +52,7 @@ static zr_status take_val_loss(const char *line, double *loss)
     return ZR_OK;
 }
 
-/** Find the end of the lines of the steps up to `step`; *made: the results in these lines. */
+/** Find the end of the lines of steps up to `step`; *made receives the results in these lines. */
 static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t *end)
 {
     *end = 0;
@@ -100,18 +100,19 @@ zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t s
 
 /* ---- lines ------------------------------------------------------------------------------------ */
 
-/** Find where the next line begins, and remove the partial line that a failed write has left there. */
+/** Find the offset of the next line, and remove the partial line that a failed write has left there. */
 static bool find_place(zr__metrics_file *m)
 {
     struct stat st;
     if (fstat(m->fd, &st) != 0) return false;
     if (m->torn && st.st_size > m->bytes && ftruncate(m->fd, m->bytes) != 0) return false;
-    if (!m->torn || st.st_size < m->bytes) m->bytes = st.st_size; /* another process may have appended or cut */
+    /* Another process may have lengthened or shortened the file. */
+    if (!m->torn || st.st_size < m->bytes) m->bytes = st.st_size;
     m->torn = false;
     return true;
 }
 
-/** Append lines whole, or leave the file as it was. */
+/** Append all of the lines and return true, or leave the file unchanged and return false. */
 static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
 {
     ssize_t n = -1;
@@ -119,8 +120,8 @@ static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
             n = write(m->fd, lines, bytes);
         while (n < 0 && errno == EINTR);
     if (n == (ssize_t)bytes) return true;
-    m->error = n < 0 ? errno : ENOSPC;                               /* a partial write: the disk is full */
-    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* the next write tries again */
+    m->error = n < 0 ? errno : ENOSPC;                               /* a partial write means that the disk is full */
+    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* if this fails, the next write truncates */
     return false;
 }
 
@@ -133,7 +134,7 @@ static bool append_kept(zr__metrics_file *m)
     return true;
 }
 
-/** Keep a line for later; false: no room. */
+/** Buffer a line for later; return false if the buffer is full. */
 static bool keep_line(zr__metrics_file *m, const char *line, size_t bytes)
 {
     const size_t before = m->kept.length;
@@ -164,7 +165,7 @@ zr_status zr__metrics_sync(zr__metrics_file *m)
     if (m->fd < 0) return ZR_OK;
     ZR_CHECK(append_kept(m), ZR_ERR_IO, "the last %lld %s%s of %s up to it cannot be written yet: %s",
              (long long)m->n_kept, m->line, m->n_kept == 1 ? "" : "s", m->name, strerror(m->error));
-    /* Some file systems cannot sync and say EINVAL: there is nothing more to do. */
+    /* Some file systems do not support fsync and return EINVAL; that is no error. */
     ZR_CHECK(fsync(m->fd) == 0 || errno == EINVAL, ZR_ERR_IO, "%s may not be on the disk: fsync: %s", m->name,
              strerror(errno));
     return ZR_OK;

@@ -1,4 +1,4 @@
-/** Directories that a command builds under a temporary name and renames to the requested one when they are complete. */
+/** Support for commands that build a directory under a temporary name and rename it when it is complete. */
 #ifndef ZR_TRAIN_NEW_DIR_H
 #define ZR_TRAIN_NEW_DIR_H
 
@@ -6,8 +6,8 @@
 
 #include <limits.h>
 
-/** Make the directory `to`.tmp and return both names, without trailing slashes. ZR_ERR_CREATE: nothing was made, also
- * when `to`.tmp exists already, since another command may be writing it. */
+/** Create the directory `to`.tmp and return both names, `to` and `to`.tmp, without trailing slashes. Fail with
+ * ZR_ERR_CREATE if `to`.tmp cannot be created, also if it already exists, since another command may be writing it. */
 ZR_NODISCARD zr_status zr__new_dir_begin(const char *to, char name[PATH_MAX], char tmp[PATH_MAX]);
 
 #endif

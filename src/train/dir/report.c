@@ -34,7 +34,8 @@ zr_traffic zr__report_within(const zr_report *report, zr_border border)
     return within;
 }
 
-/** Divide the traffic of all steps by their number; ZR_ERR_INTERNAL where it does not divide evenly. */
+/** Divide the traffic of all steps by the number of steps. Fail with ZR_ERR_INTERNAL if the division leaves a
+ * remainder. */
 static zr_status a_step(const zr_traffic *all, int64_t steps, zr_traffic *one)
 {
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) {
@@ -61,8 +62,8 @@ static void add_categories(zr__json_out *out, const int64_t category_bytes[ZR_CA
     for (int c = 0; c < ZR_CATEGORIES; c++) zr__json_add(out, zr_category_name((zr_category)c), category_bytes[c]);
 }
 
-/** Add the memory, with an object for each space in use. The device's numbers include its staging memory, like the
- * numbers of the whole. */
+/** Add the memory, with an object for each memory space in use. The device's numbers include its staging memory, as the
+ * totals do. */
 static void add_memory(zr__json_out *out, const zr_memory *memory)
 {
     zr__json_open(out, "memory", '{');
@@ -89,7 +90,7 @@ static int64_t traffic_total(const zr_traffic *traffic)
     return total;
 }
 
-/** Begin an object with the numbers of a traffic; the caller closes it. */
+/** Open a JSON object and add the bytes of each kind of traffic; the caller closes the object. */
 static void open_traffic(zr__json_out *out, const char *key, const zr_traffic *traffic)
 {
     zr__json_open(out, key, '{');
@@ -103,7 +104,7 @@ static void add_traffic(zr__json_out *out, const char *key, const zr_traffic *tr
     zr__json_close(out, '}');
 }
 
-/** Add the traffic that crosses a border, and the part that does not, where any does. */
+/** Add the traffic that crosses a border and the traffic that does not, or nothing if no traffic crosses the border. */
 static void add_border(zr__json_out *out, const zr_report *report, zr_border border, const char *inside,
                        const char *across)
 {
@@ -113,7 +114,7 @@ static void add_border(zr__json_out *out, const zr_report *report, zr_border bor
     add_traffic(out, across, &report->across[border]);
 }
 
-/** Add FLOPs as an integer, or as a real where they may exceed one. */
+/** Add FLOPs as an integer, or as a real number if they may exceed the range of an integer. */
 static void add_flops(zr__json_out *out, const char *key, double flops)
 {
     json_t *json = flops < 0x1p62 ? json_integer((json_int_t)flops) : json_real(flops);

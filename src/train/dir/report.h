@@ -1,5 +1,5 @@
 /**
- * Numbers that a plan promises and a run measures: bytes of memory, traffic, FLOPs; as JSON in run.json.
+ * Numbers that a plan predicts and a run measures: bytes of memory, traffic, FLOPs. run.json holds them as JSON.
  */
 #ifndef ZR_TRAIN_DIR_REPORT_H
 #define ZR_TRAIN_DIR_REPORT_H
@@ -10,15 +10,16 @@
 
 zr_report zr__report_planned(const zr_plan *plan);
 
-/** Return the part of a report's traffic that does not cross a border: the traffic within a group of neighbouring ranks
- *  (ZR_BORDER_GROUP), or ZeRO's own (ZR_BORDER_TENSOR). */
+/** Return the part of a report's traffic that does not cross `border`: for ZR_BORDER_GROUP the traffic within a group
+ * of neighbouring ranks, for ZR_BORDER_TENSOR the traffic of ZeRO itself. */
 zr_traffic zr__report_within(const zr_report *report, zr_border border);
 
-/** Report the engine's counters. FLOPs are the plan's: the engine ran each of its steps, and does not count FLOPs.
- *  ZR_ERR_INTERNAL when the traffic is not a whole multiple of the steps. */
+/** Fill a report with the engine's measured memory and with its traffic per step. FLOPs are copied from the plan: the
+ * engine executes all steps of the plan and does not count FLOPs. Fail with ZR_ERR_INTERNAL if the traffic is not a
+ * whole multiple of the number of steps. */
 ZR_NODISCARD zr_status zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
 
-/** Write a report as one JSON object; zr_free it. */
+/** Return a report as one JSON object; zr_free it. */
 ZR_NODISCARD zr_status zr__report_json(const zr_report *report, char **json);
 
 #endif

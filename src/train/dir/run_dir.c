@@ -15,13 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TMP_SUFFIX ".tmp" /* suffix of zr__file_put's temporary file */
+#define TMP_SUFFIX ".tmp" /* suffix of the temporary file of zr__file_put */
 
-/* Files and folders that a run leaves. */
+/* Files and folders in a directory that show that a run was there. */
 static const char *const run_traces[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS,   ZR_RUN_REPORT, ZR_RUN_MODEL,
                                          ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_OLD, ZR_RUN_LATEST, ZR_RUN_BEST};
 
-/** Write the longest existing part of `path` to `parent`. */
+/** Write the longest existing prefix of `path` to `parent`: the path itself, or its nearest existing parent directory.
+ */
 static void nearest_parent(const char *path, char parent[PATH_MAX])
 {
     struct stat st;
@@ -52,7 +53,7 @@ static bool has_checkpoint(const char *path)
     return found;
 }
 
-/** Return the name of a run's trace in the directory; NULL: the directory holds no trace of a run. */
+/** Return the name of a trace of a run in the directory, or NULL if it has no trace of a run. */
 static const char *trace_in(const char *path)
 {
     if (has_checkpoint(path)) return "a checkpoint";
@@ -61,7 +62,7 @@ static const char *trace_in(const char *path)
     return NULL;
 }
 
-/** Check that a run's directory can be made or written at `path`. */
+/** Check that a run's directory can be created or written at `path`. */
 static zr_status check_place(const char *path)
 {
     struct stat st;
@@ -119,7 +120,7 @@ zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char
     return zr__file_put(path, text, (int64_t)strlen(text));
 }
 
-/** Return whether a name of n bytes is one of the run's own files. */
+/** Return whether `name`, n bytes long, is the name of a file that the run itself writes. */
 static bool is_own_name(const char *name, size_t n)
 {
     bool found = n == strlen(ZR_RUN_LOCK) && strncmp(name, ZR_RUN_LOCK, n) == 0;
@@ -190,8 +191,9 @@ zr_status zr__run_dir_end(zr__run_dir *dir)
     return st != ZR_OK ? st : events;
 }
 
-/** Remove this run's files, so that a run that did not begin leaves nothing that would refuse the next one.
- * metrics.jsonl is open only under the lock: without it, all files are another run's. */
+/** Remove this run's files after it failed to begin, since they would make the next run refuse the directory. The files
+ * are this run's only if metrics.jsonl is open, since it is opened under the lock; otherwise another run owns them and
+ * they stay. */
 void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];
@@ -210,7 +212,7 @@ zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *confi
     snprintf(dir->path, sizeof(dir->path), "%s", path);
     ZR_TRY(zr__make_folders(path));
     ZR_TRY_GOTO(st, take_lock(dir), fail);
-    /* Another job may have run here between the check and the lock. */
+    /* Another job may have run here between the first check and the lock. */
     ZR_TRY_GOTO(st, zr__run_dir_check(path), fail);
     dir->place = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ZR_TRY_GOTO(st, zr__metrics_create(&dir->metrics, metrics), fail);
@@ -240,7 +242,7 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     return ZR_OK;
 }
 
-/** Read the number of steps from run.json, for weights without a trained.json, as earlier versions left them. */
+/** Read the number of steps from run.json. This serves weights without a trained.json, which earlier versions wrote. */
 static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
 {
     char path[PATH_MAX], *text = NULL;
@@ -266,7 +268,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     *step = trained.step;
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
-    /* zr__convert_dir makes a run whose model/ has only the tokenizer. */
+    /* zr__convert_dir creates a run whose model/ has only the tokenizer. */
     const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS ".index.json");
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
@@ -283,7 +285,8 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
     *name = NULL;
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        /* Where other weights exist, model.old needs a weights file to count: it may hold only files of the user. */
+        /* If newer weights were found, model.old counts only if it has a weights file, since it may hold only files of
+         * the user. */
         if (!has_entry(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));
         if (*name && its <= *step) continue;
@@ -308,7 +311,7 @@ static bool is_same_dir(const struct stat *own, const char *path)
     return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
 }
 
-/** Return whether the directory still exists, and set dir->path to its current name. */
+/** Return whether the directory still exists. If it was renamed, set dir->path to its new path. */
 static bool follow_rename(zr__run_dir *dir)
 {
     struct stat own;

@@ -1,8 +1,9 @@
 /**
- * The directory of a run: rank 0 creates it, or reopens it to resume, and holds it by a lock file against other jobs; a
- * run never overwrites another. This room holds the formats of the files in it: run_files.h their names, lock.h,
- * metrics.h lines of metrics.jsonl and run.json, metrics_file.h a file that grows by whole lines, events.h records for
- * TensorBoard, report.h, trained.h, checkpoint_run.h a checkpoint's record of its run.
+ * The directory of a run. Rank 0 creates it, or reopens it to resume, and protects it against other jobs by a lock
+ * file. A run never overwrites another run. The other files of this folder define what the directory holds: run_files.h
+ * the names of its files, lock.h the lock file, metrics.h the lines of metrics.jsonl and run.json, metrics_file.h a
+ * file that grows by whole lines, events.h the records for TensorBoard, report.h the planned and measured numbers,
+ * trained.h the file trained.json, and checkpoint_run.h a checkpoint's record of its run.
  */
 #ifndef ZR_TRAIN_RUN_DIR_H
 #define ZR_TRAIN_RUN_DIR_H
@@ -17,12 +18,12 @@
 
 typedef struct zr__run_dir {
     char path[PATH_MAX];
-    int place; /* open directory, which a rename does not change; -1: not made */
+    int place; /* descriptor of the directory, which stays valid after a rename; -1 before it is opened */
     bool locked;
-    uint64_t key;                    /* key of the lock while it is held */
-    char gone[ZR_LOCK_HOLDER_BYTES]; /* earlier holder of a lock that was taken over; "": none */
+    uint64_t key;                    /* key of the lock while the lock is held */
+    char gone[ZR_LOCK_HOLDER_BYTES]; /* earlier holder of a lock that was taken over, or "" */
     zr__metrics_file metrics;
-    zr__metrics_file events; /* closed where the run writes no events */
+    zr__metrics_file events; /* closed if the run writes no events */
     char events_name[ZR_EVENTS_NAME_BYTES];
 } zr__run_dir;
 
@@ -31,60 +32,62 @@ typedef struct zr__run_dir {
         .place = -1, .metrics = ZR_METRICS_FILE_INIT, .events = {.fd = -1 }                                            \
     }
 
-/** Check that `path` could become a run's directory; change nothing. ZR_ERR_CREATE. */
+/** Check, without any change, that `path` could become a run's directory. Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_check(const char *path);
 
-/** Check that a run in `path` would overwrite no file of `inputs`, its NULL-terminated input files. ZR_ERR_CREATE. */
+/** Check that a run in `path` would overwrite no file of `inputs`, the NULL-terminated list of its input files.
+ * Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_spares(const char *path, const char *const *inputs);
 
-/** Make the directory (parents too), lock it, open metrics.jsonl and write config.json. ZR_ERR_CREATE, ZR_ERR_IO: only
- * directories that were made are left behind. */
+/** Create the directory and its parents, lock it, open metrics.jsonl and write config.json. Fail with ZR_ERR_CREATE or
+ * ZR_ERR_IO; only newly created directories are then left behind. */
 ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config);
 
-/** Open and lock the directory of a run that is to be resumed. *there false: the directory holds no trace of a run,
- * and nothing was done; use zr__run_dir_open. ZR_ERR_CREATE, also when the traces are of no run to resume. */
+/** Open and lock the directory of a run that is to be resumed. If the directory holds no trace of a run, set *there to
+ * false and do nothing else; call zr__run_dir_open then. Fail with ZR_ERR_CREATE if the directory cannot be used, or
+ * has neither metrics.jsonl nor a checkpoint. */
 ZR_NODISCARD zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there);
 
-/** Truncate metrics.jsonl after `step` and rewrite config.json; to be called once no check can refuse the run any
- * more. *made: the results up to that step. ZR_ERR_CREATE, ZR_ERR_IO. */
+/** Truncate metrics.jsonl after `step` and rewrite config.json. Call this only once no check can refuse the run any
+ * more. *made receives the results up to `step`. Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, zr__run_made *made);
 
-/** Create a new event file in the directory; event files of earlier starts stay as they are. ZR_ERR_CREATE. */
+/** Create a new event file in the directory; the event files of earlier starts do not change. Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_add_events(zr__run_dir *dir);
-/** Remove that event file again, when the run cannot begin. */
+/** Remove the event file of zr__run_dir_add_events, if the run cannot begin. */
 void zr__run_dir_drop_events(zr__run_dir *dir);
 
-/** Sync metrics.jsonl and the event file to disk. ZR_ERR_IO. */
+/** Sync metrics.jsonl and the event file to disk. Errors: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_dir_sync(zr__run_dir *dir);
-/** End and close both files. ZR_ERR_IO where lines are lost (zr__metrics_end). */
+/** Finish and close metrics.jsonl and the event file. Fail with ZR_ERR_IO if lines are lost (zr__metrics_end). */
 ZR_NODISCARD zr_status zr__run_dir_end(zr__run_dir *dir);
 
-/** Find the latest complete weights of an earlier run: *name is their name in the directory, NULL: no weights; *step
- * is the step after which they were written, from their trained.json, else from run.json, else ZR_STEP_UNKNOWN.
- * ZR_ERR_IO, ZR_ERR_MEMORY. */
+/** Find the latest complete weights of an earlier run. *name is their name in the directory, or NULL if there are no
+ * weights. *step is the step after which the weights were written: from their trained.json, else from run.json, else
+ * ZR_STEP_UNKNOWN. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
 #define ZR_STEP_UNKNOWN INT64_MAX
 ZR_NODISCARD zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t *step);
 
-/** Write the path of a step's checkpoint in a run's directory; ZR_ERR_CREATE when it is too long. */
+/** Write to `path` the path of a step's checkpoint in a run's directory. Fail with ZR_ERR_CREATE if it is too long. */
 ZR_NODISCARD zr_status zr__checkpoint_path(char path[PATH_MAX], const char *run_dir, int64_t step);
 
-/** Return the key of the lock in `path` (zr__lock_key). */
+/** Return the key of the lock in the directory `path` (zr__lock_key). */
 uint64_t zr__run_dir_key(const char *path);
 
 /** Undo zr__run_dir_open: remove the event file, metrics.jsonl and config.json, and close the directory. */
 void zr__run_dir_undo(zr__run_dir *dir);
 
-/** Write dir/name atomically. */
+/** Write `text` to the file `name` in the directory, atomically. */
 ZR_NODISCARD zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text);
 
-/** Return whether `path`, however it is spelled, is a file that the run writes in the open `dir`. */
+/** Return whether `path`, in any spelling, is a file that the run writes in `dir`. */
 bool zr__run_dir_writes(const zr__run_dir *dir, const char *path);
 
-/** Set dir->path to the directory's current path: it may have been renamed while training. A directory that was
- * removed is made again. ZR_ERR_CREATE. */
+/** Set dir->path to the directory's current path, since it may be renamed during training. Create the directory again
+ * if it was removed. Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_find(zr__run_dir *dir);
 
-/** Close and unlock the directory. A lock that is another job's by now stays. */
+/** Close and unlock the directory. Leave a lock that another job holds by now. */
 void zr__run_dir_close(zr__run_dir *dir);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the file, padded with spaces, so that writing its values takes no further disk space. */
+/* Size of trained.json. Spaces pad it, so that writing the values takes no further disk space. */
 enum { FILE_BYTES = 128 };
 
 static void fill_up(char text[FILE_BYTES], int used)

@@ -21,7 +21,7 @@ zr_status zr__family_of(const zr_config *config, const zr__family **family)
     *family = NULL;
     for (int i = 0; i < FAMILIES; i++)
         if (strcmp(table[i]->name, config->model.type) == 0) *family = table[i];
-    ZR_ASSERT(*family); /* the table of keys refuses other types */
+    ZR_ASSERT(*family); /* the table of configuration keys refuses other types */
     return ZR_OK;
 }
 
@@ -77,7 +77,7 @@ zr_status zr__train_model(const zr_config *config, zr__family_model *model)
 
 /* ---- shapes of all families ------------------------------------------------------------------- */
 
-/** Return the name of shape `i` of all families, and its family; NULL after the last. */
+/** Return the name of preset `i`, counted over all families, and its family. Return NULL after the last preset. */
 static const char *shape(int i, const zr__family **family)
 {
     for (int f = 0; f < FAMILIES; f++)
@@ -94,7 +94,7 @@ const char *zr__family_preset_name(int i)
     return shape(i, &family);
 }
 
-/** Look up a shape of any family; the first family reports an unknown name. */
+/** Look up a preset of any family. For an unknown name, the first family returns the error. */
 zr_status zr__family_find_preset(const char *name, zr__family_model *model)
 {
     const zr__family *family = NULL, *of = table[0];

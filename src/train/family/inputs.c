@@ -28,7 +28,7 @@ zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
     return st;
 }
 
-/* Check weights against a model's parameters. */
+/* Check that weights have the parameters of a model. */
 static zr_status check_weights_fit(const zr_weights *weights, const zr__family_model *model, char *note, size_t size)
 {
     zr_graph *graph = NULL;

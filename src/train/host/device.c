@@ -3,15 +3,15 @@
 #include "device/device.h"
 #include "train/host/host.h"
 
-/** Count the GPUs that a run uses when no device is named; 0 unless all kernels and the library of matrix products run
- * on them. */
+/** Count the GPUs that device "auto" may use. Return 0 unless all kernels and the matrix-product library run on them.
+ */
 static int usable_gpus(void)
 {
     char matmul[64];
     zr_gpu gpu;
     const int gpus = zr_device_cuda_count(NULL);
     if (gpus == 0 || zr__device_cuda_gpu(0, &gpu) != ZR_OK || gpu.major < 8) return 0;
-    zr__device_cuda_matmul(matmul, sizeof(matmul)); /* last, since it takes 150 MB of the process */
+    zr__device_cuda_matmul(matmul, sizeof(matmul)); /* called last, since loading the library takes 150 MB of memory */
     return matmul[0] ? gpus : 0;
 }
 

@@ -20,7 +20,8 @@ bool zr__host_line(const char *path, const char *key, char *line, int size)
     return found;
 }
 
-/** Return the first number of a file, or of its line that starts with `key`; -1: no number ("max") or no file. */
+/** Return the number at the beginning of a file, or after `key` in the line that starts with it. Return -1 if there is
+ * no file or no number ("max"). */
 static int64_t read_number(const char *path, const char *key)
 {
     char line[512], *end = line;
@@ -50,7 +51,7 @@ int64_t zr__host_group_left(const char *group)
     return limit > used ? limit - used : 0;
 }
 
-/** Return the whole processors of one group's CPU quota (at least 1); -1: no quota. */
+/** Return a control group's CPU quota in whole processors, at least 1, or -1 if it has no quota. */
 static int64_t group_cores(const char *group)
 {
     char path[PATH_MAX + 16], line[512];
@@ -61,8 +62,8 @@ static int64_t group_cores(const char *group)
     return quota < period ? 1 : quota / period;
 }
 
-/** Return the least of `number` over this process's group in the unified hierarchy and its ancestors; -1: no group has
- * one, or the process is in none. */
+/** Return the minimum of `number` over this process's control group and its ancestors in the unified hierarchy. Return
+ * -1 if no group has the number or the process is in no group. */
 static int64_t least_of_groups(int64_t (*number)(const char *group))
 {
     static const char root[] = "/sys/fs/cgroup";
@@ -80,7 +81,7 @@ static int64_t least_of_groups(int64_t (*number)(const char *group))
 static int64_t groups_left(void)
 {
     int64_t left = least_of_groups(zr__host_group_left);
-    /* Control groups version 1. */
+    /* Also consider the memory limit of control groups version 1. */
     int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", "");
     int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", "");
     if (limit >= 0 && used >= 0) left = smaller(left, limit > used ? limit - used : 0);
@@ -132,7 +133,7 @@ void zr__host_name(char *name, int size)
     name[size - 1] = '\0';
 }
 
-/* On Linux a thread has its own priority, and threads that it starts inherit it. */
+/* On Linux each thread has its own priority, which the threads that it starts inherit. */
 void zr__host_step_back(void)
 {
     enum { LOW = 15 };

@@ -8,16 +8,16 @@
 
 #include <stdio.h>
 
-/* The memory that the run report promises for a process: PROCESS_SHARE of its arenas, PROCESS_EXTRA_BYTES, and
- * RANK_EXTRA_BYTES for each further rank's stack and what the allocator and libraries keep for its thread (measured:
- * 240 to 310 KiB with 400 and 1,000 ranks). */
+/* Memory that the run report promises for a process: PROCESS_SHARE times its arenas, plus PROCESS_EXTRA_BYTES, plus
+ * RANK_EXTRA_BYTES for each rank after the first. RANK_EXTRA_BYTES covers a rank's stack and the memory that the
+ * allocator and libraries hold for its thread (measured: 240 to 310 KiB with 400 and 1,000 ranks). */
 #define PROCESS_EXTRA_BYTES (48LL << 20)
 #define RANK_EXTRA_BYTES (384 << 10)
 #define PROCESS_SHARE 1.03
 #define HOST_SHARE 0.9
 
-/** Bytes of host memory that CUDA takes in a process: the driver and the libraries with its first GPU, a context and
- * its pinned memory with each further one. Bounds, not measured yet. */
+/** Bytes of host memory that CUDA takes in a process. The first constant covers the driver, the libraries and the first
+ * GPU; the second covers the context and pinned memory of each further GPU. Both are upper bounds, not measured yet. */
 #define GPU_HOST_BYTES (2LL << 30)
 #define GPU_HOST_MORE_BYTES (1LL << 29)
 
@@ -54,7 +54,7 @@ int64_t zr__train_host_limit(int local_ranks)
     return left > 0 ? (int64_t)(HOST_SHARE * (double)left / local_ranks) : 0;
 }
 
-/** List the settings not yet used that would make a plan smaller, for a message that adds one more. */
+/** List the settings that would still make a plan smaller, as text to which the message adds a last remedy. */
 static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;

@@ -1,5 +1,5 @@
-/** Check, before a run starts, that the system grants its memory and threads: compute libraries end the program when
- * they get no thread or no memory. */
+/** Check, before a run starts, that the system grants the memory and threads of the run: compute libraries end the
+ * program if they fail to get a thread or memory. */
 #include "base/text/text.h"
 #include "train/host/host.h"
 
@@ -12,7 +12,7 @@
 
 enum { LIMIT_BYTES = 96 };
 
-/** Return a text for messages that names the limit of addresses (ulimit -v); "": no limit. */
+/** Return a text for messages that gives the limit of address space (ulimit -v), or "" if there is no limit. */
 static const char *limit_text(char text[LIMIT_BYTES])
 {
     struct rlimit limit;
@@ -22,7 +22,7 @@ static const char *limit_text(char text[LIMIT_BYTES])
     return text;
 }
 
-/** Threads that exist at the same time and end together. */
+/** State shared by threads that stay alive until `leave` is set, so that all exist at the same time. */
 typedef struct crowd {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -72,7 +72,8 @@ zr_status zr__host_room(int64_t bytes, int threads)
              "the system does not give this process %s of memory%s: %s; raise the limit, or use a smaller model or "
              "fewer ranks",
              ZR_SIZE((double)wanted), limit_text(limit), strerror(errno));
-    zr_status st = try_threads(threads); /* while the memory is taken: their stacks come on top */
+    /* Start the threads while the memory is allocated, since their stacks come on top. */
+    zr_status st = try_threads(threads);
     munmap(memory, wanted);
     return st;
 }

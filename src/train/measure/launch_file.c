@@ -1,5 +1,6 @@
 /*
- * Measured training steps in a file of the user's cache, one for each transport, number of ranks and number of hosts.
+ * Measured training steps, stored in the user's cache in one file for each machine, transport, number of ranks and
+ * number of hosts.
  */
 #include "train/measure/machine.h"
 #include "train/measure/measure.h"
@@ -9,8 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Format of a sample, a list to save space, since there may be a thousand: kind, 16 bits, ranks, across, FLOPs, three
- * sizes of a product, pairs, head, bytes of memory, bytes from other ranks, seconds. */
+/* JSON format of a sample. A list without names saves space, since a file may have a thousand samples. Its elements:
+ * kind, whether 16 bits, ranks, whether across hosts, FLOPs, three sizes of a product, pairs, head, bytes of memory,
+ * bytes from other ranks, seconds. */
 #define SAMPLE "[s,b,i,b,f,I,I,I,f,I,f,f,f]"
 
 static void launch_key(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
@@ -23,7 +25,7 @@ static void launch_key(const zr_device_facts *facts, const char *transport, int 
 
 /* ---- numbers to JSON and back ---------------------------------------------------------------- */
 
-/* NULL: no memory. */
+/* Return the samples as a JSON list, or NULL without memory. */
 static json_t *samples_to_json(const zr_launch *launch)
 {
     json_t *list = json_array();
@@ -38,7 +40,7 @@ static json_t *samples_to_json(const zr_launch *launch)
     return list;
 }
 
-/* NULL: no memory. */
+/* Return the waits as a JSON list, or NULL without memory. */
 static json_t *waits_to_json(const zr_launch *launch)
 {
     json_t *list = json_array();
@@ -79,7 +81,7 @@ static bool sample_from_json(const json_t *json, zr_step_sample *s)
     return good && counts && isfinite(s->sec) && s->sec > 0;
 }
 
-/* Numbers of a zr_launch, each at least 0 and below a bound. */
+/* Numeric fields of a zr_launch; each value is at least 0 and less than `below`. */
 static const struct {
     const char *key;
     size_t at;

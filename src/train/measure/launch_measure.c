@@ -1,6 +1,6 @@
 /*
- * Measurement of schedule steps in training steps of small models, run by the engine that also runs large ones, so that
- * caches, threads, waits for other ranks and links are as in training.
+ * Measurement of schedule steps in training steps of small models. The engine that trains large models runs them, so
+ * that caches, threads, waits for other ranks and links behave as in real training.
  */
 #include "engine/engine.h"
 #include "plan/cost/cost.h"
@@ -16,25 +16,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES = 3 }; /* passes over all models, as a machine may be busy for a while */
+enum { PASSES = 3 }; /* passes over all models, since the machine may be busy during one pass */
 enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };      /* training steps of one model */
-enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* micro-batches a training step; runs of a step */
-#define MODEL_SEC 0.1 /* seconds after which a model gets no steps beyond LEAST_RUNS */
-#define MOST_LOST 0.9 /* largest share that a stream loses, as it never stands still */
-/* A quick measurement: its widest model, and its values of LEAST_RUNS and MODEL_SEC. */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* maxima: micro-batches; runs of a schedule step */
+#define MODEL_SEC 0.1 /* seconds after which a model runs no steps beyond LEAST_RUNS */
+#define MOST_LOST 0.9 /* largest share of its speed that a stream may lose, since it never stops entirely */
+/* Settings of a quick measurement: the width of its widest model, and its replacements for LEAST_RUNS and MODEL_SEC. */
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
 #define QUICK_SEC 0.02
 
-/* Division of a model over the ranks. LINKS: as stage 3, only with several hosts, and with so little compute that
- * exchanges run back to back. */
+/* Division of a model over the ranks. LINKS divides as STAGE3 does, for a model with so little compute that exchanges
+ * run back to back; it is used only with several hosts. */
 typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
 
-/* Models with products from those that fit one cache to those that fit none, and vocabularies from bytes to words.
- * Users' models are not among them: their steps are priced by the samples around them. */
+/* Models to measure. Their matrix products range from those that fit in one cache to those that fit in no cache, and
+ * their vocabularies from bytes to words. Users' models differ from them, so a step is priced by interpolating between
+ * samples. */
 static const struct trial {
     int64_t width, heads, layers, vocabulary, batch, tokens, micro;
     division division;
-    bool flat; /* collectives in one step; in most runs they are hierarchical (first within a host) */
+    bool flat; /* whether collectives take one step; most runs use hierarchical ones (first within a host) */
 } trials[] = {
     {64, 1, 4, 256, 1, 64, 1, STAGE3, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true},
     {128, 2, 4, 256, 2, 64, 4, STAGE2, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false},
@@ -45,25 +46,25 @@ static const struct trial {
 };
 enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
 
-/* Seconds of the runs of a schedule step so far. */
+/* Seconds of each run of a schedule step so far. */
 typedef struct step_runs {
     double sec[STEP_RUNS];
     int64_t n;
 } step_runs;
 
-/* A plan that runs training steps. */
+/* A plan with its engine, which runs training steps. */
 typedef struct runner {
-    int64_t vocabulary, tokens; /* vocabulary of its model, tokens of a micro-batch */
+    int64_t vocabulary, tokens; /* vocabulary size of the model, tokens of a micro-batch */
     zr_plan *plan;
     zr_engine *engine;
-    zr__timings *timings;       /* NULL: not wanted */
-    step_runs *runs;            /* one per step of its schedule */
+    zr__timings *timings;       /* NULL if not needed */
+    step_runs *runs;            /* one per step of the plan's schedule */
     double wall_sec[MOST_RUNS]; /* seconds of each training step */
     bool typical[MOST_RUNS];
-    int n; /* training steps so far */
+    int n; /* number of training steps so far */
 } runner;
 
-/* Weighted least-squares fit of y = slope * x; each model adds a point with its error. */
+/* Weighted least-squares fit of y = slope * x. Each model adds one point, weighted by its error. */
 typedef struct slope {
     double xy, xx;
 } slope;
@@ -74,9 +75,9 @@ typedef struct measuring {
     bool quick;        /* argument of zr__launch_measure */
     double around_sec; /* sum over models */
     int n_around;
-    slope lost, late;  /* for zr_launch's lost and late */
+    slope lost, late;  /* fits for the fields `lost` and `late` of zr_launch */
     double bytes, sec; /* bytes and seconds of back-to-back exchanges between hosts */
-    /* Sums over exchanges: of squared deviations of their seconds from the mean, and of the squared mean. */
+    /* sums over exchanges: squared deviations of their seconds from the mean, and the squared mean */
     double squares, exchanges;
     zr_launch *launch;
 } measuring;
@@ -87,7 +88,7 @@ static int ascending_sec(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Return the median; sorts `sec`. */
+/* Return the median of `sec`, which is sorted in place. */
 static double median(double *sec, int64_t n)
 {
     qsort(sec, (size_t)n, sizeof(*sec), ascending_sec);
@@ -124,7 +125,7 @@ static void record_run(void *arg, const zr_event *event)
     step_runs *runs = &r->runs[event->step];
     if (event->schedule != ZR_SCHEDULE_TRAIN) return;
     if (r->timings) zr__timings_event(r->timings, event);
-    if (runs->n == STEP_RUNS) return; /* no step has more runs than that */
+    if (runs->n == STEP_RUNS) return; /* never true, since no step has more than STEP_RUNS runs */
     runs->sec[runs->n++] = event->end_sec - event->begin_sec;
 }
 
@@ -136,7 +137,7 @@ static void close_runner(runner *r)
     zr_plan_destroy(&r->plan);
 }
 
-/* Allocate this rank's records of steps; not collective. */
+/* Allocate this rank's records of steps. Not collective. */
 static zr_status alloc_records(runner *r, bool timed)
 {
     r->runs = zr_alloc((size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
@@ -145,7 +146,7 @@ static zr_status alloc_records(runner *r, bool timed)
     return ZR_OK;
 }
 
-/* Create a plan and its engine. After a failure close_runner frees them. */
+/* Create a plan and its engine. On failure, close_runner frees them. */
 static zr_status open_runner(const measuring *m, const zr_model *model, const zr_layout *layout, bool timed, runner *r)
 {
     r->vocabulary = ((const zr_gpt2_config *)model->config)->vocab_size;
@@ -158,7 +159,7 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
     return ZR_OK;
 }
 
-/* Let the first rank decide whether there is time for one more training step. */
+/* Let rank 0 decide whether there is time for another training step. */
 static zr_status has_time(const measuring *m, int done, double sec, bool *more)
 {
     ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, NULL));
@@ -180,14 +181,14 @@ static zr_status run_step(runner *r, int number)
     return ZR_OK;
 }
 
-/* Run the runners' training steps in turn, so that a machine that is slower for a while is slower for all runners. */
+/* Run the training steps of all runners in turn, so that a period in which the machine is slow affects all runners. */
 static zr_status run_steps(const measuring *m, runner *r, int n_runners)
 {
     bool more = true;
     double begin_sec = 0;
     for (int step = 0; more; step++) {
         if (step == WARM_RUNS) begin_sec = zr_clock_sec();
-        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) { /* forget the warm runs */
+        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) { /* discard the warm-up runs */
             memset(r[i].runs, 0, (size_t)r[i].plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
             r[i].n = 0;
         }
@@ -207,8 +208,8 @@ static bool same_step(const zr_step_sample *a, const zr_step_sample *b)
            x->pairs == y->pairs && x->head == y->head && memcmp(&x->product, &y->product, sizeof(x->product)) == 0;
 }
 
-/* Add a step of one model, whose samples begin at `first`: equal steps become one sample, their mean. `times` counts
- * the steps of each of the model's samples. */
+/* Add a sample of a step of one model, whose samples begin at index `first`. Steps with equal properties are merged
+ * into one sample with their mean time; `times` counts the steps merged into each sample. */
 static void add_sample(zr_launch *l, int32_t first, const zr_step_sample *sample, int32_t *times)
 {
     int32_t i = first;
@@ -238,14 +239,15 @@ static zr_status keep_steps(const measuring *m, const runner *r, const double *s
     zr_status st = grow_samples(m->launch, s->n_steps);
     for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
         zr_step_sample sample = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
-        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* a clock may stand still */
+        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* positive, though a coarse clock may measure 0 */
         if (r->runs[i].n > 0) add_sample(m->launch, first, &sample, times);
     }
     zr_free(times);
     return st;
 }
 
-/* Mark the training steps that are neither among the fastest quarter nor among the slowest; of three the middle one. */
+/* Mark typical training steps: leave out the fastest quarter and the slowest quarter; of three steps mark the middle
+ * one. */
 static void find_typical(const double *wall_sec, int n, bool *typical)
 {
     for (int i = 0; i < n; i++) {
@@ -255,8 +257,8 @@ static void find_typical(const double *wall_sec, int n, bool *typical)
     }
 }
 
-/* Return the mean of x over a step's runs in typical training steps; each training step has the same number of the
- * `runs`. */
+/* Return the mean of x over a step's runs in typical training steps. x has `runs` values, the same number for each
+ * training step. */
 static double typical_mean(const double *x, int64_t runs, const runner *r)
 {
     double sum = 0;
@@ -269,8 +271,9 @@ static double typical_mean(const double *x, int64_t runs, const runner *r)
     return n > 0 ? sum / (double)n : 0;
 }
 
-/* Compute each step's seconds and, where ranks meet, the seconds that they wait: in each run, the last rank to arrive
- * does not wait. Means are over typical training steps, so that together they are as long as one. */
+/* Compute each step's seconds and, for exchanges between ranks, the seconds spent waiting for other ranks. In each run,
+ * the last rank to arrive does not wait. The results are means over typical training steps, so that they add up to the
+ * time of one training step. */
 static zr_status step_times(const measuring *m, runner *r, double *sec, double *wait_sec)
 {
     const zr_plan *plan = r->plan;
@@ -298,8 +301,8 @@ done:
     return st;
 }
 
-/* Record how long the ranks waited for each other in a training step, as a share of the time computed, and the time
- * computed between two exchanges. */
+/* Record how long the ranks waited for each other in a training step, as a share of the compute time, and the compute
+ * time between two exchanges. */
 static void keep_wait(const measuring *m, const runner *r, const double *sec, const double *wait_sec)
 {
     zr_launch *l = m->launch;
@@ -315,8 +318,8 @@ static void keep_wait(const measuring *m, const runner *r, const double *sec, co
     l->wait[l->n_waits++] = (zr_wait_sample){.computed_sec = computed / exchanges, .share = waited / computed};
 }
 
-/* Record a model's steps, which run one after the other, and the rest of a training step's time, which no step accounts
- * for. */
+/* Record the samples of a model whose steps do not overlap. Also record the part of a training step's time that none of
+ * its steps accounts for. */
 static zr_status keep_model(measuring *m, runner *r)
 {
     const int32_t n_steps = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
@@ -337,7 +340,7 @@ done:
 
 /* ---- the models ------------------------------------------------------------------------------ */
 
-/* Write a trial's layout; false: this number of ranks cannot be divided so. */
+/* Write a trial's layout. Return false if this number of ranks cannot be divided as the trial requires. */
 static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype, zr_layout *l)
 {
     const int ranks = comm->size;
@@ -365,8 +368,8 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     return true;
 }
 
-/* Record how much compute and exchanges slow each other down. A model with little overlap says little, and a model that
- * takes long has the largest error. */
+/* Record how much compute and exchanges slow each other down. Models with little overlap weigh little, and the error of
+ * a model grows with its time. */
 static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
 {
     const double both_sec = both->comm_sec - both->exposed_sec;
@@ -374,7 +377,7 @@ static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *b
     slope_add(&m->late, both_sec, both->comm_sec - alone->comm_sec, alone->comm_sec);
 }
 
-/* Record how much the seconds of exchanges that move bytes vary; longer exchanges count more. Each rank uses its own
+/* Record how much the seconds of exchanges that move bytes vary; longer exchanges weigh more. Each rank uses its own
  * clock. */
 static void keep_spread(measuring *m, const runner *r)
 {
@@ -390,7 +393,7 @@ static void keep_spread(measuring *m, const runner *r)
     }
 }
 
-/* Record the bytes and seconds of back-to-back exchanges between hosts: their ratio is the sustained rate of the links.
+/* Record the bytes and seconds of back-to-back exchanges between hosts. Their ratio is the sustained rate of the links.
  * Each rank uses its own clock. */
 static void keep_rate(measuring *m, const runner *r)
 {
@@ -405,8 +408,8 @@ static void keep_rate(measuring *m, const runner *r)
     }
 }
 
-/* Measure a model where exchanges can overlap with compute: r[0] runs without overlap and gives the samples, r[1] runs
- * with it. */
+/* Measure a model on a device where exchanges can overlap with compute. r[0] runs without overlap and provides the
+ * samples; r[1] runs with overlap. */
 static zr_status measure_beside(measuring *m, division divided, runner r[2])
 {
     zr_timings alone, both;
@@ -414,7 +417,7 @@ static zr_status measure_beside(measuring *m, division divided, runner r[2])
     ZR_TRY(keep_model(m, &r[0]));
     ZR_TRY(zr__timings_collect(r[0].timings, m->comm, &alone));
     ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
-    if (divided == LINKS) return ZR_OK; /* overlap keeps its links busy, so exchanges take longer */
+    if (divided == LINKS) return ZR_OK; /* overlap keeps this model's links busy, so its exchanges take longer */
     keep_lost(m, &alone, &both);
     keep_spread(m, &r[1]);
     return ZR_OK;
@@ -452,8 +455,8 @@ done:
     return st;
 }
 
-/* Count the hosts; all ranks find the same. ZR_ERR_UNSUPPORTED unless the ranks of a host are neighbours and each host
- * has the same number, since plans know no other hosts. */
+/* Count the hosts; the result is the same on all ranks. Fail with ZR_ERR_UNSUPPORTED unless the ranks of a host are
+ * consecutive and each host has the same number of ranks, since plans cannot represent other hosts. */
 static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
 {
     const double local[2] = {comm->local_size, comm->local_rank};
@@ -469,7 +472,7 @@ static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
     return ZR_OK;
 }
 
-/* Replace a number of the first pass by the median over the passes. */
+/* Set a number of the first pass to its median over the passes. */
 static void combine_number(zr_launch *pass, int passes, size_t offset)
 {
     double x[PASSES];
@@ -478,7 +481,7 @@ static void combine_number(zr_launch *pass, int passes, size_t offset)
     memcpy((char *)&pass[0] + offset, x, sizeof(double));
 }
 
-/* Combine the passes, which have the same samples, into `launch`. */
+/* Combine the passes, which all have the same samples, into `launch` by medians. */
 static void combine(zr_launch *pass, int passes, zr_launch *launch)
 {
     double x[PASSES];
@@ -496,7 +499,7 @@ static void combine(zr_launch *pass, int passes, zr_launch *launch)
         pass->sample[i].sec = median(x, passes);
     }
     *launch = *pass;
-    *pass = (zr_launch){.ranks = 0}; /* `launch` owns its samples now */
+    *pass = (zr_launch){.ranks = 0}; /* `launch` owns the samples now */
 }
 
 static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, bool quick, zr_launch *launch)
@@ -514,7 +517,7 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, b
                 ZR_TRY(measure_model(&m, &trials[t], dtype ? ZR_BF16 : ZR_F32));
     launch->around_sec = m.around_sec / m.n_around;
     const double lost = fmin(slope_of(&m.lost), MOST_LOST), late = fmin(slope_of(&m.late), MOST_LOST),
-                 most = fmax(lost + late, 1); /* overlap takes no longer than running one after the other */
+                 most = fmax(lost + late, 1); /* a step with overlap takes no longer than without */
     launch->lost = lost / most;
     launch->late = late / most;
     const double own[2] = {m.exchanges > 0 ? sqrt(m.squares / m.exchanges) : 0, m.sec > 0 ? m.bytes / m.sec : 0};

@@ -1,8 +1,8 @@
 /*
- * Measurements of `zr info --bench`, in a small file of the user's cache. Its name is a hash of everything that the
- * numbers depend on, and the file repeats that in words: another machine that shares the home directory, a forced level
- * or a new version never reads numbers that are not its own. Writers rename complete files into place; the last one
- * stays.
+ * Measurements of `zr info --bench`, stored in a small file of the user's cache. The file's name is a hash of
+ * everything that the numbers depend on, and the file repeats that in words. So numbers are never used on another
+ * machine that shares the home directory, at another processor level, or in another version. Writers rename complete
+ * files into place; the last writer wins.
  */
 #include "train/measure/machine.h"
 #include "base/file/file.h"
@@ -54,7 +54,7 @@ void zr__machine_append(json_t **list, json_t *value)
     *list = NULL;
 }
 
-/** NULL: no memory. */
+/** Return the rates of the levels as a JSON list, or NULL without memory. */
 static json_t *levels_to_json(const zr_rates *rates)
 {
     json_t *levels = json_array();
@@ -67,7 +67,7 @@ static json_t *levels_to_json(const zr_rates *rates)
     return levels;
 }
 
-/** NULL: no memory. */
+/** Return the rates of products as a JSON list, or NULL without memory. */
 static json_t *products_to_json(const zr_rates *rates)
 {
     json_t *products = json_array();
@@ -86,7 +86,7 @@ static bool finite_rate(zr_rate rate)
     return isfinite(rate.one) && isfinite(rate.all);
 }
 
-/** Return whether all rates are finite: JSON has no other numbers. */
+/** Return whether all rates are finite, since JSON cannot represent other numbers. */
 static bool finite_rates(const zr_rates *rates)
 {
     bool finite = isfinite(rates->matmul_f32) && isfinite(rates->matmul_bf16) && isfinite(rates->best_f32) &&
@@ -97,7 +97,7 @@ static bool finite_rates(const zr_rates *rates)
     return finite;
 }
 
-/** Read a number of at least 0. */
+/** Read a number; return false unless it is at least 0. */
 static bool get_number(const json_t *object, const char *key, double *number)
 {
     const json_t *json = json_object_get(object, key);
@@ -105,7 +105,7 @@ static bool get_number(const json_t *object, const char *key, double *number)
     return json_is_number(json) && *number >= 0.0;
 }
 
-/** Read a rate; false: it is missing, negative or, with `positive`, 0. */
+/** Read a rate. Return false if it is missing or negative, or, with `positive`, if it is 0. */
 static bool get_rate(const json_t *object, const char *key, bool positive, zr_rate *rate)
 {
     const json_t *json = json_object_get(object, key);
@@ -113,7 +113,7 @@ static bool get_rate(const json_t *object, const char *key, bool positive, zr_ra
            (!positive || (rate->one > 0.0 && rate->all > 0.0));
 }
 
-/** Read the levels; `used` is the name of the device's own level, which becomes rates->peak. */
+/** Read the levels. `used` is the name of the device's own level, which is copied to rates->peak. */
 static bool get_levels(const json_t *levels, const char *used, zr_rates *rates)
 {
     bool good = json_is_array(levels) && json_array_size(levels) <= ZR_PEAKS;
@@ -145,7 +145,7 @@ static bool get_products(const json_t *products, zr_rates *rates)
     return good;
 }
 
-/** Arguments of read_rates; apart: the rates are a GPU's. */
+/** Arguments of read_rates; `apart` tells whether the rates are a GPU's. */
 typedef struct wanted_rates {
     bool apart;
     zr_rates *rates;
@@ -169,7 +169,7 @@ static bool read_rates(void *arg, const json_t *root)
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-/** Write `text` to a temporary file beside `path`, then rename it to `path`. */
+/** Write `text` to a temporary file next to `path`, then rename that file to `path`. */
 static zr_status write_whole(const char *path, const char *text)
 {
     char tmp[PATH_MAX + 8];
@@ -240,7 +240,7 @@ zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
     return zr__machine_recall("machine", key, read_rates, &wanted);
 }
 
-/** Return a rank's part of a rate: its threads' own rate, at most an equal share of the host's. */
+/** Return a rank's part of a rate: the rate of its own threads, but at most an equal share of the host's rate. */
 static double rank_part(zr_rate rate, int threads, int local_ranks)
 {
     return fmin(rate.one * threads, rate.all / local_ranks);
@@ -260,14 +260,14 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->facts.threads;
-    if (profile->facts.apart) local_ranks = ranks = 1; /* a GPU is assumed not to be shared */
+    if (profile->facts.apart) local_ranks = ranks = 1; /* each rank is assumed to have a GPU of its own */
     zr_machine *machine = &profile->machine;
     machine->flops_f32 = rank_part(zr__rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
-    /* fp16 is multiplied as fp32 */
+    /* fp16 products are computed in fp32 */
     if (dtype == ZR_BF16) machine->flops_bf16 = rank_part(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
     machine->n_products = 0;
     for (int i = 0; i < rates->n_products; i++) {
-        /* its share of the peak, of this rank's part of the peak */
+        /* Set the rate to the product's fraction of the peak, times this rank's part of the peak. */
         zr_product_rate product = rates->product[i];
         const double part = product.bf16 ? machine->flops_bf16 : machine->flops_f32;
         if (product.flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) continue;
@@ -276,7 +276,8 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
     }
     machine->memory_bytes_sec = rank_part(rates->triad, threads, local_ranks);
     machine->link_copies = local_ranks == ranks;
-    /* One link prices all exchanges: the copy rate of a host would be too fast where some exchanges leave it. */
+    /* All exchanges are priced with one link. The copy rate within a host would be too fast if some exchanges leave the
+     * host. */
     double bytes_sec = machine->link_copies ? rank_part(rates->link, 1, local_ranks) : 0.0;
     machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }

@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kind of steps for which there is no room for a kind of their own. */
+/* Name of the kind that collects all steps once the table of kinds is full. */
 #define OTHER "other"
 
-/* A step of the schedule: its kind, and its cost each time it runs. */
+/* Kind of a schedule step, and its cost per run. */
 typedef struct site {
     int kind;
     bool replay;
     zr_step_cost cost;
 } site;
 
-/* Sums of one rank. Streams of several queues may add at the same time, but never to the same place: a kind belongs to
- * one stream. */
+/* Sums of one rank. The threads of several streams may add at the same time, but never to the same element, since each
+ * kind belongs to one stream. */
 typedef struct sums {
     zr_timing kind[ZR_TIMING_KINDS];
     double wall_sec, exposed_sec, idle_sec;
@@ -26,28 +26,29 @@ typedef struct sums {
     int64_t steps;
 } sums;
 
-/* Time span in which a step ran, seconds. */
+/* Begin and end of a step's run, in seconds. */
 typedef struct span {
     double begin, end;
 } span;
 
 struct zr__timings {
-    site *site; /* one per step of the schedule train, the only one that runs within an optimizer step */
+    site *site; /* one for each step of the training schedule, the only schedule that runs within an optimizer step */
     int n_kinds;
     sums sums;
-    /* Spans of the current optimizer step by stream; a stream's thread adds to its own. */
+    /* Spans of the current optimizer step, by stream. Each stream's thread adds only to its own array. */
     span *span[ZR_STREAMS];
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    int n_streams;    /* streams of the plan that are timed */
-    bool copies_hold; /* copies share a queue with compute */
-    bool warm;        /* the first step was dropped */
-    sums before;      /* sums before the current optimizer step */
+    int n_streams;    /* number of the plan's streams that are timed */
+    bool copies_hold; /* whether copies share a queue with compute */
+    bool warm;        /* whether the first step was dropped */
+    sums before;      /* sums at the beginning of the current optimizer step */
     bool warm_before;
 };
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* Return the shape of an op's matrix of parameters, or of their gradient; NULL: it has no matrix. */
+/* Return the shape of an op's parameter matrix, or of the gradient of this matrix. Return NULL if the op has neither.
+ */
 static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
 {
     for (int i = 0; i < op->n_in + op->n_out; i++) {
@@ -58,8 +59,8 @@ static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
     return NULL;
 }
 
-/* Name the kind of a step. Matrix products of different shapes run at different rates, so the name has the shape of
- * their weight. */
+/* Write the name of a step's kind. For a matrix product it includes the shape of the weight, since products of
+ * different shapes run at different rates. */
 static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op, char name[ZR_TIMING_NAME])
 {
     const zr_shape *w = op && op->def->cost(graph, op).flops > 0 ? matrix_of(graph, op) : NULL;
@@ -68,8 +69,8 @@ static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op,
     if (w) snprintf(name + used, ZR_TIMING_NAME - used, " %lldx%lld", (long long)w->dim[0], (long long)w->dim[1]);
 }
 
-/* Return the kind of that name on that stream: an existing one, a new one where there is room, otherwise the stream's
- * own kind OTHER, since two threads would add to a kind of two streams. */
+/* Return the kind with this name on this stream, after creating it if necessary. If the table is full, return the kind
+ * OTHER of the stream. Streams never share a kind, since their threads would add to it at the same time. */
 static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f32)
 {
     int k = 0;
@@ -104,7 +105,7 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
     return ZR_OK;
 }
 
-/* Allocate spans for one run of every step in each micro-batch, the most that can occur. */
+/* Allocate spans for the maximum number of runs: each step once per micro-batch. */
 static zr_status alloc_spans(zr__timings *t, const zr_plan *plan)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -140,7 +141,7 @@ void zr__timings_destroy(zr__timings **timings)
 
 /* ---- while a rank trains ---------------------------------------------------------------------- */
 
-/* The first optimizer step finds cold caches and untouched memory: it is dropped as soon as there is a second. */
+/* Drop the first optimizer step as soon as a second one begins, since its caches were cold and its memory untouched. */
 void zr__timings_begin(zr__timings *t)
 {
     t->before = t->sums;
@@ -181,7 +182,7 @@ static double length_of(const span *a, int64_t n)
     return sec;
 }
 
-/* Return the seconds in which both streams ran; the spans of each are in order and disjoint. */
+/* Return the seconds during which both streams ran. The spans of each stream are ordered and disjoint. */
 static double overlap_of(const span *a, int64_t n_a, const span *b, int64_t n_b)
 {
     double sec = 0.0;
@@ -309,7 +310,7 @@ static void add_kind_json(zr__json_out *json, const zr_timings *timings, const z
     zr__json_close(json, '}');
 }
 
-/* Add a peak, null if it is not known. */
+/* Add a peak, or null if it is unknown. */
 static void add_peak_json(zr__json_out *json, const char *key, double peak)
 {
     zr__json_add(json, key, peak > 0.0 ? peak : NAN);

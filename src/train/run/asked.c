@@ -1,10 +1,10 @@
-/** Requests to a run while it trains: to stop, to save, to end by a given time. */
+/** Requests to a run while it trains: to stop, to save a checkpoint, or to end by a given time. */
 #include "train/run/agree.h"
 #include "train/run/save.h"
 #include "train/run/tell.h"
 #include "train/setup/setup.h"
 
-/** Return whether `sec` more seconds and a checkpoint would end after observer->end_sec. Before the first checkpoint
+/** Return whether `sec` more seconds plus a checkpoint would end after observer->end_sec. Before the first checkpoint,
  * its time is estimated for a slow disk. */
 static bool too_late(const zr__run *r, double sec)
 {

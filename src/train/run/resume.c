@@ -15,8 +15,8 @@
 
 /* ---- the directory ---------------------------------------------------------------------------- */
 
-/** Return whether the lock in `path` has this key. A shared file system may show this host an outdated folder, which
- * opening it refreshes. */
+/** Return whether the lock in `path` has this key. On a shared file system this host may have an outdated view of the
+ * folder; opening the folder refreshes it. */
 static bool sees_key(const char *path, uint64_t key)
 {
     enum { TRIES = 10 };
@@ -34,7 +34,7 @@ zr_status zr__run_same_dir(zr__run *r)
     struct {
         uint64_t key;
         char host[80];
-    } first = {0}; /* rank 0's lock and host */
+    } first = {0}; /* key of rank 0's lock, and rank 0's host */
     char host[sizeof(first.host)];
     const char *path = r->config->train.output_dir;
     if (r->comm->size == 1) return ZR_OK;
@@ -56,17 +56,18 @@ zr_status zr__run_same_dir(zr__run *r)
 /** The checkpoint that a configuration is compared with. */
 typedef struct compared {
     const char *name;
-    bool begun; /* false: zr__convert_dir made it, and nothing has trained yet */
+    bool begun; /* whether the run has begun to train; false for a checkpoint from zr__convert_dir */
 } compared;
 
-/** Return whether a name is in a list that ends with NULL. */
+/** Return whether `name` is in a list that ends with NULL. */
 static bool is_in(const char *const *names, const char *name)
 {
     while (*names && strcmp(*names, name) != 0) names++;
     return *names != NULL;
 }
 
-/** Return whether a key may change in a resumed run: the model's weights do not depend on it. */
+/** Return whether a key may change when a run resumes, which is the case if the shape and meaning of the model's
+ * weights do not depend on it. */
 static bool may_change(const char *key)
 {
     static const char *const names[] = {
@@ -99,8 +100,8 @@ static zr_status same_file(const char *key, const char *name, const zr__file_pri
     return ZR_OK;
 }
 
-/** Return whether two tokenizers may be the same. Directories are not compared, since one may have moved; the hashes of
- * the data cover the tokens that it made. */
+/** Return whether two tokenizers may be the same. Paths are not compared, since a tokenizer's directory may have moved;
+ * the hashes of the data cover the tokens. */
 static bool same_tokenizer(const char *was, const char *is)
 {
     const bool names = !was[0] || !is[0] || strcmp(was, "bytes") == 0 || strcmp(is, "bytes") == 0;
@@ -134,15 +135,15 @@ static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
     return zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step);
 }
 
-/** Return whether a failure means damage, for which a checkpoint is passed over. ZR_ERR_IO does not: the checkpoint
- * cannot be read now, and passing it over would lose its steps. (train/weights/stored.c finds a checkpoint that is only
- * read, and passes over one for any failure but a lack of memory.) */
+/** Return whether a failure means that a checkpoint is damaged and may be skipped. ZR_ERR_IO does not mean damage: the
+ * checkpoint just cannot be read now, and skipping it would lose its steps. (train/weights/stored.c only looks for a
+ * checkpoint to read, and skips one on any failure except lack of memory.) */
 static bool is_damage(zr_status st)
 {
     return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;
 }
 
-/** Read a checkpoint's record of its run. Rank 0. */
+/** Read a checkpoint's record of its run into r->resume.from. Rank 0 only. */
 static zr_status read_run_record(zr__run *r, int64_t step)
 {
     char path[PATH_MAX];
@@ -156,7 +157,7 @@ static zr_status read_run_record(zr__run *r, int64_t step)
     return st;
 }
 
-/** Go on to the next older checkpoint after a failure, which says why this one cannot be used. Rank 0. */
+/** Skip the current checkpoint, with a note that contains the last error message as the reason. Rank 0 only. */
 static void pass_over_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -165,8 +166,8 @@ static void pass_over_checkpoint(zr__run *r)
     r->resume.next++;
 }
 
-/** Refuse to resume from a checkpoint if the run has left weights of a later step: they would be replaced, and the
- * metrics of the steps between would be cut. */
+/** Refuse to resume from a checkpoint if the run has left weights of a later step. Resuming would replace these weights
+ * and remove the metrics of the steps after the checkpoint. */
 static zr_status check_later(const zr__run *r, const char *name, int64_t step)
 {
     char after[64];
@@ -185,7 +186,8 @@ static zr_status check_later(const zr__run *r, const char *name, int64_t step)
     return ZR_OK;
 }
 
-/** Choose the first checkpoint from `next` on that can be read; step -1: the directory has no checkpoint. Rank 0. */
+/** Choose the first readable checkpoint, from index `next` on. Set resume.step to -1 if the directory has no
+ * checkpoint. Rank 0 only. */
 static zr_status choose_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -215,7 +217,7 @@ static zr_status choose_checkpoint(zr__run *r)
     return ZR_OK;
 }
 
-/** Choose a checkpoint on rank 0 and give its record to all ranks, except for the configuration, a pointer. */
+/** Choose a checkpoint on rank 0 and copy its record to all ranks, except for the configuration, which is a pointer. */
 static zr_status choose_together(zr__run *r)
 {
     zr__checkpoint_run *from = &r->resume.from;
@@ -264,7 +266,7 @@ static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first,
     return ZR_OK;
 }
 
-/** Check that the file holds every parameter (`trained`: every trainable one) in its shape. */
+/** Check that the file holds every parameter in its shape; with `trained`, only trainable parameters are needed. */
 static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safetensors *file)
 {
     char wanted[96];
@@ -281,7 +283,7 @@ static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safe
     return ZR_OK;
 }
 
-/** Open the file of a state. *reader NULL: the checkpoint lacks this file. */
+/** Open the file of a state. If the checkpoint lacks this file, set *reader to NULL. */
 static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int state, zr_chunk_reader **reader)
 {
     char path[PATH_MAX], name[64];
@@ -314,14 +316,14 @@ static zr_status fill_all(zr__run *r)
     if (st == ZR_OK) st = zr_manifest_read(path, &manifest);
     st = zr__run_agree(r, st);
     r->resume.anew = false;
-    /* Parameters come last: they are gathered then. */
+    /* Parameters are filled last, since filling them also gathers them. */
     for (int state = r->plan->optimizer.n_slots; state >= 0 && st == ZR_OK; state--)
         st = fill_state(r, manifest, state);
     zr_manifest_free(&manifest);
     return st;
 }
 
-/** Take over the counts that belong to the checkpoint's states. */
+/** Restore the counters that belong to the checkpoint's states. */
 static void take_over(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;
@@ -355,7 +357,7 @@ zr_status zr__resume_fill(zr__run *r)
     return ZR_OK;
 }
 
-/** Return where the step stands among the first n of all checkpoints; NULL: nowhere. */
+/** Return a pointer to `step` among the first n of all checkpoints, or NULL if it is not there. */
 static int64_t *find_step(const zr__run *r, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i++)
@@ -392,7 +394,7 @@ void zr__resume_clean(const zr__run *r)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/** Note a key that has changed, unless it is a place, which may differ in the same run. */
+/** Note a key that has changed. Skip keys that hold paths, since paths may differ between starts of one run. */
 static zr_status note_changed_key(void *arg, const char *key, const char *was, const char *is)
 {
     static const char *const places[] = {
@@ -424,7 +426,7 @@ void zr__resume_announce(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     const zr__resume *resume = &r->resume;
-    const bool trained = resume->from.ranks > 0; /* a run wrote the checkpoint */
+    const bool trained = resume->from.ranks > 0; /* whether a training run wrote the checkpoint */
     if (r->comm->rank != 0 || !resume->asked) return;
     const char *dir = ZR_SHOWN(r->config->train.output_dir);
     if (resume->step < 0) {
@@ -434,7 +436,7 @@ void zr__resume_announce(zr__run *r)
     zr_checkpoint_name(resume->step, name);
     zr__run_note(r, "goes on after step %lld of %lld, from %s/%s, read in %.3g s", (long long)resume->step,
                  (long long)r->config->train.steps, dir, name, resume->read_sec);
-    /* The disk may have been full when the earlier run ended. */
+    /* Lines may be missing because the disk was full when the earlier run ended. */
     if (trained && r->made.last_step < resume->step)
         zr__run_note(r, "metrics.jsonl has no lines of the steps %lld to %lld, which were made before: they were lost",
                      (long long)r->made.last_step + 1, (long long)resume->step);

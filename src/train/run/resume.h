@@ -1,7 +1,7 @@
 /**
- * Resuming a run from the newest intact checkpoint of its directory, written with any number of ranks, stage and
- * layout. Order of calls: zr__resume_open, before anything of the model's size is allocated; zr__resume_fill, once the
- * engine exists; zr__resume_announce. The first two are collective.
+ * Resuming a run from the newest intact checkpoint of its directory. The checkpoint may have been written with another
+ * number of ranks, stage or layout. Order of calls: zr__resume_open, before memory of the model's size is allocated;
+ * zr__resume_fill, once the engine exists; zr__resume_announce. The first two are collective.
  */
 #ifndef ZR_TRAIN_RESUME_H
 #define ZR_TRAIN_RESUME_H
@@ -9,31 +9,33 @@
 #include "train/run/run.h"
 #include "zr/base.h"
 
-/** Lock the directory and find the checkpoint; refuse a checkpoint of another model, other data or another tokenizer.
- * If the directory holds no run or no checkpoint, the run begins at step 0. ZR_ERR_CREATE: the directory cannot be
- * used; ZR_ERR_IO: a checkpoint cannot be read now, and is not passed over for that; ZR_ERR_DATA: no checkpoint is
- * intact, or the data differ; ZR_ERR_CONFIG: another model, or fewer train.steps than were made. */
+/** Lock the directory and find the checkpoint. Refuse a checkpoint of another model, other data or another tokenizer.
+ * If the directory has no run or no checkpoint, the run begins at step 0. Fail with ZR_ERR_CREATE if the directory
+ * cannot be used; ZR_ERR_IO if a checkpoint cannot be read now (it is not skipped then); ZR_ERR_DATA if no checkpoint
+ * is intact or the data differ; ZR_ERR_CONFIG if the model differs or train.steps is less than the steps already done.
+ */
 ZR_NODISCARD zr_status zr__resume_open(zr__run *r);
 
-/** Fill the engine from the checkpoint: each rank reads the elements that it owns and verifies their checksums. A
- * damaged checkpoint is passed over for the next older one. Sets r->result->steps to the checkpoint's step. */
+/** Fill the engine from the checkpoint. Each rank reads the elements that it owns and verifies their checksums. If the
+ * checkpoint is damaged, use the next older one. Set r->result->steps to the checkpoint's step. */
 ZR_NODISCARD zr_status zr__resume_fill(zr__run *r);
 
-/** Return whether the checkpoint of this step was passed over. Rank 0. */
+/** Return whether the checkpoint of this step was skipped as damaged. Rank 0 only. */
 bool zr__resume_passed_over(const zr__run *r, int64_t step);
-/** Take a step off the list of passed-over checkpoints, as a new checkpoint takes its place. Rank 0. */
+/** Remove a step from the list of skipped checkpoints, since a new checkpoint of this step replaces the skipped one.
+ * Rank 0 only. */
 void zr__resume_forget(zr__run *r, int64_t step);
 
-/** Remove unfinished checkpoints, once no check can refuse the run any more. Rank 0. */
+/** Remove unfinished checkpoints. Call this only once no check can refuse the run any more. Rank 0 only. */
 void zr__resume_clean(const zr__run *r);
 
-/** Report where the run resumes, and which keys of its configuration have changed. */
+/** Report where the run resumes, and which keys of its configuration have changed since the checkpoint. */
 void zr__resume_announce(zr__run *r);
 
 void zr__resume_close(zr__run *r);
 
-/** Check that train.output_dir is the same directory on all ranks, by the lock that rank 0 holds in it. ZR_ERR_CREATE
- * naming the hosts. Collective. */
+/** Check that train.output_dir is the same directory on all ranks, using the lock that rank 0 holds in it. Fail with
+ * ZR_ERR_CREATE, naming the hosts, if it is not. Collective. */
 ZR_NODISCARD zr_status zr__run_same_dir(zr__run *r);
 
 #endif

@@ -49,7 +49,8 @@ static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, i
     log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), r->result->steps, group, scalar, n, record));
 }
 
-/** Begin the event file. A resumed run also writes its first step, from which on it repeats what earlier files hold. */
+/** Begin the event file. For a resumed run, also record its first step, so that later lines replace lines of earlier
+ * event files. */
 static void log_events_begin(zr__run *r)
 {
     char record[ZR_EVENT_BYTES];
@@ -72,8 +73,8 @@ zr_config zr__run_given(const zr__run *r)
     return given;
 }
 
-/** Return the dtype whose peak rate this rank's matrix products are compared with. For fp16 it is F32 on processors,
- * which widen it, and BF16 on GPUs, which multiply it as fast. */
+/** Return the dtype whose peak rate this rank's matrix products are compared with. For fp16 this is F32 on processors,
+ * which compute fp16 products in fp32, and BF16 on GPUs, where fp16 products are as fast. */
 static zr_dtype rate_dtype(const zr__run *r)
 {
     const zr_device_facts *facts = &r->device->profile.facts;
@@ -90,11 +91,11 @@ double zr__run_peak_flops(const zr__run *r)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/** Print the configuration as the run's directory keeps it. */
+/** Return the configuration as JSON, in the form that is written into the run's directory. */
 static zr_status written_config(const zr__run *r, char **json)
 {
     char here[PATH_MAX];
-    zr_config written = *r->config; /* its paths are relative to the current directory, wherever it is read */
+    zr_config written = *r->config; /* started_in, set below, makes its relative paths usable from any directory */
     if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
     written.train.started_in = getcwd(here, sizeof(here));
     return zr_config_to_json(&written, json);
@@ -107,10 +108,11 @@ static zr_status open_rest(zr__run *r)
     return r->config->train.tensorboard ? zr__run_dir_add_events(&r->dir) : ZR_OK;
 }
 
-/** Create the outputs in a new directory; after a failure, remove all of it again. */
+/** Create the outputs in a new directory. On failure, remove everything that was created. */
 static zr_status open_new(zr__run *r, const char *json)
 {
-    ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir, json)); /* first, since other outputs may lie in it */
+    /* Open the directory first, since other outputs may lie in it. */
+    ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir, json));
     zr_status st = open_rest(r);
     if (st == ZR_OK) return ZR_OK;
     zr__run_release(r);
@@ -118,11 +120,11 @@ static zr_status open_new(zr__run *r, const char *json)
     return st;
 }
 
-/** Open the outputs in the directory of a resumed run. Its metrics.jsonl and config.json are changed only after all
- * other outputs are open. */
+/** Open the outputs in the directory of a resumed run. metrics.jsonl and config.json are changed only after all other
+ * outputs are open. */
 static zr_status open_again(zr__run *r, const char *json)
 {
-    zr__resume_clean(r); /* frees disk space for the next writes */
+    zr__resume_clean(r); /* frees disk space for the following writes */
     ZR_TRY(zr__run_complete_weights(r));
     ZR_TRY(open_rest(r));
     zr_status st = zr__run_dir_continue(&r->dir, r->from_step, json, &r->made);
@@ -141,7 +143,8 @@ static zr_status open_outputs(zr__run *r)
     return st;
 }
 
-/** Check a new directory on all ranks, or share what rank 0 found in the directory of a resumed run. */
+/** Check that all ranks see the new directory; or, for a resumed run, send all ranks the earlier results that rank 0
+ * found there. */
 static zr_status share_outputs(zr__run *r)
 {
     if (r->resume.there) return zr__run_share(r, &r->made, sizeof(r->made));
@@ -152,7 +155,7 @@ static zr_status share_outputs(zr__run *r)
     return st;
 }
 
-/** Report the memory limit that policy auto works with, if the run settled it. */
+/** Report the memory limit that policy auto uses, if the run chose it. */
 static void note_limit(const zr__run *r)
 {
     const int64_t limit_bytes = r->settled.memory.limit_bytes;
@@ -166,7 +169,7 @@ static void note_limit(const zr__run *r)
                         "is recomputed; give memory.limit");
 }
 
-/** Report the choices for open keys, and how policy auto keeps checkpoints. */
+/** Report the choices for open keys, and how policy auto stores activation checkpoints. */
 static void note_choices(const zr__run *r)
 {
     if (r->chosen_note[0]) zr__run_note(r, "%s", r->chosen_note);
@@ -180,7 +183,7 @@ static void note_choices(const zr__run *r)
                  r->plan->offload_checkpoints ? " and cpu_checkpointing" : "");
 }
 
-/** Report how checkpoints are saved, if asynchronously. */
+/** Report how checkpoints are saved, if they are saved asynchronously. */
 static void note_saving(const zr__run *r)
 {
     zr_save_price price;
@@ -199,7 +202,7 @@ static void note_saving(const zr__run *r)
                      ZR_SIZE((double)price.bytes));
 }
 
-/** Report skipped lines of a text. Its other oddities were noted when the configuration was settled. */
+/** Report skipped lines of a text. Other irregularities of the text were noted when the configuration was settled. */
 static void note_lines(const zr__run *r, const zr_data *data)
 {
     zr_data_info info = {0};
@@ -228,8 +231,8 @@ static void announce(zr__run *r)
         zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
 }
 
-/** Set the peak FLOP/s for mfu, as recorded by `zr info --bench` or measured now, in a few milliseconds. The other
- * ranks wait meanwhile, so that the measurement is undisturbed. Rank 0. */
+/** Set the peak FLOP/s for mfu: from the record of `zr info --bench`, or by a measurement that takes a few
+ * milliseconds. The other ranks wait meanwhile and do not disturb it. Rank 0 only. */
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
@@ -239,8 +242,8 @@ static void know_peak(zr__run *r)
         r->device->ops->measure(r->device, rate_dtype(r));
 }
 
-/** Allocate memory, fill the states and create the outputs. Memory comes before the directory: it is the last resource
- * that may be missing. */
+/** Allocate memory, fill the states and create the outputs. Memory is allocated before the directory is created, since
+ * it is the last resource that may be missing. */
 static zr_status start_run(zr__run *r)
 {
     uint64_t seed = (uint64_t)r->config->train.seed;
@@ -276,15 +279,15 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++)
         st = r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
-    /* The next micro-batch's samples of a rank come after the samples that all ranks take now. */
+    /* The samples of the next micro-batch follow the samples that all ranks read for this one. */
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
     if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train, next, rows);
     r->data_wait_sec += zr_clock_sec() - begin;
-    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* the first failure, which the engine reports too */
+    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* remember the first failure, which the engine reports too */
     return st;
 }
 
-/** Read a micro-batch. All ranks may stop together between the micro-batches of a long step. */
+/** Read a micro-batch. Before each later micro-batch of a long step, check whether all ranks are to stop. */
 static zr_status train_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
@@ -319,7 +322,7 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
     if (r->observer->step) r->observer->step(r->observer->arg, &line);
 }
 
-/** Describe the loss scale after a step without an update; "" without fp16. */
+/** Describe the loss scale after a step without an update, or write "" without fp16. */
 static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
 {
     out[0] = '\0';
@@ -331,7 +334,8 @@ static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
         snprintf(out, SCALE_BYTES, ", the loss scale stays %s", ZR_SHORTEST(before));
 }
 
-/** Count a step without an update; too many in a row end the run. The same on every rank. */
+/** If a step did not update the weights, count it, and fail after too many consecutive ones. The result is the same on
+ * all ranks. */
 static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 {
     char scale[SCALE_BYTES];
@@ -359,7 +363,7 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
     return ZR_OK;
 }
 
-/** Add the squared gradient norms of a step that updated to the noise scale. The same on every rank. */
+/** Add the squared gradient norms of an updating step to the noise scale. The result is the same on all ranks. */
 static void add_noise(zr__run *r, const zr_step_result *did)
 {
     const zr_layout *l = &r->plan->layout;
@@ -387,19 +391,19 @@ zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
                           .arg = r};
 }
 
-/** Agree with all ranks on a step that ended with `st` on this rank. */
+/** Agree with all ranks on the result of a step that ended with status `st` on this rank. */
 static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *did)
 {
     bool diverged = st == ZR_ERR_DIVERGED;
     const char *why = ZR__WHY();
-    /* Every rank learns of a bad gradient or of a stop within the step. */
+    /* No agreement is needed after a stop or a bad gradient within the step: every rank has learned of it. */
     if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
     if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
     ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", why)));
     if (!diverged) return ZR_OK;
     r->suspect = true;
     r->mixed = !did->skipped;
-    /* The remedy is added here, since the engine knows no configuration keys. */
+    /* The advice is added here, since the engine does not know configuration keys. */
     return ZR_FAIL(ZR_ERR_DIVERGED,
                    "%s. Set gradient_clipping, memory.norm two_pass or memory.layout paper: then such steps are "
                    "skipped whole",
@@ -419,7 +423,8 @@ static zr_status one_step(zr__run *r)
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
     zr__hang_took(r->hang, sec);
-    r->step_sec = fmax(sec, 0.9 * r->step_sec); /* a slow step counts for some steps */
+    /* Let a slow step count for some further steps. */
+    r->step_sec = fmax(sec, 0.9 * r->step_sec);
     st = agree_on_step(r, st, &did);
     if (st != ZR_OK) zr__watch_drop(&r->watch);
     ZR_TRY(st);
@@ -470,7 +475,7 @@ static zr_status evaluate_now(zr__run *r)
     return zr__run_keep_best(r);
 }
 
-/** Return whether evaluations and samples come after this step, where the run has any. */
+/** Return whether evaluations and samples, if the run has any, follow the current step. */
 static bool is_eval_step(const zr__run *r)
 {
     const int64_t step = r->result->steps, interval = r->config->train.eval_interval;
@@ -497,7 +502,8 @@ static zr_status write_sample_line(zr__run *r)
     return ZR_OK;
 }
 
-/** Return whether a checkpoint is due. It is at the end too, since the run may be lengthened. */
+/** Return whether a checkpoint is due after the current step. The last step gets a checkpoint too, so that the run can
+ * be extended. */
 static bool save_is_due(const zr__run *r)
 {
     const int64_t step = r->result->steps, interval = r->config->train.save_interval;
@@ -505,8 +511,8 @@ static bool save_is_due(const zr__run *r)
     return interval > 0 && step % interval == 0;
 }
 
-/** Make all steps. A step's checkpoint is written, then requests are handled, then the step is evaluated; so a resumed
- * run may have to begin with an evaluation. */
+/** Perform all steps. After each step, write a due checkpoint, then handle requests, then evaluate. So a resumed run
+ * may have to begin with the evaluation of the checkpoint's step. */
 static zr_status make_steps(zr__run *r)
 {
     if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(evaluate_now(r));

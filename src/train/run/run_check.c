@@ -1,5 +1,5 @@
-/** Checks before a run creates anything: inputs, keys that only a run can settle, the plan, and that they are the same
- * on all ranks. */
+/** Checks before a run creates anything: of its inputs, its plan, and the keys that only a run can settle. All ranks
+ * must get the same results. */
 #include "train/run/agree.h"
 #include "train/run/resume.h"
 #include "train/run/sample.h"
@@ -35,8 +35,8 @@ static zr_status open_inputs(zr__run *r, bool first)
     return ZR_OK;
 }
 
-/** Check the output directory on rank 0: the run may not write over its inputs, except that a resumed run may read the
- * configuration that it writes. */
+/** Check the output directory on rank 0. The run must not overwrite its inputs; only a resumed run may read the
+ * configuration file that it rewrites. */
 static zr_status check_dir(const zr__run *r)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
@@ -48,8 +48,8 @@ static zr_status check_dir(const zr__run *r)
     return ZR_OK;
 }
 
-/** Open the inputs, first on one rank of each host, which tokenizes texts, checks cached tokens and reports their
- * faults; the other ranks then find the tokens in the cache. */
+/** Open the inputs, first on one rank of each host. That rank tokenizes texts, checks cached tokens and reports their
+ * errors. The other ranks then find the tokens in the cache. */
 static zr_status check_inputs(zr__run *r, zr_status st)
 {
     const bool first = r->comm->local_rank == 0;
@@ -59,7 +59,7 @@ static zr_status check_inputs(zr__run *r, zr_status st)
     return zr__run_agree(r, first ? ZR_OK : open_inputs(r, false));
 }
 
-/** Return the run's own copy of the configuration, to settle keys in; the first call makes it. */
+/** Return the run's own copy of the configuration, in which keys are settled. The first call creates it. */
 static zr_config *own_config(zr__run *r)
 {
     if (!r->given) {
@@ -70,8 +70,8 @@ static zr_config *own_config(zr__run *r)
     return &r->settled;
 }
 
-/** Settle memory.limit as the least over the ranks: recompute under policy auto depends on it, and all ranks must plan
- * alike. */
+/** Set memory.limit to the minimum over the ranks. Policy auto depends on it when it chooses what to recompute, and all
+ * ranks must have the same plan. */
 static zr_status settle_limit(zr__run *r)
 {
     if (!zr__train_lacks_limit(r->config)) return ZR_OK;
@@ -81,8 +81,8 @@ static zr_status settle_limit(zr__run *r)
     return ZR_OK;
 }
 
-/** Settle the ranks of a host, which the report of traffic across hosts and two-level collectives need, if all hosts
- * have the same number of ranks, consecutive on each. */
+/** Set the number of ranks per host, if every host has the same number of consecutive ranks. The report of traffic
+ * across hosts and two-level collectives need this number. */
 static zr_status settle_hosts(zr__run *r)
 {
     const zr_comm *c = r->comm;
@@ -104,19 +104,19 @@ static zr_status settle_hosts(zr__run *r)
     return ZR_OK;
 }
 
-/** Check that the system has memory and helper threads for all ranks of this process. The memory includes a stack for
- * each rank. */
+/** Check that the system grants memory and helper threads for all ranks of this process. The memory includes a stack
+ * for each rank. */
 static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr__plan_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
     const zr_queues queues = zr__plan_queues(r->plan, r->comm->concurrent, ranks);
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->reads_ahead;
-    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and its file's */
+    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and the thread of its file */
     return zr__host_room(bytes, ranks * more);
 }
 
-/** Settle the memory of the prefetch; samples that are too long for it are read when they are needed. */
+/** Set the memory of the prefetch. Disable the prefetch if samples are too long for it. */
 static void settle_ahead(zr__run *r)
 {
     if (!r->reads_ahead) return;
@@ -127,7 +127,7 @@ static void settle_ahead(zr__run *r)
                         "there is for it");
 }
 
-/** Refuse collectives.reduce nccl if ranks are threads of one process. ZR_ERR_UNSUPPORTED. */
+/** Refuse the key collectives.reduce "nccl" if ranks are threads of one process. Errors: ZR_ERR_UNSUPPORTED. */
 static zr_status check_reduce(const zr__run *r)
 {
     const int ranks = zr__comm_process_ranks(r->comm);
@@ -138,8 +138,8 @@ static zr_status check_reduce(const zr__run *r)
     return ZR_OK;
 }
 
-/** Use the rates that `zr info --bench` recorded on each host if they are the same on all ranks, since all ranks must
- * plan alike; otherwise plans are chosen without measured rates. */
+/** Use the rates that `zr info --bench` recorded on each host, but only if all ranks have the same rates, since all
+ * ranks must have the same plan. Otherwise plans are chosen without measured rates. */
 static zr_status settle_rates(zr__run *r)
 {
     zr_rates rates;
@@ -158,8 +158,8 @@ static zr_status settle_rates(zr__run *r)
     return ZR_OK;
 }
 
-/** Settle open keys by a search on rank 0, so that all ranks have the same plan. A resumed run keeps its micro-batches,
- * since other partial sums have other bits. */
+/** Settle open keys by a search on rank 0, so that all ranks get the same plan. A resumed run keeps its micro-batches,
+ * since other partial sums would change the last bits of results. */
 static zr_status settle_open(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;
@@ -180,7 +180,7 @@ static zr_status settle_open(zr__run *r)
 
 static zr_status check_plan(zr__run *r)
 {
-    /* Messages speak of a limit only if it was given, otherwise of the host's memory. */
+    /* Messages name a limit only if the user gave one, and otherwise the host's memory. */
     int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
     const int in_process = zr__comm_process_ranks(r->comm);
     ZR_TRY(zr__train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
@@ -200,8 +200,9 @@ static zr_status check_plan(zr__run *r)
     return ZR_OK;
 }
 
-/** Check that policy auto chose the same on all ranks, and then that they save checkpoints alike. Its choice depends on
- * the processor's scratch, and ranks that recompute other activations gather at other times and would deadlock. */
+/** Check that policy auto made the same choice on all ranks, and that all ranks save checkpoints in the same mode. The
+ * choice depends on the processor's scratch memory. Ranks that recompute different activations would gather at
+ * different times and deadlock. */
 static zr_status same_choices(zr__run *r)
 {
     uint64_t work;

@@ -1,6 +1,6 @@
-/** The check that all ranks train on the same bytes: one rank reads each distinct copy of an input, and the hashes are
- * compared. Ranks that open one file on one host share a copy; a file of the same name on another host, or another
- * file, is another copy. */
+/** The check that all ranks train on the same bytes. One rank reads each copy of an input, and the hashes of the copies
+ * are compared. Ranks that open the same file on the same host share a copy. A file on another host, or another file,
+ * is a separate copy. */
 #include "train/run/agree.h"
 #include "train/run/tell.h"
 
@@ -20,13 +20,13 @@
 typedef struct input {
     zr__run *run;
     const char *key, *path;
-    const zr_data *data; /* or */
+    const zr_data *data; /* NULL if the input is weights */
     const zr_weights *weights;
-    zr__file_print *print; /* size and hash of data, as a checkpoint records them; NULL: weights */
+    zr__file_print *print; /* size and hash of the data, as a checkpoint records them; NULL for weights */
 } input;
 
-/** Return a number of the running kernel (boot id, else host name), since inodes of different hosts may have the same
- * numbers. */
+/** Return a hash that identifies the running kernel (from its boot id, else its host name), since files on different
+ * hosts may have equal inode numbers. */
 static uint64_t host_identity(void)
 {
     char text[128];
@@ -34,8 +34,8 @@ static uint64_t host_identity(void)
     return XXH3_64bits(text, strlen(text));
 }
 
-/** Compute a number that is the same on ranks with the same files or directory. The size of opened data is part of it,
- * since a pattern may match other files on a rank that opens later. */
+/** Compute a number that is equal on ranks with the same files or directory. It includes the size of opened data, since
+ * a pattern may match more files on a rank that opens it later. */
 static zr_status identify(const input *in, uint64_t *identity)
 {
     zr__shards shards;
@@ -56,7 +56,8 @@ static zr_status identify(const input *in, uint64_t *identity)
     return st;
 }
 
-/** Find the lowest rank that has this rank's file. *places: ranks have different files of this name. */
+/** Find the lowest rank that has the same file as this rank. Set *places to whether other ranks have different files
+ * under this name. */
 static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *places)
 {
     ZR_TRY(zr__run_gather(r, identity));
@@ -71,7 +72,8 @@ static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *p
     return ZR_OK;
 }
 
-/** Read all of an input; hash NULL: weights that need no comparison, which are not read. */
+/** Read an input completely and compute its hash. Weights are read only if `hash` is not NULL, that is, if they must be
+ * compared. */
 static zr_status read_input(const input *in, uint64_t *hash)
 {
     zr__progress p = {.run = in->run};
@@ -80,7 +82,8 @@ static zr_status read_input(const input *in, uint64_t *hash)
     return hash ? zr__weights_hash(in->weights, hash, zr__run_progress, &p) : ZR_OK;
 }
 
-/** Compare a number over the ranks: zr__run_same, with ZR_ERR_DATA in place of ZR_ERR_CONFIG. */
+/** Check that a number is the same on all ranks. Like zr__run_same, but fail with ZR_ERR_DATA instead of ZR_ERR_CONFIG.
+ */
 static zr_status same_of_input(const input *in, const char *what, uint64_t mine)
 {
     char text[1024];

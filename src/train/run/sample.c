@@ -8,30 +8,30 @@
 
 #include <string.h>
 
-/* The default temperature of `zr generate`. */
+/* Temperature of samples, the same as the default of `zr generate`. */
 #define TEMPERATURE 0.8
 
 /* ---- all ranks decode ------------------------------------------------------------------------ */
 
-/** Rank 0's word before each token that all ranks decode, and after the last one. */
+/** Message of rank 0 to all ranks: the next token to decode, or that no further token follows. */
 typedef struct next_token {
     int32_t token;
-    bool goes_on; /* false: no token follows */
+    bool goes_on; /* false if no further token follows */
     int64_t position;
 } next_token;
 
-/** Give rank 0's word to all ranks. The run may be asked to end between two tokens. */
+/** Send rank 0's message to all ranks. Fail with ZR_ERR_STOPPED if the run is asked to stop between two tokens. */
 static zr_status share_token(zr__run *r, next_token *next)
 {
     ZR_TRY(zr__run_stop_asked(r));
     return zr__run_share(r, next, sizeof(*next));
 }
 
-/** The text that rank 0 writes. */
+/** State of the text that rank 0 generates. */
 typedef struct writing {
     zr__run *run;
     zr__text kept;
-    bool over; /* a token could not be decoded, which the other ranks know */
+    bool over; /* whether decoding a token failed, in which case the other ranks have stopped decoding too */
 } writing;
 
 static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output)
@@ -42,7 +42,7 @@ static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output
     return zr_engine_decode(r->engine, next->token, next->position, output);
 }
 
-/** Decode a token of rank 0's text on all ranks. */
+/** Decode a token of rank 0's text on all ranks. Runs on rank 0. */
 static zr_status decode_mine(void *arg, int32_t token, int64_t position, zr_tensor *output)
 {
     writing *w = arg;
@@ -52,7 +52,7 @@ static zr_status decode_mine(void *arg, int32_t token, int64_t position, zr_tens
     return st;
 }
 
-/** Decode what rank 0 asks for, to the end of its text. */
+/** Decode the tokens that rank 0 sends, to the end of its text. Runs on the other ranks. */
 static zr_status decode_along(zr__run *r)
 {
     next_token next = {.goes_on = true};
@@ -101,7 +101,7 @@ zr_status zr__sample_open(zr__run *r)
     return zr__run_agree(r, open_writer(r));
 }
 
-/** Append text to the sample, up to the last whole character that fits. */
+/** Append text to the sample, up to the last complete UTF-8 character that fits. */
 static zr_status append_sample(void *arg, const char *text, int64_t bytes)
 {
     writing *w = arg;
@@ -112,7 +112,8 @@ static zr_status append_sample(void *arg, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-/** Print a text's line of metrics.jsonl. Diverged weights make a note and no line; the training loop handles them. */
+/** Return a text's line of metrics.jsonl. If the weights have diverged, write a note and no line; the training loop
+ * handles that case. */
 static zr_status line_of(const writing *w, zr_status wrote, const char *why, char **line)
 {
     const zr__run *r = w->run;

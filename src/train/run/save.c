@@ -1,5 +1,5 @@
-/** Saving checkpoints: synchronously while training waits, or asynchronously during the next steps; a checkpoint gets
- * its name once it is complete. */
+/** Writing checkpoints, synchronously while training waits, or asynchronously during the next steps. A checkpoint gets
+ * its final name only when it is complete. */
 #include "train/run/save.h"
 
 #include "base/text/text.h"
@@ -17,15 +17,15 @@
 
 /* ---- the directory, by rank 0 ----------------------------------------------------------------- */
 
-/** Return whether anything has the name of this step's checkpoint. path: set to its path. */
+/** Return whether a file or directory with the name of this step's checkpoint exists. `path` receives its path. */
 static bool has_name(const zr__save *s, char path[PATH_MAX])
 {
     struct stat st;
     return zr__checkpoint_path(path, s->run_dir, s->step) == ZR_OK && (lstat(path, &st) == 0 || errno != ENOENT);
 }
 
-/** Rename an existing checkpoint of this step. It could not be used, or the run would have resumed from it; but another
- * version of zr, or someone who repairs it, may be able to use it. */
+/** Rename an existing checkpoint of this step. It must be unusable, since otherwise the run would have resumed from it.
+ * It is renamed and not removed, since another version of zr, or a user who repairs it, may be able to use it. */
 static zr_status move_aside(const zr__save *s)
 {
     enum { SUFFIX_BYTES = 16 };
@@ -52,7 +52,7 @@ static zr_status make_place(zr__save *s)
 
 /* ---- older checkpoints ------------------------------------------------------------------------ */
 
-/** Return whether a checkpoint is complete, as far as its manifest tells. */
+/** Return whether a checkpoint is complete, judged by its manifest. */
 static bool is_whole(const zr__save *s, int64_t step)
 {
     char path[PATH_MAX];
@@ -63,8 +63,8 @@ static bool is_whole(const zr__save *s, int64_t step)
     return whole;
 }
 
-/** Remove old checkpoints of this run. Checkpoints of later steps are left from an earlier run and stay; incomplete
- * ones stay too, and do not count as kept. */
+/** Remove old checkpoints of this run. Checkpoints of later steps stay, since an earlier run left them. Incomplete
+ * checkpoints stay too, and do not count towards train.keep_last. */
 static zr_status remove_old(const zr__save *s)
 {
     const zr_config *c = s->run->config;
@@ -83,8 +83,9 @@ static zr_status remove_old(const zr__save *s)
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-/** Remove the rest of a failed attempt, since later files need its space. A directory with the checkpoint's name stays:
- * it may be complete, with only its sync unconfirmed, or an earlier one that could not be renamed. */
+/** Remove the remains of a failed attempt, since later files need the disk space. If a directory already has the
+ * checkpoint's final name, remove nothing: it may be complete but not confirmed on disk, or be an earlier checkpoint
+ * that could not be renamed. */
 static void give_up(const zr__save *s)
 {
     char path[PATH_MAX];
@@ -93,8 +94,8 @@ static void give_up(const zr__save *s)
     if (zr_checkpoint_remove(s->run_dir, s->step) != ZR_OK && why[0]) (void)ZR_FAIL(ZR_ERR_IO, "%s", why);
 }
 
-/** Commit the checkpoint, after a sync of metrics.jsonl, which thus has its steps even after a power cut. A failure to
- * write `latest` is only noted, since zr does not read it. */
+/** Commit the checkpoint. First sync metrics.jsonl, so that the lines of the checkpoint's steps survive a power
+ * failure. If the file `latest` cannot be written, only note it, since zr does not read that file. */
 static zr_status commit_save(const zr__save *s)
 {
     const long long step = s->step;
@@ -120,7 +121,7 @@ static zr_status name_place(zr__save *s)
     return zr__path_join(s->tmp, s->run_dir, tmp);
 }
 
-/** Complete the checkpoint once all ranks have written their elements. written: this rank's status. */
+/** Complete the checkpoint after all ranks have written their elements. `written` is this rank's status of writing. */
 static zr_status finish_files(zr__save *s, zr_status written)
 {
     zr__run *r = s->run;
@@ -141,8 +142,8 @@ static void destroy_save(zr__save **s)
     *s = NULL;
 }
 
-/** Begin a checkpoint, and create the files for all ranks to write. *save is set after a failure too, for end_save or
- * destroy_save to free. */
+/** Begin a checkpoint, and create the files into which all ranks write. *save may be set after a failure too; free it
+ * with end_save or destroy_save. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
@@ -159,7 +160,7 @@ static zr_status begin_save(zr__run *r, zr__save **save)
     return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
 }
 
-/** Report a completed checkpoint, or clean up after a failed one (`st`). */
+/** Report a completed checkpoint, or, if `st` is an error, clean up after the failed one. */
 static zr_status tell_end(const zr__save *s, zr_status st)
 {
     zr__run *r = s->run;
@@ -186,8 +187,9 @@ void zr__run_save_failed(zr__run *r, zr_status st, const char *why)
     snprintf(r->save_failure, sizeof(r->save_failure), "%.500s", why);
 }
 
-/** Report a failed save; training goes on without it if all ranks know of the failure. A checkpoint that only the
- * default of train.save_end asked for does not fail the run: its weights are written in any case. */
+/** Report a failed save. Training continues without the checkpoint if all ranks know of the failure. The failure makes
+ * the run fail at its end, unless the checkpoint was written only by the default of train.save_end: the weights are
+ * written in any case. */
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char text[512];
@@ -201,7 +203,7 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
     else
         zr__run_warn(r, "%s; training goes on: %.1000s", text, why);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.400s", why);
-    /* Weights that are not finite are found again at the end. */
+    /* Weights that are not finite are detected again at the end of the run. */
     if (wanted && st != ZR_ERR_DIVERGED) zr__run_save_failed(r, st, text);
     return ZR_OK;
 }
@@ -231,8 +233,8 @@ static void keep_saving_event(void *arg, const zr_event *event)
     if (s->n_events < s->event_room) s->event[s->n_events++] = *event;
 }
 
-/** Write elements of an asynchronous save. If they come from a copy, no step waits for them, so this thread leaves the
- * processor to computation. */
+/** Write elements of an asynchronous save. If they come from a copy, no step waits for them, so lower this thread's
+ * priority in favour of computation. */
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
@@ -250,8 +252,8 @@ static zr_status make_room_for_events(zr__save *s)
     return ZR_OK;
 }
 
-/** Begin an asynchronous checkpoint. Once the engine has it, no rank may fail alone: it would write while other ranks
- * have given up. */
+/** Begin an asynchronous checkpoint. Once the engine has accepted it, no rank may fail alone, since that rank would go
+ * on writing while other ranks have given up. */
 static zr_status write_async(zr__run *r)
 {
     zr__save *s = NULL;
@@ -277,7 +279,7 @@ zr_status zr__run_save_end(zr__run *r)
     s->async_sec = s->put_sec;
     st = tell_failure(r, s->step, tell_end(s, st));
     if (st == ZR_OK && s->event) {
-        /* The trace is only this thread's: the engine's thread has kept its events until now. */
+        /* Only this thread may write to the trace, so the events of the engine's thread were stored until now. */
         for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watch.trace, &s->event[i]);
         st = zr__run_collect_trace(r, s->step);
     }
@@ -290,7 +292,7 @@ void zr__run_save_drop(zr__run *r)
     destroy_save(&r->saving);
 }
 
-/** Finish an asynchronous checkpoint of an earlier step first. */
+/** Finish an asynchronous checkpoint of an earlier step, if one is in progress. */
 static zr_status finish_earlier(zr__run *r)
 {
     int64_t on_its_way = !zr_engine_saved(r->engine);
@@ -312,7 +314,8 @@ zr_status zr__run_save(zr__run *r)
     }
     zr__run_enter(r, ZR__PHASE_SAVE);
     ZR_TRY(finish_earlier(r));
-    if (r->saved_step == step || r->saving) return ZR_OK; /* the step has a checkpoint, written or in progress */
+    /* Return if the step already has a checkpoint, complete or in progress. */
+    if (r->saved_step == step || r->saving) return ZR_OK;
     return tell_failure(r, step, asynchronous ? write_async(r) : write_now(r));
 }
 

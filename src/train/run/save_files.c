@@ -1,4 +1,4 @@
-/** The content of a checkpoint: all ranks write the elements that they own into files of whole tensors; rank 0 creates
+/** The content of a checkpoint. All ranks write the elements that they own into files of whole tensors; rank 0 creates
  * the files and writes the manifest. */
 #include "train/run/save_files.h"
 
@@ -52,7 +52,7 @@ zr_status zr__save_make_files(const zr__save *s)
 
 /* ---- tensors, by all ranks -------------------------------------------------------------------- */
 
-/** Copy n items to a list. */
+/** Copy n items of `size` bytes into the list as this rank's items. */
 static zr_status keep_mine(zr__save_list *list, const void *from, int64_t n, size_t size, const char *name)
 {
     list->n_mine = n;
@@ -71,7 +71,7 @@ static zr_status keep_checksums(const zr_chunk_writer *writer, zr__save_part *p)
     return keep_mine(&p->slices, slices, n_slices, sizeof(*slices), p->name);
 }
 
-/** Close the file that is being written, if any, without finishing it. */
+/** Close the file that is being written, if any, without completing it. */
 static void drop_file(zr__save *s)
 {
     if (s->file < 0) return;
@@ -90,7 +90,8 @@ static zr_status open_state_file(zr__save *s, int file)
     return zr_chunk_writer_open(path, zr__comm_process_ranks(s->run->comm), &s->writer);
 }
 
-/** Finish the open file unless it is `file`: states come one after the other, so a new one ends the last. */
+/** Complete the open file unless it is `file`. States are written one after the other, so a new state ends the previous
+ * one. */
 static zr_status close_other(zr__save *s, int file)
 {
     zr_status st = ZR_OK;
@@ -101,9 +102,9 @@ static zr_status close_other(zr__save *s, int file)
     return st;
 }
 
-/** Return the whole rows that this rank and its tensor-parallel neighbours write by slices, in a matrix whose columns
- * they share: their parts of it begin and end at the same rows. Parts of a row before and after these, and matrices cut
- * into rows, are written as ranges. */
+/** Return the region of a matrix that this rank writes in slices: the rows that this rank and its tensor-parallel
+ * neighbours all own completely. Each rank writes its own columns of these rows. Incomplete rows before and after the
+ * region, and matrices divided by rows, are written as contiguous ranges. */
 static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;
@@ -119,7 +120,8 @@ static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, 
     return (zr_slices){offset + begin * there, offset + end * there, there, here};
 }
 
-/** Write elements into a state's file. ZR_ERR_DIVERGED: a weight is not finite, a checkpoint would be useless. */
+/** Write elements into a state's file. Fail with ZR_ERR_DIVERGED if a weight is not finite, since the checkpoint would
+ * be useless. */
 static zr_status put_in_file(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n,
                              const float *in)
 {
@@ -152,7 +154,7 @@ zr_status zr__save_put_end(void *arg)
     return ZR_OK;
 }
 
-/** The argument of put_read: the state that zr_engine_read reads. */
+/** Argument of put_read: the state that zr_engine_read is reading. */
 typedef struct reading {
     zr__save *save;
     int state;
@@ -175,9 +177,10 @@ zr_status zr__save_put_all(zr__save *s)
 
 /* ---- checksums, to rank 0 --------------------------------------------------------------------- */
 
-/** The destination of a collected list, with the same number of bytes from each rank. */
+/** Destination of a gathered list, into which each rank's bytes are written. All ranks send the same number of bytes.
+ */
 typedef struct arrival {
-    unsigned char *to; /* rank after rank */
+    unsigned char *to; /* ranks one after the other, `piece` bytes each */
     int64_t piece;
     int ranks;
 } arrival;
@@ -189,8 +192,8 @@ static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const voi
     return ZR_OK;
 }
 
-/** Collect a list of items of `size` bytes on rank 0. count: items of each rank, on rank 0; send: this rank's items,
- * padded to `most`. */
+/** Gather a list of items of `size` bytes on rank 0. `count` is the number of items of each rank (known on rank 0), and
+ * `send` this rank's items, padded to `most` items. */
 static zr_status collect_list(zr__run *r, zr__save_list *list, size_t size, const int64_t *count, int64_t most,
                               const void *send)
 {
@@ -238,7 +241,7 @@ zr_status zr__save_gather(zr__save *s)
 
 /* ---- the manifest, by rank 0 ------------------------------------------------------------------ */
 
-/** Add the checksums of bytes [0, end) of a file, which rank 0 wrote; end -1: of the whole file. */
+/** Add the checksums of the bytes [0, end) of a file, which rank 0 wrote; if `end` is -1, of the whole file. */
 static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
 {
     char path[PATH_MAX];
@@ -258,7 +261,7 @@ static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
     return ZR_OK;
 }
 
-/** Add the checksums of the header of a tensor file. */
+/** Add the checksums of the header of a tensor file, which precedes its first tensor. */
 static zr_status add_header(zr__save *s, zr__save_part *p)
 {
     char path[PATH_MAX];

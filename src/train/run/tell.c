@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Seconds before long work reports its progress, and between later reports. */
+/* Seconds of long work before its first progress report, and between later reports. */
 #define QUIET_SEC 3.0
 #define NEWS_SEC 15.0
 
@@ -25,7 +25,7 @@ void zr__run_enter(const zr__run *r, zr__phase phase)
         r->observer->reached(r->observer->arg, r->comm->rank, zr__phase_name(phase), r->result->steps);
 }
 
-/** Format a line and pass it to one of the observer's functions, which may be NULL. */
+/** Format a line and pass it to `fn`, one of the observer's functions, which may be NULL. */
 static void tell_observer(const zr__run *r, void (*fn)(void *arg, const char *text), const char *format, va_list args)
 {
     char text[LINE_BYTES];

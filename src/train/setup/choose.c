@@ -1,6 +1,6 @@
 /** Choice of the keys that a configuration leaves open (zr__config_open): ZeRO stage, recompute policy, micro-batches.
- * Each candidate is planned in full and priced; policy auto, which makes many plans itself, is tried only where it may
- * be fastest. */
+ * Each candidate is planned completely and priced. Policy auto is expensive, since it creates many plans itself, so it
+ * is tried only if it may be fastest. */
 #include "train/setup/setup.h"
 
 #include "base/core/core.h"
@@ -13,17 +13,17 @@
 #include <stdio.h>
 
 #define TRIED_MOST 4096
-#define SPLITS_MOST 65536 /* micro-batches of a step */
-#define BATCH_MOST 65536  /* samples of a micro-batch */
-#define ALIKE 1.01        /* factor in a token's time that a lower stage or fewer samples may cost */
-#define LEAST_GAIN 0.006  /* share of a token's time that larger micro-batches must be able to save */
+#define SPLITS_MOST 65536 /* maximum number of micro-batches of a step */
+#define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
+#define ALIKE 1.01        /* times per token within this ratio of the least one count as equal */
+#define LEAST_GAIN 0.006  /* least share of the time per token that larger micro-batches must be able to save */
 #define SLACK 0.02        /* relative error allowed for estimates of mixed policies */
 
-/* Rates assumed for a machine whose rates are not known; only their proportions count. */
+/* Rates assumed for a machine whose rates are unknown; only their ratios matter. */
 #define USUAL_FLOPS_SEC 1e11
 #define USUAL_FLOPS_BYTE 10        /* FLOPs per byte of memory traffic on a processor */
-#define USUAL_FLOPS_BYTE_APART 300 /* the same on a GPU */
-#define USUAL_LINK_PART 0.25       /* bytes/s between ranks as a share of the memory's */
+#define USUAL_FLOPS_BYTE_APART 300 /* FLOPs per byte of memory traffic on a GPU */
+#define USUAL_LINK_PART 0.25       /* rate of the link between ranks, as a fraction of the memory rate */
 
 typedef struct way {
     int stage;
@@ -31,12 +31,12 @@ typedef struct way {
     int64_t rows, accum; /* samples of a micro-batch, micro-batches of a step */
 } way;
 
-/** A planned candidate. */
+/** A candidate that was planned. */
 typedef struct tried {
     way way;
-    bool fits, recomputes; /* recomputes: some activations are recomputed */
-    double sec, traffic;   /* seconds (FLOPs where not `timed`) and bytes moved for a token */
-    int64_t needs;         /* bytes of a rank: zr__rank_needs */
+    bool fits, recomputes; /* whether it fits memory.limit; whether some activations are recomputed */
+    double sec, traffic;   /* per token: seconds (or FLOPs if not `timed`), and bytes of traffic */
+    int64_t needs;         /* bytes of a rank (zr__rank_needs) */
 } tried;
 
 typedef struct search {
@@ -45,16 +45,17 @@ typedef struct search {
     int ranks;
     zr_profile profile;
     const zr__train_target *target;
-    bool usual, timed; /* rates are assumed ones; tried.sec is a time, not FLOPs */
-    int stages[2];     /* the first and the last stage to try */
+    bool usual, timed; /* usual: rates are assumed; timed: tried.sec is in seconds, not FLOPs */
+    int stages[2];     /* first and last stage to try */
     zr__train_kept kept;
-    bool keeps; /* `kept` fits */
+    bool keeps; /* whether `kept` fits */
     int n, n_mixed;
     tried way[TRIED_MOST];
-    way mixed[TRIED_MOST]; /* candidates for policy auto, tried where `bound`, the estimated time, may be the least */
+    way mixed[TRIED_MOST]; /* candidates for policy auto; `bound` is the estimated time, and a candidate is tried if it
+                              may be fastest */
     double bound[TRIED_MOST], value[TRIED_MOST];
     bool left[TRIED_MOST];
-    tried least; /* the candidate with the least memory; needs 0: nothing was planned */
+    tried least; /* the candidate with the least memory; needs is 0 if nothing was planned */
     char refused[512];
     zr_status refusal;
 } search;
@@ -92,8 +93,8 @@ static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, t
     return ZR_OK;
 }
 
-/** Plan a candidate. *planned false: its settings exclude each other (an all-reduce and stage 3; a single micro-batch
- * and the noise scale, which needs several), or its sizes overflow. */
+/** Plan a candidate. Set *planned to false if its settings exclude each other (such as all-reduce with stage 3, or the
+ * noise scale with a single micro-batch) or its sizes overflow. */
 static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 {
     zr_config config = *s->config;
@@ -119,7 +120,7 @@ static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 
 /* ---- the policies of a candidate ---------------------------------------------------------------- */
 
-/** Return the estimated time of a token if units use a mix of two policies that just meets the limit. */
+/** Return the estimated time per token if units mix two policies such that the plan just fits the limit. */
 static double mixed_sec(const search *s, const tried *heavy, const tried *light)
 {
     if (!heavy->fits || light->fits || light->needs <= heavy->needs) return heavy->sec;
@@ -139,11 +140,11 @@ static void note_mixed(search *s, const way *w, const tried *none, const tried *
     s->bound[s->n_mixed++] = bound;
 }
 
-/** Outcome of the policies for a stage and a micro-batch. */
+/** Result of trying the policies for a stage and a micro-batch. */
 typedef struct reached {
     bool planned, fits;
-    bool all;   /* a plan without recompute fits */
-    double sec; /* time of a token under the first policy: no policy can take less */
+    bool all;   /* whether a plan without recomputation fits */
+    double sec; /* time per token under the first policy, which no other policy can beat */
 } reached;
 
 static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t, reached *r)
@@ -158,8 +159,8 @@ static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t
     return ZR_OK;
 }
 
-/** Try the policies, least recompute first. With tensor-parallel ranks policy auto comes second, since it also chooses
- * how they keep checkpoints. */
+/** Try the policies, beginning with the least recomputation. With tensor-parallel ranks, policy auto is tried second,
+ * since it also chooses how these ranks store activation checkpoints. */
 static zr_status try_policies(search *s, way w, reached *r)
 {
     const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
@@ -177,8 +178,8 @@ static zr_status try_policies(search *s, way w, reached *r)
 
 /* ---- micro-batches ------------------------------------------------------------------------------ */
 
-/** Try more and smaller micro-batches for the same samples, until nothing is recomputed: still smaller ones only move
- * more. */
+/** Divide the given samples into more and smaller micro-batches, until nothing is recomputed. Even smaller
+ * micro-batches would only increase traffic. */
 static zr_status try_splits(search *s, int stage, int64_t rows)
 {
     reached r = {.all = false};
@@ -187,14 +188,14 @@ static zr_status try_splits(search *s, int stage, int64_t rows)
     return ZR_OK;
 }
 
-/** Return the next size to try: 1, 2, 3 ... 8, 12, 16, 24, 32 ... */
+/** Return the micro-batch size to try after `rows`: 1, 2, 3 ... 8, 12, 16, 24, 32 ... */
 static int64_t next_batch(int64_t rows)
 {
     return rows < 8 ? rows + 1 : (rows & (rows - 1)) == 0 ? rows / 2 * 3 : rows / 3 * 4;
 }
 
-/** Try larger micro-batches while they fit and help. They save a share of the work that does not grow with the samples,
- * so the last saving tells how much is left to save. */
+/** Try larger micro-batches as long as they fit and save time. A larger micro-batch spreads the fixed work of a step
+ * over more samples, so the last saving tells how much more can be saved. */
 static zr_status try_batches(search *s, int stage)
 {
     reached r = {.fits = true};
@@ -217,7 +218,8 @@ static bool as_fast(const search *s, double sec)
     return false;
 }
 
-/** Try policy auto on the most promising candidates first, until no candidate can be faster than the fastest found. */
+/** Try policy auto on candidates in the order of their estimated times, until no candidate can be faster than the
+ * fastest one found. */
 static zr_status try_mixed(search *s)
 {
     for (int first = 0; first >= 0;) {
@@ -233,7 +235,7 @@ static zr_status try_mixed(search *s)
     return ZR_OK;
 }
 
-/** Try policy auto if nothing fits: it may still find a plan in which units share a checkpoint. */
+/** Try policy auto if nothing fits, since it may find a smaller plan in which units share a checkpoint. */
 static zr_status try_least(search *s)
 {
     const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
@@ -247,7 +249,7 @@ static zr_status try_least(search *s)
     return ZR_OK;
 }
 
-/** Try the checkpoint's split into micro-batches, which is kept if it fits. */
+/** Try the checkpoint's division into micro-batches, which is kept if it fits. */
 static zr_status try_kept(search *s)
 {
     const int64_t rows = s->config->micro_batch_size * s->config->accumulation_steps;
@@ -261,9 +263,9 @@ static zr_status try_kept(search *s)
     return ZR_OK;
 }
 
-/** Pick among the fastest candidates within ALIKE (without times, also within ALIKE of the least traffic) the lowest
- * stage, then the fewest micro-batches (if the number of samples is given), then the fewest samples (if it is not).
- * NULL: nothing fits. */
+/** Pick a candidate, or return NULL if nothing fits. Consider only candidates within a factor ALIKE of the least time
+ * (without times: of the fewest FLOPs, then of the least traffic). Among these, prefer the lowest stage, then the
+ * fewest micro-batches, then the fewest samples. */
 static const tried *pick_way(search *s)
 {
     enum { SEC, TRAFFIC, STAGE, ACCUM, ROWS, MEASURES };
@@ -282,7 +284,7 @@ static const tried *pick_way(search *s)
     return NULL;
 }
 
-/** Fill in usual rates where a profile lacks a rate that counts. */
+/** Replace unknown rates of the profile by usual rates, if the choice needs them. */
 static void usual_rates(search *s)
 {
     zr_machine *m = &s->profile.machine;

@@ -1,4 +1,4 @@
-/** Preparation of a loaded configuration: model sizes, tokenizer, output directory. */
+/** Preparation of a loaded configuration: set model sizes, tokenizer and output directory. */
 #include "config/config.h"
 #include "data/samples/samples.h"
 #include "data/tokenizer/tokenizer.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/** Set the sizes, and all else that changes the result of the weights, from the directory of model.init, or from
- * model.preset. */
+/** Set the model's sizes from the directory of model.init or from model.preset. From model.init, also set everything
+ * else that changes the results of its weights. */
 static zr_status settle_sizes(zr_config *config)
 {
     const zr__family *family = NULL;
@@ -32,11 +32,11 @@ static zr_status settle_sizes(zr_config *config)
     return ZR_OK;
 }
 
-/** Kind of data at a path. */
+/** Kind of the data in a file. */
 typedef enum data_kind { DATA_UNKNOWN, DATA_TOKENS, DATA_TEXT } data_kind;
 
-/** Find whether a path holds text or tokens. Oddities of a text are noted. A path that cannot be opened is left to the
- * reader, which has the better message; a plan needs no data. */
+/** Find whether a file holds text or tokens, and note irregularities of a text. A file that cannot be opened is no
+ * error here: a plan needs no data, and the reader has a better message. */
 static zr_status look_at_data(zr_config *config, const char *path, data_kind *kind)
 {
     char note[512] = "";
@@ -50,8 +50,8 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
     return text && note[0] ? zr__config_add_note(config, note) : ZR_OK;
 }
 
-/** Read a text without a named tokenizer as bytes, before the vocabulary is settled. A text and a token file together
- * are refused then, since bytes are other tokens than the file's. */
+/** Select the tokenizer "bytes" for a text if no tokenizer is given. This happens before the vocabulary is settled.
+ * Refuse a text together with a token file in this case, since the token file's tokens are not bytes. */
 static zr_status default_tokenizer(zr_config *config, bool *bytes)
 {
     static const char *const name[] = {[DATA_TOKENS] = "tokens", [DATA_TEXT] = "text"};
@@ -70,8 +70,8 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
     return ZR_OK;
 }
 
-/** Note that most of the model's vocabulary is unused by a text that is read as bytes for lack of a named tokenizer. A
- * vocabulary up to twice the bytes counts as rounded up. */
+/** Note that a text uses only a small part of the model's vocabulary, because it is read as bytes for lack of a
+ * tokenizer. A vocabulary of up to twice the number of bytes is assumed to be rounded up, and not noted. */
 static zr_status note_bytes_vocab(zr_config *config)
 {
     char note[320];
@@ -86,7 +86,7 @@ static zr_status note_bytes_vocab(zr_config *config)
     return zr__config_add_note(config, note);
 }
 
-/** Set the vocabulary size to the tokenizer's if nothing else gives it. */
+/** Set the vocabulary size to the tokenizer's size, if nothing else sets it. */
 static zr_status fit_tokenizer(zr_config *config)
 {
     zr_tokenizer *tokenizer = NULL;

@@ -1,4 +1,4 @@
-/* Tokenization of texts into a file of tokens, and training of a tokenizer on texts, into a folder of its own. */
+/* Tokenization of texts into a token file, and training of a tokenizer on texts, into a directory of its own. */
 #include "train/tokenizer/tokenize.h"
 
 #include "base/file/commit.h"
@@ -22,7 +22,7 @@
 
 enum {
     U16_VOCAB = 1 << 16,
-    SINGLE_BYTES = 2, /* size of a file of one token without a header */
+    SINGLE_BYTES = 2, /* size of a token file with one token and no header */
 };
 
 typedef struct tokenizing {
@@ -32,9 +32,9 @@ typedef struct tokenizing {
     zr__texts_args wanted;
     zr__texts *texts;
     zr__new_file out;
-    int64_t at; /* offset in the output, bytes */
+    int64_t at; /* offset in the output, in bytes */
     int32_t between;
-    const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all files that are read, NULL-terminated */
+    const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all input files, NULL-terminated */
 } tokenizing;
 
 /* ---- output ---------------------------------------------------------------------------------- */
@@ -45,8 +45,8 @@ static zr_status make_header(const tokenizing *t, unsigned char header[ZR_LLMC_H
     return ZR_OK;
 }
 
-/* Append tokens to the output. The header is made each time, so that more tokens than it can count are refused when
- * they come, not hours later. */
+/* Append tokens to the output. The header is built each time, though not written, so that a number of tokens beyond its
+ * range is refused at once and not hours later. */
 static zr_status write_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     tokenizing *t = arg;
@@ -80,7 +80,7 @@ static zr_status tokenize_texts(tokenizing *t)
 
 /* ---- the file of tokens ------------------------------------------------------------------------------- */
 
-/* Open tokenizer and texts, and choose the form of tokens. */
+/* Open the tokenizer and the texts, and choose the number of bytes per token. */
 static zr_status open_tokenizing(tokenizing *t)
 {
     const zr__tokenize_args *a = t->args;
@@ -105,8 +105,8 @@ static zr_status open_tokenizing(tokenizing *t)
     return ZR_OK;
 }
 
-/* Check that an existing output is a token file: without a header it is known by its name alone, and no other file may
- * be overwritten. */
+/* Check that an existing output of the format nanogpt is a token file, since no other file may be overwritten. This
+ * format has no header, so the content is checked. */
 static zr_status check_headerless(const tokenizing *t)
 {
     struct stat info;
@@ -124,7 +124,8 @@ static zr_status check_headerless(const tokenizing *t)
 
 static zr_status check_output(tokenizing *t)
 {
-    /* The first bytes of the format: a magic number for llm.c; nanoGPT's files are known by their name alone. */
+    /* The output's magic number: the first bytes of an llm.c file. A nanoGPT file has none and is known only by its
+     * name. */
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     char magic[5] = "";
     ZR_TRY(zr__llmc_header(t->did->token_bytes, 0, header));
@@ -137,8 +138,8 @@ static zr_status check_output(tokenizing *t)
     return ZR_OK;
 }
 
-/* Create the temporary file beside the output, never over an existing file: that may be another command's, or an input
- * that is read. */
+/* Create the temporary file next to the output. Never overwrite an existing file, since another command may be writing
+ * it, or it may be an input. */
 static zr_status make_tmp(tokenizing *t)
 {
     static const zr__output_kind kind = {"temporary file", "", false};
@@ -231,8 +232,8 @@ static zr_status learn_tokenizer(const zr__tokenize_train_args *args, char **jso
     return st;
 }
 
-/* Write the tokenizer's files and read them back, before their directory gets its name, to check that the vocabulary is
- * whole. */
+/* Write the tokenizer's files and read them back, to check that the vocabulary is complete. This happens before their
+ * directory gets its final name. */
 static zr_status write_files(const char *tmp, const char *json, zr__tokenized *did)
 {
     zr_tokenizer *tokenizer = NULL;

@@ -34,7 +34,8 @@ zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_
     return write_in(dir, config, text, (size_t)bytes);
 }
 
-/* Read a file of text, whatever it holds. ZR_ERR_CONFIG becomes ZR_ERR_DATA, since a tokenizer is no configuration. */
+/* Read a whole text file of any content. Convert ZR_ERR_CONFIG to ZR_ERR_DATA, since a tokenizer is not a
+ * configuration. */
 static zr_status read_tokenizer_file(const char *path, char **text, size_t *bytes)
 {
     zr_status st = zr__json_read_most(path, MOST_BYTES, text, bytes);

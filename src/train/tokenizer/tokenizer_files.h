@@ -1,26 +1,27 @@
-/** The files of a tokenizer as a Hugging Face directory has them. */
+/** The files of a tokenizer, in the format of a Hugging Face directory. */
 #ifndef ZR_TRAIN_TOKENIZER_FILES_H
 #define ZR_TRAIN_TOKENIZER_FILES_H
 
 #include "zr/base.h"
 
-/** Write to `dir` a tokenizer.json with the text `json`, and a tokenizer_config.json from which the package
- * transformers knows the tokenizer's class. `end_of_text`: <|endoftext|> is one of its tokens. ZR_ERR_CREATE,
- * ZR_ERR_IO. */
+/** Write into `dir` a tokenizer.json with the text `json`, and a tokenizer_config.json, which tells the package
+ * transformers the tokenizer's class. `end_of_text` tells whether <|endoftext|> is one of its tokens. Errors:
+ * ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_of_text);
 
-/** Copy the files of the tokenizer `name` (zr_tokenizer_open) to `dir`, unchanged; for "bytes" write files that give
- * the same tokens. NULL: copy nothing. ZR_ERR_NOT_FOUND, ZR_ERR_DATA: the tokenizer has no files; ZR_ERR_CREATE,
- * ZR_ERR_IO. */
+/** Copy the files of the tokenizer `name` (zr_tokenizer_open) into `dir`, unchanged. For "bytes", write files of an
+ * equivalent tokenizer; for NULL, do nothing. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if the tokenizer has no usable
+ * files. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_copy(const char *name, const char *dir);
 
-/** Copy the tokenizer files that `from` has to `dir`, unchanged and unchecked. ZR_ERR_DATA: one is larger than any
- * tokenizer's; ZR_ERR_CREATE, ZR_ERR_IO. */
+/** Copy all tokenizer files in the directory `from` into `dir`, unchanged and unchecked. Fail with ZR_ERR_DATA if a
+ * file is larger than any tokenizer's file. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_take(const char *from, const char *dir);
 /** Return whether `dir` has any tokenizer file. */
 bool zr__tokenizer_files_any(const char *dir);
 
-/** Remove the tokenizer files in `dir`; with `like`, only files that the directory `like` has with the same bytes. */
+/** Remove the tokenizer files in `dir`. If `like` is not NULL, remove only files that exist with the same content in
+ * the directory `like`. */
 void zr__tokenizer_files_remove(const char *dir, const char *like);
 
 #endif

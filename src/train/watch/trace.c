@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 enum {
-    ROOM_MOST = 32768, /* events of a stream: 1 MiB */
+    ROOM_MOST = 32768, /* maximum number of events of a stream: 1 MiB */
     TEXT_BYTES = 1 << 20,
     CLOCK_ROUNDS = 8,
-    NUMBERS = 3, /* wait, begin, end */
+    NUMBERS = 3, /* times of an event that are sent: wait, begin, end */
     EVENTS_A_CALL = ZR_COMM_SCALARS / NUMBERS
 };
 #define HEAD "{\"displayTimeUnit\":\"ms\", \"traceEvents\":["
@@ -33,19 +33,19 @@ typedef struct record {
 struct zr__trace {
     const zr_plan *plan;
     zr_trace wanted;
-    record *record[ZR_STREAMS]; /* each written by its stream's thread */
+    record *record[ZR_STREAMS]; /* each array is written by its stream's thread */
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    bool lost[ZR_STREAMS]; /* events were dropped for lack of room */
-    bool cut;              /* the user was told of dropped events */
-    /* rank 0 */
+    bool lost[ZR_STREAMS]; /* whether events were dropped because the buffer was full */
+    bool cut;              /* whether the user was informed of dropped events */
+    /* fields used on rank 0 only */
     zr__file file;
     int64_t end_bytes; /* length of the file without TAIL */
-    zr__json_out out;  /* pending text, to be written at end_bytes */
-    double *start_sec; /* (ranks): each rank's clock when the trace began */
+    zr__json_out out;  /* text that is not written yet; its offset is end_bytes */
+    double *start_sec; /* each rank's clock at the trace's time zero (ranks) */
     bool failed;
-    bool torn; /* the file may be invalid JSON */
+    bool torn; /* whether the file may be invalid JSON */
     char note[512];
-    bool news; /* `note` has a new message */
+    bool news; /* whether `note` has a message that was not reported yet */
 };
 
 /* ---- events of one rank ----------------------------------------------------------------------- */
@@ -110,12 +110,13 @@ void zr__trace_drop(zr__trace *t)
 
 /* ---- clocks ----------------------------------------------------------------------------------- */
 
-/* Find each rank's clock at the trace's time zero; clocks of different hosts are unrelated. No rank leaves an exchange
- * before all ranks have entered it, so an exchange bounds the difference to rank 0's clock from both sides. Ranks of
- * one host read the same clock, so the difference is taken as 0 if the bounds allow it. */
+/* Find each rank's clock at the trace's time zero, since clocks of different hosts are unrelated. No rank leaves an
+ * exchange before all ranks have entered it. So the times of an exchange bound the difference between this rank's clock
+ * and rank 0's from both sides. Ranks of one host read the same clock, so a difference of 0 is used if the bounds allow
+ * it. */
 zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
 {
-    double bound[2] = {-HUGE_VAL, HUGE_VAL}; /* bounds of this rank's clock minus rank 0's, in seconds */
+    double bound[2] = {-HUGE_VAL, HUGE_VAL}; /* lower and upper bound of this rank's clock minus rank 0's, in seconds */
     double begin = 0.0;
     for (int round = 0; round < CLOCK_ROUNDS; round++) {
         double mine[2] = {zr_clock_sec(), 0.0};
@@ -136,7 +137,8 @@ zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/* Write the pending text and a new tail over the file's tail. If not all of it can be written, all of it is dropped. */
+/* Write the pending text and a new tail over the file's old tail. If this fails, drop the pending text and restore the
+ * old tail. */
 static zr_status write_pending(zr__trace *t)
 {
     char *text = NULL;
@@ -149,13 +151,13 @@ static zr_status write_pending(zr__trace *t)
         t->end_bytes += events;
         return ZR_OK;
     }
-    /* Restore the old tail, for which there is still room; a file without a beginning is left empty. */
+    /* Restore the old tail, for which the disk has space. A file that has no beginning yet stays empty. */
     t->torn = ftruncate(t->file.fd, t->end_bytes) != 0 || t->end_bytes == 0 ||
               pwrite(t->file.fd, TAIL, strlen(TAIL), t->end_bytes) != (ssize_t)strlen(TAIL);
     return st;
 }
 
-/* Write the pending text. A failure ends the trace, not the training. */
+/* Write the pending text. A failure ends the trace, but not the training. */
 static void flush_pending(zr__trace *t)
 {
     if (t->failed || write_pending(t) == ZR_OK) return;
@@ -164,7 +166,7 @@ static void flush_pending(zr__trace *t)
              zr_error_message());
 }
 
-/* Begin an event on a line of its own. phase: "M" for a name, "X" for a span of time. */
+/* Begin an event on its own line. `phase` is "M" for a name, or "X" for a time span. */
 static void open_event(zr__json_out *out, const char *phase, const char *name)
 {
     zr__json_break(out, "\n");
@@ -178,7 +180,8 @@ static void close_event(zr__json_out *out)
     zr__json_close(out, '}');
 }
 
-/* Begin an event that names a rank, as a process, or its stream, as a thread (-1: the rank); its arguments follow. */
+/* Begin an event that names a rank (a process in the trace) or one of its streams (a thread); `stream` is -1 to name
+ * the rank. The caller adds the event's arguments. */
 static void open_name(zr__json_out *out, const char *kind, int rank, int stream)
 {
     open_event(out, "M", kind);
@@ -223,7 +226,8 @@ zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *
 
 /* ---- events of all ranks ---------------------------------------------------------------------- */
 
-/* Add a time in microseconds, printed from whole nanoseconds since JSON has a decimal point in every locale. */
+/* Add a time in microseconds. It is printed from integers, since JSON needs a decimal point and the locale may have a
+ * comma. */
 static void add_microseconds(zr__json_out *out, const char *key, double sec)
 {
     long long ns = llround(fmax(sec, 0.0) * 1e9);
@@ -247,7 +251,7 @@ static void open_step(zr__trace *t, const zr_step *step)
     zr__json_add(&t->out, "cat", !runs ? kind : step->replay ? "replay" : op->backward ? "backward" : "forward");
 }
 
-/* Add the arguments of an event: its step, FLOPs or bytes, and wait. */
+/* Add the arguments of an event: its step, its FLOPs or bytes, and its waiting time. */
 static void add_args(zr__trace *t, const record *r, int64_t step, double wait_sec)
 {
     zr__json_out *out = &t->out;
@@ -271,7 +275,7 @@ static void add_step_event(zr__trace *t, int rank, zr_stream stream, const recor
     if (t->out.text.length >= TEXT_BYTES) flush_pending(t);
 }
 
-/* Collect the events of one stream from all ranks, at most EVENTS_A_CALL in one exchange. */
+/* Gather the events of one stream from all ranks, at most EVENTS_A_CALL per exchange, and write them on rank 0. */
 static zr_status collect_stream(zr__trace *t, zr_comm *comm, zr_stream stream, int64_t step)
 {
     double mine[ZR_COMM_SCALARS];

@@ -1,4 +1,4 @@
-/** Conversion between kinds of weights directories; the new directory is built in TO.tmp and then renamed. */
+/** Conversion between kinds of weights directories. The new directory is created as TO.tmp and then renamed. */
 #include "train/weights/convert.h"
 
 #include "base/core/core.h"
@@ -20,12 +20,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Elements that are copied at a time. */
+/* Number of elements that are copied at a time. */
 #define PIECE (ZR_CHUNK_BYTES / 4)
 
 /* ---- from ------------------------------------------------------------------------------------- */
 
-/** Open a checkpoint. Every byte of config.json and of the weights is checked by its checksum before it is used. */
+/** Open a checkpoint. Every byte of config.json and of the weights is checked against its checksum before it is used.
+ */
 static zr_status open_checkpoint(zr__convert *c)
 {
     const char *dir = c->did->from.path;
@@ -108,8 +109,8 @@ zr_status zr__convert_copy(zr__convert *c)
 
 /* ---- the tokenizer ---------------------------------------------------------------------------- */
 
-/** Find the tokenizer of a run, whatever its files are called, or the tokenizer files beside weights of no run. *name
- * NULL: no tokenizer. */
+/** Find the tokenizer of a run by its configuration, or the tokenizer files beside weights that belong to no run. *name
+ * is NULL if there is no tokenizer. */
 static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], const char **name)
 {
     zr__loaded loaded = {.stored = c->did->from, .model = c->model};
@@ -132,7 +133,8 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
         ZR_TRY(zr__make_folder(dir));
         ZR_TRY(zr__tokenizer_files_take(from->path, dir));
-        c->did->tokenizer = zr__tokenizer_is_in(dir); /* settings alone are no tokenizer */
+        /* A directory with only the settings of a tokenizer has no tokenizer. */
+        c->did->tokenizer = zr__tokenizer_is_in(dir);
         return ZR_OK;
     }
     ZR_TRY(find_tokenizer(c, found, &name));
@@ -144,8 +146,8 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */
 
-/** Set the dtype in a config.json; return whether that changed it. transformers calls the key "dtype" since version 5,
- * "torch_dtype" before. */
+/** Set the dtype in the JSON of a config.json, and return whether that changed it. transformers names the key "dtype"
+ * since version 5, and "torch_dtype" before. */
 static bool set_type(json_t *root, const char *type)
 {
     const char *const keys[] = {"dtype", "torch_dtype"};
@@ -161,7 +163,7 @@ static bool set_type(json_t *root, const char *type)
     return changed;
 }
 
-/** Copy config.json, changing only the dtype. */
+/** Copy config.json, and change only the dtype. */
 static zr_status copy_config(const zr__convert *c)
 {
     char from[PATH_MAX], to[PATH_MAX], *text = NULL, *written = NULL;
@@ -200,7 +202,7 @@ static zr_status make_hf(zr__convert *c)
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
-/** Remove the files that the conversion made, and no others. */
+/** Remove the files that the conversion created, and no other files. */
 static void remove_tmp(const zr__convert *c)
 {
     static const char *const names[] = {"config.json", "config.json.tmp", "latest",
@@ -228,13 +230,13 @@ static zr_status make_converted(zr__convert *c)
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
     if (st == ZR_OK) st = zr__dir_commit(c->tmp, to);
     if (st == ZR_OK || access(c->tmp, F_OK) != 0) return st;
-    zr__failure failed = {0}; /* removing may fail too, with a message of its own */
+    zr__failure failed = {0}; /* keeps the message of `st`, since removing may fail too */
     zr__failure_note(&failed, st);
     remove_tmp(c);
     return zr__failure_tell(&failed);
 }
 
-/** Choose the kind of the new directory, and refuse weights that cannot be stored so. */
+/** Choose the kind of the new directory. Fail if it cannot hold the weights. */
 static zr_status choose_kind(zr__convert *c)
 {
     const zr__convert_args *args = c->args;
@@ -242,7 +244,7 @@ static zr_status choose_kind(zr__convert *c)
     bool checkpoint = from->kind == ZR_STORED_CHECKPOINT;
     ZR_CHECK(from->kind != ZR_STORED_FILE, ZR_ERR_ARG,
              "%s is one file; give the directory, with the config.json that says what model it is", from->path);
-    const bool run = checkpoint || from->from_run; /* also one that only has model/ */
+    const bool run = checkpoint || from->from_run; /* a run that has only model/ counts too */
     c->did->kind = args->kind != ZR_CONVERT_OTHER ? args->kind : run ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
     ZR_CHECK(c->did->kind != ZR_CONVERT_RUN || !checkpoint, ZR_ERR_ARG,
              "%s is a checkpoint: it goes on with its own run (zr train --resume); copy the run's directory",

@@ -1,5 +1,5 @@
-/** Declarations shared by the two conversions of zr__convert_dir: to a Hugging Face directory and to a run's directory.
- */
+/** Declarations shared by the two conversions of zr__convert_dir: to a Hugging Face directory, and to a run's
+ * directory. */
 #ifndef ZR_TRAIN_CONVERT_H
 #define ZR_TRAIN_CONVERT_H
 
@@ -17,30 +17,30 @@
 typedef struct zr__convert {
     const zr__convert_args *args;
     zr__converted *did;
-    char tmp[PATH_MAX]; /* path of the directory while it is made */
-    char dir[PATH_MAX]; /* tmp, or the directory in it that gets the weights */
+    char tmp[PATH_MAX]; /* temporary path of the new directory */
+    char dir[PATH_MAX]; /* directory into which the weights are written: `tmp` or a subdirectory of `tmp` */
     zr__family_model model;
     zr_graph *graph;
     zr_tensor_spec *specs;
-    zr_manifest *manifest; /* from a checkpoint: */
+    zr_manifest *manifest; /* source: a checkpoint */
     zr_chunk_reader *reader;
-    zr_weights *weights;  /* or from a Hugging Face directory */
-    zr__weights_out *out; /* to a Hugging Face directory */
-    char file[PATH_MAX];  /* or to a checkpoint: */
+    zr_weights *weights;  /* source: a Hugging Face directory */
+    zr__weights_out *out; /* target: a Hugging Face directory */
+    char file[PATH_MAX];  /* target: a checkpoint's weights file */
     zr_safetensors *layout;
     zr_chunk_writer *writer;
     float *piece;
     int64_t done;
 } zr__convert;
 
-/** Read every tensor, and write it to c->out or c->writer. */
+/** Copy every tensor from the source to the target, c->out or c->writer. */
 ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
 
-/** Copy the files of the source's tokenizer into `dir`, which is made if there are any. A missing tokenizer is no
- * error: did->note says why a run's tokenizer is gone. */
+/** Copy the source's tokenizer files into `dir`, which is created if there are any. A missing tokenizer is no error: if
+ * a run's tokenizer cannot be found, did->note tells why. */
 ZR_NODISCARD zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir);
 
-/** Make a run's directory in c->tmp. */
+/** Create a run's directory in c->tmp: a checkpoint of step 0 and an empty metrics.jsonl. */
 ZR_NODISCARD zr_status zr__convert_run(zr__convert *c);
 
 #endif

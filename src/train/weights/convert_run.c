@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Return the model's keys, which a resumed run needs, as JSON. */
+/** Return the model's configuration keys as JSON; a resumed run needs them. */
 static zr_status model_keys(const zr__convert *c, char **json)
 {
     char text[128];
@@ -46,7 +46,8 @@ static zr_status describe_run(const zr__convert *c, char **json)
     return st;
 }
 
-/** Collect all chunks of the weights file: the header's, which are read back, and those that were written. */
+/** Collect the chunks of the weights file: the chunks of its header, which is read back, and the chunks that were
+ * written. */
 static zr_status weights_chunks(const zr__convert *c, zr_manifest_file *file)
 {
     zr_chunk *head = NULL, *all = NULL;
@@ -93,7 +94,6 @@ static zr_status write_weights(zr__convert *c)
     return zr_chunk_writer_end(c->writer);
 }
 
-/** Make the directory of a run that has not begun: a checkpoint of step 0 and an empty metrics.jsonl. */
 zr_status zr__convert_run(zr__convert *c)
 {
     char path[PATH_MAX], name[ZR_CHECKPOINT_NAME_BYTES];
@@ -108,6 +108,6 @@ zr_status zr__convert_run(zr__convert *c)
     ZR_TRY(zr_checkpoint_commit(c->tmp, 0));
     ZR_TRY(zr__path_join(path, c->tmp, "metrics.jsonl"));
     ZR_TRY(zr__file_put(path, "", 0));
-    ZR_TRY(zr__path_join(path, c->tmp, "model")); /* where runs keep a tokenizer, for generate and eval */
+    ZR_TRY(zr__path_join(path, c->tmp, "model")); /* a run's model/ holds its tokenizer, which generate and eval use */
     return zr__convert_tokenizer(c, path);
 }

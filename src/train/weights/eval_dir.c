@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Approximate tokens of a batch, which set its rows: enough for matrix products, little memory. */
+/* Approximate number of tokens of a batch, from which its rows follow. It suffices for efficient matrix products and
+ * takes little memory. */
 #define BATCH_TOKENS 1024
 
 static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
@@ -32,7 +33,7 @@ static zr_status open_windows(const zr__loaded *loaded, const zr_eval_args *args
     return st;
 }
 
-/* Progress of an evaluation, reported in tokens. */
+/* State for reporting the progress of an evaluation in tokens. */
 typedef struct teller {
     const zr_eval_args *args;
     const zr__eval_windows *windows;
@@ -47,7 +48,7 @@ static zr_status tell_targets(void *arg, int64_t count)
     return ZR_OK;
 }
 
-/** Limit the evaluation to the first `batches` batches of the file (0: no limit). */
+/** Limit the evaluation to the first `batches` batches of the file, or do not limit it if `batches` is 0. */
 static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, int64_t batches)
 {
     int64_t batch = windows->seq;

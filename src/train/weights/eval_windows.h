@@ -1,39 +1,39 @@
-/** Windows of a text or token file for an evaluation: they may overlap, so that more context precedes each predicted
- * token. */
+/** Windows of a text or token file for an evaluation. Windows may overlap, so that each predicted token has more
+ * context. */
 #ifndef ZR_TRAIN_EVAL_WINDOWS_H
 #define ZR_TRAIN_EVAL_WINDOWS_H
 
 #include "train/weights/load.h"
 #include "zr/data.h"
 
-/** Window i is tokens [iS, iS+T] of T = seq and S = stride. All targets of the first window count, in each later
- * window only targets that did not count before. Without a stride asked for, S is T, and the end of the text that
- * fills no window is left out, as in a run's own evaluations. With one, the last window ends with the text, and every
- * token but the first counts once. */
+/** Window i holds the tokens [iS, iS+T], with T = seq and S = stride. All targets of the first window count; in later
+ * windows, only targets that did not count before. If no stride is requested, S is T, and the tokens at the end that do
+ * not fill a window are left out, as in a run's own evaluations. With a requested stride, the last window ends with the
+ * text, and every token except the first counts once. */
 typedef struct zr__eval_windows {
-    zr_data_info info; /* of `data` */
+    zr_data_info info; /* facts about `data` */
     int64_t seq, stride;
-    bool strides;    /* a stride was asked for */
-    int64_t targets; /* targets that count in all windows; at least T, less if limited */
-    int64_t bytes;   /* bytes of text of the targets read and counted so far; -1: unknown */
+    bool strides;    /* whether a stride was requested */
+    int64_t targets; /* number of targets that count in all windows: at least T, or less if the evaluation is limited */
+    int64_t bytes;   /* bytes of text of the targets counted so far; -1 if unknown */
     zr_data *data;
-    int32_t *window;         /* (T+1) */
-    zr_tokenizer *tokenizer; /* NULL: unknown */
+    int32_t *window;         /* buffer of T+1 tokens */
+    zr_tokenizer *tokenizer; /* NULL if unknown */
 } zr__eval_windows;
 
-/** Open data (zr_data_args.path) for the weights of `loaded`; their own tokenizer encodes text. stride 0: no stride
- * was asked for. Close the windows after a failure too. ZR_ERR_ARG: the stride is out of range; ZR_ERR_UNSUPPORTED:
- * text without a known tokenizer, or several sources with a stride. */
+/** Open data (zr_data_args.path) for the weights of `loaded`, whose tokenizer encodes text. A `stride` of 0 means that
+ * no stride is requested. Close the windows even after a failure. Fail with ZR_ERR_ARG if the stride is out of range,
+ * or ZR_ERR_UNSUPPORTED for a text without a known tokenizer, or for several sources with a stride. */
 ZR_NODISCARD zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, int64_t stride,
                                              zr__eval_windows *windows);
 void zr__eval_windows_close(zr__eval_windows *windows);
 
-/** Return the number of windows; the last one may be shorter. */
+/** Return the number of windows. The last window may be shorter. */
 int64_t zr__eval_windows_count(const zr__eval_windows *windows);
-/** Return the number of targets that count in the first `count` windows; count is at least 1. */
+/** Return the number of targets that count in the first `count` windows; `count` is at least 1. */
 int64_t zr__eval_windows_targets(const zr__eval_windows *windows, int64_t count);
 
-/** Read a window; a zr__data_fn whose source is a zr__eval_windows. */
+/** Read a window. This is a zr__data_fn whose source is a zr__eval_windows. */
 zr_status zr__eval_windows_read(void *windows, int64_t window, int32_t *tokens, int32_t *targets);
 
 #endif

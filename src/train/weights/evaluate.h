@@ -1,4 +1,4 @@
-/** Loss over windows of a file, distributed over the ranks. */
+/** Mean loss over the windows of a file, which are distributed over the ranks. */
 #ifndef ZR_TRAIN_EVALUATE_H
 #define ZR_TRAIN_EVALUATE_H
 
@@ -13,31 +13,33 @@ typedef struct zr__eval_text {
     void *source;
     zr__data_fn read;
     int64_t windows;
-    int64_t stride;  /* targets that count in each window after the first, which counts all T; T: no overlap */
-    int64_t lacking; /* targets missing from the last window, which reaches beyond the end of the text */
+    int64_t stride;  /* number of targets that count in each window after the first, where all T count; T if windows do
+                        not overlap */
+    int64_t lacking; /* number of targets that the last window lacks, since it reaches beyond the end of the text */
 } zr__eval_text;
 
-/** One rank's part of an evaluation. */
+/** Result of one rank's part of an evaluation. */
 typedef struct zr__eval_part {
-    zr_exact sum; /* exact sum of its tokens' losses, whichever rank has which window */
+    zr_exact sum; /* exact sum of the tokens' losses, which does not depend on the distribution of windows over ranks */
     int64_t tokens;
-    zr_status data; /* status of reading its windows; latched, since a rank that stopped would leave others waiting */
+    zr_status data; /* first error in reading the windows; the rank then goes on, since other ranks wait for it */
 } zr__eval_part;
 
-/** A callback after each batch, with the number of windows that all ranks have done. Its failure, the same on all
- * ranks, ends the evaluation. */
+/** Callback after each batch. It gets the number of windows that all ranks have completed. If it fails, it fails with
+ * the same status on all ranks and ends the evaluation. */
 typedef struct zr__eval_watch {
     zr_status (*done)(void *arg, int64_t windows);
     void *arg;
 } zr__eval_watch;
 
-/** Evaluate this rank's part of the windows; watch NULL: no callback. Every rank makes the same number of calls; rows
- * beyond the last window are padded with targets that do not count. The caller agrees on part->data. Collective. */
+/** Evaluate this rank's part of the windows. `watch` may be NULL. Every rank makes the same number of calls; rows
+ * beyond the last window are padded with targets that do not count. The caller must agree with all ranks on part->data.
+ * Collective. */
 ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout,
                                     const zr__eval_text *text, const zr__eval_watch *watch, zr__eval_part *part);
 
-/** Compute the mean over all parts: the same at any number of ranks as long as micro-batches keep their size.
- * Collective. */
+/** Compute the mean loss over all parts. It is the same for any number of ranks, as long as the size of micro-batches
+ * is the same. Collective. */
 ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *loss, int64_t *tokens);
 
 #endif

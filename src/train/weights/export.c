@@ -22,13 +22,13 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
     return zr_safetensors_write(file, tensor, first, n, in);
 }
 
-/** Paths of a directory and its parts while it is made. */
+/** Paths of a directory that is being exported, and of its files. */
 typedef struct paths {
-    char tmp[PATH_MAX];        /* directory while it is made */
-    char old[PATH_MAX];        /* directory that it replaces */
+    char tmp[PATH_MAX];        /* temporary path of the new directory */
+    char old[PATH_MAX];        /* path to which an existing directory is moved */
     char config[PATH_MAX];     /* config.json in tmp */
-    char unfinished[PATH_MAX]; /* weights in tmp until they are on disk */
-    char finished[PATH_MAX];   /* weights in tmp after that */
+    char unfinished[PATH_MAX]; /* temporary name of the weights' file in tmp, until it is on disk */
+    char finished[PATH_MAX];   /* final name of the weights' file in tmp */
 } paths;
 
 static zr_status name_parts(const char *dir, paths *p)
@@ -102,7 +102,8 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
     return ZR_OK;
 }
 
-/** Reserve the files again if some were removed meanwhile. *made: the weights' file is new and empty. */
+/** Reserve all files again if any file was removed in the meantime. Set *made to true if the weights' file was created
+ * again and is empty. */
 static zr_status reserve_again(const paths *p, const zr__exported *what, bool *made)
 {
     struct stat weights, config;
@@ -114,8 +115,8 @@ static zr_status reserve_again(const paths *p, const zr__exported *what, bool *m
     return reserve_files(p, what);
 }
 
-/** Complete the reserved files and write trained.json. Good weights are written even if trained.json cannot be: it
- * then has no values, and a resumed run takes the weights for later ones. */
+/** Complete the reserved files and write trained.json. If trained.json cannot be written, it has no values and the
+ * export goes on: good weights are more important. A resumed run then treats the weights as later weights. */
 static zr_status prepare_export(const paths *p, const zr__exported *what, bool *made)
 {
     ZR_TRY(reserve_again(p, what, made));
@@ -125,7 +126,8 @@ static zr_status prepare_export(const paths *p, const zr__exported *what, bool *
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/** Write the elements that each rank owns, then sync the file. *written: all elements were written, synced or not. */
+/** Write the elements that each rank owns, then sync the file. Set *written to whether all elements were written,
+ * synced or not. */
 static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_safetensors *file = NULL;
@@ -138,9 +140,9 @@ static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bo
     return st;
 }
 
-/** Remove the files that zr has written in p->old. A directory that holds other files stays, also one whose tokenizer
- * differs from that in `newer`, which a user may have put there. Of a symbolic link only the link is removed, since
- * its target is not the run's. Return false if p->old still exists. */
+/** Remove the files that zr has written in p->old, and then the directory if it is empty. Tokenizer files that differ
+ * from the tokenizer in `newer` stay, since a user may have put them there. If p->old is a symbolic link, remove only
+ * the link, since its target does not belong to the run. Return false if p->old still exists. */
 static bool remove_old(const paths *p, const char *newer)
 {
     static const char *const names[] = {"config.json", "model.safetensors", ZR_TRAINED_NAME};
@@ -152,7 +154,8 @@ static bool remove_old(const paths *p, const char *newer)
     return rmdir(p->old) == 0;
 }
 
-/** Rename the earlier directory to a free name: files that a user has put into an older one are no reason to fail. */
+/** Rename the existing directory to a free name. An older directory that still has files of the user does not make this
+ * fail. */
 static zr_status move_old(paths *p, const char *dir)
 {
     struct stat st;
@@ -165,7 +168,7 @@ static zr_status move_old(paths *p, const char *dir)
     return ZR_OK;
 }
 
-/** Rename p->tmp to `dir`; with `replace`, move an existing `dir` away before and remove its files afterwards. */
+/** Rename p->tmp to `dir`. With `replace`, first move an existing `dir` away, and remove its files afterwards. */
 static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     struct stat st;
@@ -176,7 +179,7 @@ static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PA
     return ZR_OK;
 }
 
-/** Give the weights' file and the directory their final names. For one rank. */
+/** Give the weights' file and the directory their final names. Call this on one rank. */
 static zr_status commit_export(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
@@ -184,7 +187,7 @@ static zr_status commit_export(paths *p, const char *dir, bool replace, char res
     return give_name(p, dir, replace, rest);
 }
 
-/** Write the path of the complete weights to `place`. For rank 0. */
+/** Write the path of the directory with the complete weights to `place`. Call this on rank 0. */
 static void find_complete(const paths *p, const char *dir, char *place, size_t size)
 {
     char final[PATH_MAX];
@@ -196,12 +199,12 @@ static void find_complete(const paths *p, const char *dir, char *place, size_t s
         snprintf(place, size, "%s", dir);
 }
 
-/** Write the weights, a second time after a disk failure: after a failed sync the system takes the pages for clean,
- * and only rewriting them makes it try again. */
+/** Write the weights, and after a disk failure write them a second time. After a failed sync the system considers the
+ * pages clean, so only rewriting them makes the system write them to disk again. */
 static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
-    bool disk = true; /* a second attempt may help */
+    bool disk = true; /* whether the last failure was a disk failure, so that a second attempt may help */
     for (int tries = 0; tries < 2 && disk; tries++) {
         bool complete = false, made = false;
         st = zr_comm_agree(comm, comm->rank == 0 ? prepare_export(p, what, &made) : ZR_OK);
@@ -236,7 +239,8 @@ bool zr__export_is_there(const char *dir)
     return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
 }
 
-/** Return whether `dir` is a directory with weights. A link does not count, since its target is not the run's. */
+/** Return whether `dir` is a directory with weights. A symbolic link does not count, since its target does not belong
+ * to the run. */
 static bool holds_weights(const char *dir)
 {
     struct stat st;
@@ -274,8 +278,8 @@ zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH
 
 /* ---- before it ------------------------------------------------------------------------------- */
 
-/** A search for this rank's first parameter that is not finite; bad is its index in the graph, infinity: all are
- * finite. */
+/** Search for this rank's first parameter that is not finite. `bad` is its index in the graph, or infinity if all
+ * parameters are finite. */
 typedef struct seen {
     const zr_graph *graph;
     double bad;

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Return whether a stop text stands at byte `at`, or (`begun`) whether the bytes from there on may be its beginning. */
+/* Return whether a stop text begins at byte `at`. With `begun`, an incomplete stop text at the end of the held text
+ * counts too. */
 static bool stands_at(const zr__stops *s, int64_t at, bool begun)
 {
     for (int64_t i = 0; i < s->n; i++) {
@@ -13,7 +14,7 @@ static bool stands_at(const zr__stops *s, int64_t at, bool begun)
     return false;
 }
 
-/* Return the first byte at which stands_at holds; the length of the held text: no byte. */
+/* Return the first offset at which stands_at is true, or the length of the held text if it is true nowhere. */
 static int64_t first(const zr__stops *s, bool begun)
 {
     int64_t at = 0, n = (int64_t)s->held.length;
@@ -27,7 +28,7 @@ zr_status zr__stops_add(zr__stops *s, const char *piece, int64_t bytes, int64_t 
     ZR_CHECK(!s->held.failed, ZR_ERR_MEMORY, "no memory for a text of more than %zu bytes", s->held.length);
     *ready = first(s, false);
     *found = *ready < (int64_t)s->held.length;
-    /* A complete stop text ends the text, whatever other one has only begun. */
+    /* A complete stop text ends the text, even if another stop text has begun before it. */
     if (!*found) *ready = first(s, true);
     return ZR_OK;
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Return the token that precedes a text without a prompt: the end of a text, else of a line, else 0. */
+/** Return the token that precedes a text without a prompt: the end-of-text token, else the token of a newline, else 0.
+ */
 static int32_t first_token(const zr__writer *w)
 {
     int32_t token = zr_tokenizer_token(w->tokenizer, ZR_END_OF_TEXT);
@@ -39,8 +40,9 @@ static float number_at(const zr_tensor *tensor, int64_t i)
     return ((const float *)tensor->data)[i];
 }
 
-/** Decode the tokens from `first` on into the cache; the last one's logits are then in w->logits. A full cache is
- * restarted with the last half of its tokens, so that each token still sees at least that many. */
+/** Decode the tokens from index `first` on into the cache, and store the logits after the last token in w->logits. If
+ * the cache would overflow, restart it with the last tokens, half of its capacity, so that every later token has at
+ * least these as context. */
 static zr_status read_tokens(zr__writer *w, int64_t first)
 {
     int64_t longest = w->longest;
@@ -90,14 +92,14 @@ static double sum_weights(const zr__writer *w, double top)
     return sum;
 }
 
-/** Rule out all but the k likeliest tokens; of equals the first stay, so that k = 1 keeps the same token as
- * `likeliest`. */
+/** Exclude all tokens except the k likeliest. Of equally likely tokens, the first stay, so that k = 1 gives the same
+ * token as likeliest(). */
 static void keep_likeliest(zr__writer *w, int64_t k)
 {
     memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
     qsort(w->sorted, (size_t)w->choices, sizeof(*w->sorted), descending);
     float least = w->sorted[k - 1];
-    int64_t equals = 0; /* to keep */
+    int64_t equals = 0; /* number of tokens to keep whose logit equals `least` */
     for (int64_t i = 0; i < k; i++) equals += w->sorted[i] == least;
     for (int64_t v = 0; v < w->choices; v++) {
         bool keep = w->logits[v] > least || (w->logits[v] == least && equals-- > 0);
@@ -105,7 +107,7 @@ static void keep_likeliest(zr__writer *w, int64_t k)
     }
 }
 
-/** Rule out all but the fewest of the remaining tokens that together have a share top_p of their probability. */
+/** Exclude all tokens except the smallest set of likeliest tokens whose probability is at least top_p of the total. */
 static void keep_share(zr__writer *w, double top, double sum)
 {
     double share = 0.0;
@@ -116,7 +118,8 @@ static void keep_share(zr__writer *w, double top, double sum)
     keep_likeliest(w, k);
 }
 
-/** Draw from softmax(logits / temperature) over the top_k tokens, and among them over the top_p share. */
+/** Draw a token from softmax(logits / temperature), restricted to the top_k likeliest tokens and then to the top_p
+ * share of their probability. */
 static int32_t draw_token(zr__writer *w, uint64_t seed, int64_t index)
 {
     zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};
@@ -139,7 +142,7 @@ static int32_t draw_token(zr__writer *w, uint64_t seed, int64_t index)
     return last;
 }
 
-/** Emit the text of one token, but for bytes that may begin a stop text. */
+/** Emit the text of a token. Hold back bytes that may begin a stop text. */
 static zr_status emit_token(zr__writer *w, int32_t token, zr_emit_fn emit, void *arg, bool *stopped)
 {
     const char *text = NULL;
@@ -155,7 +158,7 @@ static zr_status emit_token(zr__writer *w, int32_t token, zr_emit_fn emit, void 
 static zr_status write_sample(zr__writer *w, zr_generated *did, zr_emit_fn emit, void *arg)
 {
     int64_t first = w->n_tokens - 1;
-    /* Tokens of the prompt that an earlier sample left in the cache are not decoded again. */
+    /* Prompt tokens that are still in the cache from an earlier sample are not decoded again. */
     if (did->sample == 0 || w->begun_anew) first = 0;
     w->position = first;
     w->begun_anew = false;
