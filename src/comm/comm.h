@@ -1,6 +1,6 @@
 /**
  * comm, internal: the calls that engine, train and cli need beside zr/comm.h. They cover memory of GPUs, the board on
- * which ranks show their progress, ranks that have ended, and who reports why a job ends.
+ * which ranks show their progress, ranks that have ended, and the choice of the rank that reports why a job ends.
  *
  * comm.c checks arguments and calls a transport (transport.h): self.c (one rank), threads.c (ranks as threads, over
  * barrier.h), mpi*.c (ranks as processes) or nccl.c (memory of GPUs, for ranks as processes). launcher.c detects MPI

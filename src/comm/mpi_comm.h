@@ -40,13 +40,12 @@ typedef struct zr__comm_mpi {
     int half;                 /* half of the staging for the next chunk, 0 or 1; equal on all ranks */
     _Atomic bool cancelled;
     zr__nccl *nccl;  /* NCCL for pieces in memory of GPUs, or NULL without GPUs */
-    int node_number; /* number of this node among its host's nodes; a rank has the same one in the world and in its
-                        groups */
+    int node_number; /* index of this node among its host's nodes; communicators split off the world have the world's */
     struct zr__comm_mpi *parent;  /* communicator that this one was split off, or NULL if this one is the world */
     struct zr__comm_mpi *parts;   /* first in the list of communicators split off this one */
     struct zr__comm_mpi *sibling; /* next communicator in the parent's list of `parts` */
     struct zr__comm_mpi *world;   /* the world that this communicator belongs to; may be this communicator itself */
-    pthread_mutex_t lock; /* used in the world's communicator alone: guards the lists of `parts` of all communicators */
+    pthread_mutex_t lock;         /* guards `parts` of all communicators; only the world's lock is used */
 } zr__comm_mpi;
 
 /** Return whether some ranks are outside this rank's node. All ranks get the same answer. */

@@ -61,7 +61,7 @@ void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window)
     if (*window == MPI_WIN_NULL) return;
     MPI_Win_unlock_all(*window);
     ZR__MPI_WAIT(me, code, MPI_Win_free(window));
-    (void)code; /* nothing can be done about a failure */
+    (void)code; /* a failure needs no handling here */
 }
 
 /* The part that each rank contributes to the memory shared from the start. */
@@ -121,8 +121,8 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
     if (sleeps) me->barrier = barrier;
     if (!world) return ZR_OK;
     me->comm.processes_seen = true;
-    /* No rank has ended yet. If some process is not found, process ids differ between ranks, and cannot show who has
-     * ended. */
+    /* No rank has ended yet, so all processes must be found. If one is not, process ids differ between ranks, and
+     * cannot show that a rank has ended. */
     me->comm.processes_seen = zr__comm_gone(&me->comm) < 0;
     return meet_window(me);
 }

@@ -138,7 +138,7 @@ static zr_status await_nccl(zr__nccl *me, ncclResult_t result, const char *call)
 /* Wait until the stream has completed all work issued to it. */
 static zr_status await_stream(zr__nccl *me, const char *call)
 {
-    enum { STATE_POLLS = 16 }; /* polls between two queries of NCCL's state, each of which takes a lock */
+    enum { STATE_POLLS = 16 }; /* number of polls between two queries of NCCL's state; a query takes a lock */
     cudaError_t gpu;
     for (int polls = 0; (gpu = cudaStreamQuery(stream_of(me))) == cudaErrorNotReady; polls++) {
         ZR_TRY(poll_transport(me));

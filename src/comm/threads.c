@@ -80,8 +80,8 @@ static zr_status meet_group(comm_threads *me)
                    mine);
 }
 
-/* Wait, after a failure, for the peers that still use this rank's memory. A peer may still use it although others have
- * left the barrier: if it was stopped from another thread, it may even have completed that barrier. */
+/* Wait, after a failure, until no peer uses this rank's memory any more. Some peer may still do so: a peer that is
+ * being stopped from another thread may have completed the barrier in which the other ranks failed. */
 static void await_borrowers(const comm_threads *me)
 {
     while (atomic_load(&me->group->borrowers) > 0) sched_yield();

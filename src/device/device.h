@@ -26,11 +26,11 @@ ZR_NODISCARD zr_status zr__device_cuda_gpu(int gpu, zr_gpu *found);
  * ends. */
 ZR_NODISCARD zr_status zr__device_cuda_free(int gpu, int64_t *bytes);
 
-/** Return the kernel of an op in a list that ends with op NULL. Return NULL if the list is NULL or has no such kernel.
- */
+/** Return the kernel of an op in a list that ends with op NULL. Return NULL if the list is NULL or does not have the
+ * op. */
 const zr_kernel *zr__kernel_find(const zr_kernel *list, const char *op);
-/** Return the first kernel of an op in the user's list, then in the families (NULL-terminated), or NULL if there is
- * none. */
+/** Return the first kernel of an op in the user's list, then in the families (NULL-terminated), or NULL if neither has
+ * it. */
 const zr_kernel *zr__kernel_first(const zr_kernel *user, const zr_kernel *const *family, const char *op);
 /** Return whether the op's operands have few enough elements for the kernels' counters. */
 bool zr__op_is_counted(const zr_graph *graph, const zr_op *op);

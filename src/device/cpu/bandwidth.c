@@ -6,7 +6,7 @@
 
 #include "device/cpu/peak.h"
 
-/* Limits on the bytes of one array. For any number of threads, a pass goes over whole arrays, because shares of them
+/* Limits on the bytes of one array. With any number of threads, a pass goes over whole arrays, since parts of arrays
  * may fit into caches. */
 #define LEAST_BYTES ((int64_t)64 << 20)
 #define MOST_BYTES ((int64_t)256 << 20)

@@ -13,7 +13,7 @@ typedef struct zr__matmul_operands {
     void *panels; /* zr__matmul_scratch bytes of the kernel's scratch */
 } zr__matmul_operands;
 
-/* Functions and abilities of a level's matrix product. */
+/* The matrix product of a level. */
 typedef struct zr__panel_ops {
     bool bf16_products; /* whether the level has bf16 products */
     void (*multiply)(const zr__product_spec *spec, const zr__matmul_operands *operands);

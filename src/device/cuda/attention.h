@@ -18,8 +18,8 @@ template <typename T> struct zr__tokens {
     T *data;
     int64_t stride;
     int n, width; /* number of tokens, and of elements in a token */
-    bool wide;    /* whether 16-byte pieces of tokens are aligned, and tokens are whole pieces */
-    bool f16;     /* for zr__narrow: fp16 if true, else bf16 */
+    bool wide;    /* whether tokens can be read in aligned pieces of 16 bytes */
+    bool f16;     /* whether a zr__narrow is fp16; if not, it is bf16 */
 };
 
 /* An element that is bf16 or fp16, for kernels that are used too rarely to be compiled for each of the two. */
@@ -55,12 +55,12 @@ struct zr__attention {
     int T, D;
     int64_t B, C, n_head;
     float scale;
-    bool wide; /* zr__tokens.wide of all arrays */
+    bool wide; /* whether all arrays are `wide`, as in zr__tokens */
     bool drops;
     bool fours; /* whether a score whose key is a multiple of 4 has a random number whose index is one, too */
     zr__dropout dropout;
     int64_t first_head, all_heads; /* heads before this rank's first (all rows, all ranks), and heads in a row */
-    bool f16;                      /* for zr__narrow: fp16 if true, else bf16 */
+    bool f16;                      /* whether a zr__narrow is fp16; if not, it is bf16 */
 };
 
 static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr_tensor *qkv)

@@ -17,7 +17,8 @@
 extern "C" {
 #endif
 
-/** Number of partial sums of a square or total. Their blocks have a fixed size on every GPU. */
+/** Number of partial sums of a square norm or a total. Each block of threads computes one; blocks have the same size on
+ * every GPU. */
 #define ZR__CUDA_PARTS 1024
 
 /** Number of exponents of an F32. */
@@ -26,7 +27,7 @@ extern "C" {
 /** Memory on the GPU through which the device's own steps pass results. The device of each queue has its own. */
 typedef struct zr__cuda_room {
     double part[ZR__CUDA_PARTS]; /* sum of each block */
-    int64_t bad[ZR__CUDA_PARTS]; /* first element of each block that is not finite, or -1 if there is none */
+    int64_t bad[ZR__CUDA_PARTS]; /* first element of each block that is not finite, or -1 if all are finite */
     unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* exact sums for each exponent: the low 32 bits of the runs' sums,
                                                        and the high bits */
 } zr__cuda_room;
@@ -75,7 +76,7 @@ static inline zr__cuda_device *zr__cuda(zr_device *device)
 zr_status zr__cuda_failed(cudaError_t error, const char *what);
 /** Store a failure, with its message, that cannot be returned now. */
 void zr__cuda_lose(zr__cuda_device *cuda, zr_status status);
-/** Return the first stored failure, or ZR_OK if there is none. forget: clear the failure. */
+/** Return the first stored failure, or ZR_OK if no failure is stored. forget: clear the failure. */
 ZR_NODISCARD zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget);
 #define ZR_CUDA(call)                                                                                                  \
     do {                                                                                                               \

@@ -232,7 +232,7 @@ static zr_status create_all(const zr__cuda_product_spec *s, zr__cuda_product *p)
 
 bool zr__cuda_product_takes_bias(const void *bias)
 {
-    return alignment(bias) == ALIGNED; /* cuBLASLt's kernels read the bias 16 bytes at a time, an undocumented fact */
+    return alignment(bias) == ALIGNED; /* cuBLASLt reads the bias 16 bytes at a time, but does not document that */
 }
 
 zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec *spec,

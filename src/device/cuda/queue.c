@@ -97,7 +97,8 @@ static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket
 
 /* ---- times ------------------------------------------------------------------------------------- */
 
-/* Set the zero of times to now. The stream is empty then, and does not wait for another stream. */
+/* Set the zero of times to now. Wait for the stream first, so that it has no work left and waits for no other stream.
+ */
 static zr_status set_zero(zr__cuda_device *cuda)
 {
     ZR_CUDA(cudaStreamSynchronize(cuda->stream));

@@ -185,7 +185,7 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
-constexpr int ZR__MOVE_ROWS = 4; /* number of rows of which a thread reads one piece each before it writes them */
+constexpr int ZR__MOVE_ROWS = 4; /* number of rows; a thread reads one piece of each before it writes the pieces */
 
 /* Call f.put(at, i, f.get(at, i)) for each piece i of each row, where at = f.row(row). */
 template <typename F>

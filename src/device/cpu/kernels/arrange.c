@@ -76,7 +76,7 @@ typedef struct swap_sizes {
     int64_t outer, a, b, inner;
 } swap_sizes;
 
-enum { TILE = 32 }; /* edge of a tile: matrices of single elements move by tiles, which use cache lines whole */
+enum { TILE = 32 }; /* edge of a tile; elements are moved by tiles, so that cache lines are used whole */
 
 #define TILE_LOOP(type)                                                                                                \
     for (int64_t j = j0; j < j1; j++)                                                                                  \

@@ -103,8 +103,8 @@ static void pack_transposed(float *restrict out, float *restrict rows, const zr_
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Return how many keys of the block at j0 the queries [i0, i0 + nq) may see: all of the block, or on the diagonal as
- * many as there are queries. */
+/* Return how many keys of the block at j0 the queries [i0, i0 + nq) may see: all keys of the block, or on the diagonal
+ * the keys up to the last query. */
 static int64_t keys_seen(int64_t i0, int64_t nq, int64_t j0)
 {
     return zr__min64(NB, i0 + nq - j0);
@@ -158,8 +158,8 @@ static zr__vec max_lanes(const float *x, int64_t n)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Turn the scores of `rows` queries from i0 on, at most as many as a vector has lanes, into probabilities relative to
- * the queries' running maxima. Where a maximum grows, y and sum are rescaled. */
+/* Turn the scores of `rows` <= ZR_VEC queries from i0 on into probabilities relative to the queries' running maxima.
+ * Where a maximum grows, y and sum are rescaled. */
 static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n, float *y, float *max,
                         float *sum)
 {

@@ -45,8 +45,8 @@ static void gelu_run(float *y, const float *x, int64_t n)
     }
 }
 
-/* Compute dx = dy * the slope of gelu. With s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids cancellation.
- */
+/* Compute dx = dy * the slope of gelu. With e = e^(-2u) and s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids
+ * cancellation. */
 static void gelu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
@@ -88,8 +88,8 @@ static void silu_run(float *y, const float *x, int64_t n)
     }
 }
 
-/* Compute dx = dy * the slope of silu. With s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids cancellation.
- */
+/* Compute dx = dy * the slope of silu. With e = e^(-x) and s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids
+ * cancellation. */
 static void silu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP

@@ -240,8 +240,8 @@ static zr_status norm_dw(const zr_kernel_args *args, norm_saved saved)
                 chunk_dw(args, saved, C, rows * k / ROW_CHUNKS, rows * (k + 1) / ROW_CHUNKS, c0,
                          zr__min64(ZR_CHUNK, C - c0), dgain, outs > 1 ? dgain + C : NULL);
             }
-            /* Add the partial sums in order, for each piece of columns: first all pieces of dgain, then those of dbias.
-             */
+            /* Add the partial sums in order, for each piece of columns: first all pieces of dgain, then all pieces of
+             * dbias. */
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < outs * pieces; piece++) {
             const zr_tensor *out = &args->out[piece / pieces];

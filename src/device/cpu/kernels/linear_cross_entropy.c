@@ -199,7 +199,7 @@ static zr_status run_join(const zr_kernel_args *args)
         for (int64_t m = 0; m < ranks; m++) most = fmax(most, part[2 * (m * rows + r)]);
         for (int64_t m = 0; m < ranks; m++) {
             sum += exp(part[2 * (m * rows + r)] - most);
-            own += part[2 * (m * rows + r) + 1]; /* the target's logit on its rank, 0 on all others */
+            own += part[2 * (m * rows + r) + 1]; /* the logit from the rank with the target, 0 from others */
         }
         lse[r] = (float)(most + log(sum));
         losses[r] = target[r] < 0 ? 0.0f : (float)(most - own + log(sum));

@@ -5,8 +5,8 @@
 
 #include "device/cpu/shared/level.h"
 
-/* Number of independent chains of operations: at least the latency of an operation times the number of units that
- * execute it, and few enough for the registers, of which two hold operands. */
+/* Number of independent chains of operations. It is at least the latency of an operation times the number of units that
+ * execute it; the chains and two operands fit into the registers. */
 #if ZR_VEC == 16
 #define CHAINS 24
 #else

@@ -142,8 +142,7 @@ static void set_base(const job *j, const part *p, tile *t, int64_t row, int64_t 
     }
 }
 
-/* Copy rows of a tile at the edge of C. Such a tile is computed in a buffer, because its vectors reach beyond the edge.
- */
+/* Copy rows of a tile. A tile at the edge of C is computed in a buffer, because its vectors reach beyond the edge. */
 static void copy_rows(float *to, int64_t to_ld, const float *from, int64_t ld, int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_ld, from + r * ld, (size_t)cols * sizeof(float));

@@ -56,7 +56,7 @@ static inline int zr__team(const zr_kernel_args *args, int64_t elems)
     return (int)(wanted < 1 ? 1 : zr__min64(wanted, args->threads));
 }
 
-/* Return the index of the first of n ids that is outside [low, end), or -1 if there is none. */
+/* Return the index of the first of n ids that is outside [low, end), or -1 if all are inside. */
 static inline int64_t zr__first_outside(const int32_t *id, int64_t n, int32_t low, int64_t end)
 {
     for (int64_t i = 0; i < n; i++)

@@ -18,8 +18,8 @@
 #define ZR_LANES_8(f, w, l)                                                                                            \
     f(l, w), f(l + 1, w), f(l + 2, w), f(l + 3, w), f(l + 4, w), f(l + 5, w), f(l + 6, w), f(l + 7, w)
 
-/* Return the source of lane l in the upper or the lower row of a pair. Sources count the lanes of both rows: those of
- * the lower row are numbered from ZR_VEC on. */
+/* Return the source of lane l in the upper or the lower row of a pair. Lanes of the lower row are numbered from ZR_VEC
+ * on. */
 #define ZR_LANE_UPPER(l, w) (((l) & (w)) ? ZR_VEC + (l) - (w) : (l))
 #define ZR_LANE_LOWER(l, w) (((l) & (w)) ? ZR_VEC + (l) : (l) + (w))
 #if defined(__clang__)

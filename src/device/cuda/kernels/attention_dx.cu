@@ -166,8 +166,8 @@ template <int W, bool DROPS> struct dk_tiles {
     static_assert(shared <= ZR__SHARED_MOST && stats % 4 == 0, "the tiles fit");
 };
 
-/* Set scores and gradients to 0 where the query comes before the key, which it must not see, or after the last query.
- */
+/* Set scores and gradients to 0 for queries that must not see the key because they come before it, and for queries
+ * after the last one. */
 template <int M, int N>
 __device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], float (&gradient)[M][N][4], int i0,
                                                      int j0, int n_queries)
@@ -185,7 +185,7 @@ __device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], fl
 }
 
 /* Turn scores and gradients of weights into weights and gradients of scores. `first` is the index of the random number
- * of the tile's first query and the warp's first key; lse and delta are those of the tile's queries. */
+ * of the tile's first query and the warp's first key. lse and delta belong to the tile's queries. */
 template <bool DROPS, int M, int N>
 __device__ __forceinline__ void backward_by_key(float (&score)[M][N][4], float (&gradient)[M][N][4],
                                                 const zr__attention &a, uint64_t first, const float *lse,
@@ -268,7 +268,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dk_dv(zr__atten
             load_queries<tile, W>(copies, columns + (turn ^ 1) * tile::pair, stats + (turn ^ 1) * tile::stats, all,
                                   i0 + queries);
         if (i0 == j0) k.take(), v.take();
-        if (i0 + queries <= j0 + own) continue; /* none of these queries sees a key of this warp */
+        if (i0 + queries <= j0 + own) continue; /* no query of the tile sees a key of this warp */
         zr__score(score, k, q_tile);
         zr__score(gradient, v, dy_tile);
         backward_by_key<DROPS>(score, gradient, a,

@@ -31,7 +31,8 @@ struct gelu {
     }
 };
 
-/* Compute dy * the slope of gelu. With s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids cancellation. */
+/* Compute dy * the slope of gelu. With e = e^(-2u) and s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids
+ * cancellation. */
 struct gelu_dx {
     __device__ float operator()(float dy, float x) const
     {

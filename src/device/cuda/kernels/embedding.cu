@@ -278,7 +278,7 @@ template <typename T, int V> struct row_sums {
         if (earlier.data) zr__get_all<V>(sum, earlier, at.row * C + c);
         for (int64_t i = at.begin; i < at.end; i += few_batch) {
 #pragma unroll
-            for (int j = 0; j < few_batch; j++) { /* behind the end a token is read again, but not added: no branch */
+            for (int j = 0; j < few_batch; j++) { /* past the end, token i is read again but not added: no branch */
                 const int64_t token = sorted.order[i + j < at.end ? i + j : i];
                 zr__get_all<V>(x[j], dy, token * C + c);
             }
@@ -290,7 +290,7 @@ template <typename T, int V> struct row_sums {
         zr__put_all<V>(dtable, at.row * C + c, sum);
     }
 
-    /* Add the tokens of a row with many of them, in column c. Each thread has a column, and all threads of a warp have
+    /* Add the tokens of a row with many tokens, in column c. Each thread has a column, and all threads of a warp have
      * the same row. Each lane reads the index of one token of a batch, so that the rows of the whole batch are loaded
      * at the same time. */
     __device__ void many_of(place at, int64_t c) const

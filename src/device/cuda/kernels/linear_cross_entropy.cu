@@ -164,7 +164,7 @@ __global__ void join(const float *part, const int32_t *target, float *losses, fl
     for (int64_t m = 0; m < ranks; m++) most = fmax(most, (double)part[2 * (m * rows + r)]);
     for (int64_t m = 0; m < ranks; m++) {
         sum += exp(part[2 * (m * rows + r)] - most);
-        own += part[2 * (m * rows + r) + 1]; /* the target's logit on its rank, 0 on all others */
+        own += part[2 * (m * rows + r) + 1]; /* the logit from the rank with the target, 0 from others */
     }
     lse[r] = (float)(most + log(sum));
     losses[r] = target[r] < 0 ? 0.0f : (float)(most - own + log(sum));

@@ -11,7 +11,7 @@ namespace
 /* Arrays of the range of parameters that is updated. */
 template <typename Grad, typename Param> struct arrays {
     float *weight;
-    Param *param; /* the 16-bit copy, or NULL if there is none */
+    Param *param; /* the 16-bit copy, or NULL without a copy */
     const Grad *grad;
     float *slot[2];
 };

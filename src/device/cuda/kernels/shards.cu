@@ -189,8 +189,8 @@ __device__ __forceinline__ int64_t sum_of_bin(const warp_bins *own, int e)
     return sum;
 }
 
-/* Add runs of elements to the bins in *room. Each of these bins has two halves; the lower half adds the low 32 bits of
- * each run's sum, so that 2^32 runs do not overflow it. */
+/* Add runs of elements to the bins in *room. Each bin there has two halves; the lower half adds the low 32 bits of each
+ * run's sum, so that 2^32 runs do not overflow it. */
 template <bool SQUARED, typename T> __global__ void exact_count(zr__cuda_room *room, const T *x, int64_t n)
 {
     ZR_SHARED(warp_bins, own);
