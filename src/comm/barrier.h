@@ -13,7 +13,7 @@
 typedef struct zr__barrier {
     _Atomic uint32_t word;    /* 2 * the number of completed barriers, plus 1 (LEFT) once a rank has left for good */
     _Atomic uint32_t arrived; /* number of ranks that wait in the current barrier */
-    _Atomic uint32_t leaver;  /* 1 + the first rank that left for good, or 0 if none has */
+    _Atomic uint32_t leaver;  /* 1 + the number of the first rank that left for good, or 0 if none has */
     uint32_t size;
     uint32_t spins; /* number of polls before a wait sleeps; 0 when the host's ranks outnumber its cores */
 } zr__barrier;

@@ -79,7 +79,7 @@ static void destroy_mpi(zr_comm *comm)
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     const bool runs = mpi_runs();
     if (me->parent) detach_part(me);
-    if (!runs) atomic_store(&me->cancelled, true); /* stops the destruction of NCCL from polling MPI */
+    if (!runs) atomic_store(&me->cancelled, true); /* prevents the destruction of NCCL from polling MPI */
     zr__nccl_destroy(&me->nccl);
     if (runs) {
         for (int half = 0; half < 2; half++) cancel_messages(&me->flight[half]);

@@ -213,8 +213,8 @@ static void abort_threads(zr_comm *comm, int code)
 
 static void destroy_threads(zr_comm *comm)
 {
-    (void)comm; /* peers may still read the communicator, so zr_comm_threads_run frees it after the last rank has
-                   returned */
+    /* Peers may still read the communicator. zr_comm_threads_run frees it after the last rank has returned. */
+    (void)comm;
 }
 
 static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub);

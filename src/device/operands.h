@@ -52,8 +52,7 @@ static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t ele
  * is NULL. */
 typedef struct zr__loss_operands {
     const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
-    const zr_tensor *lse, *part; /* parts of the vocabulary only: lse is an input of the backward pass, part the output
-                                    of the forward pass */
+    const zr_tensor *lse, *part; /* for a part of the vocabulary: backward input lse, forward output part */
     int64_t rows, V, C;
     int64_t first, valid, all; /* the part's first token, its tokens without padding, tokens of all the vocabulary */
 } zr__loss_operands;

@@ -105,7 +105,7 @@ static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)
 
 /* ---- a queue with a thread --------------------------------------------------------------------- */
 
-/* Get the next entry. Return false if there will be none. *drop becomes whether the entry must not run. */
+/* Get the next entry. Return false if there will be none. *drop tells whether the entry must be skipped. */
 static bool take_entry(host_queue *q, entry *next, bool *drop)
 {
     pthread_mutex_lock(&q->lock);

@@ -20,7 +20,7 @@
  * not exist. */
 typedef struct zr__attention_layout {
     int64_t width;    /* D rounded up to lanes: row stride of q, k, v, y and their gradients */
-    int64_t keys_t;   /* forward: transposed keys of all blocks; backward: of one block; (D, BLOCK) each */
+    int64_t keys_t;   /* transposed keys, (D, BLOCK) for each block: forward all blocks, backward one */
     int64_t keys;     /* keys of one block, backward only: (BLOCK, width) */
     int64_t values_t; /* transposed values of one block, backward only: (D, BLOCK) */
     int64_t values;   /* values of the whole head, forward only: (T rounded up to lanes, width) */

@@ -10,7 +10,7 @@ typedef struct zr__matmul_operands {
     const void *a, *b, *bias; /* bias and earlier are not read if the spec has none */
     const float *earlier;
     void *c;
-    void *panels; /* zr__matmul_scratch bytes of the kernel's scratch */
+    void *panels; /* part of the kernel's scratch, of zr__matmul_scratch bytes */
 } zr__matmul_operands;
 
 /* The matrix product of a level. */

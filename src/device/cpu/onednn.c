@@ -139,8 +139,8 @@ static zr_status make_layouts(const zr__product_spec *s, layout l[OPERANDS])
     return ZR_OK;
 }
 
-/* Add the terms that are added to the product. oneDNN may store partial sums in C during its loop over k. So C += A B
- * must use oneDNN's sum operation; C must never be passed as another operand. */
+/* Add the spec's further terms to the product: `earlier`, or C itself. oneDNN may store partial sums in C during its
+ * loop over k. So C += A B must use oneDNN's sum operation; C must never be passed as another operand. */
 static zr_status add_terms(dnnl_primitive_attr_t attr, const zr__product_spec *s, const layout *earlier)
 {
     if (!s->earlier && !s->accumulate) return ZR_OK;

@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 typedef struct zr__processor {
-    bool v2, v3, v4;      /* whether it has the levels of the x86-64 ABI, and the system saves their registers */
-    bool avx512_bf16;     /* whether it has the instruction; counts only in addition to v4 */
-    bool intel;           /* whether Intel made it */
-    uint32_t cpuid_7_edx; /* CPUID leaf 7, EDX; bit 22: multiplies bf16 on tiles, 23: multiplies fp16, 24: has tiles */
+    bool v2, v3, v4;      /* whether the processor has the x86-64 ABI's level and the system saves its registers */
+    bool avx512_bf16;     /* whether the processor has this instruction; it counts only in addition to v4 */
+    bool intel;           /* whether Intel made the processor */
+    uint32_t cpuid_7_edx; /* CPUID leaf 7, EDX; bits 22: bf16 products on tiles, 23: fp16 products, 24: tiles */
     uint64_t xcr0;        /* register XCR0; bits 17 and 18: the system saves tiles */
     bool tiles_permitted; /* whether the kernel lets this process use tiles */
     const char *most_of_library; /* ONEDNN_MAX_CPU_ISA, the limit on oneDNN's instructions; NULL: no limit */

@@ -22,7 +22,7 @@ template <typename T> struct zr__tokens {
     bool f16;     /* whether a zr__narrow is fp16; if not, it is bf16 */
 };
 
-/* An element that is bf16 or fp16, for kernels that are used too rarely to be compiled for each of the two. */
+/* An element that is bf16 or fp16, for kernels that are used too rarely to be compiled for each of the two types. */
 struct zr__narrow {
     uint16_t bits;
 };
@@ -57,9 +57,9 @@ struct zr__attention {
     float scale;
     bool wide; /* whether all arrays are `wide`, as in zr__tokens */
     bool drops;
-    bool fours; /* whether a score whose key is a multiple of 4 has a random number whose index is one, too */
+    bool fours; /* whether keys that are multiples of 4 have random numbers at multiples of 4 */
     zr__dropout dropout;
-    int64_t first_head, all_heads; /* heads before this rank's first (all rows, all ranks), and heads in a row */
+    int64_t first_head, all_heads; /* dropout: heads before this rank's first one, over all rows; heads in a row */
     bool f16;                      /* whether a zr__narrow is fp16; if not, it is bf16 */
 };
 

@@ -43,7 +43,7 @@ __device__ __forceinline__ int zr__plain_column(int c)
     return (int)threadIdx.x % 16 * 4 + c;
 }
 
-/* Reduce x over the 16 lanes that have a row. */
+/* Reduce x over the 16 lanes that share a row. */
 template <typename Op> __device__ __forceinline__ float zr__row_all(float x, Op op)
 {
     for (int mask = 8; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, mask));

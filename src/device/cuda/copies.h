@@ -40,7 +40,7 @@ struct zr__copies {
     }
 };
 
-#else /* the stand-in without a GPU */
+#else /* the stand-in for tests without a GPU */
 
 /* Copies of the stand-in. In every other block of threads, a copy is done at once; in the remaining blocks it is
  * delayed until it is waited for. So a missing wait or barrier shows in one of the two. */

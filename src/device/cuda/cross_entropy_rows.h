@@ -14,13 +14,13 @@ struct zr__loss_rows {
     int64_t ld, V;         /* row stride in elements, and number of columns */
     int64_t width;         /* number of columns of dlogits; columns from V on become 0 */
     int64_t first;         /* token of the first column */
-    const int32_t *target; /* target tokens; negative: no loss and no gradient; outside these columns: the target's term
-                              is omitted */
+    const int32_t *target; /* target tokens; negative: no loss or gradient; outside these columns: no target term */
     const float *dlosses;
     const float *lse; /* log-sum-exps for the gradient, if the kernel does not compute them from the logits */
     float *losses, *lses;
-    float *part; /* output in place of losses and lses, (rows,2): log-sum-exp of the row's columns, and the target's
-                    logit or 0 if the target is in another part */
+    /* Output in place of losses and lses, (rows,2): log-sum-exp of the row's columns, and the target's logit, or 0 if
+     * the target is in another part. */
+    float *part;
 };
 
 namespace

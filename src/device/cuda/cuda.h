@@ -28,8 +28,7 @@ extern "C" {
 typedef struct zr__cuda_room {
     double part[ZR__CUDA_PARTS]; /* sum of each block */
     int64_t bad[ZR__CUDA_PARTS]; /* first element of each block that is not finite, or -1 if all are finite */
-    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* exact sums for each exponent: the low 32 bits of the runs' sums,
-                                                       and the high bits */
+    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* for each exponent, the low 32 and the high bits of exact sums */
 } zr__cuda_room;
 
 /** The first index in an operand that is outside its table. A kernel records it, and `finish` fails with it. */
@@ -99,7 +98,7 @@ zr_status zr__cuda_tell_times(zr__cuda_device *cuda);
 /* Discard all times that have not been reported, after a failure. */
 void zr__cuda_forget_times(zr__cuda_device *cuda);
 
-/** Create a device on the same GPU, with its own stream and memory for results. Destroy it as a device. */
+/** Create a device on the same GPU, with its own stream and memory for results. Destroy it by zr_device_destroy. */
 zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side);
 
 /* ---- rates (rates.c) --------------------------------------------------------------------------- */

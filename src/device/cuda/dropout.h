@@ -6,7 +6,7 @@
 #include "device/rules.h"
 
 /* Set out[v] to the factor of element first + v. The code computes each block of random numbers in only one place,
- * since it is long. */
+ * since that code is long. */
 template <int V>
 __device__ __forceinline__ void zr__dropout_factors(const zr__dropout &dropout, uint64_t first, float (&out)[V])
 {

@@ -60,7 +60,7 @@ template <typename T> __device__ __forceinline__ uint32_t zr__neighbours(float f
     return word;
 }
 
-#else /* the stand-in without a GPU */
+#else /* the stand-in for tests without a GPU */
 
 /* Widen the neighbours in n words: word i gives value[2 * i] and value[2 * i + 1]. */
 template <typename T> void zr_stand_in_widen(uint32_t *value, const uint32_t *word, int n)

@@ -75,7 +75,7 @@ void zr__device_cuda_matmul(char *text, int64_t bytes)
     snprintf(text, (size_t)bytes, "cuBLASLt %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
-/* State that all products of a device share. */
+/* Data that all products of a device share. */
 struct zr__cuda_products {
     functions lt;
     cublasLtHandle_t handle;

@@ -6,7 +6,8 @@
 
 #include "device/cuda/cuda.h"
 
-/* Number of marks with their own event. An older mark shares the event of a later mark, which implies it. */
+/* Number of marks with their own event. An older mark shares the event of a later one: when the later mark is reached,
+ * so is the older. */
 enum { MARKS = 1024 };
 /* Greatest number of tasks whose times are not yet reported. */
 enum { TASKS = 1024 };

@@ -19,8 +19,8 @@ template <typename T> constexpr int zr__chunk_elems = (int)(sizeof(zr__chunk) / 
  * sums depends only on C and the type. Each thread processes every lanes-th chunk. PACKED: chunks are aligned to 16
  * bytes, and a thread keeps its chunks in registers, so that memory is read once. Otherwise every pass reads the
  * elements again, one by one. */
-constexpr int ZR__ROW_KEPT = 32;   /* most elements that a thread keeps */
-constexpr int ZR__ROW_LANES = 512; /* most threads of a row */
+constexpr int ZR__ROW_KEPT = 32;   /* greatest number of elements that a thread keeps */
+constexpr int ZR__ROW_LANES = 512; /* greatest number of threads of a row */
 
 struct zr__row_grid {
     unsigned blocks, threads;

@@ -19,8 +19,8 @@ static int64_t product(const zr_graph *graph, const zr_op *op)
     return zr__cuda_workspace(zr_shape_rows(c), zr_shape_cols(c));
 }
 
-/* Return the scratch bytes of linear_dw. If a sum with earlier contributions must be rounded, they include a block of
- * that sum. */
+/* Return the scratch bytes of linear_dw. If a sum with earlier contributions must be rounded, the bytes include a block
+ * of that sum. */
 static int64_t linear_dw(const zr_graph *graph, const zr_op *op)
 {
     const zr_type *dw = zr__out_type(graph, op, 0);

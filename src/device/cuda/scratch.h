@@ -122,7 +122,7 @@ typedef struct zr__cuda_token_places {
     int64_t order[2]; /* offsets of two buffers of tokens, which rounds of the sort use in turn */
     int64_t counts;   /* offset of the number of tokens of each digit in each tile */
     int64_t first;    /* offset of the first token of each row, and of the end of the last row */
-    int64_t many;     /* offset of the number of rows with many tokens, which the rows follow */
+    int64_t many;     /* offset of the number of rows with many tokens, followed by these rows */
     int64_t words;    /* size of the whole scratch */
 } zr__cuda_token_places;
 

@@ -88,8 +88,8 @@ static void unpack_row(const zr_tensor *x, int64_t first, float *row, const head
     zr__settle(x->data, x->dtype, first, row, s->D);
 }
 
-/* Pack one part (q, k or v) of n tokens from t0 on, with zeros up to whole lanes of tokens. out (D, NB) gets them
- * transposed; rows (n rounded up to lanes, width) gets them not transposed. */
+/* Pack one part (q, k or v) of n tokens from t0 on, with zeros up to whole lanes of tokens: transposed to out (D, NB),
+ * and not transposed to rows (n rounded up to lanes, width). */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr_tensor *qkv, const head *s, int part,
                             int64_t t0, int64_t n)
 {
@@ -117,8 +117,8 @@ static int64_t lanes_read(int64_t seen, int64_t n)
     return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
 }
 
-/* Compute x = exp(x - m) in place; x - m is at most 0 except for rounding. Results of scores that a query does not see
- * are meaningless unless the score is -infinity, and the caller overwrites them. */
+/* Compute x = exp(x - m) in place; x - m is at most 0 except for rounding. The caller must overwrite the results of
+ * scores that their query does not see, unless these scores are -infinity. */
 static void exp_run(float *restrict x, float m, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) x[j] = zr__expf_low(x[j] - m);

@@ -38,7 +38,7 @@ static double fma_f32(int64_t rounds, const float in[2], float *out)
 #define IN_MEMORY(address) __asm__ volatile("" : : "r"(address) : "memory")
 
 /* Multiply bf16 on tiles: add the product of the same two tiles, (16,32) and (32,16), to each of six sums, which cover
- * the latency. The tile's number must be a constant in the source, hence six lines and no loop. */
+ * the latency. Tile numbers must be constants in the source, hence six lines and no loop. */
 static double dot_bf16(int64_t rounds, const float in[2], float *out)
 {
     enum { SIDE = 16, DEPTH = 32, SUMS = 6, TILES = 8, ROW_BYTES = 64 };

@@ -210,7 +210,8 @@ typedef struct range {
     int64_t begin, end;
 } range;
 
-/* Return share `way` of `ways` shares of a range, whose begin is a multiple of the grain; so are the shares'. */
+/* Return share number `way` of `ways` shares of a range. The range begins at a multiple of the grain, and so does each
+ * share. */
 static range share_of(range all, int64_t grain, int way, int ways)
 {
     range r;

@@ -26,7 +26,7 @@ template <int M> struct online {
     float max[M][2], sum[M][2];
 };
 
-/* Reduce x over the four lanes that have a query's scores. */
+/* Reduce x over the four lanes that share a query's scores. */
 template <typename Op> __device__ __forceinline__ float quad_all(float x, Op op)
 {
     x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, 1));

@@ -84,7 +84,7 @@ struct sort_round {
     token_ids tokens;
     const uint32_t *in;
     uint32_t *out;
-    uint32_t *counts; /* (digits, tiles) number of tokens of each digit in each tile, then offsets */
+    uint32_t *counts; /* (digits, tiles) numbers of tokens, which sort_scan turns into offsets */
     int64_t tiles;
     int shift;
 

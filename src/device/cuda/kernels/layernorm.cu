@@ -91,8 +91,8 @@ template <bool CENTRED> zr_status run_norm(const zr_kernel_args *args)
 
 /* ---- the gradient of x ------------------------------------------------------------------------- */
 
-/* Arrays of the gradient of x. Comments call (x - mean) * rstd xhat, and dy * gain dxhat. dx may share the memory of dy
- * or earlier. */
+/* Arrays of the gradient of x. In comments, xhat = (x - mean) * rstd and dxhat = dy * gain. dx may share the memory of
+ * dy or earlier. */
 template <typename T> struct norm_dx {
     T *dx;
     const T *dy, *x, *gain, *earlier; /* earlier may be NULL */
@@ -206,7 +206,8 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
         float dy[dw_batch][V], x[dw_batch][V], mean[dw_batch] = {}, rstd[dw_batch];
 #pragma unroll
         for (int j = 0; j < dw_batch; j++) {
-            const int64_t next = first + j * dw_warps, r = next < end ? next : first; /* read again: saves a branch */
+            /* Beyond the end, read the first row again, which saves a branch. */
+            const int64_t next = first + j * dw_warps, r = next < end ? next : first;
             zr__row_get<PACKED>(dy[j], n.dy + r * n.C, c, n.C);
             zr__row_get<PACKED>(x[j], n.x + r * n.C, c, n.C);
             if (CENTRED) mean[j] = n.mean[r];
