@@ -28,7 +28,7 @@ extern "C" {
 typedef struct zr__cuda_room {
     double part[ZR__CUDA_PARTS]; /* sum of each block */
     int64_t bad[ZR__CUDA_PARTS]; /* first element of each block that is not finite, or -1 if all are finite */
-    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* for each exponent, the low 32 and the high bits of exact sums */
+    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* per exponent: low 32 bits of the runs' sums, and high bits */
 } zr__cuda_room;
 
 /** The first index in an operand that is outside its table. A kernel records it, and `finish` fails with it. */

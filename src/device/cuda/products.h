@@ -50,7 +50,7 @@ typedef struct zr__cuda_product zr__cuda_product;
 /** Return whether the product can add a bias at this address. If not, write the bias to C first, and pass C as
  * `earlier`. */
 bool zr__cuda_product_takes_bias(const void *bias);
-/** Create a product. `used` has operands with the addresses, or the alignments, of later runs. Return ZR_ERR_DTYPE or
+/** Create a product for operands that are aligned like `used`, the operands of a later run. Return ZR_ERR_DTYPE or
  * ZR_ERR_UNSUPPORTED if there is no product for the types or sizes. */
 ZR_NODISCARD zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec *spec,
                                                const zr__cuda_product_operands *used, zr__cuda_product **product);

@@ -6,9 +6,9 @@
 #include "device/cpu/shared/transpose.h"
 
 /* Size of the tile of C that stays in registers during the loop over k: ZR_PRODUCT_ROWS rows of ZR_PRODUCT_VECS
- * vectors. The levels have 32, 16 and 16 registers. Rows of three vectors need fewer loads for each multiply-add than a
- * square tile, and their 48, 24 or 8 columns divide the widths of models. A vector has the rows of one or two panels of
- * A. */
+ * vectors. Processors with vectors of 16, 8 and 4 floats have 32, 16 and 16 registers. Rows of three vectors need fewer
+ * loads for each multiply-add than a square tile, and 48, 24 or 8 columns divide the widths of models. A vector has the
+ * rows of one or two panels of A. */
 #if ZR_VEC > 4
 #define ZR_PRODUCT_ROWS (ZR_VEC / 2)
 #define ZR_PRODUCT_VECS 3

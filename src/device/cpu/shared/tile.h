@@ -10,8 +10,8 @@
 
 #include "device/cpu/shared/level.h"
 
-/* Size of a tile: the most accumulators that leave registers for b and a broadcast. The levels have 32, 16 and 16
- * registers. */
+/* Size of a tile: the most accumulators that leave registers for b and a broadcast. Processors with vectors of 16, 8
+ * and 4 floats have 32, 16 and 16 registers. */
 #if defined(__AVX512F__)
 #define ZR_TILE_ROWS 8
 #elif defined(__AVX2__)

@@ -66,7 +66,7 @@ template <typename T> struct softmax_dx {
     int64_t rows, C;
 };
 
-/* Store a chunk of dx. A gradient of another type is never packed, and is written one element at a time. */
+/* Store a chunk of dx. If dx and dy have different types, PACKED is false, and dx is written one element at a time. */
 template <bool PACKED, typename T, int V>
 __device__ __forceinline__ void put_dx(zr__array dx, T *, int64_t row, int64_t c, int64_t C, const float (&in)[V])
 {
