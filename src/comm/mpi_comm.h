@@ -23,12 +23,13 @@ typedef struct zr__comm_mpi {
     int *node_rank; /* (size) number of each rank within this rank's node, or -1 if the rank is remote */
     int *names;     /* (size) the ranks' numbers in the world, to which comm.world_ranks points */
     zr__flight flight[2];
-    MPI_Status *statuses;   /* (2 * size) statuses of the requests */
-    double *scalars;        /* (1 + size, ZR_COMM_SCALARS) this rank's numbers, then all ranks' (comm.table) */
-    bool unfinished;        /* whether a call of scalars has failed, so that MPI may still write to `scalars` */
-    int64_t chunk_bytes;    /* length of the longest message, in bytes */
-    MPI_Win shared_window;  /* window of the sleeping barrier and, in the world's communicator, of the boards */
-    zr__barrier *barrier;   /* the node's sleeping barrier; NULL if the world has remote ranks or the node one rank */
+    MPI_Status *statuses;  /* (2 * size) statuses of the requests */
+    double *scalars;       /* (1 + size, ZR_COMM_SCALARS) this rank's numbers, then all ranks' (comm.table) */
+    bool unfinished;       /* whether a call of scalars has failed, so that MPI may still write to `scalars` */
+    int64_t chunk_bytes;   /* length of the longest message, in bytes */
+    MPI_Win shared_window; /* window of the sleeping barrier and, in the world's communicator, of the boards */
+    /* The node's sleeping barrier. NULL if the world has remote ranks, or if the node has only one rank. */
+    zr__barrier *barrier;
     zr_comm_board **boards; /* the world's boards; this rank's is `own_board` if no other rank shares its memory */
     zr_comm_board own_board;
     MPI_Win staging_window; /* window of the staging, or MPI_WIN_NULL when the node is this rank alone */

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_BYTES ((int64_t)1 << 20)     /* exceeds a round trip by far; the wait for the first chunk stays short */
+/* Usual length of the longest message: sending it takes far longer than a round trip, but the wait for the first one
+ * stays short. */
+#define CHUNK_BYTES ((int64_t)1 << 20)
 #define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* limit of a count in MPI-3.1, which is an int */
 
 /* ---- ends ------------------------------------------------------------------------------------ */
