@@ -6,10 +6,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* About 50 us of looking: longer than a balanced step's skew, shorter than a lost time slice. */
+/* Polls before a wait sleeps, about 50 us: longer than the skew of a balanced step, shorter than a lost time slice. */
 #define SPINS 1000
 
-/* The word's lowest bit; completing a barrier adds 2 and so never touches it. */
+/* Lowest bit of `word`: set once a rank has left for good. Completing a barrier adds 2 to the word, so it never changes
+ * this bit. */
 #define LEFT 1u
 
 static void pause_cpu(void)
@@ -21,7 +22,8 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Not FUTEX_PRIVATE_FLAG: the word may lie in memory shared between processes. */
+/* Sleep while *word is `value`. FUTEX_PRIVATE_FLAG is not set, since the word may lie in memory shared between
+ * processes. */
 static void sleep_while(_Atomic uint32_t *word, uint32_t value)
 {
     syscall(SYS_futex, word, FUTEX_WAIT, value, NULL, NULL, 0);
@@ -54,7 +56,8 @@ int zr__barrier_wait(zr__barrier *barrier)
     }
     for (uint32_t looks = 0;; looks++) {
         uint32_t now = atomic_load_explicit(&barrier->word, memory_order_acquire);
-        /* Completion first: a rank may pass this barrier and leave before we look again. */
+        /* Check for completion before LEFT: a rank may pass this barrier and leave for good before this rank polls
+         * again. */
         if ((now ^ entry) & ~LEFT) return 0;
         if (now & LEFT) return (int)atomic_load_explicit(&barrier->leaver, memory_order_relaxed);
         if (looks < barrier->spins)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A failure's text travels in the bytes of one call of scalars; the rest is cut. */
+/* Capacity of a failure's text: the bytes of one call of scalars, in which it travels. A longer text is cut. */
 #define TEXT_BYTES (ZR_COMM_SCALARS * sizeof(double))
 
 zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size,
@@ -84,7 +84,7 @@ zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_
         " bytes of staging for %d ranks); make the grain shorter, or, unless messages between hosts are the limit, "
         "the staging longer (zr_comm_staging)",
         grain_bytes, room_bytes, comm->staging_bytes, comm->size);
-    const int64_t shared = grain_bytes & -grain_bytes; /* the power of two in it */
+    const int64_t shared = grain_bytes & -grain_bytes; /* largest power of two that divides the grain */
     const int64_t both = shared < ZR__COMM_ALIGN_BYTES ? grain_bytes * (ZR__COMM_ALIGN_BYTES / shared) : grain_bytes;
     const int64_t unit = both <= room_bytes ? both : grain_bytes;
     *chunk_bytes = room_bytes / unit * unit;
@@ -106,14 +106,15 @@ zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)
     ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "%" PRId64 " bytes of staging; it cannot be negative", bytes);
     *staging = NULL;
     comm->staging_bytes = comm->staging_taken_bytes = 0;
-    /* Also makes every rank's new staging visible to its peers before anyone uses it. */
+    /* Agree on the status. The agreement also makes every rank's new staging visible to its peers before any rank uses
+     * it. */
     ZR_TRY(zr_comm_agree(comm, comm->ops->staging(comm, bytes)));
     comm->staging_bytes = bytes;
     *staging = comm->staging;
     return ZR_OK;
 }
 
-/* The caller's function and its first failure. */
+/* The caller's function, and the first failure that it returned. */
 typedef struct arrival {
     zr_comm_arrived_fn fn;
     void *arg;
@@ -121,8 +122,8 @@ typedef struct arrival {
     char text[TEXT_BYTES];
 } arrival;
 
-/* Call the caller's function until it fails. The exchange goes on all the same: a rank that left it in the middle would
- * be lost to its peers. */
+/* Call the caller's function, until it has failed once. Return ZR_OK even then: the exchange must go on, because peers
+ * would wait for ever for a rank that left it midway. */
 static zr_status hand_over(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     arrival *t = arg;
@@ -132,7 +133,7 @@ static zr_status hand_over(void *arg, int64_t first_byte, int64_t bytes, const v
     return ZR_OK;
 }
 
-/* Exchange with checked arguments: every rank's piece goes to rank `to`, or to all. */
+/* Send every rank's piece to rank `to`, or to all ranks if `to` is ZR__ALL. The arguments have been checked. */
 static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                  int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
@@ -143,7 +144,7 @@ static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_
     }
     arrival t = {.fn = fn, .arg = arg};
     zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, hand_over, &t);
-    if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text); /* the cause, should the exchange fail as well */
+    if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text); /* the cause, even if the exchange failed too */
     ZR_TRY(st);
     return ZR_OK;
 }
@@ -167,7 +168,7 @@ zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t pi
     ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
     ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
-    /* With a stride of 0 the piece for any rank is all of `send`. */
+    /* A stride of 0 makes all of `send` the piece for every rank. */
     return exchange_pieces(comm, owner, send, 0, piece_bytes, grain_bytes, fn, arg);
 }
 
@@ -196,7 +197,7 @@ zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier)
     return ZR_OK;
 }
 
-/* Return the first failure among the copies of the call that has ended. */
+/* Return the first failure among the copies of the call that has just ended, and reset it. */
 static zr_status copies_status(zr_comm *comm)
 {
     const zr_status st = comm->copied;
@@ -215,7 +216,8 @@ zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
     return copies_status(comm);
 }
 
-/* Check where this rank's piece lies: elsewhere in `out` peers would write over it while it is still read. */
+/* Check that this rank's piece lies outside `out`, or at its own offset in `out`. Anywhere else in `out`, peers would
+ * overwrite the piece while it is still being read. */
 static zr_status check_mine(const zr_comm *comm, const void *mine, const void *out, int64_t stride_bytes,
                             int64_t piece_bytes)
 {
@@ -244,11 +246,11 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
 
 /* ---- scalars --------------------------------------------------------------------------------- */
 
-/* Exchange numbers without counting traffic, for agree and same too. */
+/* Exchange numbers without counting them as traffic: zr_comm_agree and zr__comm_same use this function too. */
 static zr_status scalars(zr_comm *comm, const double *mine, int n)
 {
     if (comm->size > 1) return comm->ops->scalars(comm, mine, n);
-    memmove(comm->alone, mine, (size_t)n * sizeof *mine); /* `mine` may lie in the last table */
+    memmove(comm->alone, mine, (size_t)n * sizeof *mine); /* memmove, since `mine` may overlap the last table */
     comm->table = comm->alone;
     return ZR_OK;
 }
@@ -260,7 +262,7 @@ zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
              ZR_COMM_SCALARS);
     ZR_TRY(scalars(comm, mine, n));
     if (all) memcpy(all, comm->table, (size_t)comm->size * (size_t)n * sizeof *all);
-    /* Here, since the scalars of agree and same are not traffic. */
+    /* Count traffic here and not in scalars(): the scalars of zr_comm_agree and zr__comm_same are no traffic. */
     zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
     return ZR_OK;
 }
@@ -274,8 +276,9 @@ zr_status zr_comm_barrier(zr_comm *comm)
 
 /* ---- agree ----------------------------------------------------------------------------------- */
 
-/* Share the ranks' statuses, and the text of the first rank that failed (*first -1: none did). The bytes of scalars
- * carry a text: only a failure pays for it, and no transport needs a call of its own. */
+/* Share the ranks' statuses. Set *first to the first rank that failed, and copy that rank's status and text; if no rank
+ * failed, *first stays -1. The text travels as the bytes of scalars, so only a failure pays for it and transports need
+ * no call of their own for text. */
 static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, int *first, zr_status *status,
                                char *their_text)
 {
@@ -303,7 +306,8 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
     zr_status shared = share_failure(comm, mine, text, &first, &status, their_text);
     if (shared != ZR_OK && mine != ZR_OK) return ZR_FAIL(mine, "%s", text); /* the cause, not its consequence */
     ZR_TRY(shared);
-    /* Several may have failed: what ranks do next may follow from the status, so all have one. */
+    /* Several ranks may have failed with different statuses. All return the first rank's status, because what a rank
+     * does next may depend on it. */
     if (mine == status) return zr_error_frame(mine, __func__, __FILE__, __LINE__);
     if (mine != ZR_OK) return ZR_FAIL(status, "%s", text);
     if (first >= 0) return ZR_FAIL(status, "rank %d: %s", comm->world_ranks[first], their_text);
@@ -312,13 +316,13 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
 
 /* ---- same ------------------------------------------------------------------------------------ */
 
-/* Return rank r's number, which travels as two halves: each is exact in a double. */
+/* Return rank r's number. It travels as two 32-bit halves, because a double holds each half exactly. */
 static uint64_t number_of(const zr_comm *comm, int r)
 {
     return ((uint64_t)comm->table[2 * r] << 32) | (uint64_t)comm->table[2 * r + 1];
 }
 
-/* Return the lowest rank that holds the number of most ranks. */
+/* Return the lowest rank among those that hold the most common number. */
 static int usual_rank(const zr_comm *comm)
 {
     int usual = 0, most = 0;
@@ -333,7 +337,7 @@ static int usual_rank(const zr_comm *comm)
     return usual;
 }
 
-/* Return the first rank whose number differs; size: all are equal. */
+/* Return the first rank whose number differs from `number`, or the communicator's size if no rank's does. */
 static int odd_rank(const zr_comm *comm, uint64_t number)
 {
     int r = 0;
@@ -355,7 +359,7 @@ static void list_odd_ranks(const zr_comm *comm, uint64_t usual, char *list, size
     }
 }
 
-/* Print a count in decimal digits, a hash, which is longer, in hexadecimal ones. Returns `text`. */
+/* Print a number: a count in decimal, and a hash, which is longer (48 bits or more), in hexadecimal. Return `text`. */
 #define NUMBER_BYTES 24
 static const char *print_number(uint64_t number, char text[NUMBER_BYTES])
 {
@@ -384,13 +388,13 @@ zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Return whether rank r gave this color; the table has every rank's color and key. */
+/* Return whether rank r passed `color`. comm->table holds every rank's color and key. */
 static bool has_color(const zr_comm *comm, int r, int color)
 {
     return comm->table[2 * r] == color;
 }
 
-/* Order ranks of a group by key, ranks of equal keys by their rank. */
+/* Return whether rank a comes before rank b in a group: ranks are ordered by key, and ranks of equal keys by number. */
 static bool is_before(const zr_comm *comm, int a, int b)
 {
     const double first = comm->table[2 * a + 1], second = comm->table[2 * b + 1];
@@ -439,7 +443,7 @@ void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boa
     comm->board = mine;
     comm->boards = boards;
     comm->n_boards = n;
-    if (mine->process == 0) mine->process = getpid(); /* written once: other ranks may be reading it from then on */
+    if (mine->process == 0) mine->process = getpid(); /* written only once, since other ranks may read it afterwards */
 }
 
 void zr__comm_show(zr_comm *comm, int i, uint64_t number)
@@ -474,11 +478,12 @@ int zr__comm_gone(const zr_comm *comm)
     return -1;
 }
 
-/* Return the mark that a rank tells why the job ends; it is on the board of the host's first rank. */
+/* Return the address of this host's flag that some rank reports why the job ends. The flag is on the board of the
+ * host's first rank. */
 static uint64_t *told_mark(const zr_comm *comm)
 {
     int r = 0;
-    while (!comm->boards[r]) r++; /* one is this rank's */
+    while (!comm->boards[r]) r++; /* ends at this rank's own board at the latest */
     return &comm->boards[r]->told;
 }
 

@@ -1,58 +1,63 @@
 /**
- * comm, internal: the calls that engine, train and cli need beside zr/comm.h: memory of devices, the board on which
- * ranks show their progress, ranks that have ended, the reason why a job ends.
+ * comm, internal: the calls that engine, train and cli need beside zr/comm.h. They cover memory of GPUs, the board on
+ * which ranks show their progress, ranks that have ended, and the choice of the rank that reports why a job ends.
  *
  * comm.c checks arguments and calls a transport (transport.h): self.c (one rank), threads.c (ranks as threads, over
- * barrier.h), mpi*.c (ranks as processes), nccl.c (their memory of GPUs). launcher.c detects MPI launchers.
+ * barrier.h), mpi*.c (ranks as processes) or nccl.c (memory of GPUs, for ranks as processes). launcher.c detects MPI
+ * launchers.
  */
 #ifndef ZR_COMM_COMM_H
 #define ZR_COMM_COMM_H
 
 #include "zr/comm.h"
 
-/** Have the pieces of this rank's later calls copied by `copier`; NULL: by the processor again. All ranks do it or
- *  none. Where some ranks are other processes, pieces in memory of GPUs are then moved by NCCL, pieces in the host's
- *  memory as before. NCCL is initialised for each communicator: its first call with a copier is collective then, takes
- *  seconds, needs a stream of the calling thread's current GPU, and frees the staging (staging_bytes 0). Staging is
- *  then memory of the GPU, except ZR_COMM_STAGING_HOST: a piece goes through it in one chunk from (size - 1) *
- *  piece_bytes on. Later copiers must be of the same GPU. The call with NULL is not collective; it leaves the host's
- *  part of the staging, as staging_bytes says. ZR_ERR_UNSUPPORTED, on all ranks alike: NCCL is missing, or two of the
- *  processes share one GPU. Communicators split off this one begin without a copier. */
+/** Let `copier` copy the pieces of this rank's later calls; NULL returns to copies by the processor. Either all ranks
+ * call this function or none does. If some ranks are other processes, NCCL then moves pieces in memory of GPUs; pieces
+ * in the host's memory move as without a copier. NCCL is initialised for each communicator by its first call with a
+ * copier. That call is collective, takes seconds, needs a stream of the calling thread's current GPU, and frees the
+ * staging (staging_bytes becomes 0). Staging allocated afterwards is memory of the GPU, plus at most
+ * ZR_COMM_STAGING_HOST bytes of the host's memory. A piece goes through it in one chunk if the staging has (size - 1) *
+ * piece_bytes or more. Later copiers must be of the same GPU. The call with NULL is not collective; it keeps only the
+ * host's part of the staging, and sets staging_bytes to its size. Return ZR_ERR_UNSUPPORTED, on all ranks, if NCCL is
+ * missing or two of the processes share a GPU. Communicators split off this one begin without a copier. */
 ZR_NODISCARD zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier);
 
-/** Check that all ranks hold the same 64-bit number. ZR_ERR_CONFIG naming the ranks that differ and `what`. */
+/** Check that all ranks pass the same 64-bit number. If not, return ZR_ERR_CONFIG with a message that names `what` and
+ * the ranks that differ. */
 ZR_NODISCARD zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine);
 
-/** Make this rank's call that waits now, and every later one, return ZR_ERR_PEER soon ("stopped"). Not collective; from
- *  any thread. It is for a computing thread that failed while another thread of its rank is in a call: join that
- *  thread, then free the memory that the call was given. Communicators split off `comm` are stopped with it; under
- *  threads all communicators of this rank are, under MPI no others. Peers notice it as they do an abort (threads; MPI
- *  ranks that share a window, in a world where all do), or keep waiting until this rank aborts (other MPI ranks). Under
- *  MPI messages that this rank has requested may still arrive: abort then, or leave the memory in place until
- *  zr_comm_destroy. With one rank nothing happens, since it never waits. */
+/** Make this rank's current wait in a call, and every later call, return ZR_ERR_PEER ("stopped") soon. Not collective;
+ * any thread may call it. Use it when the computing thread has failed while another thread of the rank is in a call:
+ * then join that other thread, and free the memory that its call used. Communicators split off `comm` are stopped with
+ * it; under threads, so are all other communicators of this rank, and under MPI no others. Under threads, and under MPI
+ * in a world whose ranks all share a window, peers see an abort; other MPI ranks keep waiting until this rank aborts.
+ * Under MPI, messages that this rank has requested may still arrive: abort, or keep the memory until zr_comm_destroy.
+ * With one rank the function does nothing, since a single rank never waits. */
 void zr__comm_cancel(zr_comm *comm);
 
-/** Show a number to the host's other ranks; costs a store. */
+/** Show a number to the host's other ranks, at slot i of this rank's board. The cost is one store. */
 void zr__comm_show(zr_comm *comm, int i, uint64_t number);
 
-/** Read the board of the world's rank `rank`; false: it is on another host and cannot be seen. */
+/** Read the board of the world's rank `rank`. Return false if that rank's board cannot be seen, because it is on
+ * another host. */
 bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board);
 
-/** Return the world's lowest rank whose process has ended, among the ranks that can be seen from this host; -1: none.
- *  Not meaningful once ranks end because the job is done. */
+/** Return the world's lowest rank whose process has ended, among the ranks that can be seen from this host, or -1 if
+ * none has. The result means nothing once ranks end because the job is done. */
 int zr__comm_gone(const zr_comm *comm);
 
-/** Return how many of the communicator's ranks are in this process, this rank included: all where ranks are threads,
- *  else 1. */
+/** Return how many of the communicator's ranks are in this process, including this rank: all of them if ranks are
+ * threads, else 1. */
 int zr__comm_process_ranks(const zr_comm *comm);
 
-/** Claim to be the rank of this host that tells why the job ends; true for the first that asks. */
+/** Claim to be the rank of this host that reports why the job ends. Return true to the first rank that calls, false to
+ * later ones. */
 bool zr__comm_claim_telling(zr_comm *comm);
 
-/** Return whether a rank of this host has called zr__comm_claim_telling. */
+/** Return whether any rank of this host has called zr__comm_claim_telling. */
 bool zr__comm_told(const zr_comm *comm);
 
-/** Return the MPI library's version line, "" without MPI. */
+/** Return the version line of the MPI library, or "" if zr was built without MPI. */
 const char *zr__comm_mpi_version(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Detects the launcher that started this process, by its environment alone, without MPI. */
+/* Detection of the MPI launcher that started this process, by environment variables alone, without calling MPI. */
 #include "zr/comm.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@ static int count_in(const char *variable)
 
 int zr_comm_mpi_launched(void)
 {
-    int count = count_in("OMPI_COMM_WORLD_SIZE"); /* Open MPI's mpirun */
-    if (count == 0) count = count_in("PMI_SIZE"); /* MPICH's mpirun and its relatives */
-    /* A batch shell has the job's SLURM_NTASKS and SLURM_PROCID too; only srun sets a step. */
+    int count = count_in("OMPI_COMM_WORLD_SIZE"); /* set by Open MPI's mpirun */
+    if (count == 0) count = count_in("PMI_SIZE"); /* set by the mpirun of MPICH and its relatives */
+    /* Slurm: SLURM_NTASKS and SLURM_PROCID exist in a job's batch shell too; only srun sets SLURM_STEP_ID. */
     if (count == 0 && getenv("SLURM_PROCID") && getenv("SLURM_STEP_ID")) {
         count = count_in("SLURM_STEP_NUM_TASKS");
         if (count == 0) count = count_in("SLURM_NTASKS");

@@ -1,18 +1,18 @@
 /**
- * Moves the bytes of ranks that are processes under MPI-3.1. mpi_window.c has the shared memory, mpi_create.c creates
+ * Communication of ranks that are processes, by MPI-3.1. mpi_window.c manages the shared memory, mpi_create.c creates
  * and destroys communicators; only these three files include mpi.h.
  *
- * Ranks of a node read each other's staging through a shared window; to all other ranks ("remote") bytes are sent
- * point to point. Pieces go in chunks, through the two halves of the staging in turn, across calls:
+ * Ranks of a node read each other's staging through a shared window; ranks of other nodes ("remote") get messages,
+ * point to point. Pieces are moved in chunks, which use the two halves of the staging in turn, across calls:
  *
- *     chunk c+1    messages are in flight, and the node's part is filled in, while
+ *     chunk c+1    has its messages in flight, and is being written to the node's staging, while
  *     chunk c      is read by its receivers
  *
- * with one barrier of the node for each chunk. A rank that has passed the barrier for chunk c knows that all have read
- * chunk c-1, whose half chunk c+1 takes.
+ * Each chunk has one barrier of the node. A rank that has passed the barrier of chunk c knows that all ranks have read
+ * chunk c-1, so that chunk c+1 may overwrite it.
  *
- * MPI's own waits burn a core each. Ranks may outnumber cores, so waits here poll and yield, and where a node holds
- * the whole world its barrier, and the barriers of all groups, sleep.
+ * MPI's own waits occupy a core each. Ranks may outnumber cores, so waits here poll and yield. If one node holds the
+ * whole world, barriers of the world and of all groups sleep instead.
  */
 #include "comm/mpi_comm.h"
 
@@ -30,8 +30,9 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status)
     return ZR_FAIL(status, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-/* Rest between polls. On a thread beside the computing one a wait must leave the core to computation; the bytes that a
- * link brings during a nap (1 Gbit/s: 12 KB) wait in the sockets' buffers. */
+/* Pause between two polls of a wait. If communication runs on a thread beside the computing one, the wait must leave
+ * the core to computation, so it naps. Bytes that a link delivers during a nap (12 KB at 1 Gbit/s) wait in the sockets'
+ * buffers. */
 static void relax_mpi(const zr__comm_mpi *me, int polls)
 {
     if (!me->world->comm.concurrent)
@@ -47,7 +48,7 @@ static zr_status check_cancelled(zr__comm_mpi *me)
     return ZR_OK;
 }
 
-/* Return the error of a failed MPI_Testall: the error of the first request that failed. */
+/* Return the error code of the request that failed, after MPI_Testall failed with `code`. */
 static int first_error(const zr__comm_mpi *me, int code, int n)
 {
     for (int i = 0; code == MPI_ERR_IN_STATUS && i < n; i++) {
@@ -57,7 +58,7 @@ static int first_error(const zr__comm_mpi *me, int code, int n)
     return code;
 }
 
-/* Show on the board a rank that has not come, for ranks that look for the reason of a hang. */
+/* Show on the board a rank whose message has not come yet, so that other ranks can find the reason of a hang. */
 static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, const int *peer)
 {
     int done = 1, i = 0;
@@ -69,7 +70,7 @@ static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, co
 
 static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer)
 {
-    enum { CLOCK_POLLS = 128 }; /* a poll takes microseconds, on a busy machine milliseconds */
+    enum { CLOCK_POLLS = 128 }; /* a poll takes microseconds, or milliseconds on a busy machine */
     const double long_sec = 0.25;
     double shown_sec = zr_clock_sec();
     int done = 0;
@@ -104,8 +105,8 @@ zr_status zr__mpi_poll(zr_comm *comm)
     return ZR_OK;
 }
 
-/* Wait until every rank of this node has arrived, and see what the others have written into the windows. Where the
- * world has remote ranks, MPI must be polled meanwhile: a remote rank may wait for a message that MPI has yet to send,
+/* Wait until every rank of this node has arrived, and make the bytes that they wrote to the windows visible. If the
+ * world has remote ranks, poll MPI meanwhile: a remote rank may be waiting for a message that MPI has yet to send,
  * perhaps for a call of another communicator. */
 static zr_status meet_node(zr__comm_mpi *me)
 {
@@ -113,7 +114,8 @@ static zr_status meet_node(zr__comm_mpi *me)
     if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
     if (me->barrier) {
         zr__comm_wait(&me->comm);
-        int cancelled = zr__barrier_wait(me->barrier) - 1; /* only a cancelled rank leaves the barrier */
+        /* The result is 0 or more if that rank was cancelled: only a cancelled rank leaves this barrier. */
+        int cancelled = zr__barrier_wait(me->barrier) - 1;
         zr__comm_wait(&me->comm);
         ZR_CHECK(cancelled < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[cancelled]);
     } else {
@@ -127,25 +129,25 @@ static zr_status meet_node(zr__comm_mpi *me)
 
 /* ---- moving bytes ---------------------------------------------------------------------------- */
 
-/* Pieces in flight, in chunks. Each half of the staging has a slot for every rank: an exchange has in slot r the bytes
- * for node peer r, or the bytes received from remote rank r. A gather receives straight into `out`, and keeps in this
- * rank's own slot the bytes that node peers copy: no message is ever received into that slot, so the next call cannot
- * overwrite it while peers read. */
+/* A transfer of pieces in chunks. Each half of the staging has a slot for every rank. In an exchange, slot r holds the
+ * bytes for node peer r, or the bytes received from remote rank r. A gather receives straight into `out`, and stores in
+ * this rank's own slot the bytes that node peers copy. No message is ever received into a rank's own slot, so the next
+ * call cannot overwrite it while peers still read. */
 typedef struct move {
-    int from, to; /* sending and receiving rank, or ZR__ALL */
+    int from, to; /* sending and receiving rank; ZR__ALL: all ranks */
     const unsigned char *send;
     int64_t send_stride;
     unsigned char *out;
     int64_t out_stride;
     int64_t slot_stride, piece_bytes, chunk_bytes;
-    zr_comm_arrived_fn fn; /* for pieces in slots */
+    zr_comm_arrived_fn fn; /* callback for pieces in slots */
     void *arg;
 } move;
 
-/* One chunk: its bytes, its half of the staging and its messages in flight. */
+/* One chunk: its range of the piece, its half of the staging and its messages in flight. */
 typedef struct chunk {
     int64_t at, bytes;
-    int64_t half; /* offset of the half, in bytes */
+    int64_t half; /* offset of this half in the staging, in bytes */
     zr__flight *flight;
 } chunk;
 
@@ -164,22 +166,23 @@ static bool is_node_peer(const zr__comm_mpi *me, int r)
     return r != me->comm.rank && me->node_rank[r] >= 0;
 }
 
-/* Count bytes of a peer's piece that this rank receives. */
+/* Count `bytes` of a peer's piece, which this rank receives, as traffic. */
 static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
 {
     zr_traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
 }
 
-/* Start all sends or all receives of a chunk, sends first. Long messages wait until the receiver permits them, and
- * over TCP this permission travels in the same stream as its data: a peer that arrived earlier and got our permission
- * to send before it saw our sends would give its own permission after all its data, and the link would carry one
- * direction after the other. */
+/* Start all sends, or all receives, of a chunk; callers start the sends first. A long message waits until its receiver
+ * permits it, and over TCP the permission travels in the same stream as the receiver's own data. If a peer got our
+ * permission to send before it saw our sends, it would grant its own permission only behind all its data, and the link
+ * would carry one direction after the other. */
 static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     zr__flight *f = c->flight;
     if (!zr__comm_is(sending ? m->from : m->to, me->comm.rank)) return ZR_OK;
     for (int i = 1; i < me->comm.size; i++) {
-        int r = (me->comm.rank + i) % me->comm.size, bytes = (int)c->bytes; /* not all to the same rank at once */
+        /* Begin with the next rank, so that not all ranks send to the same rank at once. */
+        int r = (me->comm.rank + i) % me->comm.size, bytes = (int)c->bytes;
         if (me->node_rank[r] >= 0 || !zr__comm_is(sending ? m->to : m->from, r)) continue;
         const unsigned char *piece = m->send + r * m->send_stride + c->at;
         unsigned char *slot = me->staging + c->half + r * m->slot_stride,
@@ -193,7 +196,7 @@ static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c,
     return ZR_OK;
 }
 
-/* Write the bytes of a chunk that node peers read into this rank's staging. */
+/* Write into this rank's staging the bytes of a chunk that its node peers will read. */
 static void fill_staging(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     int rank = me->comm.rank;
@@ -227,13 +230,14 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
                                                  : me->staging + c->half + r * m->slot_stride;
-        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* start_messages counts messages */
+        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* messages are counted when they start */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
-    (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* never fails, see transport.h */
+    (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* fn never fails, see transport.h */
 }
 
-/* Make the chunk from `at` on, in the half whose turn it is; at the end of the pieces it has no bytes. */
+/* Return the chunk that begins at byte `at`, in the half of the staging whose turn it is. At the end of the pieces the
+ * chunk has 0 bytes. */
 static chunk next_chunk(zr__comm_mpi *me, const move *m, int64_t at)
 {
     int64_t left = m->piece_bytes - at;
@@ -252,7 +256,8 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
     ZR_TRY(start_messages(me, m, &now, true));
     fill_staging(me, m, &now);
     for (chunk next; now.bytes > 0; now = next) {
-        next = next_chunk(me, m, now.at + now.bytes); /* sent before the wait, so that the link is not idle */
+        /* Start sending the next chunk before the wait, so that the link is never idle. */
+        next = next_chunk(me, m, now.at + now.bytes);
         if (next.bytes > 0) ZR_TRY(start_messages(me, m, &next, true));
         if (now.at == 0) ZR_TRY(start_messages(me, m, &now, false));
         if (next.bytes > 0) ZR_TRY(start_messages(me, m, &next, false));
@@ -288,8 +293,8 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
                                    .arg = arg});
 }
 
-/* Gather: node peers read a copy of `mine`, since it may change after the call. Without remote ranks the copy takes
- * the whole half. */
+/* Gather pieces. Node peers read a copy of `mine` in the staging, since `mine` may change after the call. Without
+ * remote ranks the copy may use the whole half of the staging. */
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                          int64_t piece_bytes)
 {
@@ -317,7 +322,7 @@ zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int6
     return ZR_OK;
 }
 
-/* Send numbers as bytes: agree sends text this way, which MPI must not treat as numbers. */
+/* Exchange numbers as bytes: zr_comm_agree sends text by this function, which MPI must not convert as numbers. */
 zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
@@ -326,7 +331,7 @@ zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
     MPI_Request request;
     ZR_TRY(check_cancelled(me));
     memcpy(sent, mine, (size_t)bytes);
-    me->unfinished = true; /* stays true if the wait fails: a collective cannot be cancelled */
+    me->unfinished = true; /* stays true if the wait fails, since a collective cannot be cancelled */
     ZR__TRY_MPI(MPI_Iallgather(sent, bytes, MPI_BYTE, received, bytes, MPI_BYTE, me->all, &request));
     ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
     me->unfinished = false;

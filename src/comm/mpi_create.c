@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_BYTES ((int64_t)1 << 20)     /* long beside a round trip, short beside what waits for the first one */
-#define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* MPI-3.1 counts are int */
+/* Usual length of the longest message: sending it takes far longer than a round trip, but the wait for the first one
+ * stays short. */
+#define CHUNK_BYTES ((int64_t)1 << 20)
+#define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* limit of a count in MPI-3.1, which is an int */
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
@@ -15,7 +17,8 @@
 static void cancel_tree(zr__comm_mpi *me)
 {
     atomic_store(&me->cancelled, true);
-    /* A wait in the sleeping barrier sees no flag. The barrier's node has all ranks, under the same numbers. */
+    /* Leave the sleeping barrier, since a rank that waits there does not look at `cancelled`. The barrier's node has
+     * all ranks of `comm`, under the same numbers. */
     if (me->barrier) zr__barrier_leave(me->barrier, me->comm.rank);
     for (zr__comm_mpi *part = me->parts; part; part = part->sibling) cancel_tree(part);
 }
@@ -33,7 +36,8 @@ static void abort_mpi(zr_comm *comm, int code)
     MPI_Abort(((zr__comm_mpi *)comm)->world->all, code);
 }
 
-/* Link a part to its parent, so that it is cancelled with the parent; cancel it if the parent is cancelled already. */
+/* Link a part to its parent, so that cancelling the parent cancels the part too. Cancel the part now if the parent is
+ * already cancelled. */
 static void attach_part(zr__comm_mpi *part)
 {
     zr__comm_mpi *parent = part->parent;
@@ -61,7 +65,7 @@ static bool mpi_runs(void)
     return started && !finished;
 }
 
-/* Cancel the requests of a cancelled call, so that no message arrives in memory that is about to be freed. */
+/* Cancel the pending requests of a cancelled call, so that no message arrives in memory that is about to be freed. */
 static void cancel_messages(zr__flight *f)
 {
     for (int i = 0; i < f->n; i++) {
@@ -77,13 +81,13 @@ static void destroy_mpi(zr_comm *comm)
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     const bool runs = mpi_runs();
     if (me->parent) detach_part(me);
-    if (!runs) atomic_store(&me->cancelled, true); /* NCCL's end would poll MPI */
+    if (!runs) atomic_store(&me->cancelled, true); /* prevents the destruction of NCCL from polling MPI */
     zr__nccl_destroy(&me->nccl);
     if (runs) {
         for (int half = 0; half < 2; half++) cancel_messages(&me->flight[half]);
         zr__mpi_drop_staging(me);
         zr__mpi_close_shared(me);
-        /* A cancelled rank keeps MPI's communicators: messages that were sent and never received could otherwise arrive
+        /* Do not free MPI's communicators on a cancelled rank: messages that were sent and never received could arrive
          * in the next communicator to which MPI gives the same number. */
         const bool frees = !atomic_load(&me->cancelled);
         if (frees && me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
@@ -139,7 +143,7 @@ static const zr_comm_ops ops_mpi = {
     .devices = devices_mpi,
 };
 
-/* Allocate and fill the tables of a communicator, which needs no peer. */
+/* Allocate and fill the tables of a communicator. This step communicates with no other rank. */
 static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
 {
     me->names = zr_alloc((size_t)size * sizeof *me->names);
@@ -163,7 +167,8 @@ static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
     return ZR_OK;
 }
 
-/* Create the world, or a part of `parent`; me->names is still to be filled in. */
+/* Create the communicator of the world (`parent` NULL), or of a part of `parent`, without communication. The caller
+ * must fill in me->names. */
 static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi **made)
 {
     zr__comm_mpi *me = zr_alloc(sizeof *me);
@@ -196,8 +201,8 @@ static zr_status number_node_ranks(zr__comm_mpi *me)
     return ZR_OK;
 }
 
-/* Find me->node and the numbers of its ranks: ranks of a group share a window where they do in the world. local_rank
- * and local_size count the whole host whatever ranks_per_node is. */
+/* Find me->node and the numbers of its ranks. Two ranks of a group share a window if they do in the world. local_rank
+ * and local_size count the ranks of the whole host, whatever ranks_per_node is. */
 static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
 {
     MPI_Comm host = MPI_COMM_NULL;
@@ -218,7 +223,7 @@ static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
     return number_node_ranks(me);
 }
 
-/* Do the part of creation that needs the peers, over me->all. */
+/* Do the part of creation that needs the other ranks, over me->all. */
 static zr_status connect_ranks(zr__comm_mpi *me, int ranks_per_node)
 {
     ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));
@@ -226,7 +231,7 @@ static zr_status connect_ranks(zr__comm_mpi *me, int ranks_per_node)
     ZR_TRY(zr__mpi_open_shared(me));
     int level = 0;
     MPI_Query_thread(&level);
-    /* Messages between ranks of one host (ZR_MPI=p2p) may go over a link as well. */
+    /* Remote ranks may be on the same host (ZR_MPI=p2p); their messages are treated as messages over a link. */
     me->comm.concurrent = zr__mpi_has_remote(me) && level >= MPI_THREAD_SERIALIZED;
     return ZR_OK;
 }
@@ -257,7 +262,8 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     return ZR_OK;
 }
 
-/* Connect the ranks of a group; `me` is this rank's part. A rank that is in no group calls it too, with NULL. */
+/* Connect the ranks of a group; `me` is this rank's communicator of it. A rank that is in no group must call the
+ * function too, with `me` NULL. */
 static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__group *group)
 {
     MPI_Comm all = MPI_COMM_NULL;
@@ -271,8 +277,8 @@ static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__
     return connect_ranks(me, 0);
 }
 
-/* Split a communicator. Steps that may fail on one rank alone come before any MPI call in which its peers would wait
- * for it. */
+/* Split a communicator. Steps that may fail on one rank alone come first, before MPI calls in which the peers would
+ * wait for that rank. */
 static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub)
 {
     zr__comm_mpi *parent = (zr__comm_mpi *)comm, *part = NULL;
@@ -297,7 +303,7 @@ const char *zr__comm_mpi_version(void)
     static _Thread_local char line[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     MPI_Get_library_version(line, &length);
-    line[strcspn(line, "\n,")] = '\0'; /* MPICH goes on with its build, Open MPI with its packager */
+    line[strcspn(line, "\n,")] = '\0'; /* cut the rest: MPICH adds its build, Open MPI its packager */
     for (char *c = line; *c; c++)
         if (*c == '\t') *c = ' ';
     return line;

@@ -1,4 +1,4 @@
-/* Built in place of mpi.c where no MPI was found: asking for it is refused, not ignored. */
+/* Replacement for mpi.c in builds without MPI: starting MPI fails with a message. */
 #include "zr/comm.h"
 #include "comm/comm.h"
 

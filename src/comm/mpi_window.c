@@ -1,4 +1,4 @@
-/* Opens and closes the memory that the ranks of a node share: the staging's windows, boards, the sleeping barrier. */
+/* Memory that the ranks of a node share: windows of the staging, the boards and the sleeping barrier. */
 #include "comm/mpi_comm.h"
 
 #include "comm/comm.h"
@@ -9,7 +9,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Find rank r's part of a window. A mapping starts on a page, so rounding up gives the same place in every process. */
+/* Find the aligned begin of rank r's part of a window. Every process gets the same offset by rounding up, because a
+ * mapping begins on a page. */
 static zr_status window_part(MPI_Win window, int r, unsigned char **part)
 {
     MPI_Aint bytes = 0;
@@ -25,7 +26,7 @@ static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
     MPI_Info info = MPI_INFO_NULL;
     void *base = NULL;
     ZR__TRY_MPI(MPI_Info_create(&info));
-    MPI_Info_set(info, "alloc_shared_noncontig", "true"); /* a hint: pages near the rank that touches them */
+    MPI_Info_set(info, "alloc_shared_noncontig", "true"); /* hint: allocate pages near the rank that touches them */
     MPI_Aint room = (MPI_Aint)((bytes + 2 * ZR__COMM_ALIGN_BYTES - 1) / ZR__COMM_ALIGN_BYTES * ZR__COMM_ALIGN_BYTES);
     int code;
     ZR__MPI_WAIT(me, code, MPI_Win_allocate_shared(room, 1, info, me->node, &base, window));
@@ -35,13 +36,13 @@ static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
         return zr__mpi_fail(code, "MPI_Win_allocate_shared", ZR_ERR_MEMORY);
     }
     ZR__TRY_MPI(MPI_Win_set_errhandler(*window, MPI_ERRORS_RETURN));
-    /* MPI_Win_sync is allowed only between a lock and an unlock. */
+    /* Lock the window for good: MPI_Win_sync is allowed only between a lock and an unlock. */
     ZR__TRY_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, *window));
     return ZR_OK;
 }
 
-/* Find the bytes allocated for rank r's part of `wanted` bytes, without its alignment and the rest of its last page,
- * which some MPIs count. */
+/* Find how many bytes were allocated for rank r's part of `wanted` bytes. The alignment and the rest of the last page,
+ * which some MPI libraries count, are not included. */
 static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
 {
     const int64_t page = sysconf(_SC_PAGESIZE);
@@ -60,16 +61,16 @@ void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window)
     if (*window == MPI_WIN_NULL) return;
     MPI_Win_unlock_all(*window);
     ZR__MPI_WAIT(me, code, MPI_Win_free(window));
-    (void)code; /* a failure leaves nothing to do */
+    (void)code; /* a failure needs no handling here */
 }
 
-/* A rank's part of the memory that a node shares from the start. */
+/* The part that each rank contributes to the memory shared from the start. */
 typedef struct shared_part {
-    zr__barrier barrier; /* the first rank's is everyone's */
+    zr__barrier barrier; /* used only in the part of the node's first rank */
     _Alignas(ZR__COMM_ALIGN_BYTES) zr_comm_board board;
 } shared_part;
 
-/* Wait for the node, so that all ranks see each other's writes to the shared memory. */
+/* Wait for the node's ranks, so that all of them see each other's writes to the shared memory. */
 static zr_status meet_window(zr__comm_mpi *me)
 {
     int code;
@@ -80,7 +81,8 @@ static zr_status meet_window(zr__comm_mpi *me)
     return ZR_OK;
 }
 
-/* Move the boards of the world's ranks that share memory into it. A group's boards are there already. */
+/* Move the boards of this node's ranks into the shared memory. Called for the world; a group uses the world's boards.
+ */
 static zr_status move_board(zr__comm_mpi *me)
 {
     for (int r = 0; r < me->comm.size; r++) {
@@ -119,12 +121,15 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
     if (sleeps) me->barrier = barrier;
     if (!world) return ZR_OK;
     me->comm.processes_seen = true;
-    me->comm.processes_seen = zr__comm_gone(&me->comm) < 0; /* all are there: those not found have other numbers here */
+    /* No rank has ended yet, so all processes must be found. If one is not, process ids differ between ranks, and
+     * cannot show that a rank has ended. */
+    me->comm.processes_seen = zr__comm_gone(&me->comm) < 0;
     return meet_window(me);
 }
 
-/* Check that a node's windows fit into /dev/shm, which containers often limit to 64 MiB: past its end there is no error
- * but a SIGBUS. All ranks of the node return the same, so that none waits for another in the allocation. */
+/* Check that a node's windows fit into /dev/shm, which containers often limit to 64 MiB. Writing past its end raises no
+ * error but SIGBUS. All ranks of the node return the same status, so that no rank waits for another in the allocation.
+ */
 static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
 {
     struct statvfs shm;
@@ -140,9 +145,9 @@ static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
     return ZR_OK;
 }
 
-/* Take the staging's pages, since groups of a host that make their staging at the same time all find the same room. A
- * system that cannot take pages by a call (Linux before 5.14) takes them when they are written, or ends the process
- * there. */
+/* Allocate the pages of the staging now. Groups of a host that create their staging at the same time have all seen the
+ * same free space, so the check of that space is not enough. Linux before 5.14 cannot allocate pages by a call; there
+ * the memset below allocates them, or ends the process. */
 static zr_status take_pages(unsigned char *staging, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
@@ -158,7 +163,7 @@ static zr_status take_pages(unsigned char *staging, int64_t bytes)
     return ZR_OK;
 }
 
-/* No barrier is needed before: MPI_Win_free itself waits for the node, so no peer reads any more. */
+/* Free the staging. No barrier is needed before: MPI_Win_free waits for the node's ranks, so no peer still reads. */
 void zr__mpi_drop_staging(zr__comm_mpi *me)
 {
     if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
@@ -179,7 +184,8 @@ static zr_status share_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
     return window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, taken);
 }
 
-/* With NCCL, pieces in the host's memory are few and small, so this part of the staging is limited. */
+/* Allocate the staging. With NCCL the host's part of it is limited, because pieces in the host's memory are then few
+ * and small. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
 {
     const int64_t enough = ZR_COMM_STAGING_HOST(comm->size);

@@ -1,15 +1,15 @@
 /*
- * Moves pieces in memory of GPUs by NCCL, between ranks that are processes. Scalars and barriers stay the transport's;
- * its scalars also carry the identities by which NCCL's ranks find each other.
+ * Communication of pieces in memory of GPUs by NCCL, between ranks that are processes. The MPI transport still moves
+ * scalars and does barriers; by its scalars NCCL's ranks also exchange the identities by which they find each other.
  *
- * A call issues to the copier's stream and waits until the stream has completed it. NCCL's communicators are
- * non-blocking: its functions return before the peers have come, so every wait is a loop in this file, which ends when
- * NCCL reports a failure or this rank is stopped. Then NCCL's communicator is aborted, which removes its waiting work
- * from the stream.
+ * A call issues work to the copier's stream and waits until the stream has completed it. NCCL's communicators are
+ * non-blocking: NCCL's functions return before the peers have arrived, so every wait is a loop in this file. The loop
+ * ends early when NCCL reports a failure or this rank is stopped. NCCL's communicator is then aborted, which removes
+ * its waiting work from the stream.
  *
- * A piece of an exchange goes in chunks: one chunk of every peer's piece is received into the staging, in memory of the
- * GPU, and handed over from there before the next chunk is requested. One stream does both in order, so a second half
- * of the staging would gain nothing.
+ * An exchange moves pieces in chunks. One chunk of every peer's piece is received into the staging, in memory of the
+ * GPU, and handed over from there before the next chunk is requested. One stream does both steps in order, so a second
+ * half of the staging would gain nothing.
  */
 #include "comm/nccl_comm.h"
 
@@ -21,7 +21,7 @@
 
 #include "base/core/library.h"
 
-/* Time limit of NCCL's finalization, seconds: it needs no peer and never takes as long. */
+/* Time limit of NCCL's finalization, in seconds. Finalization needs no peer and normally takes far less. */
 static const double END_SEC = 5;
 
 #define FUNCTIONS(X)                                                                                                   \
@@ -51,9 +51,9 @@ struct zr__nccl {
     zr_comm_copier copier;
     zr__nccl_poll_fn poll;
     functions f;
-    unsigned char *staging; /* (staging_bytes), memory of the GPU */
+    unsigned char *staging; /* (staging_bytes) memory of the GPU */
     int64_t staging_bytes;
-    ncclComm_t ranks; /* NULL: not created yet, or aborted after a failure */
+    ncclComm_t ranks; /* NCCL's communicator, or NULL if not created yet or aborted after a failure */
     int gpu;
 };
 
@@ -83,7 +83,8 @@ static void abort_nccl(zr__nccl *me)
     me->ranks = NULL;
 }
 
-/* Fail with the first line of NCCL's own message, which is lost with its communicator. */
+/* Fail with the first line of NCCL's own message. Read the message before the communicator is aborted, which loses it.
+ */
 static zr_status nccl_failed(zr__nccl *me, ncclResult_t result, const char *call)
 {
     char text[160] = "";
@@ -123,7 +124,7 @@ static ncclResult_t state_of(const zr__nccl *me)
     return asked == ncclSuccess ? state : asked;
 }
 
-/* Wait until NCCL has completed a non-blocking call: only then may another call be made on the communicator. */
+/* Wait until NCCL has completed a non-blocking call. No other call on the communicator is allowed before. */
 static zr_status await_nccl(zr__nccl *me, ncclResult_t result, const char *call)
 {
     for (int polls = 0; result == ncclInProgress; polls++) {
@@ -134,10 +135,10 @@ static zr_status await_nccl(zr__nccl *me, ncclResult_t result, const char *call)
     return result == ncclSuccess ? ZR_OK : nccl_failed(me, result, call);
 }
 
-/* Wait until the stream has completed all that was issued to it. */
+/* Wait until the stream has completed all work issued to it. */
 static zr_status await_stream(zr__nccl *me, const char *call)
 {
-    enum { STATE_POLLS = 16 }; /* NCCL's state takes a lock */
+    enum { STATE_POLLS = 16 }; /* number of polls between two queries of NCCL's state; a query takes a lock */
     cudaError_t gpu;
     for (int polls = 0; (gpu = cudaStreamQuery(stream_of(me))) == cudaErrorNotReady; polls++) {
         ZR_TRY(poll_transport(me));
@@ -145,7 +146,7 @@ static zr_status await_stream(zr__nccl *me, const char *call)
         if (state != ncclSuccess && state != ncclInProgress) return nccl_failed(me, state, call);
         zr__comm_relax(polls);
     }
-    (void)cudaGetLastError(); /* "not ready" would be taken for the failure of a later launch */
+    (void)cudaGetLastError(); /* clear "not ready", which would look like the failure of a later launch */
     return gpu == cudaSuccess ? ZR_OK : gpu_failed(me, gpu, call);
 }
 
@@ -158,7 +159,7 @@ static zr_status await_call(zr__nccl *me, ncclResult_t result, const char *call)
     return st;
 }
 
-/* Check before each call that neither this rank was stopped nor NCCL has failed. */
+/* Check, before each call, that this rank was not stopped and that NCCL has not failed. */
 static zr_status check_usable(zr__nccl *me)
 {
     ZR_TRY(poll_transport(me));
@@ -168,12 +169,12 @@ static zr_status check_usable(zr__nccl *me)
 
 /* ---- begin ------------------------------------------------------------------------------------- */
 
-/* Identity of a rank, sent to the others. Hosts are told apart in the same way as by NCCL. */
+/* Identity of a rank, which it sends to the other ranks. Hosts are distinguished by the same names as in NCCL. */
 typedef struct introduction {
-    ncclUniqueId id; /* rank 0's is everyone's */
-    char host[64];   /* its name, or NCCL_HOSTID */
-    char boot[40];   /* boot id, which tells apart two hosts of one name; empty with NCCL_HOSTID */
-    char bus[24];    /* PCI bus id of the GPU, "0000:3b:00.0" */
+    ncclUniqueId id; /* NCCL's id of the communicator; all ranks use rank 0's */
+    char host[64];   /* host name, or the value of NCCL_HOSTID */
+    char boot[40];   /* the host's boot id, which distinguishes two hosts of equal name; empty with NCCL_HOSTID */
+    char bus[24];    /* PCI bus id of the GPU, such as "0000:3b:00.0" */
 } introduction;
 
 enum { INTRODUCTION = sizeof(introduction) / sizeof(double) };
@@ -213,8 +214,8 @@ static void read_introduction(const zr__nccl *me, int r, introduction *theirs)
     memcpy(theirs, me->comm->table + r * INTRODUCTION, sizeof *theirs);
 }
 
-/* Check that no two ranks have one GPU: NCCL would refuse some ranks and leave the others waiting. From 2.30 on an
- * environment variable allows shared GPUs. */
+/* Check that no two ranks use the same GPU: NCCL would refuse some ranks and leave the others waiting. From NCCL 2.30
+ * on, an environment variable allows ranks to share a GPU. */
 static zr_status check_gpus(const zr__nccl *me)
 {
     const zr_comm *comm = me->comm;
@@ -253,7 +254,7 @@ static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
     double words[INTRODUCTION];
     memcpy(words, mine, sizeof *mine);
     ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION));
-    ZR_TRY(check_gpus(me)); /* the same on all ranks */
+    ZR_TRY(check_gpus(me)); /* has the same result on all ranks */
     return zr_comm_agree(comm, init_nccl(me));
 }
 
@@ -288,7 +289,7 @@ static void drop_staging(zr__nccl *me)
     me->staging_bytes = 0;
 }
 
-/* Finalize NCCL: bytes in flight to peers are delivered first. */
+/* Finalize NCCL, which first delivers the bytes in flight to peers. Abort it if that fails or takes too long. */
 static void finalize_nccl(zr__nccl *me)
 {
     const double late_sec = zr_clock_sec() + END_SEC;
@@ -346,14 +347,15 @@ zr_status zr__nccl_staging(zr__nccl *me, int64_t bytes, unsigned char **staging)
     return ZR_OK;
 }
 
-/* Combine the results of the calls of a group: the first failure, else "in progress" if any call is. */
+/* Combine the results of the calls of an NCCL group in *all: the first failure, or ncclInProgress if no call failed and
+ * one is in progress. */
 static void combine_results(ncclResult_t *all, ncclResult_t one)
 {
     if (*all == ncclSuccess || (*all == ncclInProgress && one != ncclSuccess)) *all = one;
 }
 
-/* Send bytes from send + r * stride to each rank r that receives, and receive into comm->pieces[r] from each that
- * sends. */
+/* Send bytes from send + r * stride_bytes to each receiving rank r, and receive into comm->pieces[r] from each sending
+ * rank r. */
 static ncclResult_t swap_pieces(zr__nccl *me, int to, const unsigned char *send, int64_t stride_bytes, int64_t bytes)
 {
     const zr_comm *comm = me->comm;
@@ -371,7 +373,7 @@ static ncclResult_t swap_pieces(zr__nccl *me, int to, const unsigned char *send,
     return all;
 }
 
-/* Set comm->pieces: each peer's chunk has a slot of the staging; this rank's own lies in `send`. */
+/* Set comm->pieces: each peer's chunk has a slot of the staging, and this rank's own chunk lies at `own`. */
 static void place_slots(zr__nccl *me, const void *own, int64_t slot_bytes)
 {
     zr_comm *comm = me->comm;
@@ -394,13 +396,13 @@ zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stri
         ZR_TRY(await_call(me, swap_pieces(me, to, from, stride_bytes, bytes), "an exchange by NCCL"));
         if (!zr__comm_is(to, comm->rank)) continue;
         zr_traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * bytes);
-        (void)fn(arg, at, bytes, comm->pieces); /* never fails, see transport.h */
+        (void)fn(arg, at, bytes, comm->pieces); /* fn never fails, see transport.h */
     }
     return ZR_OK;
 }
 
-/* Gather by sends and receives, since NCCL's own gather leaves no room between pieces. The copy is in the stream, too;
- * comm.c returns its failure. */
+/* Gather by sends and receives, since NCCL's own gather allows no gaps between pieces. This rank's own piece is copied
+ * in the stream, too; comm.c reports a failure of that copy. */
 static ncclResult_t gather_apart(zr__nccl *me, const void *mine, unsigned char *out, int64_t stride_bytes,
                                  int64_t piece_bytes)
 {
@@ -431,7 +433,7 @@ zr_status zr__nccl_gather(zr__nccl *me, int from, const void *mine, void *out, i
     return await_call(me, result, "a gather by NCCL");
 }
 
-/* NCCL allows it in place: the sum goes to this rank's piece of `data`. */
+/* Reduce and scatter in place, which NCCL allows: the sum replaces this rank's piece of `data`. */
 zr_status zr__nccl_reduce_scatter(zr__nccl *me, void *data, zr_dtype dtype, int64_t piece_elems)
 {
     const zr_comm *comm = me->comm;

@@ -1,4 +1,4 @@
-/* Built in place of nccl.c where CUDA, NCCL's header or MPI was not found. */
+/* Replacement for nccl.c in builds where CUDA, NCCL's header or MPI was not found. */
 #include "comm/nccl_comm.h"
 
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl)
@@ -15,7 +15,7 @@ void zr__nccl_destroy(zr__nccl **nccl)
     *nccl = NULL;
 }
 
-/* The functions below are never called, since create always fails. */
+/* The functions below are never called, since zr__nccl_create always fails. */
 
 void zr__nccl_copy_with(zr__nccl *nccl, const zr_comm_copier *copier)
 {

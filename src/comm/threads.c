@@ -1,9 +1,10 @@
 /**
- * The transport of ranks that are threads of one process. Peers read and write each other's memory directly, so staging
- * is allocated on request but never used; each group has one barrier, which orders all calls.
+ * The transport of ranks that are threads of one process. Ranks read and write each other's memory directly, so staging
+ * is allocated on request but never used. Each group has one barrier, which orders all calls.
  *
- * Between the two barriers of a call a rank's memory is lent to its peers. A rank that learns of a failure there may
- * free its memory as soon as it returns, so it first waits for the peers that still use it.
+ * Between the two barriers of a call, a rank's memory is lent to its peers. A rank may free its memory as soon as its
+ * call returns. So if a call fails between the barriers, it waits for the peers that still use the memory before it
+ * returns.
  */
 #include "comm/barrier.h"
 #include "comm/transport.h"
@@ -13,12 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A rank runs whole programs, not small tasks; some systems' default for threads is far less. */
+/* Least stack of a rank's thread: a rank runs whole programs, and some systems' default for threads is far smaller. */
 #define STACK_BYTES ((size_t)8 << 20)
 #define TEXT_BYTES 512
 
-/* Bytes of a piece that a rank copies to every rank before the next: read from memory once, then from the nearest
- * cache. */
+/* Bytes of a piece that a rank copies to all ranks before it goes on to the next bytes: the first copy reads them from
+ * memory, the others from the nearest cache. */
 #define PART_BYTES ((int64_t)16 << 10)
 
 typedef struct group group;
@@ -28,47 +29,47 @@ typedef struct team team;
 typedef struct comm_threads {
     zr_comm comm;
     group *group;
-    unsigned turn; /* the parity selects the next of the two tables of scalars; equal on all ranks */
-    bool failed;   /* a call has failed */
-    void *lent;    /* memory that peers use between the two barriers of a call; only `out` is written */
+    unsigned turn; /* number of calls of scalars; its parity selects one of the two tables; equal on all ranks */
+    bool failed;   /* whether a call has failed */
+    void *lent;    /* memory that peers use between a call's two barriers; written only in a gather (`out`) */
 } comm_threads;
 
-/* Ranks of one communicator: the whole team, or a group split off another. */
+/* The ranks of one communicator: the whole team, or a group split off another communicator. */
 struct group {
     team *team;
-    group *next; /* next of the team's groups */
+    group *next; /* next in the team's list of groups */
     zr__barrier barrier;
-    _Atomic int borrowers; /* ranks that use their peers' memory, or are about to */
+    _Atomic int borrowers; /* number of ranks that use their peers' memory, or are about to */
     int size;
-    int *names;           /* (size): the ranks' numbers in the world */
-    double *table[2];     /* (size, ZR_COMM_SCALARS), used alternately */
-    comm_threads ranks[]; /* (size) */
+    int *names;           /* (size) the ranks' numbers in the world */
+    double *table[2];     /* two tables (size, ZR_COMM_SCALARS) of scalars, used in turn */
+    comm_threads ranks[]; /* (size) each rank's part */
 };
 
 typedef struct member {
     pthread_t thread;
-    zr_status status; /* status of fn, once it has returned */
+    zr_status status; /* status that fn returned */
     char text[TEXT_BYTES];
 } member;
 
-/* State of one zr_comm_threads_run; its ranks are the world's. */
+/* State of one zr_comm_threads_run. The team's ranks are the world's. */
 struct team {
     zr_rank_fn fn;
     void *arg;
-    _Atomic int first_failed; /* rank that failed first; -1: none so far */
-    pthread_mutex_t lock;     /* guards `groups`, which are freed when all ranks have returned */
+    _Atomic int first_failed; /* the rank that failed first, or -1 if none has */
+    pthread_mutex_t lock;     /* guards the list `groups`; the groups are freed when all ranks have returned */
     group *groups;
     int size;
-    member *ranks;          /* (size) */
-    zr_comm_board *board;   /* (size) */
-    zr_comm_board **boards; /* (size): address of each rank's board */
+    member *ranks;          /* (size) the ranks' threads */
+    zr_comm_board *board;   /* (size) the ranks' boards */
+    zr_comm_board **boards; /* (size) address of each rank's board */
 };
 
-/* Wait for the group's ranks. A rank that fails or returns leaves the barrier, and its peers fail here. */
+/* Wait for the group's ranks. Fail if any rank has left the barrier, as ranks do when they fail or return. */
 static zr_status meet_group(comm_threads *me)
 {
     zr__comm_wait(&me->comm);
-    int gone = zr__barrier_wait(&me->group->barrier) - 1; /* a rank that failed or returned */
+    int gone = zr__barrier_wait(&me->group->barrier) - 1; /* rank that has failed or returned, or -1 */
     zr__comm_wait(&me->comm);
     if (gone < 0) return ZR_OK;
     me->failed = true;
@@ -79,15 +80,15 @@ static zr_status meet_group(comm_threads *me)
                    mine);
 }
 
-/* Wait, after a failure, for peers that still use this rank's memory: a peer that was stopped from another thread may
- * even have completed the barrier that the others have left. */
+/* Wait, after a failure, until no peer uses this rank's memory any more. Some peer may still do so: a peer that is
+ * being stopped from another thread may have completed the barrier in which the other ranks failed. */
 static void await_borrowers(const comm_threads *me)
 {
     while (atomic_load(&me->group->borrowers) > 0) sched_yield();
 }
 
-/* Let peers use `mine`, and this rank use their memory, until take_back. Borrowers count themselves before they meet:
- * no rank whose peers are still on their way to borrowing can find the count at zero. */
+/* Lend `mine` to peers, and borrow their memory, until take_back. A rank counts itself as a borrower before the
+ * barrier, so that no rank finds the count at zero while a peer is still about to borrow. */
 static zr_status lend(comm_threads *me, const void *mine)
 {
     me->lent = (void *)mine;
@@ -107,8 +108,8 @@ static zr_status take_back(comm_threads *me)
     return st;
 }
 
-/* Exchange in one chunk, straight from where the pieces lie. A grain for which the staging has no room is refused all
- * the same, so that a program of threads also runs as processes. */
+/* Exchange in one chunk, straight from the memory where the pieces lie. Fail if a grain exceeds the staging, although
+ * staging is not used here: a program must run alike with ranks as threads and as processes. */
 static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                   int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
@@ -121,13 +122,13 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
             comm->pieces[r] = zr__comm_piece(me->group->ranks[r].lent, stride_bytes, comm->rank);
             if (r != comm->rank) zr_traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, piece_bytes);
         }
-        (void)fn(arg, 0, piece_bytes, comm->pieces); /* never fails, see transport.h */
+        (void)fn(arg, 0, piece_bytes, comm->pieces); /* fn never fails, see transport.h */
     }
     return take_back(me);
 }
 
-/* Copy this rank's piece to every rank, this one included, in parts: N ranks read memory once and write it N times,
- * where peers that fetched the piece would read it N times as well. */
+/* Copy this rank's piece to every rank, including itself, part by part. Thus each of N ranks reads its piece from
+ * memory once and writes it N times; if peers fetched the piece, it would be read N times as well. */
 static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
 {
     const int64_t part_bytes = me->comm.copier.copy ? piece_bytes : PART_BYTES;
@@ -135,7 +136,8 @@ static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t str
     for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
         bytes = piece_bytes - at < part_bytes ? piece_bytes - at : part_bytes;
         for (int i = 0; i < me->comm.size; i++) {
-            int r = (me->comm.rank + i) % me->comm.size; /* not all to the same rank at once */
+            /* Begin with the own rank, so that not all ranks write to the same rank at once. */
+            int r = (me->comm.rank + i) % me->comm.size;
             unsigned char *out = me->group->ranks[r].lent;
             zr__comm_copy(&me->comm, out + me->comm.rank * stride_bytes + at, mine + at, bytes, piece_bytes);
             if (r != me->comm.rank) sent += bytes;
@@ -144,8 +146,8 @@ static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t str
     zr_traffic_count(&me->comm.traffic, ZR_TRAFFIC_ALL_GATHER, sent);
 }
 
-/* Gather between two barriers: the second barrier costs less than a second copy. One rank's piece is fetched by all
- * peers at once. */
+/* Gather between two barriers; the second barrier costs less than a second copy would. A gather of one rank's piece (a
+ * broadcast) lets all peers fetch it at once. */
 static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                                 int64_t piece_bytes)
 {
@@ -162,9 +164,9 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     return take_back(me);
 }
 
-/* Exchange numbers through two alternating tables that all ranks share: a rank that writes into one has passed the
- * barrier of the call between, which a rank enters only when it has read the table. After a failure the barrier does
- * not block. */
+/* Exchange numbers by two tables that all ranks share, used in turn. A rank may overwrite a table, since it has passed
+ * the barrier of the call between, and every rank reads the table before it enters that barrier. After a failure the
+ * barrier does not block, so nothing is written. */
 static zr_status scalars_threads(zr_comm *comm, const double *mine, int n)
 {
     comm_threads *me = (comm_threads *)comm;
@@ -181,7 +183,7 @@ static zr_status barrier_threads(zr_comm *comm)
     return meet_group((comm_threads *)comm);
 }
 
-/* Leave all groups, so that no rank waits for this rank of the world any more. */
+/* Leave all groups of this rank of the world, so that no rank waits for it any more. */
 static void leave_groups(team *t, int rank)
 {
     pthread_mutex_lock(&t->lock);
@@ -205,13 +207,14 @@ static void cancel_threads(zr_comm *comm)
 
 static void abort_threads(zr_comm *comm, int code)
 {
-    (void)code; /* the process goes on: fn's status says how */
+    (void)code; /* the process goes on, and the status that fn returns describes the failure */
     cancel_threads(comm);
 }
 
 static void destroy_threads(zr_comm *comm)
 {
-    (void)comm; /* peers may still be reading: zr_comm_threads_run frees it after the last has returned */
+    /* Peers may still read the communicator. zr_comm_threads_run frees it after the last rank has returned. */
+    (void)comm;
 }
 
 static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub);
@@ -271,8 +274,8 @@ static void show_on_board(comm_threads *me)
     zr__comm_set_boards(&me->comm, t->boards[zr__comm_name(&me->comm)], t->boards, t->size);
 }
 
-/* Add a group to the team. A rank that leaves later leaves this group too. A rank that has left already has left the
- * parent group, where all ranks must still agree before any rank gets the new group. */
+/* Add a group to the team. A rank that leaves the team's groups later also leaves this one. A rank that left before has
+ * also left the parent group, where all ranks must still agree before any of them gets the new group. */
 static void enlist(team *t, group *g)
 {
     pthread_mutex_lock(&t->lock);
@@ -281,7 +284,7 @@ static void enlist(team *t, group *g)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Create a group, on its first rank, for all its ranks. */
+/* Create a group for all its ranks. Only the group's first rank calls this. */
 static zr_status make_group(comm_threads *me, const zr__group *of, group **made)
 {
     ZR_TRY(create_group(me->group->team, of->size, made));
@@ -295,7 +298,7 @@ static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub
 {
     comm_threads *me = (comm_threads *)comm;
     group *made = NULL;
-    double address = 0; /* room for one */
+    double address = 0; /* carries the address of the new group */
     bool first = of->size > 0 && of->rank == 0;
     ZR_TRY(zr_comm_agree(comm, first ? make_group(me, of, &made) : ZR_OK));
     memcpy(&address, &made, sizeof made);
@@ -315,7 +318,8 @@ static void *run_rank(void *arg)
     member *rank = &t->ranks[me->comm.rank];
     rank->status = t->fn(&me->comm, t->arg);
     if (rank->status == ZR_OK) {
-        /* Calls are collective, so no rank needs this one any more; a rank that waits nevertheless must not hang. */
+        /* Let no rank hang that still waits for this one. Calls are collective, so in a correct program no rank does.
+         */
         leave_groups(t, me->comm.rank);
     } else {
         snprintf(rank->text, sizeof rank->text, "%s", zr_error_message());
@@ -324,7 +328,7 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-/* Start the ranks' threads. Return how many have started: all, or those before the first thread that could not be
+/* Start the ranks' threads. Return how many have started: all, or only those before the first thread that could not be
  * created. */
 static int start_ranks(team *t, group *world, pthread_attr_t *attr)
 {
@@ -355,9 +359,9 @@ static zr_status run_team(team *t, group *world)
     int first = atomic_load(&t->first_failed);
     if (first < 0) return ZR_OK;
     const member *failed = &t->ranks[first];
-    /* A rank that aborted and then returned ZR_OK has failed all the same. */
+    /* A rank that called zr_comm_abort and then returned ZR_OK has failed, too. */
     if (failed->status == ZR_OK) return ZR_FAIL(ZR_ERR_PEER, "rank %d aborted", first);
-    /* A failure that was agreed upon names its rank already. */
+    /* A failure that ranks agreed upon already begins with its rank. */
     if (t->size == 1 || strncmp(failed->text, "rank ", 5) == 0) return ZR_FAIL(failed->status, "%s", failed->text);
     return ZR_FAIL(failed->status, "rank %d: %s", first, failed->text);
 }

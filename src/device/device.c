@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* More elements than any machine keeps, and few enough for the kernels to count with. */
+/* Greatest number of elements of an operand: more than any machine can store, and few enough for the kernels' counters.
+ */
 #define COUNTED_ELEMS_MAX ((int64_t)1 << 48)
 
 void zr_device_destroy(zr_device **device)

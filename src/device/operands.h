@@ -1,6 +1,6 @@
 /**
- * Operands and attributes of ops as kernels read them, on processors and GPUs alike. Plain C, which the kernels of GPUs
- * include as C++.
+ * Operands and attributes of ops as kernels read them, on processors and on GPUs. This is plain C, which the kernels of
+ * GPUs include as C++.
  */
 #ifndef ZR_DEVICE_OPERANDS_H
 #define ZR_DEVICE_OPERANDS_H
@@ -21,12 +21,13 @@ static inline const zr_type *zr__out_type(const zr_graph *graph, const zr_op *op
 
 /* ---- rows of a micro-batch --------------------------------------------------------------------- */
 
-/** Tokens of a sequence, and the row of the flat micro-batch at which this rank's rows begin. */
+/** Number of tokens in a sequence, and the first row of this rank in the flat micro-batch. */
 typedef struct zr__sequence {
     int64_t T, row;
 } zr__sequence;
 
-/** Read the sequence of position and position_dw: attribute 0 is T where this rank has only some tokens of a row. */
+/** Return the sequence of a position or position_dw. Attribute 0 is T if this rank has only some tokens of a row, else
+ * 0. */
 static inline zr__sequence zr__sequence_of(const zr_kernel_args *args)
 {
     const zr_shape *x = &args->in[0].shape;
@@ -35,8 +36,8 @@ static inline zr__sequence zr__sequence_of(const zr_kernel_args *args)
     return s;
 }
 
-/** Return the random element of dropout that the first element of x (`elems`) has. Attribute 1: elements of a row,
- *  where this rank has only some tokens of it. */
+/** Return the index of the random number of the first element of x, which has `elems` elements. Attribute 1 is the
+ * number of elements in a row if this rank has only some tokens of it, else 0. */
 static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t elems)
 {
     const zr_runtime *now = args->runtime;
@@ -47,16 +48,16 @@ static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t ele
 
 /* ---- linear_cross_entropy and its kin ---------------------------------------------------------- */
 
-/** Operands of an op of this family; in the forward pass dlosses, dx and dw are NULL, in a backward pass without dw
- *  only dw is. */
+/** Operands of an op of this family. In the forward pass dlosses, dx and dw are NULL; in a backward pass without dw, dw
+ * is NULL. */
 typedef struct zr__loss_operands {
     const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
-    const zr_tensor *lse, *part; /* parts of the vocabulary: backward, lse of all of it; forward, the output */
+    const zr_tensor *lse, *part; /* for a part of the vocabulary: backward input lse, forward output part */
     int64_t rows, V, C;
-    int64_t first, valid, all; /* the part's first token, how many of V are no padding; the whole vocabulary */
+    int64_t first, valid, all; /* the part's first token, its tokens without padding, tokens of all the vocabulary */
 } zr__loss_operands;
 
-/** Return the index of x among the inputs; w and the targets follow it. */
+/** Return the index of x among the inputs. w and the targets follow x. */
 static inline int zr__loss_first(int n_in, const zr_op *op)
 {
     return n_in <= 3 ? 0 : op->attr.i[1] ? 2 : 1;
@@ -90,7 +91,7 @@ static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
     o.V = o.w->shape.dim[0];
     o.C = o.w->shape.dim[1];
     o.all = all ? all : o.V;
-    o.first = all && args->runtime ? args->runtime->place * o.V : 0; /* preparing needs no place */
+    o.first = all && args->runtime ? args->runtime->place * o.V : 0; /* prepare has no runtime and needs no place */
     o.valid = o.all - o.first < o.V ? o.all - o.first : o.V;
     if (o.valid < 0) o.valid = 0;
     return o;

@@ -1,9 +1,12 @@
-/* Queues whose tasks run on threads of the processor; a task of an asynchronous device (a GPU) only launches work. A
- * queue runs its tasks at once, on the thread that issues, or has a thread of its own, where a task ends when all work
- * that it launched has completed; its entries stand in a ring that is allocated with the queue.
+/*
+ * Queues whose tasks run on threads of the processor. A task of an asynchronous device (a GPU) only launches work. A
+ * queue either runs its tasks at once, on the thread that issues them, or has its own thread. On a queue's thread, a
+ * task ends when all work that it launched has completed; the queue's entries are in a ring that is allocated with the
+ * queue.
  *
- * Tickets count the entries issued to a queue. A thread that waits for a ticket is woken for that ticket and no
- * earlier one: on a busy host each waking takes the processor from computation. */
+ * Tickets count the entries issued to a queue. A thread that waits for a ticket is woken for that ticket and for no
+ * earlier one, because on a busy host each wake-up takes the processor from computation.
+ */
 #include "device/queue.h"
 
 #include <pthread.h>
@@ -11,15 +14,15 @@
 
 enum { TEXT_BYTES = 512 };
 
-/* A task, or a wait for another queue. */
+/* An entry of a queue: a task, or a wait for another queue. */
 typedef struct entry {
-    zr_task task; /* run NULL: a wait */
+    zr_task task; /* run is NULL in a wait */
     zr_mark mark;
-    double asked_sec; /* when it was issued, if times are wanted */
+    double asked_sec; /* time when the task was issued, if its times are wanted */
 } entry;
 
 typedef struct host_queue {
-    zr_queue base; /* base.device: `owner`, or a device of its own */
+    zr_queue base; /* base.device is `owner`, or the queue's own device */
     const zr__queue_kind *kind;
     zr_device *owner;
     bool threaded;
@@ -28,14 +31,14 @@ typedef struct host_queue {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t issued, ended; /* tickets */
-    int64_t reached;       /* `ended`, but without tasks that failed or were issued after one that did */
-    int64_t awaited;       /* the least ticket that a thread sleeps for; a ticket that has ended: no thread sleeps */
-    double free_sec;       /* when the last task since sync ended; 0: no task has */
+    int64_t issued, ended; /* last tickets issued and ended */
+    int64_t reached;       /* last ticket that ended without failure, and before any task that failed */
+    int64_t awaited;       /* lowest ticket for which a thread sleeps; no thread sleeps if it has ended */
+    double free_sec;       /* time when the last task since sync ended, or 0 if none has */
     bool quit;
-    bool dropping;    /* no task begins until the next sync */
-    bool cancelled;   /* the next sync reports no failure */
-    zr_status status; /* the first failure since sync */
+    bool dropping;    /* whether tasks are dropped until the next sync */
+    bool cancelled;   /* whether the next sync must report no failure */
+    zr_status status; /* first failure since sync */
     char text[TEXT_BYTES];
 } host_queue;
 
@@ -61,15 +64,15 @@ static void end_entry(host_queue *q, zr_status status)
     if (wakes) pthread_cond_broadcast(&q->changed);
 }
 
-/* Sleep until woken, which this ticket's end does. Whoever slept for one that has ended is being woken, and asks anew
- * if need be. */
+/* Sleep until woken; the end of this ticket wakes the thread. If `awaited` has ended, the thread that slept for it is
+ * being woken and will call again if necessary. */
 static void sleep_for(host_queue *q, int64_t ticket)
 {
     if (q->awaited <= q->ended || ticket < q->awaited) q->awaited = ticket;
     pthread_cond_wait(&q->changed, &q->lock);
 }
 
-/* Wait until the queue has reached this ticket (true), or never will. */
+/* Wait until the queue has reached this ticket. Return true, or false if it never will. */
 static bool await_ticket(host_queue *q, int64_t ticket)
 {
     pthread_mutex_lock(&q->lock);
@@ -79,7 +82,7 @@ static bool await_ticket(host_queue *q, int64_t ticket)
     return reached;
 }
 
-/* Wait until what a mark stands for has happened; false: it never will. */
+/* Wait until the work before a mark has completed. Return false if it never will. */
 static bool await_mark(const zr_mark *mark)
 {
     host_queue *q = host_of(mark->queue);
@@ -102,7 +105,7 @@ static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)
 
 /* ---- a queue with a thread --------------------------------------------------------------------- */
 
-/* Take the next entry; false: there will be none. *drop: it is not to run. */
+/* Get the next entry. Return false if there will be none. *drop tells whether the entry must be skipped. */
 static bool take_entry(host_queue *q, entry *next, bool *drop)
 {
     pthread_mutex_lock(&q->lock);
@@ -133,7 +136,7 @@ static void *run_queue(void *arg)
 
 static void put_entry(host_queue *q, const entry *new)
 {
-    if (!await_ticket(q, q->issued + 1 - q->room)) return; /* the queue has failed, which sync tells */
+    if (!await_ticket(q, q->issued + 1 - q->room)) return; /* the queue has failed, which sync reports */
     pthread_mutex_lock(&q->lock);
     q->ring[q->issued++ % q->room] = *new;
     pthread_mutex_unlock(&q->lock);
@@ -172,11 +175,11 @@ zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
 {
     host_queue *q = host_of(queue), *other = mark.queue ? host_of(mark.queue) : q;
     if (other == q) return ZR_OK;
-    /* A queue that runs at once on a synchronous device has reached every mark already. */
+    /* If the other queue runs its tasks at once on a synchronous device, it has already reached every mark. */
     const bool there = !other->threaded && !other->kind->reach;
     if (q->threaded && !there) put_entry(q, &(entry){.mark = mark});
     if (q->threaded) return ZR_OK;
-    /* The caller waits for the other queue's thread, where all work of a task has completed when the task ends. */
+    /* Wait for the other queue's thread. When one of its tasks ends, all work of the task has completed. */
     if (!await_ticket(other, mark.ticket)) return failure_of(other);
     return other->threaded || there ? ZR_OK : q->kind->follow(q->base.device, other->base.device, mark.ticket);
 }

@@ -1,22 +1,22 @@
-/* Queues of tasks for devices of all kinds: see zr_device_ops. */
+/* Queues of tasks for devices of all kinds. zr_device_ops describes them. */
 #ifndef ZR_DEVICE_QUEUE_H
 #define ZR_DEVICE_QUEUE_H
 
 #include "zr/device.h"
 
-/* Functions of a kind of device that its queues need. On a synchronous device all but `side` are NULL. */
+/* Functions of a kind of device that its queues call. For a synchronous device, all but `side` are NULL. */
 typedef struct zr__queue_kind {
-    /* Create a device for the tasks of a queue that is not ZR_QUEUE_AT_ONCE; destroyed as any. */
+    /* Create a device for the tasks of a queue that is not ZR_QUEUE_AT_ONCE. Destroy it by zr_device_destroy. */
     zr_status (*side)(zr_device *device, zr_queue_runs runs, zr_device **side);
-    /* Prepare the thread of a queue; called on it first. */
+    /* Prepare the thread of a queue. It is the thread's first call. */
     zr_status (*enter)(zr_device *side);
-    /* Run a task of a queue without a thread, in place of a plain call, and report its times when they are known. */
+    /* Run a task of a queue without a thread, and report the task's times when they are known. */
     zr_status (*run)(zr_device *device, const zr_task *task);
-    /* Give this ticket to all work launched on the device so far; reach: wait, on any thread, until it has completed.
-     */
+    /* Assign this ticket to all work launched on the device so far. `reach` waits, on any thread, until that work has
+     * completed. */
     void (*mark)(zr_device *device, int64_t ticket);
     zr_status (*reach)(zr_device *device, int64_t ticket);
-    /* Have all later work of `device` start after `other` has reached the ticket. The caller does not wait. */
+    /* Let all later work of `device` start after `other` has reached the ticket. The caller does not wait. */
     zr_status (*follow)(zr_device *device, zr_device *other, int64_t ticket);
 } zr__queue_kind;
 

@@ -1,6 +1,6 @@
 /**
- * Constants of dropout and of the built-in optimizers, made on the host in double: the same bits on every device. Plain
- * C, which the kernels of GPUs include as C++.
+ * Constants of dropout and of the built-in optimizers, computed on the host in double, so that every device has the
+ * same bits. This is plain C, which the kernels of GPUs include as C++.
  */
 #ifndef ZR_DEVICE_RULES_H
 #define ZR_DEVICE_RULES_H
@@ -10,11 +10,11 @@
 #include "base/number/rng.h"
 #include "zr/device.h"
 
-/** Factors of dropout, 0 or 1/(1-p), from the random elements of one stream of one step. */
+/** Rule of dropout: computes the factors, 0 or 1/(1-p), from the random numbers of one stream of one step. */
 typedef struct zr__dropout {
     zr_rng rng;
-    uint32_t threshold; /* kept when u32 >> 8 is at least this */
-    float scale;        /* 1/(1-p) */
+    uint32_t threshold; /* an element is kept if its u32 >> 8 is at least this */
+    float scale;        /* factor of kept elements, 1/(1-p) */
 } zr__dropout;
 
 static inline zr__dropout zr__dropout_make(const zr_runtime *runtime, int64_t stream, double p)
@@ -35,7 +35,7 @@ typedef struct zr__adam {
     float decay; /* adamw: factor of the weight; adam: L2 coefficient */
 } zr__adam;
 
-/** Make the constants of a step; decoupled: adamw. */
+/** Compute the constants of a step, of adamw if `decoupled`, else of adam. */
 static inline zr__adam zr__adam_make(const zr_update_args *args, bool decoupled)
 {
     const double beta1 = args->hyper[0], beta2 = args->hyper[1];
@@ -53,7 +53,7 @@ static inline zr__adam zr__adam_make(const zr_update_args *args, bool decoupled)
 
 typedef struct zr__sgd {
     float lr, decay, momentum, grad_scale;
-    float own, look; /* the step is own * gradient + look * velocity */
+    float own, look; /* factors of the gradient and of the velocity in a step */
 } zr__sgd;
 
 static inline zr__sgd zr__sgd_make(const zr_update_args *args)

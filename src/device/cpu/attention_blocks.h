@@ -1,9 +1,9 @@
 /**
- * attention_blocks: where the packed fp32 blocks of the attention kernels lie in a thread's scratch.
- * The kernel's scratch_bytes asks for them and its run carves them, by this one layout.
+ * attention_blocks: layout of the packed fp32 blocks of the attention kernels in a thread's scratch. The kernel's
+ * scratch_bytes and its run both use this layout.
  *
- * A thread works on one head of one row at a time. Scratch grows with T, never with T x T: scores
- * exist for ZR__ATTENTION_BLOCK x ZR__ATTENTION_BLOCK at a time.
+ * A thread works on one head of one row at a time. Scratch grows with T, not with T x T: only ZR__ATTENTION_BLOCK x
+ * ZR__ATTENTION_BLOCK scores exist at a time.
  */
 #ifndef ZR_DEVICE_CPU_ATTENTION_BLOCKS_H
 #define ZR_DEVICE_CPU_ATTENTION_BLOCKS_H
@@ -11,31 +11,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Queries, and keys, of a block: a multiple of the lanes. At 64 the blocks of heads of 64 stay in the second-level
- * cache; from 48 to 128 the speed hardly changes. */
+/* Number of queries, and of keys, in a block: a multiple of the lanes. At 64, the blocks of heads of width 64 stay in
+ * the second-level cache; between 48 and 128 the speed hardly changes. */
 #define ZR__ATTENTION_BLOCK 64
 #define ZR__ATTENTION_LANES 16
 
-/** Offsets in floats from the start of a thread's scratch, each a multiple of 16 (64 bytes); -1: not there. */
+/** Offsets in floats from the start of a thread's scratch, each a multiple of 16 (64 bytes), or -1 if the block does
+ * not exist. */
 typedef struct zr__attention_layout {
     int64_t width;    /* D rounded up to lanes: row stride of q, k, v, y and their gradients */
-    int64_t keys_t;   /* forward: all key blocks, backward: one; each (D, BLOCK) */
-    int64_t keys;     /* backward: (BLOCK, width) */
-    int64_t values_t; /* backward: (D, BLOCK) */
-    int64_t values;   /* forward: (T rounded up to lanes, width) */
-    int64_t q;        /* forward: (BLOCK, width), backward: (T, width); scaled */
-    int64_t y;        /* forward: (BLOCK, width) */
-    int64_t dy;       /* backward: (T, width) */
-    int64_t dq;       /* backward: (T, width) */
-    int64_t dk, dv;   /* backward: (BLOCK, width) */
-    int64_t p;        /* (BLOCK, BLOCK) scores, then probabilities */
-    int64_t ds;       /* backward: (BLOCK, BLOCK) */
-    int64_t kept;     /* backward: (BLOCK, BLOCK) factors of dropout */
-    int64_t stat;     /* forward: maximum, sum (BLOCK each); backward: sum of dy y (T) */
-    int64_t floats;   /* all of it */
+    int64_t keys_t;   /* transposed keys, (D, BLOCK) for each block: forward all blocks, backward one */
+    int64_t keys;     /* keys of one block, backward only: (BLOCK, width) */
+    int64_t values_t; /* transposed values of one block, backward only: (D, BLOCK) */
+    int64_t values;   /* values of the whole head, forward only: (T rounded up to lanes, width) */
+    int64_t q;        /* scaled queries; forward: (BLOCK, width); backward: (T, width) */
+    int64_t y;        /* result, forward only: (BLOCK, width) */
+    int64_t dy;       /* gradient of the result, backward only: (T, width) */
+    int64_t dq;       /* gradient of the queries, backward only: (T, width) */
+    int64_t dk, dv;   /* gradients of keys and of values, backward only: (BLOCK, width) each */
+    int64_t p;        /* (BLOCK, BLOCK) scores, which become probabilities */
+    int64_t ds;       /* gradients of the scores, backward only: (BLOCK, BLOCK) */
+    int64_t kept;     /* factors of dropout, backward only: (BLOCK, BLOCK) */
+    int64_t stat;     /* forward: maximum and sum of each row (BLOCK each); backward: sum of dy * y of each row (T) */
+    int64_t floats;   /* length of the whole scratch, in floats */
 } zr__attention_layout;
 
-/** n rounded up to whole lanes. */
+/** Return n rounded up to whole lanes. */
 static inline int64_t zr__attention_lanes(int64_t n)
 {
     return (n + ZR__ATTENTION_LANES - 1) / ZR__ATTENTION_LANES * ZR__ATTENTION_LANES;
@@ -48,7 +49,7 @@ static inline int64_t zr__attention_take(int64_t *used, int64_t floats)
     return offset;
 }
 
-/** Layout for T tokens and heads of D. */
+/** Return the layout for T tokens and heads of width D. */
 static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward)
 {
     const int64_t n = ZR__ATTENTION_BLOCK;
@@ -75,7 +76,7 @@ static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t 
     return l;
 }
 
-/** Scratch of one thread. */
+/** Return the scratch bytes of one thread. */
 static inline int64_t zr__attention_scratch_bytes(int64_t T, int64_t D, bool backward)
 {
     return 4 * zr__attention_layout_make(T, D, backward).floats;

@@ -1,20 +1,21 @@
-/* Measurement of bandwidths: of memory, by the triad of McCalpin's STREAM, and between ranks, which read each other's
- * memory as thread ranks do when they gather. Threads share the measured resource, so a pass counts as a whole, and
- * the best of some passes is taken. */
+/* Measurement of bandwidths: of memory, by the triad of McCalpin's STREAM, and between ranks. For the bandwidth between
+ * ranks, threads read each other's memory as thread ranks do in a gather. Threads share the measured resource, so the
+ * time of a pass is the time of all threads, and the best of several passes counts. */
 #include <string.h>
 #include <unistd.h>
 
 #include "device/cpu/peak.h"
 
-/* Bytes of one array. Every pass goes over whole arrays, for any number of threads: shares of arrays may fit caches. */
+/* Limits on the bytes of one array. With any number of threads, a pass goes over whole arrays, since parts of arrays
+ * may fit into caches. */
 #define LEAST_BYTES ((int64_t)64 << 20)
 #define MOST_BYTES ((int64_t)256 << 20)
 #define MEASURE_SEC 0.08
-enum { LEAST_PASSES = 5, OF_CACHE = 4 /* an array, by the rule of STREAM */ };
+enum { LEAST_PASSES = 5, OF_CACHE = 4 /* bytes of an array / bytes of the last cache, by STREAM's rule */ };
 
 typedef struct arrays {
     float *a, *b, *c;
-    int64_t n; /* elements of each */
+    int64_t n; /* number of elements in each array */
 } arrays;
 
 /* Function that a pass applies to elements [at, at + n). */
@@ -35,7 +36,7 @@ static void triad(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t 
     ops->triad(m->a + at, m->b + at, m->c + at, 0.5f, n);
 }
 
-/* The share behind its own; the last reads the first. */
+/* Copy the share that follows the thread's own; the last thread copies the first share. */
 static void read_next(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n)
 {
     (void)ops;
@@ -62,7 +63,7 @@ static double best_rate(pass run, const arrays *m, const zr__peak_ops *ops, int 
     return best > 0.0 ? (double)(elem_bytes * m->n) / best : 0.0;
 }
 
-/* Measure the rate of one thread, and of all threads. */
+/* Measure the rate of one thread, and of all threads together. */
 static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int threads, int64_t elem_bytes)
 {
     zr_rate rate = {.one = best_rate(run, m, ops, 1, elem_bytes)};
@@ -70,7 +71,7 @@ static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int t
     return rate;
 }
 
-/* Beyond the last cache, as far as its size is known. */
+/* Return the bytes of an array: beyond the last cache, if its size is known. */
 static int64_t array_bytes(void)
 {
     int64_t bytes = 0;

@@ -1,26 +1,27 @@
 /*
- * The processor's peak: of its own matrix product, for a run that has nothing better, and of operations between
- * registers, which no product exceeds.
+ * Measurement of the processor's peak rates: of its own matrix product, for runs that have no better measurement, and
+ * of operations in registers, which no product exceeds.
  *
- * On a busy machine only a short stretch runs undisturbed, so it is the best of many that counts. Products: one thread
- * multiplies square matrices that fit its cache, times the threads; all threads in one product would measure the load
- * (seen: a fifth of the true rate). Registers: also all threads at once, each with the best stretch of its own, which
- * sees that threads share units or that the clock is lower when all work.
+ * On a busy machine only short intervals are undisturbed, so the best of many short measurements counts. Products: one
+ * thread multiplies square matrices that fit its cache, and its rate is multiplied by the number of threads. A product
+ * by all threads would measure the machine's load instead (a fifth of the true rate was seen). Registers: all threads
+ * also run at once, and each contributes its own best interval ("stretch"). That includes the effects of shared units
+ * and of a lower clock when all threads work.
  */
 #include "device/cpu/peak.h"
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/product_blocks.h"
 
-/* No power of two, whose rows fall on each other in the cache. */
+/* SIDE: size of the matrices. It is no power of two, since then the rows would compete for the same cache lines. */
 enum { SIDE = 240, LEAST_RUNS = 16 };
-/* A stretch takes a tenth of a millisecond. Their number is fixed, not their time: a thread that waits for its core
- * measures nothing. */
+/* A stretch takes a tenth of a millisecond. The number of stretches is fixed, not their total time, because a thread
+ * that waits for its core measures nothing. */
 enum { STRETCH_ROUNDS = 1 << 14, STRETCHES = 300 };
 #define MEASURE_SEC 0.02
 #define FLOPS (2.0 * SIDE * SIDE * SIDE)
 
-/* Fill a matrix with ones, whose products stay normal numbers in every type. */
+/* Fill a matrix with ones, whose products are normal numbers in every type. */
 static void fill_ones(void *matrix, zr_dtype dtype)
 {
     for (int64_t i = 0; i < SIDE * SIDE; i++) {

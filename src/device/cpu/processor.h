@@ -1,5 +1,5 @@
-/* Levels of a processor. Its features and permissions are a struct, and the choice of a level depends on that struct
- * alone, so that tests can make up processors. */
+/* Levels of a processor. Features and permissions of the processor are in a struct, and the choice of a level depends
+ * on that struct alone, so that tests can invent processors. */
 #ifndef ZR_DEVICE_CPU_PROCESSOR_H
 #define ZR_DEVICE_CPU_PROCESSOR_H
 
@@ -7,28 +7,29 @@
 #include <stdint.h>
 
 typedef struct zr__processor {
-    bool v2, v3, v4;             /* the levels of the x86-64 ABI, registers that the system keeps included */
-    bool avx512_bf16;            /* the instruction; it counts on top of v4 */
-    bool intel;                  /* who made it */
-    uint32_t cpuid_7_edx;        /* its bits 22 to 24: multiplies bf16 on tiles, multiplies fp16, has tiles */
-    uint64_t xcr0;               /* its bits 17 and 18: the system keeps tiles */
-    bool tiles_permitted;        /* the kernel lets this process use them */
-    const char *most_of_library; /* ONEDNN_MAX_CPU_ISA: the most that the library of products may use; NULL: anything */
+    bool v2, v3, v4;      /* whether the processor has the x86-64 ABI's level and the system saves its registers */
+    bool avx512_bf16;     /* whether the processor has this instruction; it counts only in addition to v4 */
+    bool intel;           /* whether Intel made the processor */
+    uint32_t cpuid_7_edx; /* CPUID leaf 7, EDX; bits 22: bf16 products on tiles, 23: fp16 products, 24: tiles */
+    uint64_t xcr0;        /* register XCR0; bits 17 and 18: the system saves tiles */
+    bool tiles_permitted; /* whether the kernel lets this process use tiles */
+    const char *most_of_library; /* ONEDNN_MAX_CPU_ISA, the limit on oneDNN's instructions; NULL: no limit */
 } zr__processor;
 
-/* Describe the processor and environment of this process. Asks the kernel for permission to use tiles. */
+/* Describe the processor and the environment of this process. The function asks the kernel for permission to use tiles.
+ */
 zr__processor zr__processor_here(void);
 
-/* Return whether the processor has instructions for tiles of bf16 and the system keeps tiles; the kernel's permission
- * is checked elsewhere. */
+/* Return whether the processor has tile instructions for bf16, and the system saves tiles. The kernel's permission is
+ * not checked here. */
 bool zr__processor_has_tiles(const zr__processor *processor);
-/* Return whether zr's kernels and the library may both use the level. A limit on the library is one on the level, so
- * that both use the same instructions, and measurements of one hold for the other. */
+/* Return whether zr's kernels and oneDNN may both use the level. A limit on oneDNN also limits zr's kernels, so that
+ * both use the same instructions, and measurements of one hold for the other. */
 bool zr__processor_has(const zr__processor *processor, const char *level);
-/* Return whether the level is better than the lower ones: false where its bf16 products are slower than widening to
- * fp32. */
+/* Return whether to prefer the level to lower ones: false if the level is unavailable, or its bf16 products are slower
+ * than widening to fp32. */
 bool zr__processor_wants(const zr__processor *processor, const char *level);
-/* Return why the level cannot be used, as the end of a sentence; NULL: it can. */
+/* Return why the level cannot be used, as the end of a sentence, or NULL if it can. */
 const char *zr__processor_lacks(const zr__processor *processor, const char *level);
 
 #endif

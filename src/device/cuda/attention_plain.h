@@ -1,11 +1,11 @@
 /*
  * Attention in plain fp32: for operands in fp32, whose products must not be rounded to TF32, and for heads of any
- * width. Dropout has no kernels of its own: it is a branch that all threads take alike, and costs little beside the
- * products.
+ * width. Dropout is a branch in the kernels, which all threads take alike; it costs little next to the products.
  *
- * A block of threads has a tile of 64 rows x 64 columns of scores, each thread 8 x 4 scores. The block sums the scores
- * over the head's width a stretch at a time, stores them in shared memory as weights, and multiplies the weights by a
- * part of the columns' elements. Each part of a wide head is the work of another block, which recomputes the scores.
+ * A block of threads has a tile of 64 rows x 64 columns of scores, and each thread 8 x 4 of the scores. The block sums
+ * the scores over the head's width, a segment (STRETCH) at a time. It stores them in shared memory as weights, and
+ * multiplies the weights by a part of the columns' elements. Each part of a wide head has its own block, which
+ * recomputes the scores.
  */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
 #define ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
@@ -13,11 +13,11 @@
 #include "device/cuda/attention.h"
 
 constexpr int ZR__PLAIN_TILE = 64, ZR__PLAIN_STRETCH = 32, ZR__PLAIN_THREADS = 128;
-constexpr int ZR__PLAIN_ROWS = 8, ZR__PLAIN_COLUMNS = 4; /* of a thread */
-/* From one row to the next: four rows, or eight columns of a thread one below the other, on different banks. */
+constexpr int ZR__PLAIN_ROWS = 8, ZR__PLAIN_COLUMNS = 4; /* rows and columns of a thread's scores */
+/* Row strides in shared memory: four rows, or a thread's eight columns in consecutive rows, use different banks. */
 constexpr int ZR__PLAIN_STRIDE = ZR__PLAIN_TILE + 4, ZR__STRETCH_STRIDE = ZR__PLAIN_STRETCH + 4;
-/* Floats of shared memory: two stretches, whose place the weights take when the scores are there; a part of the
- * columns' elements. */
+/* Floats of shared memory for two segments. The weights replace them when the scores are complete. The columns'
+ * elements need further memory (zr__plain_shared). */
 constexpr int ZR__PLAIN_SCORES = 2 * ZR__PLAIN_TILE * ZR__STRETCH_STRIDE;
 static_assert(ZR__PLAIN_SCORES >= ZR__PLAIN_TILE * ZR__PLAIN_STRIDE, "the weights fit where the stretches were");
 
@@ -43,15 +43,16 @@ __device__ __forceinline__ int zr__plain_column(int c)
     return (int)threadIdx.x % 16 * 4 + c;
 }
 
-/* Reduce over the 16 lanes that have a row. */
+/* Reduce x over the 16 lanes that share a row. */
 template <typename Op> __device__ __forceinline__ float zr__row_all(float x, Op op)
 {
     for (int mask = 8; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, mask));
     return x;
 }
 
-/* tile (64, WIDTH), rows `stride` apart, = elements [d0, d0 + WIDTH) of tokens first .. first + 64 of x; zeros beyond.
- * PERMUTED: token first + 4 a + b in row a + 16 b, so that the columns of a thread are 16 rows apart. */
+/* Load the elements [d0, d0 + WIDTH) of the tokens [first, first + 64) of x to tile (64, WIDTH), whose rows are
+ * `stride` apart; zeros beyond x. PERMUTED: token first + 4 a + b goes to row a + 16 b, so that a thread's columns are
+ * 16 rows apart. */
 template <int WIDTH, bool PERMUTED, typename T>
 __device__ __forceinline__ void zr__plain_load(float *tile, int stride, const zr__tokens<const T> &x, int first, int d0)
 {
@@ -62,7 +63,8 @@ __device__ __forceinline__ void zr__plain_load(float *tile, int stride, const zr
     }
 }
 
-/* score = rows times columns^T. shared: ZR__PLAIN_SCORES floats; the block meets before they are written. */
+/* Compute score = rows times columns^T. `shared` has ZR__PLAIN_SCORES floats; the block synchronizes before it writes
+ * them. */
 template <typename T>
 __device__ __forceinline__ void zr__plain_score(zr__plain_scores &score, float *shared, const zr__tokens<const T> &rows,
                                                 int first_row, const zr__tokens<const T> &columns, int first_column)
@@ -93,7 +95,7 @@ __device__ __forceinline__ void zr__plain_score(zr__plain_scores &score, float *
     }
 }
 
-/* weights (64, 64) in shared memory = score. */
+/* Store scores as weights (64, 64) in shared memory. */
 __device__ __forceinline__ void zr__plain_put(float *weights, const zr__plain_scores &score)
 {
 #pragma unroll
@@ -104,10 +106,10 @@ __device__ __forceinline__ void zr__plain_put(float *weights, const zr__plain_sc
     }
 }
 
-/* Sums of a thread: its rows, elements 4 tx + 64 p + c of the part of the width. */
+/* Sums of a thread: its rows, and elements 4 tx + 64 p + c of the part of the width. */
 template <int PART> using zr__plain_sums = zr__four[ZR__PLAIN_ROWS][PART / 64];
 
-/* sum += weights (64, 64) times elements (64, PART) of the columns' tokens, both in shared memory. */
+/* Add to `sum` the product of weights (64, 64) and elements (64, PART) of the columns' tokens, all in shared memory. */
 template <int PART>
 __device__ __forceinline__ void zr__plain_add(zr__plain_sums<PART> &sum, const float *weights, const float *elements)
 {
@@ -130,8 +132,8 @@ __device__ __forceinline__ void zr__plain_add(zr__plain_sums<PART> &sum, const f
     }
 }
 
-/* Load weights and elements d0 .. d0 + PART of columns first .. first + 64, and add their product. The block
- * synchronizes before they are written; they overwrite the scores. */
+/* Put weights and the elements [d0, d0 + PART) of the tokens [first, first + 64) of `columns` into shared memory, and
+ * add their product to `sum`. The block synchronizes before it writes; the weights overwrite the scores' segments. */
 template <int PART, typename T>
 __device__ __forceinline__ void zr__plain_weighted(zr__plain_sums<PART> &sum, float *shared,
                                                    const zr__plain_scores &weight, const zr__tokens<const T> &columns,
@@ -155,7 +157,7 @@ template <int PART> __device__ __forceinline__ void zr__plain_clear(zr__plain_su
             for (int c = 0; c < 4; c++) sum[r][p].x[c] = 0.0f;
 }
 
-/* Elements d0 .. d0 + PART of tokens first .. first + 64 of x = factor of the row times its sum. */
+/* Store a row's factor times its sums to the elements [d0, d0 + PART) of the tokens [first, first + 64) of x. */
 template <int PART, typename T>
 __device__ __forceinline__ void zr__plain_store(const zr__tokens<T> &x, int first, int d0,
                                                 const zr__plain_sums<PART> &sum, const float (&factor)[ZR__PLAIN_ROWS])

@@ -1,6 +1,4 @@
-/*
- * Copies from global to shared memory that go on while a kernel does something else (cp.async).
- */
+/* Copies from global to shared memory that run while a kernel does other work (cp.async). */
 #ifndef ZR_DEVICE_CUDA_COPIES_H
 #define ZR_DEVICE_CUDA_COPIES_H
 
@@ -13,11 +11,11 @@ __device__ __forceinline__ uint32_t zr__shared_address(const void *x)
     return (uint32_t)__cvta_generic_to_shared(x);
 }
 
-/* Asynchronous copies of 16 bytes, or of 4, from global to shared memory. They belong to the group that the next
- * `close` ends; after `wait<N>` the copies of all groups but the last N have been done, for this thread: a barrier
- * makes them visible to the others. */
+/* Asynchronous copies of 16 or 4 bytes from global to shared memory. Copies belong to a group, which the next `close`
+ * ends. After `wait<N>`, the copies of all groups but the last N are complete for this thread; a barrier makes them
+ * visible to other threads. */
 struct zr__copies {
-    /* Where nothing is `there`, nothing is read, and zeros are written. */
+    /* Start one copy. If `there` is false, nothing is read and zeros are written. */
     template <int BYTES> __device__ __forceinline__ void add(void *to, const void *from, bool there)
     {
         const int bytes = there ? BYTES : 0;
@@ -42,10 +40,10 @@ struct zr__copies {
     }
 };
 
-#else /* the stand-in */
+#else /* the stand-in for tests without a GPU */
 
-/* Copies of the stand-in. In every other block of threads a copy is delayed until it is waited for, in the rest it is
- * done at once: a missing wait or barrier shows in one of the two. */
+/* Copies of the stand-in. In every other block of threads, a copy is done at once; in the remaining blocks it is
+ * delayed until it is waited for. So a missing wait or barrier shows in one of the two. */
 struct zr__copies {
     struct copy {
         void *to;
@@ -68,7 +66,7 @@ struct zr__copies {
     {
         run(group - N - 1);
     }
-    /* The copies of all groups up to `last`. */
+    /* Do the copies of all groups up to `last`. */
     void run(int last)
     {
         int left = 0;

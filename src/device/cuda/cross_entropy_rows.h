@@ -1,7 +1,5 @@
-/*
- * The cross entropy of rows of logits and its gradient, for cross_entropy and linear_cross_entropy. A block of threads
- * has a row.
- */
+/* The cross entropy of rows of logits and its gradient, for cross_entropy and linear_cross_entropy. Each row has a
+ * block of threads. */
 #ifndef ZR_DEVICE_CUDA_CROSS_ENTROPY_ROWS_H
 #define ZR_DEVICE_CUDA_CROSS_ENTROPY_ROWS_H
 
@@ -9,28 +7,31 @@
 
 #include "device/cuda/launch.h"
 
-/* Losses or gradients of rows of logits; absent pointers are null. */
+/* Rows of logits whose losses or gradients are computed. Pointers that are not used are null. */
 struct zr__loss_rows {
     const void *logits;
-    void *dlogits;         /* may be the logits */
-    int64_t ld, V;         /* elements from a row to the next; columns */
-    int64_t width;         /* columns of dlogits: from V on they become 0 */
-    int64_t first;         /* the token of the first column */
-    const int32_t *target; /* negative: no loss and no gradient; in a column outside this part: no own share */
+    void *dlogits;         /* may be equal to `logits` */
+    int64_t ld, V;         /* row stride in elements, and number of columns */
+    int64_t width;         /* number of columns of dlogits; columns from V on become 0 */
+    int64_t first;         /* token of the first column */
+    const int32_t *target; /* target tokens; negative: no loss or gradient; outside these columns: no target term */
     const float *dlosses;
-    const float *lse; /* log-sum-exp for the gradient, where it is not computed from the same logits */
+    const float *lse; /* log-sum-exps for the gradient, if the kernel does not compute them from the logits */
     float *losses, *lses;
-    float *part; /* in place of losses and lses, (rows,2): log-sum-exp of the row's columns, and the target's logit, 0
-                    where the target is in another part */
+    /* Output in place of losses and lses, (rows,2): log-sum-exp of the row's columns, and the target's logit, or 0 if
+     * the target is in another part. */
+    float *part;
 };
 
 namespace
 {
 
-/* Elements that a thread takes at a time, the same elements wherever the row lies. */
+/* Number of elements that a thread processes at a time. Each thread has the same elements at any alignment of the row.
+ */
 constexpr int zr__loss_pack = 8;
 
-/* Elements [i, i + pack) of a row of n; behind its end -inf, which adds nothing to a sum of exponentials. */
+/* Load the elements [i, i + pack) of a row of n. Elements beyond its end are -inf, which adds nothing to a sum of
+ * exponentials. */
 template <typename T>
 __device__ __forceinline__ void zr__loss_get(float (&x)[zr__loss_pack], const T *row, int64_t i, int64_t n, bool packed)
 {
@@ -52,8 +53,8 @@ __device__ __forceinline__ void zr__loss_put(T *row, int64_t i, int64_t n, bool 
         if (i + v < n) zr__put(row, i + v, x[v]);
 }
 
-/* The largest logit and the sum of exp(logit - largest), the same in every thread. The largest starts at the lowest
- * finite number, so that masked logits (-inf) never meet -inf - -inf; a NaN passes into the sum. */
+/* Compute the largest logit and the sum of exp(logit - largest), equal in every thread. The maximum starts at the
+ * lowest finite number, so that masked logits (-inf) never give -inf - -inf. A NaN makes the sum NaN. */
 template <typename T>
 __device__ __forceinline__ void zr__loss_softmax(const T *row, int64_t n, bool packed, float *largest, float *total)
 {
@@ -73,15 +74,15 @@ __device__ __forceinline__ void zr__loss_softmax(const T *row, int64_t n, bool p
     *total = zr__block_all(sum * expf(max - *largest), zr__plus(), 0.0f);
 }
 
-/* Return the target's column; -1: not in this part. */
+/* Return the column of the target, or -1 if it is not in this part. */
 __device__ __forceinline__ int64_t zr__loss_own(const zr__loss_rows &r, int64_t row)
 {
     const int64_t own = r.target[row] - r.first;
     return r.target[row] >= 0 && own >= 0 && own < r.V ? own : -1;
 }
 
-/* Store the op's results of a row, and return its log-sum-exp; one thread calls it. The loss is not computed from the
- * stored logarithm, whose rounding grows with the logits. */
+/* Store a row's results, and return its log-sum-exp. One thread calls this. The loss is not computed from the stored
+ * logarithm, whose rounding error grows with the logits. */
 template <typename T>
 __device__ float zr__loss_tell(const zr__loss_rows &r, int64_t row, const T *logits, float max, float sum)
 {
@@ -116,7 +117,7 @@ __device__ __forceinline__ void zr__loss_gradient(const zr__loss_rows &r, int64_
     }
 }
 
-/* SOFTMAX: losses and lses, or part, are made; GRADIENT: dlogits are. */
+/* Process one row for each block of threads. SOFTMAX: compute losses and lses, or part. GRADIENT: compute dlogits. */
 template <bool SOFTMAX, bool GRADIENT, typename T>
 __global__ void __launch_bounds__(512) zr__loss_kernel(zr__loss_rows r, bool packed)
 {
@@ -136,7 +137,7 @@ __global__ void __launch_bounds__(512) zr__loss_kernel(zr__loss_rows r, bool pac
 
 } // namespace
 
-/* Threads of a row's block. */
+/* Return the number of threads of a row's block. */
 static inline unsigned zr__loss_threads(int64_t width)
 {
     const int64_t wanted = zr__ceil_div(zr__ceil_div(width, zr__loss_pack), ZR__WARP) * ZR__WARP;

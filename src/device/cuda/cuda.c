@@ -1,5 +1,5 @@
-/* NVIDIA GPUs. A device is a stream of one GPU, to which its operations are issued; in a task they return at once.
- * Kernels and the computing steps are in kernels/, one family a file. */
+/* NVIDIA GPUs. A device is a stream of one GPU, to which its operations are issued. In a task, operations return at
+ * once. Kernels and the computing steps are in kernels/, one file for each family. */
 #include "device/cuda/cuda.h"
 #include "device/cuda/products.h"
 
@@ -15,7 +15,7 @@ ZR_CUDA_FAMILIES(DECLARE_FAMILY)
 #define FAMILY_ENTRY(family) zr__cuda_kernels_##family,
 static const zr_kernel *const families[] = {ZR_CUDA_FAMILIES(FAMILY_ENTRY) NULL};
 
-/* Compute capability that all kernels run on. */
+/* Lowest major compute capability that the kernels support. */
 enum { MAJOR_LEAST = 8 };
 
 /* ---- failures ---------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static zr_status no_memory(const char *what)
 
 zr_status zr__cuda_failed(cudaError_t error, const char *what)
 {
-    (void)cudaGetLastError(); /* clear it: it would be taken for the failure of a later launch */
+    (void)cudaGetLastError(); /* clear it, since it would look like the failure of a later launch */
     if (error == cudaErrorMemoryAllocation) return no_memory(what);
     bool here = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver || error == cudaErrorInvalidDevice;
     return ZR_FAIL(here ? ZR_ERR_UNSUPPORTED : ZR_ERR_IO, "the GPU: %s (in %.40s)", cudaGetErrorString(error), what);
@@ -111,14 +111,15 @@ zr_status zr__device_cuda_free(int gpu, int64_t *bytes)
 
 /* ---- the device of the calling thread ---------------------------------------------------------- */
 
-/* CUDA keeps one GPU for each thread of the host, to whose streams alone it launches kernels. */
+/* Make the device's GPU current on the calling thread. CUDA has one current GPU for each host thread, and launches
+ * kernels only to streams of that GPU. */
 zr_status zr__cuda_enter(zr_device *device)
 {
     ZR_CUDA(cudaSetDevice(zr__cuda(device)->ordinal));
     return ZR_OK;
 }
 
-/* Begin an operation: make the GPU current outside a task; a task has done so already. */
+/* Begin an operation. Outside a task, make the GPU current; a task has already done that. */
 static zr_status begin_operation(zr_device *device)
 {
     return zr__cuda(device)->in_task ? ZR_OK : zr__cuda_enter(device);
@@ -126,7 +127,7 @@ static zr_status begin_operation(zr_device *device)
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-/* End an operation: outside a task, wait until it has completed. */
+/* End an operation. Outside a task, wait until it has completed. */
 static zr_status end_operation(zr_device *device, zr_status status)
 {
     zr__cuda_device *cuda = zr__cuda(device);
@@ -182,12 +183,12 @@ static void cuda_free_host(zr_device *device, void *memory)
 
 static void cuda_populate(zr_device *device, void *memory, int64_t bytes)
 {
-    (void)device, (void)memory, (void)bytes; /* both kinds of memory have their pages from the start */
+    (void)device, (void)memory, (void)bytes; /* memory of the GPU and of the host both has its pages from the start */
 }
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-/* Fail if a kernel of the completed stream has found an index outside its table. */
+/* Fail if a kernel has found an index outside its table. The stream must have completed. */
 static zr_status outside_failure(zr__cuda_device *cuda)
 {
     const zr__cuda_outside found = *cuda->outside;
@@ -199,9 +200,10 @@ static zr_status outside_failure(zr__cuda_device *cuda)
     return ZR_OK;
 }
 
-/* Wait for the stream. The computing thread spins, as CUDA does where there are cores for it: the GPU has nothing to do
- * until this thread goes on. A queue's thread sleeps: it waits for copies and for other ranks for most of a step, and
- * ranks and loaders want its core; waking some 20 us late delays only work that runs beside computation. */
+/* Wait for the stream. The computing thread spins, as CUDA does by default if there are enough cores, because the GPU
+ * is idle until this thread goes on. A queue's thread sleeps: for most of a step it waits for copies and for other
+ * ranks, and its core is needed by ranks and loaders. Its wake-up, some 20 us late, only delays work that runs beside
+ * computation. */
 static zr_status await_stream(zr__cuda_device *cuda)
 {
     if (cuda->ended) ZR_CUDA(cudaEventRecord(cuda->ended, cuda->stream));
@@ -214,7 +216,8 @@ static zr_status cuda_finish(zr_device *device)
     zr__cuda_device *cuda = zr__cuda(device);
     ZR_TRY(begin_operation(device));
     const zr_status lost = zr__cuda_lost_failure(cuda, true), waited = await_stream(cuda);
-    if (lost != ZR_OK || waited != ZR_OK) zr__cuda_forget_times(cuda); /* whoever asked for them may be gone later */
+    /* Discard the times: their receiver may no longer exist when the next `finish` reports them. */
+    if (lost != ZR_OK || waited != ZR_OK) zr__cuda_forget_times(cuda);
     ZR_TRY(waited);
     ZR_TRY(lost);
     if (cuda->times) ZR_TRY(zr__cuda_tell_times(cuda));
@@ -234,7 +237,7 @@ static zr_status cuda_fill(zr_device *device, void *x, int byte, int64_t bytes)
     return end_operation(device, set_bytes(device, x, byte, bytes));
 }
 
-/* A piece of a rank on another GPU of this process is read where it lies. */
+/* Make a piece accessible to this GPU. If the piece lies on another GPU of this process, this GPU reads it there. */
 static zr_status reach_piece(int gpu, const void *piece)
 {
     struct cudaPointerAttributes at;
@@ -292,10 +295,10 @@ static void cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, in
     zr__cuda_lose(zr__cuda(device), st);
 }
 
-/* Find a kernel, and make its GPU current: the caller goes on to prepare it there. */
+/* Find a kernel, and make the device's GPU current, because the caller then prepares the kernel there. */
 static const zr_kernel *cuda_kernel(zr_device *device, const char *op)
 {
-    (void)!begin_operation(device); /* after a failure the kernel's own calls fail */
+    (void)!begin_operation(device); /* after a failure here, the kernel's own calls fail */
     return zr__kernel_first(device->profile.facts.kernels, families, op);
 }
 
@@ -315,7 +318,7 @@ static void cuda_destroy(zr_device *device)
     zr_free(cuda);
 }
 
-/* Its stream, and memory that its steps pass results through. */
+/* Create the device's own stream, and the memory through which its steps pass results. */
 static zr_status take_own(zr__cuda_device *cuda)
 {
     pthread_mutex_init(&cuda->lost.lock, NULL);
@@ -336,7 +339,8 @@ static zr_status create_ended(zr__cuda_device *cuda)
     return ZR_OK;
 }
 
-/* Complete a device: its stream and memory, and events that mark the stream, or one that its thread waits for. */
+/* Complete a device: create its stream and memory, and the event that its thread waits for or, without a thread, the
+ * events that mark the stream. */
 static zr_status complete_device(zr__cuda_device *cuda, bool threaded, zr_device **device)
 {
     zr_status st = take_own(cuda);
@@ -355,7 +359,7 @@ zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side)
     ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);
     cuda->base = *device;
     cuda->ordinal = zr__cuda(device)->ordinal;
-    cuda->in_task = runs == ZR_QUEUE_THREAD; /* its thread does nothing but tasks */
+    cuda->in_task = runs == ZR_QUEUE_THREAD; /* the queue's thread runs only tasks */
     return complete_device(cuda, cuda->in_task, side);
 }
 

@@ -1,9 +1,9 @@
 /**
- * device/cuda, internal: GPUs of NVIDIA. This header has the device and its failures; cuda.c is its table of
- * operations, queue.c its marks and times, products.[ch] matrix products by cuBLASLt, rates.c measurement, scratch.[ch]
- * the kernels' scratch, in every build. Headers of kernels: launch.h (begin there), rows.h (loops over rows),
- * indices.h, dropout.h, cross_entropy_rows.h, attention*.h over mma.h and copies.h. kernels/ has a file for each family
- * of ops.
+ * device/cuda, internal: GPUs of NVIDIA. This header has the device and its failures. cuda.c is the table of
+ * operations, queue.c marks and times tasks, products.[ch] multiply matrices by cuBLASLt, rates.c measures, and
+ * scratch.[ch] compute the kernels' scratch, in every build. Headers of kernels: launch.h (begin there), rows.h (loops
+ * over rows), indices.h, dropout.h, cross_entropy_rows.h, attention*.h over mma.h and copies.h. kernels/ has a file for
+ * each family of ops.
  */
 #ifndef ZR_DEVICE_CUDA_H
 #define ZR_DEVICE_CUDA_H
@@ -17,24 +17,25 @@
 extern "C" {
 #endif
 
-/** Partial sums of one square or total: blocks of fixed size, whatever the GPU. */
+/** Number of partial sums of a square norm or a total. Each block of threads computes one; blocks have the same size on
+ * every GPU. */
 #define ZR__CUDA_PARTS 1024
 
-/** Exponents of an F32. */
+/** Number of exponents of an F32. */
 #define ZR__CUDA_EXACT_BINS 256
 
-/** Memory of the device that its own steps pass results through; each queue's device has one. */
+/** Memory on the GPU through which the device's own steps pass results. The device of each queue has its own. */
 typedef struct zr__cuda_room {
-    double part[ZR__CUDA_PARTS];                    /* sums of a block */
-    int64_t bad[ZR__CUDA_PARTS];                    /* the first element of a block that is not finite, -1: none */
-    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* exact sums by exponent: low 32 bits of runs' sums, rest */
+    double part[ZR__CUDA_PARTS]; /* sum of each block */
+    int64_t bad[ZR__CUDA_PARTS]; /* first element of each block that is not finite, or -1 if all are finite */
+    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* per exponent: low 32 bits of the runs' sums, and high bits */
 } zr__cuda_room;
 
-/** The first index of a table, in an operand, that lies outside it. A kernel finds it; `finish` fails with it. */
+/** The first index in an operand that is outside its table. A kernel records it, and `finish` fails with it. */
 typedef struct zr__cuda_outside {
-    const char *what; /* "target", "token id"; NULL: all lie inside */
-    int64_t at, cols; /* its place in the operand, whose rows have `cols` */
-    int64_t end;      /* of the table */
+    const char *what; /* name of the index, such as "target" or "token id"; NULL if no index is outside */
+    int64_t at, cols; /* position of the index in the operand, and columns of the operand's rows */
+    int64_t end;      /* number of rows of the table */
     int32_t index;
 } zr__cuda_outside;
 
@@ -42,26 +43,26 @@ typedef struct zr__cuda_times zr__cuda_times;
 typedef struct zr__cuda_marks zr__cuda_marks;
 typedef struct zr__cuda_products zr__cuda_products;
 
-/** First failure of functions that return no status; the next `finish` returns it. */
+/** First failure of functions that cannot return a status. The next `finish` returns it. */
 typedef struct zr__cuda_lost {
-    pthread_mutex_t lock; /* one thread fails, another waits for a mark */
+    pthread_mutex_t lock; /* needed since one thread may fail while another waits for a mark */
     zr_status status;
     char text[256];
 } zr__cuda_lost;
 
-/** A device, or the side of one that a queue has: the same GPU, another stream. */
+/** A device, or the copy of a device that a queue uses: the same GPU with another stream. */
 typedef struct zr__cuda_device {
     zr_device base;
     int ordinal;
     cudaStream_t stream;
     zr__cuda_room *room;
-    zr__cuda_outside *outside;   /* in memory of the host that the GPU writes to */
-    zr__cuda_products *products; /* the library; NULL until a product is prepared (products.c) */
-    zr__cuda_marks *marks;       /* NULL where the queue has a thread, which waits for each task's end ... */
-    cudaEvent_t ended;           /* ... by this; else NULL */
+    zr__cuda_outside *outside;   /* memory of the host that the GPU can write */
+    zr__cuda_products *products; /* cuBLASLt and its products; NULL until the first product is prepared (products.c) */
+    zr__cuda_marks *marks;       /* events that mark the stream; NULL if the queue has a thread */
+    cudaEvent_t ended; /* event by which the queue's thread waits for the end of a task; NULL without a thread */
     zr__cuda_times *times;
     zr__cuda_lost lost;
-    bool in_task; /* operations are asynchronous; otherwise they complete before they return */
+    bool in_task; /* whether operations are asynchronous; if not, they complete before they return */
 } zr__cuda_device;
 
 static inline zr__cuda_device *zr__cuda(zr_device *device)
@@ -69,12 +70,12 @@ static inline zr__cuda_device *zr__cuda(zr_device *device)
     return (zr__cuda_device *)device;
 }
 
-/** A failure of the runtime as a status: ZR_ERR_MEMORY where memory is out, ZR_ERR_UNSUPPORTED where the driver or the
- *  GPU does not do, else ZR_ERR_IO: a device of this machine failed. `what` was being done. */
+/** Return a failure of the CUDA runtime as a status: ZR_ERR_MEMORY if memory is exhausted, ZR_ERR_UNSUPPORTED if the
+ * driver or the GPU is not usable, else ZR_ERR_IO (a device of this machine failed). `what` says what failed. */
 zr_status zr__cuda_failed(cudaError_t error, const char *what);
-/** Keep a failure, and its message, that cannot be returned now. */
+/** Store a failure, with its message, that cannot be returned now. */
 void zr__cuda_lose(zr__cuda_device *cuda, zr_status status);
-/** Return the first failure that was kept; ZR_OK: none. forget: clear it. */
+/** Return the first stored failure, or ZR_OK if no failure is stored. forget: clear the failure. */
 ZR_NODISCARD zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget);
 #define ZR_CUDA(call)                                                                                                  \
     do {                                                                                                               \
@@ -83,8 +84,8 @@ ZR_NODISCARD zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget)
             return zr_error_frame(zr__cuda_failed(zr__error, #call), __func__, __FILE__, __LINE__);                    \
     } while (0)
 
-/** Make the device's GPU current on the calling thread. Every task begins with it, and so does every operation outside
- *  tasks: a thread may have several devices. */
+/** Make the device's GPU current on the calling thread. Tasks begin with this call, and so do operations outside tasks,
+ * because a thread may use several devices. */
 ZR_NODISCARD zr_status zr__cuda_enter(zr_device *device);
 
 /* ---- queues (queue.c) -------------------------------------------------------------------------- */
@@ -92,12 +93,12 @@ ZR_NODISCARD zr_status zr__cuda_enter(zr_device *device);
 zr_status zr__cuda_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue);
 zr_status zr__cuda_marks_create(zr__cuda_device *cuda);
 void zr__cuda_marks_destroy(zr__cuda_device *cuda);
-/** Report the times of tasks that have ended; all work launched so far must have completed. */
+/** Report the times of the tasks that have ended. All work launched so far must have completed. */
 zr_status zr__cuda_tell_times(zr__cuda_device *cuda);
-/* Discard all times that were not reported, after a failure. */
+/* Discard all times that have not been reported, after a failure. */
 void zr__cuda_forget_times(zr__cuda_device *cuda);
 
-/** Make the same GPU with a stream and a room of its own; destroyed as a device. */
+/** Create a device on the same GPU, with its own stream and memory for results. Destroy it by zr_device_destroy. */
 zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side);
 
 /* ---- rates (rates.c) --------------------------------------------------------------------------- */

@@ -1,15 +1,16 @@
-/* Computes the factors of dropout (rules.h) in kernels, to the bits of src/device/cpu/shared/dropout.h. */
+/* Factors of dropout (rules.h) in kernels, with the same bits as in src/device/cpu/shared/dropout.h. */
 #ifndef ZR_DEVICE_CUDA_DROPOUT_H
 #define ZR_DEVICE_CUDA_DROPOUT_H
 
 #include "device/cuda/launch.h"
 #include "device/rules.h"
 
-/* Set out[v] to the factor of element first + v. Each block of random numbers is made once, since its code is long. */
+/* Set out[v] to the factor of element first + v. The code computes each block of random numbers in only one place,
+ * since that code is long. */
 template <int V>
 __device__ __forceinline__ void zr__dropout_factors(const zr__dropout &dropout, uint64_t first, float (&out)[V])
 {
-    constexpr int blocks = (V + 2) / 4 + 1; /* where `first` is the last of its block */
+    constexpr int blocks = (V + 2) / 4 + 1; /* enough even if `first` is the last element of its block */
     const int shift = (int)(first % 4);
     uint32_t word[4 * blocks] = {};
 #pragma unroll

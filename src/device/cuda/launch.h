@@ -1,13 +1,13 @@
 /*
- * Common beginning of every file of src/device/cuda/kernels/: launching, elements of the three types, sums over a warp
- * and a block.
+ * Common beginning of every file of src/device/cuda/kernels/: launching kernels, elements of the three types, and sums
+ * over a warp and a block.
  *
- * Each file is compiled twice: by nvcc, and for the tests as C++ against tests/cuda/cuda_runtime.h, which runs blocks
- * on the processor. Two rules keep that possible, and results free of where a range is cut:
- *   - a kernel is launched by ZR_LAUNCH, takes its dynamic shared memory by ZR_SHARED, and uses of CUDA what the
- *     stand-in has;
- *   - contraction is off (-fmad=false): write fmaf where a fused operation is wanted. Sums run in an order that the
- *     values and their number alone decide: no floating-point atomics.
+ * Each file is compiled twice: by nvcc, and for the tests as C++ against tests/cuda/cuda_runtime.h, a stand-in that
+ * runs blocks on the processor. Two rules make that possible, and make results independent of where a range is cut:
+ *   - Launch a kernel by ZR_LAUNCH, get its dynamic shared memory by ZR_SHARED, and use only the parts of CUDA that the
+ *     stand-in has.
+ *   - Contraction is off (-fmad=false): write fmaf for a fused operation. The order of a sum must depend only on the
+ *     values and their number: use no floating-point atomics.
  */
 #ifndef ZR_DEVICE_CUDA_LAUNCH_H
 #define ZR_DEVICE_CUDA_LAUNCH_H
@@ -25,7 +25,8 @@
     extern __shared__ __align__(16) unsigned char zr__shared[];                                                        \
     type *name = (type *)zr__shared
 #else
-/* Return the bytes of parameters that a kernel may have: 4,096, unless one of its parameter types asks for more. */
+/* Return the limit on the bytes of a kernel's parameters: 4,096, unless one of the parameter types sets a higher one.
+ */
 template <typename T> constexpr size_t zr__parameter_room()
 {
     if constexpr (requires { T::parameter_room; })
@@ -34,7 +35,7 @@ template <typename T> constexpr size_t zr__parameter_room()
         return 4096;
 }
 
-/* Operands are evaluated where the kernel is launched, as CUDA copies them then. */
+/* Launch a kernel on the stand-in. Operands are copied at the launch, as CUDA copies them. */
 template <typename... Params, typename... Args>
 void zr__launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, void (*kernel)(Params...),
                 Args... args)
@@ -50,12 +51,13 @@ void zr__launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_by
 constexpr int ZR__WARP = 32;
 constexpr unsigned ZR__ALL_LANES = 0xffffffffu;
 
-/* Define the table of a family of kernels; {} ends it: `ZR_CUDA_KERNELS(softmax) = {zr__kernel(...), {}};`. */
+/* Define the table of a family of kernels, which {} ends: `ZR_CUDA_KERNELS(softmax) = {zr__kernel(...), {}};`. */
 #define ZR_CUDA_KERNELS(family)                                                                                        \
     extern "C" const zr_kernel zr__cuda_kernels_##family[];                                                            \
     extern "C" const zr_kernel zr__cuda_kernels_##family[]
 
-/* Make an entry of a family's table. zr_device_cuda_scratch has the scratch of all kernels. */
+/* Return an entry of a family's table. It has no function for scratch, since zr_device_cuda_scratch knows the scratch
+ * of all kernels. */
 constexpr zr_kernel zr__kernel(const char *op, zr_status (*run)(const zr_kernel_args *args),
                                zr_status (*prepare)(const zr_kernel_args *args, void **state) = nullptr,
                                void (*release)(void *state) = nullptr)
@@ -65,8 +67,8 @@ constexpr zr_kernel zr__kernel(const char *op, zr_status (*run)(const zr_kernel_
 
 /* ---- elements ---------------------------------------------------------------------------------- */
 
-/* bf16 and fp16 are ways to store: values are widened to fp32 where they are read and rounded where they are written,
- * to the bits of zr_bf16_from_f32 and zr_f16_from_f32. */
+/* bf16 and fp16 are formats for storage only: values are widened to fp32 when they are read, and rounded when they are
+ * written, with the same bits as zr_bf16_from_f32 and zr_f16_from_f32. */
 struct zr__bf16 {
     uint16_t bits;
 };
@@ -104,7 +106,7 @@ __device__ __forceinline__ void zr__put(zr__f16 *x, int64_t i, float value)
     x[i].bits = zr_f16_from_f32(value);
 }
 
-/* Call f with a null pointer of the type that a dtype stands for: `zr__typed(dtype, [&]<typename T>(T *) { ... })`. */
+/* Call f with a null pointer of the type that `dtype` names: `zr__typed(dtype, [&]<typename T>(T *) { ... })`. */
 template <typename F> zr_status zr__typed(zr_dtype dtype, F f)
 {
     switch (dtype) {
@@ -120,7 +122,7 @@ template <typename F> zr_status zr__typed(zr_dtype dtype, F f)
     }
 }
 
-/* Call f with null pointers of two types. */
+/* Call f with null pointers of the two types that a and b name. */
 template <typename F> zr_status zr__typed2(zr_dtype a, zr_dtype b, F f)
 {
     return zr__typed(a, [&](auto *x) { return zr__typed(b, [&](auto *y) { return f(x, y); }); });
@@ -141,21 +143,22 @@ struct zr__larger {
     }
 };
 
-/* Reduce over the lanes of a warp, in the order of a butterfly: every lane has the same bits. */
+/* Reduce x over the lanes of a warp, in the order of a butterfly, which gives every lane the same bits. */
 template <typename T, typename Op> __device__ __forceinline__ T zr__warp_all(T x, Op op)
 {
     for (int mask = ZR__WARP / 2; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, mask));
     return x;
 }
 
-/* Reduce over a block of at most 1024 threads, whole warps; every thread has the same bits. All threads call it. */
+/* Reduce x over a block of at most 1024 threads in whole warps, which gives every thread the same bits. All threads
+ * must call it. */
 template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T x, Op op, T neutral)
 {
     __shared__ T part[ZR__WARP];
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int warps = (int)blockDim.x / ZR__WARP;
     x = zr__warp_all(x, op);
-    __syncthreads(); /* the results of an earlier call have been read */
+    __syncthreads(); /* all reads of an earlier call must end before part[] is written */
     if (lane == 0) part[warp] = x;
     __syncthreads();
     x = lane < warps ? part[lane] : neutral;
@@ -164,12 +167,12 @@ template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T 
 
 /* ---- several elements at a time ---------------------------------------------------------------- */
 
-/* Elements that one thread reads and writes at once. */
+/* Elements that one thread reads or writes in one access. */
 struct alignas(16) [[gnu::may_alias]] zr__chunk {
     uint32_t word[4];
 };
 
-/* out = V elements from x[i] on; where V > 1 they are a multiple of 16 bytes and lie so. */
+/* Load V elements from x[i] on. If V > 1, they must be a multiple of 16 bytes and aligned to 16 bytes. */
 template <int V, typename T> __device__ __forceinline__ void zr__get_all(float (&out)[V], const T *x, int64_t i)
 {
     if constexpr (V == 1)
@@ -195,10 +198,10 @@ template <int V, typename T> __device__ __forceinline__ void zr__put_all(T *x, i
     }
 }
 
-/* An array whose type is known only when the kernel runs: where every thread takes the same branch, and memory sets the
- * pace, three types need not be three kernels. */
+/* An array whose type is known only when the kernel runs. If every thread takes the same branch, and memory limits the
+ * speed, three types do not need three kernels. */
 struct zr__array {
-    void *data; /* NULL: absent */
+    void *data; /* NULL if the array is absent */
     zr_dtype dtype;
 };
 
@@ -247,14 +250,14 @@ static inline int64_t zr__ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Return the blocks of `threads` for n elements; kernels loop over the grid where elements are many. */
+/* Return the number of blocks of `threads` threads for n elements. It is limited, so kernels loop over the grid. */
 static inline unsigned zr__blocks(int64_t n, int64_t threads)
 {
     const int64_t most = 1 << 16, blocks = zr__ceil_div(n, threads);
     return (unsigned)(blocks < 1 ? 1 : blocks > most ? most : blocks);
 }
 
-/* In a kernel: `for (int64_t i = zr__first(); i < n; i += zr__step())`. */
+/* Return a thread's first element. Use it in a kernel as `for (int64_t i = zr__first(); i < n; i += zr__step())`. */
 __device__ __forceinline__ int64_t zr__first()
 {
     return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -265,20 +268,20 @@ __device__ __forceinline__ int64_t zr__step()
     return (int64_t)gridDim.x * blockDim.x;
 }
 
-/* The stream that a kernel's work goes to. */
+/* Return the stream to which a kernel's work is issued. */
 static inline cudaStream_t zr__stream_of(const zr_kernel_args *args)
 {
     return zr__cuda(args->device)->stream;
 }
 
-/* Return whether the last launch succeeded. */
+/* Return the status of the last launch. */
 static inline zr_status zr__launched(void)
 {
     ZR_CUDA(cudaGetLastError());
     return ZR_OK;
 }
 
-/* Elements that zr__each gives a thread at a time, where all arrays allow it. */
+/* Number of elements that zr__each gives a thread at a time, if all arrays are aligned. */
 constexpr int ZR__PACK = 8;
 
 template <int V, typename F> __global__ void zr__each_kernel(int64_t n, F f)
@@ -302,8 +305,8 @@ static inline bool zr__is_aligned(zr__array x)
     return zr__is_aligned(x.data);
 }
 
-/* Run f.run<V>(i) for elements [i, i + V) of n, on the device; V is ZR__PACK or 1. `packed`: every array that f reads
- * or writes lies on 16 bytes. Each element is computed by the same operations, whatever V is. */
+/* Run f.run<V>(i) for the elements [i, i + V) of n, on the GPU; V is ZR__PACK or 1. packed: whether every array that f
+ * reads or writes is aligned to 16 bytes. Each element gets the same operations, whatever V is. */
 template <typename F> zr_status zr__each(cudaStream_t stream, int64_t n, bool packed, F f)
 {
     constexpr int threads = 256;

@@ -1,14 +1,13 @@
 /*
  * Tensor cores: products of 16 x 16 by 16 x 8 tiles of bf16 or fp16, summed in fp32, by one warp.
  *
- * Each matrix is spread over the lanes of the warp in the layout of the PTX ISA's mma.m16n8k16. With g = lane / 4 and
- * t = lane % 4, and two neighbouring elements in a word, the first element in the word's low half:
- *   a (16 x 16)  a[0] = A[g][2t], a[1] = A[g + 8][2t], a[2] = A[g][2t + 8], a[3] = A[g + 8][2t + 8]
- *   b (16 x 8)   b0 = B[2t][g], b1 = B[2t + 8][g]; neighbours in a column
- *   c (16 x 8)   c[0], c[1] = C[g][2t], C[g][2t + 1]; c[2], c[3] = C[g + 8][2t], C[g + 8][2t + 1]; fp32
- * So the c of two tiles side by side, rounded, has the layout of the a of another product.
+ * Each matrix is distributed over the lanes of the warp in the layout of the PTX ISA's mma.m16n8k16. With g = lane / 4
+ * and t = lane % 4, and two neighbouring elements in a word, the first element in the word's low half: a (16 x 16) a[0]
+ * = A[g][2t], a[1] = A[g + 8][2t], a[2] = A[g][2t + 8], a[3] = A[g + 8][2t + 8] b (16 x 8)   b0 = B[2t][g], b1 = B[2t +
+ * 8][g]; neighbours in a column c (16 x 8)   c[0], c[1] = C[g][2t], C[g][2t + 1]; c[2], c[3] = C[g + 8][2t], C[g +
+ * 8][2t + 1]; fp32 So the rounded c of two tiles side by side has the layout of the a of another product.
  *
- * All lanes of the warp call these functions together.
+ * All lanes of the warp must call these functions together.
  */
 #ifndef ZR_DEVICE_CUDA_MMA_H
 #define ZR_DEVICE_CUDA_MMA_H
@@ -34,8 +33,8 @@ __device__ __forceinline__ void zr__mma(float (&c)[4], const uint32_t (&a)[4], u
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Load four 8 x 8 matrices of shared memory: lane l gives the address of row l % 8 of matrix l / 8, on 16 bytes. out[i]
- * = the elements [g][2t] and [g][2t + 1] of matrix i; TRANSPOSED: [2t][g] and [2t + 1][g]. */
+/* Load four 8 x 8 matrices from shared memory. Lane l passes the address of row l % 8 of matrix l / 8, aligned to 16
+ * bytes. out[i] gets the elements [g][2t] and [g][2t + 1] of matrix i, or [2t][g] and [2t + 1][g] if TRANSPOSED. */
 template <bool TRANSPOSED> __device__ __forceinline__ void zr__matrices(uint32_t (&out)[4], const void *row)
 {
     if constexpr (TRANSPOSED)
@@ -50,7 +49,7 @@ template <bool TRANSPOSED> __device__ __forceinline__ void zr__matrices(uint32_t
                      : "memory");
 }
 
-/* Round two values to T, into a word of two neighbours. */
+/* Round two values to T, and return them as neighbours in a word. */
 template <typename T> __device__ __forceinline__ uint32_t zr__neighbours(float first, float second)
 {
     uint32_t word;
@@ -61,9 +60,9 @@ template <typename T> __device__ __forceinline__ uint32_t zr__neighbours(float f
     return word;
 }
 
-#else /* the stand-in */
+#else /* the stand-in for tests without a GPU */
 
-/* value = the neighbours of n words, widened. */
+/* Widen the neighbours in n words: word i gives value[2 * i] and value[2 * i + 1]. */
 template <typename T> void zr_stand_in_widen(uint32_t *value, const uint32_t *word, int n)
 {
     for (int i = 0; i < 2 * n; i++) {
@@ -77,7 +76,7 @@ template <typename T> void zr__mma(float (&c)[4], const uint32_t (&a)[4], uint32
     const int g = zr_stand_in_lane() / 4, t = zr_stand_in_lane() % 4;
     const uint32_t b[2] = {b0, b1};
     uint32_t own_a[8], own_b[4];
-    float row[2][16], column[2][16]; /* g and g + 8 of A, 2t and 2t + 1 of B */
+    float row[2][16], column[2][16]; /* rows g and g + 8 of A, columns 2t and 2t + 1 of B */
     zr_stand_in_widen<T>(own_a, a, 4);
     zr_stand_in_widen<T>(own_b, b, 2);
     zr_stand_in_exchange(own_a, 8);

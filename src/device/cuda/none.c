@@ -1,4 +1,4 @@
-/* Where zr is built without CUDA. */
+/* Replacement for the GPU's functions in builds without CUDA. */
 #include "zr/device.h"
 #include "device/device.h"
 

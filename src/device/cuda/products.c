@@ -1,6 +1,6 @@
 /*
- * Matrices of cuBLASLt have their columns behind each other, zr's their rows: memory that is C (m,n) to one is C^T
- * (n,m) to the other, and C^T = B^T A^T. So the library's left matrix is B, its right one A, and nothing is moved.
+ * Products by cuBLASLt. cuBLASLt stores matrices by columns, zr by rows: the memory of zr's C (m,n) is cuBLASLt's C^T
+ * (n,m), and C^T = B^T A^T. So B is passed as cuBLASLt's left matrix and A as its right one, and no data is moved.
  */
 #include "device/cuda/products.h"
 
@@ -11,7 +11,8 @@
 #include "device/cuda/scratch.h"
 #include "device/device.h"
 
-/* Alignment in bytes on which the library's choice of kernels depends: they load no more at a time. */
+/* Greatest alignment in bytes that affects cuBLASLt's choice of kernels, which load at most this many bytes at a time.
+ */
 enum { ALIGNED = 16 };
 
 /* ---- the library ------------------------------------------------------------------------------- */
@@ -37,7 +38,8 @@ typedef struct functions {
     FUNCTIONS(FIELD)
 } functions;
 
-/* Open the library: first the version of the CUDA that zr was built with, whose header this is, then other versions. */
+/* Open cuBLASLt: first the version of the CUDA that zr was built with, to which the header belongs, then other
+ * versions. */
 static zr_status open_library(functions *lt)
 {
 #define NAME(function) #function,
@@ -73,7 +75,7 @@ void zr__device_cuda_matmul(char *text, int64_t bytes)
     snprintf(text, (size_t)bytes, "cuBLASLt %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
-/* State that the products of a device share. */
+/* Data that all products of a device share. */
 struct zr__cuda_products {
     functions lt;
     cublasLtHandle_t handle;
@@ -112,14 +114,14 @@ struct zr__cuda_product {
     const functions *lt;
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t left, right, result; /* B, A and C */
+    cublasLtMatrixLayout_t left, right, result; /* cuBLASLt's matrices: B, A and C */
     cublasLtMatmulAlgo_t algo;
     bool bias;
     size_t workspace_bytes;
     uint32_t left_aligned, right_aligned, earlier_aligned, result_aligned, bias_aligned;
 };
 
-/* The largest power of two, up to ALIGNED, that divides the address. */
+/* Return the largest power of two that divides the address, but at most ALIGNED. */
 static uint32_t alignment(const void *x)
 {
     const uintptr_t low = (uintptr_t)x & (0 - (uintptr_t)x);
@@ -141,7 +143,7 @@ static zr_status check_types(const zr__cuda_product_spec *s)
     return ZR_OK;
 }
 
-/* Describe row-major memory (rows, cols) to the library. */
+/* Describe a row-major matrix (rows, cols) to cuBLASLt. ld is the row stride in elements; 0 means cols. */
 static zr_status create_layout(const functions *lt, zr_dtype dtype, int64_t rows, int64_t cols, int64_t ld,
                                cublasLtMatrixLayout_t *layout)
 {
@@ -174,7 +176,7 @@ static zr_status create_desc(const zr__cuda_product_spec *s, zr__cuda_product *p
     TRY_LT(lt, cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right));
     if (!s->bias) return ZR_OK;
     TRY_LT(lt, cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    /* The heuristic reads of this address how it lies, and nothing else. */
+    /* The heuristic uses only the alignment of this address. */
     return set_bias(p, (const void *)(uintptr_t)p->bias_aligned);
 }
 
@@ -182,7 +184,7 @@ static zr_status set_preferences(const zr__cuda_product *p, cublasLtMatmulPrefer
 {
     const functions *lt = p->lt;
     const uint64_t workspace = p->workspace_bytes;
-    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* apart, in fp32, then added in order */
+    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* stored apart in fp32, then added in order */
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
         const void *value;
@@ -230,14 +232,14 @@ static zr_status create_all(const zr__cuda_product_spec *s, zr__cuda_product *p)
 
 bool zr__cuda_product_takes_bias(const void *bias)
 {
-    return alignment(bias) == ALIGNED; /* the library's kernels read it 16 bytes at a time, and do not say so */
+    return alignment(bias) == ALIGNED; /* cuBLASLt reads the bias 16 bytes at a time, but does not document that */
 }
 
 zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec *spec,
                                   const zr__cuda_product_operands *used, zr__cuda_product **product)
 {
     ZR_TRY(check_types(spec));
-    ZR_TRY(zr__cuda_enter(device)); /* the library's handle is of one GPU */
+    ZR_TRY(zr__cuda_enter(device)); /* cuBLASLt's handle belongs to the current GPU */
     ZR_TRY(share_library(zr__cuda(device)));
     zr__cuda_product *p = zr_alloc(sizeof *p);
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof *p);
@@ -273,7 +275,7 @@ void zr__cuda_product_destroy(zr__cuda_product **product)
 
 /* ---- running it -------------------------------------------------------------------------------- */
 
-/* The library wants its workspace on a multiple of this many bytes; scratch lies on 64. */
+/* Alignment in bytes that cuBLASLt needs for its workspace. Scratch is aligned to only 64 bytes. */
 enum { WORKSPACE_ALIGNED = 256 };
 
 zr_status zr__cuda_product_run(const zr__cuda_product *p, zr_device *device, const zr__cuda_product_operands *at)

@@ -1,23 +1,24 @@
-/* Queues of a GPU, as an extension of src/device/queue.c: tasks only launch work, so marks are events in the stream,
- * and the times of tasks are those at which the stream passed their begin and end. */
+/* Queues of a GPU, as an extension of src/device/queue.c. Tasks only launch work, so marks are events in the stream,
+ * and a task's times are the times when the stream passed the task's begin and end. */
 #include "device/queue.h"
 
 #include <pthread.h>
 
 #include "device/cuda/cuda.h"
 
-/* Number of marks with an event of their own; an older mark shares the event of a later one, which comes after it. */
+/* Number of marks with their own event. An older mark shares the event of a later one: when the later mark is reached,
+ * so is the older. */
 enum { MARKS = 1024 };
-/* Tasks that may await the telling of their times. */
+/* Greatest number of tasks whose times are not yet reported. */
 enum { TASKS = 1024 };
 
 struct zr__cuda_marks {
-    pthread_mutex_t lock; /* one thread marks, another waits */
+    pthread_mutex_t lock; /* needed since one thread marks while another waits */
     cudaEvent_t event[MARKS];
 };
 
 struct zr__cuda_times {
-    cudaEvent_t zero; /* stood in the stream at zero_sec */
+    cudaEvent_t zero; /* event that the stream passed at zero_sec */
     double zero_sec, free_sec;
     int32_t n;
     struct {
@@ -38,8 +39,8 @@ zr_status zr__cuda_marks_create(zr__cuda_device *cuda)
     cuda->marks = zr_alloc(sizeof *cuda->marks);
     ZR_CHECK(cuda->marks, ZR_ERR_MEMORY, "no memory for a device's marks");
     pthread_mutex_init(&cuda->marks->lock, NULL);
-    /* A mark is waited for by a queue's thread, mostly during computation: it sleeps, as it does for the end of its
-     * own stream (cuda_finish). */
+    /* Let threads that wait for a mark sleep, as they do for the end of their own stream (cuda_finish). Queues' threads
+     * wait for marks, mostly while the GPU computes. */
     const unsigned flags = cudaEventDisableTiming | cudaEventBlockingSync;
     for (int i = 0; i < MARKS; i++) ZR_CUDA(cudaEventCreateWithFlags(&cuda->marks->event[i], flags));
     return ZR_OK;
@@ -65,7 +66,7 @@ void zr__cuda_marks_destroy(zr__cuda_device *cuda)
     zr_free(cuda->marks);
 }
 
-/* A failure is told by whoever waits for the mark, and by `finish`. */
+/* Mark the stream. A failure is reported to the thread that waits for the mark, and by `finish`. */
 static void mark_stream(zr_device *device, int64_t ticket)
 {
     zr__cuda_device *cuda = zr__cuda(device);
@@ -86,7 +87,7 @@ static zr_status reach_mark(zr_device *device, int64_t ticket)
     return ZR_OK;
 }
 
-/* Have the stream wait for the event as it stands now: of this ticket, or of one that was marked since. */
+/* Let the stream wait for the mark's event, which may by now belong to a later mark. */
 static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket)
 {
     zr__cuda_device *marked = zr__cuda(other);
@@ -97,7 +98,8 @@ static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket
 
 /* ---- times ------------------------------------------------------------------------------------- */
 
-/* Count times from here, once the stream has nothing left to do, nor waits for another. */
+/* Set the zero of times to now. Wait for the stream first, so that it has no work left and waits for no other stream.
+ */
 static zr_status set_zero(zr__cuda_device *cuda)
 {
     ZR_CUDA(cudaStreamSynchronize(cuda->stream));
@@ -158,7 +160,8 @@ static zr_status run_timed(zr__cuda_device *cuda, const zr_task *task)
     cudaEvent_t begin = t->task[i].begin;
     ZR_CUDA(cudaEventRecord(begin, cuda->stream));
     ZR_TRY(task->run(task->arg, &cuda->base, task->index));
-    /* A task that waits for the stream has the times of all before it told, and its own begin is then the first. */
+    /* If the task waited for the stream, all earlier times were reported, and this task now has the first entry. Move
+     * its begin event there. */
     const int32_t own = t->n;
     t->task[i].begin = t->task[own].begin;
     t->task[own].begin = begin;

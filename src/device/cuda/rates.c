@@ -1,18 +1,18 @@
-/* Measurement of a GPU's rates: memory by a copy of it, arithmetic by its product of two large matrices. */
+/* Measurement of a GPU's rates: of memory by a copy within it, of arithmetic by a product of two large matrices. */
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
 
 enum { RUNS = 8 };
 #define COPY_BYTES ((int64_t)256 << 20)
-/* Edges of the products that are timed: the first, then twice the edge each time up to the last, while a product takes
- * less than LONG_SEC. */
+/* Edges of the products that are timed: the first edge, then twice the edge each time, up to the last edge or until a
+ * product takes LONG_SEC. */
 enum { FIRST_EDGE = 128, LAST_EDGE = 8192 };
 #define LONG_SEC 1e-3
-#define SCRATCH_BYTES ((int64_t)64 << 20) /* more than a product wants */
+#define SCRATCH_BYTES ((int64_t)64 << 20) /* more than a product needs */
 
-/* Measure the seconds of the fastest of some runs after a first one that warms up; `run` may return before its work is
- * done. */
+/* Measure the seconds of the fastest of several runs, after a first run that warms up. `run` may return before its work
+ * is complete. */
 static zr_status fastest(zr_device *device, zr_status (*run)(void *arg), void *arg, double *sec)
 {
     *sec = 0;
@@ -39,7 +39,7 @@ static zr_status copy_half(void *arg)
     return h->device->ops->copy(h->device, h->memory + COPY_BYTES, h->memory, COPY_BYTES);
 }
 
-/* Bytes read and written a second by copies within the memory of the GPU. */
+/* Measure the bytes that copies within the GPU's memory read and write in a second. */
 static zr_status copy_rate(zr_device *device, double *bytes_sec)
 {
     void *memory;
@@ -66,7 +66,7 @@ static zr_status multiply_once(void *arg)
     return p->kernel->run(&p->args);
 }
 
-/* In memory for three matrices and the kernel's scratch. */
+/* Measure the seconds of a product. `memory` has three matrices and the kernel's scratch. */
 static zr_status time_product(zr_device *device, zr_dtype dtype, int64_t edge, char *memory, double *took)
 {
     const int64_t bytes = edge * edge * zr_dtype_bytes(dtype);
@@ -92,8 +92,9 @@ static zr_status time_product(zr_device *device, zr_dtype dtype, int64_t edge, c
     return st;
 }
 
-/* Normal numbers: zeros, and bits that are no numbers of the type, would flatter or slow a chip whose clock depends on
- * its load. In 16 bits they are rounded from fp32, which takes the room of the two matrices behind the first. */
+/* Fill both operands with normal random numbers. Zeros, or bits that are no numbers of the type, would falsify the
+ * result on a chip whose clock depends on its load. 16-bit operands are rounded from fp32 numbers, which use the memory
+ * of the two matrices behind the first. */
 static zr_status fill_operands(zr_device *device, zr_dtype dtype, int64_t edge, char *memory)
 {
     const int64_t n = edge * edge, bytes = n * zr_dtype_bytes(dtype);
@@ -105,7 +106,8 @@ static zr_status fill_operands(zr_device *device, zr_dtype dtype, int64_t edge, 
     return ZR_OK;
 }
 
-/* 0 where it cannot be measured, which is no failure: rates are for those who look. */
+/* Measure the FLOP/s of products. Return 0 if they cannot be measured; that is no failure, since rates are only for
+ * information. */
 static double product_rate(zr_device *device, zr_dtype dtype)
 {
     double best = 0, sec = 0;

@@ -1,6 +1,6 @@
 /*
- * Loops over rows for two kinds of kernels: kernels that need all of a row before they write any of it (kept rows), and
- * kernels that handle every piece of a row by itself (pieces, moves).
+ * Loops over rows for two sorts of kernels: those that need all of a row before they write any of it (kept rows), and
+ * those that process every piece of a row by itself (pieces, moves).
  */
 #ifndef ZR_DEVICE_CUDA_ROWS_H
 #define ZR_DEVICE_CUDA_ROWS_H
@@ -10,25 +10,25 @@
 
 #include "device/cuda/launch.h"
 
-/* Elements of a chunk, which a thread reads at once. */
+/* Number of elements in a chunk, which a thread reads at once. */
 template <typename T> constexpr int zr__chunk_elems = (int)(sizeof(zr__chunk) / sizeof(T));
 
 /* ---- rows that are kept ------------------------------------------------------------------------ */
 
-/* A row of C elements has a warp, or a block of whole warps whose number depends on C alone: so the order of its sums
- * follows from C and the type. Each thread takes every lanes-th chunk. PACKED: the chunks lie on 16 bytes, and a thread
- * keeps its own chunks in registers, so that memory is read once. Otherwise elements are read one by one, in each pass
- * anew. */
-constexpr int ZR__ROW_KEPT = 32;   /* elements that a thread keeps */
-constexpr int ZR__ROW_LANES = 512; /* threads that a row has at most */
+/* Kept rows. A row of C elements has one warp, or a block whose number of warps depends on C alone, so the order of its
+ * sums depends only on C and the type. Each thread processes every lanes-th chunk. PACKED: chunks are aligned to 16
+ * bytes, and a thread keeps its chunks in registers, so that memory is read once. Otherwise every pass reads the
+ * elements again, one by one. */
+constexpr int ZR__ROW_KEPT = 32;   /* greatest number of elements that a thread keeps */
+constexpr int ZR__ROW_LANES = 512; /* greatest number of threads of a row */
 
 struct zr__row_grid {
     unsigned blocks, threads;
-    int lanes; /* threads of a row */
+    int lanes; /* number of threads for each row */
     bool packed;
 };
 
-/* Return the grid for rows; aligned: their arrays lie on 16 bytes. */
+/* Return the grid for rows of C elements. aligned: whether the rows' arrays are aligned to 16 bytes. */
 template <typename T> zr__row_grid zr__row_grid_of(int64_t rows, int64_t C, bool aligned)
 {
     const int64_t wanted = ZR__WARP * zr__ceil_div(C, ZR__WARP * ZR__ROW_KEPT);
@@ -38,7 +38,8 @@ template <typename T> zr__row_grid zr__row_grid_of(int64_t rows, int64_t C, bool
     return {zr__blocks(rows, threads / lanes), (unsigned)threads, lanes, packed};
 }
 
-/* A thread's place: its row, which moves on by step, and its own number among the row's threads. */
+/* A thread's position: its current row, the step to its next row, its number among the row's threads, and their number.
+ */
 struct zr__row_place {
     int64_t row, step;
     int lane, lanes;
@@ -52,14 +53,14 @@ __device__ __forceinline__ zr__row_place zr__row_place_of(int lanes)
     return {blockIdx.x * rows + thread / ZR__WARP, gridDim.x * rows, thread % ZR__WARP, lanes};
 }
 
-/* Reduce over all threads of a row. */
+/* Reduce x over all threads of a row. */
 template <typename Op>
 __device__ __forceinline__ float zr__row_all(const zr__row_place &at, float x, Op op, float neutral)
 {
     return at.lanes == ZR__WARP ? zr__warp_all(x, op) : zr__block_all(x, op, neutral);
 }
 
-/* Call f(k, c) for each chunk of the thread, which begins at element c and is its k-th. */
+/* Call f(k, c) for each chunk of the thread: chunk number k, which begins at element c. If not PACKED, k is 0. */
 template <typename T, bool PACKED, typename F>
 __device__ __forceinline__ void zr__row_chunks(const zr__row_place &at, int64_t C, F f)
 {
@@ -74,13 +75,13 @@ __device__ __forceinline__ void zr__row_chunks(const zr__row_place &at, int64_t 
         for (int64_t c = (int64_t)at.lane * V; c < C; c += (int64_t)at.lanes * V) f(0, c);
 }
 
-/* Return whether element c belongs to the row. The chunks of a packed row are whole. */
+/* Return whether element c is inside the row. Packed rows have only whole chunks, so all their elements are. */
 template <bool PACKED> __device__ __forceinline__ bool zr__row_has(int64_t c, int64_t C)
 {
     return PACKED || c < C;
 }
 
-/* The chunk from element c on; 0 beyond the row's end. */
+/* Load the chunk that begins at element c. Elements beyond the row's end are 0. */
 template <bool PACKED, int V, typename T>
 __device__ __forceinline__ void zr__row_get(float (&out)[V], const T *row, int64_t c, int64_t C)
 {
@@ -100,7 +101,7 @@ __device__ __forceinline__ void zr__row_put(T *row, int64_t c, int64_t C, const 
             if (c + v < C) zr__put(row, c + v, in[v]);
 }
 
-/* The elements of a chunk as it was read. */
+/* Unpack the elements of a chunk to fp32. */
 template <int V, typename T> __device__ __forceinline__ void zr__chunk_get(float (&out)[V], const zr__chunk &chunk, T *)
 {
     alignas(16) T raw[V];
@@ -108,7 +109,7 @@ template <int V, typename T> __device__ __forceinline__ void zr__chunk_get(float
     for (int v = 0; v < V; v++) out[v] = zr__get(raw, v);
 }
 
-/* Elements of a row that a thread keeps. */
+/* The elements of a row that a thread keeps. */
 template <typename T, bool PACKED> struct zr__row_kept {
     static constexpr int V = zr__chunk_elems<T>;
     const T *row;
@@ -128,7 +129,7 @@ template <typename T, bool PACKED> struct zr__row_kept {
     }
 };
 
-/* Return n / by. Most numbers have 32 bits, whose division is several times faster. */
+/* Return n / by. Division of 32-bit numbers is several times faster, and most numbers fit into 32 bits. */
 __device__ __forceinline__ int64_t zr__divide(int64_t n, int64_t by)
 {
     return ((n | by) >> 32) == 0 ? (int64_t)((uint32_t)n / (uint32_t)by) : n / by;
@@ -138,7 +139,7 @@ __device__ __forceinline__ int64_t zr__divide(int64_t n, int64_t by)
 
 constexpr int ZR__PIECE_THREADS = 256;
 
-/* Assignment of pieces to threads: 2^log threads stand side by side in a row. */
+/* Assignment of pieces to threads: 2^log threads work side by side on a row. */
 struct zr__piece_grid {
     dim3 blocks;
     int log;
@@ -152,8 +153,8 @@ static inline zr__piece_grid zr__piece_grid_of(int64_t rows, int64_t pieces)
     return {dim3(zr__blocks(rows, ZR__PIECE_THREADS >> log), (unsigned)(across < 1024 ? across : 1024)), log};
 }
 
-/* Work as block `block` of `blocks` side by side: at = f.row(row), the values that all pieces of a row share, then
- * f.piece(at, i) for each i below `pieces`. */
+/* Do the share of block `block` of `blocks`: for each of its rows, compute at = f.row(row), the values that all pieces
+ * of the row share, then call f.piece(at, i) for the thread's pieces i. */
 template <typename F>
 __device__ __forceinline__ void zr__pieces_of(int64_t block, int64_t blocks, int64_t rows, int64_t pieces, int log,
                                               const F &f)
@@ -184,9 +185,9 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
-constexpr int ZR__MOVE_ROWS = 4; /* rows from which a thread reads one piece each before it writes the pieces */
+constexpr int ZR__MOVE_ROWS = 4; /* number of rows; a thread reads one piece of each before it writes the pieces */
 
-/* f.put(at, i, f.get(at, i)), at = f.row(row), for each piece i of each row. */
+/* Call f.put(at, i, f.get(at, i)) for each piece i of each row, where at = f.row(row). */
 template <typename F>
 __global__ void __launch_bounds__(ZR__PIECE_THREADS) zr__moves_kernel(int64_t rows, int64_t pieces, int log, F f)
 {
@@ -195,7 +196,7 @@ __global__ void __launch_bounds__(ZR__PIECE_THREADS) zr__moves_kernel(int64_t ro
     for (int64_t row = blockIdx.x * in_block + (thread >> log); row < rows; row += gridDim.x * in_block) {
         decltype(f.row(row)) at[ZR__MOVE_ROWS];
 #pragma unroll
-        for (int j = 0; j < ZR__MOVE_ROWS; j++) /* a row twice, so that there is no branch around the reading */
+        for (int j = 0; j < ZR__MOVE_ROWS; j++) /* after the last row a row is read twice, which saves a branch */
             at[j] = f.row(row + j * next < rows ? row + j * next : row);
         for (int64_t i = (int64_t)blockIdx.y * lanes + (thread & (lanes - 1)); i < pieces;
              i += (int64_t)gridDim.y * lanes) {
@@ -217,8 +218,8 @@ template <typename F> zr_status zr__each_move(cudaStream_t stream, int64_t rows,
     return zr__launched();
 }
 
-/* Moves pieces of V elements from one array to another, as bytes where both have one type; `to` and `from` count
- * pieces. */
+/* Mover of pieces from one array to another of the same type: it copies bytes. zr__move_values does so for different
+ * types, in pieces of V elements. `to` and `from` count pieces. */
 template <typename E> struct zr__move_bytes {
     E *out;
     const E *in;
@@ -260,7 +261,8 @@ template <int V> struct zr__move_values {
     }
 };
 
-/* Call f(mover, V), where V divides each of `sizes`: the lengths of rows and runs, in elements. */
+/* Call f(mover, V) with a mover for pieces of V elements. V divides each of `sizes`, which are lengths of rows and runs
+ * in elements. */
 template <typename F>
 zr_status zr__with_mover(const zr_tensor *out, const zr_tensor *in, std::initializer_list<int64_t> sizes, F f)
 {

@@ -5,7 +5,7 @@
 #include "device/device.h"
 #include "device/operands.h"
 
-/* Bytes of one run of an op's kernel; all operands have elements that can be counted. */
+/* Scratch bytes of an op's kernel. The function is called only if all operands have elements that can be counted. */
 typedef struct entry {
     const char *op;
     int64_t (*bytes)(const zr_graph *graph, const zr_op *op);
@@ -19,7 +19,8 @@ static int64_t product(const zr_graph *graph, const zr_op *op)
     return zr__cuda_workspace(zr_shape_rows(c), zr_shape_cols(c));
 }
 
-/* Where a sum with earlier contributions is rounded: the sum. */
+/* Return the scratch bytes of linear_dw. If a sum with earlier contributions must be rounded, the bytes include a block
+ * of that sum. */
 static int64_t linear_dw(const zr_graph *graph, const zr_op *op)
 {
     const zr_type *dw = zr__out_type(graph, op, 0);
@@ -28,7 +29,7 @@ static int64_t linear_dw(const zr_graph *graph, const zr_op *op)
     return zr__cuda_rounded_make(zr_shape_rows(&dw->shape), zr_shape_cols(&dw->shape)).bytes;
 }
 
-/* The sums of runs of rows. */
+/* Return the scratch bytes of linear_db: the sums of runs of rows, F32. */
 static int64_t linear_db(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *dy = &zr__in_type(graph, op, 0)->shape;
@@ -36,7 +37,8 @@ static int64_t linear_db(const zr_graph *graph, const zr_op *op)
     return zr__cuda_ceil_div(rows, zr__cuda_row_run(rows)) * zr_shape_cols(dy) * 4;
 }
 
-/* A block's logits, the sum of dw where dw cannot hold it, the products' workspace. */
+/* Return the scratch bytes of a linear_cross_entropy: a block's logits, the sum of dw if dw cannot hold it, and the
+ * products' workspace. */
 static int64_t head(const zr_graph *graph, const zr_op *op)
 {
     const bool with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);
@@ -49,7 +51,7 @@ static int64_t head(const zr_graph *graph, const zr_op *op)
 
 /* ---- rows -------------------------------------------------------------------------------------- */
 
-/* layernorm_dw, rmsnorm_dw: each run's sums of each output, F32. */
+/* Return the scratch bytes of layernorm_dw and rmsnorm_dw: the sums of each run for each output, F32. */
 static int64_t norm_dw(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *x = &zr__in_type(graph, op, 1)->shape;
@@ -57,7 +59,7 @@ static int64_t norm_dw(const zr_graph *graph, const zr_op *op)
     return runs * op->n_out * zr_shape_cols(x) * (int64_t)sizeof(float);
 }
 
-/* The tokens sorted by their rows. */
+/* Return the scratch bytes of embedding_dw: the tokens sorted by their rows. */
 static int64_t embedding_dw(const zr_graph *graph, const zr_op *op)
 {
     const int64_t tokens = zr_shape_elems(&zr__in_type(graph, op, 0)->shape);
@@ -66,15 +68,15 @@ static int64_t embedding_dw(const zr_graph *graph, const zr_op *op)
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-/* Return the scratch bytes of attention_dx: for each query of each head the sum of dy y, (B, n_head, T) F32. */
+/* Return the scratch bytes of attention_dx: the sum of dy * y for each query of each head, (B, n_head, T) F32. */
 static int64_t attention_dx(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *dy = &zr__in_type(graph, op, 0)->shape;
     return dy->dim[0] * op->attr.i[0] * dy->dim[1] * (int64_t)sizeof(float);
 }
 
-/* Return the scratch bytes of attention_cached: for each stretch of keys of each head the values summed, maximum and
- * sum of weights, F32. */
+/* Return the scratch bytes of attention_cached: for each range of keys of each head, the weighted sum of values, and
+ * the maximum and sum of the weights, F32. */
 static int64_t attention_cached(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *cache = &zr__in_type(graph, op, 1)->shape;

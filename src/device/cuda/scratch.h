@@ -1,6 +1,6 @@
 /**
- * Scratch of a GPU's kernels, by shapes alone: plans are made where no GPU and no CUDA is, so this is plain C, and the
- * kernels take what these functions say.
+ * Scratch of a GPU's kernels, computed from shapes alone. Plans are also made on machines without a GPU or CUDA, so
+ * this is plain C. The kernels use the layouts that these functions compute.
  */
 #ifndef ZR_DEVICE_CUDA_SCRATCH_H
 #define ZR_DEVICE_CUDA_SCRATCH_H
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/** Keys of a head that one block of attention_cached goes through. */
+/** Number of keys of a head that one block of attention_cached processes. */
 #define ZR__CUDA_CACHED_KEYS 128
 
 static inline int64_t zr__cuda_ceil_div(int64_t n, int64_t by)
@@ -24,11 +24,11 @@ static inline int64_t zr__cuda_round_up(int64_t n, int64_t to)
     return zr__cuda_ceil_div(n, to) * to;
 }
 
-/** Most runs of rows into which sums over rows (gradients of biases and gains) are cut; their sums are added in order.
- *  The same on every GPU. */
+/** Greatest number of runs into which the rows of a sum over rows (gradients of biases and gains) are cut. The runs'
+ * sums are added in order. The number is the same on every GPU. */
 #define ZR__CUDA_ROW_RUNS 128
 
-/** Rows of one run; the last may have fewer. */
+/** Return the number of rows in a run; the last run may have fewer. */
 static inline int64_t zr__cuda_row_run(int64_t rows)
 {
     const int64_t run = zr__cuda_ceil_div(rows, ZR__CUDA_ROW_RUNS);
@@ -37,14 +37,15 @@ static inline int64_t zr__cuda_row_run(int64_t rows)
 
 /* ---- products ---------------------------------------------------------------------------------- */
 
-/** Most bytes between the 64-byte aligned scratch and the beginning of the library's workspace in it. */
+/** Greatest distance in bytes from the 64-byte aligned scratch to the library's aligned workspace in it. */
 #define ZR__CUDA_WORKSPACE_SHIFT 192
-/** NVIDIA's recommendation for the library's largest products. */
+/** Limits on the bytes of the workspace. The upper one is NVIDIA's recommendation for the library's largest products.
+ */
 #define ZR__CUDA_WORKSPACE_MOST ((int64_t)32 << 20)
 #define ZR__CUDA_WORKSPACE_LEAST ((int64_t)1 << 20)
 
-/** Workspace of a product C (m,n): where C is small and the sums long, parts of the sums lie there in fp32, some 16 for
- *  each element. */
+/** Return the workspace bytes of a product C (m,n). If C is small and the sums are long, the library stores partial
+ * sums there in fp32: about 16 for each element. */
 static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
 {
     const int64_t parts = m > ZR__CUDA_WORKSPACE_MOST / n ? ZR__CUDA_WORKSPACE_MOST : 16 * 4 * m * n;
@@ -52,11 +53,11 @@ static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
     return (most > ZR__CUDA_WORKSPACE_LEAST ? most : ZR__CUDA_WORKSPACE_LEAST) + ZR__CUDA_WORKSPACE_SHIFT;
 }
 
-/** Scratch of a linear_dw whose sum with `earlier`, in fp32, is rounded to 16 bits: made for a block of rows of w at a
- *  time. */
+/** Layout of the scratch of a linear_dw whose sum with `earlier`, in fp32, is rounded to 16 bits. The sum is computed
+ * for one block of rows of w at a time. */
 typedef struct zr__cuda_rounded {
-    int64_t rows;             /* rows of a block; the last may have fewer */
-    int64_t workspace, bytes; /* offset of the workspace, after the rows in fp32; bytes of all */
+    int64_t rows;             /* number of rows in a block; the last block may have fewer */
+    int64_t workspace, bytes; /* offset of the workspace, behind the rows in fp32, and size of the whole scratch */
 } zr__cuda_rounded;
 
 static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
@@ -71,21 +72,22 @@ static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
 
 /* ---- a head and its losses --------------------------------------------------------------------- */
 
-/** Most rows and bytes of a block of logits of linear_cross_entropy and its kin; a block has at least the op's rows.
- *  Large blocks pay since the sum of dw is read and written for each. */
+/** Limits on the rows and bytes of a block of logits in linear_cross_entropy and related ops; a block has at least the
+ * rows that the op asks for. Large blocks are faster, since the sum of dw is read and written once for each block. */
 #define ZR__CUDA_HEAD_ROWS 2048
 #define ZR__CUDA_HEAD_BYTES ((int64_t)256 << 20)
 
-/** Scratch of linear_cross_entropy; offsets in bytes. */
+/** Layout of the scratch of linear_cross_entropy; offsets are in bytes. */
 typedef struct zr__cuda_head {
-    int64_t rows, blocks;     /* rows of a block (the last block may have fewer); number of blocks */
-    int64_t ld;               /* elements from a row of logits to the next, whole lines of 128 bytes */
-    bool sum_in_dw;           /* dw itself holds the sum over the blocks */
-    int64_t sum;              /* after the logits: (V,C) F32 for this sum otherwise */
-    int64_t workspace, bytes; /* offset of the products' workspace; bytes of all */
+    int64_t rows, blocks;     /* number of rows in a block (the last block may have fewer), and number of blocks */
+    int64_t ld;               /* row stride of the logits in elements: whole lines of 128 bytes */
+    bool sum_in_dw;           /* whether dw itself holds the sum over the blocks */
+    int64_t sum;              /* offset of the sum (V,C), F32, behind the logits; no bytes if sum_in_dw */
+    int64_t workspace, bytes; /* offset of the products' workspace, and size of the whole scratch */
 } zr__cuda_head;
 
-/** Compute the layout for rows of x in blocks of `block` or more; dw in dtype w, ZR_F32 without a dw. */
+/** Compute the layout for rows of V logits in dtype g, in blocks of at least `block` rows. w is the dtype of dw, or
+ * ZR_F32 if there is no dw. */
 static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int64_t V, int64_t C, zr_dtype g,
                                                zr_dtype w, bool backward)
 {
@@ -96,7 +98,7 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
     if (most < block) most = block;
     h.rows = rows <= most ? rows : zr__cuda_round_up(zr__cuda_ceil_div(rows, zr__cuda_ceil_div(rows, most)), 16);
     h.blocks = zr__cuda_ceil_div(rows, h.rows);
-    h.sum_in_dw = w == ZR_F32 || (h.blocks == 1 && w == g); /* one block's product is rounded once as it is */
+    h.sum_in_dw = w == ZR_F32 || (h.blocks == 1 && w == g); /* a single block's product is rounded once anyway */
     h.sum = zr__cuda_round_up(h.rows * h.ld * zr_dtype_bytes(g), 64);
     h.workspace = h.sum + (h.sum_in_dw ? 0 : zr__cuda_round_up(V * C * 4, 64));
     int64_t workspace = zr__cuda_workspace(h.rows, V);
@@ -108,19 +110,20 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
 
 /* ---- tokens in the order of their rows (embedding_dw) ------------------------------------------ */
 
-/** Tokens that one block sorts, digits of a round of the sort, and tokens of a row that more than one block adds. */
+/** SORT_TILE: tokens that one block sorts. SORT_DIGITS: values of a digit in a round of the sort. MANY_TOKENS: rows
+ * with more tokens get their own blocks. */
 #define ZR__CUDA_SORT_TILE 1024
 #define ZR__CUDA_SORT_DIGITS 256
 #define ZR__CUDA_MANY_TOKENS 64
 
-/** Scratch of the sort of tokens; offsets in words of 4 bytes. */
+/** Layout of the scratch of the sort of tokens; offsets are in words of 4 bytes. */
 typedef struct zr__cuda_token_places {
     int64_t tiles;
-    int64_t order[2]; /* the tokens, from one round of the sort to the next */
-    int64_t counts;   /* tokens of each digit and tile */
-    int64_t first;    /* a row's first token, and the end of the last row's */
-    int64_t many;     /* number of rows with many tokens, then these rows */
-    int64_t words;    /* all */
+    int64_t order[2]; /* offsets of two buffers of tokens, which rounds of the sort use in turn */
+    int64_t counts;   /* offset of the number of tokens of each digit in each tile */
+    int64_t first;    /* offset of the first token of each row, and of the end of the last row */
+    int64_t many;     /* offset of the number of rows with many tokens, followed by these rows */
+    int64_t words;    /* size of the whole scratch */
 } zr__cuda_token_places;
 
 static inline zr__cuda_token_places zr__cuda_token_places_of(int64_t tokens, int64_t rows)

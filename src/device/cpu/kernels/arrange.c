@@ -1,8 +1,8 @@
-/* slice, slice_dx, concat, transpose, split_heads, merge_heads: they move bytes, or convert them on their way into a
- * gradient of another type. */
+/* slice, slice_dx, concat, transpose, split_heads and merge_heads. These ops move bytes, or convert them when a
+ * gradient of another type is written. */
 #include "device/cpu/shared/rows.h"
 
-/* out[to ..] = in[from ..], n elements. */
+/* Copy n elements: out[to ...] = in[from ...], converted if the types differ. */
 static void copy_elems(const zr_tensor *out, int64_t to, const zr_tensor *in, int64_t from, int64_t n)
 {
     if (out->dtype == in->dtype) {
@@ -29,7 +29,7 @@ static zr_status slice(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Write elements to .. to + n of `out`: the same elements of `earlier`, or 0. */
+/* Write elements [to, to + n) of `out`: the same elements of `earlier`, or 0 if `earlier` is NULL. */
 static void keep_elems(const zr_tensor *out, int64_t to, const zr_tensor *earlier, int64_t n)
 {
     const int64_t width = zr_dtype_bytes(out->dtype);
@@ -71,19 +71,19 @@ static zr_status concat(const zr_kernel_args *args)
 
 /* ---- swapped dimensions ---------------------------------------------------------------------- */
 
-/* in (outer, a, b, inner) -> out (outer, b, a, inner) */
+/* Sizes of a swap of dimensions: in (outer, a, b, inner) -> out (outer, b, a, inner). */
 typedef struct swap_sizes {
     int64_t outer, a, b, inner;
 } swap_sizes;
 
-enum { TILE = 32 }; /* rows of single elements are read and written in tiles, so that each cache line is used whole */
+enum { TILE = 32 }; /* edge of a tile; elements are moved by tiles, so that cache lines are used whole */
 
 #define TILE_LOOP(type)                                                                                                \
     for (int64_t j = j0; j < j1; j++)                                                                                  \
         for (int64_t i = i0; i < i1; i++)                                                                              \
     ((type *)out->data)[at + j * s.a + i] = ((const type *)in->data)[at + i * s.b + j]
 
-/* Rows [i0, i1) of a matrix (a, b) that begins at element `at`, columns [j0, j1). */
+/* Transpose a tile: rows from i0 and columns from j0 of a matrix (a, b) that begins at element `at`. */
 static void swap_tile(const zr_tensor *out, const zr_tensor *in, swap_sizes s, int64_t at, int64_t i0, int64_t j0)
 {
     const int64_t i1 = zr__min64(i0 + TILE, s.a), j1 = zr__min64(j0 + TILE, s.b);
@@ -114,7 +114,7 @@ static zr_status swap_dims(const zr_kernel_args *args, swap_sizes s)
     }
     const int64_t rows = s.outer * s.a * s.b;
 #pragma omp parallel for num_threads(zr__team(args, rows *s.inner)) schedule(static)
-    for (int64_t r = 0; r < rows; r++) { /* of the result */
+    for (int64_t r = 0; r < rows; r++) { /* row r of the result */
         const int64_t i = r % s.a, j = r / s.a % s.b, o = r / (s.a * s.b);
         copy_elems(&args->out[0], r * s.inner, &args->in[0], ((o * s.a + i) * s.b + j) * s.inner, s.inner);
     }

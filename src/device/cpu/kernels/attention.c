@@ -1,7 +1,8 @@
 /*
- * attention, attention_dx: causal, in blocks of queries x keys with a running maximum and sum for each query (Milakov
- * and Gimelshein 2018; Dao et al. 2022), so no T x T array exists. One thread works on one head of one row at a time,
- * on copies of q, k, v packed to fp32. attention_cached: one token against a cache of keys and values.
+ * attention, attention_dx: causal attention in blocks of queries x keys, with a running maximum and sum for each query
+ * (Milakov and Gimelshein 2018; Dao et al. 2022), so no T x T array exists. One thread works on one head of one row at
+ * a time, on copies of q, k and v packed to fp32. attention_cached: attention of one token to a cache of keys and
+ * values.
  */
 #include <float.h>
 #include <math.h>
@@ -18,12 +19,12 @@
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
-    int64_t first_head, all_heads; /* tensor parallelism: this rank's first head, heads of all ranks */
+    int64_t first_head, all_heads; /* with tensor parallelism: this rank's first head, heads of all ranks */
     int64_t width;
     float scale;
     bool drops;
     zr__dropout dropout;
-    uint64_t dropout_first; /* random element of score (b,h,0,0) */
+    uint64_t dropout_first; /* index of the random number of score (b,h,0,0) */
 } head;
 
 static head head_make(const zr_kernel_args *args, const zr_tensor *qkv)
@@ -50,7 +51,7 @@ static void head_select(head *s, const zr_runtime *runtime, int64_t index, int64
         (uint64_t)((runtime->first_row + s->b) * s->all_heads + s->first_head + s->h) * (uint64_t)(s->T * s->T);
 }
 
-/* First element of token t of this head in q (part 0), k (1) or v (2) of qkv. */
+/* Return the first element of token t of this head in qkv: in q (part 0), k (part 1) or v (part 2). */
 static int64_t qkv_at(const head *s, int64_t t, int part)
 {
     return ((s->b * s->T + t) * 3 + part) * s->C + s->h * s->D;
@@ -63,7 +64,7 @@ static int64_t y_at(const head *s, int64_t t)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* out (width) = scale * elements first .. first + D, then zeros */
+/* Pack a row: out (width) = scale * the elements [first, first + D) of x, then zeros. */
 static void pack_row(float *out, const zr_tensor *x, int64_t first, const head *s, float scale)
 {
     const float *in = zr__view(out, x->data, x->dtype, first, s->D);
@@ -72,13 +73,13 @@ static void pack_row(float *out, const zr_tensor *x, int64_t first, const head *
     for (int64_t d = s->D; d < s->width; d++) out[d] = 0.0f;
 }
 
-/* out (n, width) = scale * part of tokens t0 .. t0 + n of qkv */
+/* Pack rows: out (n, width) = scale * one part (q, k or v) of the tokens [t0, t0 + n) of qkv. */
 static void pack_rows(float *out, const zr_tensor *qkv, const head *s, int part, int64_t t0, int64_t n, float scale)
 {
     for (int64_t t = 0; t < n; t++) pack_row(out + t * s->width, qkv, qkv_at(s, t0 + t, part), s, scale);
 }
 
-/* Elements first .. first + D of x = scale * row, whose contents are lost. */
+/* Unpack a row: store scale * row to the elements [first, first + D) of x. The contents of `row` are lost. */
 static void unpack_row(const zr_tensor *x, int64_t first, float *row, const head *s, float scale)
 {
     float *out = zr__target(row, x->data, x->dtype, first);
@@ -87,8 +88,8 @@ static void unpack_row(const zr_tensor *x, int64_t first, float *row, const head
     zr__settle(x->data, x->dtype, first, row, s->D);
 }
 
-/* out (D, NB) = n tokens from t0 on of part of qkv, transposed, and zeros up to whole lanes of tokens. rows (whole
- * lanes of n, width) = the same as they were. */
+/* Pack one part (q, k or v) of n tokens from t0 on, with zeros up to whole lanes of tokens: transposed to out (D, NB),
+ * and not transposed to rows (n rounded up to lanes, width). */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr_tensor *qkv, const head *s, int part,
                             int64_t t0, int64_t n)
 {
@@ -102,21 +103,22 @@ static void pack_transposed(float *restrict out, float *restrict rows, const zr_
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Return the number of keys of a block at j0 that queries i0 .. i0+nq may see: all, or on the diagonal the number of
- * queries. */
+/* Return how many keys of the block at j0 the queries [i0, i0 + nq) may see: all keys of the block, or on the diagonal
+ * the keys up to the last query. */
 static int64_t keys_seen(int64_t i0, int64_t nq, int64_t j0)
 {
     return zr__min64(NB, i0 + nq - j0);
 }
 
-/* Return the number of a query's n scores in a block that tiles read: the scores of keys that it sees, and on the
- * diagonal scores beyond them, which must be 0. */
+/* Return how many of a query's n scores in a block the tiles read: the scores of keys that the query sees and, on the
+ * diagonal, some scores beyond, which must be 0. */
 static int64_t lanes_read(int64_t seen, int64_t n)
 {
     return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
 }
 
-/* x = exp(x - m); x - m is below 0 but for rounding. Results of scores that no query sees are written over. */
+/* Compute x = exp(x - m) in place; x - m is at most 0 except for rounding. The caller must overwrite the results of
+ * scores that their query does not see, unless these scores are -infinity. */
 static void exp_run(float *restrict x, float m, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) x[j] = zr__expf_low(x[j] - m);
@@ -132,7 +134,7 @@ static void multiply_run(float *restrict x, const float *restrict factor, int64_
     for (int64_t j = 0; j < n; j++) x[j] *= factor[j];
 }
 
-/* Sum lane by lane of the vectors of x and y, n whole vectors. */
+/* Return the sum, lane by lane, of the products of x's and y's vectors. n is a whole number of vectors. */
 static zr__vec dot_lanes(const float *x, const float *y, int64_t n)
 {
     zr__vec acc = {0};
@@ -156,8 +158,8 @@ static zr__vec max_lanes(const float *x, int64_t n)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Scores of `rows` queries from i0 on, no more than a vector's lanes, to probabilities relative to their running
- * maxima; y and sum follow new maxima. */
+/* Turn the scores of `rows` <= ZR_VEC queries from i0 on into probabilities relative to the queries' running maxima.
+ * Where a maximum grows, y and sum are rescaled. */
 static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n, float *y, float *max,
                         float *sum)
 {
@@ -217,7 +219,7 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 {
     const zr_tensor *qkv = &args->in[0];
     float *lse = (float *)args->out[1].data + (s->b * s->n_head + s->h) * s->T;
-    float *values = work + at->values; /* free until the keys are packed */
+    float *values = work + at->values; /* serves as a buffer until values are packed */
     for (int64_t j0 = 0; j0 < s->T; j0 += NB)
         pack_transposed(work + at->keys_t + j0 * s->D, values, qkv, s, 1, j0, zr__min64(NB, s->T - j0));
     pack_rows(values, qkv, s, 2, 0, s->T, 1.0f);
@@ -235,7 +237,8 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Turn p = P and ds = dP into p = kept P and ds = P (kept dP - delta), for one query and n keys from j0 on. */
+/* Compute gradients for query i and n keys from j0 on, in place. On entry p holds scores and ds holds dP; on return p =
+ * kept P and ds = P (kept dP - delta), where P = exp(scores - lse) and `kept` holds the factors of dropout. */
 static void row_backward(const head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
                          int64_t j0, int64_t n, float lse, float delta)
 {
@@ -252,8 +255,8 @@ static void row_backward(const head *s, float *restrict p, float *restrict ds, f
 }
 
 /* Add the contributions of a block of queries and a block of keys to each other's gradients: dv += p^T dy, dk += ds^T
- * q, dq += ds k. The block on the diagonal is the first of its keys and sets dv and dk; the first block of keys sets
- * dq. */
+ * q, dq += ds k. The first block that contributes sets a gradient instead of adding: for dv and dk the block on the
+ * diagonal, for dq the first block of keys. */
 static void block_backward(const head *s, const zr__attention_layout *at, float *work, const float *lse, int64_t i0,
                            int64_t j0)
 {
@@ -272,12 +275,12 @@ static void block_backward(const head *s, const zr__attention_layout *at, float 
     zr__tile_product(nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w, j0 > 0);
 }
 
-/* q (scaled), dy and delta = sum over d of dy y, of the whole head. */
+/* Prepare the whole head: pack q (scaled) and dy, and compute delta = the sum of dy * y over d for each query. */
 static void head_prepare(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
 {
     const zr_tensor *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2];
     const int64_t w = s->width;
-    float *y_row = work + at->dq; /* dq is free so far */
+    float *y_row = work + at->dq; /* serves as a buffer until dq is computed */
     pack_rows(work + at->q, qkv, s, 0, 0, s->T, s->scale);
     for (int64_t i0 = 0; i0 < s->T; i0 += ZR_VEC) {
         zr__vec part[ZR_VEC];
@@ -301,7 +304,7 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
     for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
         const int64_t n = zr__min64(NB, s->T - j0);
         pack_transposed(work + at->keys_t, work + at->keys, qkv, s, 1, j0, n);
-        pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0, n); /* dv is free so far */
+        pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0, n); /* dv serves as a buffer */
         for (int64_t i0 = j0; i0 < s->T; i0 += NB) block_backward(s, at, work, lse, i0, j0);
         for (int64_t j = 0; j < n; j++) {
             unpack_row(out, qkv_at(s, j0 + j, 1), work + at->dk + j * w, s, 1.0f);
@@ -341,7 +344,8 @@ static zr_status attention_dx(const zr_kernel_args *args)
     return run_heads(args, &args->in[1], true);
 }
 
-/* Return the scratch of all threads; each thread works on a head of its own. y: (B,T,C), or its gradient. */
+/* Return the scratch bytes of all threads; each thread works on a head of its own. y is (B,T,C), the result or its
+ * gradient. */
 static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const bool backward = op->n_in > 1;
@@ -358,7 +362,7 @@ static float dot_part(const float *q, const zr_tensor *x, int64_t first, int64_t
     return zr__dot(q, zr__view(buffer, x->data, x->dtype, first, n), n);
 }
 
-/* score[j] = scale q k[j] for keys 0 .. n-1 of the cache */
+/* Compute score[j] = scale * (q . k[j]) for keys 0 to n - 1 of the cache. */
 static void cached_scores(const zr_kernel_args *args, float *restrict score, int64_t head_first, int64_t n, int64_t C,
                           int64_t D)
 {
@@ -373,7 +377,7 @@ static void cached_scores(const zr_kernel_args *args, float *restrict score, int
     }
 }
 
-/* y = sum over j of weight[j] v[j] */
+/* Compute y = the sum over j of weight[j] * v[j], for values 0 to n - 1 of the cache. */
 static void cached_values(const zr_kernel_args *args, const float *weight, int64_t head_first, int64_t n, int64_t C,
                           int64_t D)
 {
@@ -412,7 +416,7 @@ static zr_status attention_cached(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* The scores of all heads. */
+/* Return the scratch bytes for the scores of all heads. */
 static int64_t attention_cached_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     (void)facts;

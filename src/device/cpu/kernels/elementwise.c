@@ -1,13 +1,13 @@
-/* gelu, relu, silu, each with its _dx, add, mul, scale, dropout, fill. */
+/* gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout, fill. */
 #include "device/cpu/shared/dropout.h"
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
 
 #define GELU_A 0.7978845608028654f /* sqrt(2/pi) */
 #define GELU_B 0.044715f
-#define GELU_END 10.0f /* beyond it gelu is 0 or x, and its slope 0 or 1, to within 1e-36 */
+#define GELU_END 10.0f /* beyond +-10, gelu is 0 or x and its slope 0 or 1, to within 1e-36 */
 
-/* NaN stays. */
+/* Limit x to at least -GELU_END. NaN stays NaN. */
 static inline float gelu_above(float x)
 {
     return zr__select(x < -GELU_END, -GELU_END, x);
@@ -18,9 +18,10 @@ static inline float gelu_below(float x)
     return zr__select(x > GELU_END, GELU_END, x);
 }
 
-/* e^(-2u), |x| <= GELU_END: (1 + tanh u)/2 = 1/(1 + e) keeps its relative precision where tanh nears -1. As a power of
- * two, which needs no ln2 in parts: 2^w = 2^n 2^r, |r| <= 1/2, 2^r interpolated at the Chebyshev points (error 9e-9),
- * and the n in t's low bits is added to the exponent. */
+/* Return e^(-2u), u = GELU_A (x + GELU_B x^3), for |x| <= GELU_END. Callers compute (1 + tanh u)/2 as 1/(1 + e^(-2u)),
+ * which keeps its relative precision where tanh nears -1. The result is a power of two, 2^w = 2^n 2^r with |r| <= 1/2,
+ * so that ln 2 need not be split. A polynomial interpolates 2^r at the Chebyshev points (error 9e-9); n, in the low
+ * bits of t, is added to the exponent. */
 static inline float gelu_exp(float x)
 {
     const float a = -2.0f * GELU_A * 0x1.715476p+0f, shift = 0x1.8p23f;
@@ -44,7 +45,8 @@ static void gelu_run(float *y, const float *x, int64_t n)
     }
 }
 
-/* With s = 1/(1 + e), s (1 - s) is e s^2, which does not cancel. */
+/* Compute dx = dy * the slope of gelu. With e = e^(-2u) and s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids
+ * cancellation. */
 static void gelu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
@@ -52,12 +54,12 @@ static void gelu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
         float v = gelu_below(gelu_above(x[i]));
         float e = gelu_exp(v);
         float s = 1.0f / (1.0f + e);
-        float slope = ZR_FMA(6.0f * GELU_A * GELU_B * v, v, 2.0f * GELU_A); /* of 2u */
+        float slope = ZR_FMA(6.0f * GELU_A * GELU_B * v, v, 2.0f * GELU_A); /* derivative of 2u */
         dx[i] = dy[i] * ZR_FMA(v * slope, e * s * s, s);
     }
 }
 
-/* At 0 the slope is 0. NaN stays. */
+/* Compute y = max(x, 0). The slope at 0 counts as 0. NaN stays NaN. */
 static void relu_run(float *y, const float *x, int64_t n)
 {
     ZR_STREAM_LOOP
@@ -70,7 +72,7 @@ static void relu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) dx[i] = zr__select(x[i] <= 0.0f, 0.0f, dy[i]);
 }
 
-#define SILU_END 88.0f /* beyond it silu is 0 or x, and its slope 0 or 1, to within 1e-36; e^88 is finite */
+#define SILU_END 88.0f /* beyond +-88, silu is 0 or x and its slope 0 or 1, to within 1e-36; e^88 is finite */
 
 static inline float silu_above(float x)
 {
@@ -86,7 +88,8 @@ static void silu_run(float *y, const float *x, int64_t n)
     }
 }
 
-/* With s = 1/(1 + e), s (1 - s) is e s^2, which does not cancel. */
+/* Compute dx = dy * the slope of silu. With e = e^(-x) and s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids
+ * cancellation. */
 static void silu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
@@ -98,7 +101,7 @@ static void silu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
     }
 }
 
-/* y = run(x), y in place of nothing. */
+/* Compute y = run(x) for all elements. y never shares memory with x. */
 static zr_status unary(const zr_kernel_args *args, void (*run)(float *y, const float *x, int64_t n))
 {
     const zr_tensor *x = &args->in[0], *out = &args->out[0];
@@ -113,7 +116,7 @@ static zr_status unary(const zr_kernel_args *args, void (*run)(float *y, const f
     return ZR_OK;
 }
 
-/* y = run(a, b), y perhaps in place of a. */
+/* Compute y = run(a, b) for all elements. y may share memory with a. */
 static zr_status binary(const zr_kernel_args *args, void (*run)(float *y, const float *a, const float *b, int64_t n))
 {
     const zr_tensor *a = &args->in[0], *b = &args->in[1], *out = &args->out[0];
@@ -152,7 +155,8 @@ BINARY(relu_dx)
 BINARY(silu_dx)
 BINARY(mul)
 
-/* Widen elements, multiply them by the elements of (n) `factor`, round them. */
+/* Widen n elements to fp32, multiply them by the n elements of `factor`, and round the products to the type of `out`.
+ */
 static void store_scaled(const zr_tensor *out, const zr_tensor *x, int64_t first, const float *factor, int64_t n)
 {
     float xbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, first);

@@ -1,4 +1,4 @@
-/* embedding, embedding_dw, position, position_dw. */
+/* embedding, embedding_dw, position and position_dw. */
 #include <omp.h>
 
 #include "device/cpu/shared/rows.h"
@@ -16,7 +16,8 @@ static zr_status check_ids(const int32_t *ids, int64_t n, int64_t T, int64_t V)
     return ZR_OK;
 }
 
-/* Part of a table whose rows are split over ranks: rows of the whole table, and this rank's first row. */
+/* The part of a table that this rank holds, if rows are split over ranks: number of rows of the whole table, and this
+ * rank's first row. */
 typedef struct table_part {
     int64_t all, first;
 } table_part;
@@ -48,7 +49,7 @@ static zr_status embedding(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* acc += row `row` of x (rows, C) */
+/* Add row `row` of x (rows, C) to acc (C). */
 static void row_add(float *restrict acc, const zr_tensor *x, int64_t row, int64_t C)
 {
     float buffer[ZR_CHUNK];
@@ -59,7 +60,7 @@ static void row_add(float *restrict acc, const zr_tensor *x, int64_t row, int64_
     }
 }
 
-/* Set acc to a row of `earlier`, or to 0 without `earlier`. */
+/* Set acc to a row of `earlier`, or to 0 if there is no `earlier`. */
 static void row_begin(float *restrict acc, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     if (earlier->data)
@@ -68,7 +69,8 @@ static void row_begin(float *restrict acc, const zr_tensor *earlier, int64_t row
         memset(acc, 0, (size_t)C * sizeof(float));
 }
 
-/* Stable sort of keys id << 32 | position by id below V; the result is in keys or in spare. */
+/* Sort keys (id << 32 | position) by id, stably; ids are below V. Return the result, which lies in `keys` or in
+ * `spare`. */
 static const uint64_t *sort_by_id(uint64_t *keys, uint64_t *spare, int64_t n, int64_t V)
 {
     for (int shift = 32; (V - 1) >> (shift - 32) > 0; shift += RADIX_BITS) {
@@ -83,7 +85,7 @@ static const uint64_t *sort_by_id(uint64_t *keys, uint64_t *spare, int64_t n, in
     return keys;
 }
 
-/* Return the first of n sorted keys whose id is at least `id`. */
+/* Return the index of the first of n sorted keys whose id is at least `id`. */
 static int64_t first_of_id(const uint64_t *keys, int64_t n, int64_t id)
 {
     int64_t low = 0, high = n;
@@ -98,7 +100,7 @@ static int64_t first_of_id(const uint64_t *keys, int64_t n, int64_t id)
 }
 
 typedef struct sorted_tokens {
-    const uint64_t *key; /* id << 32 | position */
+    const uint64_t *key; /* (n) keys id << 32 | position, sorted */
     int64_t n;
 } sorted_tokens;
 
@@ -112,14 +114,14 @@ static int64_t token_at(const sorted_tokens *t, int64_t i)
     return (int64_t)(uint32_t)t->key[i];
 }
 
-/* Return whether the gradient is made in the memory of `earlier`. Then rows without tokens stay unchanged. */
+/* Return whether the gradient is written to the memory of `earlier`. If so, rows without tokens stay unchanged. */
 static bool is_in_place(const zr_kernel_args *args)
 {
     return args->in[2].data && args->in[2].data == args->out[0].data;
 }
 
-/* Return the first row of the table that belongs to share s of `shares`. Shares have equal cost, not equal rows:
- * writing a row costs the same as adding a token, and tokens are not spread evenly over a vocabulary. */
+/* Return the first row of the table in share s of `shares`. Shares have equal cost, not equal numbers of rows: writing
+ * a row costs as much as adding a token, and tokens are not spread evenly over a vocabulary. */
 static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int s, int shares)
 {
     const int64_t each = in_place ? 0 : 1, before = (each * V + t->n) * s / shares;
@@ -135,15 +137,15 @@ static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int
     return low;
 }
 
-/* Prefetch a row: rows of tokens lie far from each other, so the processor does not foresee the next one. */
+/* Prefetch a row. Rows of consecutive tokens lie far apart, so the processor cannot predict the next row. */
 static void row_prefetch(const zr_tensor *x, int64_t row, int64_t C)
 {
     const int64_t bytes = C * zr_dtype_bytes(x->dtype);
     for (int64_t b = 0; b < bytes; b += ZR_LINE_BYTES) __builtin_prefetch((const char *)x->data + row * bytes + b);
 }
 
-/* Return row v of the gradient, made in acc: the sum of the tokens v, from *i on, and of the row of `earlier`. Without
- * tokens it is the row in `earlier` itself. */
+/* Return row v of the gradient: the row of `earlier` plus the sum over all tokens of id v, which begin at index *i of
+ * t. The row is computed in acc; without tokens, the row in `earlier` itself is returned if it is F32. */
 static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t, int64_t *i, int64_t v, float *acc)
 {
     const zr_tensor *dy = &args->in[1], *earlier = &args->in[2];
@@ -158,7 +160,7 @@ static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t
     return acc;
 }
 
-/* Write rows begin .. end of the gradient of a table. */
+/* Write the rows [begin, end) of a table's gradient. */
 static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64_t begin, int64_t end, float *acc)
 {
     const zr_tensor *out = &args->out[0];
@@ -167,7 +169,7 @@ static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64
     const bool past_caches = !in_place && out->dtype == ZR_F32 && V * C * 4 >= ZR_STREAM_BYTES;
     int64_t i = first_of_id(t->key, t->n, begin);
     for (int64_t v = begin; v < end; v++) {
-        if (in_place) { /* on to the next token's row */
+        if (in_place) { /* skip to the row of the next token */
             if (i == t->n || token_id(t, i) >= end) break;
             v = token_id(t, i);
         }
@@ -180,7 +182,8 @@ static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64
     zr__stream_end();
 }
 
-/* Tokens are sorted by id, so every row of the table is written by one thread, its tokens in order. */
+/* Compute the gradient of a table. Tokens are sorted by id, so each row is written by one thread, which adds the row's
+ * tokens in order. */
 static zr_status embedding_dw(const zr_kernel_args *args)
 {
     const zr_tensor *ids = &args->in[0], *out = &args->out[0];
@@ -191,7 +194,7 @@ static zr_status embedding_dw(const zr_kernel_args *args)
 
     uint64_t *keys = args->scratch;
     float *rows = (float *)(keys + 2 * tokens);
-    int64_t n = 0; /* tokens of this rank's rows */
+    int64_t n = 0; /* number of tokens whose rows this rank holds */
     for (int64_t i = 0; i < tokens; i++) {
         const int64_t row = id[i] - part.first;
         if (row >= 0 && row < V) keys[n++] = (uint64_t)row << 32 | (uint64_t)i;
@@ -207,7 +210,7 @@ static zr_status embedding_dw(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Two keys of each token, and a row of each thread. */
+/* Return the scratch bytes: two keys for each token, and a row for each thread. */
 static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *dy = &zr__in_type(graph, op, 1)->shape;
@@ -240,7 +243,7 @@ static zr_status position_dw(const zr_kernel_args *args)
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < P; t++) {
             row_begin(acc, earlier, t, C);
-            /* From the first of this rank's rows that stands at t. */
+            /* Add this rank's rows at position t, beginning with the first one. */
             for (int64_t r = (t - s.row % s.T + s.T) % s.T; t < s.T && r < rows; r += s.T) row_add(acc, dy, r, C);
             zr__store(out->data, out->dtype, t * C, acc, C);
         }
@@ -248,7 +251,7 @@ static zr_status position_dw(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* A row of each thread. */
+/* Return the scratch bytes: a row for each thread. */
 static int64_t position_dw_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     return facts->threads * (int64_t)sizeof(float) * zr_shape_cols(&zr__in_type(graph, op, 0)->shape);

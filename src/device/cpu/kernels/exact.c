@@ -1,24 +1,26 @@
 /*
- * Sums of squares without rounding. An F32 is 24 bits times a power of two, so its square is 48 bits times a
- * power that its exponent alone decides: squares are counted as integers, one bin for each exponent, and bins
- * go into the wide sum now and then. Integers may be added in any order, by any number of threads.
+ * Sums of squares without rounding. An F32 is a 24-bit integer times a power of two, so its square is a 48-bit integer
+ * times a power of two that depends on its exponent alone. Squares are therefore added as integers in bins, one bin for
+ * each exponent, and now and then the bins are added to the wide sum. Integers may be added in any order, by any number
+ * of threads.
  */
 #include "base/number/exact.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/level.h"
 
 #define EXPONENTS 256
-/* Neighbours often have the same exponent; taking turns at several sets, they need not wait for each other's store. */
+/* Sets of bins, used in turn. Neighbouring elements often have the same exponent; in different sets, the addition of
+ * one element need not wait for the store of the element before it. */
 #define SETS 4
-/* A bin of 64 bits holds 2^16 squares of 48. */
+/* Elements between two flushes: a 64-bit bin has the capacity for 2^16 squares of 48 bits. */
 #define BLOCK ((int64_t)SETS << 16)
-/* Elements worth waking a thread for. */
+/* Number of elements that is worth waking a thread for. */
 #define SHARE ((int64_t)1 << 15)
 
 typedef uint64_t bins[SETS][EXPONENTS];
 
-/* Count a term, without a branch: values that are not finite land in the last exponent, where at least their leading
- * bit makes the bin nonzero. */
+/* Add the square of x to its exponent's bin, without a branch. Values that are not finite go to the last bin, which at
+ * least their leading bit makes nonzero. */
 static inline void count_square(uint64_t bin[EXPONENTS], float x)
 {
     uint32_t u = zr__bits(x), exponent = u >> 23 & 0xff;

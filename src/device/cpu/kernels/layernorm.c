@@ -1,18 +1,19 @@
-/* layernorm and rmsnorm, each with its _dx and _dw. An rmsnorm is a layernorm of mean 0 without a bias. */
+/* layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean is 0 and which has no
+ * bias. */
 #include <math.h>
 
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
 
-#define ROW_CHUNKS 16 /* partial sums of layernorm_dw: fixed, so that threads do not show in the bits */
+#define ROW_CHUNKS 16 /* partial sums of layernorm_dw: a fixed number, so that bits do not depend on threads */
 
-/* Lanes of x from i on, `fill` from n on. */
+/* Return the vector of x from element i on, with `fill` in the lanes from element n on. */
 static inline zr__vec lanes(const float *x, int64_t i, int64_t n, float fill)
 {
     return n - i >= ZR_VEC ? zr__vec_load(x + i) : zr__vec_load_part(x + i, n - i, fill);
 }
 
-/* sum of (x - mean)^2 */
+/* Return the sum of (x - mean)^2 over n elements. */
 static float square_centred(const float *x, float mean, int64_t n)
 {
     zr__vec acc[ZR_ACCS] = {{0}};
@@ -29,8 +30,8 @@ static float square_centred(const float *x, float mean, int64_t n)
     return zr__vec_reduce(acc);
 }
 
-/* Compute the moments of a row, in two passes: the variance of rows far from 0 would drown in E[x^2] - E[x]^2. mean
- * NULL: rmsnorm. */
+/* Compute the mean and 1 / the standard deviation of a row. Two passes are needed: for a row far from 0, E[x^2] -
+ * E[x]^2 would lose the variance. `mean` is NULL for rmsnorm. */
 static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, float *mean, float *rstd)
 {
     float buffer[ZR_CHUNK];
@@ -60,7 +61,7 @@ static void normalise_by_rms(float *y, const float *x, const float *gain, float 
     for (int64_t c = 0; c < n; c++) y[c] = x[c] * rstd * gain[c];
 }
 
-/* bias NULL: rmsnorm. */
+/* Normalise one row. `bias` is NULL for rmsnorm. */
 static void row_norm(const zr_kernel_args *args, const zr_tensor *bias, int64_t row, int64_t C, float mean, float rstd)
 {
     const zr_tensor *x = &args->in[0], *gain = &args->in[1], *out = &args->out[0];
@@ -100,12 +101,12 @@ static zr_status rmsnorm(const zr_kernel_args *args)
     return norm(args, NULL, args->out[1].data, NULL);
 }
 
-/* Operands of the adjoint's kernels: mean NULL is rmsnorm, where every mean is 0. */
+/* Saved moments of all rows, for the gradients; `mean` is NULL for rmsnorm, which uses a mean of 0. */
 typedef struct norm_saved {
     const float *mean, *rstd;
 } norm_saved;
 
-/* A part of a row, in fp32; xhat = (x - mean) rstd and dxhat = dy gain are made where they are needed. */
+/* A part of a row, in fp32. xhat = (x - mean) * rstd and dxhat = dy * gain are computed from it on use. */
 typedef struct row_part {
     const float *dy, *x, *gain;
     float mean, rstd;
@@ -129,7 +130,7 @@ static row_part row_view(const zr_kernel_args *args, norm_saved saved, row_buffe
                       .n = n};
 }
 
-/* Adds the sums of dxhat and of dxhat xhat. */
+/* Add a part's sums of dxhat to *sum, and of dxhat * xhat to *product. */
 static void add_sums(const row_part *p, float *sum, float *product)
 {
     zr__vec acc[ZR_ACCS] = {{0}}, both[ZR_ACCS] = {{0}};
@@ -152,7 +153,7 @@ static void add_sums(const row_part *p, float *sum, float *product)
     *product += zr__vec_reduce(both);
 }
 
-/* dx = rstd (dxhat - a - xhat b) */
+/* Compute dx = rstd * (dxhat - a - xhat * b). */
 static void part_dx(float *dx, const row_part *p, float a, float b)
 {
     ZR_STREAM_LOOP
@@ -160,7 +161,8 @@ static void part_dx(float *dx, const row_part *p, float a, float b)
         dx[c] = p->rstd * (p->dy[c] * p->gain[c] - a - (p->x[c] - p->mean) * p->rstd * b);
 }
 
-/* Compute dx of a row. a is the mean of dxhat, from the gradient of the mean; b is the mean of dxhat xhat. */
+/* Compute dx of a row. a is the mean of dxhat, which comes from the derivative of the mean (0 for rmsnorm); b is the
+ * mean of dxhat * xhat. */
 static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     const zr_tensor *out = &args->out[0];
@@ -198,7 +200,8 @@ static zr_status rmsnorm_dx(const zr_kernel_args *args)
     return norm_dx(args, (norm_saved){NULL, args->in[3].data}, &args->in[4]);
 }
 
-/* Sums of dy xhat and, unless NULL, of dy over rows [begin, end), of columns [c0, c0+n). */
+/* Compute the sums over rows [begin, end) of dy * xhat, in dgain, and of dy, in dbias unless it is NULL. Columns are
+ * [c0, c0 + n). */
 static void chunk_dw(const zr_kernel_args *args, norm_saved saved, int64_t C, int64_t begin, int64_t end, int64_t c0,
                      int64_t n, float *restrict dgain, float *restrict dbias)
 {
@@ -221,12 +224,12 @@ static void chunk_dw(const zr_kernel_args *args, norm_saved saved, int64_t C, in
     }
 }
 
-/* One output, dgain, or dbias as well. */
+/* Compute dgain and, if the op has a second output, dbias. */
 static zr_status norm_dw(const zr_kernel_args *args, norm_saved saved)
 {
     const int64_t rows = zr_shape_rows(&args->in[1].shape), C = zr_shape_cols(&args->in[1].shape);
     const int64_t pieces = (C + ZR_CHUNK - 1) / ZR_CHUNK, outs = args->n_out;
-    float *partial = args->scratch; /* (ROW_CHUNKS, outs, C) F32 */
+    float *partial = args->scratch; /* (ROW_CHUNKS, outs, C) partial sums in F32 */
 #pragma omp parallel num_threads(zr__team(args, rows *C))
     {
 #pragma omp for collapse(2) schedule(static)
@@ -237,7 +240,8 @@ static zr_status norm_dw(const zr_kernel_args *args, norm_saved saved)
                 chunk_dw(args, saved, C, rows * k / ROW_CHUNKS, rows * (k + 1) / ROW_CHUNKS, c0,
                          zr__min64(ZR_CHUNK, C - c0), dgain, outs > 1 ? dgain + C : NULL);
             }
-            /* The outputs' pieces one after the other, chunks added in order. */
+            /* Add the partial sums in order, for each piece of columns: first all pieces of dgain, then all pieces of
+             * dbias. */
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < outs * pieces; piece++) {
             const zr_tensor *out = &args->out[piece / pieces];

@@ -1,4 +1,4 @@
-/* linear, linear_dx, linear_dw as products of matmul.c; linear_db and bias. */
+/* linear, linear_dx and linear_dw as products of matmul.c; linear_db and bias. */
 #include "device/cpu/matmul.h"
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
@@ -57,7 +57,7 @@ static void release_product(void *state)
     zr__matmul_destroy(&product);
 }
 
-/* y = x w + b, or dx = dy w^T; transposed_b: the second operand lies transposed. */
+/* Prepare y = x w + b or dx = dy w^T. transposed_b: whether the second operand is stored transposed. */
 static zr_status prepare_rows(const zr_kernel_args *args, bool transposed_b, bool bias, void **state)
 {
     zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
@@ -88,7 +88,7 @@ static zr_status run_product(const zr_kernel_args *args)
                                                               .panels = args->scratch});
 }
 
-/* dw = x^T dy, or transposed: dw = dy^T x */
+/* Prepare dw = x^T dy or, for a transposed w, dw = dy^T x. */
 static zr_status prepare_dw(const zr_kernel_args *args, void **state)
 {
     const zr_tensor *a = &args->in[w_transposed(args) ? 1 : 0], *b = &args->in[w_transposed(args) ? 0 : 1];
@@ -117,7 +117,7 @@ static int64_t product_bytes(const zr_device_facts *facts, const zr_graph *graph
                               zr__in_type(graph, op, 0)->dtype, c->dtype);
 }
 
-/* Return the scratch bytes of y and dx, which are summed over the columns of the first operand. */
+/* Return the scratch bytes of y or dx. Both are sums over the columns of the first operand. */
 static int64_t product_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     return product_bytes(facts, graph, op, zr_shape_cols(&zr__in_type(graph, op, 0)->shape));
@@ -130,11 +130,11 @@ static int64_t dw_scratch(const zr_device_facts *facts, const zr_graph *graph, c
 
 /* ---- the gradient of the bias ---------------------------------------------------------------- */
 
-/* Most columns summed at a time, and rows whose sum is made apart before it joins the total: the error
- * then grows with the number of groups, not of rows. */
+/* DB_COLS: greatest number of columns summed at a time. DB_ROWS: rows that are summed as a group before the group's sum
+ * is added to the total, so that the error grows with the number of groups, not of rows. */
 #define DB_COLS 256
 #define DB_ROWS 32
-#define DB_STEP 4 /* rows added while a part of the sum is in a register, in order */
+#define DB_STEP 4 /* number of rows added, in order, while a part of the sum is in a register */
 
 static void add_rows(float *restrict sum, const zr_tensor *dy, int64_t first, int64_t ld, int64_t n)
 {
@@ -160,7 +160,8 @@ static void add_group(float *restrict total, const zr_tensor *dy, int64_t row, i
     for (int64_t i = 0; i < n; i++) total[i] += sum[i];
 }
 
-/* Return the columns of a thread's piece, whole cache lines; with few columns there is one piece for each thread. */
+/* Return the number of columns in a piece of work: whole cache lines. With few columns there is one piece for each
+ * thread. */
 static int64_t db_piece(int64_t cols, int threads)
 {
     const int64_t line = 16, lines = (cols + line * threads - 1) / (line * threads);

@@ -1,8 +1,8 @@
 /*
- * linear_cross_entropy, linear_cross_entropy_dx: one block of rows after the other; a block's logits become their
- * gradient in the scratch, and the products that want either are made while it is there. linear_cross_entropy_part and
- * _part_dx do the same with the logits of a part of the vocabulary, whose ranks linear_cross_entropy_join brings
- * together.
+ * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. The gradient of a block's
+ * logits replaces the logits in the scratch, and the products that need either run while it is there.
+ * linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
+ * linear_cross_entropy_join joins the results of the ranks that hold the parts.
  */
 #include "device/cpu/shared/cross_entropy_rows.h"
 #include "device/cpu/shared/linear_cross_entropy_blocks.h"
@@ -28,8 +28,8 @@ typedef struct products {
 } products;
 
 typedef struct head {
-    products whole, last;  /* products of a whole block, and of a last block with fewer rows; they add to dw */
-    zr__matmul *dw_begins; /* the first block's dw */
+    products whole, last;  /* products of a whole block, and of a shorter last block; their dw is added to the sum */
+    zr__matmul *dw_begins; /* product of the first block's dw, which sets the sum */
 } head;
 
 extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);
@@ -43,7 +43,7 @@ static zr_status create_product(zr__product_spec spec, const zr_kernel_args *arg
     return zr__matmul_create(&spec, &ZR_LEVEL_NAME(zr__panels), product);
 }
 
-/* dw (V,C) = dlogits^T x */
+/* Create the product dw (V,C) = dlogits^T x. */
 static zr_status create_dw(const zr_kernel_args *args, const operands *o, int64_t rows, bool accumulate,
                            zr__matmul **product)
 {
@@ -52,7 +52,7 @@ static zr_status create_dw(const zr_kernel_args *args, const operands *o, int64_
     return create_product(dw, args, o->of.x->dtype, o->layout.sum_in_dw ? o->of.dw->dtype : ZR_F32, product);
 }
 
-/* logits (rows,V) = x w^T, dx (rows,C) = dlogits w, and a later block's dw. */
+/* Create the products logits (rows,V) = x w^T, dx (rows,C) = dlogits w, and dw of all blocks but the first. */
 static zr_status create_products(const zr_kernel_args *args, const operands *o, int64_t rows, products *p)
 {
     const zr_dtype g = o->of.x->dtype;
@@ -103,8 +103,8 @@ static zr_status prepare_head(const zr_kernel_args *args, void **state)
 
 /* ---- a block ---------------------------------------------------------------------------------- */
 
-/* Compute the losses of the rows from `row` on, whose logits are in the scratch; in the backward pass the gradient of
- * the logits replaces them. */
+/* Compute the losses of n rows from `row` on, whose logits are in the scratch. In the backward pass, replace the logits
+ * by their gradient. */
 static void run_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
 {
     const int32_t *target = (const int32_t *)o->of.targets->data + row;
@@ -119,8 +119,9 @@ static void run_rows(const zr_kernel_args *args, const operands *o, int64_t row,
     }
 }
 
-/* Compute the same for a part of the vocabulary: log-sum-exp and target's logit, which linear_cross_entropy_join joins
- * to losses, or the gradient. */
+/* Process n rows from `row` on for a part of the vocabulary. Forward: compute the log-sum-exp over the part, and the
+ * target's logit (0 if another part has it), from which linear_cross_entropy_join computes losses. Backward: replace
+ * the logits by their gradient. */
 static void run_part_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
 {
     const int32_t *target = (const int32_t *)o->of.targets->data + row;
@@ -150,7 +151,7 @@ static void run_part_rows(const zr_kernel_args *args, const operands *o, int64_t
     }
 }
 
-/* dx comes last: it may lie in the place of x. */
+/* Run one block of n rows from `row` on. dx is computed last, since it may overwrite x. */
 static zr_status run_block(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n, void *sum)
 {
     const head *h = args->state;
@@ -185,7 +186,7 @@ static zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses and log-sum-exp from the parts of all ranks (M,B,T,2), in the order of the ranks. */
+/* Compute losses and log-sum-exps from the parts of all ranks (M,B,T,2), in the order of the ranks. */
 static zr_status run_join(const zr_kernel_args *args)
 {
     const zr_tensor *all = &args->in[0], *targets = &args->in[3];
@@ -198,7 +199,7 @@ static zr_status run_join(const zr_kernel_args *args)
         for (int64_t m = 0; m < ranks; m++) most = fmax(most, part[2 * (m * rows + r)]);
         for (int64_t m = 0; m < ranks; m++) {
             sum += exp(part[2 * (m * rows + r)] - most);
-            own += part[2 * (m * rows + r) + 1]; /* the target's rank has its logit, all others 0 */
+            own += part[2 * (m * rows + r) + 1]; /* the logit from the rank with the target, 0 from others */
         }
         lse[r] = (float)(most + log(sum));
         losses[r] = target[r] < 0 ? 0.0f : (float)(most - own + log(sum));
@@ -213,7 +214,7 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Return the bytes of a block's logits, and of the operands that the products pack, one product at a time. */
+/* Return the scratch bytes: a block's logits, and the packed operands of one product at a time. */
 static int64_t head_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const bool backward = op->n_in > 3, with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);

@@ -1,9 +1,9 @@
-/* Random normal numbers, from which parameters start. */
+/* Normal random numbers, for the initial values of parameters. */
 #include "base/number/normal.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/level.h"
 
-#define SHARE 16384 /* elements worth waking a thread for */
+#define SHARE 16384 /* number of elements that is worth waking a thread for */
 
 static void normal(int threads, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {

@@ -1,10 +1,11 @@
 /*
- * The built-in optimizers: one pass of unscale, clip, update and cast. Each element is computed by the same operations
- * wherever a range is cut; constants (rules.h) are made in double from the integer step.
+ * The built-in optimizers: one pass that unscales, clips, updates and casts. Each element gets the same operations
+ * wherever a range is cut. Constants (rules.h) are computed in double from the integer step.
  *
- * Bytes a parameter, each array once, and nothing in between leaves the first-level cache. Adam reads weight, m and v
- * and writes them back: 24, and the gradient's 4 or 2, and the 16-bit copy's 2. So fp32 takes 28, a 16-bit gradient
- * with a 16-bit copy 28 as well, fp32 accumulators with a 16-bit copy 30. SGD takes 8 fewer with momentum, 16 without.
+ * Memory traffic in bytes for each parameter, if each array moves once and nothing in between leaves the first-level
+ * cache: Adam reads and writes weight, m and v (24), reads the gradient (4 or 2) and writes the 16-bit copy (2). So
+ * fp32 takes 28, a 16-bit gradient with a 16-bit copy also 28, and an fp32 gradient with a 16-bit copy 30. SGD takes 8
+ * fewer with momentum, and 16 fewer without.
  */
 #include <math.h>
 
@@ -12,7 +13,8 @@
 #include "device/cpu/shared/rows.h"
 #include "device/rules.h"
 
-/* m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g^2; w -= lr / c1 * m / (sqrt(v / c2) + eps) */
+/* Update one element: m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g^2; return w - lr / c1 * m / (sqrt(v / c2) +
+ * eps). */
 static inline float adam_element(const zr__adam *c, float w, float g, float *m, float *v)
 {
     *m = ZR_FMA(c->beta1_rest, g - *m, *m);
@@ -70,7 +72,8 @@ static void sgd_chunk(const zr__sgd *c, float *restrict w, const float *restrict
     for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-c->lr, ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), w[i]);
 }
 
-/* v = momentum v + g; the step is v, or g + momentum v when Nesterov: ahead of it by `look`. */
+/* Update v = momentum v + g, then w. The step is v, or g + momentum v for Nesterov; c->look and c->own are the factors
+ * of v and g in it. */
 static void momentum_chunk(const zr__sgd *c, float *restrict w, float *restrict v, const float *restrict g, int64_t n)
 {
     ZR_STREAM_LOOP

@@ -2,13 +2,13 @@
  * Matrix products of this level: C (m,n) = A (m,k) B (k,n), from packed operands (pack.h), by tiles of C that stay in
  * registers.
  *
- * The operand on the shorter side of C is packed for all threads, the other by each thread for itself, in blocks that
- * stay in its cache (device/cpu/product_blocks.h). So nearly nothing is packed twice, and the longer side is shared
- * out.
+ * The operand on the shorter side of C is packed once for all threads ("shared"). Each thread packs blocks of the other
+ * operand ("own") for itself; a block stays in the thread's cache (device/cpu/product_blocks.h). So nearly nothing is
+ * packed twice, and threads divide the longer side.
  *
- * An element of C is the sum over k in stretches of equal length, each one chain of multiply-adds in order of k, which
- * are added in order. So its bits depend on k and the level alone: not on m or n, on where it lies in a tile, or on the
- * threads.
+ * k is cut into ranges of equal length. An element of C is the sum over the ranges, in order; each range is one chain
+ * of multiply-adds in order of k. So the bits of an element depend on k and the level alone: not on m or n, on the
+ * element's offset in a tile, or on the threads.
  */
 #include <omp.h>
 
@@ -17,7 +17,8 @@
 #include "device/cpu/product_blocks.h"
 #include "device/cpu/shared/row_product.h"
 
-/* Longest stretch of k, and most elements of a thread's own block. Without AVX-512 caches are taken to be small. */
+/* DEPTH: longest range of k. OWN_ELEMS: most elements of a thread's own block. Without AVX-512, caches are assumed to
+ * be small. */
 #if ZR_VEC == 16
 #define DEPTH ZR__PRODUCT_DEPTH
 #define OWN_ELEMS (ZR__PRODUCT_BLOCK / 4)
@@ -30,7 +31,8 @@
 
 /* ---- a tile ---------------------------------------------------------------------------------- */
 
-/* c = base + a b, of packed a and b. base: as c, or with base_ld 0 one row for all, or NULL for 0. */
+/* A tile c = base + a b, from packed a and b. base has the shape of c; if base_ld is 0, one row of base serves all
+ * rows; if base is NULL, it counts as 0. */
 typedef struct tile {
     int64_t depth;
     const float *a, *b, *base;
@@ -43,7 +45,7 @@ __attribute__((always_inline)) static inline void run_tile(int rows, int vecs, c
 {
     zr__vec acc[ROWS][ZR_PRODUCT_VECS];
     const float *a = t->a, *b = t->b;
-    /* Prefetch the rows of C that are written, while the loop over k runs. */
+    /* Prefetch the rows of C, which are written after the loop over k. */
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 3
@@ -73,7 +75,7 @@ __attribute__((always_inline)) static inline void run_tile(int rows, int vecs, c
         for (int v = 0; v < vecs; v++) zr__vec_store(t->c + r * t->ld + v * ZR_VEC, acc[r][v]);
 }
 
-/* Every size that a tile can have at the edges of C. */
+/* All sizes that a tile can have at the edges of C. */
 #define EACH_VECS(X, rows) X(rows, 1) X(rows, 2) X(rows, 3)
 #if ROWS == 8
 #define EACH_TILE(X) EACH_FOUR(X) EACH_VECS(X, 5) EACH_VECS(X, 6) EACH_VECS(X, 7) EACH_VECS(X, 8)
@@ -98,16 +100,16 @@ typedef struct job {
     const zr__product_spec *spec;
     const zr__matmul_operands *at;
     zr__side a, b;
-    const zr__side *shared, *own;  /* the operand that all threads read, and the other one */
-    int shared_ways, own_ways;     /* number of threads along each side of C: the shared operand's, the other's */
-    int64_t shared_most, own_most; /* rows or columns that have room */
+    const zr__side *shared, *own;  /* the operand packed for all threads; the operand that each thread packs alone */
+    int shared_ways, own_ways;     /* numbers of threads that divide the shared and the own operand's side of C */
+    int64_t shared_most, own_most; /* greatest number of rows or columns that fit into the buffer of each operand */
     float *shared_at, *own_at, *sums;
-    int64_t own_elems; /* from one thread's block to the next's */
+    int64_t own_elems; /* distance between the blocks of two threads, in elements */
 } job;
 
-/* A part of C and a stretch of k. */
+/* A part of C, and a range of k. */
 typedef struct part {
-    int64_t row, col, cols; /* where sums begins, and its columns */
+    int64_t row, col, cols; /* first row and column of the part, and its number of columns */
     int64_t k, depth;
 } part;
 
@@ -116,7 +118,8 @@ static bool is_last(const job *j, const part *p)
     return p->k + p->depth == j->spec->k;
 }
 
-/* Where the sums of this part wait in fp32: in C, if it is that wide. */
+/* Return the address where the fp32 sums of the part are stored until all ranges of k are added: in C if C is F32, else
+ * in the scratch. */
 static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int64_t *ld)
 {
     const bool wide = j->spec->out_dtype == ZR_F32;
@@ -124,7 +127,7 @@ static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int
     return wide ? (float *)j->at->c + row * j->spec->n + col : j->sums + (row - p->row) * p->cols + col - p->col;
 }
 
-/* Set the values to which the product of this stretch is added. */
+/* Set t->base, the values to which the product of this range of k is added. */
 static void set_base(const job *j, const part *p, tile *t, int64_t row, int64_t col, int64_t cols, float bias[COLS])
 {
     const zr__product_spec *s = j->spec;
@@ -139,7 +142,7 @@ static void set_base(const job *j, const part *p, tile *t, int64_t row, int64_t 
     }
 }
 
-/* Rows of a tile at the edge of C, whose vectors reach beyond it. */
+/* Copy rows of a tile. A tile at the edge of C is computed in a buffer, because its vectors reach beyond the edge. */
 static void copy_rows(float *to, int64_t to_ld, const float *from, int64_t ld, int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_ld, from + r * ld, (size_t)cols * sizeof(float));
@@ -172,7 +175,8 @@ static void make_tile(const job *j, const part *p, int64_t row, int64_t col, con
         copy_rows(c, ld, made, COLS, rows, cols);
 }
 
-/* Own panels from o0 to o1, packed at `own`, with shared panels from s0 to s1, packed from `first` on. */
+/* Multiply the own panels [o0, o1), packed at `own`, by the shared panels [s0, s1). The packed shared panels begin with
+ * panel `first`. */
 static void multiply_block(const job *j, const part *p, const float *own, int64_t o0, int64_t o1, int64_t first,
                            int64_t s0, int64_t s1)
 {
@@ -193,7 +197,8 @@ static int64_t round_up(int64_t n, int64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/* Length of each of the pieces, about equal, of whole units, into which n is cut where there is room for `most`. */
+/* Return the length of the pieces into which n is cut. The pieces are about equal, consist of whole units, and have at
+ * most `most` elements. */
 static int64_t even(int64_t n, int64_t most, int64_t unit)
 {
     most = most / unit * unit;
@@ -205,7 +210,8 @@ typedef struct range {
     int64_t begin, end;
 } range;
 
-/* One of `ways` shares of a range that begins at a multiple of the grain. */
+/* Return share number `way` of `ways` shares of a range. The range begins at a multiple of the grain, and so does each
+ * share. */
 static range share_of(range all, int64_t grain, int way, int ways)
 {
     range r;
@@ -213,7 +219,8 @@ static range share_of(range all, int64_t grain, int way, int ways)
     return (range){all.begin + r.begin, all.begin + r.end};
 }
 
-/* One stretch of k for a part of C: what all read is packed, then each thread takes its blocks of the rest. */
+/* Multiply one range of k for a part of C. All threads together pack the shared operand; then each thread packs and
+ * multiplies its blocks of the own operand. */
 static void multiply_part(const job *j, const part *p, range shared, range own, int thread, int threads)
 {
     const int own_way = thread / j->shared_ways, shared_way = thread % j->shared_ways;
@@ -234,7 +241,7 @@ static void multiply_part(const job *j, const part *p, range shared, range own, 
     }
 }
 
-/* Stretches of k: of about equal length, multiples of 16. */
+/* Return the length of the ranges into which k is cut: about equal, and a multiple of 16. */
 static int64_t depth_of(int64_t k)
 {
     return even(k, DEPTH, 16);
@@ -261,8 +268,8 @@ static void multiply_share(const job *j, int thread, int threads)
 
 /* ---- how the threads share it ---------------------------------------------------------------- */
 
-/* Both sides are shared out where that evens out the shares. Packing an element takes about as long as multiplying it
- * by 16. */
+/* Choose the number of threads that divide each side of C, so that the largest share costs least. Packing an element is
+ * assumed to cost as much as multiplying it by 16 elements. */
 static void choose_ways(job *j, int threads)
 {
     int64_t least = INT64_MAX;
@@ -278,7 +285,7 @@ static void choose_ways(job *j, int threads)
     }
 }
 
-/* Threads worth waking. */
+/* Return the number of threads worth waking. */
 static int team_of(const zr__product_spec *s)
 {
     const double share = 1 << 17, wanted = (double)s->m * (double)s->n * (double)s->k / share;
@@ -304,7 +311,7 @@ static job make_job(const zr__product_spec *s, const zr__matmul_operands *at)
 
 /* ---- one row --------------------------------------------------------------------------------- */
 
-/* Columns of a product with one row, which is packed nowhere. */
+/* Compute columns [col, col + cols) of a product with one row. Nothing is packed. */
 static void multiply_columns(const job *j, int64_t col, int64_t cols)
 {
     const zr__product_spec *s = j->spec;
@@ -352,7 +359,7 @@ static void multiply(const zr__product_spec *s, const zr__matmul_operands *at)
     const bool rows_shared = s->m <= s->n;
 #pragma omp parallel num_threads(team) if (team > 1)
     {
-        /* Fewer may have come. */
+        /* OpenMP may have started fewer threads than `team`. */
         const int threads = omp_get_num_threads();
         job j = shape;
         j.shared = rows_shared ? &j.a : &j.b;

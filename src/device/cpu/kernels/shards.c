@@ -1,13 +1,15 @@
-/* Computing steps of ZeRO: sum of pieces, square norm, search for elements that are not finite, cast. */
+/* The steps of ZeRO that compute: sum of pieces, square norm, search for elements that are not finite, cast. */
 #include "base/number/finite.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/rows.h"
 
-/* Elements summed at a time: the sums inside the tree (2 KB each, two a level) stay in the first-level cache. */
+/* Number of elements summed at a time. The tree's intermediate sums (2 KB each, two for each level) stay in the
+ * first-level cache. */
 #define SUM_BLOCK 512
 #define SUM_LEVELS 12
 
-/* Blocks of the square sum; their sums are kept for one batch, then added in order. */
+/* Number of elements in a block of the square sum, and of blocks in a batch. The sums of a batch's blocks are stored,
+ * then added in order. */
 #define SQUARE_BLOCK 4096
 #define SQUARE_BATCH 256
 
@@ -16,9 +18,9 @@ typedef struct sum_part {
     int64_t first, n;
 } sum_part;
 
-/* Return the tree sum of some pieces: an F32 piece alone where it lies, otherwise `out`. All but the last subtree of a
- * level are whole, so the left half is the largest power of two below the number of pieces. `out` is written when
- * everything has been read. */
+/* Return the tree sum of the pieces: `out`, or the address of the elements themselves if there is one F32 piece. In
+ * each level, all subtrees but the last are full, so the left half has the largest power of two below the number of
+ * pieces. `out` is written only after everything has been read. */
 static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *const *pieces, int n_pieces,
                              const sum_part *part)
 {
@@ -148,7 +150,7 @@ static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype d
 
 static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
-    enum { ALONE_ELEMS = 1 << 15 }; /* fewer take less time than waking a second thread */
+    enum { ALONE_ELEMS = 1 << 15 }; /* for fewer elements, waking a second thread costs more than it saves */
 #pragma omp parallel for num_threads(threads) schedule(static) if (n > ALONE_ELEMS)
     for (int t = 0; t < threads; t++) {
         int64_t begin, end;

@@ -1,6 +1,6 @@
 /*
- * The cross entropy of one row of logits and its gradient, for the kernels that have the logits from elsewhere and
- * those that make them.
+ * The cross entropy of one row of logits, and its gradient. Shared by kernels that get the logits as input and kernels
+ * that compute them.
  */
 #ifndef ZR_DEVICE_CPU_CROSS_ENTROPY_ROWS_H
 #define ZR_DEVICE_CPU_CROSS_ENTROPY_ROWS_H
@@ -21,8 +21,8 @@ static inline zr_status zr__check_targets(const zr_tensor *targets, int64_t V)
     return ZR_OK;
 }
 
-/* One pass over a row: the largest logit and the sum of exp(logit - largest). The maximum starts at
- * the lowest finite number, so that masked logits (-inf) never meet -inf - -inf. */
+/* Compute the largest logit of a row and the sum of exp(logit - largest), in one pass. The maximum starts at the lowest
+ * finite number, so that masked logits (-inf) never give -inf - -inf. */
 static inline void zr__row_softmax(const void *logits, zr_dtype dtype, int64_t first, int64_t V, float *largest,
                                    float *total)
 {
@@ -43,7 +43,8 @@ static inline void zr__row_softmax(const void *logits, zr_dtype dtype, int64_t f
     *total = sum;
 }
 
-/* Loss and log-sum-exp of the row of V logits from element `first` on. */
+/* Return the loss of the row of V logits from element `first` on, and set *lse to its log-sum-exp. The loss is 0 if the
+ * target is negative. */
 static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t first, int64_t V, int32_t target,
                                  float *lse)
 {
@@ -53,10 +54,10 @@ static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t fir
     *lse = (float)((double)max + tail);
     if (target < 0) return 0.0f;
     zr__load(&x, logits, dtype, first + target, 1);
-    return (float)((double)max - (double)x + tail); /* not from lse, whose rounding grows with the logits */
+    return (float)((double)max - (double)x + tail); /* not from lse, whose rounding error grows with the logits */
 }
 
-/* The gradient of the loss times dloss, in the logits' place or another of their type. */
+/* Compute dloss times the gradient of the loss, in place of the logits or in another array of their type. */
 static inline void zr__row_dlogits(void *out, const void *logits, zr_dtype dtype, int64_t first, int64_t V,
                                    int32_t target, float dloss, float lse)
 {
@@ -70,7 +71,7 @@ static inline void zr__row_dlogits(void *out, const void *logits, zr_dtype dtype
         int64_t n = zr__min64(ZR_CHUNK, V - v0);
         const float *x = zr__view(buffer, logits, dtype, first + v0, n);
         for (int64_t i = 0; i < n; i++) dx[i] = dloss * zr__expf_low(x[i] - lse);
-        /* The target's share exactly once, before rounding to the output's dtype. */
+        /* Subtract the target's 1 exactly once, before rounding to the output's dtype. */
         if (target >= v0 && target < v0 + n) dx[target - v0] = dloss * (zr__expf_low(x[target - v0] - lse) - 1.0f);
         zr__store(out, dtype, first + v0, dx, n);
     }

@@ -1,18 +1,18 @@
-/* device/cpu/shared: what kernels of several families share. This header is the common beginning of every file of
- * src/device/cpu/kernels/: the vector of a level, 16-bit storage, exp, sums. rows.h has rows in pieces, tile.h products
- * of small blocks, pack.h operands of a matrix product, transpose.h the transpose in registers.
+/*
+ * device/cpu/shared: code that kernels of several families share. Every file of src/device/cpu/kernels/ includes this
+ * header: the vector of a level, 16-bit storage, exp, sums. rows.h handles rows in pieces, tile.h products of small
+ * blocks, pack.h operands of a matrix product, transpose.h transposes in registers.
  *
- * The files of kernels/ are compiled once per processor level:
- * ZR_LEVEL is the level's name, and the compiler's target flags are the level's. Levels that only add instructions for
- * matrix products share the files without products (Makefile, VECTOR_*).
+ * The files of kernels/ are compiled once for each processor level. ZR_LEVEL is the level's name, and the compiler's
+ * target flags are the level's. Levels that only add instructions for matrix products share the files without products
+ * (Makefile, VECTOR_*).
  *
  * Two rules make results independent of where a range is cut (ranks, threads, shards):
- *   - element-wise loops use the same operations for every element. Plain loops do: contraction is
- *     off, and the compiler's epilogue does what its body does. Write ZR_FMA where a fused
- *     operation is wanted.
- *   - sums run over zr__sum, zr__dot ...: fixed lanes, combined in fixed order, so that the result
- *     is a function of the values and n alone, not of addresses.
- * Everything here is static: two levels never share code. */
+ *   - Element-wise loops use the same operations for every element. Plain loops do so: contraction is off, and the
+ *     compiler's epilogue does what its loop body does. Write ZR_FMA for a fused operation.
+ *   - Sums use zr__sum, zr__dot ...: these have fixed lanes, combined in fixed order, so that the result is a function
+ * of the values and n alone, not of addresses. All functions here are static, so two levels never share code.
+ */
 #ifndef ZR_DEVICE_CPU_LEVEL_H
 #define ZR_DEVICE_CPU_LEVEL_H
 
@@ -24,15 +24,16 @@
 #include <immintrin.h>
 #endif
 
-/* name_v3; the file's table is `const zr_kernel ZR_LEVEL_NAME(zr__kernels_<family>)[]`, op NULL last. */
+/* Append the level to a name, as in name_v3. Each file's table is `const zr_kernel
+ * ZR_LEVEL_NAME(zr__kernels_<family>)[]`; its last op is NULL. */
 #define ZR_LEVEL_PASTE(name, level) name##_##level
 #define ZR_LEVEL_EXPAND(name, level) ZR_LEVEL_PASTE(name, level)
 #define ZR_LEVEL_NAME(name) ZR_LEVEL_EXPAND(name, ZR_LEVEL)
 
-/* Elements handled at a time by kernels that widen into stack arrays: 4 KB each, well inside L1. */
+/* Number of elements that kernels widen into stack arrays at a time: 4 KB for each array, well inside the L1 cache. */
 #define ZR_CHUNK 1024
 
-/* a * b + c: one rounding where the level has the instruction, two elsewhere. */
+/* Compute a * b + c, with one rounding if the level has the instruction, else with two. */
 #if defined(__FP_FAST_FMAF)
 #define ZR_FMA(a, b, c) __builtin_fmaf((a), (b), (c))
 #else
@@ -58,8 +59,8 @@ static inline float zr__float(uint32_t u)
     return x;
 }
 
-/* cond ? a : b by bits: a branch on a float comparison keeps loops from vectorising, since comparing
- * may trap. */
+/* Return cond ? a : b, selected by bits. A branch on a float comparison would keep loops from vectorising, since
+ * comparing may trap. */
 static inline float zr__select(bool cond, float a, float b)
 {
     uint32_t mask = 0u - (uint32_t)cond;
@@ -68,7 +69,7 @@ static inline float zr__select(bool cond, float a, float b)
 
 /* ---- the level's vector ---------------------------------------------------------------------- */
 
-/* The number of lanes is a property of the level. */
+/* Number of lanes of the level's vector. */
 #if defined(__AVX512F__)
 #define ZR_VEC 16
 #elif defined(__AVX2__)
@@ -96,8 +97,8 @@ static inline void zr__vec_store(float *x, zr__vec v)
 
 /* ---- 16-bit storage -------------------------------------------------------------------------- */
 
-/* bf16 and fp16 are ways to store: values are widened to fp32 where they are read and rounded where they are
- * written. Which of the two it is matters to zr__widen and zr__round alone. */
+/* bf16 and fp16 are formats for storage only: values are widened to fp32 when they are read, and rounded when they are
+ * written. Only zr__widen and zr__round distinguish the two formats. */
 
 static inline void zr__widen_bf16(float *restrict out, const uint16_t *restrict in, int64_t n)
 {
@@ -129,7 +130,8 @@ static inline void zr__vec_to_f16(uint16_t *x, zr__vec v)
 }
 #endif
 
-/* The instructions give the bits of zr_f32_from_f16 and zr_f16_from_f32. */
+/* Widen fp16 to fp32. Here and in zr__round_f16, the instructions give the same bits as zr_f32_from_f16 and
+ * zr_f16_from_f32. */
 static inline void zr__widen_f16(float *restrict out, const uint16_t *restrict in, int64_t n)
 {
     int64_t i = 0;
@@ -150,7 +152,7 @@ static inline void zr__round_f16(uint16_t *restrict out, const float *restrict i
     for (; i < n; i++) out[i] = zr_f16_from_f32(in[i]);
 }
 
-/* dtype: BF16 or F16. */
+/* Widen n elements to fp32. dtype is BF16 or F16. */
 static inline void zr__widen(float *restrict out, const uint16_t *restrict in, zr_dtype dtype, int64_t n)
 {
     if (dtype == ZR_F16)
@@ -167,7 +169,7 @@ static inline void zr__round(uint16_t *restrict out, zr_dtype dtype, const float
         zr__round_bf16(out, in, n);
 }
 
-/* out[i] = in[first + i], in being F32, BF16 or F16. */
+/* Load n elements as fp32: out[i] = in[first + i]. `in` is F32, BF16 or F16. */
 static inline void zr__load(float *restrict out, const void *in, zr_dtype dtype, int64_t first, int64_t n)
 {
     if (dtype == ZR_F32)
@@ -176,7 +178,7 @@ static inline void zr__load(float *restrict out, const void *in, zr_dtype dtype,
         zr__widen(out, (const uint16_t *)in + first, dtype, n);
 }
 
-/* out[first + i] = in[i], out being F32, BF16 or F16. */
+/* Store n elements: out[first + i] = in[i]. `out` is F32, BF16 or F16. */
 static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const float *restrict in, int64_t n)
 {
     if (dtype == ZR_F32)
@@ -187,12 +189,12 @@ static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const flo
 
 /* ---- exp ------------------------------------------------------------------------------------- */
 
-/* x = n ln2 + r, |r| <= ln2/2: The result is expm1(r), n an integer.
- * expm1(r) = r + r^2 q(r), q interpolated at the Chebyshev points of the interval (error 8e-9). The
- * first part of ln2 has 9 bits, so n times it is exact with or without fused operations. */
+/* Split x into n ln2 + r, where n is an integer and |r| <= ln2/2; set *n and return expm1(r). expm1(r) = r + r^2 q(r),
+ * where q interpolates at the Chebyshev points of the interval (error 8e-9). The first part of ln2 has 9 bits, so n
+ * times it is exact with or without fused operations. */
 static inline float zr__expm1_reduced(float x, int32_t *n)
 {
-    const float shift = 0x1.8p23f; /* adding it rounds to an integer, found in the low bits */
+    const float shift = 0x1.8p23f; /* adding it rounds to an integer, which is then in the low bits */
     float t = ZR_FMA(x, 0x1.715476p+0f, shift);
     float k = t - shift;
     float r = ZR_FMA(k, 2.12194440e-4f, ZR_FMA(k, -0.693359375f, x));
@@ -204,32 +206,32 @@ static inline float zr__expm1_reduced(float x, int32_t *n)
     return ZR_FMA(r * r, q, r);
 }
 
-/* e^x to about 1 ulp; 0 and infinity where it under- and overflows; NaN stays. */
+/* Return e^x to about 1 ulp: 0 on underflow, infinity on overflow, NaN for NaN. */
 static inline float zr__expf(float x)
 {
     int32_t n;
     x = zr__select(x > 130.0f, 130.0f, x);
     x = zr__select(x < -150.0f, -150.0f, x);
     float e = 1.0f + zr__expm1_reduced(x, &n);
-    /* 2^n in two factors: n itself may lie outside the range of exponents. */
+    /* Multiply by 2^n in two factors, since n itself may be outside the range of exponents. */
     int32_t half = n >> 1;
     return e * zr__float((uint32_t)(half + 127) << 23) * zr__float((uint32_t)(n - half + 127) << 23);
 }
 
-/* The same for x <= 88, at less cost; 0 from -87.7 on. */
+/* Return e^x for x <= 88, at less cost than zr__expf. The result is 0 for x below -87.7. */
 static inline float zr__expf_low(float x)
 {
     int32_t n;
-    x = zr__select(x < -88.0f, -88.0f, x); /* n is -127 there, and the power 0 */
+    x = zr__select(x < -88.0f, -88.0f, x); /* n is -127 at -88, which makes the power 0 */
     float e = 1.0f + zr__expm1_reduced(x, &n);
     return e * zr__float((uint32_t)(n + 127) << 23);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-#define ZR_ACCS 4 /* independent accumulators: hides the latency of the addition */
+#define ZR_ACCS 4 /* number of independent accumulators, which hide the latency of the addition */
 
-/* First n < ZR_VEC lanes from memory, the others `fill`. */
+/* Load a vector: its first n < ZR_VEC lanes from memory, `fill` in the other lanes. */
 static inline zr__vec zr__vec_load_part(const float *x, int64_t n, float fill)
 {
     float lane[ZR_VEC];
@@ -237,7 +239,7 @@ static inline zr__vec zr__vec_load_part(const float *x, int64_t n, float fill)
     return zr__vec_load(lane);
 }
 
-/* a b + c, rounded as ZR_FMA does. */
+/* Return a * b + c in every lane, rounded as ZR_FMA does. */
 static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 {
 #if defined(__AVX512F__)
@@ -253,14 +255,15 @@ static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 #endif
 }
 
-/* x in every lane: a difference, which compilers turn into a broadcast at every level. A sum would turn -0 into 0. */
+/* Return a vector with x in every lane. It is written as a difference, which compilers turn into a broadcast at every
+ * level; a sum would turn -0 into 0. */
 static inline zr__vec zr__vec_splat(float x)
 {
     const zr__vec zero = {0};
     return x - zero;
 }
 
-/* All lanes, by halves. */
+/* Return the sum of all lanes, added by halves. */
 static inline float zr__vec_total(zr__vec v)
 {
 #if defined(__AVX2__)
@@ -286,8 +289,8 @@ static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
     return zr__vec_total((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
-/* ZR_LANE_LOOP: `body` adds to acc from vectors x_ and y_ of the arrays x and y, whole vectors first,
- * then one part filled with zeros; vector k of the range always goes to accumulator k mod ZR_ACCS. */
+/* ZR_LANE_LOOP runs `body` for each pair of vectors x_ and y_ of the arrays x and y: first whole vectors, then a part
+ * filled with zeros. `body` adds to accumulator a; vector k always has accumulator k mod ZR_ACCS. */
 #define ZR_LANE_LOOP(x, y, n, a, x_, y_, body)                                                                         \
     do {                                                                                                               \
         int64_t i_ = 0;                                                                                                \
@@ -304,7 +307,7 @@ static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
         }                                                                                                              \
     } while (0)
 
-/* sum x[i] */
+/* Return the sum of x[i] over n elements. */
 static inline float zr__sum(const float *x, int64_t n)
 {
     zr__vec acc[ZR_ACCS] = {{0}};
@@ -312,7 +315,7 @@ static inline float zr__sum(const float *x, int64_t n)
     return zr__vec_reduce(acc);
 }
 
-/* sum x[i] y[i] */
+/* Return the sum of x[i] * y[i] over n elements. */
 static inline float zr__dot(const float *x, const float *y, int64_t n)
 {
     zr__vec acc[ZR_ACCS] = {{0}};
@@ -326,7 +329,7 @@ static inline zr__vec zr__vec_max(zr__vec a, zr__vec b)
     return (zr__vec)((m & (zr__mask)a) | (~m & (zr__mask)b));
 }
 
-/* Largest x[i], n >= 1; unspecified when one is NaN. */
+/* Return the largest of n >= 1 elements; the result is unspecified if an element is NaN. */
 static inline float zr__max(const float *x, int64_t n)
 {
     zr__vec best;
@@ -339,7 +342,7 @@ static inline float zr__max(const float *x, int64_t n)
     return out;
 }
 
-/* Share t of `threads` of n things, in whole multiples of `grain`. */
+/* Compute share t of `threads` shares of n elements. Shares are whole multiples of `grain`, except at the end. */
 static inline void zr__share(int64_t n, int64_t grain, int t, int threads, int64_t *begin, int64_t *end)
 {
     int64_t grains = (n + grain - 1) / grain;

@@ -1,20 +1,22 @@
 /*
- * A product with one row, c (n) = a (k) B (k,n), as generation makes them token by token. It reads every element of B
- * once and uses it once, so B is read as it lies: memory bounds it, and packing would read and write all of it again.
+ * A product with one row, c (n) = a (k) B (k,n), as in the generation of single tokens. Each element of B is used only
+ * once, so B is not packed: memory limits the speed, and packing would read and write all of B once more.
  *
- * An element of c is summed as in a tile of a larger product (kernels/product.c), so it has the same bits.
+ * An element of c is summed in the same order as in a tile of a larger product (kernels/product.c), so its bits are the
+ * same.
  */
 #ifndef ZR_DEVICE_CPU_ROW_PRODUCT_H
 #define ZR_DEVICE_CPU_ROW_PRODUCT_H
 
 #include "device/cpu/shared/pack.h"
 
-/* Columns whose sums stay in the first-level cache while k is walked, and rows of B that are walked beside each other.
- */
+/* ZR__ROW_COLS: number of columns whose sums stay in the first-level cache during the loop over k. ZR__ROW_STEP: number
+ * of rows of B that one pass reads. */
 #define ZR__ROW_COLS ((int64_t)1024)
 #define ZR__ROW_STEP 8
 
-/* sum (cols, up to a whole vector) += a (rows) B, in order of k; B's columns lie behind each other. */
+/* Add to sum (cols, rounded up to a whole vector) the product a (rows) B, in order of k. B is contiguous in its
+ * columns. */
 __attribute__((always_inline)) static inline void zr__row_add(int rows, const zr__side *b, zr_dtype dtype,
                                                               const float *a, int64_t at, int64_t cols, float *sum)
 {
@@ -46,7 +48,7 @@ __attribute__((always_inline)) static inline void zr__row_along(const zr__side *
     for (; k < depth; k++) zr__row_add(1, b, dtype, a + k, col + (k0 + k) * b->depth, cols, sum);
 }
 
-/* Multiply a row by a B that is contiguous in k: squares of B are transposed in registers. The next squares are
+/* Multiply a row by a B that is contiguous in k. Squares of B are transposed in registers. The next squares are
  * prefetched, since hardware prefetchers do not follow this many streams. */
 __attribute__((always_inline)) static inline void zr__row_turned(const zr__side *b, zr_dtype dtype, const float *a,
                                                                  int64_t k0, int64_t depth, int64_t col, int64_t cols,
@@ -81,7 +83,8 @@ __attribute__((always_inline)) static inline void zr__row_turned(const zr__side 
 #define ZR_ROW_AS(b, dtype, ...)                                                                                       \
     ((b)->along == 1 ? zr__row_along(b, dtype, __VA_ARGS__) : zr__row_turned(b, dtype, __VA_ARGS__))
 
-/* sum (cols <= ZR__ROW_COLS, and room for a whole vector) = a (depth) B over k from k0 on, columns from col on. */
+/* Compute sum (cols) = a (depth) B for k from k0 on and columns from col on. cols is at most ZR__ROW_COLS; `sum` needs
+ * a capacity of whole vectors. */
 static void zr__row_stretch(const zr__side *b, const float *a, int64_t k0, int64_t depth, int64_t col, int64_t cols,
                             float *sum)
 {

@@ -1,13 +1,13 @@
-/* Helpers of kernels over rows, which work on a row in pieces of ZR_CHUNK: operands are read through zr__view, results
- * are made where zr__target says and finished by zr__settle. An output may lie in place of an operand, element by
- * element: loops that write to a target declare it (ZR_STREAM_LOOP), so that the compiler need not assume any other
- * overlap. */
+/* Helpers of kernels that work on rows, in pieces of ZR_CHUNK elements: zr__view reads operands, zr__target says where
+ * to compute results, zr__settle stores them. An output may share the memory of an operand, element by element. Loops
+ * that write to a target declare that (ZR_STREAM_LOOP), so that the compiler need not assume any other overlap. */
 #ifndef ZR_DEVICE_CPU_ROWS_H
 #define ZR_DEVICE_CPU_ROWS_H
 
 #include "device/cpu/shared/stream.h"
 
-/* Elements first .. first+n of an array as fp32: the array itself when it is F32, or widened into buffer. */
+/* Return n elements of an array from `first` on, as fp32: in the array itself if it is F32, else widened into `buffer`.
+ */
 static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtype, int64_t first, int64_t n)
 {
     if (dtype == ZR_F32) return (const float *)in + first;
@@ -15,26 +15,27 @@ static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtyp
     return buffer;
 }
 
-/* Where elements first .. first+n of a result are made: in the array itself when it is F32, otherwise in buffer. */
+/* Return where to compute the elements of a result from `first` on: in the array itself if it is F32, else in `buffer`.
+ */
 static inline float *zr__target(float *buffer, void *out, zr_dtype dtype, int64_t first)
 {
     return dtype == ZR_F32 ? (float *)out + first : buffer;
 }
 
-/* Round the results in a buffer into the array. */
+/* Round the results that were computed in a buffer into the array. An F32 array already has them. */
 static inline void zr__settle(void *out, zr_dtype dtype, int64_t first, const float *made, int64_t n)
 {
     if (dtype != ZR_F32) zr__round((uint16_t *)out + first, dtype, made, n);
 }
 
-/* y = a + b; y may lie in place of either. */
+/* Compute y = a + b. y may share the memory of a or b. */
 static inline void zr__add(float *y, const float *a, const float *b, int64_t n)
 {
     ZR_STREAM_LOOP
     for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
 
-/* out[to ..] = a[at ..] + b[from ..], n elements; out may lie in place of either. */
+/* Compute out[to ...] = a[at ...] + b[from ...] for n elements. out may share the memory of a or b. */
 static inline void zr__add_elems(const zr_tensor *out, int64_t to, const zr_tensor *a, int64_t at, const zr_tensor *b,
                                  int64_t from, int64_t n)
 {
@@ -55,7 +56,7 @@ static inline int zr__team(const zr_kernel_args *args, int64_t elems)
     return (int)(wanted < 1 ? 1 : zr__min64(wanted, args->threads));
 }
 
-/* Return the position of the first id in (n) that is outside [low, end), -1 when all are inside. */
+/* Return the index of the first of n ids that is outside [low, end), or -1 if all are inside. */
 static inline int64_t zr__first_outside(const int32_t *id, int64_t n, int32_t low, int64_t end)
 {
     for (int64_t i = 0; i < n; i++)

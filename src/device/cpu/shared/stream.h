@@ -1,11 +1,11 @@
 /*
- * Loops that memory bounds.
+ * Loops whose speed memory limits.
  *
- * Loads of at most 32 bytes (ZR_STREAM_LOOP before a loop): on Zen 4 one core reads a quarter faster with two loads a
- * cache line than with one of 64 bytes, since the prefetcher is led by loads.
+ * ZR_STREAM_LOOP before a loop limits its loads to 32 bytes. On Zen 4 a core reads a quarter faster with two loads for
+ * each cache line than with one of 64 bytes, since the prefetcher follows loads.
  *
- * Stores past the caches (base/number/stream.h) are for results that are not in place of an operand: those lines are in
- * the cache already.
+ * Stores past the caches (base/number/stream.h) are for results that do not replace an operand: an operand's lines are
+ * in the cache already.
  */
 #ifndef ZR_DEVICE_CPU_STREAM_H
 #define ZR_DEVICE_CPU_STREAM_H
@@ -19,9 +19,9 @@
 #define ZR_STREAM_LANES ZR_VEC
 #endif
 #define ZR_STREAM_LOOP _Pragma("omp simd simdlen(ZR_STREAM_LANES)")
-#define ZR_WIDE_LOOP _Pragma("omp simd") /* where arithmetic bounds, the level's whole vector */
+#define ZR_WIDE_LOOP _Pragma("omp simd") /* whole vectors, for loops limited by arithmetic */
 
-/* Size from which results bypass the caches: several times a core's second-level cache. */
+/* Bytes from which results bypass the caches: several times a core's second-level cache. */
 #define ZR_STREAM_BYTES ((int64_t)4 << 20)
 
 #endif

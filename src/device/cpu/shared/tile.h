@@ -1,16 +1,17 @@
 /*
  * Products of small packed fp32 blocks, for attention: c += a b. A tile of ZR_TILE_ROWS x ZR_TILE_VECS vectors stays in
- * registers while it walks the depth; sizes are constants after inlining.
+ * registers during the loop over the depth. Sizes are constants after inlining.
  *
- * b and c are row-major with rows of whole vectors. a has a stride for rows and one for depth, so a transposed block
- * needs no copy. On the diagonal of a causal mask only tiles with unmasked scores are computed.
+ * b and c are row-major, and their rows are whole vectors. a has one stride for rows and one for depth, so a transposed
+ * block needs no copy. On the diagonal of a causal mask, only tiles with unmasked scores are computed.
  */
 #ifndef ZR_DEVICE_CPU_TILE_H
 #define ZR_DEVICE_CPU_TILE_H
 
 #include "device/cpu/shared/level.h"
 
-/* Accumulators of a tile: the most that leave registers for b and a broadcast, of 32, 16 and 16 registers. */
+/* Size of a tile: the most accumulators that leave registers for b and a broadcast. Processors with vectors of 16, 8
+ * and 4 floats have 32, 16 and 16 registers. */
 #if defined(__AVX512F__)
 #define ZR_TILE_ROWS 8
 #elif defined(__AVX2__)
@@ -25,7 +26,7 @@ typedef struct zr__tile_a {
     int64_t row, depth; /* strides in elements */
 } zr__tile_a;
 
-/* c (rows, vecs vectors) [+]= a (rows, depth) b (depth, vecs vectors) */
+/* Compute c (rows, vecs vectors) = a (rows, depth) b (depth, vecs vectors), or add the product to c if `add`. */
 __attribute__((always_inline)) static inline void zr__tile(int rows, int vecs, int64_t depth, zr__tile_a a,
                                                            const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
 {
@@ -51,13 +52,13 @@ __attribute__((always_inline)) static inline void zr__tile(int rows, int vecs, i
         for (int v = 0; v < vecs; v++) zr__vec_store(c + r * ldc + v * ZR_VEC, acc[r][v]);
 }
 
-/* The part of a that counts: a(i, k) with i - below <= k < i + above. What lies outside is taken as zero, by whole
- * tiles: within a tile of rows that reaches into the part, a must hold the zeros. */
+/* The band of a that takes part in a product: a(i, k) with i - below <= k < i + above. Elements outside count as zero,
+ * but only whole tiles are skipped: in a tile of rows that overlaps the band, a must have zeros outside it. */
 typedef struct zr__tile_band {
     int64_t below, above;
 } zr__tile_band;
 
-/* Rows i .. i + rows of the product. */
+/* Multiply the rows [i, i + rows) of a, over the part of the depth that the band has. */
 __attribute__((always_inline)) static inline void zr__tile_rows(int rows, int vecs, int64_t i, int64_t depth,
                                                                 zr__tile_a a, zr__tile_band band, const float *b,
                                                                 int64_t ldb, float *c, int64_t ldc, bool add)
@@ -67,7 +68,7 @@ __attribute__((always_inline)) static inline void zr__tile_rows(int rows, int ve
     zr__tile(rows, vecs, end - begin, part, b + begin * ldb, ldb, c + i * ldc, ldc, add);
 }
 
-/* Multiply rows from .. m: whole tiles, then the remaining rows by 4, 2 and 1. */
+/* Multiply the rows [from, m): whole tiles, then the remaining rows by 4, 2 and 1. */
 __attribute__((always_inline)) static inline void zr__tile_column(int vecs, int64_t from, int64_t m, int64_t depth,
                                                                   zr__tile_a a, zr__tile_band band, const float *b,
                                                                   int64_t ldb, float *c, int64_t ldc, bool add)
@@ -83,7 +84,8 @@ __attribute__((always_inline)) static inline void zr__tile_column(int vecs, int6
         }
 }
 
-/* c (m, n) [+]= a (m, depth) b (depth, n) over the band of a; n is a multiple of ZR_VEC. */
+/* Compute c (m, n) = a (m, depth) b (depth, n) over the band of a, or add the product to c if `add`. n is a multiple of
+ * ZR_VEC. */
 __attribute__((always_inline)) static inline void zr__tile_product(int64_t m, int64_t n, int64_t depth, zr__tile_a a,
                                                                    zr__tile_band band, const float *b, int64_t ldb,
                                                                    float *c, int64_t ldc, bool add)
@@ -94,14 +96,15 @@ __attribute__((always_inline)) static inline void zr__tile_product(int64_t m, in
     if (j < n) zr__tile_column(1, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
 }
 
-/* First row of the tile that holds the first i with j < i + above. */
+/* Return the first row of the tile that contains the smallest i with j < i + above. */
 static inline int64_t zr__tile_first(int64_t j, int64_t above)
 {
     const int64_t i = j - above + 1;
     return i > 0 ? i / ZR_TILE_ROWS * ZR_TILE_ROWS : 0;
 }
 
-/* c (m, n) = a (m, depth) b (depth, n) where j < i + above, and where whole tiles reach beyond; the rest of c stays. */
+/* Compute the elements (i, j) of c (m, n) = a (m, depth) b (depth, n) with j < i + above, and those beyond in the same
+ * tiles. The rest of c keeps its values. */
 __attribute__((always_inline)) static inline void zr__tile_lower(int64_t m, int64_t n, int64_t depth, zr__tile_a a,
                                                                  const float *b, int64_t ldb, float *c, int64_t ldc,
                                                                  int64_t above)

@@ -1,7 +1,7 @@
 /*
- * The ZR_VEC x ZR_VEC transpose in registers: for step w = 1, 2, 4 .. every pair of rows w apart swaps the
- * off-diagonal w x w parts of its 2w x 2w squares. Also what follows from it: sums and maxima of ZR_VEC vectors, each
- * over its lanes, at the price of one.
+ * The ZR_VEC x ZR_VEC transpose in registers: for step w = 1, 2, 4 ..., every pair of rows w apart swaps the
+ * off-diagonal w x w parts of its 2w x 2w squares. The transpose also gives sums and maxima of ZR_VEC vectors, each
+ * over the vector's lanes, at the price of one.
  */
 #ifndef ZR_DEVICE_CPU_TRANSPOSE_H
 #define ZR_DEVICE_CPU_TRANSPOSE_H
@@ -18,7 +18,8 @@
 #define ZR_LANES_8(f, w, l)                                                                                            \
     f(l, w), f(l + 1, w), f(l + 2, w), f(l + 3, w), f(l + 4, w), f(l + 5, w), f(l + 6, w), f(l + 7, w)
 
-/* Lane l of the upper and of the lower row of a pair, as a lane of both in one: the lower's are ZR_VEC further. */
+/* Return the source of lane l in the upper or the lower row of a pair. Lanes of the lower row are numbered from ZR_VEC
+ * on. */
 #define ZR_LANE_UPPER(l, w) (((l) & (w)) ? ZR_VEC + (l) - (w) : (l))
 #define ZR_LANE_LOWER(l, w) (((l) & (w)) ? ZR_VEC + (l) : (l) + (w))
 #if defined(__clang__)
@@ -27,7 +28,7 @@
 #define ZR_SHUFFLE(a, b, f, w) __builtin_shuffle(a, b, (zr__mask){ZR_LANES(f, w)})
 #endif
 
-/* Exchange lanes of all pairs of rows w apart. A macro, since the lanes must be constants. */
+/* Exchange lanes of all pairs of rows w apart. This is a macro because the lanes must be constants. */
 #define ZR_TRANSPOSE_STEP(v, w)                                                                                        \
     _Pragma("GCC unroll 16") for (int i_ = 0; i_ < ZR_VEC; i_++) if (!(i_ & (w)))                                      \
     {                                                                                                                  \
@@ -36,7 +37,7 @@
         (v)[i_ + (w)] = ZR_SHUFFLE(a_, b_, ZR_LANE_LOWER, w);                                                          \
     }
 
-/* Lane l of v[i] becomes lane i of v[l]. */
+/* Transpose in place: lane l of v[i] becomes lane i of v[l]. */
 __attribute__((always_inline)) static inline void zr__vec_transpose(zr__vec v[ZR_VEC])
 {
     ZR_TRANSPOSE_STEP(v, 1)
@@ -49,7 +50,7 @@ __attribute__((always_inline)) static inline void zr__vec_transpose(zr__vec v[ZR
 #endif
 }
 
-/* Lane i: the sum of the lanes of v[i], by halves. v is used up. */
+/* Return a vector whose lane i is the sum of the lanes of v[i], added by halves. v is overwritten. */
 static inline zr__vec zr__vec_sums(zr__vec v[ZR_VEC])
 {
     zr__vec_transpose(v);
@@ -60,7 +61,7 @@ static inline zr__vec zr__vec_sums(zr__vec v[ZR_VEC])
     return v[0];
 }
 
-/* Lane i: the largest lane of v[i]. v is used up. */
+/* Return a vector whose lane i is the largest lane of v[i]. v is overwritten. */
 static inline zr__vec zr__vec_maxima(zr__vec v[ZR_VEC])
 {
     zr__vec_transpose(v);
@@ -71,7 +72,7 @@ static inline zr__vec zr__vec_maxima(zr__vec v[ZR_VEC])
     return v[0];
 }
 
-/* Transpose in (ZR_VEC, ZR_VEC) and write the first n rows of the result to out. */
+/* Transpose `in` (ZR_VEC, ZR_VEC) and write the first n rows of the result to out. */
 static inline void zr__transpose(float *restrict out, int64_t ldout, const float *restrict in, int64_t ldin, int64_t n)
 {
     zr__vec v[ZR_VEC];

@@ -1,5 +1,5 @@
-/* slice, slice_dx, concat, transpose, split_heads, merge_heads: bytes are moved, or converted on their way into a
- * gradient of another type. */
+/* slice, slice_dx, concat, transpose, split_heads and merge_heads. These ops move bytes, or convert them when a
+ * gradient of another type is written. */
 #include "device/cuda/rows.h"
 
 namespace
@@ -7,12 +7,12 @@ namespace
 
 /* ---- columns ----------------------------------------------------------------------------------- */
 
-/* Where the rows of two arrays begin, in pieces. */
+/* Offsets at which a row of the destination and a row of the source begin, in pieces. */
 struct row_ends {
     int64_t to, from;
 };
 
-/* Columns of one matrix into columns of another; `to` and `from` are their widths and first columns, in pieces. */
+/* Functor that copies columns of one matrix to columns of another. Widths and first columns are in pieces. */
 template <typename M> struct move_columns {
     M mover;
     int64_t to_width, to_first, from_width, from_first;
@@ -31,7 +31,7 @@ template <typename M> struct move_columns {
     }
 };
 
-/* Copy n columns of `in`, from from_first on, to columns of `out` from to_first on. */
+/* Copy n columns of `in`, from from_first on, to the columns of `out` from to_first on. */
 zr_status copy_columns(const zr_kernel_args *args, const zr_tensor *out, int64_t to_first, const zr_tensor *in,
                        int64_t from_first, int64_t n)
 {
@@ -57,11 +57,12 @@ zr_status run_concat(const zr_kernel_args *args)
     return copy_columns(args, out, M, b, 0, N);
 }
 
-/* dx = earlier, or 0, plus dy in columns [first, first + n). Lengths are in pieces of V elements. */
+/* Functor that computes dx = earlier (or 0), plus dy in columns [first, first + n). Lengths are in pieces of V
+ * elements. */
 template <int V> struct slice_dx {
     zr__array dx, dy, earlier;
     int64_t C, n, first;
-    int64_t skipped; /* columns in front that stay as they are */
+    int64_t skipped; /* number of leading columns that are not written */
 
     __device__ row_ends row(int64_t r) const
     {
@@ -88,7 +89,7 @@ zr_status slice_dx_by(const zr_kernel_args *args, zr__array earlier, int64_t C, 
 {
     const zr__array dx = zr__array_of(&args->out[0]), dy = zr__array_of(&args->in[0]);
     const int64_t rows = zr_shape_rows(&args->out[0].shape);
-    const bool in_place = dx.data == earlier.data; /* then only these columns change */
+    const bool in_place = dx.data == earlier.data; /* if so, only the columns of dy change */
     const slice_dx<V> f = {dx, dy, earlier, C / V, n / V, first / V, in_place ? first / V : 0};
     return zr__each_move(zr__stream_of(args), rows, (in_place ? n : C) / V, f);
 }
@@ -106,7 +107,7 @@ zr_status run_slice_dx(const zr_kernel_args *args)
 
 /* ---- swapped dimensions ------------------------------------------------------------------------ */
 
-/* (outer, a, b, inner) -> (outer, b, a, inner), where a row of the result is the inner elements; in pieces. */
+/* Functor that swaps (outer, a, b, inner) to (outer, b, a, inner). A row of the result is `inner` pieces. */
 template <typename M> struct swap_rows {
     M mover;
     int64_t a, b, inner;
@@ -150,7 +151,7 @@ zr_status run_merge_heads(const zr_kernel_args *args)
 
 /* ---- transpose --------------------------------------------------------------------------------- */
 
-/* Elements of one type are moved as they are. */
+/* Mover of elements whose type does not change: it copies their bits. */
 template <typename E> struct element_bytes {
     using type = E;
     E *out;
@@ -183,12 +184,13 @@ struct element_values {
 constexpr int tile = 64, tile_threads = 256, tile_rows = tile_threads / tile, tile_turns = tile / tile_rows;
 
 struct matrices {
-    int64_t count, a, b;  /* each (a, b) */
-    int64_t down, across; /* tiles */
+    int64_t count, a, b;  /* number of matrices, each (a, b) */
+    int64_t down, across; /* tiles along a and along b */
 };
 
-/* Tiles are read and written along rows, so that each access of a warp is of neighbouring elements; in between they
- * stand in shared memory, whose rows are one word longer, so that a column's elements lie in different banks. */
+/* Transpose matrices by tiles, which are read and written along rows, so that each access of a warp has neighbouring
+ * elements. In between, a tile is in shared memory. Its rows there are one word longer, so that the elements of a
+ * column are in different banks. */
 template <typename M> __global__ void __launch_bounds__(tile_threads) transpose_tiles(M mover, matrices m)
 {
     using E = typename M::type;
@@ -211,7 +213,7 @@ template <typename M> __global__ void __launch_bounds__(tile_threads) transpose_
             const int64_t j = j0 + y + k * tile_rows, i = i0 + x;
             if (i < m.a && j < m.b) mover.put(at + j * m.a + i, held[x][y + k * tile_rows]);
         }
-        __syncthreads(); /* read before the next tile is written */
+        __syncthreads(); /* all reads must end before the next tile is written */
     }
 }
 

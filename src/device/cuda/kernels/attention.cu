@@ -1,7 +1,7 @@
 /*
- * attention: causal, in tiles of queries x keys with a running maximum and sum for each query (Milakov and Gimelshein
- * 2018; Dao et al. 2022), so no T x T array exists. bf16 and fp16 go through tensor cores, where the weights are
- * rounded to the type of v; fp32, and heads that are wider than tensor cores' tiles, do not.
+ * attention: causal attention in tiles of queries x keys, with a running maximum and sum for each query (Milakov and
+ * Gimelshein 2018; Dao et al. 2022), so no T x T array exists. bf16 and fp16 use tensor cores, where the weights are
+ * rounded to the type of v. fp32, and heads that are too wide for the tiles of tensor cores, use plain fp32.
  */
 #include "device/cuda/attention_plain.h"
 #include "device/cuda/attention_tiles.h"
@@ -11,30 +11,30 @@ namespace
 
 /* ---- on tensor cores --------------------------------------------------------------------------- */
 
-/* Sizes are such that a lane's part of a tile stays in its 255 registers. */
+/* Sizes of the tiles, chosen so that a lane's part of a tile fits its 255 registers. */
 template <int W, bool DROPS> struct tiles {
     static constexpr int M = W <= 128 ? 2 : 1, keys = W <= (DROPS ? 96 : 128) ? 64 : 32, N = keys / 8;
     static constexpr int queries = 16 * M * ZR__ATTENTION_WARPS;
-    static constexpr bool kept = W <= 64; /* queries, in registers */
+    static constexpr bool kept = W <= 64; /* whether registers hold the queries */
     static constexpr int shared = (queries + 2 * keys) * zr__tile_stride<W> * 2;
     static_assert(shared <= ZR__SHARED_MOST, "the tiles fit");
 };
 
-/* Running softmax of a lane's queries: the maximum of the scores so far, not scaled yet, and this lane's part of the
+/* Running softmax of a lane's queries: the maximum of the scores so far, not yet scaled, and this lane's part of the
  * sum. */
 template <int M> struct online {
     float max[M][2], sum[M][2];
 };
 
-/* Reduce over the four lanes that have a query's scores. */
+/* Reduce x over the four lanes that share a query's scores. */
 template <typename Op> __device__ __forceinline__ float quad_all(float x, Op op)
 {
     x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, 1));
     return op(x, __shfl_xor_sync(ZR__ALL_LANES, x, 2));
 }
 
-/* Turn scores into weights relative to the running maxima of their queries; y and the sums follow new maxima. to_log2:
- * the factor of scores that makes their exponential a power of 2. */
+/* Turn scores into weights relative to the running maxima of their queries. If a maximum grows, y and the sums are
+ * rescaled. to_log2 is the factor of scores that makes their exponential a power of 2. */
 template <int M, int N, int NY>
 __device__ __forceinline__ void weigh(float (&score)[M][N][4], float (&y)[M][NY][4], online<M> &so_far, float to_log2)
 {
@@ -65,7 +65,8 @@ __device__ __forceinline__ void weigh(float (&score)[M][N][4], float (&y)[M][NY]
         }
 }
 
-/* first: the element of dropout of the warp's first query and the tile's first key. */
+/* Multiply weights by their factors of dropout. `first` is the index of the random number of the warp's first query and
+ * the tile's first key. */
 template <int M, int N>
 __device__ __forceinline__ void drop_weights(float (&weight)[M][N][4], const zr__attention &a, uint64_t first)
 {
@@ -80,7 +81,7 @@ __device__ __forceinline__ void drop_weights(float (&weight)[M][N][4], const zr_
         }
 }
 
-/* Store y and lse of a warp's queries, from i0 on. */
+/* Store y and lse of a warp's queries from i0 on. */
 template <typename T, int W, int M, int NY>
 __device__ __forceinline__ void store_queries(const zr__tokens<T> &y, float *lse, int i0, T *rows,
                                               const float (&sum)[M][NY][4], const online<M> &all, float to_log2)
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
     constexpr int M = tile::M, N = tile::N, keys = tile::keys, queries = tile::queries;
     ZR_SHARED(T, q_tile);
     T *k_tile = q_tile + queries * zr__tile_stride<W>, *v_tile = k_tile + keys * zr__tile_stride<W>;
-    /* The last queries see most keys: their blocks begin first. */
+    /* Blocks of the last queries begin first, since these queries see the most keys. */
     const int blocks = (a.T + queries - 1) / queries,
               i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * queries;
     const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
@@ -127,8 +128,8 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
     zr__load_tile<keys, W>(copies, k_tile, k, 0);
     copies.close();
     for (int j0 = 0; j0 < end; j0 += keys) {
-        /* v is copied while q k^T is computed, the next k while y is. Warps whose queries see no key only synchronize.
-         */
+        /* v is copied while q k^T is computed, and the next k while y is computed. Warps whose queries see no key of
+         * the tile only synchronize. */
         const bool sees = j0 < i0 + own + 16 * M;
         copies.wait<0>();
         __syncthreads();
@@ -166,7 +167,7 @@ struct plain_online {
     float max[ZR__PLAIN_ROWS], sum[ZR__PLAIN_ROWS];
 };
 
-/* Update the running softmax as on tensor cores, but with scores scaled first: scale may be anything. */
+/* Update the running softmax as `weigh` does, but scale scores first: here the scale may be any number. */
 template <int PART>
 __device__ __forceinline__ void plain_weigh(zr__plain_scores &score, zr__plain_sums<PART> &y, plain_online &so_far,
                                             float to_log2, int i0, int j0)
@@ -197,7 +198,8 @@ __device__ __forceinline__ void plain_weigh(zr__plain_scores &score, zr__plain_s
     }
 }
 
-/* first: element of dropout of the tile's first query and key. */
+/* Multiply weights by their factors of dropout. `first` is the index of the random number of the tile's first query and
+ * key. */
 __device__ __forceinline__ void plain_drop(zr__plain_scores &weight, const zr__attention &a, uint64_t first)
 {
     for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
@@ -208,7 +210,7 @@ __device__ __forceinline__ void plain_drop(zr__plain_scores &weight, const zr__a
     }
 }
 
-/* blockIdx.y: the part of the width. */
+/* Compute y and lse of a tile of queries in plain fp32. blockIdx.y is the part of the head's width. */
 template <typename T, int PART>
 __global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2)
     forward_plain(zr__attention a, const T *qkv, T *y, float *lse)
@@ -254,8 +256,8 @@ template <typename T, int PART> zr_status launch_plain(const zr_kernel_args *arg
 
 /* ---- the op ------------------------------------------------------------------------------------ */
 
-/* Choose the kernels: with dropout tiles take other sizes, since random numbers take registers; heads in 16 bits that
- * do not suit tiles are wide, or rare. */
+/* Choose the kernels. With dropout, tiles have other sizes, since random numbers need registers. 16-bit heads that the
+ * tiles do not support are wide or rare, and have one kernel for both types. */
 template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
 {
     if constexpr (std::is_same_v<T, float>)

@@ -1,4 +1,4 @@
-/* cross_entropy, cross_entropy_dx. */
+/* cross_entropy and cross_entropy_dx. */
 #include "device/cuda/cross_entropy_rows.h"
 #include "device/cuda/indices.h"
 

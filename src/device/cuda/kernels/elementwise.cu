@@ -1,4 +1,5 @@
-/* gelu, relu, silu, each with its _dx, add, mul, scale, dropout, fill: by the formulas of the processor's kernels. */
+/* gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout, fill: by the formulas of the processor's
+ * kernels. */
 #include "device/cuda/dropout.h"
 #include "device/operands.h"
 
@@ -8,14 +9,15 @@ namespace
 constexpr float gelu_a = 0.7978845608028654f; /* sqrt(2/pi) */
 constexpr float gelu_b = 0.044715f;
 
-/* e^(-2u), u = sqrt(2/pi) (x + 0.044715 x^3): (1 + tanh u)/2 = 1/(1 + e) keeps its relative precision where tanh nears
- * -1. */
+/* Return e^(-2u), u = sqrt(2/pi) (x + 0.044715 x^3). Callers compute (1 + tanh u)/2 as 1/(1 + e^(-2u)), which keeps its
+ * relative precision where tanh nears -1. */
 __device__ __forceinline__ float gelu_exp(float x)
 {
     return expf(-2.0f * gelu_a * x * fmaf(gelu_b * x, x, 1.0f));
 }
 
-/* Beyond it the slope is 0 or 1, to within 1e-36, and the exponential is finite. NaN stays. */
+/* Limit x to [-END, END]. Beyond these limits the slope is 0 or 1, to within 1e-36; within them, the exponential is
+ * finite. NaN stays NaN. */
 template <int END> __device__ __forceinline__ float within(float x)
 {
     return x > (float)END ? (float)END : x < (float)-END ? (float)-END : x;
@@ -29,12 +31,13 @@ struct gelu {
     }
 };
 
-/* With s = 1/(1 + e), s (1 - s) is e s^2, which does not cancel. */
+/* Compute dy * the slope of gelu. With e = e^(-2u) and s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids
+ * cancellation. */
 struct gelu_dx {
     __device__ float operator()(float dy, float x) const
     {
         const float v = within<10>(x), e = gelu_exp(v), s = 1.0f / (1.0f + e);
-        const float slope = fmaf(6.0f * gelu_a * gelu_b * v, v, 2.0f * gelu_a); /* of 2u */
+        const float slope = fmaf(6.0f * gelu_a * gelu_b * v, v, 2.0f * gelu_a); /* derivative of 2u */
         return dy * fmaf(v * slope, e * s * s, s);
     }
 };
@@ -127,7 +130,8 @@ template <typename F> zr_status unary(const zr_kernel_args *args, F f)
                     zr__is_aligned(each.y) && zr__is_aligned(each.x), each);
 }
 
-/* Each element is read before it is written: the result may lie in place of an operand. */
+/* Compute y = f(a, b) for all elements. Each element is read before it is written, so y may share the memory of an
+ * operand. */
 template <typename F> zr_status binary(const zr_kernel_args *args, F f)
 {
     const binary_each<F> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]), zr__array_of(&args->in[1]),

@@ -1,4 +1,4 @@
-/* embedding, embedding_dw, position, position_dw. */
+/* embedding, embedding_dw, position and position_dw. */
 #include "device/cuda/indices.h"
 #include "device/cuda/rows.h"
 #include "device/cuda/scratch.h"
@@ -9,12 +9,12 @@ namespace
 
 /* ---- tokens ------------------------------------------------------------------------------------ */
 
-/* Ids of a micro-batch, and the rows of the table that this rank has of the whole one's. */
+/* Ids of a micro-batch, and the range of the table's rows that this rank has. */
 struct token_ids {
     const int32_t *id;
     int64_t n, first, rows;
 
-    /* Token i's row of this rank's table; `rows` where it has none. */
+    /* Return the row of token i in this rank's table, or `rows` if this rank does not have it. */
     __device__ int64_t row_of(int64_t i) const
     {
         const int64_t row = id[i] - first;
@@ -22,18 +22,19 @@ struct token_ids {
     }
 };
 
-/* `finish` refuses ids outside the vocabulary. */
+/* Set *tokens to the op's tokens. The next `finish` fails if an id is outside the vocabulary. */
 zr_status tokens_of(const zr_kernel_args *args, int64_t rows, token_ids *tokens)
 {
     const zr_tensor *ids = &args->in[0];
-    const int64_t all = args->op->attr.i[0]; /* rows of a whole table that is split over ranks; 0: not split */
+    const int64_t all = args->op->attr.i[0]; /* number of rows of a table that is split over ranks; 0: not split */
     *tokens = {(const int32_t *)ids->data, zr_shape_elems(&ids->shape), all ? args->runtime->place * rows : 0, rows};
     return zr__check_indices(args, ids, "token id", 0, all ? all : rows);
 }
 
 /* ---- embedding --------------------------------------------------------------------------------- */
 
-/* In pieces; a token without a row gets zeros. */
+/* Functor that copies the table's row of each token, in pieces. A token whose row this rank does not have gets zeros.
+ */
 template <typename M> struct look_up {
     M mover;
     token_ids tokens;
@@ -70,19 +71,20 @@ zr_status run_embedding(const zr_kernel_args *args)
 
 /* ---- tokens in the order of their rows --------------------------------------------------------- */
 
-/* A stable sort by the digits of a token's row, the lowest first, so that the tokens of a row stay in their order.
- * Tiles of tokens count their digits; from these numbers follows where each tile's tokens of a digit go. */
+/* A stable sort of tokens by their rows, one digit of the row at a time, the lowest first, so that the tokens of a row
+ * keep their order. Tiles of tokens count their digits; the counts give the offset of each tile's tokens of each digit.
+ */
 constexpr int sort_threads = 256, sort_warps = sort_threads / ZR__WARP, digit_bits = 8;
 constexpr int sort_turns = ZR__CUDA_SORT_TILE / sort_threads;
 static_assert(ZR__CUDA_SORT_DIGITS == 1 << digit_bits && ZR__CUDA_SORT_DIGITS == sort_threads,
               "a thread for each digit");
 
-/* A round of the sort: `in` NULL is the tokens' own order. */
+/* One round of the sort, by one digit. `in` NULL: the tokens are in their original order. */
 struct sort_round {
     token_ids tokens;
     const uint32_t *in;
     uint32_t *out;
-    uint32_t *counts; /* (digits, tiles) */
+    uint32_t *counts; /* (digits, tiles) numbers of tokens, which sort_scan turns into offsets */
     int64_t tiles;
     int shift;
 
@@ -110,7 +112,7 @@ __global__ void __launch_bounds__(sort_threads) sort_count(sort_round s)
     s.counts[threadIdx.x * s.tiles + blockIdx.x] = own[threadIdx.x];
 }
 
-/* The sum of x over the lanes below. */
+/* Return the sum of x over the lanes below this lane. */
 __device__ __forceinline__ uint32_t sum_below(uint32_t x)
 {
     const int lane = (int)threadIdx.x % ZR__WARP;
@@ -124,7 +126,8 @@ __device__ __forceinline__ uint32_t sum_below(uint32_t x)
 
 constexpr int scan_threads = 1024;
 
-/* Replace each of n numbers by the sum of the numbers before it. One block; a thread takes consecutive numbers. */
+/* Replace each of n numbers by the sum of the numbers before it, and set *rows_with_many to 0. One block does all; each
+ * thread has consecutive numbers. */
 __global__ void __launch_bounds__(scan_threads) sort_scan(uint32_t *counts, int64_t n, uint32_t *rows_with_many)
 {
     __shared__ uint32_t part[ZR__WARP];
@@ -143,10 +146,10 @@ __global__ void __launch_bounds__(scan_threads) sort_scan(uint32_t *counts, int6
         counts[i] = at;
         at += count;
     }
-    if (threadIdx.x == 0) *rows_with_many = 0; /* for what comes behind the sort */
+    if (threadIdx.x == 0) *rows_with_many = 0; /* for find_rows, which runs after the sort */
 }
 
-/* The lanes of the warp whose token has the same digit; none where `there` is false. */
+/* Return the mask of the warp's lanes whose token has this lane's digit, or 0 if `there` is false. */
 __device__ __forceinline__ unsigned same_digit(int digit, bool there)
 {
     unsigned same = __ballot_sync(ZR__ALL_LANES, there);
@@ -157,10 +160,11 @@ __device__ __forceinline__ unsigned same_digit(int digit, bool there)
     return there ? same : 0;
 }
 
-/* Each warp takes tokens of the tile that follow each other. */
+/* Move the tokens of a tile to their offsets in the order of this round. Each warp has consecutive tokens of the tile.
+ */
 __global__ void __launch_bounds__(sort_threads) sort_move(sort_round s)
 {
-    __shared__ uint32_t next[sort_warps][ZR__CUDA_SORT_DIGITS]; /* where a warp's next token of a digit goes */
+    __shared__ uint32_t next[sort_warps][ZR__CUDA_SORT_DIGITS]; /* offset of a warp's next token of each digit */
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int64_t first = (int64_t)blockIdx.x * ZR__CUDA_SORT_TILE + warp * (sort_turns * ZR__WARP) + lane;
     for (int w = 0; w < sort_warps; w++) next[w][threadIdx.x] = 0;
@@ -192,7 +196,7 @@ __global__ void __launch_bounds__(sort_threads) sort_move(sort_round s)
 
 /* ---- embedding_dw ------------------------------------------------------------------------------ */
 
-/* Sorted tokens: row v has tokens [first[v], first[v + 1]). */
+/* Sorted tokens: the tokens of row v are order[first[v]] to order[first[v + 1] - 1]. */
 struct sorted_tokens {
     token_ids tokens;
     const uint32_t *order;
@@ -205,7 +209,8 @@ struct sorted_tokens {
     }
 };
 
-/* A thread for each row, and one for the end. */
+/* Find the first token of each row, and list the rows with many tokens. Each row has a thread, and the end of the last
+ * row has one. */
 __global__ void find_rows(sorted_tokens t)
 {
     const int64_t n = t.tokens.n, rows = t.tokens.rows;
@@ -224,7 +229,7 @@ __global__ void find_rows(sorted_tokens t)
     }
 }
 
-/* Sort the tokens, by kernels of their own one after the other, and find where the tokens of each row begin. */
+/* Sort the tokens by kernels that run one after the other, and find the first token of each row. */
 zr_status sort_tokens(const zr_kernel_args *args, const token_ids &tokens, sorted_tokens *sorted)
 {
     const zr__cuda_token_places at = zr__cuda_token_places_of(tokens.n, tokens.rows);
@@ -245,16 +250,18 @@ zr_status sort_tokens(const zr_kernel_args *args, const token_ids &tokens, sorte
     return zr__launched();
 }
 
-/* Rows of dy that a thread reads before it adds them: of rows of the table with few tokens, and with many. */
+/* Number of rows of dy that a thread reads before it adds them: for rows of the table with few tokens, and with many.
+ */
 constexpr int few_batch = 4, many_batch = ZR__WARP;
 
-/* dtable[v] = earlier[v] + the rows of v's tokens, in their order. V elements are a piece. */
+/* Functor that computes dtable[v] = earlier[v] + the rows of dy of v's tokens, in the tokens' order. A piece is V
+ * elements. */
 template <typename T, int V> struct row_sums {
     sorted_tokens sorted;
     zr__array dtable, earlier;
     const T *dy;
     int64_t C;
-    bool in_place; /* rows without tokens stay as they are */
+    bool in_place; /* whether dtable and earlier share memory, so that rows without tokens need no write */
 
     struct place {
         int64_t row, begin, end;
@@ -271,7 +278,7 @@ template <typename T, int V> struct row_sums {
         if (earlier.data) zr__get_all<V>(sum, earlier, at.row * C + c);
         for (int64_t i = at.begin; i < at.end; i += few_batch) {
 #pragma unroll
-            for (int j = 0; j < few_batch; j++) { /* reads past the end are not added, which saves a branch */
+            for (int j = 0; j < few_batch; j++) { /* past the end, token i is read again but not added: no branch */
                 const int64_t token = sorted.order[i + j < at.end ? i + j : i];
                 zr__get_all<V>(x[j], dy, token * C + c);
             }
@@ -283,8 +290,9 @@ template <typename T, int V> struct row_sums {
         zr__put_all<V>(dtable, at.row * C + c, sum);
     }
 
-    /* A thread for each column c of row v, all of a warp with the same v: each lane reads one token of a batch, whose
-     * rows are then on their way at the same time. */
+    /* Add the tokens of a row with many tokens, in column c. Each thread has a column, and all threads of a warp have
+     * the same row. Each lane reads the index of one token of a batch, so that the rows of the whole batch are loaded
+     * at the same time. */
     __device__ void many_of(place at, int64_t c) const
     {
         const int lane = (int)threadIdx.x % ZR__WARP;
@@ -304,7 +312,7 @@ template <typename T, int V> struct row_sums {
         if (there) zr__put(dtable, at.row * C + c, sum);
     }
 
-    /* Work as block `block` of `blocks`: on parts of rows with many tokens, one after the other. */
+    /* Do the share of block `block` of `blocks`: parts of the rows with many tokens, one after the other. */
     __device__ void many(int64_t block, int64_t blocks) const
     {
         const int64_t tiles = (C + ZR__PIECE_THREADS - 1) / ZR__PIECE_THREADS, parts = sorted.many[0] * tiles;
@@ -315,8 +323,8 @@ template <typename T, int V> struct row_sums {
     }
 };
 
-/* The first many_blocks of each line of the grid take rows with many tokens, which last longest, the others the rest.
- */
+/* Add the tokens of all rows. The first many_blocks of each line of the grid work on rows with many tokens, which take
+ * longest; the other blocks work on the other rows. */
 template <typename F>
 __global__ void __launch_bounds__(ZR__PIECE_THREADS)
     sum_rows(int64_t rows, int64_t pieces, int log, unsigned many_blocks, F f)
@@ -363,7 +371,8 @@ zr_status run_embedding_dw(const zr_kernel_args *args)
 
 /* ---- position ---------------------------------------------------------------------------------- */
 
-/* Each element is read before it is written: the result may lie in place of x. */
+/* Functor that computes y = x + the table's row of each position. Each element is read before it is written, so y may
+ * share the memory of x. */
 template <typename T, int V> struct add_positions {
     T *y;
     const T *x, *table;
@@ -411,9 +420,9 @@ zr_status run_position(const zr_kernel_args *args)
     });
 }
 
-constexpr int position_batch = 4; /* rows of dy that a thread reads before it adds them */
+constexpr int position_batch = 4; /* number of rows of dy that a thread reads before it adds them */
 
-/* dtable[t] = earlier[t] + the rows that stand at t, in their order. */
+/* Functor that computes dtable[t] = earlier[t] + the rows of dy at position t, in their order. */
 template <typename T, int V> struct position_sums {
     zr__array dtable, earlier;
     const T *dy;
@@ -421,7 +430,7 @@ template <typename T, int V> struct position_sums {
     zr__sequence s;
 
     struct place {
-        int64_t t, first; /* first: first of this rank's rows that stands at t */
+        int64_t t, first; /* position t, and this rank's first row at this position */
     };
     __device__ place row(int64_t t) const
     {

@@ -1,4 +1,5 @@
-/* layernorm and rmsnorm, each with its _dx and _dw. An rmsnorm is a layernorm of mean 0 without a bias. */
+/* layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean is 0 and which has no
+ * bias. */
 #include "device/cuda/rows.h"
 #include "device/cuda/scratch.h"
 
@@ -15,7 +16,8 @@ template <typename T> struct norm {
     float eps;
 };
 
-/* Two passes: the variance of rows far from 0 would drown in E[x^2] - E[x]^2. */
+/* Compute the mean and 1 / the standard deviation of a row. Two passes are needed: for a row far from 0, E[x^2] -
+ * E[x]^2 would lose the variance. */
 template <typename T, bool PACKED, bool CENTRED>
 __device__ __forceinline__ void row_moments(const norm<T> &n, const zr__row_place &at, const zr__row_kept<T, PACKED> &x,
                                             float *mean, float *rstd)
@@ -89,15 +91,17 @@ template <bool CENTRED> zr_status run_norm(const zr_kernel_args *args)
 
 /* ---- the gradient of x ------------------------------------------------------------------------- */
 
-/* xhat = (x - mean) rstd, dxhat = dy gain. The result may lie in place of dy or earlier. */
+/* Arrays of the gradient of x. In comments, xhat = (x - mean) * rstd and dxhat = dy * gain. dx may share the memory of
+ * dy or earlier. */
 template <typename T> struct norm_dx {
     T *dx;
-    const T *dy, *x, *gain, *earlier; /* earlier NULL: none */
+    const T *dy, *x, *gain, *earlier; /* earlier may be NULL */
     const float *mean, *rstd;
     int64_t rows, C;
 };
 
-/* The averages of dxhat, by which the mean moves, and of dxhat xhat. */
+/* Compute *a, the mean of dxhat, which comes from the derivative of the mean (0 for rmsnorm), and *b, the mean of dxhat
+ * * xhat. */
 template <typename T, bool PACKED, bool CENTRED>
 __device__ __forceinline__ void row_averages(const norm_dx<T> &n, const zr__row_place &at,
                                              const zr__row_kept<T, PACKED> &x, const zr__row_kept<T, PACKED> &dy,
@@ -120,12 +124,12 @@ __device__ __forceinline__ void row_averages(const norm_dx<T> &n, const zr__row_
     *b = zr__row_all(at, product, zr__plus(), 0.0f) / (float)n.C;
 }
 
-/* dx = earlier + rstd (dxhat - a - xhat b) */
+/* Compute dx = earlier + rstd * (dxhat - a - xhat * b) for all rows. */
 template <typename T, bool PACKED, bool CENTRED>
 __global__ void __launch_bounds__(ZR__ROW_LANES) norm_dx_rows(norm_dx<T> n, int lanes)
 {
     constexpr int V = zr__chunk_elems<T>;
-    constexpr bool early = sizeof(T) < sizeof(float); /* three rows of fp32 are more than a thread's registers hold */
+    constexpr bool early = sizeof(T) < sizeof(float); /* three rows in fp32 would exceed a thread's registers */
     for (zr__row_place at = zr__row_place_of(lanes); at.row < n.rows; at.row += at.step) {
         const int64_t first = at.row * n.C;
         const float mean = CENTRED ? n.mean[at.row] : 0.0f, rstd = n.rstd[at.row];
@@ -181,18 +185,18 @@ template <bool CENTRED> zr_status run_norm_dx(const zr_kernel_args *args)
 
 /* ---- gradients of gain and bias ---------------------------------------------------------------- */
 
-constexpr int dw_warps = 8, dw_batch = 4; /* rows that a warp reads before it adds them */
+constexpr int dw_warps = 8, dw_batch = 4; /* number of rows that a warp reads before it adds them */
 
-/* Sums over rows of dy xhat and, where there is a bias, of dy. */
+/* Arrays for the sums over rows of dy * xhat and, if there is a bias, of dy. */
 template <typename T> struct norm_dw {
     const T *dy, *x;
     const float *mean, *rstd;
     int64_t rows, C;
-    int64_t run;    /* rows of a run; the last may have fewer */
-    float *partial; /* (runs, outs, C) */
+    int64_t run;    /* number of rows in a run; the last run may have fewer */
+    float *partial; /* (runs, outs, C) sums of each run */
 };
 
-/* Add a thread's columns of every dw_warps-th row of a run, in their order. */
+/* Add a thread's columns of every dw_warps-th row of a run, in the order of the rows. */
 template <typename T, bool PACKED, bool CENTRED>
 __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int64_t end, int64_t c,
                                          float (&dgain)[zr__chunk_elems<T>], float (&dbias)[zr__chunk_elems<T>])
@@ -202,7 +206,8 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
         float dy[dw_batch][V], x[dw_batch][V], mean[dw_batch] = {}, rstd[dw_batch];
 #pragma unroll
         for (int j = 0; j < dw_batch; j++) {
-            const int64_t next = first + j * dw_warps, r = next < end ? next : first; /* without a branch */
+            /* Beyond the end, read the first row again, which saves a branch. */
+            const int64_t next = first + j * dw_warps, r = next < end ? next : first;
             zr__row_get<PACKED>(dy[j], n.dy + r * n.C, c, n.C);
             zr__row_get<PACKED>(x[j], n.x + r * n.C, c, n.C);
             if (CENTRED) mean[j] = n.mean[r];
@@ -219,7 +224,8 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
     }
 }
 
-/* A block sums a run of rows in the columns of a warp; its warps' sums are added in their order. */
+/* Sum a run of rows in the columns of a warp, in each block. The sums of the block's warps are added in the warps'
+ * order. */
 template <typename T, bool PACKED, bool CENTRED>
 __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)
 {
@@ -245,7 +251,8 @@ __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)
 
 constexpr int join_groups = 8;
 
-/* Adds the runs of output blockIdx.y: groups of runs that follow each other, then the groups, each in their order. */
+/* Add the runs' sums of output blockIdx.y. Each group adds consecutive runs in their order; then the groups are added
+ * in their order. */
 __global__ void norm_dw_join(const float *partial, int runs, int64_t C, zr__array dgain, zr__array dbias)
 {
     __shared__ float part[join_groups][ZR__WARP];

@@ -1,4 +1,4 @@
-/* linear, linear_dx, linear_dw as products of products.c; linear_db and bias. */
+/* linear, linear_dx and linear_dw as products of products.c; linear_db and bias. */
 #include "device/cuda/launch.h"
 #include "device/cuda/products.h"
 #include "device/cuda/scratch.h"
@@ -18,10 +18,10 @@ bool w_transposed(const zr_kernel_args *args)
 
 /* ---- y, dx, dw --------------------------------------------------------------------------------- */
 
-/* State of an op from prepare to release. */
+/* State of an op between prepare and release. */
 struct linear {
     zr__cuda_product *product;
-    zr__cuda_product *last; /* last block of a dw that is made in blocks, where it has fewer rows */
+    zr__cuda_product *last; /* product of a shorter last block, if dw is computed in blocks */
     bool adds_bias;
 };
 
@@ -48,7 +48,7 @@ zr__cuda_product_operands operands_of(const zr_kernel_args *args)
     return {args->in[0].data, args->in[1].data, nullptr, nullptr, args->out[0].data, args->scratch};
 }
 
-/* y = x w + b, or dx = dy w^T; `transposed`: the second operand lies transposed. */
+/* Return the spec of y = x w + b or dx = dy w^T. transposed: whether the second operand is stored transposed. */
 zr__cuda_product_spec spec_of(const zr_kernel_args *args, bool transposed)
 {
     zr__cuda_product_spec s =
@@ -58,8 +58,8 @@ zr__cuda_product_spec spec_of(const zr_kernel_args *args, bool transposed)
     return s;
 }
 
-/* Where the library does not add the bias, y begins as the bias and the product is added: the same sum, rounded once
- * as well. */
+/* Create the product of the forward pass. If cuBLASLt cannot add the bias, y is first set to the bias and the product
+ * is added to y. The sum is the same, and also rounded only once. */
 zr_status make_forward(const zr_kernel_args *args, linear *l)
 {
     zr__cuda_product_spec spec = spec_of(args, w_transposed(args));
@@ -100,7 +100,7 @@ zr_status prepare_linear(const zr_kernel_args *args, void **state)
 
 /* ---- bias -------------------------------------------------------------------------------------- */
 
-/* y = x + b in each row; x absent: y = b. A thread keeps its columns of b. */
+/* Compute y = x + b in each row, or y = b if x is absent. A thread holds its columns of b in registers. */
 template <int V> __global__ void add_bias(zr__array y, zr__array x, zr__array b, int64_t rows, int64_t cols)
 {
     const int64_t col = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
@@ -115,7 +115,7 @@ template <int V> __global__ void add_bias(zr__array y, zr__array x, zr__array b,
     }
 }
 
-/* Blocks of 32 threads side by side and 8 one below the other. */
+/* Threads of a block along columns, and along rows. */
 constexpr int across = 32, down = 8;
 
 template <int V> dim3 tiles(int64_t rows, int64_t cols)
@@ -156,11 +156,11 @@ zr_status run_product(const zr_kernel_args *args)
     return zr__cuda_product_run(l->product, args->device, &at);
 }
 
-/* dw = x^T dy, or transposed: dw = dy^T x. */
+/* Operands and sizes of dw = x^T dy or, for a transposed w, dw = dy^T x. */
 struct dw_sizes {
     const zr_tensor *a, *b, *earlier;
     int64_t m, n, k;
-    bool rounds; /* the sum with `earlier`, made in fp32, is rounded by a pass of its own */
+    bool rounds; /* whether the sum with `earlier` is computed in fp32 and rounded by a separate pass */
     zr__cuda_rounded block;
 };
 
@@ -180,7 +180,7 @@ dw_sizes dw_sizes_of(const zr_kernel_args *args)
     return s;
 }
 
-/* For rows [row, row + rows) of dw. */
+/* Return the operands for the rows of dw from `row` on. */
 zr__cuda_product_operands dw_operands(const zr_kernel_args *args, const dw_sizes &s, int64_t row)
 {
     return {.a = (const char *)s.a->data + row * zr_dtype_bytes(s.a->dtype),
@@ -232,8 +232,8 @@ zr_status run_dw(const zr_kernel_args *args)
 
 /* ---- db ---------------------------------------------------------------------------------------- */
 
-/* part[run] = sums over its rows. A thread takes every `down`-th row of the run in V columns; what the threads of a
- * column have is added in their order. A column has the same sums for every V. */
+/* Compute part[run] = the sums over the run's rows. A thread adds every `down`-th row of the run, in V columns; then
+ * the sums of a column's threads are added in the threads' order. A column has the same sums for every V. */
 template <int V, typename T>
 __global__ void __launch_bounds__(across *down)
     db_runs(float *part, const T *dy, int64_t rows, int64_t cols, int64_t run)
@@ -257,7 +257,8 @@ __global__ void __launch_bounds__(across *down)
     }
 }
 
-/* db = earlier + the sums of all runs: eight groups of runs, each added in its order, then the groups in theirs. */
+/* Compute db = earlier + the sums of all runs. Eight groups of runs are each added in the runs' order, then the groups
+ * in their order. */
 __global__ void __launch_bounds__(across *down)
     db_join(zr__array db, const float *earlier, const float *part, int64_t runs, int64_t cols)
 {

@@ -1,8 +1,8 @@
 /*
- * linear_cross_entropy, linear_cross_entropy_dx: one block of rows after the other; a block's logits become their
- * gradient in the scratch, and the products that want either are made while it is there. linear_cross_entropy_part and
- * _part_dx do the same with the logits of a part of the vocabulary, whose ranks linear_cross_entropy_join brings
- * together.
+ * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. The gradient of a block's
+ * logits replaces the logits in the scratch, and the products that need either run while it is there.
+ * linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
+ * linear_cross_entropy_join joins the results of the ranks that hold the parts.
  */
 #include "device/cuda/cross_entropy_rows.h"
 #include "device/cuda/indices.h"
@@ -32,14 +32,14 @@ struct products {
 };
 
 struct head {
-    products whole, last; /* products of a whole block, and of a last block with fewer rows */
+    products whole, last; /* products of a whole block, and of a shorter last block */
 };
 
-/* Operands of a block's products. */
+/* Operands of the products of one block. */
 struct block_operands {
-    zr__cuda_product_operands logits; /* (rows,V) = x w^T */
-    zr__cuda_product_operands dw;     /* (V,C) = dlogits^T x, added to the sum over earlier blocks */
-    zr__cuda_product_operands dx;     /* (rows,C) = dlogits w */
+    zr__cuda_product_operands logits; /* logits (rows,V) = x w^T */
+    zr__cuda_product_operands dw;     /* dw (V,C) = dlogits^T x, added to the sum over earlier blocks */
+    zr__cuda_product_operands dx;     /* dx (rows,C) = dlogits w */
 };
 
 void *dw_sum(const zr_kernel_args *args, const operands &o)
@@ -47,7 +47,7 @@ void *dw_sum(const zr_kernel_args *args, const operands &o)
     return o.dw && o.layout.sum_in_dw ? o.dw->data : (char *)args->scratch + o.layout.sum;
 }
 
-/* Return the operands for the block of rows from `row` on. */
+/* Return the operands for the block whose first row is `row`. */
 block_operands operands_at(const zr_kernel_args *args, const operands &o, int64_t row)
 {
     const int64_t at = row * o.C * zr_dtype_bytes(o.x->dtype);
@@ -109,8 +109,8 @@ template <typename T> T *from(const zr_tensor *x, int64_t row)
     return x ? (T *)x->data + row : nullptr;
 }
 
-/* Compute the op's results for rows from `row` on, whose logits are in the scratch; in the backward pass the logits
- * are replaced by their gradient. */
+/* Compute the op's results for n rows from `row` on, whose logits are in the scratch. In the backward pass, replace the
+ * logits by their gradient. */
 zr_status run_rows(const zr_kernel_args *args, const operands &o, int64_t row, int64_t n)
 {
     zr__loss_rows r = {};
@@ -130,7 +130,7 @@ zr_status run_rows(const zr_kernel_args *args, const operands &o, int64_t row, i
     return zr__loss_launch<true, true>(stream, o.x->dtype, n, r);
 }
 
-/* dx comes last: it may lie in the place of x. */
+/* Run one block of n rows from `row` on. dx is computed last, since it may overwrite x. */
 zr_status run_block(const zr_kernel_args *args, const operands &o, int64_t row, int64_t n)
 {
     const auto *h = (const head *)args->state;
@@ -155,7 +155,7 @@ zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses and log-sum-exp from the parts of all ranks (ranks,rows,2), in the order of the ranks. */
+/* Compute losses and log-sum-exps from the parts of all ranks (ranks,rows,2), in the order of the ranks. */
 __global__ void join(const float *part, const int32_t *target, float *losses, float *lse, int64_t rows, int64_t ranks)
 {
     const int64_t r = zr__first();
@@ -164,7 +164,7 @@ __global__ void join(const float *part, const int32_t *target, float *losses, fl
     for (int64_t m = 0; m < ranks; m++) most = fmax(most, (double)part[2 * (m * rows + r)]);
     for (int64_t m = 0; m < ranks; m++) {
         sum += exp(part[2 * (m * rows + r)] - most);
-        own += part[2 * (m * rows + r) + 1]; /* the target's rank has its logit, all others 0 */
+        own += part[2 * (m * rows + r) + 1]; /* the logit from the rank with the target, 0 from others */
     }
     lse[r] = (float)(most + log(sum));
     losses[r] = target[r] < 0 ? 0.0f : (float)(most - own + log(sum));

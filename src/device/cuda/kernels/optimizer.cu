@@ -1,6 +1,6 @@
 /*
- * The built-in optimizers: one pass of unscale, clip, update and cast, by the operations of
- * src/device/cpu/kernels/optimizer.c, whose comments have the formulas and the bytes moved.
+ * The built-in optimizers: one pass that unscales, clips, updates and casts, by the operations of
+ * src/device/cpu/kernels/optimizer.c. The comments there give the formulas and the memory traffic.
  */
 #include "device/cuda/launch.h"
 #include "device/rules.h"
@@ -8,10 +8,10 @@
 namespace
 {
 
-/* The arrays of one stretch. */
+/* Arrays of the range of parameters that is updated. */
 template <typename Grad, typename Param> struct arrays {
     float *weight;
-    Param *param; /* the 16-bit copy; NULL: none */
+    Param *param; /* the 16-bit copy, or NULL without a copy */
     const Grad *grad;
     float *slot[2];
 };
@@ -35,7 +35,7 @@ struct adam_rule : zr__adam {
 };
 
 template <int SLOTS> struct sgd_rule : zr__sgd {
-    static constexpr int slots = SLOTS; /* 1: with momentum */
+    static constexpr int slots = SLOTS; /* 1 with momentum, else 0 */
 
     __device__ float step(float w, float g, float (&slot)[2]) const
     {

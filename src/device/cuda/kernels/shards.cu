@@ -1,6 +1,4 @@
-/*
- * The steps of ZeRO that compute: sum of pieces, square norm, exact sums, cast, initial values.
- */
+/* The steps of ZeRO that compute: sum of pieces, square norm, exact sums, cast, initial values. */
 #include "base/number/exact.h"
 #include "base/number/normal.h"
 #include "device/cuda/launch.h"
@@ -16,12 +14,12 @@ template <int MOST> struct piece_list {
     const void *piece[MOST];
 };
 
-/* out = [out +] the tree sum. Complete subtrees are kept at the level of their size, as a binary counter keeps its
- * bits: two subtrees of equal size are joined at once, and at the end the remaining subtrees are joined, the smallest
- * first. */
+/* Functor that computes the tree sum of the pieces, added to `out` if `accumulate`. Complete subtrees are stored at the
+ * level of their size, as a binary counter stores its bits: two subtrees of equal size are added at once. At the end
+ * the remaining subtrees are added, the smallest first. */
 template <typename Out, typename In, int MOST> struct sum_each {
-    /* The list of 2,048 pieces is 16 KiB of kernel parameters. The limit is 32,764 bytes from CUDA 12.1 and driver 530
-     * on, which docs/gpu.md requires; before it was 4,096. */
+    /* Limit on the bytes of kernel parameters. A list of 2,048 pieces takes 16 KiB. The limit is 32,764 bytes with
+     * CUDA 12.1 and driver 530 or later, which docs/gpu.md requires, and was 4,096 before. */
     enum { parameter_room = MOST > 16 ? 32764 : 4096 };
 
     Out *out;
@@ -116,7 +114,7 @@ __device__ __forceinline__ bool is_finite(float x)
     return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }
 
-/* Minimum of all threads' indices, -1 standing for none. */
+/* Operator that returns the lower of two indices, where -1 stands for no index. */
 struct earlier {
     __device__ int64_t operator()(int64_t a, int64_t b) const
     {
@@ -124,8 +122,8 @@ struct earlier {
     }
 };
 
-/* Sum squares: block b takes runs b, b + blocks ... of square_run elements, and each thread takes the same elements of
- * a run on every GPU. */
+/* Sum squares. Block b adds runs b, b + blocks ... of square_run elements, and each thread has the same elements of a
+ * run on every GPU. */
 template <typename T> __global__ void square_parts(zr__cuda_room *room, const T *x, int64_t n)
 {
     double sum = 0;
@@ -143,7 +141,7 @@ template <typename T> __global__ void square_parts(zr__cuda_room *room, const T 
     room->bad[blockIdx.x] = bad;
 }
 
-/* One thread adds the parts in their order. */
+/* Add the parts in their order, by one thread. */
 __global__ void square_join(const zr__cuda_room *room, int parts, int64_t first, bool sums, zr_square *square)
 {
     double sum = 0;
@@ -158,10 +156,11 @@ __global__ void square_join(const zr__cuda_room *room, int parts, int64_t first,
 
 /* ---- exact sums -------------------------------------------------------------------------------- */
 
-/* Terms are integers times powers of two: they are added by exponent, in any order, since integers add exactly. A
- * block adds a run of elements in shared memory, each warp in bins of its own so that fewer atomics collide. A bin has
- * three sums, each of 16 bits of a term: 32-bit atomics are the fast ones there, and a run's terms fit. Values that
- * are not finite land in the bin of the last exponent, where at least their leading bit remains. */
+/* Exact sums. Terms are integers times powers of two, so they are added by exponent, in any order, since integers add
+ * exactly. A block adds a run of elements in shared memory; each warp has its own bins, so that fewer atomics collide.
+ * A bin has three sums, each of 16 bits of a term, because 32-bit atomics are the fast ones in shared memory and a
+ * run's terms fit into them. Values that are not finite go to the bin of the last exponent, which at least their
+ * leading bit makes nonzero. */
 constexpr int bins = ZR__CUDA_EXACT_BINS, pieces_of_term = 3, exact_threads = 256;
 constexpr int exact_warps = exact_threads / ZR__WARP, exact_run = 1 << 14;
 
@@ -190,7 +189,8 @@ __device__ __forceinline__ int64_t sum_of_bin(const warp_bins *own, int e)
     return sum;
 }
 
-/* The room's bins have two halves, the lower with 32 bits of each run's sum: 2^32 runs do not fill it. */
+/* Add runs of elements to the bins in *room. Each bin there has two halves; the lower half adds the low 32 bits of each
+ * run's sum, so that 2^32 runs do not overflow it. */
 template <bool SQUARED, typename T> __global__ void exact_count(zr__cuda_room *room, const T *x, int64_t n)
 {
     ZR_SHARED(warp_bins, own);
@@ -212,7 +212,7 @@ template <bool SQUARED, typename T> __global__ void exact_count(zr__cuda_room *r
     }
 }
 
-/* One thread brings the bins into the sum; they are left empty. */
+/* Add the bins in *room to *sum, by one thread, and set the bins to 0. */
 template <bool SQUARED> __global__ void exact_join(zr__cuda_room *room, zr_exact *sum)
 {
     __shared__ unsigned long long bin[2][bins];

@@ -1,4 +1,4 @@
-/* softmax, softmax_dx, mean, mean_dx: over the last dimension. */
+/* softmax, softmax_dx, mean and mean_dx over the last dimension. */
 #include "device/cuda/rows.h"
 
 namespace
@@ -12,8 +12,8 @@ template <typename T> struct softmax {
     int64_t rows, C;
 };
 
-/* A packed row's exponentials are kept. Otherwise they are made twice: rounded to 16 bits in between they would be
- * rounded twice. */
+/* Compute the softmax of rows. If the row is packed, its exponentials stay in registers. Otherwise they are computed
+ * twice: if the first ones were stored in a 16-bit output, the results would be rounded twice. */
 template <typename T, bool PACKED>
 __global__ void __launch_bounds__(ZR__ROW_LANES) softmax_rows(softmax<T> s, int lanes)
 {
@@ -59,14 +59,14 @@ zr_status run_softmax(const zr_kernel_args *args)
     });
 }
 
-/* dx = y (dy - a), a the sum of dy y; perhaps in place of dy. */
+/* Arrays of dx = y * (dy - a), where a is the sum of dy * y. dx may share the memory of dy. */
 template <typename T> struct softmax_dx {
     zr__array dx;
     const T *dy, *y;
     int64_t rows, C;
 };
 
-/* A gradient of another type is written one element at a time. */
+/* Store a chunk of dx. If dx and dy have different types, PACKED is false, and dx is written one element at a time. */
 template <bool PACKED, typename T, int V>
 __device__ __forceinline__ void put_dx(zr__array dx, T *, int64_t row, int64_t c, int64_t C, const float (&in)[V])
 {
@@ -155,7 +155,7 @@ zr_status run_mean(const zr_kernel_args *args)
     });
 }
 
-/* Every element of a row gets the same part of the row's gradient. */
+/* Functor that sets every element of a row to the same part of the row's gradient. */
 template <int V> struct mean_dx {
     zr__array dx, dy;
     int64_t C;
