@@ -101,7 +101,8 @@ static zr_status check_run(const watch_options *watch, const zr_config *config)
     return cli_check_stdout(inputs);
 }
 
-/** Load the configuration of a run to resume. The run's own config.json stands for the directory that it is in now. */
+/** Load the configuration of a run to resume. If it is the run's own config.json, train.output_dir becomes the
+ * directory that holds the file now. */
 static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
 {
     ZR_TRY(cli_config_load(args, config));

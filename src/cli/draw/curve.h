@@ -64,17 +64,17 @@ ZR_NODISCARD zr_status cli_curve_draw(cli_curve *const *curve, const char *const
 typedef struct cli_loss {
     cli_curve *curve; /* NULL before the start or if memory ran out */
     char name[PATH_MAX], metrics[PATH_MAX], svg[PATH_MAX];
-    double next; /* earliest time of the next drawing */
+    double next; /* end of the pause after the last drawing, by zr_clock_sec */
     bool failed; /* whether a failure was reported */
 } cli_loss;
 
 /** Start drawing. Call this when the run has its directory. */
 void cli_loss_start(cli_loss *loss, const char *output_dir);
-/** Redraw if the last drawing is long enough ago, after an evaluation sooner. A drawing takes less than a hundredth of
- * the time since the last. A failure is told once. */
+/** Draw again if enough time has passed since the last drawing. After an evaluation a shorter time is enough. Drawing
+ * takes less than a hundredth of the time. Only the first failure is reported. */
 void cli_loss_step(cli_loss *loss);
 void cli_loss_eval(cli_loss *loss);
-/** Draw for the last time. */
+/** Draw for the last time, and free the curve. */
 void cli_loss_end(cli_loss *loss);
 
 #endif
