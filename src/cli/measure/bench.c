@@ -198,11 +198,7 @@ static void print_products(const cli_bench *b)
                (long long)p->count);
         print_product_rate(p, f32_peak);
         const zr__product_timing *q = b->narrow.n ? &b->narrow.product[i] : NULL;
-        if (q)
-            print_product_rate(
-                q, bf16_peak > 0.0
-                       ? bf16_peak
-                       : f32_peak); /* without bf16 instructions, bf16 products are widened and run in fp32 */
+        if (q) print_product_rate(q, bf16_peak > 0.0 ? bf16_peak : f32_peak); /* widened products run in fp32 */
         putchar('\n');
         estimates |= p->part < 1.0 || (q && q->part < 1.0);
     }

@@ -1,5 +1,5 @@
-/** cli/measure: the measurements of `zr info --bench` (cmd_info.c). bench.c prints rates and matrix products,
- * launches.c prints training steps; src/train/measure measures the training steps. This header: the benchmark. */
+/** cli/measure: the measurements of `zr info --bench`. bench.c measures and prints rates and matrix products.
+ * launches.c measures and prints training steps by means of src/train/measure. This header: the benchmark. */
 #ifndef ZR_CLI_BENCH_H
 #define ZR_CLI_BENCH_H
 

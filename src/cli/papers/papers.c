@@ -12,8 +12,7 @@ static zr_status states_bytes(const zr_chain_config *chain, int stage, int tenso
 {
     zr_model model = zr_chain(chain);
     zr_layout layout = ZR_LAYOUT_INIT;
-    zr_profile profile = {
-        .facts = {.name = "none", .threads = 1}}; /* no scratch memory: model states do not depend on it */
+    zr_profile profile = {.facts = {.name = "none", .threads = 1}}; /* states need no scratch */
     zr_plan *plan = NULL;
     layout.ranks = ranks;
     layout.tensor = tensor;

@@ -105,9 +105,8 @@ typedef struct cli_papers_row {
     int gpus, tensor, batch; /* 0 if not applicable */
     double paper, zr;        /* `paper` is 0 if not printed */
     cli_papers_mark mark;
-    int64_t memory_bytes,
-        limit_bytes;           /* bytes of a device that the plan needs, and that the device has; 0 if not planned */
-    const cli_papers_run *run; /* the run whose simulation is `made`, or NULL if no run was simulated */
+    int64_t memory_bytes, limit_bytes; /* bytes of a device that are needed, available; 0 if not planned */
+    const cli_papers_run *run;         /* the run whose simulation is `made`, or NULL if no run was simulated */
     zr_simulation made;
 } cli_papers_row;
 #define CLI_PAPERS_ROWS 128

@@ -308,8 +308,7 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     }
     more->fits = more->needs_bytes <= limit;
     more->all = more->ranks + step > choices->most_ranks;
-    while (more->fits && more->ranks - low > step &&
-           !config->train.rank_free_sums) { /* rank_free_sums needs a power of two */
+    while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) { /* sums need a power of two */
         int middle = low + (more->ranks - low) / 2 / step * step;
         ZR_TRY(cli_choices_least(choices, config, middle, &needs));
         if (needs <= limit) {

@@ -8,10 +8,8 @@
 #include "cli/plan/target.h"
 #include "plan/cost/cost.h"
 
-#define CLI_MANY_LAYERS                                                                                                \
-    512 /* a model with more layers is planned only as configured: planning time grows with the square of the layers   \
-         */
-#define CLI_SPACINGS 64 /* largest k for which keeping the input of every k-th unit is tried */
+#define CLI_MANY_LAYERS 512 /* a larger model is planned only as configured: time grows with its layers' square */
+#define CLI_SPACINGS 64     /* largest k for which keeping the input of every k-th unit is tried */
 #define CLI_CHOICES (64 + CLI_SPACINGS)
 #define CLI_MOST_RANKS (1 << 20) /* most ranks for which the advice looks for more ranks */
 
@@ -60,8 +58,7 @@ typedef struct cli_choices {
     bool shares_layers;       /* whether ranks are tensor-parallel */
     cli_kept base;            /* configured place of checkpoints */
     bool many_layers;
-    bool compute_known,
-        link_known; /* whether the rates of computation and of the link are known, without which there are no times */
+    bool compute_known, link_known; /* whether these rates are known; times need them */
     cli_choice choice[CLI_CHOICES];
     int n;
     int configured, advised; /* indices of choices; `advised` is -1 if nothing fits */

@@ -22,15 +22,14 @@ typedef struct cli_max {
     cli_max_what what;
     zr_config *config; /* set to each number that is tried, and to the result in the end */
     const cli_target *target;
-    int64_t fewest;           /* fewest layers with which each pattern of model.frozen matches a parameter */
-    bool keep_stage;          /* for MODEL: whether the stage is given; otherwise the search chooses it */
-    int stage;                /* stage at which `n` fits */
-    cli_shape shape;          /* for MODEL: the shape, with `n` layers */
-    double params;            /* parameters of the model */
-    int64_t n;                /* layers, or rows of a rank's micro-batch */
-    int64_t train_batch_size; /* train_batch_size with `n` rows */
-    int64_t needs,
-        next_needs; /* bytes that a process needs with n and with n + 1; next_needs is 0 if n + 1 was not tried */
+    int64_t fewest;            /* fewest layers with which each pattern of model.frozen matches a parameter */
+    bool keep_stage;           /* for MODEL: whether the stage is given; otherwise the search chooses it */
+    int stage;                 /* stage at which `n` fits */
+    cli_shape shape;           /* for MODEL: the shape, with `n` layers */
+    double params;             /* parameters of the model */
+    int64_t n;                 /* layers, or rows of a rank's micro-batch */
+    int64_t train_batch_size;  /* train_batch_size with `n` rows */
+    int64_t needs, next_needs; /* bytes of a process with n and n + 1; next_needs is 0 if n + 1 was not tried */
 } cli_max;
 
 /** Parse "model", "layers" or "batch". Return ZR_ERR_ARG for another text. */

@@ -69,8 +69,7 @@ static zr_status settle_target_limit(zr_config *config, cli_target *t)
         ZR_TRY(add_note(config, "memory.limit %s is more than a device of %s has; its %s are the limit",
                         ZR_SIZE((double)t->limit_bytes), t->cluster.name, ZR_SIZE((double)device)));
     if (t->limit_bytes == 0 || lower) t->limit_bytes = device;
-    if (must || lower)
-        config->memory.limit_bytes = t->limit_bytes; /* zr__train_choose and policy auto read the limit from there */
+    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* zr__train_choose and auto read it there */
     return ZR_OK;
 }
 

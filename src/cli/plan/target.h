@@ -20,10 +20,9 @@ typedef struct cli_target {
     int local_ranks, in_process; /* ranks of this host, and ranks of this process; not used for a cluster */
     bool here;                   /* whether the target is this machine, priced by its own rates */
     zr_profile profile;          /* profile of the device that plans are made for */
-    zr_profile
-        chooser; /* `profile` without rates that this call measured; policy auto chooses by it, as in `zr train` */
-    double efficiency; /* share of the profile's FLOP/s at which products are priced, or 0 for all of it */
-    bool simulated;    /* whether steps are priced by `cluster`; otherwise by the rates of `profile` */
+    zr_profile chooser;          /* profile without the rates that this call measured, as `zr train` uses */
+    double efficiency;           /* share of the profile's FLOP/s at which products are priced, or 0 for all of it */
+    bool simulated;              /* whether steps are priced by `cluster`; otherwise by the rates of `profile` */
     zr_cluster cluster;
     zr_simulate_options options; /* options for simulating `cluster` */
     int64_t limit_bytes;         /* memory limit of a rank, compared with zr__rank_needs; 0 if there is no limit */

@@ -20,9 +20,8 @@ static zr_layout stage3_alone(const zr_config *config, int ranks)
     layout.stage = 3;
     layout.eval = false;
     layout.save = ZR_SAVE_NONE;
-    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has no all-reduce */
-    if (layout.recompute == ZR_RECOMPUTE_AUTO)
-        layout.recompute = ZR_RECOMPUTE_UNIT; /* all policies gather the same bytes */
+    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS;  /* stage 3 has no all-reduce */
+    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* gathers do not depend on it */
     return layout;
 }
 
