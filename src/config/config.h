@@ -31,7 +31,7 @@ bool zr__config_overridden(const zr_config *config, const char *key);
 /** Choices that are left open. zr__train_choose makes them so that memory.limit holds. */
 typedef struct zr__config_open {
     bool stage;  /* zero_optimization.stage is open; it is 0 until chosen */
-    bool policy; /* activation_checkpointing.policy is open; it is none until chosen */
+    bool policy; /* activation_checkpointing.policy is open; it is "none" until chosen */
     bool split;  /* the split of a given train_batch_size into micro-batches is open; one micro-batch until chosen */
     bool batch;  /* train_micro_batch_size_per_gpu is open, and so is train_batch_size; one sample until chosen */
 } zr__config_open;

@@ -129,7 +129,7 @@ const char *zr__key_available(const zr_key *key, char *out, size_t size);
  * */
 ZR_NODISCARD zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown,
                                        const char *path, const char *found);
-/** Fail with one message for all recorded failures, one line per section. Return ZR_OK if there are none. */
+/** Fail with one message for all recorded failures, one line per section. Return ZR_OK without failures. */
 zr_status zr__refusals_say(zr_config *config);
 void zr__refusals_free(zr_config *config);
 

@@ -80,7 +80,7 @@ static bool in_one_parent(const char *a, const char *b)
     return n > 0 && n == parent_bytes(b) && strncmp(a, b, n) == 0;
 }
 
-/* Return whether the key's value is still to be chosen. Such a value is reported when it is chosen. */
+/* Return whether the key's value is still to be chosen. The value is reported when it is chosen. */
 static bool is_open_key(const zr_config *config, const zr_key *key)
 {
     const zr__config_open open = zr__config_get_open(config);
@@ -143,7 +143,7 @@ static zr_status note_autos(zr_config *config)
 }
 
 /* Add notes on keys for checkpointing of activations if nothing is checkpointed. With DeepSpeed, the model's code
- * decides what is checkpointed. */
+ * decides whether to checkpoint. */
 static zr_status note_checkpointing(zr_config *config)
 {
     static const char section[] = "activation_checkpointing";

@@ -62,8 +62,8 @@ void zr__refusals_free(zr_config *config)
     }
 }
 
-/* Return whether an unknown key probably belongs to a value that is not available: another key in its section has such
- * a value. */
+/* Return whether an unknown key probably belongs to a value that is not available: its section has another key with an
+ * unavailable value. */
 static bool follows_from(const struct zr__refusal *all, const struct zr__refusal *r)
 {
     for (; r->unknown && all; all = all->next)

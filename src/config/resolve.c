@@ -103,7 +103,8 @@ void zr__config_go_on(zr_config *config)
     config->state->goes_on = true;
 }
 
-/* Return the number of data-parallel ranks for which the three batch numbers agree, or 0 if there is none. */
+/* Return the number of data-parallel ranks for which the three batch numbers agree, or 0 if they agree for no number.
+ * */
 static int64_t ranks_of_batch(const zr_config *config)
 {
     const int64_t batch = config->train_batch_size, micro = config->micro_batch_size;
@@ -149,8 +150,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
     const bool batch_given = zr__config_overridden(config, "train_batch_size");
     if (micro_given && accum_given && batch_given) return ZR_OK;
-    if (had == 0 && !micro_given && !accum_given && !batch_given)
-        return ZR_OK; /* no run had these three numbers; they are refused later */
+    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run had these: refused below */
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
     if (samples * ranks != batch) {
         char before[48] = "";
@@ -174,7 +174,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
                            batch, ranks, ranks == 1 ? "" : "s", *micro, *accum);
 }
 
-/* Compute the missing numbers of the batch triple from the given numbers, of which there may be none. */
+/* Compute the missing numbers of the batch triple from the given numbers. Zero, one or two numbers may be given. */
 static zr_status resolve_batch(zr_config *config, int ranks)
 {
     ZR_TRY(keep_batch(config, ranks));

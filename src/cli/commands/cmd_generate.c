@@ -15,7 +15,7 @@ typedef struct made_sample {
     int64_t end; /* end of the sample's text, a byte offset in `sink.text` */
 } made_sample;
 
-/** Destination of the texts: stdout after the prompt, or memory for --json. */
+/** Destination of the generated texts: stdout, where the prompt comes first, or memory for --json. */
 typedef struct sink {
     const zr_generate_args *args;
     bool collect;

@@ -45,7 +45,7 @@ static double scale_bytes(const cli_choices *choices)
     return choices->target->limit_bytes && most > twice ? twice : most;
 }
 
-/** Return the index of the first cell that ends above the memory limit, or -1 if there is none. */
+/** Return the index of the first cell that ends above the memory limit, or -1 if all cells fit. */
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
     for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {

@@ -34,7 +34,7 @@ void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
     into->bad += b->bad;
 }
 
-/** Halve the resolution: merge buckets in pairs, so that each bucket covers twice as many steps. */
+/** Halve the resolution: merge neighbouring buckets in pairs, so that a bucket covers twice the steps. */
 static void series_halve(curve_series *s)
 {
     const int n = (s->n + 1) / 2;
@@ -170,7 +170,7 @@ static void count_line(cli_curve *c, const char *text, size_t bytes)
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 
-/** Read the complete lines of a block. Return the number of bytes of these lines. */
+/** Read the complete lines of a block. Return the number of bytes that the complete lines have. */
 static size_t take_block(cli_curve *c, const char *text, size_t bytes)
 {
     size_t done = 0;

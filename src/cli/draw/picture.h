@@ -51,7 +51,7 @@ const char *cli_picture_unit(const cli_picture *p, int32_t unit);
 const char *cli_category_color(zr_category category);
 /** Write "steps 3 to 5" or, if the axis is time, "steps 3 to 5, 1.2 ms to 3.4 ms" into `text`. Return `text`. */
 const char *cli_picture_when(const cli_picture *p, int32_t first, int32_t last, zr_step_time time, char text[96]);
-/** Return a readable name of an op's output, or the op's own name if there is none. */
+/** Return a readable name of an op's output, or the op's own name if no readable name is known. */
 const char *cli_picture_words(const char *op);
 
 /** Draw all buffers: addresses vertically, lifetimes horizontally. */

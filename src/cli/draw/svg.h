@@ -26,8 +26,8 @@ typedef struct svg_font {
 
 /** Write a page to `out`. A failure ends the page. */
 typedef zr_status svg_draw(FILE *out, void *arg);
-/** Let `draw` write a page in memory. The caller releases *page with free(). On failure *page is NULL, and the status
- * is that of `draw` or ZR_ERR_MEMORY. */
+/** Let `draw` write a page in memory. The caller releases *page with free(). On failure *page is NULL; return the
+ * failure of `draw`, or ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status svg_page(svg_draw *draw, void *arg, char **page, size_t *bytes);
 
 /** Let `draw` write an SVG picture into the file `path`, which must not be one of `inputs` (see zr__output_open). */

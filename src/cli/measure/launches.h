@@ -39,8 +39,8 @@ void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *
  * ZR_ERR_NOT_FOUND and ZR_ERR_DATA the message names the command that measures the launch. */
 ZR_NODISCARD zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);
-/** Recall the rates of this machine's processor. On ZR_ERR_NOT_FOUND the message names the command that measures them.
- * Other errors are those of zr__rates_recall. */
+/** Recall the rates of this machine's processor. On ZR_ERR_NOT_FOUND the message names the command that measures the
+ * rates. May also return another error of zr__rates_recall. */
 ZR_NODISCARD zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
 #endif

@@ -61,8 +61,8 @@ int cli_papers_stage(const cli_papers_run *run);
 ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device,
                                        zr_plan **plan);
 
-/** Ratio of two runs of a table, ZeRO-OS to Megatron: the ratio of samples per second or, with `gpus`, of samples per
- * second and GPU. */
+/** Ratio of two runs of a table, ZeRO-OS to Megatron: the ratio of samples per second or, with `gpus`, how many times
+ * fewer GPUs ZeRO-OS needs for the same throughput. */
 typedef struct cli_papers_ratio {
     const char *table, *label;
     bool gpus;

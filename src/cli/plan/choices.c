@@ -298,7 +298,8 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
     ZR_TRY(cli_choices_least(choices, config, low, &more->needs_bytes));
-    /* Double the ranks until the plan fits, shrinks by less than 2 %, or grows because of padding. */
+    /* Double the ranks until the plan fits, until doubling shrinks it by less than 2 %, or until padding makes it grow.
+     * */
     while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
            more->ranks + step <= choices->most_ranks) {
         low = more->ranks;

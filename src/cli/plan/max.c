@@ -52,8 +52,8 @@ zr_status cli_max_between(cli_max *max, int64_t guess, cli_point *fits, cli_poin
     return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
 }
 
-/** Guess the largest number for policy auto by a search with policy unit, which fits almost as much. Policy auto makes
- * many plans for each try. */
+/** Guess the largest number for policy auto: search with policy unit, for which nearly the same number fits. Policy
+ * auto itself makes many plans for each try. */
 static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, int64_t *guess)
 {
     zr_config unit = *max->config;
@@ -80,7 +80,7 @@ static zr_status find_fewest(cli_max *max)
     return ZR_OK;
 }
 
-/** Search upwards from the fewest layers, or from one row. */
+/** Search for the largest number of layers or rows that fits, upwards from the fewest layers or from one row. */
 static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
 {
     int64_t guess = 0, most = TRIED_LAYERS;

@@ -1,8 +1,8 @@
 /** cli/plan: `zr plan`, and functions that `zr simulate` shares with it. This header: the machine that a configuration
  * is planned for. `zr plan`, `zr simulate`, its sweep and its search resolve, plan and price configurations only with
- * these functions, so that all of them give the same answer. choices.h compares stages and policies and gives advice,
- * max.h finds the largest model or batch, brief.h has the options that set keys; cluster.c and profile.c read --cluster
- * and --profile. */
+ * these functions, so that their answers agree. choices.h compares stages and policies and gives advice, max.h finds
+ * the largest model or batch, brief.h has the options that set keys; cluster.c and profile.c read --cluster and
+ * --profile. */
 #ifndef ZR_CLI_TARGET_H
 #define ZR_CLI_TARGET_H
 
@@ -21,8 +21,8 @@ typedef struct cli_target {
     bool here;                   /* whether the target is this machine, priced by its own rates */
     zr_profile profile;          /* profile of the device that plans are made for */
     zr_profile chooser;          /* profile without the rates that this call measured, as `zr train` uses */
-    double efficiency;           /* share of the profile's FLOP/s at which products are priced, or 0 for all of it */
-    bool simulated;              /* whether steps are priced by `cluster`; otherwise by the rates of `profile` */
+    double efficiency; /* share of the profile's FLOP/s at which products are priced; 0 means the full FLOP/s */
+    bool simulated;    /* whether steps are priced by `cluster`; otherwise by the rates of `profile` */
     zr_cluster cluster;
     zr_simulate_options options; /* options for simulating `cluster` */
     int64_t limit_bytes;         /* memory limit of a rank, compared with zr__rank_needs; 0 if there is no limit */
@@ -44,7 +44,7 @@ typedef struct cli_trial {
 
 /** Create the target of --cluster NAME|FILE for target->ranks ranks. The cluster "this" depends on the configuration,
  * which gives the ranks of a host; with `config` NULL that cluster is not created. `transport` is the transport of
- * "this": "threads", "mpi" or NULL. Clear the target with cli_target_clear, even after a failure. Errors are those of
+ * "this": "threads", "mpi" or NULL. Clear the target with cli_target_clear, even after a failure. Return the errors of
  * zr_cluster_read and cli_launch_recall. */
 ZR_NODISCARD zr_status cli_target_cluster(const char *name, const char *transport, const zr_config *config,
                                           cli_target *target);
@@ -62,7 +62,7 @@ ZR_NODISCARD zr_status cli_settle_place(zr_config *config, cli_target *target);
 ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
 
 /** Plan and price a resolved configuration. If `layout` is NULL, zr__train_layout gives the layout. Unless `plan` is
- * NULL, *plan is the plan, which the caller destroys. Errors are those of zr__train_plan_layout and zr_simulate. */
+ * NULL, *plan is the plan, which the caller destroys. Return the errors of zr__train_plan_layout and zr_simulate. */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout,
                                cli_trial *made, zr_plan **plan);
 /** Return the bytes that a rank needs in a trial. If the trial fits the device but not the host, return one byte more

@@ -157,8 +157,8 @@ static void row_words(const char *path, char words[96])
         snprintf(words, 96, "%s", word);
 }
 
-/** Add a row for each number in an object and in the objects within it. Skip the object "device", because its numbers
- * are those of the top level. Return the new number of rows. */
+/** Add a row for each number in an object and in the objects within it. Skip the object "device", because it repeats
+ * the numbers of the top level. Return the new number of rows. */
 static int add_byte_rows(const json_t *planned, const json_t *measured, const char *path, cli_bytes_row *row, int n)
 {
     const char *key;

@@ -53,7 +53,7 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
     return ZR_OK;
 }
 
-/** Return the configuration key whose path, or whose path's last part, is `name`. Return NULL if there is none. */
+/** Return the configuration key whose path, or whose path's last part, is `name`. Return NULL if no key matches. */
 static const zr_key *key_called(const char *name)
 {
     int n = 0;

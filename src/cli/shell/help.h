@@ -8,7 +8,7 @@
 struct cli_command {
     const char *name, *summary;
     const char *usage;    /* one line */
-    const char *examples; /* lines */
+    const char *examples; /* one example per line */
     zr_status (*run)(const struct cli_command *command, zr_comm *comm, int argc, char **argv);
     bool all_ranks; /* whether every rank of a launcher runs it; otherwise only rank 0 does */
     bool computes;  /* whether it runs kernels, so that libgomp's settings matter */
@@ -16,7 +16,7 @@ struct cli_command {
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
     cli_info, cli_simulate, cli_report_command, cli_tokenize, cli_init;
 
-/** How the help of a command shows the configuration's keys. */
+/** Part of the configuration's keys in the help of a command. */
 typedef enum cli_help_keys {
     CLI_KEYS_NONE,  /* the command takes no keys */
     CLI_KEYS_NAMED, /* the help tells how to list the keys */

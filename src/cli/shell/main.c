@@ -45,7 +45,7 @@ int cli_exit_code(zr_status status)
 
 void cli_end_world(zr_comm *comm, zr_status st)
 {
-    (void)zr__comm_claim_telling(comm); /* other ranks need not report that this rank is gone */
+    (void)zr__comm_claim_telling(comm); /* no other rank needs to report that this rank is gone */
     cli_say_error();
     zr_comm_abort(comm, cli_exit_code(st));
 }

@@ -44,7 +44,7 @@ static void write_message(const char *message)
         if (length >= sizeof(out)) length = sizeof(out) - 1;
         message += bytes + (message[bytes] == '\n');
     }
-    if (write(STDERR_FILENO, out, length) < 0) return; /* there is no other place to report it */
+    if (write(STDERR_FILENO, out, length) < 0) return; /* a failure to write the message cannot be reported */
 }
 
 void cli_say(const char *format, ...)

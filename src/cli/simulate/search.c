@@ -297,7 +297,7 @@ static zr_status add_policy_ways(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
     const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
-    if (!free) return add_way(s, &way); /* there are no checkpoints, or the policy chooses their place */
+    if (!free) return add_way(s, &way); /* without checkpoints, or if the policy chooses their place */
     way.pieces = way.host = false;
     if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept_ways(s, way);
     for (way.every = 1; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)
@@ -374,8 +374,8 @@ static bool same_states(const cli_way *a, const cli_way *b)
     return a->stage == b->stage && a->tensor == b->tensor && a->mics == b->mics && a->hpz == b->hpz;
 }
 
-/** Plan the first candidate of each kind of states with one sample and one micro-batch a step, which needs the least
- * memory for states. The result holds for all candidates of the kind, because recomputation does not change the states.
+/** Plan the first candidate of each kind of states with one sample and one micro-batch a step, because its states then
+ * need the least memory. Other candidates of the kind need no plan, because recomputation does not change the states.
  * */
 static zr_status try_states(void *arg, int64_t index)
 {

@@ -20,7 +20,7 @@
 
 /** A swept key and its values. */
 typedef struct axis {
-    char name[96];         /* as given, such as "batch" */
+    char name[96];         /* name on the command line, such as "batch" */
     const char *key;       /* key of the configuration, or RANKS */
     const char **value;    /* (n) values, which point into `override` */
     char (*override)[256]; /* (n) texts "key=value" */
