@@ -329,8 +329,8 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
                            config->zero.stage);
 }
 
-/* Refuse an all-reduce at stage 1 with accumulation. It leaves no sums with their owners, to which the next micro-batch
- * could be added. */
+/* Refuse an all-reduce at stage 1 with accumulation. An all-reduce leaves no owner with its part of the sums, so the
+ * next micro-batch's sums could not be added to it. */
 static zr_status check_all_reduce(const zr_config *config)
 {
     bool added = config->accumulation_steps > 1 || config->train.rank_free_sums;

@@ -200,8 +200,8 @@ done:
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
 /** Make the profile of a rank's share of this machine from the rates that `zr info --bench` remembered. If no rates are
- * remembered and times are shown, measure the rate of matrix products now. Policy auto uses only the remembered rates,
- * as in `zr train`. */
+ * remembered but times are to be shown, measure the rate of matrix products now. Policy auto uses only remembered
+ * rates, as in `zr train`. */
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;

@@ -86,8 +86,8 @@ static void draw_buffer(const cli_picture *p, const zr_buffer *b)
     draw_label(p, b, box);
 }
 
-/** For each pixel, the right end of the flat buffers of one category that begin in the pixel and are already drawn.
- * Drawing another buffer that ends before it would only add bytes to the page. */
+/** Pixels of the memory map, while one category is drawn. The reach of a pixel is the right end of the flat buffers
+ * drawn so far that begin in the pixel. A buffer that ends before the reach is covered already, and is not drawn. */
 typedef struct pixels {
     int w, h;
     int *reach;

@@ -28,7 +28,7 @@ void cli_times_clear(cli_times *times)
     times->time = NULL;
 }
 
-/** Plan without recomputation, because it does not change the bytes of model states. */
+/** Plan without recomputation, because recomputation does not change the bytes of model states. */
 int64_t cli_whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
 {
     zr_plan *whole = NULL;

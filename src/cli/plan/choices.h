@@ -8,7 +8,7 @@
 #include "cli/plan/target.h"
 #include "plan/cost/cost.h"
 
-#define CLI_MANY_LAYERS 512 /* a larger model is planned only as configured: time grows with its layers' square */
+#define CLI_MANY_LAYERS 512 /* larger models are planned only as configured, because more plans take too long */
 #define CLI_SPACINGS 64     /* largest k for which keeping the input of every k-th unit is tried */
 #define CLI_CHOICES (64 + CLI_SPACINGS)
 #define CLI_MOST_RANKS (1 << 20) /* most ranks for which the advice looks for more ranks */

@@ -4,7 +4,7 @@
 
 #include "zr/base.h"
 
-/** A number of samples or layers, and the bytes that it needs, or 0 if not known. */
+/** A number of samples or layers, and the bytes that it needs; `needs` is 0 if not known. */
 typedef struct cli_point {
     int64_t n, needs;
 } cli_point;

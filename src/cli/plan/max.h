@@ -34,9 +34,10 @@ typedef struct cli_max {
 
 /** Parse "model", "layers" or "batch". Return ZR_ERR_ARG for another text. */
 ZR_NODISCARD zr_status cli_max_parse(const char *text, cli_max_what *what);
-/** Find the largest number that fits; `what`, `config`, `target` and `keep_stage` are inputs. Set the other fields, and
- * set the configuration to the result. `n` fits and n + 1 does not, by the same rule by which `zr train` starts or
- * refuses. Return ZR_ERR_MEMORY if the smallest number does not fit. */
+/** Find the largest model, number of layers or micro-batch (`what`) that fits; `config`, `target` and `keep_stage` are
+ * the other inputs. Set the remaining fields, and set the configuration to the result. The found number `n` fits and n
+ * + 1 does not, by the rule by which `zr train` starts or refuses. Return ZR_ERR_MEMORY if the smallest number does not
+ * fit. */
 ZR_NODISCARD zr_status cli_max_find(cli_max *max);
 /** Print the result. */
 void cli_max_print(FILE *out, const cli_max *max);

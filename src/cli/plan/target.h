@@ -35,7 +35,7 @@ typedef struct cli_trial {
     zr_simulation simulation; /* without a cluster only its `price` is set */
     int64_t params;
     int64_t needs_bytes; /* bytes that a rank needs (zr__rank_needs) */
-    int64_t host_bytes;  /* bytes of a host's memory that all its ranks need */
+    int64_t host_bytes;  /* bytes of a host's memory that its ranks need together */
     bool fits;           /* whether the trial fits limit_bytes and the memory of the cluster's hosts */
 } cli_trial;
 

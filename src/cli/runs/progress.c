@@ -42,8 +42,8 @@ static void refresh_step(cli_progress *progress, const zr_train_step *step)
     cli_line_rewrite(&l);
 }
 
-/** Write the line of a step. A line in a file has about 100 columns. It omits the rate, which metrics.jsonl has, and
- * the memory, which the run's first lines have. */
+/** Print the line of a step. In a file the line has about 100 columns: it omits TFLOP/s, which metrics.jsonl has, and
+ * the memory, which is in the run's first lines. */
 static void leave_step(const cli_progress *progress, const zr_train_step *step)
 {
     cli_line l = {0};

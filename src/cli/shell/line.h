@@ -28,7 +28,8 @@ void cli_line_leave(const cli_line *line, bool live);
 /** Write bytes to stderr; a closed terminal does not stop a run. */
 void cli_put_stderr(const char *text, size_t length);
 
-/** Write the time left for the rest of `of`, if `done` took the time since `begin`, into `text`. Return `text`. */
+/** Estimate the time left from the time since `begin`, in which `done` of `of` units were done. Write it into `text`.
+ * Return `text`. */
 const char *cli_time_left(double begin, int64_t done, int64_t of, char text[32]);
 #define CLI_TIME_LEFT(begin, done, of) cli_time_left((begin), (done), (of), (char[32]){0})
 

@@ -14,8 +14,8 @@
 #define MAX_LINES 12
 #define MESSAGE_BYTES 8192
 
-/** Write characters that a terminal would interpret as \xNN. Backslashes stay, because the library has already escaped
- * text from files. */
+/** Replace each character that a terminal would interpret by \xNN. Backslashes stay, because the library has already
+ * escaped text from files. */
 static void escape_line(const char *text, size_t bytes, char *out, size_t size)
 {
     size_t n = 0;

@@ -56,7 +56,7 @@ const char *cli_seconds(double sec, char text[32]);
 /** Write seconds for one message, in a temporary buffer of the enclosing block (see cli_seconds). */
 #define CLI_SECONDS(sec) cli_seconds((sec), (char[32]){0})
 
-/** Append JSON text that jansson wrote, with characters that a terminal would interpret escaped. */
+/** Append JSON text that jansson wrote. Escape the characters that a terminal would interpret. */
 void cli_json_append_shown(zr__text *out, const char *json);
 
 #endif

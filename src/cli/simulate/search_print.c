@@ -44,8 +44,8 @@ static const char *part_words(int part, char text[48])
     return text;
 }
 
-/** Compute for each part how much more time a candidate needs than the fastest candidate, for the samples of the
- * fastest's step, divided by the time of that step. */
+/** Compare a candidate with the fastest candidate, for equally many samples. part[i] is the candidate's extra time in
+ * part i, as a share of the time of the fastest candidate's step. */
 static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS])
 {
     double its[PARTS];
