@@ -18,7 +18,7 @@ static void add_escaped(zr__text *out, const char *text)
 static void add_reference_key(zr__text *out, const zr_key *key)
 {
     zr__text plain = {0}, item = {0};
-    /* file names, keys and values at the beginning keep their lower case */
+    /* a help text that begins with a file name, key or value keeps its lower case */
     int first = (int)strcspn(key->help, " "), name = (int)strcspn(key->help, ".:_/0123456789");
     bool word = name >= first && strncmp(key->help, "zr ", 3) != 0;
     zr__text_add(&plain, "`%s`: %s (`%s`). %c%s.", key->path, ZR_WANTED(key), key->standard,

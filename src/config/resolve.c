@@ -314,8 +314,8 @@ static zr_status note_two_pass(zr_config *config)
                            why);
 }
 
-/* Add a note on reduce_once. With a single micro-batch, gradients are reduced as usual. Otherwise the stage partitions
- * less than documented. */
+/* Add a note on reduce_once. With a single micro-batch a step, gradients are reduced as usual. With more, each rank
+ * keeps whole gradients that the stage would otherwise partition. */
 static zr_status note_reduce_once(zr_config *config, int ranks)
 {
     if (!config->reduce_once || ranks == 1 || zr__config_get_open(config).split) return ZR_OK;

@@ -81,7 +81,8 @@ static zr_status train_here(int ranks, train_job *j)
     return st != ZR_OK && ranks > 1 && j->result.agreed ? ZR_FAIL(st, "%s", j->message) : st;
 }
 
-/** Train under a launcher. If this rank alone fails, end all ranks, because the other ranks would wait for it. */
+/** Train under a launcher. If this rank alone fails, end all ranks, because the other ranks would wait for it forever.
+ * */
 static zr_status train_mpi(zr_comm *comm, train_job *j)
 {
     zr_status st = train_rank(comm, j);

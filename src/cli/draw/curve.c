@@ -170,7 +170,7 @@ static void count_line(cli_curve *c, const char *text, size_t bytes)
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 
-/** Read the complete lines of a block. Return the number of bytes that the complete lines have. */
+/** Read the complete lines of a block. Return the number of bytes that were read. */
 static size_t take_block(cli_curve *c, const char *text, size_t bytes)
 {
     size_t done = 0;

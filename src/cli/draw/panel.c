@@ -71,7 +71,7 @@ typedef struct curve_points {
     int reach;    /* number of points averaged to either side of a point, or 0 for a short run */
 } curve_points;
 
-/** Merge the buckets of a series into points. Points without values and bad steps are left out. */
+/** Merge the buckets of a series into points. A point that has neither values nor bad steps is left out. */
 static void gather_points(const cli_axes *axes, const curve_series *s, curve_points *to)
 {
     to->every = 1 + s->n / (int)axes->box.w;

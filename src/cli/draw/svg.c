@@ -83,7 +83,7 @@ static void svg_attribute(FILE *out, const char *name, double x)
     fputc('"', out);
 }
 
-/** End an element. Unless `tip` is NULL, the element has it as its tooltip. */
+/** End an element. Unless `tip` is NULL, add it to the element as its tooltip. */
 static void svg_element_end(FILE *out, const char *element, const char *tip)
 {
     if (!tip) {

@@ -25,7 +25,7 @@ typedef struct cli_exit {
 } cli_exit;
 extern const cli_exit cli_exits[CLI_EXITS];
 
-/** Call `form` with a command's options, which the command passes on when it is asked for its help. */
+/** Ask a command for its help, so that it passes its options to `form`. */
 ZR_NODISCARD zr_status cli_options_of(const cli_command *command, cli_help_form *form);
 /** Options that every command has. */
 extern const cli_option cli_common_options[];

@@ -1,5 +1,5 @@
-/** `zr simulate --search`: the types and functions that search.c, which finds candidates, and search_print.c, which
- * prints them, share. */
+/** `zr simulate --search`: types and functions shared by search.c, which finds candidates, and search_print.c, which
+ * prints them. */
 #ifndef ZR_CLI_SEARCH_H
 #define ZR_CLI_SEARCH_H
 
