@@ -1,4 +1,4 @@
-/* Refuses all settings that are not available in a single message, one line per section. */
+/* Refuses the settings that are not available, all of them in one message with one line per section. */
 #include "config/internal.h"
 
 #include <stdio.h>

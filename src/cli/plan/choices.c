@@ -137,8 +137,8 @@ const char *cli_light_words(const cli_choices *choices, cli_light light, char ro
     return room;
 }
 
-/** Return the number of elements of a light bucket. It is so small that staging memory hardly counts, but large enough
- * for at most some thousand buckets, because each bucket is a step of the schedule. */
+/** Return the number of elements of a light bucket. A small bucket keeps staging memory small, but each bucket is a
+ * step of the schedule, so the size limits the number of buckets to some thousand. */
 static int64_t light_elems(const zr_config *config)
 {
     const zr_config_sizes *m = &config->model.sizes;
