@@ -1,5 +1,5 @@
-/* Checks keys against each other, as far as they do not depend on the number of ranks: while the text is here, so that
- * an error names the place of its key. */
+/* Checks keys against each other, except checks that depend on the number of ranks. The checks run while the text of
+ * the file is available, so that an error names the position of its key. */
 #include "config/internal.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Fail at the key that gave a value which does not fit with others. */
+/* Fail at the key `path`, whose value does not fit other values. */
 static zr_status fail_key(const zr__source *source, const char *path, zr_status status, const char *format, ...)
     ZR_PRINTF(4, 5);
 static zr_status fail_key(const zr__source *source, const char *path, zr_status status, const char *format, ...)
@@ -22,7 +22,7 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
     return zr__config_fail(source, zr__key_place_of(path, &place), status, "%s", message);
 }
 
-/* Refuse parameters of one optimizer or scheduler that are given to another, which would ignore them. */
+/* Refuse parameters that the configured optimizer or scheduler would ignore, because they belong to another one. */
 static zr_status check_params(const zr_config *config, const zr__source *source, const char *section, int type,
                               const char *type_name)
 {
@@ -64,7 +64,7 @@ static zr_status check_number_types(const zr_config *config, const zr__source *s
     return ZR_OK;
 }
 
-/* Least loss scale. Updates divide by the scale in fp32, so a tiny one would turn zeros into infinities. */
+/* Least loss scale. Updates divide by the scale in fp32, so a tiny scale would turn zeros into infinities. */
 #define LEAST_LOSS_SCALE 1e-6
 
 static zr_status check_loss_scale(const zr_config *config, const zr__source *source)
@@ -81,7 +81,7 @@ static zr_status check_loss_scale(const zr_config *config, const zr__source *sou
                     config->scale.min_loss_scale, power);
 }
 
-/* Refuse settings that NCCL's own reduce-scatter cannot do, or does not guarantee. */
+/* Refuse settings that NCCL's own reduce-scatter does not support or does not guarantee. */
 static zr_status check_nccl_keys(const zr_config *config, const zr__source *source)
 {
     if (config->collectives.reduce != ZR_COLLECTIVE_NCCL) return ZR_OK;
@@ -147,7 +147,7 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
-/* Refuse weights of validation data: an evaluation goes over all of it. */
+/* Refuse weights of validation data, because an evaluation reads all of the data. */
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
     json_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;

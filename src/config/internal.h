@@ -1,8 +1,6 @@
-/**
- * Internals of config. A file is read by read.c, which walks its tree by the keys of table.c and takes each value with
- * value.c; refused.c gathers refusals; check.c and resolve.c compare keys with each other; notes.c tells the user which
- * keys have no effect; write.c, reference.c and example.c print. state.c holds the memory of a configuration.
- */
+/** Internals of config. read.c reads a file: it walks the file's tree by the keys of table.c, and stores each value
+ * with value.c. refused.c collects refusals. check.c and resolve.c compare keys with each other. notes.c tells the user
+ * which keys have no effect. write.c, reference.c and example.c print. state.c holds the memory of a configuration. */
 #ifndef ZR_CONFIG_INTERNAL_H
 #define ZR_CONFIG_INTERNAL_H
 
@@ -19,27 +17,27 @@ typedef struct zr__string {
     char text[];
 } zr__string;
 
-/** The giver of a key's value. */
+/** Origin of a key's value. */
 typedef struct zr__origin {
-    bool given;      /* the file, an override or zr_config_set, with another value than "auto" */
-    bool overridden; /* an override */
-    bool automatic;  /* "auto" was given: its value is reported when all is settled */
+    bool given;      /* whether the file, an override or zr_config_set gave a value other than "auto" */
+    bool overridden; /* whether an override gave the value */
+    bool automatic;  /* whether "auto" was given; the chosen value is then reported */
 } zr__origin;
 
 struct zr_config_state {
     zr__string *unused;          /* paths of given keys that have no effect, oldest first */
     struct zr__refusal *refused; /* refused values, oldest first, while the file is read */
-    zr__string *strings;         /* newest first */
-    zr__string *notes;           /* oldest first */
-    const char *name;            /* the file's name, printable */
-    const char *path;            /* the file's path; NULL: it came from elsewhere */
+    zr__string *strings;         /* strings that the configuration owns, newest first */
+    zr__string *notes;           /* notes for the user, oldest first */
+    const char *name;            /* the file's name in printable form */
+    const char *path;            /* the file's path, or NULL if the configuration came from elsewhere */
     zr__origin origin[ZR_CONFIG_MAX_KEYS];
-    bool by_memory; /* zr__config_leave_open was called */
-    bool goes_on;   /* zr__config_go_on was called */
-    bool recipe;    /* zr__config_take_recipe was called */
+    bool by_memory; /* whether zr__config_leave_open was called */
+    bool goes_on;   /* whether zr__config_go_on was called */
+    bool recipe;    /* whether zr__config_take_recipe was called */
 };
 
-/** The keys of zr_config_keys: for (const zr_key *key = zr__keys; key < zr__keys_end; key++). */
+/** Keys of zr_config_keys. Loop over them with: for (const zr_key *key = zr__keys; key < zr__keys_end; key++). */
 extern const zr_key zr__keys[];
 extern const zr_key *const zr__keys_end;
 
@@ -48,101 +46,106 @@ static inline zr__origin *zr__origin_of(const zr_config *config, const zr_key *k
     return &config->state->origin[key - zr__keys];
 }
 
-/** Origin of values, for messages. */
+/** Source of the values, for error messages. */
 typedef struct zr__source {
-    const char *name; /* the file */
-    const char *text; /* NULL: no file */
+    const char *name; /* name of the file */
+    const char *text; /* text of the file, or NULL without a file */
     size_t bytes;
     const char *const *overrides;
     int n_overrides;
 } zr__source;
 
-/** Fail with "file:line:column: key.path: message", or "command line: key.path: message" when an override gave the
- * value. */
+/** Fail with "file:line:column: key.path: message" or, if an override gave the value, with "command line: key.path:
+ * message". */
 zr_status zr__config_fail(const zr__source *source, const zr__json_place *place, zr_status status, const char *format,
                           ...) ZR_PRINTF(4, 5);
 
-/** Return the key part of an override, without "--"; *value points after '=', or is NULL without one. */
+/** Return the key of an override, without "--". *value points behind '=', or is NULL if there is no '='. */
 const char *zr__override_key(const char *override, size_t *length, const char **value);
-/** Parse an override's value for a key (NULL: not known): JSON, or else a string. NULL: out of memory. */
+/** Parse an override's value as JSON, or else as a string. `key` is NULL if it is not known. Return NULL if memory runs
+ * out. */
 json_t *zr__override_value(const zr_key *key, const char *value);
-/** Find the object that holds the member at a dotted path of `length` bytes, creating objects on the way; *member: the
- * last part of the path. NULL: a value on the way is not an object, or out of memory. */
+/** Return the object that holds the member at a dotted path of `length` bytes. Objects on the path are created if
+ * missing. *member is the last part of the path. Return NULL if a value on the path is not an object, or if memory runs
+ * out. */
 json_t *zr__member_object(json_t *root, const char *path, size_t length, const char **member);
-/** Put an override into the tree of a file, replacing an existing value. */
+/** Put an override into the tree of a file. An existing value is replaced. */
 ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 
-/** Return the key of this path ("*" included) or NULL. */
+/** Return the key with this path, or the key that covers it (such as "aio.*"), or NULL. */
 const zr_key *zr__key_find(const char *path);
-/** The places of a dotted path, from the root; parts beyond the last stay with it. */
+/** A dotted path as a chain of places, from the root. If the path has too many parts, the last part contains the rest.
+ * */
 typedef struct zr__key_place {
     zr__json_place place[5];
     char part[4][128];
 } zr__key_place;
-/** Split a path at its dots; return the last place, which borrows from `out`. */
+/** Split a path at its dots into `out`. Return the last place, which borrows from `out`. */
 const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out);
-/** Return whether keys begin with "path.". */
+/** Return whether any key begins with `path` and a dot. */
 bool zr__key_is_section(const char *path);
-/** Return whether the configuration uses the key: it does not use parameters of other optimizers and schedulers, nor
- * fp16's without fp16.enabled. */
+/** Return whether the configuration uses the key. Keys of other optimizers and schedulers are not used, nor are fp16's
+ * keys without fp16.enabled. */
 bool zr__key_is_read(const zr_config *config, const zr_key *key);
-/** Find the key or section that was probably meant, in `out`, or NULL. */
+/** Find the key or section that the user probably meant. Return it in `out`, or return NULL. */
 const char *zr__key_nearest(const char *path, char *out, size_t size);
-/** Print the values that a key takes, "an integer from 1 to 8". Returns `out`. */
+/** Write the values that a key takes, such as "an integer from 1 to 8", into `out`. Return `out`. */
 const char *zr__key_wanted(const zr_key *key, char *out, size_t size);
 #define ZR_WANTED_BYTES 192
-/** The same in scratch of the enclosing block. */
+/** Call zr__key_wanted with a temporary buffer of the enclosing block. */
 #define ZR_WANTED(key) zr__key_wanted((key), (char[ZR_WANTED_BYTES]){0}, ZR_WANTED_BYTES)
-/** Print "a, b, c" for "a|b|c". Returns `out`. */
+/** Write "a, b, c" for "a|b|c" into `out`. Return `out`. */
 const char *zr__choice_list(const char *choices, char *out, size_t size);
-/** The same in scratch of the enclosing block. */
+/** Call zr__choice_list with a temporary buffer of the enclosing block. */
 #define ZR_CHOICES(choices) zr__choice_list((choices), (char[ZR_WANTED_BYTES]){0}, ZR_WANTED_BYTES)
-/** Find a word in "a|b|c", ignoring case; return its position, or -1. */
+/** Find a word in a list such as "a|b|c", ignoring case. Return its index, or -1 if it is not in the list. */
 int zr__choice_index(const char *choices, const char *word, size_t length);
 
-/** Add words, broken into lines of up to `columns` that begin with `begin` and `next`, and a line break. */
+/** Add words, broken into lines of up to `columns` columns, and a final line break. The first line begins with `begin`,
+ * each later line with `next`. */
 void zr__add_words(zr__text *out, const char *begin, const char *next, int columns, const char *words);
 
 /** Check a value and store it in its field. */
 ZR_NODISCARD zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value,
                                      const zr__source *source, const zr__json_place *place);
-/** Return the field's value as JSON, the default for keys without field; NULL: out of memory. */
+/** Return the field's value as JSON, or the default for a key without a field. Return NULL if memory runs out. */
 json_t *zr__value_get(const zr_config *config, const zr_key *key);
-/** Store the default in the key's field. */
+/** Store the default value in the key's field. */
 ZR_NODISCARD zr_status zr__value_default(zr_config *config, const zr_key *key);
-/** Print the field's value for people; false: it still is "auto". */
+/** Write the field's value for people. Return false if the value is still "auto". */
 bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_t size);
 
-/** Remember a key without effect, for zr__config_note_all. */
+/** Record a key without effect, for zr__config_note_all. */
 ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const char *path);
-/** Add notices, one line per section, about keys without effect and about values chosen for "auto"; call it when all
- * is settled. */
+/** Add notes, one line per section, on keys without effect and on values chosen for "auto". Call this when all values
+ * are resolved. */
 ZR_NODISCARD zr_status zr__config_note_all(zr_config *config);
 
-/** Print "write "AdamW", "Adam" or "SGD"" for a LIMITED key. Returns `out`. */
+/** Write the available values of a LIMITED key, such as: write "AdamW", "Adam" or "SGD". Return `out`. */
 const char *zr__key_available(const zr_key *key, char *out, size_t size);
-/** The same in scratch of the enclosing block. */
+/** Call zr__key_available with a temporary buffer of the enclosing block. */
 #define ZR_AVAILABLE(key) zr__key_available((key), (char[ZR_WANTED_BYTES]){0}, ZR_WANTED_BYTES)
-/** Remember the failure that the value or key at `path` has just caused. key: the key if its value is not available. */
+/** Record the failure that the value or key at `path` has just caused. `key` is the key if its value is not available.
+ * */
 ZR_NODISCARD zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown,
                                        const char *path, const char *found);
-/** Fail with one message for all remembered failures, one line per section; ZR_OK when there are no failures. */
+/** Fail with one message for all recorded failures, one line per section. Return ZR_OK without failures. */
 zr_status zr__refusals_say(zr_config *config);
 void zr__refusals_free(zr_config *config);
 
-/** Keep a copy of a string; NULL: out of memory. */
+/** Store a copy of a string in the configuration. Return NULL if memory runs out. */
 const char *zr__config_keep(zr_config *config, const char *text);
-/** Add a notice, once. */
+/** Add a note, unless the same note exists. */
 ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
-/** Fail with ZR_ERR_CONFIG "file: message", for errors found only when all values are known. */
+/** Fail with ZR_ERR_CONFIG and "file: message". Used for errors that are found only when all values are known. */
 zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 
-/** Return the value of a key in the recipe of a small model, as JSON; NULL: the recipe does not set it. */
+/** Return the value of a key in the recipe of a small model, as JSON, or NULL if the recipe does not set the key. */
 const char *zr__recipe_value(const char *path);
-/** Fill in the recipe if it was requested (zr__config_take_recipe), once sizes are known. */
+/** Fill in the recipe if zr__config_take_recipe requested it. Call this when the sizes are known. */
 ZR_NODISCARD zr_status zr__config_recipe(zr_config *config);
 
-/** Check keys that do not depend on the number of ranks against each other. */
+/** Check keys against each other, except checks that depend on the number of ranks. */
 ZR_NODISCARD zr_status zr__config_check(const zr_config *config, const zr__source *source);
 
 #endif

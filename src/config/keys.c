@@ -1,4 +1,4 @@
-/* Finds keys in the table, and prints the values that they take. */
+/* Finds keys in the table, and writes the values that keys take. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ const zr_key *zr__key_find(const char *path)
         if (strcmp(key->path, path) == 0) return key;
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
         size_t length = strlen(key->path);
-        /* "aio.*": the star itself is not part of the name. */
+        /* In a key such as "aio.*", the star is not part of the name. */
         if (key->path[length - 1] == '*' && strncmp(key->path, path, length - 1) == 0) return key;
     }
     return NULL;
@@ -53,8 +53,8 @@ static const char *last_part(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* Update `best` and its distance by one candidate, compared by its whole path, or by its last part alone (a key in
- * the wrong section) at a cost of one more letter. */
+/* Update `best` and its distance if a candidate is nearer to `wanted`. The candidate is compared by its whole path and,
+ * at the cost of one more letter, by only its last part, because a key may be in the wrong section. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];

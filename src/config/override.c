@@ -1,4 +1,4 @@
-/* Puts command-line overrides, "key.path=value", into the JSON tree before it is checked. */
+/* Puts overrides of the command line, "key.path=value", into the JSON tree before the tree is checked. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ json_t *zr__override_value(const zr_key *key, const char *value)
     if (zr__json_load(value, strlen(value), JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, "the command line", &json,
                       &error) != ZR_OK)
         return NULL;
-    /* A folder may have the name 2024. */
+    /* The name of a folder may be a number, such as 2024. */
     bool text = key && (key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES);
     bool word = text && (json_is_number(json) || json_is_boolean(json));
     if (json && !word) return json;

@@ -1,8 +1,6 @@
-/*
- * Holds the default recipe of training: `zr init` writes it, and `zr train` takes it for a preset. Betas,
- * weight decay, clipping, and a warm-up followed by a cosine down to a tenth: Brown et al. 2020 (GPT-3), appendix B;
- * learning rates by size: its table 2.1.
- */
+/* Holds the default recipe of training, which `zr init` writes and `zr train` uses for a preset. Betas, weight decay,
+ * clipping, and a warm-up followed by a cosine down to a tenth are from appendix B of Brown et al. 2020 (GPT-3).
+ * Learning rates by size are from its table 2.1. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -10,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The recipe of `zr init`: the learning rate of a small model, and a warm-up for the default train.steps. */
+/* The recipe of `zr init`, with the learning rate of a small model and a warm-up for the default train.steps. */
 static const struct {
     const char *path, *value;
 } recipe[] = {
@@ -44,7 +42,7 @@ void zr__config_take_recipe(zr_config *config)
     config->state->recipe = true;
 }
 
-/* Find the learning rate of the listed size whose ratio to this model's is nearest to 1. */
+/* Return the learning rate of the listed size that is nearest to this model's size by ratio. */
 static const char *recipe_lr(const zr_config_sizes *s)
 {
     const double width = (double)s->n_embd;

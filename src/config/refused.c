@@ -1,4 +1,4 @@
-/* Refuses settings that are not available, all in one message, one line per section. */
+/* Refuses the settings that are not available, all of them in one message with one line per section. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -9,14 +9,14 @@ enum { MOST_LINES = 9, OPTIONS_BYTES = 400, MOST_REFUSALS = 64 };
 struct zr__refusal {
     struct zr__refusal *next;
     zr_status status;
-    const zr_key *key; /* key of a value that is not available; NULL: another error */
-    bool unknown;      /* an unknown key */
+    const zr_key *key; /* key of a value that is not available, or NULL for another error */
+    bool unknown;      /* whether the key is unknown */
     bool said;
-    char section[64]; /* first part of its path */
+    char section[64]; /* first part of `path` */
     char path[128];
     char found[ZR_JSON_SHOWN_BYTES];
-    char where[160];   /* "ds.json:3:5" */
-    char message[512]; /* as it stands alone */
+    char where[160];   /* position, such as "ds.json:3:5" */
+    char message[512]; /* message if this is the only refusal */
 };
 
 const char *zr__key_available(const zr_key *key, char *out, size_t size)
@@ -62,8 +62,8 @@ void zr__refusals_free(zr_config *config)
     }
 }
 
-/* Return whether an unknown key most likely belongs to a value that is not available, because one of its section is
- * not. */
+/* Return whether an unknown key probably belongs to a value that is not available: its section has another key with an
+ * unavailable value. */
 static bool follows_from(const struct zr__refusal *all, const struct zr__refusal *r)
 {
     for (; r->unknown && all; all = all->next)
@@ -71,7 +71,7 @@ static bool follows_from(const struct zr__refusal *all, const struct zr__refusal
     return false;
 }
 
-/* Return the path after its section's name. */
+/* Return the path without the name of its section. */
 static const char *rest_of(const struct zr__refusal *r)
 {
     size_t n = strlen(r->section);
@@ -83,8 +83,8 @@ static bool is_of_section(const struct zr__refusal *a, const struct zr__refusal 
     return strcmp(a->section, b->section) == 0;
 }
 
-/* Add one line about the values that are not available in the section of `first`, and its unknown keys from `all`,
- * which follow from them. */
+/* Add one line about the unavailable values in the section of `first`. Add to the line the section's unknown keys from
+ * `all`, which probably belong to these values. */
 static void add_refused_section(zr__text *out, struct zr__refusal *all, struct zr__refusal *first)
 {
     const char *instead = NULL, *between = "";
@@ -107,13 +107,13 @@ static void add_refused_section(zr__text *out, struct zr__refusal *all, struct z
     }
 }
 
-/* Add the options with which the unchanged file would be accepted. */
+/* Add the command line options with which the unchanged file would be accepted. */
 static void add_options(zr__text *out, const struct zr__refusal *all)
 {
     char options[OPTIONS_BYTES] = "";
     size_t used = 0;
     for (; all; all = all->next) {
-        if (!all->key) return; /* options cannot fix every error */
+        if (!all->key) return; /* options cannot correct every error */
         used += (size_t)snprintf(options + used, sizeof(options) - used, " --%s=%.*s", all->key->path,
                                  (int)strcspn(all->key->built, "|"), all->key->built);
         if (used >= sizeof(options)) return;

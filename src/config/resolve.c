@@ -1,4 +1,4 @@
-/* Settles open values, and checks those that depend on the number of ranks. */
+/* Sets values that are left open, and checks values that depend on the number of ranks. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Alignment of shards and buckets in zr_plan, elements per rank. It is repeated here because config is a layer below
- * plan. */
+/* Elements per rank to which zr_plan aligns shards and buckets. The number is repeated here because config is a layer
+ * below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
 static const char *const size_name[] = {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"};
@@ -103,7 +103,8 @@ void zr__config_go_on(zr_config *config)
     config->state->goes_on = true;
 }
 
-/* Find the number of data-parallel ranks for which the three batch numbers hold; 0: none. */
+/* Return the number of data-parallel ranks for which the three batch numbers agree, or 0 if they agree for no number.
+ * */
 static int64_t ranks_of_batch(const zr_config *config)
 {
     const int64_t batch = config->train_batch_size, micro = config->micro_batch_size;
@@ -112,7 +113,7 @@ static int64_t ranks_of_batch(const zr_config *config)
     return batch % (micro * accum) == 0 ? batch / (micro * accum) : 0;
 }
 
-/* Refuse three given batch numbers that do not hold. */
+/* Refuse three given batch numbers that do not agree. */
 static zr_status refuse_three(const zr_config *config, int ranks)
 {
     char advice[160] = "leave one of the three out";
@@ -135,8 +136,9 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* Settle the three batch numbers of a run that resumes on another number of ranks; its file has all three. The batch
- * stays, then values from the command line, then the gcd of the micro-batch and a rank's samples. */
+/* Set the three batch numbers of a run that resumes on a different number of ranks, and whose file has all three.
+ * train_batch_size is kept, and so are numbers from the command line. The micro-batch becomes the gcd of the old
+ * micro-batch and a rank's samples. */
 static zr_status keep_batch(zr_config *config, int ranks)
 {
     static const char advice[] = "the batch of a run that goes on stays; give numbers that make it, or another "
@@ -148,7 +150,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
     const bool batch_given = zr__config_overridden(config, "train_batch_size");
     if (micro_given && accum_given && batch_given) return ZR_OK;
-    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run had these three: refused */
+    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run had these: refused below */
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
     if (samples * ranks != batch) {
         char before[48] = "";
@@ -172,7 +174,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
                            batch, ranks, ranks == 1 ? "" : "s", *micro, *accum);
 }
 
-/* Resolve the batch triangle from two given numbers, or one, or none. */
+/* Compute the missing numbers of the batch triple from the given numbers. Zero, one or two numbers may be given. */
 static zr_status resolve_batch(zr_config *config, int ranks)
 {
     ZR_TRY(keep_batch(config, ranks));
@@ -209,8 +211,8 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
-/* Write the note on reduce_bucket_size. With NCCL the size has no effect, since NCCL divides the buffers itself. The
- * default is not noted, as a run's own file has it written out. */
+/* Add the note on reduce_bucket_size. With NCCL the size has no effect, because NCCL divides the buffers itself. There
+ * is no note on the default, because a run's own file contains it. */
 static zr_status note_reduce_bucket(zr_config *config, int ranks)
 {
     static const char name[] = "zero_optimization.reduce_bucket_size";
@@ -242,7 +244,7 @@ static void resolve_autos(zr_config *config)
     if (config->grad_accum_dtype == ZR_CONFIG_AUTO) config->grad_accum_dtype = ZR_CONFIG_FP32;
 }
 
-/* Note in one line an fp16 section that is switched off: DeepSpeed's files often have all of it. */
+/* Add one note on an fp16 section that is switched off. DeepSpeed's files often contain the whole section. */
 static zr_status note_fp16(zr_config *config)
 {
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
@@ -251,8 +253,8 @@ static zr_status note_fp16(zr_config *config)
     return ZR_OK;
 }
 
-/* Check the number of ranks. The same micro-batches on fewer or more ranks make the same tree of sums only if each
- * number of ranks is half the next. */
+/* Check the number of ranks for rank-free sums. Different numbers of ranks add the same micro-batches by the same tree
+ * of sums only if each number is half of the next. */
 static zr_status check_world(const zr_config *config, int ranks)
 {
     if (!config->train.rank_free_sums || (ranks & (ranks - 1)) == 0) return ZR_OK;
@@ -278,8 +280,8 @@ static zr_status check_samples(const zr_config *config)
     return ZR_OK;
 }
 
-/* Check the gradient noise scale, which is measured by the differences between micro-batch gradients. While their
- * number is still to be chosen, a step has at most one per sample. */
+/* Check the gradient noise scale, which is measured from the differences between micro-batch gradients. If the number
+ * of micro-batches is still to be chosen, a step can have one for each sample. */
 static zr_status check_noise_scale(const zr_config *config, int ranks)
 {
     const int64_t micro =
@@ -300,8 +302,8 @@ static zr_status check_keep_best(const zr_config *config)
                              config->data.val ? "train.eval_interval is 0" : "there is no data.val");
 }
 
-/* Note a two-pass norm without effect: where the gradient is kept for its sums, a second pass would only cost time,
- * and zr__train_layout plans none. */
+/* Add a note if a two-pass norm has no effect. If the gradient is kept for its sums anyway, a second pass would only
+ * cost time, and zr__train_layout plans no second pass. */
 static zr_status note_two_pass(zr_config *config)
 {
     const char *why = config->accumulation_steps > 1 ? "gradient_accumulation_steps above 1"
@@ -312,8 +314,8 @@ static zr_status note_two_pass(zr_config *config)
                            why);
 }
 
-/* Note reduce_once: with nothing to accumulate first, gradients are reduced as usual; else the stage partitions less
- * than it says. */
+/* Add a note on reduce_once. With a single micro-batch a step, gradients are reduced as usual. With more, each rank
+ * keeps whole gradients that the stage would otherwise partition. */
 static zr_status note_reduce_once(zr_config *config, int ranks)
 {
     if (!config->reduce_once || ranks == 1 || zr__config_get_open(config).split) return ZR_OK;
@@ -327,7 +329,8 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
                            config->zero.stage);
 }
 
-/* Refuse an all-reduce at stage 1 with accumulation: it leaves no owner's sums to add the next micro-batch's to. */
+/* Refuse an all-reduce at stage 1 with accumulation. An all-reduce leaves no owner with its part of the sums, so the
+ * next micro-batch's sums could not be added to it. */
 static zr_status check_all_reduce(const zr_config *config)
 {
     bool added = config->accumulation_steps > 1 || config->train.rank_free_sums;
@@ -348,20 +351,20 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
                                  "parallel.tensor: %" PRId64 " ranks share each layer, of %d: a number of ranks that "
                                  "is a multiple of %" PRId64 " is wanted, or a degree that divides them",
                                  tensor, all_ranks, tensor);
-    const int ranks = (int)(all_ranks / tensor); /* data-parallel */
+    const int ranks = (int)(all_ranks / tensor); /* data-parallel ranks */
     ZR_TRY(check_world(config, ranks));
-    ZR_TRY(resolve_sizes(config));        /* model.n_layer ... model.vocab_size, data.seq_length */
-    ZR_TRY(zr__config_recipe(config));    /* optimizer, scheduler and gradient_clipping of a preset */
-    ZR_TRY(resolve_batch(config, ranks)); /* the batch triple */
+    ZR_TRY(resolve_sizes(config));        /* sets model.n_layer ... model.vocab_size, data.seq_length */
+    ZR_TRY(zr__config_recipe(config));    /* sets optimizer, scheduler and gradient_clipping of a preset */
+    ZR_TRY(resolve_batch(config, ranks)); /* sets the batch triple */
     ZR_TRY(check_all_reduce(config));
     ZR_TRY(check_noise_scale(config, ranks));
     ZR_TRY(check_samples(config));
     ZR_TRY(check_keep_best(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
-    resolve_autos(config); /* zero_optimization.overlap_comm and the types */
+    resolve_autos(config); /* sets zero_optimization.overlap_comm and the types */
     ZR_TRY(note_fp16(config));
-    ZR_TRY(resolve_schedule(config)); /* scheduler.params.total_num_steps */
+    ZR_TRY(resolve_schedule(config)); /* sets scheduler.params.total_num_steps */
     ZR_TRY(note_two_pass(config));
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(zr__config_note_all(config));

@@ -1,4 +1,5 @@
-/* Holds the memory that a configuration owns: strings and notices; and tells who gave a key. */
+/* Holds the memory that a configuration owns, strings and notes. Also tells whether the file or an override gave a key.
+ * */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -6,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_NOTES = 2 * ZR_CONFIG_MAX_KEYS }; /* enough for one per key */
+enum { MOST_NOTES = 2 * ZR_CONFIG_MAX_KEYS }; /* enough for one note per key */
 
 static zr__string *new_string(const char *text)
 {
@@ -24,7 +25,8 @@ const char *zr__config_keep(zr_config *config, const char *text)
     return string->text;
 }
 
-/* Append a string, unless it is there already or the list has `most`: a section may have a million keys. */
+/* Append a string, unless the list contains it or has `most` strings. The limit is needed because a section may have a
+ * million keys. */
 static zr_status append_once(zr__string **end, const char *text, int most)
 {
     int n = 0;

@@ -1,10 +1,10 @@
-/* The table of keys, from which help, docs/config.md, defaults and errors are made. */
+/* The table of keys. Help, docs/config.md, defaults and errors are made from it. */
 #include "config/internal.h"
 
 #define ONLY(values) .state = ZR_KEY_LIMITED, .built = values
 #define FROM(lo) .min = lo, .max = ZR_CONFIG_MAX_INT
 #define RANGE(lo, hi) .min = lo, .max = hi
-#define ANY_NUMBER .min = 0, .max = 3.4e38 /* updates are made in fp32 */
+#define ANY_NUMBER .min = 0, .max = 3.4e38 /* updates are computed in fp32 */
 
 #define ADAMS (1u << ZR_OPTIMIZER_ADAMW | 1u << ZR_OPTIMIZER_ADAM)
 #define SGD (1u << ZR_OPTIMIZER_SGD)
@@ -17,22 +17,22 @@
 #define LESS_MEMORY .instead = "for less memory: a higher stage, activation_checkpointing.policy unit, more ranks"
 #define CURVES "metrics.jsonl holds the curves"
 
-/* Rows: type, path, default, member of zr_config, help, then other members of zr_key. Every value in range works,
- * unless ONLY names those that do. */
+/* A row: type, path, default, member of zr_config, help, then other members of zr_key. Every value in the range works,
+ * unless ONLY lists the values that work. */
 #define KEY(t, p, d, f, ...)                                                                                           \
     {                                                                                                                  \
         .path = p, .type = ZR_KEY_##t, .standard = d, .offset = offsetof(zr_config, f), .help = __VA_ARGS__            \
     }
-/* Rows without a member of zr_config: type, path, default, help, then other members of zr_key. */
+/* A row without a member of zr_config: type, path, default, help, then other members of zr_key. */
 #define BARE(t, p, d, ...)                                                                                             \
     {                                                                                                                  \
         .path = p, .type = ZR_KEY_##t, .standard = d, .offset = SIZE_MAX, .help = __VA_ARGS__                          \
     }
-/* A key of DeepSpeed that has no effect here; its help says why. */
+/* A key of DeepSpeed that has no effect here. Its help text gives the reason. */
 #define IGNORED(...) BARE(__VA_ARGS__, .state = ZR_KEY_NO_MEANING)
-/* A key of DeepSpeed whose default is its only value that is available. */
+/* A key of DeepSpeed for which only the default is available. */
 #define REFUSED(t, p, d, ...) BARE(t, p, d, __VA_ARGS__, ONLY(d))
-/* A section of DeepSpeed that is not available: `enabled` must be false, its other keys have no effect. */
+/* A section of DeepSpeed that is not available. Its key `enabled` must be false, and its other keys have no effect. */
 #define SECTION_OFF(s, ...)                                                                                            \
     REFUSED(BOOL, s ".enabled", "false", __VA_ARGS__), IGNORED(ANY, s ".*", "null", "read with " s ".enabled only")
 #define MONITOR_OFF(s)                                                                                                 \

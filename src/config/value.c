@@ -1,4 +1,4 @@
-/* Converts one value between JSON and its field. */
+/* Converts a value between JSON and its field in the configuration. */
 #include "config/internal.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static bool is_word(const json_t *value, const char *word)
     return json_is_string(value) && strcmp(json_string_value(value), word) == 0;
 }
 
-/* Return whether a value is one of the available words of a LIMITED key. */
+/* Return whether a value is an available word of a LIMITED key. */
 static bool is_built(const zr_key *key, const json_t *value)
 {
     const char *word;
@@ -26,7 +26,7 @@ static bool is_built(const zr_key *key, const json_t *value)
     return word && zr__choice_index(key->built, word, strlen(word)) >= 0;
 }
 
-/* Read an integer, which may be written as 5e8, as in DeepSpeed's files. */
+/* Read an integer. It may be written as 5e8, as in DeepSpeed's files. */
 static bool read_key_int(const zr_key *key, const json_t *value, int64_t *out)
 {
     double number = json_number_value(value);
@@ -60,7 +60,8 @@ static bool read_pair(const json_t *value, double out[2])
     return true;
 }
 
-/* Return whether the value is a name or a list of names. *bad: the first element that is no name; -1: it is no list. */
+/* Return whether the value is a name or a list of names. Otherwise *bad is the index of the first element that is not a
+ * name, or -1 if the value is not a list. */
 static bool names_fit(const json_t *value, int64_t *bad)
 {
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
@@ -73,12 +74,12 @@ static bool names_fit(const json_t *value, int64_t *bad)
     return n > 0;
 }
 
-/* Fail for a value of the wrong form; of a pair or a list, name the element that is wrong. */
+/* Fail for a value of the wrong form. For a pair or a list, name the wrong element. */
 static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__source *source,
                              const zr__json_place *place)
 {
     zr__json_place element = {place, NULL, 0};
-    int64_t bad = -1; /* the element that is wrong; -1: the value itself */
+    int64_t bad = -1; /* index of the wrong element, or -1 if the value itself is wrong */
     if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) bad = is_decay(json_array_get(value, 0));
     if (key->type == ZR_KEY_PATHS) (void)zr__shards_fit(value, &bad);
     if (key->type == ZR_KEY_NAMES) (void)names_fit(value, &bad);
@@ -87,7 +88,7 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
         value = json_array_get(value, element.index);
         place = &element;
     }
-    if (key->state == ZR_KEY_LIMITED && key->choices) /* name only the available words of the known ones */
+    if (key->state == ZR_KEY_LIMITED && key->choices) /* list only the available words */
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted one of %s", ZR_JSON_SHOWN(value),
                                ZR_CHOICES(key->built));
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s", ZR_JSON_SHOWN(value), ZR_WANTED(key));
@@ -100,7 +101,7 @@ static bool read_choice(const zr_key *key, const json_t *value, int *out)
     return *out >= 0;
 }
 
-/* A checked value in the form of its field. */
+/* A checked value, in the type of its field. */
 typedef union zr__field {
     bool yes;
     zr_config_switch turned;
@@ -164,7 +165,7 @@ static void *field_of(const zr_config *config, const zr_key *key)
     return (char *)config + key->offset;
 }
 
-/* Store "auto" or null as the field represents it: 0, no string, AUTO. */
+/* Store "auto" or null in the way that the field represents it: as 0, as no string (NULL), or as ZR_SWITCH_AUTO. */
 static void store_nothing(zr_config *config, const zr_key *key)
 {
     if (key->offset == SIZE_MAX) return;
@@ -190,15 +191,16 @@ static bool standard_is(const zr_key *key, const char *json)
     return strcmp(key->standard, json) == 0;
 }
 
-/* Parse a default as JSON. A string is not parsed: jansson's scanner reads beyond its buffer when memory ends within
- * one of 16 bytes. */
+/* Parse a default as JSON. A string is not parsed, because jansson's scanner reads blocks of 16 bytes, which may reach
+ * beyond the end of the string's memory. */
 static json_t *standard_json(const zr_key *key)
 {
     const char *text = key->standard;
     return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
 }
 
-/* Return whether "auto" stands for the default here: not where it is a value of the key, or any string is. */
+/* Return whether "auto" stands for the key's default. It does not if "auto" is a value of its own, or if the key takes
+ * any string. */
 static bool is_auto(const zr_key *key, const json_t *value)
 {
     if (!is_word(value, auto_word) || key->type == ZR_KEY_ANY) return false;
@@ -206,7 +208,7 @@ static bool is_auto(const zr_key *key, const json_t *value)
     return standard_is(key, "\"auto\"") || zr__choice_index(key->choices, auto_word, strlen(auto_word)) < 0;
 }
 
-/* Store a list of names, one per line, or a list of paths as its JSON text. */
+/* Store a list: names as text with one name per line, paths as JSON text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
@@ -228,7 +230,7 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     return st;
 }
 
-/* Take FusedAdam, the class that DeepSpeed makes of the type Adam, as that type. */
+/* Store FusedAdam as Adam. FusedAdam is the class that DeepSpeed uses for the type Adam. */
 static zr_status set_fused_adam(zr_config *config, const zr_key *key, const zr__source *source,
                                 const zr__json_place *place)
 {
@@ -298,7 +300,7 @@ static json_t *choice_json(const zr_key *key, int index)
     return json_stringn(at, strcspn(at, "|"));
 }
 
-/* Return one name as a string, several as a list. */
+/* Return a single name as a string, several names as a list. */
 static json_t *names_json(const char *names)
 {
     if (!names) return json_null();

@@ -12,18 +12,19 @@ enum { SAMPLES_MOST = 1000000 };
 /** A generated sample. */
 typedef struct made_sample {
     zr_generated did;
-    int64_t end; /* end of its text in the text of all samples, bytes */
+    int64_t end; /* end of the sample's text, a byte offset in `sink.text` */
 } made_sample;
 
-/** Destination of the texts: stdout after the prompt, or memory for --json. */
+/** Destination of the generated texts: stdout, where the prompt comes first, or memory for --json. */
 typedef struct sink {
     const zr_generate_args *args;
     bool collect;
-    bool shown; /* stdout is a terminal */
-    bool begun; /* the sample's prompt is printed; nothing is printed before the weights have been read */
+    bool shown; /* whether stdout is a terminal */
+    bool begun; /* whether the current sample's prompt is printed; printing starts only after the weights have been read
+                 */
     int64_t sample;
-    zr__text text;     /* text of all samples for --json; on a terminal, a character that is not complete yet */
-    made_sample *made; /* (samples) of --json */
+    zr__text text;     /* with --json: the text of all samples; on a terminal: the bytes of an incomplete character */
+    made_sample *made; /* with --json: the generated samples */
 } sink;
 
 static zr_status collect_text(sink *s, const char *text, int64_t bytes)
@@ -33,14 +34,14 @@ static zr_status collect_text(sink *s, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-/** Return the bytes of a character that begins with `lead`. */
+/** Return the length in bytes of the UTF-8 character whose first byte is `lead`. */
 static int64_t character_bytes(unsigned char lead)
 {
     return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
 }
 
-/** Print for a terminal: characters that it would obey, except newlines and tabs, are written as \xNN. An incomplete
- * character is kept back unless the text `ends`. Return the bytes that were printed. */
+/** Print text on a terminal. Characters that a terminal would interpret, except newlines and tabs, are written as \xNN.
+ * An incomplete last character is printed only if `ends`. Return the number of bytes printed. */
 static int64_t print_shown(const char *text, int64_t bytes, bool ends)
 {
     int64_t at = 0;
@@ -64,7 +65,7 @@ static zr_status print_piece(sink *s, const char *text, int64_t bytes, bool ends
     return ZR_OK;
 }
 
-/* Print a piece of a sample, its prompt first. */
+/* Print a piece of a sample; before the sample's first piece, print the prompt. */
 static zr_status print_out(sink *s, const char *text, int64_t bytes, bool ends)
 {
     if (!s->begun) {

@@ -17,11 +17,11 @@
 
 typedef struct machine_info {
     char processor[160];
-    double memory_bytes; /* below 0: unknown */
+    double memory_bytes; /* available memory in bytes, or below 0 if unknown */
     char mpi[160];
     zr_device_facts facts;
     zr_rates rates;
-    bool measured; /* rates are remembered */
+    bool measured; /* whether `rates` were recalled from an earlier measurement */
 } machine_info;
 
 static zr_status collect_info(machine_info *i)
@@ -40,10 +40,11 @@ static zr_status collect_info(machine_info *i)
     return ZR_OK;
 }
 
-/** State of the CUDA device, until a GPU has run it. */
+/** Reported state of the CUDA backend, to be changed when a GPU has run it. */
 #define CUDA_STATE "compiled, not yet run on a GPU"
 
-/** Write the name of the matmul library on GPUs; it is not loaded without a GPU. Returns `text`. */
+/** Write the name of the GPUs' matmul library into `text`, or "" if there is no GPU, as the library is not loaded then.
+ * Return `text`. */
 static const char *gpu_matmul(char text[64])
 {
     text[0] = '\0';
@@ -51,7 +52,8 @@ static const char *gpu_matmul(char text[64])
     return text;
 }
 
-/** Add the remembered rates of all threads. */
+/** Add the remembered rates of all threads together, or null if no rates are remembered. The link's rate is per thread.
+ * */
 static void add_rates(zr__json_out *json, const machine_info *i)
 {
     if (!i->measured) {
@@ -146,7 +148,7 @@ static void print_info(const machine_info *i)
            __VERSION__);
 }
 
-/** Bytes that libraries may take in a benchmark besides its operands. */
+/** Bytes that libraries may allocate during a benchmark besides its operands. */
 #define BENCH_BYTES ((int64_t)64 << 20)
 
 static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_bench *b)
@@ -168,8 +170,8 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
     return st;
 }
 
-/** Measure training steps of a launcher's ranks together. The rates of one machine alone are not measured: ranks that
- * wait would take the measured cores. */
+/** Measure training steps with all ranks of a launcher together. The rates of a single machine are not measured,
+ * because waiting ranks would occupy the measured cores. */
 static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 {
     cli_launches launches;
@@ -192,8 +194,8 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 typedef struct info_options {
     cli_bench bench;
     const char *device;
-    zr_config_device kind; /* kind that `device` names */
-    bool wanted;           /* --bench */
+    zr_config_device kind; /* device kind that `device` names */
+    bool wanted;           /* whether --bench was given */
 } info_options;
 
 static zr_status parse_info(cli_args *args, info_options *o, bool world, int argc, char **argv)
@@ -239,7 +241,7 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
         {0}};
     cli_args args = {.command = command->name, .options = options};
     zr_status st = parse_info(&args, &o, comm && comm->size > 1, argc, argv);
-    /* A launcher may give each rank other arguments. */
+    /* A launcher may give ranks different arguments. */
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr__comm_same(comm, "--bench", o.wanted + 2 * args.help);
     ZR_TRY(st);

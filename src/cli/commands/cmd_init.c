@@ -9,7 +9,7 @@
 
 #define DEFAULT_OUT "config.json"
 
-/** Write a new file; an existing one may be the user's and is not replaced. */
+/** Write a new file. Fail if a file exists at `path`, as it may be the user's. */
 static zr_status write_new(const char *path, const char *text)
 {
     zr__file file;

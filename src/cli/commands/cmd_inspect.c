@@ -32,10 +32,10 @@ typedef struct inspection {
     cli_files files;
     row *rows;
     int64_t n_rows;
-    saved *saved; /* newest first */
+    saved *saved; /* checkpoints of the run, newest first */
     int64_t n_saved;
     bool norms;
-    zr_status damage; /* status of the first damaged tensor */
+    zr_status damage; /* status of the first damaged tensor, or ZR_OK */
     char why[512];
 } inspection;
 
@@ -64,7 +64,7 @@ static zr_status list_saved(inspection *in)
     return st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
 
-/** List the tensors of all files and, where norms are wanted, read their numbers. */
+/** List the tensors of all files. If norms are wanted, read each tensor to compute its norm. */
 static zr_status list_tensors(inspection *in, bool show)
 {
     int64_t n = 0, done = 0;
@@ -103,7 +103,7 @@ static long long whole_of(const json_t *object, const char *key)
     return (long long)json_integer_value(json_object_get(object, key));
 }
 
-/** Print who wrote a checkpoint, and how far the run was. */
+/** Print a checkpoint's step, the zr version that wrote it, its layout, and the run's progress. */
 static void print_state(const zr_manifest *manifest)
 {
     json_t *run = zr__json_loads(manifest->run, 0);
@@ -150,7 +150,7 @@ static void print_tensor_row(const row *r, bool norms, int width)
     putchar('\n');
 }
 
-/** Return the norm of all tensors of a file together. */
+/** Return the norm over all tensors of `file`. */
 static double norm_of(const inspection *in, const cli_file *file)
 {
     double squares = 0;
@@ -229,7 +229,7 @@ static zr_status print_inspection_json(const inspection *in)
     zr__json_add(&json, "path", in->stored.path, "kind", cli_stored_name(in->stored.kind));
     if (manifest) {
         zr__json_add(&json, "step", manifest->step, "build", manifest->build);
-        zr__json_add_json(&json, "run", ""); /* its value is appended */
+        zr__json_add_json(&json, "run", ""); /* the next line appends the value */
         cli_json_append_shown(&json.text, manifest->run);
     }
     if (in->saved) add_saved(&json, in);

@@ -22,23 +22,23 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_LAYERS 4096 /* a plan of 4096 layers takes seconds */
+#define MOST_LAYERS 4096 /* planning 4096 layers takes seconds */
 
 typedef struct plan_options {
     cli_brief brief;
     const char *max, *svg, *profile, *cluster;
     int64_t ranks;
-    double tokens, efficiency; /* 0: not given */
+    double tokens, efficiency; /* 0 if not given */
     bool schedule, shapes, table1, table2, configs, every, advice;
 } plan_options;
 
-/** One call of the command. */
+/** State of one call of `zr plan`. */
 typedef struct planning {
     const cli_args *args;
     const plan_options *o;
     zr_config *config;
     cli_target target;
-    bool chosen; /* open keys were chosen for the memory */
+    bool chosen; /* whether keys that the configuration leaves open were chosen to fit the memory */
     cli_max max;
 } planning;
 
@@ -71,7 +71,7 @@ static void print_plan_head(const planning *p, const zr_report *report)
            c->memory.layout == ZR_LAYOUT_LEAN ? "lean" : "paper", p->target.profile.facts.name);
 }
 
-/** Price an asynchronous save; seconds are NAN where the cluster's disk rate or copy rate is not known. */
+/** Compute the cost of an asynchronous save. The seconds are NAN if the cluster's disk rate or copy rate is unknown. */
 static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save_price *price)
 {
     zr_simulation simulation;
@@ -83,7 +83,7 @@ static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save
     return ZR_OK;
 }
 
-/** Print the bytes of an asynchronous checkpoint, and its cost. */
+/** Print the bytes and the cost of an asynchronous checkpoint. */
 static zr_status print_saving(const planning *p, const zr_plan *plan)
 {
     const bool copy = plan->save == ZR_SAVE_COPY;
@@ -107,7 +107,8 @@ static zr_status compare_choices(const planning *p, cli_choices *choices)
     return cli_choices_plan(choices, p->config, p->o->every);
 }
 
-/** Print the text. `plan` may be NULL without tensor-parallel ranks and asynchronous saves. */
+/** Print the plan as text. `plan` may be NULL unless the configuration has tensor-parallel ranks or asynchronous saves.
+ * */
 static zr_status print_plan_text(const planning *p, const zr_plan *plan)
 {
     const bool color = cli_colored_out(p->args->color);
@@ -127,7 +128,8 @@ static zr_status print_plan_text(const planning *p, const zr_plan *plan)
     return cli_advice_print(stdout, &choices, p->config);
 }
 
-/** Add the members of the report, as a run writes it too, then the requested ones. */
+/** Add the members that a run's report has too, then those for tensor parallelism, --max, asynchronous saves and
+ * --advice. */
 static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__json_out *out)
 {
     const zr_report report = zr__report_planned(plan);
@@ -135,7 +137,7 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
     zr_save_price price;
     char *json = NULL;
     ZR_TRY(zr__report_json(&report, &json));
-    zr__text_append(&out->text, json + 1, strlen(json) - 2); /* without its braces */
+    zr__text_append(&out->text, json + 1, strlen(json) - 2); /* copy the members without the enclosing braces */
     out->more = true;
     zr_free(json);
     ZR_TRY(cli_within_json(out, p->config, plan, &p->target.profile));
@@ -152,7 +154,7 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
     return ZR_OK;
 }
 
-/** Print one document, or none if a part of it fails. */
+/** Print one JSON document, or nothing if a part of it fails. */
 static zr_status print_plan_json(const planning *p, const zr_plan *plan)
 {
     zr__json_out out = {.spaced = true};
@@ -167,14 +169,14 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
     return st;
 }
 
-/** Show the outputs that are asked for. For text the plan is made only if a part of it needs one, as a plan may take
- * long. */
+/** Show the requested outputs. For text, make a plan only if a part of the text needs it, because planning may be slow.
+ * */
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;
     const bool text = !p->args->json && !p->o->schedule;
     zr_plan *plan = NULL;
-    cli_trial trial; /* priced as well, so that a cluster without room for the ranks is refused in any case */
+    cli_trial trial; /* result is not used; pricing the plan refuses a cluster with too few devices for the ranks */
     zr_status st = ZR_OK;
     if (!text || p->o->svg || c->parallel.tensor > 1 || zr__train_saves_async(c))
         ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
@@ -196,9 +198,9 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** Make the profile of this machine for a rank's share of it, with the remembered rates of `zr info --bench`; if
- * nothing is remembered and times are shown, its products alone are measured, now. Policy auto chooses by the
- * remembered rates, as `zr train` does. */
+/** Make the profile of a rank's share of this machine from the rates that `zr info --bench` remembered. If no rates are
+ * remembered but times are to be shown, measure the rate of matrix products now. Policy auto uses only remembered
+ * rates, as in `zr train`. */
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
@@ -253,7 +255,7 @@ static void say_plan_notes(const planning *p)
     }
 }
 
-/** Refuse models whose plan would take too long: planning time grows with the square of the layers. */
+/** Refuse models whose plan would take too long: planning time grows with the square of the number of layers. */
 static zr_status check_layers(const planning *p)
 {
     const int64_t layers = p->config->model.sizes.n_layer;
@@ -269,7 +271,7 @@ static zr_status make_plan(cli_args *args, planning *p)
     char room[CLI_BRIEF_KEYS][256];
     zr_status st = ZR_OK;
     cli_brief brief = p->o->brief;
-    brief.chooses = !p->o->max; /* with --max the memory is a limit, and no key is left open */
+    brief.chooses = !p->o->max; /* --max uses the memory as a limit and leaves no key open */
     ZR_TRY(cli_brief_overrides(&brief, args, room));
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
     ZR_TRY_GOTO(st, check_layers(p), done);
@@ -298,7 +300,7 @@ static zr_status check_plan_options(const cli_args *args, const plan_options *o,
     return ZR_OK;
 }
 
-/** Print the lists that need no configuration, or else the plan. */
+/** Print the list that an option asks for, which needs no configuration, or else the plan. */
 static zr_status list_or_plan(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
     ZR_CHECK(o->shapes + o->table1 + o->table2 + o->configs <= 1, ZR_ERR_ARG,
@@ -349,7 +351,7 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
         cli_help(command, options, cli_help_asked(&args));
         return ZR_OK;
     }
-    if (comm) cli_leave_binding(); /* rates are of all cores, as in `zr train` */
+    if (comm) cli_leave_binding(); /* measure rates with all cores, as `zr train` does */
     return list_or_plan(&args, &o, comm);
 }
 

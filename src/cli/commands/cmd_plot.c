@@ -12,7 +12,7 @@
 
 #define DEFAULT_OUT "loss.svg"
 
-/** Read a run's metrics: the operand is a run's directory, or the file itself. */
+/** Read a run's metrics. `run` is the run's directory or the metrics file itself. */
 static zr_status read_metrics_of(const char *run, cli_curve *curve)
 {
     char path[PATH_MAX];

@@ -1,4 +1,4 @@
-/** The command `zr simulate`, and one simulation: as text, JSON and a picture. */
+/** The command `zr simulate`. It shows one simulation as text or JSON, and as a picture. */
 #include "cli/draw/picture.h"
 #include "cli/plan/choices.h"
 #include "cli/shell/config.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-/** One call of the command. */
+/** State of one call of `zr simulate`. */
 typedef struct simulating {
     const cli_args *args;
     const cli_simulate_options *o;
@@ -26,13 +26,13 @@ typedef struct simulating {
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
-/** Print the bytes taken of a memory (there 0: its size is not known). */
+/** Print how many bytes of a memory are used, and the memory's size `there` in bytes unless it is 0 (unknown). */
 static void print_taken(const char *whose, int64_t bytes, int64_t there)
 {
     printf("%s of a %s %s", ZR_SIZE((double)bytes), whose, there > 0 ? ZR_SIZE((double)there) : "memory");
 }
 
-/** Print a device's memory, and a host's where it holds checkpoints or is too small. */
+/** Print the use of a device's memory; add the host's memory if it holds activation checkpoints or is too small. */
 static void print_memory_line(const simulating *c, const cli_trial *made)
 {
     const zr_memory *m = &made->report.memory;
@@ -102,7 +102,7 @@ static void print_simulation(const simulating *c, const cli_trial *made)
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
 
-/** Add "memory" and "traffic" as in a run's report. */
+/** Add the members "memory" and "traffic" of a run's report. */
 static zr_status add_report(json_t *root, const zr_report *report)
 {
     static const char *const keys[] = {"memory", "traffic"};
@@ -205,7 +205,7 @@ static bool sweeps(const cli_simulate_options *o, const char *name)
 static zr_status check_simulate_options(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
 {
     ZR_CHECK(!comm, ZR_ERR_ARG, "zr simulate runs in one process: start it without a launcher, and give --ranks N");
-    const bool preset = sweeps(o, "model.preset"); /* then the sweep gives the preset */
+    const bool preset = sweeps(o, "model.preset"); /* whether the sweep sets the preset */
     if (!preset) ZR_TRY(cli_brief_check(&o->brief, args));
     ZR_CHECK(o->cluster, ZR_ERR_ARG,
              "zr simulate needs --cluster NAME, or a FILE.json; `zr simulate --help` has examples");
@@ -227,7 +227,7 @@ static zr_status check_simulate_options(const cli_args *args, const cli_simulate
     return ZR_OK;
 }
 
-/** Return whether an option was given. A number that was not given is below its least value. */
+/** Return whether an option was given. A number below the option's least value means that the option was not given. */
 static bool option_is_given(const cli_option *option)
 {
     switch (option->kind) {
@@ -245,8 +245,8 @@ static bool option_is_given(const cli_option *option)
     return false;
 }
 
-/** Refuse options that the papers' runs, which have their own configurations, do not take: only another cluster and the
- * picture can be chosen. */
+/** Refuse options that do not apply to the papers' runs, which have their own configurations. Only --cluster, --svg and
+ * --plot apply. */
 static zr_status check_paper(const cli_args *args, const cli_simulate_options *o)
 {
     static const char *const taken[] = {"paper", "cluster", "svg", "plot"};

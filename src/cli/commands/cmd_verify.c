@@ -15,12 +15,12 @@
 
 enum { REPORT_BYTES = 32768 };
 
-/** One directory or file, and its findings. */
+/** A directory or file to verify, with its findings. */
 typedef struct verified {
     zr__stored stored;
-    zr_status status; /* ZR_OK: whole */
-    zr__text lines;   /* damage and notes, a line each */
-    char first[1024]; /* the first damage */
+    zr_status status; /* ZR_OK if undamaged */
+    zr__text lines;   /* damage and notes, one per line */
+    char first[1024]; /* message of the first damage */
 } verified;
 
 typedef struct verification {
@@ -83,7 +83,8 @@ static zr_status verify_numbers(verified *p, const cli_files *files, bool show)
     return st;
 }
 
-/** Verify a part without checksums: the structure of its files and, for a directory, of its model. */
+/** Verify a directory or file without checksums: check the structure of its files, that all numbers are finite and, in
+ * a Hugging Face directory, that the tensors match the model. */
 static zr_status verify_plain(verified *p, bool show)
 {
     char note[512] = "";
@@ -107,7 +108,7 @@ static zr_status add_part(verification *v, const zr__stored *stored)
     return ZR_OK;
 }
 
-/** Add every checkpoint of the run, whole or not, and its model/. */
+/** Add all checkpoints of the run, damaged or not, and the directory model/ if it holds weights. */
 static zr_status add_run_parts(verification *v, const char *run)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -133,7 +134,7 @@ static zr_status find_parts(verification *v, const char *path)
     zr_status st = zr__stored_find(path, false, &stored);
     if (stored.from_run && st != ZR_ERR_MEMORY) {
         ZR_TRY(add_run_parts(v, stored.run));
-        if (v->n > 0) return ZR_OK; /* the damage of each is found below */
+        if (v->n > 0) return ZR_OK; /* verify_path finds the damage of each part */
     }
     ZR_TRY(st);
     return add_part(v, &stored);
@@ -196,7 +197,7 @@ static zr_status verify_path(verification *v, const char *path, bool json)
         ZR_TRY(print_parts_json(v, !bad));
     else
         print_parts(v);
-    /* A checkpoint without its manifest, or a part of a file, is damage just as a changed byte is. */
+    /* A missing manifest or a missing part of a file counts as damage, like a changed byte. */
     if (bad && v->n > 0 && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
     if (bad) return ZR_FAIL(bad->status, "%s", bad->first);
     return ZR_OK;

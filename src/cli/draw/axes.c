@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <math.h>
 
-/* Colours that the colour-blind can tell apart: Okabe and Ito's set without its yellow. */
+/* Colours that colour-blind readers can tell apart: the palette of Okabe and Ito without yellow. */
 static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
 enum { COLORS = sizeof(colors) / sizeof(colors[0]) };
 static const char *const dashes[] = {NULL, "7 4", "2 3"};
@@ -43,7 +43,7 @@ void cli_axes_range(cli_axes *p, double low, double high, bool may_log)
     p->y1 = high + room;
 }
 
-/** Return the part of an axis that lies before a value. */
+/** Return the fraction of an axis that lies before `value`: 0 at `from`, 1 at `to`. */
 static double axis_part(double value, double from, double to, bool is_log)
 {
     return is_log ? log(value / from) / log(to / from) : (value - from) / (to - from);
@@ -65,7 +65,7 @@ static void draw_tick(FILE *out, const cli_axes *p, double value)
     if (y < p->box.y - 0.5 || y > p->box.y + p->box.h + 0.5) return;
     svg_line(out, p->box.x, y, p->box.x + p->box.w, y, AXES_GRID, 1);
     svg_text(out, p->box.x - 8, y + 4, (svg_font){.size = 12, .color = AXES_DARK, .anchor = SVG_END}, "%.6g",
-             value == 0 ? 0 : value); /* not -0 */
+             value == 0 ? 0 : value); /* print 0, not -0 */
 }
 
 static void draw_ticks(FILE *out, const cli_axes *p)

@@ -1,4 +1,4 @@
-/** The palette of lines, the axes of a plot with their ticks, and its legend, for all plots. */
+/** Line colours, axes with ticks, and legend, shared by all plots. */
 #ifndef ZR_CLI_AXES_H
 #define ZR_CLI_AXES_H
 
@@ -9,43 +9,43 @@
 #define AXES_GRID "#e4e8ed"
 #define AXES_ROW 19.0 /* height of a legend row, pixels */
 
-/** A plot area: its place on the page, and the values at its edges. */
+/** A plot area: its box on the page, and the values at its edges. */
 typedef struct cli_axes {
     svg_box box;
     double x0, x1, y0, y1;
-    bool log, log_x; /* logarithmic scales */
+    bool log, log_x; /* whether the y axis and the x axis are logarithmic */
 } cli_axes;
 
-/** Stretch a range (NAN: nothing yet) to a value. */
+/** Widen the range from *low to *high to include `value`. An empty range is NAN to NAN. */
 void cli_axes_widen(double value, double *low, double *high);
-/** Set the y range: some room beyond the lowest and the highest value, and with `may_log` a logarithmic scale for a
- * wide range. */
+/** Set the y range with a margin below the lowest and above the highest value. With `may_log` a wide range gets a
+ * logarithmic scale. */
 void cli_axes_range(cli_axes *axes, double low, double high, bool may_log);
 double cli_axes_x(const cli_axes *axes, double x);
 double cli_axes_y(const cli_axes *axes, double y);
-/** Draw a grid line at a place of the x axis, and a word below it (NULL: none). */
+/** Draw a vertical grid line at `x` and, unless `word` is NULL, the word below the x axis. */
 void cli_axes_place(FILE *out, const cli_axes *axes, double x, const char *word);
-/** Draw the grid lines and numbers of the y axis, the two axes, and the name of the y axis (NULL: none). */
+/** Draw the grid lines and numbers of the y axis, the two axes and, unless `name` is NULL, the name of the y axis. */
 void cli_axes_frame(FILE *out, const cli_axes *axes, const char *name);
 
-/** Return the colour and the dash of a line: colours that the colour-blind can tell apart, and dashes (NULL: solid)
- * once the colours are used up. */
+/** Return the colour and the dash pattern of a line, given its number. Colour-blind readers can tell the colours apart.
+ * The dash pattern is NULL for a solid line; it changes each time the colours start again. */
 const char *cli_axes_color(int line);
 const char *cli_axes_dash(int line);
 
 #define LEGEND_MOST 40
 typedef char legend_words[72];
-/** A legend: columns of names, as wide as the longest name. */
+/** A legend: names of lines in columns, each column as wide as the longest name. */
 typedef struct cli_legend {
     const char *const *name; /* (n) */
-    legend_words *behind;    /* (shown) words after each name; NULL: none */
+    legend_words *behind;    /* (shown) words after each name, or NULL */
     int n, shown, columns, rows;
-    double name_width, width, height; /* pixels; height: all rows */
+    double name_width, width, height; /* pixels; `height` is the height of all rows */
 } cli_legend;
-/** Lay out a legend of lines 0 to n. `behind`: room after each name, pixels. */
+/** Lay out a legend of `n` lines in `width` pixels. `behind` is the space after each name, pixels. */
 cli_legend cli_legend_of(const char *const *name, int n, double width, double behind);
 void cli_legend_draw(FILE *out, const cli_legend *legend, double x, double y);
-/** Draw a sample of a line, with `dot` also a dot in its middle. */
+/** Draw a sample of a line, with a dot in its middle if `dot`. */
 void cli_legend_line(FILE *out, double x, double y, const char *color, const char *dash, bool dot);
 
 #endif

@@ -1,16 +1,17 @@
-/* Layouts to choose from as a table for the terminal, each with its memory as a bar of characters. */
+/* Table of layouts for the terminal, each layout with its memory as a bar of characters. */
 #include "cli/plan/choices.h"
 #include "train/host/limits.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Columns of an 80-column line. With tensor parallelism a name takes PA_COLUMNS from its bar. */
+/* Widths in characters of an 80-column line. With tensor parallelism a name gets PA_COLUMNS more and a bar PA_COLUMNS
+ * less. */
 #define BAR_CELLS 31
 #define NAME_COLUMNS 11
 #define PA_COLUMNS 3
 
-/** Return the columns by which names are wider, and bars shorter. */
+/** Return by how many columns tensor parallelism widens names and shortens bars. */
 static int wider(const cli_choices *choices)
 {
     return choices->shares_layers ? PA_COLUMNS : 0;
@@ -21,7 +22,7 @@ static int bar_cells(const cli_choices *choices)
     return BAR_CELLS - wider(choices);
 }
 
-/* Categories, readable without colour; the background only helps. */
+/* Letter and background colour of each category. The letters are enough without colour. */
 static const struct {
     char letter;
     const char *color;
@@ -32,7 +33,7 @@ static const struct {
     [ZR_CATEGORY_WORK] = {'W', "\033[30;46m"},
 };
 
-/** Return the bytes of a full bar: the largest total, but at most twice the limit. */
+/** Return the bytes that a full bar stands for: the largest total, but at most twice the memory limit. */
 static double scale_bytes(const cli_choices *choices)
 {
     double most = 1;
@@ -44,7 +45,7 @@ static double scale_bytes(const cli_choices *choices)
     return choices->target->limit_bytes && most > twice ? twice : most;
 }
 
-/** Return the first cell whose bytes no longer fit, -1 if all fit. */
+/** Return the index of the first cell that ends above the memory limit, or -1 if all cells fit. */
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
     for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {
@@ -55,7 +56,8 @@ static int limit_cell(const cli_choices *choices, double cell_bytes)
     return -1;
 }
 
-/** Return the category in the middle of a cell, ZR_CATEGORIES where no buffer is in use, -1 beyond the arena. */
+/** Return the category that a bar shows at `bytes` from its start, ZR_CATEGORIES if no buffer is in use there, or -1
+ * beyond the arena. */
 static int category_at(const cli_choice *c, double bytes)
 {
     double end = 0;

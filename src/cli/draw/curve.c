@@ -34,7 +34,7 @@ void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
     into->bad += b->bad;
 }
 
-/** Halve the resolution: each bucket then covers twice the steps. */
+/** Halve the resolution: merge neighbouring buckets in pairs, so that a bucket covers twice the steps. */
 static void series_halve(curve_series *s)
 {
     const int n = (s->n + 1) / 2;
@@ -48,7 +48,7 @@ static void series_halve(curve_series *s)
     s->per *= 2;
 }
 
-/** Drop the values from `step` on: the run was continued from an earlier step, and its new lines replace the old. */
+/** Drop the values from `step` on. A run that continues from an earlier step writes new lines that replace them. */
 static void series_forget(curve_series *s, int64_t step)
 {
     const int left = (int)((step - 1) / s->per);
@@ -91,7 +91,7 @@ static void series_add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Numbers of a line: the quantities, then these. */
+/* Indices of a line's numbers: the quantities first, then the step, the skipped steps and the sample. */
 enum { STEP = CLI_QUANTITIES, SKIPPED, SAMPLE, NUMBERS };
 
 static const char *metric_key(int number)
@@ -100,7 +100,8 @@ static const char *metric_key(int number)
     return number < CLI_QUANTITIES ? cli_quantities[number].key : others[number - CLI_QUANTITIES];
 }
 
-/** Numbers of a line. A key without a number (null: the value was not finite) is NaN. */
+/** Numbers of a line of metrics.jsonl. A key gets NaN if its value is not a number: a run writes null for a value that
+ * is not finite. */
 typedef struct line_numbers {
     double x[NUMBERS];
     bool there[NUMBERS];
@@ -121,7 +122,7 @@ static void take_metric(line_numbers *out, const char *text, zr__json_token key,
     }
 }
 
-/** Parse a flat JSON object, as a run writes it. */
+/** Parse a line as a flat JSON object, the format of a run's metrics. Return false if the line is anything else. */
 static bool read_metric_line(const char *text, size_t bytes, line_numbers *out)
 {
     zr__json_token t = zr__json_next(text, bytes, 0);
@@ -144,16 +145,16 @@ static bool take_metric_line(cli_curve *c, const char *text, size_t bytes)
     double step_number = line.x[STEP];
     if (!(step_number >= 1 && step_number <= (double)MOST_STEPS)) return false;
     int64_t step = (int64_t)step_number;
-    if (line.there[SAMPLE]) return true; /* a line with a text has no values */
+    if (line.there[SAMPLE]) return true; /* a line with a sample text has no values */
     if (!line.there[CLI_LOSS] && !line.there[CLI_VAL]) return false;
-    bool nothing = false; /* the step updated nothing */
+    bool nothing = false; /* whether the step updated nothing */
     if (line.there[CLI_LOSS]) {
-        /* The count of skipped steps may begin again when a run is continued. */
+        /* The count of skipped steps may restart from 0 when a run is continued. */
         const int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
         nothing = skipped > c->skipped;
         c->skipped = skipped;
     }
-    if (!isfinite(line.x[CLI_NOISE])) line.there[CLI_NOISE] = false; /* null: not known */
+    if (!isfinite(line.x[CLI_NOISE])) line.there[CLI_NOISE] = false; /* null means that the noise scale is unknown */
     for (int i = 0; i < CLI_QUANTITIES; i++)
         if (line.there[i]) series_add(&c->series[i], step, line.x[i], i == CLI_LOSS && nothing);
     if (c->first_step == 0 || step < c->first_step) c->first_step = step;
@@ -169,7 +170,7 @@ static void count_line(cli_curve *c, const char *text, size_t bytes)
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 
-/** Count the whole lines of a block; return the bytes that they take. */
+/** Read the complete lines of a block. Return the number of bytes that were read. */
 static size_t take_block(cli_curve *c, const char *text, size_t bytes)
 {
     size_t done = 0;
@@ -193,12 +194,13 @@ static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool
         if (done == 0 && n < BLOCK_BYTES) {
             line_numbers unused = {0};
             bool whole = read_metric_line(block, (size_t)n, &unused);
-            if (!to_end || (!whole && block[0] == '{')) return ZR_OK; /* the rest of the line is still to come */
+            if (!to_end || (!whole && block[0] == '{')) return ZR_OK; /* the line is not complete yet */
             count_line(c, block, (size_t)n);
             c->offset += n;
             return ZR_OK;
         }
-        /* A line longer than a block is not a run's: skip this part of it, and count the line at its end. */
+        /* No run writes a line longer than a block. Skip this part of the line; it is counted as a bad line at its end.
+         * */
         c->offset += done ? (int64_t)done : n;
     }
     return ZR_OK;

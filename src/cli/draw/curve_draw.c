@@ -9,8 +9,8 @@
 #define PLOT_WIDTH 846.0
 #define LOSS_HEIGHT 360.0
 #define LR_HEIGHT 110.0
-#define GAP 26.0           /* between the panels */
-#define VALUES_WIDTH 138.0 /* width of the values after a name in the legend */
+#define GAP 26.0           /* gap between the panels, pixels */
+#define VALUES_WIDTH 138.0 /* width of the values after a name in the legend, pixels */
 
 typedef struct loss_page {
     cli_curve *const *curve;
@@ -25,7 +25,7 @@ static const char *loss_words(double loss, char text[32])
     return text;
 }
 
-/** Explain the lines and dots of a single run. */
+/** Draw the legend of a single run: its lines and dots. */
 static void draw_loss_kinds(const cli_panel *loss, double y)
 {
     static const svg_font font = {.size = 13, .color = AXES_DARK};
@@ -41,7 +41,7 @@ static void draw_loss_kinds(const cli_panel *loss, double y)
     svg_text(loss->out, x + 33, y, font, "validation loss");
 }
 
-/** Draw the names of several runs, each with its losses. */
+/** Draw the names of several runs, each with its last training loss and its lowest validation loss. */
 static void draw_loss_names(FILE *out, const loss_page *g, cli_legend *l, double y)
 {
     legend_words losses[LEGEND_MOST];

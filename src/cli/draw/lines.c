@@ -10,19 +10,20 @@
 #define LEFT 88.0
 #define PLOT_WIDTH 690.0
 #define PLOT_HEIGHT 380.0
-#define LOG_FROM 8.0 /* ratio of the largest to the smallest x from which on a logarithmic scale is clearer */
+#define LOG_FROM 8.0 /* least ratio of the largest to the smallest x for which the x axis is logarithmic */
 
 typedef struct lines_page {
     FILE *out;
     const cli_lines *lines;
     double *x;   /* (n_x) */
-    int *sorted; /* (n_x) places from left to right */
+    int *sorted; /* (n_x) indices of the x values from left to right */
     cli_axes axes;
 } lines_page;
 
 /* ---- places ------------------------------------------------------------------------------------- */
 
-/** Find the places on the x axis; return whether they are numbers. */
+/** Compute and sort the x values: the numbers that the words stand for, or the words' indices if a word is not a
+ * number. Return whether all words are numbers. */
 static bool find_places(lines_page *g)
 {
     bool numbers = true;
@@ -40,7 +41,7 @@ static bool find_places(lines_page *g)
     return numbers;
 }
 
-/** Set the x range, with room beside the outermost places, so that no dot lies on an axis. */
+/** Set the x range with a margin beside the outermost values, so that no dot lies on an axis. */
 static void set_x(lines_page *g, bool numbers)
 {
     const int n = g->lines->n_x;
@@ -62,14 +63,14 @@ static void set_y(lines_page *g)
     double low = NAN, high = NAN;
     for (int i = 0; i < g->lines->n * g->lines->n_x; i++)
         if (isfinite(g->lines->y[i])) cli_axes_widen(g->lines->y[i], &low, &high);
-    /* From zero on, heights compare as lengths. */
+    /* If the y axis begins at 0, heights can be compared as lengths. */
     const bool from_zero = g->lines->from_zero || high / low <= 12;
     cli_axes_range(&g->axes, low > 0 && from_zero ? 0 : low, high, !g->lines->from_zero);
 }
 
 /* ---- drawing ------------------------------------------------------------------------------------ */
 
-/** Draw the words below the x axis, without words that would overlap the word before them. */
+/** Draw the words below the x axis. Leave out a word that would overlap the word to its left. */
 static void draw_places(const lines_page *g)
 {
     double free_x = 0;
@@ -96,7 +97,7 @@ static bool is_covered(const lines_page *g, int line, int by)
     return any;
 }
 
-/** Return the extra width of a line, whose edges then show beside later lines that cover it. */
+/** Return the extra width of a line. The extra width lets the line's edges show beside later lines that cover it. */
 static double extra_width(const lines_page *g, int line)
 {
     int n = 0;
@@ -104,7 +105,7 @@ static double extra_width(const lines_page *g, int line)
     return 3.0 * (n < 5 ? n : 5);
 }
 
-/** Draw a line, broken where it has no value. */
+/** Draw a line, with a gap where a value is missing. */
 static void draw_line(const lines_page *g, int line)
 {
     const double *y = &g->lines->y[line * g->lines->n_x];
@@ -124,7 +125,7 @@ static void draw_dot(FILE *out, double x, double y, double radius, const char *c
     if (hollow) svg_dot(out, x, y, radius - 0.8, "#ffffff");
 }
 
-/** Draw the dots of a line; return whether any is hollow. */
+/** Draw the dots of a line. Return whether any dot is hollow. */
 static bool draw_dots(const lines_page *g, int line)
 {
     const double radius = 3.4 + 0.5 * extra_width(g, line);

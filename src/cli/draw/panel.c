@@ -4,8 +4,8 @@
 #include <math.h>
 
 #define BAD "#b3261e"
-#define MANY_POINTS 200 /* points from which on a mean is drawn */
-#define FEW_POINTS 60   /* most points of a short run; each gets a dot */
+#define MANY_POINTS 200 /* least number of points for which a mean is drawn */
+#define FEW_POINTS 60   /* most points of a short run, whose points are drawn as dots */
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
@@ -46,7 +46,7 @@ const char *cli_step_text(double step, char text[32])
     return text;
 }
 
-/** Return whether a panel has a page of its own; a panel beside others has fewer numbers and smaller dots. */
+/** Return whether a panel fills the width of a page. A panel beside other panels has fewer numbers and smaller dots. */
 static bool is_wide(const cli_panel *p)
 {
     return p->axes.box.w >= 500;
@@ -64,14 +64,14 @@ void cli_panel_frame(const cli_panel *p, const char *name, bool steps)
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-/** Points of a series as they are drawn, each at least a pixel wide. */
+/** Points of a series to be drawn, each at least a pixel wide. */
 typedef struct curve_points {
     curve_bucket at[CURVE_BUCKETS];
-    int n, every; /* every: buckets merged into a point */
-    int reach;    /* points on either side that are averaged, 0 for a short run */
+    int n, every; /* `every` is the number of buckets merged into a point */
+    int reach;    /* number of points averaged to either side of a point, or 0 for a short run */
 } curve_points;
 
-/** Gather the buckets of a series that have values or bad steps. */
+/** Merge the buckets of a series into points. A point that has neither values nor bad steps is left out. */
 static void gather_points(const cli_axes *axes, const curve_series *s, curve_points *to)
 {
     to->every = 1 + s->n / (int)axes->box.w;
@@ -84,14 +84,15 @@ static void gather_points(const cli_axes *axes, const curve_series *s, curve_poi
     to->reach = to->n < MANY_POINTS ? 0 : to->n / 100;
 }
 
-/** Average the points around point i, equally many to its left and right so that the ends stay in place. */
+/** Return the average of the points around point i. Equally many points to its left and right count, so that the ends
+ * of the curve stay in place. */
 static double mean_at(const curve_points *p, int i, int reach)
 {
     double sum = 0, n = 0;
     if (reach > i) reach = i;
     if (reach > p->n - 1 - i) reach = p->n - 1 - i;
     for (int j = i - reach; j <= i + reach; j++) {
-        /* Average point by point: a sum over all steps could overflow for very large values. */
+        /* Average the means of points, because a sum over all steps could overflow for very large values. */
         sum += p->at[j].n ? p->at[j].sum / (double)p->at[j].n : 0;
         n += p->at[j].n ? 1 : 0;
     }
@@ -103,7 +104,7 @@ static double point_x(const cli_axes *axes, const curve_bucket *point)
     return cli_axes_x(axes, point->step_sum / (double)point->n);
 }
 
-/** Draw each point from its lowest to its highest value. */
+/** Draw a band from the lowest to the highest value of each point. */
 static void draw_band(FILE *out, const cli_axes *axes, const curve_points *p, const char *color)
 {
     bool pen = false;
@@ -123,7 +124,7 @@ static void draw_cross(FILE *out, double x, double y)
     svg_shape_line(out, x - 4, y + 4, x + 4, y - 4);
 }
 
-/** Draw crosses at the foot for steps that updated nothing or were not finite. */
+/** Draw crosses at the bottom of the panel for steps that updated nothing or whose value was not finite. */
 static void draw_bad(cli_panel *panel, const curve_series *s)
 {
     double free_x = 0;
@@ -141,12 +142,12 @@ static void draw_bad(cli_panel *panel, const curve_series *s)
     panel->any_bad |= begun;
 }
 
-/** Style of a series. */
+/** Drawing style of a series. */
 typedef struct curve_pen {
-    const char *color, *dash; /* dash NULL: solid */
-    double width, dot;        /* dot: radius */
-    int dots;                 /* most points that each get a dot */
-    bool mean;                /* draw the mean if there are many points */
+    const char *color, *dash; /* `dash` is NULL for a solid line */
+    double width, dot;        /* `dot` is the radius of a dot */
+    int dots;                 /* most points of a series whose points get dots */
+    bool mean;                /* whether to draw the mean if there are many points */
     const char *tip;
 } curve_pen;
 
@@ -160,7 +161,7 @@ static void draw_series(cli_panel *panel, const curve_series *series, const curv
     const int reach = pen->mean ? p.reach : 0;
     if (reach > 0 && panel->n <= PANEL_BANDS) draw_band(out, axes, &p, pen->color);
     if (p.n) {
-        svg_shape_begin(out); /* the line is broken where there is no finite value */
+        svg_shape_begin(out); /* the line has a gap where there is no finite value */
         for (int i = 0; i < p.n; i++)
             svg_shape_point(out, &down, point_x(axes, &p.at[i]),
                             p.at[i].n ? cli_axes_y(axes, mean_at(&p, i, reach)) : NAN);

@@ -8,7 +8,7 @@
 
 #define PAGE_WIDTH 1400.0
 #define PAGE_HEIGHT 1006.0
-#define RIGHT 1184.0 /* left edge of the texts beside the map */
+#define RIGHT 1184.0 /* left edge of the texts beside the memory map */
 
 typedef enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } phase;
 
@@ -105,13 +105,14 @@ static const char *states_sentence(const cli_picture *p)
     return sentence[p->plan->layout.stage];
 }
 
-/** Explain how stages 1 and 2 get the parameters that other ranks have updated; NULL: nothing to explain. */
+/** Return a sentence on how stages 1 and 2 get the parameters that other ranks have updated, or NULL if the layout has
+ * another stage or a single rank. */
 static const char *parameters_sentence(const cli_picture *p)
 {
     const zr_layout *layout = &p->plan->layout;
     if (layout->ranks == 1 || (layout->stage != 1 && layout->stage != 2)) return NULL;
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
-        if (p->schedule->step[i].when == ZR_WHEN_STALE) /* gathered within this step, not before */
+        if (p->schedule->step[i].when == ZR_WHEN_STALE) /* parameters are gathered within this step, not before it */
             return "Parameters stay whole. What the step before has updated is gathered unit by unit, ahead of "
                    "its first use (blue cells of comm).";
     return "Parameters stay whole; what the others have updated is gathered before the next step.";
@@ -119,7 +120,7 @@ static const char *parameters_sentence(const cli_picture *p)
 
 static const char *activations_sentence(const cli_picture *p, char room[160])
 {
-    bool recomputed = false; /* ops are, by the policy */
+    bool recomputed = false; /* whether the policy recomputes any op */
     const zr_layout *layout = &p->plan->layout;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         const zr_step *step = &p->schedule->step[i];
@@ -144,7 +145,7 @@ static const char *activations_sentence(const cli_picture *p, char room[160])
     return room;
 }
 
-/** Explain the picture: a line on each kind of model data and, at the end, on the time axis. */
+/** Explain the picture: write a line on each kind of model data and a last line on the time axis. */
 static void draw_sentences(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
@@ -183,7 +184,7 @@ static phase step_phase(const cli_picture *p, int32_t step)
     return p->loss_step >= 0 && step > p->loss_step ? PHASE_BACKWARD : PHASE_FORWARD;
 }
 
-/** Return the moment at which computation enters a phase, `span` if it never does. */
+/** Return the time at which computation enters a phase, or `span` if it never does. */
 static double phase_begin(const cli_picture *p, phase which)
 {
     if (which == PHASE_FORWARD) return 0;
@@ -192,7 +193,7 @@ static double phase_begin(const cli_picture *p, phase which)
     return p->span;
 }
 
-/** Draw forward, backward and update and, with several micro-batches, marks around the steps that are repeated. */
+/** Draw the phases forward, backward and update. With several micro-batches, mark the steps that are repeated. */
 static void draw_phases(const cli_picture *p, double y)
 {
     const double height = 20;
@@ -205,7 +206,7 @@ static void draw_phases(const cli_picture *p, double y)
                                : phases[i].name;
         svg_rect(p->out, (svg_box){x, y, w, height}, phases[i].color, NULL, name);
         if (i > 0) svg_line(p->out, x, y, x, p->map.y + p->map.h, PICTURE_PALE, 0.8);
-        /* The name of a short phase stands to the right of it. */
+        /* Write the name of a short phase to the right of the phase. */
         bool fits = svg_text_width(name, 12) < w;
         svg_text(p->out, fits ? x + w / 2 : x + w + 4, y + 14,
                  (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = fits ? SVG_MIDDLE : SVG_START, .bold = true},
@@ -220,7 +221,7 @@ static void draw_phases(const cli_picture *p, double y)
              (long long)p->plan->layout.accum);
 }
 
-/** Draw the unit that computes at each moment, with its name where there is room. */
+/** Draw which unit computes at each time, with the unit's name if the name fits. */
 static void draw_units(const cli_picture *p, double y)
 {
     const zr_step *step = p->schedule->step;
@@ -239,7 +240,7 @@ static void draw_units(const cli_picture *p, double y)
         svg_rect(p->out, (svg_box){x, y, w < PICTURE_LEAST ? PICTURE_LEAST : w, 5}, odd ? "#5f6c7b" : "#9aa7b4", NULL,
                  name);
         odd = !odd;
-        /* A name that reaches over the next unit's turn would be read as that unit's. */
+        /* A name that extends over the next unit's turn would be read as the next unit's name. */
         double wide = svg_text_width(name, 10);
         if (x < free_x || wide > w + 6 || x + wide > p->map.x + p->map.w) continue;
         svg_text(p->out, x, y - 3, (svg_font){.size = 10, .color = PICTURE_GREY}, "%s", name);
@@ -250,11 +251,12 @@ static void draw_units(const cli_picture *p, double y)
 /* ---- beside the map -------------------------------------------------------------------------- */
 
 typedef struct axis_unit {
-    const char *name; /* NULL ends a list */
+    const char *name; /* NULL at the end of a list */
     double size;
 } axis_unit;
 
-/** Return the largest unit, of a list from the largest on, in which an axis has numbers above 1. */
+/** Return the largest unit in which the axis reaches numbers above 1. `unit` is a list sorted from the largest unit to
+ * the smallest. */
 static const axis_unit *axis_unit_of(const axis_unit *unit, double most)
 {
     while (unit[1].name && most < 1.5 * unit->size) unit++;
@@ -309,7 +311,7 @@ static void draw_bracket(const cli_picture *p, double top, double bottom, double
              ZR_SIZE((double)bytes), fate);
 }
 
-/** Mark the parts of the map: model states, working memory, staging memory. */
+/** Mark the parts of the memory map: model states, working memory, staging memory. */
 static void draw_parts(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
@@ -358,7 +360,7 @@ static void find_marks(cli_picture *p)
     p->loss_step = p->repeat_step = p->end_step = p->norm_step = -1;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         zr_step_kind kind = p->schedule->step[i].kind;
-        /* A head that computes the losses in its backward op begins the backward pass. */
+        /* If the head computes the losses in its backward op, this op begins the backward pass. */
         bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
         if ((kind == ZR_STEP_LOSS || back) && p->loss_step < 0) p->loss_step = back ? i - 1 : i;
         if (kind == ZR_STEP_REPEAT && p->repeat_step < 0) p->repeat_step = i;
@@ -375,7 +377,7 @@ static zr_status draw_picture_page(FILE *out, void *arg)
     double total = (double)(p->plan->space_bytes[ZR_SPACE_DEVICE] + p->plan->space_bytes[ZR_SPACE_STAGING]);
     p->map = (svg_box){92, 242, 1070, 530};
     if (p->plan->space_bytes[ZR_SPACE_STAGING] > 0) {
-        /* Staging memory that is too small for the scale is still shown. */
+        /* Draw staging memory that is too small for the scale with 5 pixels. */
         double height = p->map.h * (double)p->plan->space_bytes[ZR_SPACE_STAGING] / total;
         p->stage_top = p->map.y;
         p->stage_height = height < 5 ? 5 : height;
@@ -402,8 +404,8 @@ static zr_status draw_picture_page(FILE *out, void *arg)
     return ZR_OK;
 }
 
-/** Set each buffer's lifetime, from its first use to its last in time: streams overlap, whatever the order of the list.
- */
+/** Set each buffer's lifetime from the begin of its first use to the end of its last use in time. The order of the list
+ * is not enough, because streams overlap. */
 static void set_lives(cli_picture *p)
 {
     for (int32_t b = 0; b < p->schedule->n_buffers; b++) p->alive[b] = (zr_step_time){p->span, 0};

@@ -1,4 +1,4 @@
-/* The picture of a configuration's plan: when its steps run, by a machine's rates or on a cluster. */
+/* Times for the picture of a plan: begin and end of its steps, by a machine's rates or simulated on a cluster. */
 #include "base/core/core.h"
 #include "cli/draw/picture.h"
 #include "config/config.h"
@@ -28,8 +28,8 @@ void cli_times_clear(cli_times *times)
     times->time = NULL;
 }
 
-/** Plan without recomputation, which does not change the states. */
-/** Return the bytes of model states on a rank at stage 0; 0: not known. */
+/** Return the bytes of model states on a rank at stage 0, or 0 if not known. The plan has no recomputation, which does
+ * not change them. */
 static int64_t whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
 {
     zr_plan *whole = NULL;
@@ -44,7 +44,7 @@ static int64_t whole_states_bytes(const zr_config *config, int ranks, const zr_p
     return bytes;
 }
 
-/** Find when each step of a plan runs. Free with cli_times_clear. */
+/** Find when each step of a plan runs. Free the times with cli_times_clear. */
 static zr_status times_on(const cli_target *target, const zr_plan *plan, cli_times *times)
 {
     zr_simulation simulation;

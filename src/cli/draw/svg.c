@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEAN_LETTER 0.56 /* mean width of a letter over its size, of sans-serif fonts */
+#define MEAN_LETTER 0.56 /* mean width of a letter of sans-serif fonts, relative to the font size */
 
 zr_status svg_page(svg_draw *draw, void *arg, char **page, size_t *bytes)
 {
@@ -65,7 +65,7 @@ void svg_escaped_lines(FILE *out, const char *text)
     svg_escape(out, text, true);
 }
 
-/** Write a number with at most two decimals and no trailing zeros: a page has thousands of numbers. */
+/** Write a number with at most two decimals and no trailing zeros, to save bytes: a page has thousands of numbers. */
 static void svg_number(FILE *out, double x)
 {
     char text[40];
@@ -83,7 +83,7 @@ static void svg_attribute(FILE *out, const char *name, double x)
     fputc('"', out);
 }
 
-/** End an element; `tip` (NULL: none) is shown under the mouse. */
+/** End an element. Unless `tip` is NULL, add it to the element as its tooltip. */
 static void svg_element_end(FILE *out, const char *element, const char *tip)
 {
     if (!tip) {
@@ -227,7 +227,7 @@ void svg_dot(FILE *out, double x, double y, double radius, const char *color)
     fprintf(out, " fill=\"%s\"/>\n", color);
 }
 
-/** Return whether a character begins with this byte (UTF-8). */
+/** Return whether `c` is the first byte of a UTF-8 character. */
 static bool begins(char c)
 {
     return ((unsigned char)c & 0xc0) != 0x80;
@@ -241,7 +241,7 @@ const char *svg_text_fit(const char *text, double size, double width, char fitte
         snprintf(fitted, SVG_TEXT_BYTES, "%s", text);
         return fitted;
     }
-    /* Names of runs differ in their ends more than in their beginnings. */
+    /* Keep more of the end, because names of runs differ mostly in their ends. */
     size_t keep = most > 3 ? most - 3 : 0, head = keep / 3, tail = bytes - (keep - head);
     while (head > 0 && !begins(text[head])) head--;
     while (tail < bytes && !begins(text[tail])) tail++;

@@ -21,7 +21,7 @@ static zr_status measure_device(cli_bench *b, zr_device *device)
     if (!b->how.quiet) cli_say("measuring arithmetic, memory, and copies between ranks ...");
     ZR_TRY(device->ops->bench(device, &b->rates));
     bool native = device->profile.facts.bf16_products;
-    /* The rates tell how many rows of a large product are enough to time it. */
+    /* The rates determine how many rows of a large product are enough to time it. */
     zr__rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, 1, &device->profile);
     if (!b->how.quiet) cli_say("measuring the products of %s in fp32 ...", b->preset);
     ZR_TRY(zr__products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));
@@ -40,7 +40,7 @@ static double rest_share(const zr__products *products)
     return all > 0.0 ? products->rest_flops / all : 0.0;
 }
 
-/** Return the name of the library that multiplies matrices. */
+/** Return the name of the library that computes matrix products. */
 static const char *matmul_of(const zr_rates *rates)
 {
     return strcmp(rates->peak.level, ZR_CUDA_LEVEL) == 0 ? "cuBLASLt" : zr__device_cpu_matmul();
@@ -48,7 +48,7 @@ static const char *matmul_of(const zr_rates *rates)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/** Add a rate, null if it is not known. */
+/** Add a rate, or null if it is not known. */
 static void add_known_rate(zr__json_out *json, const char *key, double rate)
 {
     zr__json_add_real(json, key, rate > 0.0 ? rate : NAN);
@@ -71,7 +71,7 @@ static void add_levels(zr__json_out *json, const zr_rates *rates)
     zr__json_close(json, ']');
 }
 
-/** Add a peak that shares refer to, and where it was reached. */
+/** Add the peak rate to which shares refer, and whether a library or register code reached it. */
 static void add_peak(zr__json_out *json, const zr_rates *rates, zr_dtype dtype)
 {
     bool library = false;
@@ -137,7 +137,7 @@ static zr_status print_bench_json(const cli_bench *b)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/** Write a rate in units of 10^9, "-" if it is not known. */
+/** Write a rate in units of 10^9, or "-" if it is not known. */
 static const char *giga(double rate, char text[32])
 {
     snprintf(text, 32, rate > 0.0 ? "%.1f" : "-", rate / 1e9);
@@ -157,7 +157,7 @@ static void print_levels(const zr_rates *rates)
     printf("    %-10s%18s%10s%11s\n", "products", GIGA(rates->matmul_f32), "", GIGA(rates->matmul_bf16));
 }
 
-/** Print that shares refer to a library's rate, where its product ran faster than the register loop. */
+/** Print that shares refer to a library's rate, if a library's product ran faster than the register loop. */
 static void print_library_peak(const zr_rates *rates, zr_dtype dtype, const char *type)
 {
     bool library = false;
@@ -168,7 +168,8 @@ static void print_library_peak(const zr_rates *rates, zr_dtype dtype, const char
            type, GIGA(peak.all));
 }
 
-/** Print a product's rate and its share of the peak; "~" marks a product that was timed on a part of its rows. */
+/** Print a product's rate and its share of the peak. "~" marks a product for which only a part of the rows was timed.
+ * */
 static void print_product_rate(const zr__product_timing *p, double peak)
 {
     char text[40];
@@ -227,13 +228,13 @@ const char *cli_rates_line(const zr_rates *rates, char text[192])
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-/** Remember the rates, then measure training steps. A failure to remember or to measure these is a note. */
+/** Remember the rates, then measure and remember training steps. Print a note if measuring or remembering fails. */
 static void remember_rates(cli_bench *b, const zr_device *device)
 {
     const zr_device_facts *facts = &device->profile.facts;
     const zr_status st = zr__rates_remember(facts, &b->rates);
     if (st != ZR_OK) cli_say("note: not remembered: %s", zr_error_message());
-    if (facts->apart) return; /* ranks on GPUs are not measured yet */
+    if (facts->apart) return; /* training steps are not measured on GPUs yet */
     if (cli_launches_threads(&b->how, &b->launches) != ZR_OK)
         cli_say("note: training steps were not measured: %s", zr_error_message());
     if (st == ZR_OK) cli_launches_remember(&b->launches, facts);

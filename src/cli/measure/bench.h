@@ -1,8 +1,5 @@
-/**
- * cli/measure: `zr info` (cmd_info.c) and its measurements of this machine: bench.c has rates and matrix products,
- * launches.c training steps, which train/measure takes and this room prints.
- * This header: the benchmark of `zr info --bench`.
- */
+/** cli/measure: the measurements of `zr info --bench`. bench.c measures and prints rates and matrix products.
+ * launches.c measures and prints training steps by means of src/train/measure. This header: the benchmark. */
 #ifndef ZR_CLI_BENCH_H
 #define ZR_CLI_BENCH_H
 
@@ -12,20 +9,20 @@
 
 typedef struct cli_bench {
     const char *preset;
-    int64_t batch, seq;   /* seq 0: 1,024, at most the positions that the model has */
-    cli_launches_how how; /* for training steps; `quiet` holds for the whole benchmark */
-    bool bf16;            /* measure bf16 also where it is widened to fp32 for its products */
+    int64_t batch, seq;   /* `seq` 0 stands for 1,024, or the model's positions if they are fewer */
+    cli_launches_how how; /* options for training steps; `quiet` applies to the whole benchmark */
+    bool bf16;            /* whether to measure bf16 even if its products are widened to fp32 */
     bool json;
     const char *processor;
     zr_rates rates;
-    zr__products f32, narrow; /* narrow.n 0: not measured */
+    zr__products f32, narrow; /* `narrow` holds bf16 products; narrow.n is 0 if they were not measured */
     cli_launches launches;
 } cli_bench;
 
-/** Measure, print and remember the rates. A failure to remember them is a note. */
+/** Measure, print and remember the rates. Print a note if remembering fails. */
 ZR_NODISCARD zr_status cli_bench_run(cli_bench *bench, zr_device *device);
 
-/** Write a machine's FLOP/s and bytes/s as one line of text; return `text`. */
+/** Write a machine's FLOP/s and bytes/s as one line into `text`. Return `text`. */
 const char *cli_rates_line(const zr_rates *rates, char text[192]);
 
 #endif

@@ -1,4 +1,4 @@
-/** Measured training steps of this machine, from `zr info --bench` for `zr simulate --cluster this`. */
+/** Training steps measured on this machine by `zr info --bench`, used by `zr simulate --cluster this`. */
 #ifndef ZR_CLI_LAUNCHES_H
 #define ZR_CLI_LAUNCHES_H
 
@@ -7,7 +7,7 @@
 #include "zr/device.h"
 #include "zr/simulate.h"
 
-/** Numbers of thread ranks that are measured: powers of two up to twice the cores, at most 16. */
+/** Most thread ranks, and most launches measured: one for each power of two up to twice the cores, at most 16. */
 enum { CLI_LAUNCH_RANKS = 16, CLI_LAUNCHES = 5 };
 
 typedef struct cli_launches {
@@ -17,29 +17,30 @@ typedef struct cli_launches {
 
 /** Options of a measurement. */
 typedef struct cli_launches_how {
-    int64_t threads; /* threads of each rank; 0: its share of the cores */
-    bool quick;      /* passed to zr__launch_measure; also no more ranks than cores, but at least 2 */
-    bool quiet;      /* print no line for each measurement */
+    int64_t threads; /* threads of each rank, or 0 for the rank's share of the cores */
+    bool quick;      /* passed to zr__launch_measure; also limits the ranks to the number of cores, but at least to 2 */
+    bool quiet;      /* whether to omit the line that each measurement prints */
 } cli_launches_how;
 
-/** Measure ranks that are threads of this process. */
+/** Measure training steps with ranks that are threads of this process. */
 ZR_NODISCARD zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches);
-/** Measure the ranks of a launcher. Collective. */
+/** Measure training steps with the ranks of a launcher. Collective. */
 ZR_NODISCARD zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches);
 void cli_launches_clear(cli_launches *launches);
 
-/** Remember the launches. A failure is a note. */
+/** Remember the launches. Print a note on failure. */
 void cli_launches_remember(const cli_launches *launches, const zr_device_facts *facts);
 void cli_launches_print(const cli_launches *launches);
-/** Add the launches as a list of objects. */
+/** Add the launches as an array of objects. */
 void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *launches);
 
-/** Recall the launch with `ranks` ranks on `hosts` hosts; for thread ranks, otherwise, the largest power of two below.
- * Free it with zr__launch_clear. ZR_ERR_NOT_FOUND, ZR_ERR_DATA with the command that measures it. */
+/** Recall the launch that was measured with `ranks` ranks on `hosts` hosts. If ranks are threads and this number was
+ * not measured, recall the largest measured power of two below it. Free the launch with zr__launch_clear. On
+ * ZR_ERR_NOT_FOUND and ZR_ERR_DATA the message names the command that measures the launch. */
 ZR_NODISCARD zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);
-/** Recall the processor's own rates. ZR_ERR_NOT_FOUND with the command that measures them; other errors of
- * zr__rates_recall. */
+/** Recall the rates of this machine's processor. On ZR_ERR_NOT_FOUND the message names the command that measures the
+ * rates. May also return another error of zr__rates_recall. */
 ZR_NODISCARD zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
 #endif

@@ -1,13 +1,13 @@
 /* Tables 1 and 2 of the ZeRO paper (Rajbhandari et al., arXiv 1910.02054 v1) beside zr's plans. The paper's numbers are
- * data as it prints them, some rounded and some cut off; zr's numbers come from planning a chain with the same number
- * of parameters. */
+ * stored as printed; some are rounded and some are truncated. zr's numbers come from planning a chain of matrices with
+ * the same number of parameters. */
 #include "base/json/json_write.h"
 #include "cli/papers/papers.h"
 
 #include <stdio.h>
 
-/* Find the bytes of a rank's model states: mixed precision, Adam. Buckets as large as a unit keep the schedule short.
- */
+/* Find the bytes of a rank's model states with mixed precision and Adam. Buckets as large as a unit keep the schedule
+ * short. */
 static zr_status states_bytes(const zr_chain_config *chain, int stage, int tensor, int ranks, int64_t *bytes)
 {
     zr_model model = zr_chain(chain);
@@ -120,17 +120,17 @@ zr_status cli_papers_table1(FILE *out, bool json)
 enum { ROWS = 5, LIMIT_GB = 32 };
 
 static const struct {
-    int tensor, ranks; /* M; N, data-parallel ranks of each of the M parts */
+    int tensor, ranks; /* M tensor-parallel parts, and N data-parallel ranks of each part */
     double printed_billion[4];
 } table2[ROWS] = {
     {1, 64, {2, 7.6, 14.4, 128}},     {2, 64, {4, 15.2, 28.8, 256}},      {4, 64, {8, 30.4, 57.6, 500}},
     {8, 64, {16, 60.8, 115.2, 1000}}, {16, 64, {32, 121.6, 230.4, 2000}},
 };
 
-/* Find the largest chain whose states fit; it grows in steps of 16,000 parameters for each of the M parts. */
+/* Find the largest chain whose states fit. The chain grows in steps of 16,000 parameters for each of the M parts. */
 static zr_status largest_billion(int stage, int tensor, int ranks, double *billion)
 {
-    zr_chain_config chain = {.units = 20, .rows = 800}; /* the sums of 800 elements have 16 parts */
+    zr_chain_config chain = {.units = 20, .rows = 800}; /* zr_chain requires that M divides `rows` */
     int64_t fits = 0, beyond = 0, bytes;
     while (beyond == 0 || beyond - fits > 1) {
         const int64_t part = beyond == 0 ? 2 * fits + 1 : fits + (beyond - fits) / 2;
@@ -145,7 +145,8 @@ static zr_status largest_billion(int stage, int tensor, int ranks, double *billi
     return ZR_OK;
 }
 
-/* Print stages down, two tensor-parallel degrees side by side: lines of at most 80 columns. */
+/* Print stages as rows and tensor-parallel degrees as columns, two degrees side by side, in lines of at most 80
+ * columns. */
 static void print_table2(FILE *out, double billion[ROWS][4])
 {
     enum { ABREAST = 2 };

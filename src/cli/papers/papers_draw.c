@@ -1,4 +1,4 @@
-/* The ZeRO papers' pictures, from simulated numbers: 60B on 64 to 400 GPUs, and throughput over the size of a model. */
+/* Pictures of the ZeRO papers, drawn from simulated numbers: 60B on 64 to 400 GPUs, and throughput over model size. */
 #include "cli/draw/lines.h"
 #include "cli/papers/papers.h"
 
@@ -21,7 +21,7 @@ static void set_value(papers_picture *p, int line, int at, const cli_papers_row 
     p->hollow[line * p->lines.n_x + at] = row && row->memory_bytes > row->limit_bytes;
 }
 
-/* Draw 60B on 64 to 400 GPUs: FLOP/s of all GPUs or of each, beside linear scaling from the smallest number of GPUs. */
+/* Draw 60B on 64 to 400 GPUs: FLOP/s of all GPUs together or of each GPU, beside linear scaling from 64 GPUs. */
 static void draw_scaling(papers_picture *p, const cli_papers_rows *rows, bool all)
 {
     static const char *const gpus[] = {"64", "128", "256", "400"};
@@ -44,7 +44,7 @@ static void draw_scaling(papers_picture *p, const cli_papers_rows *rows, bool al
     }
 }
 
-/* Draw throughput over the size of a model. */
+/* Draw throughput over model size. */
 static void draw_models(papers_picture *p, const cli_papers_rows *rows)
 {
     static const char *const names[] = {"zr, ZeRO (Pos+g)", "zr, Megatron-LM", "SC20, ZeRO: 38 for 8B to 100B",

@@ -1,6 +1,6 @@
-/* The ZeRO papers' numbers beside zr's: clusters, runs, ratios, and the largest model and batch of C1 to C5. One set of
- * constants prices all runs (src/simulate/clusters.c); the four rows that the constants were fitted on are marked.
- * Nothing is tuned for a row. */
+/* The ZeRO papers' numbers beside zr's numbers: clusters, runs, ratios, and the largest model and batch of C1 to C5.
+ * One set of constants prices all runs (src/simulate/clusters.c). Four rows, which are marked, were used to fit the
+ * constants; no constant is tuned for a single row. */
 #include "cli/plan/profile.h"
 #include "cli/papers/papers.h"
 #include "cli/plan/max.h"
@@ -12,16 +12,17 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Memory that Megatron-LM of 2019, without fused kernels, reads and writes for each score (fp16), forward: the product
- * writes 2 bytes, division by sqrt(d), product with the mask, sum with the mask's and softmax read and write 2 each,
- * dropout reads and writes 2 and writes a byte of mask, the second product reads 2 (mpu/transformer.py of its v0.1). */
+/* Bytes per attention score (fp16) that Megatron-LM of 2019, without fused kernels, reads and writes in the forward
+ * pass (mpu/transformer.py of its v0.1): the first product writes 2; division by sqrt(d), product with the mask, sum
+ * with the mask and softmax each read 2 and write 2; dropout reads 2 and writes 2, and 1 for its mask; the second
+ * product reads 2. */
 #define SCORES_BYTES 25
 
-/* cuBLAS before version 11 gave fp16 products to the tensor cores of a V100 only where all sizes are multiples of 8
- * (NVIDIA, mixed precision training guide); others, summed in fp32 as PyTorch asks for, run at the rate of fp32. */
+/* Before version 11, cuBLAS ran fp16 products on a V100's tensor cores only if all sizes were multiples of 8 (NVIDIA,
+ * mixed precision training guide). Other products, which PyTorch sums in fp32, run at the rate of fp32. */
 #define PRODUCT_MULTIPLE 8
 
-/* The papers' two clusters. */
+/* The two clusters of the papers. */
 typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;
@@ -119,7 +120,8 @@ const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *t
 
 /* ---- ratios and means ---------------------------------------------------------------------------- */
 
-/* SC20 has one number, 15 PFLOP/s or 38 TFLOP/s a GPU, for its models of 8B to 100B together. */
+/* Add the mean over the models of 8B to 100B. SC20 prints a single number for them: 15 PFLOP/s, or 38 TFLOP/s per GPU.
+ * */
 static void add_mean(cli_papers_rows *rows)
 {
     static const char *const labels[] = {"8B", "20B", "40B", "60B", "80B", "100B"};
@@ -135,8 +137,8 @@ static void add_mean(cli_papers_rows *rows)
     papers_add(rows, &row, "mean of 8B to 100B");
 }
 
-/* Add the ratios of ZeRO-OS to Megatron. With `gpus`: how many times fewer GPUs ZeRO would need for Megatron's
- * throughput. */
+/* Add the ratios of ZeRO-OS's samples per second to Megatron's. A ratio with `gpus` is multiplied by Megatron's GPUs
+ * over ZeRO's: how many times fewer GPUs ZeRO would need for Megatron's throughput. */
 static void add_ratios(cli_papers_rows *rows)
 {
     for (int i = 0; i < CLI_PAPERS_RATIOS; i++) {
@@ -156,7 +158,7 @@ static void add_ratios(cli_papers_rows *rows)
 
 /* ---- C1 to C5: the largest model, the largest batch ------------------------------------------------ */
 
-/* Find the bytes at the paper's own size, and the largest size that fits. */
+/* Find the bytes that a GPU needs at the size that the paper prints, and the largest size that fits. */
 static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
 {
     const cli_target target = {.ranks = row->gpus, .profile = *profile, .limit_bytes = profile->machine.memory_bytes};

@@ -23,14 +23,14 @@ static void print_wrapped(FILE *out, const char *text)
     }
 }
 
-/** Return the model FLOPs of a rank for each byte that it moves; 0: nothing moves. */
+/** Return the model FLOPs of a rank per byte that the rank moves, or 0 if it moves nothing. */
 static double intensity(const cli_choice *c)
 {
     double traffic = cli_traffic_bytes(&c->made.report);
     return traffic > 0 ? c->made.report.flops_model / c->made.report.ranks / traffic : 0;
 }
 
-/** Add the name of a choice and the keys that it takes beside its stage and policy. */
+/** Add the name of a choice and the keys that the choice sets besides stage and policy. */
 static void add_choice_name(zr__text *p, const cli_choices *choices, const cli_choice *c)
 {
     char name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
@@ -65,7 +65,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
                                                                 : ".");
 }
 
-/** Add whether a smaller batch or shorter sequences would help. */
+/** Add whether a smaller batch or shorter sequences would fit. */
 static zr_status add_batch_help(zr__text *p, const cli_choices *choices, const zr_config *config)
 {
     zr_config less = *config;
@@ -90,7 +90,7 @@ static zr_status add_batch_help(zr__text *p, const cli_choices *choices, const z
     return ZR_OK;
 }
 
-/** Add, where nothing fits, the choice that needs least, and how to make the configuration fit. */
+/** Add the choice that needs the least memory, and how to make the configuration fit. Called if no choice fits. */
 static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_config *config)
 {
     const cli_target *target = choices->target;
@@ -101,7 +101,7 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     zr__text_add(p, "Advice: nothing fits %s. The least is ", ZR_SIZE((double)target->limit_bytes));
     add_choice_name(p, choices, least);
     zr__text_add(p, ": %s a rank.", ZR_SIZE((double)least->made.needs_bytes));
-    if (least->made.needs_bytes <= target->limit_bytes) { /* the device has room, the host has not */
+    if (least->made.needs_bytes <= target->limit_bytes) { /* the device's memory suffices, the host's does not */
         zr__text_add(p,
                      " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a "
                      "smaller batch.",
@@ -133,7 +133,8 @@ static const char *source_of_times(const cli_choices *choices, char room[192])
     }
     if (!choices->compute_known)
         return "Times are not known: nobody has measured the rates of this machine." MEASURE_OR_TAKE;
-    /* Where memory bandwidth was measured, so was the link within this host. */
+    /* If memory bandwidth was measured, the link within this host was measured too: only the link between hosts is
+     * missing. */
     if (!choices->link_known && machine->memory_bytes_sec > 0)
         return "Times are without communication: the rate of the link between hosts is not known. --cluster NAME "
                "has one.";
@@ -184,13 +185,13 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/** Add a number that is null where it is not known. */
+/** Add a number, or null if it is not known. */
 static void add_known(zr__json_out *out, const char *key, bool known, double x)
 {
     zr__json_add(out, key, known ? x : NAN);
 }
 
-/** Add bytes that have a meaning only with a limit. */
+/** Add bytes, or null without a memory limit, where they mean nothing. */
 static void add_limited(zr__json_out *out, const cli_choices *choices, const char *key, int64_t bytes)
 {
     if (choices->target->limit_bytes)
@@ -226,8 +227,8 @@ static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_c
         zr__json_add_json(out, "fits", NULL);
 }
 
-/** Add the place of checkpoints, with tensor parallelism only, and the keys that make a choice lighter than the
- * configuration. */
+/** Add the keys that make a choice lighter than the configuration. With tensor parallelism, first add the place of its
+ * checkpoints. */
 static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
     if (choices->shares_layers) {

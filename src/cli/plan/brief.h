@@ -1,4 +1,4 @@
-/** Options that stand for keys of the configuration, for commands that work without a CONFIG.json. */
+/** Options that set keys of the configuration, for commands that work without a CONFIG.json. */
 #ifndef ZR_CLI_BRIEF_H
 #define ZR_CLI_BRIEF_H
 
@@ -8,14 +8,14 @@
 typedef struct cli_brief {
     const char *preset, *memory;
     int64_t stage, batch, seq, tensor;
-    bool chooses; /* --memory leaves keys that are not given open; else it is only a limit */
+    bool chooses; /* whether --memory lets zr choose keys that are not given; otherwise --memory is only a limit */
 } cli_brief;
 #define CLI_BRIEF_INIT                                                                                                 \
     {                                                                                                                  \
         .stage = -1                                                                                                    \
     }
 
-/** Rows of a command's options. */
+/** Rows for a command's table of options. */
 #define CLI_BRIEF_PRESET(brief)                                                                                        \
     {                                                                                                                  \
         "preset", CLI_TEXT, &(brief).preset, 0, "NAME", "a known shape; CONFIG.json may then be left out"              \
@@ -32,11 +32,12 @@ typedef struct cli_brief {
     {"memory", CLI_TEXT, &(brief).memory, 0, "SIZE", memory_help}
 /* clang-format on */
 
-/** Return whether an override of the command line begins with this text. */
+/** Return whether an override of the command line begins with the text `begin`. */
 bool cli_overrides(const cli_args *args, const char *begin);
-/** Check the options. ZR_ERR_ARG names the wrong or missing option. */
+/** Check the options. On ZR_ERR_ARG the message names the wrong or missing option. */
 ZR_NODISCARD zr_status cli_brief_check(const cli_brief *brief, const cli_args *args);
-/** Put the keys that the options stand for before the keys of the command line, which win; the texts live in `room`. */
+/** Insert overrides for the options' keys before the command line's own overrides, which win. The inserted texts are
+ * stored in `room`. */
 #define CLI_BRIEF_KEYS 8
 ZR_NODISCARD zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256]);
 

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Recompute policies with which each stage is planned, those with pieces only with tensor parallelism; the configured
- * policy is added. */
+/** Recompute policies and places of checkpoints that are planned at each stage. Partitioned checkpoints are planned
+ * only with tensor parallelism. The configured policy is added to these. */
 static const struct {
     zr_recompute recompute;
     cli_kept kept;
@@ -42,7 +42,8 @@ static zr_status try_choice(const cli_choices *choices, const zr_config *config,
     return st;
 }
 
-/** Plan a choice and add it; a refused one (an all-reduce baseline at a stage that has none) is left out. */
+/** Plan a choice and add it. A choice whose plan is refused, such as all-reduce at a stage that has none, is left out.
+ * */
 static void add_choice(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                        bool configured)
 {
@@ -60,15 +61,16 @@ static void add_choice(cli_choices *choices, const zr_config *config, const zr_l
     choices->n++;
 }
 
-/** Return whether two layouts have the same policy. Without recomputation there are no checkpoints, so that their place
- * does not matter. */
+/** Return whether two layouts have the same recompute policy. Without recomputation there are no checkpoints, so their
+ * place is ignored. */
 static bool same_policy(const zr_layout *a, const zr_layout *b)
 {
     return a->recompute == b->recompute && a->recompute_every == b->recompute_every &&
            (a->recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(a), kept_of(b)));
 }
 
-/** Return whether policy auto may find a mix: keeping all activations does not fit, and recomputing more does. */
+/** Return whether policy auto may find a mixture: keeping all activations does not fit, but another policy of the stage
+ * fits. */
 static bool may_mix(const cli_choices *choices, int first)
 {
     bool any = false;
@@ -135,8 +137,8 @@ const char *cli_light_words(const cli_choices *choices, cli_light light, char ro
     return room;
 }
 
-/** Return the elements of a light bucket: small enough that staging memory hardly counts, but at most some thousand
- * buckets, as each is a step of the schedule. */
+/** Return the number of elements of a light bucket. A small bucket keeps staging memory small, but each bucket is a
+ * step of the schedule, so the size limits the number of buckets to some thousand. */
 static int64_t light_elems(const zr_config *config)
 {
     const zr_config_sizes *m = &config->model.sizes;
@@ -155,7 +157,7 @@ static void lighten(zr_layout *layout, cli_light light, int64_t elems)
     if (layout->gather_bucket_elems > elems) layout->gather_bucket_elems = elems;
 }
 
-/** Add a lighter choice if it fits, or with `anyhow` in any case. Return whether it fits. */
+/** Add a lighter choice if it fits or if `anyhow` is set. Return whether it fits. */
 static bool try_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                       bool anyhow)
 {
@@ -168,8 +170,8 @@ static bool try_light(cli_choices *choices, const zr_config *config, const zr_la
     return fits;
 }
 
-/** Add, for each policy from `first` on that does not fit, the least reduction that makes it fit. If recompute unit
- * does not fit with all reductions, policies that keep more have no hope. */
+/** Add, for each policy from `first` on that does not fit, the smallest reduction with which it fits. If recompute unit
+ * does not fit even with all reductions, no policy that keeps more activations can fit. */
 static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout layout, int first)
 {
     if (choices->target->limit_bytes == 0) return;
@@ -178,12 +180,12 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
         unit_fits |= choices->choice[i].recompute == ZR_RECOMPUTE_UNIT && choices->choice[i].made.fits;
     layout.recompute_every = 1;
     layout.recompute = ZR_RECOMPUTE_UNIT;
-    if (choices->shares_layers) layout.partition_checkpoints = true; /* the least memory */
+    if (choices->shares_layers) layout.partition_checkpoints = true; /* partitioned checkpoints need the least memory */
     bool hope = unit_fits, at_last = layout.stage == 3;
     int end = choices->n;
     if (!unit_fits) {
         hope = try_light(choices, config, &layout, CLI_LIGHT_BUCKETS, at_last);
-        if (hope) choices->n = end; /* a smaller reduction may do */
+        if (hope) choices->n = end; /* drop this choice again, because a smaller reduction may be enough */
     }
     for (int i = first; i < end && hope; i++) {
         const cli_choice c = choices->choice[i];
@@ -196,7 +198,7 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
     }
 }
 
-/** Add the choices of a stage. Without tensor parallelism checkpoints are kept as configured. */
+/** Add the choices of a stage. Without tensor parallelism, only the configured place of checkpoints is planned. */
 static void add_stage(cli_choices *choices, const zr_config *config, const zr_layout *base, int stage)
 {
     const int first = choices->n;
@@ -219,7 +221,7 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
     if (!common_base) add_choice(choices, config, &layout, CLI_LIGHT_NONE, is_base);
 }
 
-/** Add the configured stage with the inputs of every 2nd, 3rd ... unit kept. */
+/** Add recompute unit at the configured stage with only the inputs of every 2nd, 3rd ... unit kept. */
 static void add_spacings(cli_choices *choices, const zr_config *config, const zr_layout *base)
 {
     zr_layout layout = *base;
@@ -231,9 +233,9 @@ static void add_spacings(cli_choices *choices, const zr_config *config, const zr
     }
 }
 
-/** Return the fastest choice that fits. Among choices within 1 % of its time, the configured one comes first where it
- * was chosen for the memory, then the least memory, then the lowest stage. Without rates, FLOPs and traffic stand for
- * the time. */
+/** Return the index of the fastest choice that fits, or -1 if none fits. Among choices within 1 % of its time, prefer
+ * the configured choice if it was chosen to fit the memory, then the choice with the least memory, then the lowest
+ * stage. Without rates, compare FLOPs and traffic instead of times. */
 static int advise(const cli_choices *choices)
 {
     enum { COMPUTE, COMM, MEMORY, MEASURES };
@@ -279,7 +281,7 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
     layout.stage = 3;
     layout.recompute = ZR_RECOMPUTE_UNIT;
     layout.recompute_every = 1;
-    if (layout.tensor > 1) layout.partition_checkpoints = true;                     /* the least memory */
+    if (layout.tensor > 1) layout.partition_checkpoints = true; /* partitioned checkpoints need the least memory */
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has no all-reduce */
     lighten(&layout, CLI_LIGHT_BUCKETS, choices->light_elems);
     ZR_TRY(zr__train_plan_layout(config, &layout, &choices->target->profile, &plan));
@@ -292,11 +294,12 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 {
     int low = choices->target->ranks;
     const int host = (int)config->parallel.ranks_per_host, tensor = (int)config->parallel.tensor,
-              step = host > 0 && host % tensor == 0 ? host : tensor; /* divides `low` */
+              step = host > 0 && host % tensor == 0 ? host : tensor; /* `step` divides `low` */
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
     ZR_TRY(cli_choices_least(choices, config, low, &more->needs_bytes));
-    /* Double the ranks until the plan fits, hardly shrinks any more, or grows by padding. */
+    /* Double the ranks until the plan fits, until doubling shrinks it by less than 2 %, or until padding makes it grow.
+     * */
     while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
            more->ranks + step <= choices->most_ranks) {
         low = more->ranks;
@@ -306,7 +309,7 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     }
     more->fits = more->needs_bytes <= limit;
     more->all = more->ranks + step > choices->most_ranks;
-    while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) { /* needs a power of two */
+    while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) { /* sums need a power of two */
         int middle = low + (more->ranks - low) / 2 / step * step;
         ZR_TRY(cli_choices_least(choices, config, middle, &needs));
         if (needs <= limit) {
@@ -340,7 +343,7 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     if (choices->many_layers) add_choice(choices, config, &base, CLI_LIGHT_NONE, true);
     for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
     if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
-    ZR_TRY(choices->failed); /* keep its message */
+    ZR_TRY(choices->failed); /* the failure's message is still set */
     choices->advised = advise(choices);
     choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
     const bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && t->ranks <= CLI_MOST_RANKS;

@@ -1,6 +1,5 @@
-/** Stages and recompute policies of one configuration, planned and priced side by side (choices.c), and printed: speed
- * (speed.c), advice (advice.c), traffic of tensor parallelism (within_layers.c).
- */
+/** Stages and recompute policies of one configuration, planned and priced side by side (choices.c). speed.c prints
+ * their speed, advice.c advice, within_layers.c the traffic of tensor parallelism. */
 #ifndef ZR_CLI_CHOICES_H
 #define ZR_CLI_CHOICES_H
 
@@ -9,17 +8,17 @@
 #include "cli/plan/target.h"
 #include "plan/cost/cost.h"
 
-#define CLI_MANY_LAYERS 512 /* more are planned as configured only: planning time grows with the square */
-#define CLI_SPACINGS 64     /* most units between kept inputs that are tried */
+#define CLI_MANY_LAYERS 512 /* larger models are planned only as configured, because more plans take too long */
+#define CLI_SPACINGS 64     /* largest k for which keeping the input of every k-th unit is tried */
 #define CLI_CHOICES (64 + CLI_SPACINGS)
-#define CLI_MOST_RANKS (1 << 20) /* ranks up to which the advice looks for more ranks */
+#define CLI_MOST_RANKS (1 << 20) /* most ranks for which the advice looks for more ranks */
 
-/** Reductions of memory that cost overlap; each includes those before it. */
+/** Reductions of memory that cost overlap. Each reduction includes the reductions before it. */
 typedef enum cli_light {
     CLI_LIGHT_NONE,     /* as configured */
     CLI_LIGHT_PREFETCH, /* no prefetch at stage 3: stage3_prefetch_bucket_size 0 */
     CLI_LIGHT_OVERLAP,  /* overlap_comm false: one unit and one gradient at a time */
-    CLI_LIGHT_BUCKETS,  /* buckets of light_elems elements at most */
+    CLI_LIGHT_BUCKETS,  /* buckets of at most light_elems elements */
     CLI_LIGHTS
 } cli_light;
 #define CLI_LIGHT_ELEMS (1 << 20)
@@ -35,90 +34,91 @@ typedef struct cli_choice {
     cli_light light;
     zr_recompute recompute;
     int64_t every;
-    cli_kept asked, kept; /* asked: by the layout; kept: in the plan, where policy auto has chosen */
+    cli_kept asked, kept; /* `asked` is the place in the layout; `kept` is the place in the plan, which policy auto may
+                             have chosen */
     cli_trial made;
     zr__fullest fullest;
 } cli_choice;
 
-/** Search for more ranks where nothing fits: stage 3 with recompute unit on the fewest ranks that fit, or on the number
- * from which more ranks hardly help. */
+/** Result of the search for more ranks if nothing fits: stage 3 with recompute unit on the fewest ranks that fit, or on
+ * the number of ranks beyond which more ranks hardly help. */
 typedef struct cli_more_ranks {
-    int ranks; /* 0: not known */
+    int ranks; /* 0 if not known */
     int64_t needs_bytes;
-    bool fits, all; /* `all`: the cluster has no devices for more ranks */
+    bool fits, all; /* `all`: whether the cluster has no devices for more ranks */
 } cli_more_ranks;
 
 typedef struct cli_choices {
-    const cli_target *target; /* set this, `chosen` and `tokens`, then plan */
-    bool chosen;              /* the configured choice was made for the memory (zr__train_choose) */
-    double peak_flops;        /* peak FLOP/s of a rank in the type of its products; 0: not known */
-    double tokens;            /* tokens to train on; 0: not asked */
-    int64_t light_elems;      /* elements of a bucket of CLI_LIGHT_BUCKETS */
-    int64_t step_tokens;      /* tokens of a step of all ranks */
-    bool shares_layers;       /* ranks are tensor-parallel */
-    cli_kept base;            /* as configured */
+    const cli_target *target; /* the caller sets `target`, `chosen` and `tokens` before planning */
+    bool chosen;              /* whether zr__train_choose made the configured choice to fit the memory */
+    double peak_flops;        /* peak FLOP/s of a rank in the type of its products, or 0 if not known */
+    double tokens;            /* tokens to train on, or 0 if not given */
+    int64_t light_elems;      /* elements of a bucket with CLI_LIGHT_BUCKETS */
+    int64_t step_tokens;      /* tokens of a step, of all ranks together */
+    bool shares_layers;       /* whether ranks are tensor-parallel */
+    cli_kept base;            /* configured place of checkpoints */
     bool many_layers;
-    bool compute_known, link_known; /* the rates are known, without which there are no times */
+    bool compute_known, link_known; /* whether these rates are known; times need them */
     cli_choice choice[CLI_CHOICES];
     int n;
-    int configured, advised; /* -1: nothing fits */
-    zr_status failed;        /* the first failure of a plan that is more than a refusal */
-    int most_ranks;          /* ranks that the target has devices for */
+    int configured, advised; /* indices of choices; `advised` is -1 if nothing fits */
+    zr_status failed;        /* first failure of a plan other than a refusal, or ZR_OK */
+    int most_ranks;          /* most ranks for which the target has devices */
     cli_more_ranks more;
 } cli_choices;
 
-/** Plan stages 0 to 3 with recompute none, selective and unit (with tensor parallelism also with partitioned
- * checkpoints, Pa, and for unit with these on the host, Pa+cpu), the configured policy, and auto where the limit leaves
- * it a choice; spacings: unit with every k as well. A model of more than CLI_MANY_LAYERS layers is planned as
- * configured only. Errors of the configured plan, and of any other plan that is not merely refused. */
+/** Plan stages 0 to 3 with recompute none, selective and unit, with the configured policy and, if the limit leaves it a
+ * choice, with auto. With tensor parallelism, also plan partitioned checkpoints (Pa) and, for unit, partitioned
+ * checkpoints on the host (Pa+cpu). With `spacings`, also plan unit with every k. A model with more than
+ * CLI_MANY_LAYERS layers is planned only as configured. Return the error of the configured plan, or of another plan
+ * that failed for a reason other than a refusal. */
 ZR_NODISCARD zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings);
 /** Fill a table with the stages that could be planned with the configured recompute policy. */
 void cli_choices_table(const cli_choices *choices, cli_table *table);
-/** Write a choice's recompute policy and, with tensor parallelism, place of checkpoints: "unit/2 Pa". Returns `text`.
- */
+/** Write a choice's recompute policy and, with tensor parallelism, the place of its checkpoints, such as "unit/2 Pa",
+ * into `text`. Return `text`. */
 #define CLI_CHOICE_BYTES 48
 const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES]);
-/** Write the keys that ask for a choice's place of checkpoints, ", activation_checkpointing.partition_activations
- * true"; "" where it is configured or chosen by policy auto. Returns `text`. */
+/** Write the keys that set a choice's place of checkpoints, such as ", activation_checkpointing.partition_activations
+ * true", or "" if the place is configured or chosen by policy auto, into `text`. Return `text`. */
 #define CLI_KEPT_BYTES 128
 const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char text[CLI_KEPT_BYTES]);
-/** Return the keys of a reduction, ", stage3_prefetch_bucket_size 0 and overlap_comm false", "" for none; in room or a
- * constant. */
+/** Return the keys of a reduction, such as ", stage3_prefetch_bucket_size 0 and overlap_comm false", or "" for no
+ * reduction. The text is in `room` or constant. */
 const char *cli_light_words(const cli_choices *choices, cli_light light, char room[128]);
-/** Find the bytes that a rank needs at stage 3 with recompute unit and the lightest of cli_light. */
+/** Find the bytes that a rank needs at stage 3 with recompute unit and all reductions of cli_light. */
 ZR_NODISCARD zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks,
                                          int64_t *bytes);
 
-/** Print the choices as lines of at most 80 columns, with bars of the memory by category. */
+/** Print the choices in lines of at most 80 columns, with bars of the memory by category. */
 void cli_bars_print(FILE *out, const cli_choices *choices, bool color);
 
-/** Print tokens a second, the share of the peak (MFU) and, with `tokens`, days, of the configured and the advised
- * choice, where times are known. */
+/** Print, for the configured and the advised choice, tokens a second, the share of the peak (MFU) and, with `tokens`,
+ * days. Print nothing if times are not known. */
 void cli_speed_print(FILE *out, const cli_choices *choices);
-/** Add these figures of a choice as members of the open object, null where not known. */
+/** Add a choice's tokens a second, MFU and days as members of the open object, null if not known. */
 void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_choice *c);
 
-/** Print the advised choice and its reasons, or ways to make it fit, as a paragraph. */
+/** Print the advised choice and its reasons, or ways to make the configuration fit, as a paragraph. */
 ZR_NODISCARD zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config);
-/** Add members "profile", "limit", "time", "choices", "advice" and, where nothing fits, "more_ranks" to the open
- * object.
- */
+/** Add the members "profile", "limit", "time", "choices", "advice" and, if nothing fits, "more_ranks" to the open
+ * object. */
 void cli_advice_json(zr__json_out *out, const cli_choices *choices);
 
 /* ---- traffic between tensor-parallel ranks --------------------------------------------------- */
 
-/** Print, with parallel.tensor above 1, the bytes that tensor-parallel ranks receive from each other in a step: their
- * ratio to stage 3's traffic if all ranks were data-parallel instead (the papers' b s / (3 h) counts the blocks alone,
- * with 12 b s h a block, as policy paper does), their purposes, and the parameters that each tensor-parallel rank has
- * whole. */
+/** Print, for parallel.tensor above 1, the bytes that tensor-parallel ranks receive from each other in a step: their
+ * purposes, and their ratio to the traffic of stage 3 if all ranks were data-parallel. (The papers' ratio b s / (3 h)
+ * counts only the blocks, with 12 b s h a block, as policy paper does.) Also print the parameters that are whole on
+ * each tensor-parallel rank. */
 ZR_NODISCARD zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan,
                                         const zr_profile *profile);
-/** Add these figures as members of the open object: tensor_to_stage3 (null: stage 3 cannot be planned), within_layers,
- * replicated. */
+/** Add the traffic between tensor-parallel ranks to the open object: tensor_to_stage3 (null if stage 3 cannot be
+ * planned), within_layers and replicated. */
 ZR_NODISCARD zr_status cli_within_json(zr__json_out *out, const zr_config *config, const zr_plan *plan,
                                        const zr_profile *profile);
 
-/** Return the bytes that a rank takes beside its plan's total, in words (zr__rank_bytes). */
+/** Return in words how many bytes a rank needs besides its plan's total (see zr__rank_bytes). */
 const char *cli_beside(const zr_device_facts *facts);
 
 #endif

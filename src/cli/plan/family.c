@@ -1,10 +1,10 @@
-/** The largest model of usual proportions that a memory limit allows. */
+/** The largest model of usual proportions that fits a memory limit. */
 #include "cli/plan/max.h"
 
 #include <math.h>
 
-/** Layers, width and heads of GPT families, and small ones of the same kind for processors. 12 x 768 to 48 x 1600:
- * GPT-2 (Radford et al. 2019); 24 x 2304 to 128 x 25600: Megatron-LM (Narayanan et al. 2021, table 1). */
+/** Layers, width and heads of GPT families, and of small models with similar proportions for processors. 12 x 768 to 48
+ * x 1600: GPT-2 (Radford et al. 2019); 24 x 2304 to 128 x 25600: Megatron-LM (Narayanan et al. 2021, table 1). */
 static const cli_shape shapes[] = {
     {2, 128, 2},    {4, 256, 4},     {6, 384, 6},     {8, 512, 8},      {12, 768, 12},     {24, 1024, 16},
     {36, 1280, 20}, {48, 1600, 25},  {24, 2304, 24},  {30, 3072, 32},   {36, 4096, 32},    {40, 6144, 48},
@@ -12,14 +12,15 @@ static const cli_shape shapes[] = {
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
 
-/** Set width and heads; layers vary. */
+/** Set the width and heads of a shape. The number of layers varies. */
 static void set_shape(zr_config *config, const cli_shape *shape)
 {
     config->model.sizes.n_embd = shape->n_embd;
     config->model.sizes.n_head = shape->n_head;
 }
 
-/** Find the most layers that fit at a width, from half to twice the family's; fits->n 0: not even half fits. */
+/** Find the most layers that fit at a shape's width, between half and twice the shape's layers. fits->n is 0 if not
+ * even half fits. */
 static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
@@ -38,8 +39,8 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits
     return cli_max_between(max, 0, fits, fails);
 }
 
-/** Choose, among the widths at which the limit is met within the family's spread of layers, the width nearest to the
- * family's proportions. Where one width is too narrow and the next too wide, the narrow one goes deeper. */
+/** Choose the width nearest to the family's proportions. Candidates are the widths at which half to twice the family's
+ * layers meet the limit. If one width is too narrow and the next too wide, take the narrow one with more layers. */
 zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;

@@ -1,6 +1,6 @@
 #include "cli/plan/largest.h"
 
-/** Return where the line through two points meets the limit. */
+/** Return the number at which the line through two points meets the limit. */
 static int64_t line_meets(cli_point a, cli_point b, int64_t limit_bytes)
 {
     const double slope = (double)(b.needs - a.needs) / (double)(b.n - a.n);
@@ -8,8 +8,8 @@ static int64_t line_meets(cli_point a, cli_point b, int64_t limit_bytes)
     return n < 0x1p40 ? (int64_t)n : (int64_t)1 << 40;
 }
 
-/** Return the number to try next. Needs grow nearly linearly, so that a few plans are enough, and large plans take
- * long; each third try is a bisection or a doubling, so that no curve makes the search slow. */
+/** Return the number to try next. Large plans take long, but needs grow nearly linearly, so that interpolation needs
+ * few tries. Each third try is a bisection or a doubling, which bounds the search for any curve. */
 static int64_t next_try(int round, cli_point before, cli_point fits, cli_point fails, int64_t limit_bytes)
 {
     const cli_point other = fails.needs ? fails : before;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Limits of the search: more layers take long to plan, more rows are of no use. */
+/** Limits of the search: planning more layers takes too long, and more rows are of no use. */
 #define TRIED_LAYERS 2048
 #define TRIED_ROWS (1 << 24)
 #define MB 1e6
@@ -32,7 +32,7 @@ zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes)
 
 static const char *const names[] = {[CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch"};
 
-/** Return the key that varies. */
+/** Return the key that the search varies. */
 static const char *key_of(cli_max_what what)
 {
     return what != CLI_MAX_BATCH ? "model.n_layer" : "train_micro_batch_size_per_gpu";
@@ -52,8 +52,8 @@ zr_status cli_max_between(cli_max *max, int64_t guess, cli_point *fits, cli_poin
     return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
 }
 
-/** Guess the largest number for policy auto from policy unit, which fits hardly less: auto plans many times for each
- * try. */
+/** Guess the largest number for policy auto: search with policy unit, for which nearly the same number fits. Policy
+ * auto itself makes many plans for each try. */
 static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, int64_t *guess)
 {
     zr_config unit = *max->config;
@@ -66,8 +66,9 @@ static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, i
     return ZR_OK;
 }
 
-/** Find the fewest layers with which all patterns of model.frozen match: more layers have all parameters of fewer. The
- * configured number is tried first, so that a wrong pattern is refused at once. */
+/** Find the fewest layers with which every pattern of model.frozen matches a parameter. A model with more layers has
+ * all parameters of a model with fewer. The configured number is tried first, so that a wrong pattern is refused at
+ * once. */
 static zr_status find_fewest(cli_max *max)
 {
     const int64_t configured = max->config->model.sizes.n_layer;
@@ -79,11 +80,11 @@ static zr_status find_fewest(cli_max *max)
     return ZR_OK;
 }
 
-/** Search from the fewest layers, or one row, on. */
+/** Search for the largest number of layers or rows that fits, upwards from the fewest layers or from one row. */
 static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
 {
     int64_t guess = 0, most = TRIED_LAYERS;
-    if (max->what == CLI_MAX_BATCH) { /* rows whose product with micro-batches and ranks does not overflow */
+    if (max->what == CLI_MAX_BATCH) { /* most rows whose product with micro-batches and ranks does not overflow */
         most = INT64_MAX / (max->config->accumulation_steps * (max->target->ranks / max->config->parallel.tensor));
         if (most > TRIED_ROWS) most = TRIED_ROWS;
     }
@@ -100,8 +101,8 @@ static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
     return cli_max_between(max, guess, fits, fails);
 }
 
-/** Choose the lowest stage at which the same model fits and a larger one does not: it moves the least. Stage 3 takes
- * the least memory, so that no larger model fits at another stage. */
+/** Choose the lowest stage at which the found model fits and the next larger model does not, because lower stages move
+ * less data. No stage fits a larger model, because stage 3 needs the least memory. */
 static zr_status lowest_stage(cli_max *max, cli_point *fits, cli_point *fails)
 {
     for (int64_t stage = 0; stage < 3; stage++) {
@@ -150,7 +151,7 @@ zr_status cli_max_find(cli_max *max)
     return ZR_OK;
 }
 
-/** Print MB throughout, so that two neighbours are told apart. */
+/** Print sizes in MB, so that the sizes of neighbours differ visibly. */
 void cli_max_print(FILE *out, const cli_max *max)
 {
     const int64_t limit = max->target->limit_bytes;

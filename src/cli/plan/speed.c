@@ -1,4 +1,4 @@
-/** Figures of a priced step: tokens a second, model FLOPs as a share of the peak, days. */
+/** Figures of a priced step: tokens a second, MFU (model FLOPs as a share of the peak), and days. */
 #include "cli/plan/choices.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static double tokens_per_sec(const cli_choices *choices, const cli_choice *c)
     return (double)choices->step_tokens / c->made.simulation.price.step_sec;
 }
 
-/** Return the papers' MFU, without recomputation. NaN: the peak is not known. */
+/** Return the MFU as the papers define it, without recomputation, or NAN if the peak is not known. */
 static double mfu_of(const cli_choices *choices, const cli_choice *c)
 {
     if (choices->peak_flops <= 0) return NAN;

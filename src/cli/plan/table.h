@@ -13,25 +13,25 @@ typedef struct cli_table {
     zr_report report[4];
     bool planned[4];
     int chosen;           /* stage whose column is marked */
-    int64_t memory_bytes; /* memory of a rank, to say which stages fit; 0: not asked */
+    int64_t memory_bytes; /* memory of a rank, to print which stages fit; 0 if not given */
     const zr_device_facts *facts;
 } cli_table;
 
-/** Return a category's contents, in words. */
+/** Return the contents of a category in words. */
 const char *cli_category_words(zr_category category);
 
-/** Write a policy, "none" or "unit/4"; returns text. */
+/** Write the name of a policy, such as "none" or "unit/4", into `text`. Return `text`. */
 const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32]);
 
-/** Return the bytes that one rank moves in a step, all kinds. */
+/** Return the bytes of all kinds of traffic that a rank moves in a step. */
 double cli_traffic_bytes(const zr_report *report);
 
-/** Fill in the reports of all stages of a resolved configuration, whose own plan is `chosen`; stages that cannot be
- * planned are left out. */
+/** Fill in the reports of all stages of a resolved configuration. `chosen` is the plan of the configured stage. Stages
+ * that cannot be planned are left out. */
 void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen);
 void cli_table_print(FILE *out, const cli_table *table, bool color);
 
-/** Print the train schedule, a step a line. */
+/** Print the training schedule, one step per line. */
 void cli_schedule_print(FILE *out, const zr_plan *plan);
 
 #endif

@@ -1,5 +1,5 @@
-/** Tensor parallelism's bytes by purpose, their ratio to ZeRO's traffic at stage 3 for the same training on the same
- * ranks, and the parameters that every tensor-parallel rank has whole. */
+/** Traffic of tensor parallelism: its bytes by purpose, their ratio to ZeRO's traffic at stage 3 for the same training
+ * on the same ranks, and the parameters that are whole on every tensor-parallel rank. */
 #include "cli/plan/choices.h"
 
 #include "base/text/text.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/** Make the layout of the configured training without tensor parallelism, sharded at stage 3 over all ranks. */
+/** Return the layout of the configured training without tensor parallelism, sharded at stage 3 over all ranks. */
 static zr_layout stage3_alone(const zr_config *config, int ranks)
 {
     zr_layout layout = zr__train_layout(config, ranks);
@@ -21,11 +21,11 @@ static zr_layout stage3_alone(const zr_config *config, int ranks)
     layout.eval = false;
     layout.save = ZR_SAVE_NONE;
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS;  /* stage 3 has no all-reduce */
-    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* all policies gather the same */
+    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* gathers do not depend on it */
     return layout;
 }
 
-/** Divide the traffic between tensor-parallel ranks by the traffic of stage 3 alone. */
+/** Compute the ratio of the traffic between tensor-parallel ranks to the traffic of stage 3 alone. */
 static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
                                   double *ratio)
 {
@@ -44,9 +44,9 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
 
 typedef enum purpose { FOR_LAYERS, FOR_LOSSES, FOR_GRADIENTS, FOR_CHECKPOINTS, PURPOSES } purpose;
 
-/** Bytes into a rank in one training step. */
+/** Bytes that a rank receives from other tensor-parallel ranks in a training step. */
 typedef struct within {
-    int64_t *unit; /* for layers, by unit */
+    int64_t *unit; /* bytes for layers, per unit */
     int64_t bytes[PURPOSES];
 } within;
 
@@ -79,9 +79,8 @@ static zr_status find_within(const zr_plan *plan, within *w)
     return ZR_OK;
 }
 
-/** Return the end of the units from `first` on that move equally many bytes and whose names differ only in their
- * number.
- */
+/** Return the end of the range of units from `first` on that move the same number of bytes and whose names differ only
+ * in a number. */
 static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -96,7 +95,7 @@ static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
 
 /* ---- replicated parameters -------------------------------------------------------------------- */
 
-/** Write a name with '*' for its numbers, so that the parameters of all blocks share one pattern. */
+/** Write a name with '*' in place of its numbers, so that the parameters of all blocks share one pattern. */
 static void pattern_of(const char *name, char out[ZR_NAME_MAX])
 {
     size_t n = 0;
@@ -108,7 +107,7 @@ static void pattern_of(const char *name, char out[ZR_NAME_MAX])
     out[n] = '\0';
 }
 
-/** Return whether a parameter is the first uncut one of its pattern. */
+/** Write a parameter's pattern. Return whether the parameter is the first uncut parameter of the pattern. */
 static bool is_first_of_pattern(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
 {
     char before[ZR_NAME_MAX];
@@ -131,13 +130,13 @@ static int64_t replicated_elems(const zr_graph *g)
 
 /* ---- as text ----------------------------------------------------------------------------------- */
 
-/** List whose lines end before column 80. */
+/** A list that is printed in lines of less than 80 columns. */
 typedef struct list {
     FILE *out;
-    size_t column; /* 0: nothing is printed yet */
+    size_t column; /* current column, or 0 before the first item */
 } list;
 
-/** Print an item, before it the list's beginning or `between`. */
+/** Print an item. Print `begin` before the first item, and `between` before each later item. */
 static void list_item(list *l, const char *begin, const char *between, const char *item)
 {
     l->column += (size_t)fprintf(l->out, "%s%s", l->column ? "" : "    ", l->column ? between : begin);

@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Make a JSON number, null if it is not finite. */
+/** Return a JSON number, or null if `x` is not finite. */
 static json_t *finite_json(double x)
 {
     if (!isfinite(x)) return json_null();
     return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
 }
 
-/** Make a JSON string; bytes that are not UTF-8, as in a path, become U+FFFD. */
+/** Return a JSON string. Bytes that are not UTF-8, as in a path, become U+FFFD. */
 static json_t *text_json(const char *text)
 {
     zr__text quoted = {0};

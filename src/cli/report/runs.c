@@ -1,4 +1,4 @@
-/* The runs that a command line names. */
+/* Parse and name the runs that a command line gives. */
 #include "cli/shell/help.h"
 #include "cli/report/report.h"
 

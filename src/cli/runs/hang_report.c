@@ -1,4 +1,4 @@
-/* The command's response to ranks that hang or are gone: it says so, once, and ends the job. */
+/* Response of a command to ranks that hang or are gone: print a line, and end the job. */
 #include "cli/runs/runs.h"
 #include "cli/shell/message.h"
 #include "cli/shell/process.h"
@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* Seconds for the launcher's own way to end a job: it asks MPI, which may hang as well. */
+/* Seconds that the launcher has to end the job. It asks MPI, which may hang too. */
 enum { ABORT_SEC = 10 };
 
 static int ends_with;
@@ -18,7 +18,7 @@ static void on_alarm(int number)
     _exit(ends_with);
 }
 
-/* End the job from a thread beside the hanging ones, which cannot be joined. */
+/* End the job from a separate thread, because the hanging threads cannot be joined. */
 static void end_job(zr_comm *comm, int code)
 {
     ends_with = code;

@@ -1,4 +1,4 @@
-/* The picture of a run's losses in its directory, loss.svg, drawn now and then while it runs. */
+/* loss.svg, the picture of a run's losses in the run's directory. It is redrawn from time to time during the run. */
 #include "cli/shell/message.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/draw/curve.h"
@@ -7,9 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define STEP_SEC 60.0  /* seconds between drawings */
-#define EVAL_SEC 10.0  /* seconds between drawings, at an evaluation */
-#define LEAST_PART 100 /* least pause after a drawing, in multiples of its time */
+#define STEP_SEC 60.0  /* least seconds between drawings after steps */
+#define EVAL_SEC 10.0  /* least seconds before a drawing after an evaluation */
+#define LEAST_PART 100 /* least pause after a drawing, in multiples of the drawing's time */
 
 static zr_status draw_loss(cli_loss *loss)
 {
@@ -24,7 +24,7 @@ static zr_status draw_loss(cli_loss *loss)
     return st;
 }
 
-/* Draw, if `sec` have passed since a drawing was due; a first failure is a note. */
+/* Draw if `sec` seconds have passed since the end of the last pause. Report only the first failure, as a note. */
 static void draw_loss_after(cli_loss *loss, double sec)
 {
     const double begin = zr_clock_sec();

@@ -1,5 +1,5 @@
-/* The directory of a run that was given none: the first of runs/<model>-<time>, or with -2, -3 ..., that no other run
- * has. */
+/* The directory of a run for which none was given: the first free name of runs/<model>-<time>, runs/<model>-<time>-2,
+ * runs/<model>-<time>-3 ... */
 #include "cli/runs/runs.h"
 
 #include <stdio.h>
@@ -10,14 +10,14 @@
 
 #define MOST_OF_A_SECOND 1000
 
-/** Write the directory's name: dir, dir-2, dir-3 ... */
+/** Write the directory's name with a number: dir, dir-2, dir-3 ... */
 static void number_dir(const char *dir, int number, char path[256])
 {
     snprintf(path, 256, number > 1 ? "%s-%d" : "%s", dir, number);
 }
 
-/** Make the first of dir, dir-2, dir-3 ... that does not exist; mkdir is atomic, so only one of two processes makes it.
- */
+/** Create the first directory of dir, dir-2, dir-3 ... that does not exist. As mkdir is atomic, two processes never
+ * create the same directory. */
 static zr_status make_free(const char *dir, int *number)
 {
     char path[256];
@@ -54,7 +54,7 @@ void cli_own_dir_drop(const zr_config *config)
 {
     char parent[256];
     const char *dir = config->train.output_dir;
-    if (rmdir(dir) != 0) return; /* the run has begun: its files stay */
+    if (rmdir(dir) != 0) return; /* the run has written files, which stay */
     snprintf(parent, sizeof(parent), "%.*s", (int)strcspn(dir, "/"), dir);
-    rmdir(parent); /* fails when another run is in it */
+    rmdir(parent); /* fails if the directory of another run is in it */
 }

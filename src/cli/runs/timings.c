@@ -1,4 +1,4 @@
-/* The table of where a step's time goes, for people. */
+/* The table of where a step's time goes, printed for people. */
 #include "cli/runs/runs.h"
 #include "cli/shell/message.h"
 #include "train/measure/timings.h"
@@ -8,12 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Columns that only some runs need. */
+/* Whether to print columns that only some runs need. */
 typedef struct optional_columns {
     bool again, slowest;
 } optional_columns;
 
-/* Write milliseconds with at most four digits: 0.123, 12.3, 1234. */
+/* Write milliseconds with at most four digits, such as 0.123, 12.30 or 1234. */
 static const char *milliseconds(double sec, char text[32])
 {
     double ms = 1e3 * sec;
@@ -64,7 +64,7 @@ static bool is_attention(const zr_timing *kind)
     return strncmp(kind->name, "attention", 9) == 0;
 }
 
-/* Add the kinds down to a thousandth of the step, and the rest as one line. */
+/* Add a row for each kind that takes at least a thousandth of the step, and one line for all other kinds. */
 static void add_kind_rows(zr__text *out, const zr_timings *t, optional_columns c)
 {
     int small = 0;
@@ -83,7 +83,7 @@ static void add_kind_rows(zr__text *out, const zr_timings *t, optional_columns c
         zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
 }
 
-/* Add the matrix products, without attention's, as one line against their peak. */
+/* Add one line for all matrix products, except attention's, with their rate as a share of the peak. */
 static void add_products_line(zr__text *out, const zr_timings *t)
 {
     zr_timing all = {0};

@@ -1,7 +1,7 @@
-/* Memory of the libraries that the command calls. No library may end the process, or go on with less memory than it
- * asked for: functions called from C must not throw, and oneDNN (2.6) assumes that its own allocations succeed. So a
- * reserve is freed for the first allocation that fails. The library then returns, and its caller learns of the shortage
- * from base/shortage.h. */
+/* Memory for the libraries that the command calls. No library may end the process, or continue with less memory than it
+ * requested: functions called from C must not throw, and oneDNN (2.6) assumes that its allocations succeed. Therefore a
+ * reserve is freed when an allocation fails for the first time. The library then returns, and its caller learns of the
+ * shortage from base/shortage.h. */
 #include "base/core/shortage.h"
 #include "base/json/json.h"
 #include "cli/shell/process.h"
@@ -12,18 +12,18 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes that oneDNN takes to make a product. The reserve is never touched, so it occupies no pages. */
+/* Bytes that oneDNN needs to create a product. The reserve is never written, so it occupies no pages. */
 enum { RESERVE_BYTES = 2 << 20 };
 
 static void *_Atomic reserve;
-static atomic_bool lacked; /* an allocation of any library, in any thread, has failed */
+static atomic_bool lacked; /* whether an allocation of any library in any thread has failed */
 
 static bool fails_on_request(void)
 {
     return cli_faults.allocation && cli_faults.allocation();
 }
 
-/** Allocate for jansson, which stops reading where there is no memory. */
+/** Allocate for jansson, which stops reading if there is no memory. */
 static void *allocate_json(size_t bytes)
 {
     void *memory = fails_on_request() ? NULL : malloc(bytes);
@@ -45,13 +45,13 @@ void cli_alloc_begin(void)
     json_set_alloc_funcs(allocate_json, free);
 }
 
-/** Allocate for C++ and oneDNN. If even the reserve is not enough, the process ends: the caller cannot handle a
+/** Allocate for C++ and oneDNN. If even the reserve is not enough, end the process, because the caller cannot handle a
  * failure. */
 static void *allocate_for_library(size_t align, size_t wanted)
 {
     static const char last[] = "zr: no memory is left for a library that zr uses, nor for an end in good order\n";
     const size_t bytes =
-        wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* a multiple, as C11 wants */
+        wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* rounded up, as C11 requires */
     void *memory = fails_on_request() ? NULL : aligned_alloc(align, bytes);
     if (memory) return memory;
     atomic_store(&lacked, true);
@@ -63,7 +63,8 @@ static void *allocate_for_library(size_t align, size_t wanted)
     _exit(cli_exit_code(ZR_ERR_MEMORY));
 }
 
-/* C++'s new and delete, and oneDNN's allocator: the libraries call these definitions, since the command has them. */
+/* C++'s new and delete, and oneDNN's allocator. The libraries call these definitions because the program defines them.
+ * */
 ZR_API void *_Znwm(size_t bytes);
 ZR_API void *_Znwm(size_t bytes)
 {

@@ -1,7 +1,6 @@
-/**
- * cli/shell: the parts of a command line program that all commands share: arguments, help, messages, JSON, signals, the
- * process. Statuses come back to main.c, which alone turns them into exit codes. This header: options and their parser.
- */
+/** cli/shell: parts of a command line program that all commands share: arguments, help, messages, JSON, signals, the
+ * process. Functions return statuses to main.c, and only main.c turns a status into an exit code. This header: options
+ * and their parser. */
 #ifndef ZR_CLI_SHELL_ARGS_H
 #define ZR_CLI_SHELL_ARGS_H
 
@@ -12,7 +11,7 @@ typedef enum cli_kind {
     CLI_TEXT, /* const char * */
     CLI_INT,  /* int64_t */
     CLI_REAL, /* double */
-    CLI_LIST, /* cli_list: a text for each time that the option is given */
+    CLI_LIST, /* cli_list: a text for each occurrence of the option */
 } cli_kind;
 #define CLI_LIST_MOST 16
 
@@ -22,29 +21,29 @@ typedef struct cli_list {
 } cli_list;
 
 typedef struct cli_option {
-    const char *name; /* without dashes; NULL ends a list */
+    const char *name; /* name without dashes, or NULL at the end of a list */
     cli_kind kind;
     void *out;
-    double least;      /* INT, REAL */
-    const char *value; /* "N" in the help; NULL: the option takes no value */
+    double least;      /* smallest value of an INT or a REAL */
+    const char *value; /* name of the value in the help, such as "N", or NULL if the option takes no value */
     const char *help;
 } cli_option;
 
 typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
-#define CLI_MAX_OPERANDS 256 /* at most, such as runs in one picture */
+#define CLI_MAX_OPERANDS 256 /* most operands, such as runs in one picture */
 #define CLI_MAX_OVERRIDES 256
 
 /** A parsed command line. */
 typedef struct cli_args {
     const char *command;
-    const cli_option *options; /* the command's own */
-    bool keys;                 /* --key.path=value goes to the configuration */
+    const cli_option *options; /* options of this command */
+    bool keys;                 /* whether --key.path=value sets a key of the configuration */
     int max_operands;
     bool help, json, quiet;
-    bool by_memory; /* keys that are not given are left to --memory */
-    bool recipe;    /* a preset trains by the recipe for its size (zr__config_take_recipe) */
+    bool by_memory; /* whether --memory chooses keys that are not given */
+    bool recipe;    /* whether a preset trains by the recipe for its size (zr__config_take_recipe) */
     cli_color color;
-    const char *operand[CLI_MAX_OPERANDS + 1]; /* then NULL */
+    const char *operand[CLI_MAX_OPERANDS + 1]; /* ends with NULL */
     int n_operands;
     const char *override[CLI_MAX_OVERRIDES];
     int n_overrides;
@@ -52,22 +51,22 @@ typedef struct cli_args {
 
 typedef struct cli_command cli_command;
 
-/** Parse a command line. ZR_ERR_ARG (usage), ZR_ERR_UNSUPPORTED. */
+/** Parse a command line. Return ZR_ERR_ARG for wrong usage, or ZR_ERR_UNSUPPORTED. */
 ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 
-/** Parse the command line of a command that needs all of args->max_operands, which `what` names (NULL: it does not need
- * them); with --help print the help and set args->help. */
+/** Parse the command line of a command that needs args->max_operands operands. `what` names them in an error message;
+ * if it is NULL, the command may be called with fewer operands. With --help print the help and set args->help. */
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
 
-/** Put an override before the overrides of the command line, which win; its text lives in `room`. */
+/** Insert an override before the command line's own overrides, which win. The inserted text is stored in `room`. */
 ZR_NODISCARD zr_status cli_override(cli_args *args, char room[256], const char *format, ...) ZR_PRINTF(3, 4);
 
-/** Find the value of an option among the words that it takes, a list that NULL ends. ZR_ERR_ARG names option and words.
- */
+/** Find the index of an option's value in `names`, a list that ends with NULL. On ZR_ERR_ARG the message lists the
+ * possible values. */
 ZR_NODISCARD zr_status cli_word(const char *option, const char *given, const char *const *names, int *index);
 
-/** Read "5400", "90m", "3h", "1d12h" as seconds. ZR_ERR_ARG names the option. */
+/** Convert a duration such as "5400", "90m", "3h" or "1d12h" to seconds. On ZR_ERR_ARG the message names the option. */
 ZR_NODISCARD zr_status cli_duration(const char *option, const char *text, double *sec);
 
 #endif

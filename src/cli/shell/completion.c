@@ -1,4 +1,4 @@
-/* Completion of the command for bash and zsh. */
+/* Completion of the zr command for bash and zsh. */
 #include "cli/shell/reference.h"
 #include "train/family/family.h"
 
@@ -76,7 +76,7 @@ static zr_status print_bash(const cli_command *const *commands, int n)
 
 /* ---- zsh ------------------------------------------------------------------------------------- */
 
-/** Print text escaped for single quotes and for the brackets of _arguments. */
+/** Print text, escaped for single quotes and for the brackets of zsh's _arguments. */
 static void print_zsh(const char *text)
 {
     for (; *text; text++) {

@@ -1,4 +1,4 @@
-/* The help of a command, for people. */
+/* Help of a command, printed for people. */
 #include "cli/shell/reference.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static void print_option(const cli_option *o)
     printf("  %-24s %s\n", left, o->help);
 }
 
-/** Print a key with its help text wrapped between two columns. */
+/** Print a key and its help text, which is wrapped into the columns FIRST to LAST. */
 static void print_key(const zr_key *key)
 {
     enum { FIRST = 47, LAST = 100 };

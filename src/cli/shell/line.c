@@ -1,4 +1,4 @@
-/* One line of progress on stderr: fitted to the terminal, and redrawn in place. */
+/* One line of progress on stderr, fitted to the terminal and redrawn in place. */
 #include "cli/shell/line.h"
 
 #include "base/text/text.h"
@@ -48,8 +48,8 @@ void cli_line_add(cli_line *line, int rank, const char *format, ...)
     va_end(list);
 }
 
-/** Fit a line into `wide` columns, with `between` between its fields: drop fields from the highest rank on, then cut.
- */
+/** Fit a line into `wide` columns, with `between` between its fields. Drop the fields with the highest rank first, then
+ * cut the text. */
 static void fit_line(const cli_line *line, int wide, const char *between, char out[LINE_BYTES])
 {
     for (int rank = CLI_LINE_FIELDS; rank >= 0; rank--) {
@@ -67,7 +67,7 @@ static void fit_line(const cli_line *line, int wide, const char *between, char o
 void cli_line_rewrite(const cli_line *l)
 {
     char line[LINE_BYTES], out[LINE_BYTES + 16];
-    /* One column stays free: some terminals wrap when the last is written. */
+    /* Keep the last column free, because some terminals wrap when it is written. */
     fit_line(l, terminal_columns() - 1, "  ", line);
     int n = snprintf(out, sizeof(out), "\r%s\033[K", line);
     cli_put_stderr(out, (size_t)n);
@@ -92,7 +92,7 @@ void cli_show_done(void *arg, int64_t done, int64_t of)
     if (d->first > 0) cli_line_add(&l, 1, "left %s", CLI_TIME_LEFT(d->begin, done - d->first, of - d->first));
     cli_line_rewrite(&l);
     if (d->first > 0) return;
-    d->begin = now; /* the time before the first call includes setup: the rate is measured from here */
+    d->begin = now; /* measure the rate from here, because the time before the first call includes setup */
     d->first = done;
 }
 

@@ -1,14 +1,14 @@
-/** One line of progress on stderr: fitted to the terminal, and redrawn in place where stderr is one. */
+/** One line of progress on stderr, fitted to the terminal. If stderr is a terminal, the line is redrawn in place. */
 #ifndef ZR_CLI_SHELL_LINE_H
 #define ZR_CLI_SHELL_LINE_H
 
 #include "zr/base.h"
 
-#define CLI_REFRESH_SEC 0.1 /* seconds between redraws; no eye follows faster */
+#define CLI_REFRESH_SEC 0.1 /* least seconds between redraws; faster redraws would not be seen */
 
-/* One part of a line. On a narrow terminal the field with the highest `rank` is dropped first. */
+/* One field of a line. On a narrow terminal, fields with the highest `rank` are dropped first. */
 typedef struct cli_line_field {
-    int rank; /* 0: never dropped */
+    int rank; /* 0 for a field that is never dropped */
     char text[64];
 } cli_line_field;
 
@@ -22,12 +22,14 @@ typedef struct cli_line {
 void cli_line_add(cli_line *line, int rank, const char *format, ...) ZR_PRINTF(3, 4);
 /** Write a line over the previous one. */
 void cli_line_rewrite(const cli_line *line);
-/** Leave a line in place: whole in a file, as wide as the terminal on a terminal (`live`). */
+/** Print a line that stays. In a file it has its full length; on a terminal (`live`) it is cut to the terminal's width.
+ * */
 void cli_line_leave(const cli_line *line, bool live);
 /** Write bytes to stderr; a closed terminal does not stop a run. */
 void cli_put_stderr(const char *text, size_t length);
 
-/** Write the time that the rest of `of` takes at the rate of the first `done` since `begin`. Returns text. */
+/** Estimate the time left from the time since `begin`, in which `done` of `of` units were done. Write it into `text`.
+ * Return `text`. */
 const char *cli_time_left(double begin, int64_t done, int64_t of, char text[32]);
 #define CLI_TIME_LEFT(begin, done, of) cli_time_left((begin), (done), (of), (char[32]){0})
 
@@ -35,14 +37,14 @@ const char *cli_time_left(double begin, int64_t done, int64_t of, char text[32])
 bool cli_live(void);
 void cli_line_clear(void);
 
-/** Progress of some task: one refreshing line with the time left. Zero but for `what`. */
+/** Progress of a task, shown as one refreshing line with the time left. Set `what`; set all other fields to zero. */
 typedef struct cli_amount_done {
-    const char *what;    /* "tok" */
+    const char *what;    /* unit of the amount, such as "tok" */
     int64_t first;       /* amount done at the first call */
-    double begin, shown; /* seconds */
+    double begin, shown; /* zr_clock_sec at the first call and when the line was last shown */
 } cli_amount_done;
 
-/** Show the progress. arg: a cli_amount_done. */
+/** Show the progress. `arg` is a cli_amount_done. */
 void cli_show_done(void *arg, int64_t done, int64_t of);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Print text escaped for roff: minus signs stay minus signs, and no line begins with a request. */
+/** Print text, escaped for roff: minus signs stay minus signs, and no line begins a request. */
 static void print_roff(const char *text)
 {
     bool begins = true;

@@ -1,5 +1,5 @@
-/* Signals that ask a run to stop, or to save. A handler does only what a handler may: it notes the signal and its time,
- * and writes one line. */
+/* Signals that request a stop or a save. The handlers do only what a signal handler may: they record the signal and its
+ * time, and write one line. */
 #include "cli/shell/process.h"
 #include "comm/comm.h"
 
@@ -10,14 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static atomic_llong first_sec; /* second of the first SIGINT or SIGTERM (monotonic clock) plus 1; 0: none */
+static atomic_llong first_sec; /* second of the first SIGINT or SIGTERM (monotonic clock) plus 1, or 0 before it */
 static atomic_bool stop_wanted, save_wanted;
 static bool speaks, live;
 static _Atomic enum { STARTING, TRAINING, ENDED } phase;
 static zr_comm *_Atomic peers;
 static int gone_code;
 
-/* Write one line, over a line that is redrawn. */
+/* Write one line, which replaces a line that is redrawn. */
 static void write_answer(const char *what, const char *more)
 {
     char line[160];
@@ -25,11 +25,11 @@ static void write_answer(const char *what, const char *more)
     const char *const parts[] = {live ? "\r\033[K" : "", "zr: ", what, more, "\n"};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         for (const char *c = parts[i]; *c && n < sizeof(line); c++) line[n++] = *c;
-    if (write(STDERR_FILENO, line, n) < 0) return; /* nobody reads */
+    if (write(STDERR_FILENO, line, n) < 0) return; /* stderr has no reader */
 }
 
-/* End this process if a peer is gone. One of the remaining processes says so, unless it has been told why the job ends.
- */
+/* End this process if a peer is gone. One of the remaining processes prints the reason, unless a process has already
+ * reported why the job ends. */
 static void end_without_peer(void)
 {
     static const char what[] = "zr: the process of another rank is gone, and the launcher ends the run; nothing more "
@@ -40,16 +40,16 @@ static void end_without_peer(void)
     _exit(gone_code);
 }
 
-/* Return whether a signal asks a second time. Launchers send SIGTERM to a process and to its group: two at the same
- * time count as one. Schedulers warn by SIGUSR1 or SIGHUP, and send SIGTERM when the time is nearly over: that is then
- * the first SIGTERM. */
+/* Return whether a signal is a second request. A SIGTERM soon after the first signal is not: launchers send SIGTERM to
+ * a process and to its group, at the same time. SIGUSR1 and SIGHUP, by which schedulers warn, do not count as a first
+ * request; the SIGTERM that follows when the time is nearly over is then the first. */
 static bool is_repeated(int number, long long sec)
 {
     return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
-/* Say what a first signal does. With peers, a SIGTERM before training is a launcher's, which ends the other ranks of a
- * failed run, and failures are told once. */
+/* Print what a first signal does. With peers, a SIGTERM before training is not answered: a launcher sends it to the
+ * other ranks of a failed run, and a failure is reported only once. */
 static void answer_first(int number, bool urges)
 {
     const int now = atomic_load(&phase);
@@ -60,8 +60,8 @@ static void answer_first(int number, bool urges)
         write_answer("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
 }
 
-/* Handle a request to stop. Two threads may run it at once: one atomic number holds both whether a first SIGINT or
- * SIGTERM has come, and when. */
+/* Handle a request to stop. Two threads may run this function at once, so a single atomic number tells whether a first
+ * SIGINT or SIGTERM has come, and when. */
 static void on_signal(int number)
 {
     struct timespec now;
@@ -102,7 +102,7 @@ void cli_signals_catch(bool speak, bool on_live_line)
     sigaction(SIGUSR1, &action, NULL);
     sigemptyset(&save.sa_mask);
     sigaction(SIGUSR2, &save, NULL);
-    /* Under nohup SIGHUP is ignored, and stays ignored. */
+    /* nohup makes the process ignore SIGHUP; leave it ignored. */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
 }
 

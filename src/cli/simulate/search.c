@@ -1,14 +1,16 @@
-/** `zr simulate --search`: the fastest way to train that fits. A way is a stage, a tensor degree, a recompute policy, a
- * place of checkpoints, a grouping of states, and a size of buckets. Each way is taken at its best micro-batch.
+/**
+ * `zr simulate --search`: finds the fastest training configuration that fits. A candidate (cli_way) is a stage, a
+ * tensor degree, a recompute policy, a place of checkpoints, a grouping of states and a size of buckets. Each candidate
+ * is rated at its best micro-batch.
  *
- * Within one schedule no step takes longer for each sample when there are more samples: products get larger, and ZeRO's
- * traffic is shared by more samples; the longest path through the schedule does not grow either. So the largest
- * micro-batch that fits is the best one, and it is found in a few plans, as memory grows with it. Where steps follow
- * measured rates, or a policy changes with the batch, or the samples of a step are given, every micro-batch that fits
- * is tried instead.
+ * Within one schedule, more samples never make a step slower per sample: products get larger, more samples share ZeRO's
+ * traffic, and the longest path through the schedule does not grow per sample. So the largest micro-batch that fits is
+ * the best. It is found with a few plans, because memory grows with the micro-batch. If steps follow measured rates, or
+ * a policy changes with the batch, or the samples of a step are given, every micro-batch that fits is tried instead.
  *
- * Buckets, overlap, the levels of collectives and gradients reduced once a step change few ways much, and most not at
- * all: they are varied last, for the fastest way of each kind of states and for the ways that came nearest to fitting.
+ * Buckets, overlap, levels of collectives and reducing gradients once a step change most candidates little or not at
+ * all. These keys are varied last, for the fastest candidate of each kind of states and for the candidates that came
+ * nearest to fitting.
  */
 #include "cli/plan/choices.h"
 #include "cli/shell/config.h"
@@ -27,20 +29,20 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_BATCH (1 << 20) /* samples of a micro-batch */
+#define MOST_BATCH (1 << 20) /* most samples of a micro-batch */
 #define MOST_ACCUMS 4
-#define REFINED 8                       /* ways whose buckets, overlap and levels are varied */
-#define LEAST_GAIN 0.005                /* gain in speed that is worth a variant's keys */
-#define STEP_TOKENS (1 << 24)           /* most tokens of a step, unless --step-tokens says otherwise */
-#define SMALL_BUCKET (1 << 22)          /* elements: the least staging memory at a few hundred buckets of a unit */
-#define LARGE_BUCKET (INT64_C(1) << 30) /* whole units */
+#define REFINED 8                       /* most candidates whose buckets, overlap and levels are varied */
+#define LEAST_GAIN 0.005                /* least gain in speed for which a variant's keys are set */
+#define STEP_TOKENS (1 << 24)           /* most tokens of a step, unless --step-tokens gives another limit */
+#define SMALL_BUCKET (1 << 22)          /* elements; little staging memory with a few hundred buckets of a unit */
+#define LARGE_BUCKET (INT64_C(1) << 30) /* elements; whole units */
 
-/** Keys that the command line gives; the search keeps their values. `kept`: place of checkpoints; `global`: samples of
- * a step. */
+/** Keys that the command line gives. The search keeps their values. `kept` stands for the place of checkpoints,
+ * `global` for the samples of a step. */
 typedef struct space {
     bool stage, tensor, policy, every, kept, groups, batch, accum, global;
     bool buckets, prefetch, overlap, levels, once;
-    bool every_batch; /* every micro-batch that fits must be tried */
+    bool every_batch; /* whether every micro-batch that fits must be tried */
 } space;
 
 typedef struct search {
@@ -48,14 +50,14 @@ typedef struct search {
     const cli_args *typed;
     space given;
     zr_config *config;
-    int64_t room;         /* ways that the list has room for */
-    int64_t most_samples; /* samples of a step of all ranks */
-    int64_t refined_from; /* index of the first variant in buckets, overlap, levels or reduction */
+    int64_t room;         /* capacity of base.way */
+    int64_t most_samples; /* most samples of a step, of all ranks together */
+    int64_t refined_from; /* index of the first variant with other buckets, overlap, levels or reduction */
 } search;
 
 /* ---- one plan ----------------------------------------------------------------------------------- */
 
-/** Set a configuration to a way with a batch. */
+/** Set a configuration to a candidate, a micro-batch and a number of micro-batches a step. */
 static void configure_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
 {
     if (w->in.bucket_elems > 0) {
@@ -78,7 +80,7 @@ static void configure_way(zr_config *config, const cli_way *w, int64_t batch, in
     zr__train_set_batch(config, ranks, batch, accum);
 }
 
-/** Plan and simulate a way with a batch. *planned false: the plan was refused. */
+/** Plan and simulate a candidate with a batch. *planned is false if the plan was refused. */
 static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t accum, cli_trial *made, bool *planned)
 {
     zr_config config = *s->config;
@@ -92,8 +94,8 @@ static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t acc
     return ZR_OK;
 }
 
-/** Return whether a trial is faster than another by more than rounding: sums in another order differ in their last
- * bits. */
+/** Return whether trial `a` is faster than trial `b` by more than rounding. Sums in a different order differ in their
+ * last bits. */
 static bool faster(const cli_trial *a, const cli_trial *b)
 {
     return a->simulation.samples_sec > (1 + 1e-9) * b->simulation.samples_sec;
@@ -102,7 +104,7 @@ static bool faster(const cli_trial *a, const cli_trial *b)
 static void keep_better(cli_way *w, int64_t batch, int64_t accum, const cli_trial *made)
 {
     if (w->fits && !(made->fits && faster(made, &w->made))) return;
-    if (w->planned && !made->fits) return; /* keep the first trial that does not fit: it is the smallest */
+    if (w->planned && !made->fits) return; /* keep the first trial that does not fit, which is the smallest */
     w->planned = true;
     w->fits = made->fits;
     w->batch = batch;
@@ -117,8 +119,8 @@ static int64_t way_data_ranks(const search *s, const cli_way *w)
     return s->base.target.ranks / w->tensor;
 }
 
-/** Return the micro-batch to try after `n` (0: the first), 0: no more. They are powers of two and numbers between them;
- * where a step's samples are given, divisors of a rank's share. */
+/** Return the micro-batch to try after `n`, or 0 if there are no more. `n` is 0 for the first. Micro-batches are powers
+ * of two and numbers between them; if a step's samples are given, they are divisors of a rank's samples. */
 static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
 {
     const int64_t rows = s->config->train_batch_size / way_data_ranks(s, w);
@@ -138,8 +140,8 @@ static bool is_usual(const search *s, int64_t batch, int64_t samples)
     return s->given.batch || batch == 1 || samples <= s->most_samples;
 }
 
-/** List the numbers of micro-batches a step that take the same memory; return their count, 0: this micro-batch does not
- * make a step. */
+/** List the numbers of micro-batches a step that are possible with a micro-batch and need the same memory: 1, or with
+ * `several` numbers above 1. Return their count, which is 0 if no number gives a step of the required samples. */
 static int accums_of(const search *s, const cli_way *w, int64_t batch, bool several, int64_t accum[MOST_ACCUMS])
 {
     static const int64_t some[] = {2, 4, 8};
@@ -160,8 +162,8 @@ static int accums_of(const search *s, const cli_way *w, int64_t batch, bool seve
     return n;
 }
 
-/** Try a micro-batch and a number of micro-batches a step: keep the trial if it is the way's best, and note the
- * smallest that does not fit. A refused plan does not fit either. */
+/** Try a micro-batch and a number of micro-batches a step. Keep the trial if it is the candidate's best, and record the
+ * smallest micro-batch that does not fit. A refused plan does not fit either. */
 static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t accum, bool several, cli_trial *made)
 {
     bool planned = false;
@@ -174,8 +176,8 @@ static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t a
     return ZR_OK;
 }
 
-/** Try a micro-batch with all numbers of micro-batches a step from number `first` on, until one does not fit. *fits:
- * false if the first one does not fit. */
+/** Try a micro-batch with the numbers of micro-batches a step in turn, from index `first` on, until a number does not
+ * fit. *fits is false if the first number does not fit. */
 static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, bool *fits)
 {
     int64_t accum[MOST_ACCUMS];
@@ -190,7 +192,7 @@ static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool sev
     return ZR_OK;
 }
 
-/** Try each micro-batch in turn, up to the first that does not fit. */
+/** Try one micro-batch after the other until a micro-batch does not fit. */
 static zr_status try_every(const search *s, cli_way *w, bool several)
 {
     bool fits = true;
@@ -199,15 +201,15 @@ static zr_status try_every(const search *s, cli_way *w, bool several)
     return ZR_OK;
 }
 
-/** A way whose micro-batch is sought. */
+/** A candidate whose largest micro-batch is searched. */
 typedef struct growing {
     const search *s;
     cli_way *way;
-    bool several; /* micro-batches a step */
+    bool several; /* whether a step has several micro-batches */
 } growing;
 
-/** Plan a micro-batch with the fewest micro-batches a step. A refused plan, or one that needs too much of a host,
- * counts as one byte more than the limit. */
+/** Find the bytes that a micro-batch needs with the fewest micro-batches a step. For a refused plan, or a plan that
+ * needs too much of a host's memory, the result is one byte more than the limit. */
 static zr_status needs_of_batch(void *arg, int64_t batch, int64_t *bytes)
 {
     const growing *g = arg;
@@ -219,8 +221,8 @@ static zr_status needs_of_batch(void *arg, int64_t batch, int64_t *bytes)
     return ZR_OK;
 }
 
-/** Find the largest micro-batch that fits. *guess: the largest that fitted with another number of micro-batches a step.
- */
+/** Find the largest micro-batch that fits, and try it with all numbers of micro-batches a step. *guess is a first
+ * guess, and becomes the found micro-batch. */
 static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t *guess)
 {
     const int64_t limit = s->base.target.limit_bytes;
@@ -271,7 +273,8 @@ static cli_way as_configured(const zr_config *config)
                             .once = config->reduce_once}};
 }
 
-/** Add a way with whole checkpoints, in pieces with tensor parallelism, and on the host, where it can be reached. */
+/** Add a candidate for each place of checkpoints: whole, partitioned if there is tensor parallelism, and on the host if
+ * the cluster gives the rate of copies to it. */
 static zr_status add_kept_ways(search *s, cli_way way)
 {
     const bool host = s->base.target.cluster.host_bytes_sec > 0;
@@ -288,13 +291,13 @@ static zr_status add_kept_ways(search *s, cli_way way)
     return host ? add_way(s, &way) : ZR_OK;
 }
 
-/** Add a policy with all its variants. Policy unit is spaced up to twice the root of the layers: beyond it, recompute
- * takes more memory than it saves. */
+/** Add candidates for a policy with all its variants. For policy unit, the distance between kept inputs is at most
+ * twice the square root of the layers: beyond it, recomputation needs more memory than it saves. */
 static zr_status add_policy_ways(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
     const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
-    if (!free) return add_way(s, &way); /* no checkpoints, or the policy chooses their place */
+    if (!free) return add_way(s, &way); /* without checkpoints, or if the policy chooses their place */
     way.pieces = way.host = false;
     if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept_ways(s, way);
     for (way.every = 1; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)
@@ -315,14 +318,15 @@ static zr_status add_policies_ways(search *s, cli_way way)
     return ZR_OK;
 }
 
-/** Return the data-parallel ranks of a host if they divide all data-parallel ranks and are fewer; else 0. */
+/** Return the number of data-parallel ranks on a host if it divides the number of all data-parallel ranks and is
+ * smaller, or else 0. */
 static int64_t host_group(const search *s, const cli_way *w)
 {
     const int64_t host = cli_host_ranks(&s->base.target), group = host / w->tensor, all = way_data_ranks(s, w);
     return host % w->tensor == 0 && group > 1 && group < all && all % group == 0 ? group : 0;
 }
 
-/** Add groups of a host's ranks. */
+/** Add candidates without groups, and candidates with groups of the ranks of a host. */
 static zr_status add_group_ways(search *s, cli_way way)
 {
     const int64_t host = host_group(s, &way);
@@ -370,8 +374,9 @@ static bool same_states(const cli_way *a, const cli_way *b)
     return a->stage == b->stage && a->tensor == b->tensor && a->mics == b->mics && a->hpz == b->hpz;
 }
 
-/** Plan the first way of each kind of states at one sample, with one micro-batch a step, which keeps the fewest states;
- * recomputation changes no state. */
+/** Plan the first candidate of each kind of states with one sample and one micro-batch a step, because its states then
+ * need the least memory. Other candidates of the kind need no plan, because recomputation does not change the states.
+ * */
 static zr_status try_states(void *arg, int64_t index)
 {
     const search *s = arg;
@@ -383,12 +388,12 @@ static zr_status try_states(void *arg, int64_t index)
     if (index > 0 && same_states(w, w - 1)) return ZR_OK;
     ZR_TRY(try_one(s, w, batch, 1, &made, &planned));
     if (!planned || made.report.memory.states_bytes <= s->base.target.limit_bytes) return ZR_OK;
-    keep_better(w, batch, 1, &made); /* for its needs */
+    keep_better(w, batch, 1, &made); /* record the memory that it needs */
     w->states_fit = false;
     return ZR_OK;
 }
 
-/** Drop the other ways of a kind whose first way's states do not fit: they have the same states. */
+/** Drop candidates whose states do not fit, except the first of each kind, whose plan has shown it. */
 static void drop_states(search *s)
 {
     cli_searched *b = &s->base;
@@ -413,7 +418,7 @@ static int by_need(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/** Sort by speed; at the same speed the way that takes less memory comes first. */
+/** Sort by speed. At equal speed, the candidate that needs less memory comes first. */
 static int by_speed(const void *a, const void *b)
 {
     const cli_way *x = *(const cli_way *const *)a, *y = *(const cli_way *const *)b;
@@ -422,7 +427,8 @@ static int by_speed(const void *a, const void *b)
     return by_need(a, b);
 }
 
-/** Return whether two ways are one plan: without checkpoints their place does not matter. */
+/** Return whether two candidates have the same plan. If there are no checkpoints, candidates that differ only in their
+ * place have the same plan. */
 static bool same_plan(const cli_way *a, const cli_way *b)
 {
     const cli_trial *x = &a->made, *y = &b->made;
@@ -432,7 +438,7 @@ static bool same_plan(const cli_way *a, const cli_way *b)
            x->simulation.price.step_sec == y->simulation.price.step_sec;
 }
 
-/** Return whether one of n ways has the states of `w`. */
+/** Return whether any of `n` candidates has the same states as `w`. */
 static bool has_states(const cli_way *const *ways, int64_t n, const cli_way *w)
 {
     for (int64_t i = 0; i < n; i++)
@@ -440,7 +446,8 @@ static bool has_states(const cli_way *const *ways, int64_t n, const cli_way *w)
     return false;
 }
 
-/** Sort the ways into the best and, for each kind of states with which no way fits, the way that needs least. */
+/** Sort the candidates that fit into `best`. Put into `missed`, for each kind of states with which no candidate fits,
+ * the candidate that needs the least memory. */
 static zr_status rank_ways(search *s)
 {
     cli_searched *b = &s->base;
@@ -508,7 +515,8 @@ static zr_status check_found(const cli_searched *b)
 
 /* ---- buckets, overlap, levels, reduction once a step ---------------------------------------------- */
 
-/** Return whether a variant of a way can be planned, and differs only in keys that the command line leaves open. */
+/** Return whether a variant of a candidate can be planned, and differs only in keys that the command line does not
+ * give. */
 static bool is_open_variant(const search *s, const cli_way *way, const cli_variant *to)
 {
     const space *given = &s->given;
@@ -524,7 +532,7 @@ static bool is_open_variant(const search *s, const cli_way *way, const cli_varia
 static zr_status add_variants(search *s, const cli_way *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->in.levels,
-                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto: flat with tensor parallelism */
+                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto is flat with tensor parallelism */
         other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->in.overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
     const bool had = from->in.once;
@@ -535,7 +543,7 @@ static zr_status add_variants(search *s, const cli_way *from)
         {0, 0, overlap, levels, !had},    {large, 0, overlap, levels, !had}, {0, 0, overlap, other, !had},
         {large, large, on, levels, !had}};
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
-        cli_way w = *from; /* without its results */
+        cli_way w = *from; /* results are reset below */
         w.in = to[i];
         w.planned = w.fits = false;
         w.tried = w.more[0].batch = w.more[1].batch = 0;
@@ -551,7 +559,7 @@ static zr_status try_variant(void *arg, int64_t index)
     return try_batches_of(arg, ((const search *)arg)->refined_from + index);
 }
 
-/** Let the fastest of a way's variants take its place, if the gain is worth more keys. */
+/** Replace a candidate by its fastest variant if the gain is worth setting more keys. */
 static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
 {
     const cli_way *best = NULL;
@@ -565,7 +573,7 @@ static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
     way->tried = tried;
 }
 
-/** Try the variants of the fastest way of each kind of states, and then of the first that do not fit. */
+/** Try the variants of the fastest candidate of each kind of states, and then of the candidates nearest to fitting. */
 static zr_status refine_ways(search *s, const char *shown)
 {
     cli_searched *b = &s->base;
@@ -576,7 +584,7 @@ static zr_status refine_ways(search *s, const char *shown)
         way[n] = i < b->n_best ? b->best[i] : b->missed[i - b->n_best];
         if (!has_states(way, n, way[n])) n++;
     }
-    for (int i = 0; i < n; i++) index[i] = way[i] - b->way; /* adding ways may move them */
+    for (int i = 0; i < n; i++) index[i] = way[i] - b->way; /* add_variants may move b->way */
     s->refined_from = b->n;
     for (int i = 0; i < n; i++) {
         const cli_way from = b->way[index[i]];
@@ -602,7 +610,7 @@ static zr_status find_ways(search *s)
     return check_found(&s->base);
 }
 
-/** Return whether the command line gives a key, or one of two. */
+/** Return whether the command line gives `key` or, unless it is NULL, `other`. */
 static bool is_typed(const search *s, const char *key, const char *other)
 {
     const cli_brief *brief = &s->base.o->brief;

@@ -1,4 +1,4 @@
-/** The results of `zr simulate --search`, and why other ways are slower. */
+/** The results of `zr simulate --search`, and why other candidates are slower. */
 #include "cli/simulate/search.h"
 
 #include "base/json/json.h"
@@ -10,15 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEXT 10  /* ways shown after the fastest */
-#define MISSED 3 /* ways shown that do not fit */
+#define NEXT 10  /* candidates shown after the fastest */
+#define MISSED 3 /* candidates shown that do not fit */
 #define LEAST_PART 0.005
 
 /* ---- why a way is slower ------------------------------------------------------------------------ */
 
 enum { RECOMPUTE, PRODUCTS, MEMORY, LAUNCHES, WAITS, PARTS = WAITS + ZR_CAUSES };
 
-/** Split the time of a step into parts. Recomputation is taken to have its share of FLOPs in the products' time. */
+/** Split the time of a step into parts. Recomputation is assumed to have the same share of the products' time as of the
+ * FLOPs. */
 static void step_parts(const cli_trial *made, double sec[PARTS])
 {
     const zr_simulation *s = &made->simulation;
@@ -43,20 +44,20 @@ static const char *part_words(int part, char text[48])
     return text;
 }
 
-/** Find how much more of each part a way takes than the fastest, for the samples of the fastest's step, over that
- * step's time. */
+/** Compare a candidate with the fastest candidate, for equally many samples. part[i] is the candidate's extra time in
+ * part i, as a share of the time of the fastest candidate's step. */
 static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS])
 {
     double its[PARTS];
     const zr_simulation *b = &best->made.simulation, *w = &way->made.simulation;
     const double step = b->price.step_sec;
-    const double scale = b->samples_sec * step / (w->samples_sec * w->price.step_sec); /* samples over samples */
+    const double scale = b->samples_sec * step / (w->samples_sec * w->price.step_sec); /* ratio of samples a step */
     step_parts(&best->made, part);
     step_parts(&way->made, its);
     for (int i = 0; i < PARTS; i++) part[i] = (its[i] * scale - part[i]) / step;
 }
 
-/** Name the largest loss, or the two largest. */
+/** Write the names of the largest and the second largest loss into `text`. Return `text`. */
 static const char *why_slower(const cli_way *best, const cli_way *way, char text[128])
 {
     double part[PARTS];
@@ -84,7 +85,7 @@ static const char *policy_name(const cli_way *w)
     return zr__recompute_name((zr_recompute)w->policy);
 }
 
-/** Name a recompute policy and place of checkpoints: "unit/4 Pa+cpu". */
+/** Write a recompute policy and a place of checkpoints, such as "unit/4 Pa+cpu", into `text`. Return `text`. */
 static const char *recompute_words(const cli_way *w, char text[48])
 {
     char every[24] = "";
@@ -104,8 +105,8 @@ static const char *group_name(const cli_way *w, char text[48])
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-/** List the keys that turn the configuration into this way, by their paths; keys with their configured value only where
- * ways may differ. */
+/** Return an object of the keys, by their paths, that turn the configuration into this candidate. A key that has its
+ * configured value is included only if candidates may differ in it. */
 static json_t *keys_of(const cli_searched *s, const cli_way *w)
 {
     const zr_config *c = s->config;
@@ -143,7 +144,7 @@ static json_t *keys_of(const cli_searched *s, const cli_way *w)
     return keys;
 }
 
-/** Group the keys into the sections of a CONFIG.json. */
+/** Return the keys grouped into the sections of a CONFIG.json. */
 static json_t *sections_of(json_t *keys)
 {
     json_t *root = json_object(), *value;
