@@ -278,36 +278,38 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
 /** Kinds of steps: action and uses, the uses in order. "Mine" is this rank's range; "each" is one range for every rank
  * of the step's group. */
 #define ZR_STEP_LIST(X)                                                                                                \
-    X(BATCH, "batch")                   /* the caller fills a micro-batch: for each input of the graph its place, and  \
-                                           the memory of the host that the caller is given; loss. The step's range:    \
-                                           rows of the global batch, in the first round; the next round takes those    \
-                                           that follow the group's */                                                  \
-    X(RUN, "run")                       /* op of the graph; uses: its inputs, outputs, scratch, in order */            \
+    X(BATCH, "batch")                   /* the caller fills a micro-batch; uses: for each graph input its value        \
+                                           and the host memory passed to the caller; loss. The range: rows of the      \
+                                           global batch in the first round; each later round takes the rows after      \
+                                           those of the group's ranks */                                               \
+    X(RUN, "run")                       /* run an op of the graph; uses: its inputs, outputs and scratch, in           \
+                                           order */                                                                    \
     X(ZERO, "zero")                     /* clear a range that no op writes, of a unit's gradient or after a value */   \
     X(CAST, "cast")                     /* cast from the master (mine) to the whole unit (mine) */                     \
     X(COPY, "copy")                     /* copy bytes between buffers, usually of different spaces */                  \
     X(GATHER, "gather")                 /* all-gather of parameters: mine, each, staging */                            \
     X(BROADCAST, "broadcast")           /* broadcast of parameters from one owner: mine, each, staging */              \
     X(GATHER_GRAD, "gather_grad")       /* all-gather of sums: mine, each, staging */                                  \
-    X(REDUCE_SCATTER, "reduce_scatter") /* each rank's piece of mine is summed in a tree: each, [staging], sums        \
-                                           (mine), [the accumulators above]. With one rank the one piece is the sum.   \
-                                           nccl: first NCCL sums it into my piece of "each" */                         \
+    X(REDUCE_SCATTER, "reduce_scatter") /* sum each rank's piece of "mine" in a tree; uses: each, [staging], sums      \
+                                           (mine), [the accumulators above]. With one rank the single piece is         \
+                                           the sum. With nccl, NCCL first sums the pieces into this rank's piece       \
+                                           of "each" */                                                                \
     X(REDUCE, "reduce")                 /* sum as in REDUCE_SCATTER, but only on one owner */                          \
     X(LOSS, "loss")                     /* add this micro-batch's losses to this rank's loss */                        \
     X(REPEAT, "repeat")                 /* run the following steps, up to END, `rounds` times */                       \
     X(END, "end")                                                                                                      \
-    X(SQUARE_MICRO, "square_micro") /* the gradient of this rank's micro-batch, whole, before it is reduced; its       \
-                                       squares: a sum that begins in the first round */                                \
-    X(SQUARE, "square")             /* sums (mine); write the sum of their squares */                                  \
-    X(AGREE, "agree")   /* loss, numbers of all ranks, the unit's verdict, its square: is its gradient finite on all   \
-                           ranks? If not the run ends */                                                               \
-    X(NORM, "norm")     /* loss, numbers of all ranks, the verdict, the square of each unit, [of its micro-gradients]: \
-                           all ranks agree on norm and health of the gradient, the loss, what gradients are multiplied \
-                           with */                                                                                     \
-    X(SAVE, "save")     /* a state of a unit (mine) goes out; [memory of the host through which it does, where it      \
-                           stands elsewhere] */                                                                        \
-    X(UPDATE, "update") /* optimizer on a range of a unit, but on what has no gradient: sums (mine), master (mine) or  \
-                           none, each state (mine), parameters (mine) or none, what was agreed on */
+    X(SQUARE_MICRO, "square_micro") /* add up squares, beginning in the first round; uses: the whole gradient of       \
+                                       this rank's micro-batch before it is reduced; its squares */                    \
+    X(SQUARE, "square")             /* write the sum of squares; uses: sums (mine), the sum of their squares */        \
+    X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, and end the run if not; uses:          \
+                           loss, numbers of all ranks, the unit's verdict, its square */                               \
+    X(NORM, "norm")     /* agree on the norm of the gradient, on whether it is finite, on the loss and on the          \
+                           factor for gradients; uses: loss, numbers of all ranks, the verdict, the square of          \
+                           each unit, [of its micro-gradients] */                                                      \
+    X(SAVE, "save")     /* write out a state of a unit; uses: the state (mine), [host memory through which it          \
+                           passes, if it lies elsewhere] */                                                            \
+    X(UPDATE, "update") /* update a range of a unit, except for parameters without gradient; uses: sums (mine),        \
+                           master (mine) or none, each state (mine), parameters (mine) or none, the verdict */
 
 typedef enum zr_step_kind {
 #define ZR_STEP_ENUM(name, text) ZR_STEP_##name,
@@ -368,7 +370,7 @@ typedef enum zr_when {
                       training step has updated (stages 1, 2); their bytes are counted for that previous step */
     ZR_WHEN_FIRST,
     ZR_WHEN_LATER, /* in all rounds but the first */
-    ZR_WHEN_SAVE   /* in the first round of a training step after which states are saved */
+    ZR_WHEN_SAVE   /* in the first round of a training step during which states are saved */
 } zr_when;
 
 /** Return whether a step runs in a round of REPEAT, counted from 0. stale: no flush has gathered the parameters that
