@@ -239,16 +239,14 @@ struct zr_kernel;
 typedef struct zr_device_facts {
     char name[48];                   /* such as "this machine (v4)" */
     int threads;                     /* compute threads per rank */
-    bool apart;                      /* whether its memory is separate from the host's, so that the processor
-                                        cannot access it */
+    bool apart;                      /* whether its memory is separate from the host's, so that the processor cannot
+                                        access it */
     bool bf16_products;              /* whether bf16 operands are multiplied directly rather than widened to fp32
                                         first */
-    bool narrow_attention;           /* whether attention multiplies 16-bit operands directly rather than
-                                        widening them first */
-    int64_t panel_bytes;             /* most bytes for the packed form of a product's operand, or 0 if none is
-                                        packed */
-    const struct zr_kernel *kernels; /* user-defined kernels, which replace the device's (zr_device_config), or
-                                        NULL */
+    bool narrow_attention;           /* whether attention multiplies 16-bit operands directly rather than widening
+                                        them first */
+    int64_t panel_bytes;             /* most bytes for the packed form of a product's operand, or 0 if none is packed */
+    const struct zr_kernel *kernels; /* user-defined kernels, which replace the device's (zr_device_config), or NULL */
     /** Return the scratch bytes of one run of an op's kernel, or 0 if the op has no kernel. If an operand has more
      * elements than kernels can count, return more bytes than any plan can provide. The pointer is NULL if no op needs
      * scratch. */
@@ -261,8 +259,7 @@ ZR_API int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struc
 
 /** Levels of links between ranks, narrowest first. */
 typedef enum zr_link_level {
-    ZR_LINK_PROCESS, /* threads of one process, which read each other's memory; `zr info --bench` measures this
-                        level */
+    ZR_LINK_PROCESS, /* threads of one process, which read each other's memory; `zr info --bench` measures this level */
     ZR_LINK_HOST,    /* within a host: shared memory between processes, or the link between accelerators (NVLink) */
     ZR_LINK_HOSTS,   /* between hosts: the network */
     ZR_LINK_LEVELS
@@ -270,8 +267,7 @@ typedef enum zr_link_level {
 
 /** Rates of a link; 0 if not known. */
 typedef struct zr_link {
-    double bytes_sec;   /* bytes per second that one rank receives from others while all ranks of the level
-                           exchange */
+    double bytes_sec;   /* bytes per second that one rank receives from others while all ranks of the level exchange */
     double latency_sec; /* latency before the first byte of an exchange arrives; not used in estimates yet */
 } zr_link;
 

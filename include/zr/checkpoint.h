@@ -243,8 +243,8 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_remove(const char *run_dir, int64_t 
 /** Names of the tensors in files of one kind of model. */
 typedef struct zr_hf_names {
     const char *prefix;           /* prefix that all names have in some files and lack in others */
-    const char *const *redundant; /* names of tensors that some files have and zr does not need, ending with
-                                     NULL; an entry that begins with a dot matches the end of a name */
+    const char *const *redundant; /* names of tensors that some files have and zr does not need, ending with NULL; an
+                                     entry that begins with a dot matches the end of a name */
 } zr_hf_names;
 
 /** Numbers in a GPT-2's config.json, under its key names. */

@@ -65,14 +65,13 @@ typedef struct zr_comm_ops {
 /** State of a rank that the other ranks of its host can read at any time. */
 #define ZR_COMM_SHOWN 4
 typedef struct zr_comm_board {
-    uint64_t waits;                /* incremented when a wait for other ranks begins and when it ends, so it is
-                                      odd during a wait. Ranks with the same groups wait in the same order, so
-                                      the rank with the lowest value is behind */
+    uint64_t waits;                /* incremented when a wait for other ranks begins and when it ends, so it is odd
+                                      during a wait. Ranks with the same groups wait in the same order, so the rank
+                                      with the lowest value is behind */
     int64_t process;               /* process ID, as valid on this host */
     uint64_t told;                 /* nonzero once a rank has claimed the right to report why the job ends */
-    uint64_t awaited;              /* during a long wait, 1 + world number of a rank that is awaited; 0 if not
-                                      known */
-    uint64_t shown[ZR_COMM_SHOWN]; /* values by index, in which a rank shows its progress */
+    uint64_t awaited;              /* during a long wait, 1 + world number of a rank that is awaited; 0 if not known */
+    uint64_t shown[ZR_COMM_SHOWN]; /* values in which a rank shows its progress */
 } zr_comm_board;
 
 struct zr_comm {
@@ -84,21 +83,21 @@ struct zr_comm {
     unsigned char *staging;     /* (staging_bytes) this rank's own staging memory */
     int64_t staging_bytes;
     int64_t staging_taken_bytes; /* bytes actually allocated for it */
-    bool concurrent;             /* whether calls wait for a link, so that it pays to make them on a second thread
-                                    beside the computing one */
-    zr_traffic traffic;          /* counted where bytes move; the owner may reset it at any time */
-    zr_comm_copier copier;       /* how to copy; `copy` is NULL if the processor copies */
-    zr_status copied;            /* status of the first copy that failed during the current call */
-    const double *table;         /* (size, n) numbers of all ranks from the last call of scalars, agree, same or split,
-                                    valid until the next; all ranks of a process share one table */
+    bool concurrent;       /* whether calls wait for a link, so that it pays to make them on a second thread beside
+                              the computing one */
+    zr_traffic traffic;    /* counted where bytes move; the owner may reset it at any time */
+    zr_comm_copier copier; /* how to copy; `copy` is NULL if the processor copies */
+    zr_status copied;      /* status of the first copy that failed during the current call */
+    const double *table;   /* (size, n) numbers of all ranks from the last call of scalars, agree, same or split,
+                              valid until the next; all ranks of a process share one table */
     double alone[ZR_COMM_SCALARS]; /* the table if there is only one rank */
     const void **pieces;           /* (size) scratch for the argument `pieces` of zr_comm_arrived_fn */
-    zr_comm_board *board;          /* board of this rank; the ranks of a group use their boards of the world */
+    zr_comm_board *board;          /* this rank's board; a group's ranks use their boards of the world */
     zr_comm_board **boards;        /* boards of the world's `n_boards` ranks; NULL for a rank whose board is not
                                       visible, as on another host */
     int n_boards;
-    bool processes_seen; /* whether process IDs are valid for all ranks of the host, that is, the ranks are not
-                            in separate containers */
+    bool processes_seen; /* whether process IDs are valid for all ranks of the host, that is, the ranks are not in
+                            separate containers */
 };
 
 /** Allocate this rank's staging memory: `bytes`, zeroed, 64-byte aligned. It is freed with the communicator or by the

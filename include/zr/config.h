@@ -64,8 +64,8 @@ typedef struct zr_config {
         const char *type;      /* family of the model, such as "gpt2" */
         const char *preset;    /* name of a known shape, which gives the sizes */
         const char *init;      /* directory with config.json and model.safetensors, which give the sizes */
-        const char *frozen;    /* name patterns of the parameters that are not trained, one per line; NULL to
-                                  train all */
+        const char *frozen;    /* name patterns of the parameters that are not trained, one per line; NULL to train
+                                  all */
         zr_config_sizes sizes; /* sizes; open (0) after loading with preset or init, or if not given */
         double dropout;        /* value of the key `dropout`, for all three dropout probabilities; 0 if not given */
         double embd_pdrop, resid_pdrop, attn_pdrop;
@@ -73,8 +73,7 @@ typedef struct zr_config {
         double initializer_range;
     } model;
     struct {
-        const char *train;     /* path as in zr_data_args.path; if NULL, data cannot be read but a plan can be
-                                  made */
+        const char *train;     /* path as in zr_data_args.path; if NULL, data cannot be read but a plan can be made */
         const char *val;       /* evaluation data, whose sources have no weights */
         const char *tokenizer; /* name as for zr_tokenizer_open; if NULL, texts use "bytes" and token files no
                                   tokenizer */
@@ -87,12 +86,11 @@ typedef struct zr_config {
     struct {
         int64_t tensor;
         zr_config_sequence sequence;
-        int64_t ranks_per_host; /* 0 to use the number that the transport finds */
+        int64_t ranks_per_host; /* ranks per host; 0 to use the number that the transport finds */
     } parallel;
     struct {
         zr_config_layout layout;
-        zr_config_norm norm; /* how to compute the whole gradient's norm in layout lean with one micro-batch per
-                                step */
+        zr_config_norm norm; /* how to compute the whole gradient's norm in layout lean with one micro-batch per step */
         int64_t limit_bytes; /* memory.limit: bytes of a rank's process or of its GPU memory; 0 for no limit */
     } memory;
     struct {
@@ -102,18 +100,18 @@ typedef struct zr_config {
         int64_t eval_batches;      /* batches per evaluation; 0 for all of val */
         int64_t sample_tokens;     /* length in tokens of the sample text that the model writes; 0 for no sample */
         const char *sample_prompt; /* prompt of the sample text, or NULL if none */
-        const char *output_dir;    /* NULL for runs/<model>-<time> */
-        const char *started_in;    /* directory to which relative paths in a run's own config.json refer; NULL
-                                      for the current directory */
-        int64_t threads;           /* 0 to choose automatically */
-        int64_t hang_timeout;      /* in seconds; 0 to choose automatically */
+        const char *output_dir;    /* directory of the run; NULL for runs/<model>-<time> */
+        const char *started_in;    /* directory to which relative paths in a run's own config.json refer; NULL for
+                                      the current directory */
+        int64_t threads;           /* compute threads per rank; 0 to choose automatically */
+        int64_t hang_timeout;      /* limit in seconds for ranks without progress; 0 to choose automatically */
         int64_t save_interval;     /* steps between checkpoints; 0 for none */
         bool save_end;             /* whether to write a checkpoint after the last step, whatever the interval */
         int64_t keep_last;
         bool keep_best;      /* whether to keep the weights with the lowest val_loss */
-        bool rank_free_sums; /* key "reproducible": whether results have the same bits for any number of ranks
-                                that is a power of two */
-        bool noise_scale;    /* key "gradient_noise_scale" */
+        bool rank_free_sums; /* key "reproducible": whether results have the same bits for any number of ranks that
+                                is a power of two */
+        bool noise_scale;    /* whether to measure the gradient noise scale (key "gradient_noise_scale") */
         bool tensorboard;    /* whether to write a TensorBoard event file beside metrics.jsonl */
     } train;
     struct {
@@ -143,20 +141,23 @@ typedef struct zr_config {
         int64_t initial_scale_power, loss_scale_window, hysteresis;
         bool consecutive_hysteresis;
         double min_loss_scale;
-    } scale;                             /* other keys of section fp16 */
+    } scale;                             /* section fp16 */
     zr_config_dtype communication_dtype; /* type of gradients while they are communicated */
     zr_config_dtype grad_accum_dtype;    /* always FP32 */
     struct {
         int64_t stage;
         int64_t reduce_bucket_elems, allgather_bucket_elems;
-        zr_config_switch overlap_comm;                      /* AUTO until resolved, then on by default */
-        int64_t prefetch_bucket_elems;                      /* 0 to gather no unit ahead at stage 3 */
+        zr_config_switch overlap_comm;                      /* whether communication overlaps computation; AUTO until
+                                                               resolved, then ON by default */
+        int64_t prefetch_bucket_elems;                      /* elements gathered ahead at stage 3; 0 to gather no
+                                                               unit ahead */
         int64_t persistence_elems, model_persistence_elems; /* 0 in model_persistence_elems means no limit */
-        int64_t max_live_elems;                             /* 0 for two units */
+        int64_t max_live_elems;                             /* most elements gathered at once at stage 3; 0 for two
+                                                               units */
         int64_t max_reuse_elems;
         int64_t mics_shard_ranks;    /* number of ranks over which states are sharded (MiCS), or -1 for all */
-        int64_t hpz_partition_ranks; /* number of ranks over which a second copy of the parameters is sharded
-                                        (hpZ), or 1 for no copy */
+        int64_t hpz_partition_ranks; /* number of ranks over which a second copy of the parameters is sharded (hpZ),
+                                        or 1 for no copy */
     } zero;
     struct {
         zr_config_policy policy;
@@ -227,7 +228,7 @@ typedef enum zr_key_type {
     ZR_KEY_EITHER, /* one of the two words in `choices`; stored as a bool that is true for the second */
     ZR_KEY_PAIR,   /* two numbers in [0, 1) */
     ZR_KEY_BYTES,  /* an integer, or a size such as "2GiB" */
-    ZR_KEY_ANY     /* any value; read and not used */
+    ZR_KEY_ANY     /* any value, which is ignored */
 } zr_key_type;
 
 typedef enum zr_key_state {

@@ -91,8 +91,8 @@ typedef struct zr_data_info {
     int64_t bytes; /* total bytes of the files, or of their cache files if texts are tokenized */
     int64_t tokens;
     int64_t windows;        /* W, summed over all sources */
-    int64_t epoch_samples;  /* with one source: samples before the order repeats, W or (shuffled) W'; with
-                               several: samples until each source has been seen completely */
+    int64_t epoch_samples;  /* with one source: number of samples before the order repeats, which is W, or W' if
+                               shuffled; with several: number of samples until each source has been seen completely */
     int64_t skipped_lines;  /* number of bad lines of .jsonl files that were skipped */
     double bytes_per_token; /* mean text bytes of a token; 0 if unknown (a token file without a tokenizer) */
 } zr_data_info;
@@ -112,11 +112,10 @@ typedef struct zr_data_args {
     const char *text_key;    /* key of the text in a line of .jsonl; NULL for "text" */
     bool skip_bad_lines;     /* whether bad lines of .jsonl are skipped; otherwise they are errors */
     const char *cache_dir;   /* directory for the tokens of texts; NULL for zr/tokens in the user's cache */
-    bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because the same data have just
-                                been opened on this host */
-    zr_progress_fn progress; /* called with the progress in bytes of text, first while a text is hashed, then
-                                while it is tokenized (by this process or another) or its tokens are read; may be
-                                NULL */
+    bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because the same data have just been
+                                opened on this host */
+    zr_progress_fn progress; /* called with the progress in bytes of text, first while a text is hashed, then while
+                                it is tokenized (by this process or another) or its tokens are read; may be NULL */
     void *arg;
 } zr_data_args;
 

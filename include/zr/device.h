@@ -18,8 +18,7 @@ typedef struct zr_device zr_device;
 /** Queue of work. Tasks run in the order in which they were issued; zr_queue_runs says on which thread. Only one thread
  * may issue tasks to a device's queues. */
 typedef struct zr_queue {
-    zr_device *device; /* device passed to the queue's tasks; operations called through it run in this queue's
-                          order */
+    zr_device *device; /* device passed to the queue's tasks; operations called through it run in this queue's order */
 } zr_queue;
 
 /** Task of a queue. `run` is called once with the queue's own device, and calls that device's operations. */
@@ -42,8 +41,8 @@ typedef struct zr_mark {
  * may overlap. */
 typedef enum zr_queue_runs {
     ZR_QUEUE_AT_ONCE, /* immediately, on the issuing thread, in the device's own stream */
-    ZR_QUEUE_STREAM,  /* immediately, on the issuing thread, in the queue's own stream; for tasks that only
-                         launch asynchronous work */
+    ZR_QUEUE_STREAM,  /* immediately, on the issuing thread, in the queue's own stream; for tasks that only launch
+                         asynchronous work */
     ZR_QUEUE_THREAD   /* on a thread of its own, in a stream of its own; computes with one processor thread */
 } zr_queue_runs;
 
@@ -88,8 +87,8 @@ typedef struct zr_kernel {
 
 typedef struct zr_device_config {
     int threads;              /* 0 for one thread */
-    const zr_kernel *kernels; /* user-defined kernels, searched before the device's; the list ends with op NULL;
-                                 may be NULL */
+    const zr_kernel *kernels; /* user-defined kernels, searched before the device's; the list ends with op NULL; may
+                                 be NULL */
     int gpu;                  /* for zr_device_create_cuda: index of the GPU, from 0 */
 } zr_device_config;
 
@@ -124,8 +123,8 @@ typedef struct zr_rates {
     double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products: the rate of one thread times the
                                        number of threads */
     zr_rate triad;                  /* bytes/s of a = b + s c from memory, counting 12 bytes per element */
-    zr_rate link; /* bytes/s received by one-thread ranks that read each other's memory; `all` is the sum over
-                     all ranks */
+    zr_rate link; /* bytes/s received by one-thread ranks that read each other's memory; `all` is the sum over all
+                     ranks */
     /* Rates that bench does not measure: products computed by all threads, and the fastest product in each type. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
@@ -211,10 +210,10 @@ struct zr_device {
 };
 
 /** Create the device of the processor. Its kernels are those of one processor level: x86-64-v2, v3, v4, v4 with
- * bf16, v4 with bf16 tiles (which must be requested from the kernel), or NEON. The level is the highest that the
- * processor has and ONEDNN_MAX_CPU_ISA allows, except that v4 is used instead of v4bf16 if bf16 is multiplied at
- * half the rate of fp32. If ZR_KERNELS names a level ("v2", "v3", "v4", "v4bf16", "v4amx"), that one is used;
- * ZR_ERR_CONFIG if the processor lacks it. */
+ * bf16, v4 with bf16 tiles (which the operating system must permit on request), or NEON. The level is the highest
+ * that the processor has and ONEDNN_MAX_CPU_ISA allows, except that v4 is used instead of v4bf16 if bf16 is
+ * multiplied at half the rate of fp32. If ZR_KERNELS names a level ("v2", "v3", "v4", "v4bf16", "v4amx"), that one
+ * is used; fail with ZR_ERR_CONFIG if the processor lacks it. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device);
 ZR_API void zr_device_destroy(zr_device **device);
 /** Return zr_device_facts.scratch_bytes for processors, which is the same at every level. For plans made without a

@@ -38,9 +38,9 @@ typedef struct zr_step_args {
     int64_t step; /* index of the step, from 0 */
     double lr;
     double clip;       /* largest global gradient norm, or 0 for no clipping; requires zr_layout.norm_first */
-    double loss_scale; /* factor by which gradients are multiplied and updates divide again; 0 means 1. A scale
-                          that may overflow also requires zr_layout.norm_first, since otherwise a step that
-                          overflows cannot be skipped */
+    double loss_scale; /* factor by which gradients are multiplied and updates divide again; 0 means 1. A scale that
+                          may overflow also requires zr_layout.norm_first, since otherwise a step that overflows
+                          cannot be skipped */
     zr_batch_fn batch;
     void *arg;
 } zr_step_args;
@@ -49,11 +49,10 @@ typedef struct zr_step_result {
     double loss;         /* mean loss over the global batch, before the update */
     double grad_norm;    /* gradient norm before clipping */
     bool skipped;        /* whether nothing was updated on any rank because a gradient or the loss was not finite */
-    int32_t bad_param;   /* index of the first parameter with a gradient that is not finite, or -1 if there is
-                            none */
+    int32_t bad_param;   /* index of the first parameter with a gradient that is not finite, or -1 if there is none */
     double micro_square; /* mean of |g|^2 over the gradients g of the step's N * k micro-batches, where g is the
-                            gradient of the mean loss of the micro-batch's own rows, before clipping and without
-                            the loss scale. 0 without zr_layout.micro_squares */
+                            gradient of the mean loss of the micro-batch's own rows, before clipping and without the
+                            loss scale. 0 without zr_layout.micro_squares */
 } zr_step_result;
 
 /** Allocate the arena and all other memory. Parameters are zero until zr_engine_fill. `plan`, `device` and `comm` are

@@ -46,8 +46,8 @@ typedef struct zr_graph_spec {
     zr_dtype dtype;      /* type of parameters and activations: F32, BF16 or F16 */
     zr_dtype grad_dtype; /* type of parameters' gradients while they are communicated: F32, BF16 or F16 */
     int64_t tensor;      /* M, number of tensor-parallel ranks; 0 and 1 mean no tensor parallelism */
-    bool sequence;       /* whether to use sequence parallelism, with M > 1: between layers each rank has only
-                            its own tokens */
+    bool sequence;       /* whether to use sequence parallelism, with M > 1: between layers each rank has only its
+                            own tokens */
 } zr_graph_spec;
 
 typedef enum zr_value_kind {
@@ -70,10 +70,9 @@ typedef struct zr_value_info {
                          inputs */
     int32_t param;    /* parameter of a PARAM or GRAD, or of an ACT that is a part of its gradient; otherwise -1 */
     int32_t producer; /* op that writes the value; -1 for parameters, inputs and caches */
-    int32_t cut;      /* number of parts that the columns consist of if each rank has only its piece of each
-                         part; 0 if a rank has all columns */
-    bool tokens;      /* whether each rank has only its own rows, an M-th of the micro-batch's tokens: (B T / M,
-                         ...) */
+    int32_t cut;      /* number of equal parts of the columns if they are cut, so that each rank has one piece of
+                         each part; 0 if each rank has all columns */
+    bool tokens;      /* whether each rank has only its own rows, an M-th of the micro-batch's tokens: (B T / M, ...) */
 } zr_value_info;
 
 typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } zr_init_kind;
@@ -96,14 +95,14 @@ typedef struct zr_param_info {
     zr_shape whole; /* shape in the whole model, as used in files and for initial values */
     zr_cut cut;
     zr_init init;
-    bool frozen;         /* whether the parameter is not trained (zr_graph_freeze) */
-    int32_t unit;        /* index of its unit; valid once the graph is finished, since frozen parameters then move to
-                            units of their own */
+    bool frozen;  /* whether the parameter is not trained (zr_graph_freeze) */
+    int32_t unit; /* index of its unit; valid only in a finished graph, since zr_graph_finish moves frozen parameters
+                     to other units */
     int64_t unit_offset; /* offset of the rank's first element in its unit's flat buffer */
     int64_t first;       /* index of the whole parameter's first element in the whole model (for random numbers) */
     zr_value value;
-    zr_value grad; /* gradient; ZR_NONE if the parameter is frozen or nothing contributes, in which case no
-                      update touches it */
+    zr_value grad; /* gradient; ZR_NONE if the parameter is frozen or nothing contributes, in which case no update
+                      touches it */
 } zr_param_info;
 
 /** A unit, such as a transformer block: parameters that ZeRO gathers together, and ops that recomputation repeats
@@ -125,8 +124,7 @@ typedef struct zr_op_attr {
 /** Communication of an op between tensor-parallel ranks. The planner turns it into moves instead of a kernel's run. */
 typedef enum zr_join {
     ZR_JOIN_NONE,
-    ZR_JOIN_SUM,     /* output: the sum of all ranks' operands, in a fixed binary tree over the ranks, rounded
-                        once */
+    ZR_JOIN_SUM,     /* output: the sum of all ranks' operands, in a fixed binary tree over the ranks, rounded once */
     ZR_JOIN_SCATTER, /* output: this rank's piece of the sum of ZR_JOIN_SUM, which is divided into M equal pieces */
     ZR_JOIN_GATHER   /* output: all ranks' operands, one after the other */
 } zr_join;
@@ -145,8 +143,8 @@ typedef struct zr_cost {
     double flops;             /* FLOPs, with a multiplication and an addition counted as two */
     double again;             /* FLOPs among them that repeat work of another op of the model */
     double bytes;             /* bytes of memory read and written */
-    zr_product_sizes product; /* sizes of the matrix products that make up the FLOPs; zeros if there are no
-                                 products, or none with measured rates */
+    zr_product_sizes product; /* sizes of the matrix products that make up the FLOPs; zeros if there are no products,
+                                 or none with measured rates */
     double pairs;             /* for attention: number of query-key pairs in all heads; otherwise 0 */
     int64_t head;             /* for attention: width of a head */
 } zr_cost;
@@ -313,8 +311,7 @@ typedef struct zr_update_args {
 /** An optimizer: n_slots fp32 states per parameter, and one element-wise rule. K, its bytes per parameter with the fp32
  * master of mixed precision, is 4 + 4*n_slots: 12 for Adam, 8 and 4 for SGD. */
 typedef struct zr_optimizer {
-    const char *name; /* name; for built-in optimizers ("adamw", "adam", "sgd") the device has a kernel of this
-                         name */
+    const char *name; /* name; for built-in optimizers ("adamw", "adam", "sgd") the device has a kernel of this name */
     int n_slots;      /* number of states, 0 to 4; they are zero at start */
     double hyper[8];  /* for adamw and adam: beta1, beta2, eps; for sgd: momentum, nesterov */
     double weight_decay;

@@ -18,8 +18,7 @@ typedef struct zr_model {
      * graph. */
     void (*build)(zr_graph *graph, const void *config);
     const void *config; /* passed to build; borrowed */
-    const char *frozen; /* name patterns of frozen parameters, for zr_graph_freeze; borrowed; NULL if all are
-                           trained */
+    const char *frozen; /* name patterns of frozen parameters, for zr_graph_freeze; borrowed; NULL if all are trained */
 } zr_model;
 
 /** Sizes of a GPT-2 (Radford et al. 2019), with the names that Hugging Face uses. */
@@ -27,8 +26,8 @@ typedef struct zr_gpt2_config {
     int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
     double embd_pdrop, resid_pdrop, attn_pdrop;
     double layer_norm_epsilon; /* usually 1e-5 */
-    double initializer_range;  /* standard deviation, usually 0.02; for residual projections it is divided by
-                                  sqrt(2 n_layer) */
+    double initializer_range;  /* standard deviation, usually 0.02; for residual projections it is divided by sqrt(2
+                                  n_layer) */
 } zr_gpt2_config;
 
 /**

@@ -22,10 +22,9 @@ extern "C" {
 typedef enum zr_states {
     ZR_STATES_PAPER, /* 16-bit parameters and gradients, and fp32 states of the optimizer: 2 + 2 + K bytes per
                         parameter */
-    ZR_STATES_LEAN   /* no 16-bit copy at stage 3: parameters are cast from the fp32 master while they are
-                        gathered. With one micro-batch per step, and unless the whole gradient's norm is needed
-                        first, a unit's gradient is freed in its update. 12 bytes per parameter, shared by all
-                        ranks */
+    ZR_STATES_LEAN   /* no 16-bit copy at stage 3: parameters are cast from the fp32 master while they are gathered.
+                        With one micro-batch per step, and unless the whole gradient's norm is needed first, a unit's
+                        gradient is freed in its update. 12 bytes per parameter, shared by all ranks */
 } zr_states;
 
 /** Recompute policy: which activations are computed again in the backward pass instead of being kept (Chen et al.
@@ -34,16 +33,14 @@ typedef enum zr_states {
 typedef enum zr_recompute {
     ZR_RECOMPUTE_NONE,      /* recompute no matrix product and no attention */
     ZR_RECOMPUTE_UNIT,      /* keep the input of every `recompute_every`-th unit and recompute everything between */
-    ZR_RECOMPUTE_SELECTIVE, /* recompute attention, and activations wider than the unit's input (Korthikanti et
-                               al. 2022) */
+    ZR_RECOMPUTE_SELECTIVE, /* recompute attention, and activations wider than the unit's input (Korthikanti et al.
+                               2022) */
     ZR_RECOMPUTE_AUTO,      /* choose a policy for each unit: the mix with the least work whose total is at most
                                limit_bytes, or the smallest mix if none fits. Without sequence parallelism,
-                               tensor-parallel ranks also try checkpoints in pieces, on the device and on the host,
-                               unless the layout requests either. The fastest choice that fits wins; if equal, whole
-                               checkpoints */
-    ZR_RECOMPUTE_PAPER      /* like UNIT with recompute_every 1, but run the whole unit again, including its last
-                               product, whose result is not needed: this is how the papers count (ZeRO section 7,
-                               Megatron-LM) */
+                               tensor-parallel ranks also try checkpoints in pieces, on the device and on the host, unless
+                               the layout requests either. The fastest choice that fits wins; if equal, whole checkpoints */
+    ZR_RECOMPUTE_PAPER /* like UNIT with recompute_every 1, but run the whole unit again, including its last product,
+                          whose result is not needed: this is how the papers count (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
 
 /** Sequence parallelism: which tokens a tensor-parallel rank has between layers (Korthikanti et al. 2022). */
@@ -58,11 +55,10 @@ typedef enum zr_sequence {
  * NCCL's. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS,  /* each rank receives its shard of the sums */
-    ZR_REDUCE_ALL_REDUCE, /* stage 1 in its first form: all ranks receive all sums, which takes 1.5 times the
-                             volume */
+    ZR_REDUCE_ALL_REDUCE, /* stage 1 in its first form: all ranks receive all sums, which takes 1.5 times the volume */
     ZR_REDUCE_TO_OWNER,   /* one reduction to each owner, in turn */
-    ZR_REDUCE_NCCL        /* to shards by NCCL's reduce-scatter, a whole unit at once; NCCL adds in the communicated
-                             type and in its own order. For processes on GPUs */
+    ZR_REDUCE_NCCL /* to shards by NCCL's reduce-scatter, a whole unit at once; NCCL adds in the communicated type
+                      and in its own order. For processes on GPUs */
 } zr_reduce;
 typedef enum zr_gather {
     ZR_GATHER_ALL,      /* one all-gather */
@@ -72,10 +68,10 @@ typedef enum zr_gather {
 /** Asynchronous saves, which write states out during the following training steps (zr_engine_save). */
 typedef enum zr_save {
     ZR_SAVE_NONE,     /* no asynchronous save; states are read between steps (zr_engine_read) */
-    ZR_SAVE_COPY,     /* the next training step first copies the states to the host's space; they are written out
-                         from there during it and later steps */
-    ZR_SAVE_IN_PLACE, /* states are written out from where they are: in the next training step a unit's update
-                         waits until its states are written */
+    ZR_SAVE_COPY,     /* the next training step first copies the states to the host's space; they are written out from
+                         there during it and later steps */
+    ZR_SAVE_IN_PLACE, /* states are written out from where they are: in the next training step a unit's update waits
+                         until its states are written */
     ZR_SAVE_AUTO      /* COPY if it fits limit_bytes without more recompute, else IN_PLACE */
 } zr_save;
 
@@ -117,54 +113,53 @@ typedef struct zr_layout {
     int64_t accum;               /* k, micro-batches per step */
     int64_t reduce_bucket_elems; /* largest exchange in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* largest gather in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
-    int shard_ranks;             /* MiCS: number of consecutive data-parallel ranks over which states are sharded; other
-                                    such groups have copies. 0 for all */
+    int shard_ranks;   /* MiCS: number of consecutive data-parallel ranks over which states are sharded; other such
+                          groups have copies. 0 for all */
     int hpz_ranks;     /* ZeRO++'s hpZ at stage 3: number of data-parallel ranks over which a second copy of the
                           parameters is sharded; 0 for no copy */
     int host_ranks;    /* ranks per host, consecutive among all N * M; 0 for all */
     bool hierarchical; /* whether collectives run first within each host, then between hosts */
     bool fused_buffer; /* whether to use one buffer for the whole model instead of buckets; gradients are then
                           reduced at the end */
-    bool overlap;      /* whether to communicate during computation: a unit is reduced while the next one's
-                          backward pass runs, and its gradient is kept that much longer */
+    bool overlap;      /* whether to communicate during computation: a unit is reduced while the next one's backward
+                          pass runs, and its gradient is kept that much longer */
     zr_reduce reduce;
     zr_gather gather;
     zr_states states;
-    bool norm_first;     /* whether the whole gradient's norm must be known before the first update, as for
-                            clipping and loss scale */
-    bool two_pass;       /* for layout lean: whether to run the backward pass twice, first for the norm, so that
-                            no gradient is kept for it */
+    bool norm_first;     /* whether the whole gradient's norm must be known before the first update, as for clipping
+                            and loss scale */
+    bool two_pass;       /* for layout lean: whether to run the backward pass twice, first for the norm, so that no
+                            gradient is kept for it */
     bool rank_free_sums; /* whether sums do not depend on the number of ranks, a power of two (ARCHITECTURE.md,
                             section 3) */
-    bool reduce_once;    /* whether gradients are first summed over micro-batches, whole and in fp32 on each rank,
-                            and then over ranks once per step, at every stage; no difference with one micro-batch or
-                            one data-parallel rank */
+    bool reduce_once;    /* whether gradients are first summed over micro-batches, whole and in fp32 on each rank, and
+                            then over ranks once per step, at every stage; no difference with one micro-batch or one
+                            data-parallel rank */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes; /* largest arena of a rank in bytes (on a GPU only its device memory), for
-                            ZR_RECOMPUTE_AUTO and, including the copy, for ZR_SAVE_AUTO; 0 for no limit */
+    int64_t limit_bytes; /* limit in bytes for a rank's arena (on a GPU, for its device memory alone), used by
+                            ZR_RECOMPUTE_AUTO and, with the copy included, by ZR_SAVE_AUTO; 0 for no limit */
     /* How to keep activation checkpoints (ZeRO section 6.1): in pieces, one on each tensor-parallel rank (P_a); in the
      * host's space (P_a+cpu). */
     bool partition_checkpoints, offload_checkpoints;
     zr_save save; /* requires `train` */
     /* Limits for stage 3, in elements: DeepSpeed's thresholds, applied to units, which are gathered, kept and freed as
      * a whole. */
-    int64_t prefetch_elems; /* prefetch: units are gathered ahead until this many elements are being transferred;
-                               0 for no prefetch */
-    int64_t live_elems;     /* no unit is gathered ahead if more than this many elements would be gathered; 0 for
-                               one segment ahead */
+    int64_t prefetch_elems; /* prefetch: units are gathered ahead until this many elements are being transferred; 0
+                               for no prefetch */
+    int64_t live_elems;     /* no unit is gathered ahead if more than this many elements would be gathered; 0 for one
+                               segment ahead */
     int64_t reuse_elems;    /* a unit stays gathered if it is used again within this many elements of other units */
     int64_t persist_elems;  /* a unit stays whole if all its parameters are smaller than this */
     int64_t persist_model_elems; /* maximum elements of all units that stay whole; 0 for no limit */
-    bool micro_squares;          /* whether to compute the square norm of each micro-batch's own gradient before
-                                    the reduction too (zr_step_result.micro_square); requires at least two
-                                    micro-batches per step */
+    bool micro_squares;          /* whether to compute the square norm of each micro-batch's own gradient before the
+                                    reduction too (zr_step_result.micro_square); requires at least two micro-batches
+                                    per step */
     bool train;                  /* whether to plan the schedules train and flush, with gradients and optimizer
                                     states */
     bool eval;                   /* whether to plan the schedule eval */
     int64_t decode_len;          /* key-value cache size in tokens for the schedule decode, or 0 to not plan it */
-    zr_homes home; /* homes of states; of a state that is not on the device, at most two buckets are on it at a
-                      time */
+    zr_homes home; /* homes of states; of a state that is not on the device, at most two buckets are on it at a time */
     zr_optimizer optimizer;
 } zr_layout;
 
@@ -239,12 +234,11 @@ typedef struct zr_buffer {
     zr_space space;
     bool persistent;
     int32_t unit;     /* unit of the buffer, or -1 if none */
-    const char *what; /* contents, such as "parameters", "gradient" or "h.0 attention"; the string is constant or
-                         the graph's */
+    const char *what; /* contents, such as "parameters", "gradient" or "h.0 attention"; the string is constant or the
+                         graph's */
     int64_t bytes;
     int64_t offset;                /* byte offset in its space */
-    int32_t first_step, last_step; /* indices of the first and last step of the schedule during which it is in
-                                      use */
+    int32_t first_step, last_step; /* indices of the first and last step of the schedule during which it is in use */
 } zr_buffer;
 
 /** Streams of steps. Steps of one stream run in order. */
@@ -278,12 +272,11 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
 /** Kinds of steps: action and uses, the uses in order. "Mine" is this rank's range; "each" is one range for every rank
  * of the step's group. */
 #define ZR_STEP_LIST(X)                                                                                                \
-    X(BATCH, "batch")                   /* the caller fills a micro-batch; uses: for each graph input its value        \
-                                           and the host memory passed to the caller; loss. The range: rows of the      \
+    X(BATCH, "batch")                   /* the caller fills a micro-batch; uses: for each graph input its value and    \
+                                           the host memory passed to the caller; loss. The range: rows of the          \
                                            global batch in the first round; each later round takes the rows after      \
                                            those of the group's ranks */                                               \
-    X(RUN, "run")                       /* run an op of the graph; uses: its inputs, outputs and scratch, in           \
-                                           order */                                                                    \
+    X(RUN, "run")                       /* run an op of the graph; uses: its inputs, outputs and scratch, in order */  \
     X(ZERO, "zero")                     /* clear a range that no op writes, of a unit's gradient or after a value */   \
     X(CAST, "cast")                     /* cast from the master (mine) to the whole unit (mine) */                     \
     X(COPY, "copy")                     /* copy bytes between buffers, usually of different spaces */                  \
@@ -291,9 +284,9 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(BROADCAST, "broadcast")           /* broadcast of parameters from one owner: mine, each, staging */              \
     X(GATHER_GRAD, "gather_grad")       /* all-gather of sums: mine, each, staging */                                  \
     X(REDUCE_SCATTER, "reduce_scatter") /* sum each rank's piece of "mine" in a tree; uses: each, [staging], sums      \
-                                           (mine), [the accumulators above]. With one rank the single piece is         \
-                                           the sum. With nccl, NCCL first sums the pieces into this rank's piece       \
-                                           of "each" */                                                                \
+                                           (mine), [the accumulators above]. With one rank the single piece is the     \
+                                           sum. With nccl, NCCL first sums the pieces into this rank's piece of        \
+                                           "each" */                                                                   \
     X(REDUCE, "reduce")                 /* sum as in REDUCE_SCATTER, but only on one owner */                          \
     X(LOSS, "loss")                     /* add this micro-batch's losses to this rank's loss */                        \
     X(REPEAT, "repeat")                 /* run the following steps, up to END, `rounds` times */                       \
@@ -301,11 +294,11 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(SQUARE_MICRO, "square_micro") /* add up squares, beginning in the first round; uses: the whole gradient of       \
                                        this rank's micro-batch before it is reduced; its squares */                    \
     X(SQUARE, "square")             /* write the sum of squares; uses: sums (mine), the sum of their squares */        \
-    X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, and end the run if not; uses:          \
-                           loss, numbers of all ranks, the unit's verdict, its square */                               \
+    X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, and end the run if not; uses: loss,    \
+                           numbers of all ranks, the unit's verdict, its square */                                     \
     X(NORM, "norm")     /* agree on the norm of the gradient, on whether it is finite, on the loss and on the          \
-                           factor for gradients; uses: loss, numbers of all ranks, the verdict, the square of          \
-                           each unit, [of its micro-gradients] */                                                      \
+                           factor for gradients; uses: loss, numbers of all ranks, the verdict, the square of each     \
+                           unit, [of its micro-gradients] */                                                           \
     X(SAVE, "save")     /* write out a state of a unit; uses: the state (mine), [host memory through which it          \
                            passes, if it lies elsewhere] */                                                            \
     X(UPDATE, "update") /* update a range of a unit, except for parameters without gradient; uses: sums (mine),        \
@@ -334,8 +327,8 @@ typedef enum zr_move {
  * list of its own. */
 typedef struct zr_step_traits {
     zr_move move;
-    int pieces;              /* for moves other than SCALARS: index of the use whose range and type are
-                                communicated */
+    int pieces;              /* for moves other than SCALARS: index of the use that gives the communicated range and
+                                type */
     zr_traffic_kind traffic; /* kind of traffic as which the move is counted */
 } zr_step_traits;
 
@@ -366,8 +359,8 @@ typedef struct zr_use {
 /** Rounds of REPEAT in which a step runs. */
 typedef enum zr_when {
     ZR_WHEN_ALWAYS,
-    ZR_WHEN_STALE, /* in the first round, unless `flush` has run: gathers of parameters that the previous
-                      training step has updated (stages 1, 2); their bytes are counted for that previous step */
+    ZR_WHEN_STALE, /* in the first round, unless `flush` has run: gathers of parameters that the previous training
+                      step has updated (stages 1, 2); their bytes are counted for that previous step */
     ZR_WHEN_FIRST,
     ZR_WHEN_LATER, /* in all rounds but the first */
     ZR_WHEN_SAVE   /* in the first round of a training step during which states are saved */
@@ -399,25 +392,24 @@ typedef struct zr_step {
     zr_stream stream : 8;
     zr_when when : 8;
     bool replay; /* for RUN: whether it is recomputed in the backward pass, by the policy or because it is cheap */
-    bool adds;   /* for REDUCE_SCATTER, REDUCE, SQUARE_MICRO: whether rounds after the first add to the existing
-                    sums */
-    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO, NORM: whether sums do not depend on the number
-                            of ranks */
+    bool adds;   /* for REDUCE_SCATTER, REDUCE, SQUARE_MICRO: whether rounds after the first add to the existing sums */
+    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO, NORM: whether sums do not depend on the number of
+                            ranks */
     bool nccl;           /* for REDUCE_SCATTER: whether NCCL adds */
-    bool restores;       /* for GATHER: whether it gathers an activation checkpoint that tensor-parallel ranks
-                            keep in pieces */
+    bool restores;       /* for GATHER: whether it gathers an activation checkpoint that tensor-parallel ranks keep
+                            in pieces */
     int32_t group;       /* group of the ranks that take part */
     int32_t unit;
-    int32_t op;             /* op of a RUN, of a GATHER or REDUCE_SCATTER written for an op (zr_op_def.join), or op that
-                               computed a gathered checkpoint; otherwise -1 */
-    int32_t owner;          /* for REDUCE, BROADCAST: the owner's place in the group; otherwise -1 */
-    int32_t slot;           /* for SAVE: index of the optimizer's state, or -1 for the parameters */
-    int64_t rounds;         /* for REPEAT: number of rounds; for a reduction: micro-batches that it adds up; for NORM:
-                               micro-gradients of all ranks whose squares it gets, or 0 if none */
-    zr_range range;         /* range of the unit (ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE, SAVE, copies of a
-                               state) or of rows (BATCH) */
-    int64_t bucket_elems;   /* for moves of a unit: elements of the range moved by one exchange (the last may
-                               move fewer); 0 to move all at once */
+    int32_t op;     /* op of a RUN, of a GATHER or REDUCE_SCATTER written for an op (zr_op_def.join), or op that
+                       computed a gathered checkpoint; otherwise -1 */
+    int32_t owner;  /* for REDUCE, BROADCAST: the owner's place in the group; otherwise -1 */
+    int32_t slot;   /* for SAVE: index of the optimizer's state, or -1 for the parameters */
+    int64_t rounds; /* for REPEAT: number of rounds; for a reduction: micro-batches that it adds up; for NORM:
+                       micro-gradients of all ranks whose squares it gets, or 0 if none */
+    zr_range range; /* range of the unit (ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE, SAVE, copies of a state)
+                       or of rows (BATCH) */
+    int64_t bucket_elems;   /* for moves of a unit: elements of the range moved by one exchange (the last may move
+                               fewer); 0 to move all at once */
     int32_t uses, n_uses;   /* range in the schedule's use list */
     int32_t waits, n_waits; /* range in the schedule's wait list */
 } zr_step;
@@ -431,10 +423,8 @@ static inline int64_t zr_step_buckets(const zr_step *step)
 /** A wait for a step of another stream, which must have ended in this or the previous round of REPEAT. */
 typedef struct zr_wait {
     int32_t step;
-    bool before; /* whether to wait for the previous round's step; in the first round there is nothing to wait
-                    for */
-    bool pace;   /* whether the wait only keeps memory from being allocated too early, without being needed by a
-                    use */
+    bool before; /* whether to wait for the previous round's step; in the first round there is nothing to wait for */
+    bool pace;   /* whether the wait only keeps memory from being allocated too early, without being needed by a use */
 } zr_wait;
 
 /** A list of steps with their uses and waits. Steps of one stream run in order. */
@@ -446,7 +436,7 @@ typedef struct zr_schedule {
     zr_wait *wait;
     int32_t n_waits;
     zr_buffer *buffer; /* the plan's persistent buffers, followed by this schedule's transient ones */
-    int32_t n_buffers; /* number of both kinds of buffers */
+    int32_t n_buffers; /* number of buffers, persistent and transient */
     zr_use *value;     /* for each graph value: where it was last written; buffer ZR_NONE for parameters, which a
                           step's uses name */
 } zr_schedule;
@@ -460,14 +450,14 @@ typedef struct zr_state {
 
 /** States of a unit on a rank. */
 typedef struct zr_plan_unit {
-    int64_t elems;          /* number of parameter elements */
-    int64_t padded_elems;   /* elems rounded up to a multiple of N * ZR_SHARD_ALIGN */
-    int64_t shard_elems;    /* padded_elems / N */
-    zr_range own;           /* shard for which this rank sums the gradients */
-    zr_range update;        /* range that this rank updates: its shard, or all at stage 0; for a frozen unit, the range
-                               that it keeps */
-    bool trains;            /* whether updates change the unit; a frozen unit has only parameters */
-    bool gathered;          /* whether, at stage 3, the unit is whole only around its uses */
+    int64_t elems;        /* number of parameter elements */
+    int64_t padded_elems; /* elems rounded up to a multiple of N * ZR_SHARD_ALIGN */
+    int64_t shard_elems;  /* padded_elems / N */
+    zr_range own;         /* shard of the unit for which this rank sums the gradients */
+    zr_range update; /* range that this rank updates: its shard, or all at stage 0; for a frozen unit, the range that
+                        it keeps */
+    bool trains;     /* whether updates change the unit; a frozen unit has only parameters */
+    bool gathered;   /* whether the unit is sharded and gathered only around its uses, as at stage 3 */
     zr_recompute recompute; /* NONE, UNIT or SELECTIVE */
     zr_state param;         /* parameters; ZR_NONE if they are cast from the master */
     zr_state hpz_shard;     /* hpZ's second copy of the parameters, valid from a training step's first gather on */
@@ -481,8 +471,7 @@ typedef struct zr_plan_unit {
     int32_t saved;        /* for ZR_SAVE_COPY: first of the buffers for the parameters and states of this rank's
                              shard */
     int32_t square;       /* buffer of a zr_square, or ZR_NONE without training */
-    int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without
-                             zr_layout.micro_squares */
+    int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without zr_layout.micro_squares */
     int32_t verdict;      /* buffer of the zr_verdict that decides about the unit's update */
 } zr_plan_unit;
 
@@ -505,16 +494,16 @@ typedef enum zr_schedule_kind {
 
 /** Memory of one rank in one space, in bytes. */
 typedef struct zr_space_memory {
-    int64_t category_bytes[ZR_CATEGORIES]; /* high-water mark of each category by itself */
+    int64_t category_bytes[ZR_CATEGORIES]; /* high-water mark of each category separately */
     int64_t total_bytes;
 } zr_space_memory;
 
 /** Memory of one rank, in bytes. */
 typedef struct zr_memory {
     zr_space_memory space[ZR_SPACES];
-    int64_t category_bytes[ZR_CATEGORIES]; /* high-water marks of device and staging memory together */
-    int64_t states_bytes;                  /* persistent parameters, gradients and optimizer states, padding
-                                              included */
+    int64_t category_bytes[ZR_CATEGORIES]; /* high-water mark of each category, for device and staging memory
+                                              together */
+    int64_t states_bytes;                  /* persistent parameters, gradients and optimizer states, padding included */
     int64_t total_bytes;                   /* total of device and staging memory */
 } zr_memory;
 
@@ -545,43 +534,38 @@ typedef struct zr_plan {
     zr_save save;                                    /* from the layout, or chosen by ZR_SAVE_AUTO */
     int ranks;                                       /* N * M */
     bool side_by_side;                               /* whether streams may run at the same time */
-    bool norm_first;                                 /* whether the whole gradient's norm is known before the
-                                                        first update */
+    bool norm_first;                                 /* whether the whole gradient's norm is known before the first
+                                                        update */
     double losses;                                   /* number of losses in a training step, over all ranks */
-    int64_t decode_len;                              /* key-value cache size in tokens; 0 if the plan has no
-                                                        decode schedule */
+    int64_t decode_len;                              /* key-value cache size in tokens; 0 if the plan has no decode
+                                                        schedule */
     zr_optimizer optimizer;                          /* name is NULL if the plan does not train */
-    bool consume_grad; /* for layout lean: whether a unit's gradient is freed in its update, at the end of the
-                          unit's backward pass */
+    bool consume_grad; /* for layout lean: whether a unit's gradient is freed in its update, at the end of the unit's
+                          backward pass */
     bool two_levels;   /* whether gradients are summed first over the group LOCAL, then over ACROSS */
     bool sum_f32;      /* whether gradients are summed in fp32 accumulators, which the update reads */
-    bool reduce_once;  /* whether accumulators hold whole units and are summed over ranks after the last
-                          micro-batch */
+    bool reduce_once;  /* whether accumulators hold whole units and are summed over ranks after the last micro-batch */
     zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules that were not
                                       requested */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
     int32_t n_units;
     int64_t params;        /* Psi, number of parameters */
-    int64_t trained;       /* how many of them are trained */
+    int64_t trained;       /* number of parameters that are trained */
     int64_t padding_elems; /* total padding of all units */
-    zr_buffer *persistent; /* buffers of model states, caches and results; they come first in every schedule's
-                              list */
+    zr_buffer *persistent; /* buffers of model states, caches and results; they come first in every schedule's list */
     int32_t n_persistent;
     int64_t persistent_room;
-    bool moves;                             /* whether units are communicated between ranks */
-    int32_t staging[ZR_GROUPS_MAX];         /* persistent buffer of each group's staging memory, or ZR_NONE if it has
-                                               none */
-    int32_t loss, verdict, numbers, output; /* buffers of results, or ZR_NONE if absent: this rank's loss
-                                               (zr_exact), a zr_verdict, the numbers that ranks exchange, the
-                                               output of decoding */
+    bool moves;                     /* whether units are communicated between ranks */
+    int32_t staging[ZR_GROUPS_MAX]; /* persistent buffer of each group's staging memory, or ZR_NONE if it has none */
+    int32_t loss, verdict, numbers, output; /* buffers of results, or ZR_NONE if absent: this rank's loss (zr_exact),
+                                               a zr_verdict, the numbers that ranks exchange, the output of decoding */
     bool has_stream[ZR_STREAMS];            /* whether a stream has steps; always true for compute and comm */
     int32_t passing;                        /* buffer in host memory through which states are filled and read */
     int32_t saving;                         /* buffer in host memory through which states are saved in place, or
                                                ZR_NONE if none are */
     int64_t persistent_bytes[ZR_SPACES];    /* bytes of persistent buffers; transient buffers have higher offsets */
-    int64_t space_bytes[ZR_SPACES];         /* DEVICE: size of the arena; STAGING: at least ZR_STAGING_LEAST per
-                                               rank */
+    int64_t space_bytes[ZR_SPACES];         /* DEVICE: size of the arena; STAGING: at least ZR_STAGING_LEAST per rank */
     zr_memory memory;
     zr_traffic traffic;            /* traffic of one training step, including its flush */
     zr_traffic across[ZR_BORDERS]; /* traffic from beyond each border, for the rank that has most of it */
@@ -625,8 +609,7 @@ typedef struct zr_step_cost {
     int64_t head;
     double memory_bytes;
     double wire_bytes;
-    double calls; /* for a move: number of exchanges, one per bucket, which share wire_bytes; 1 for any other
-                     step */
+    double calls; /* for a move: number of exchanges, one per bucket, which share wire_bytes; 1 for any other step */
 } zr_step_cost;
 
 /** Estimated time of one training step by a profile's rates. Each step of the schedule takes as long as the slower of
@@ -637,7 +620,7 @@ typedef struct zr_price {
     double step_sec;
     double compute_sec; /* busy time of the compute stream */
     double comm_sec;    /* busy time of the comm and copy streams */
-    double exposed_sec; /* exposed communication: step_sec - compute_sec */
+    double exposed_sec; /* exposed communication time: step_sec - compute_sec */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
 

@@ -85,7 +85,7 @@ typedef struct zr_train_step {
     int64_t tokens; /* number of tokens in this step */
     double step_sec, tokens_per_sec, samples_per_sec;
     double data_wait_sec; /* part of step_sec in which rank 0 waited for its samples */
-    double tflops;        /* TFLOP/s per rank, counting all FLOPs executed (hardware FLOPs) */
+    double tflops;        /* TFLOP/s per rank, counting all FLOPs that are executed */
     double mfu;           /* model FLOPs utilization, or NaN if the peak is unknown */
     int64_t skipped;      /* number of steps without an update so far */
     double loss_scale;    /* loss scale of this step, or 0 without fp16 */
@@ -102,8 +102,8 @@ typedef struct zr_train_eval {
 /** Report of a checkpoint that was written. */
 typedef struct zr_train_save {
     int64_t step, bytes;
-    double sec;      /* seconds for which training waited; the slow-down of steps during an asynchronous save is
-                        not counted */
+    double sec;      /* seconds for which training waited; the slow-down of steps during an asynchronous save is not
+                        counted */
     const char *dir; /* the run's directory; the checkpoint's name in it comes from zr_checkpoint_name */
 } zr_train_save;
 
@@ -117,8 +117,7 @@ typedef struct zr_train_save {
 typedef struct zr_timing {
     char name[ZR_TIMING_NAME]; /* such as "gelu_dx", "linear 768x3072" or "gather" */
     zr_stream stream;
-    bool in_f32; /* whether it is attention that computes in fp32 whatever the type of the graph, as on
-                    processors */
+    bool in_f32; /* whether it is attention that computes in fp32 whatever the type of the graph, as on processors */
     double calls;
     double replays;                         /* number of calls that recompute an activation */
     double sec, slowest_sec;                /* mean over the ranks, and time of the slowest rank */
@@ -135,8 +134,8 @@ typedef struct zr_timings {
     double compute_sec, comm_sec;      /* busy time of each stream; comm_sec includes waiting for other ranks */
     double exposed_sec;                /* exposed communication: time in which nothing was computed */
     double idle_sec;                   /* time with neither computation nor communication */
-    double peak_flops, peak_f32_flops; /* peak FLOP/s of a rank in the type of its products, and in fp32; 0 if
-                                          not measured */
+    double peak_flops, peak_f32_flops; /* peak FLOP/s of a rank in the type of its products, and in fp32; 0 if not
+                                          measured */
     double peak_memory_bytes_sec, peak_link_bytes_sec;
     zr_timing kind[ZR_TIMING_KINDS]; /* kinds of steps, longest time first */
     int n_kinds;
@@ -178,8 +177,8 @@ typedef struct zr_observer {
     bool (*save)(void *arg);
     double end_sec; /* deadline by zr_clock_sec, at which the run ends as with `stop`, early enough to write the
                        checkpoint; 0 for none */
-    void (*timings)(void *arg, const zr_timings *timings); /* called at the end of the run; if NULL, steps are
-                                                              not timed */
+    void (*timings)(void *arg, const zr_timings *timings); /* called at the end of the run; if NULL, steps are not
+                                                              timed */
     zr_trace trace;
     /* Report a rank that hangs, on a thread beside the working ones. The library cannot end a process, and waiting
      * ranks cannot be interrupted, so the callback must end the job after ZR_HANG_OVER or ZR_HANG_GONE. One process per
@@ -270,8 +269,7 @@ ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *
 typedef struct zr_eval_result {
     double loss;          /* mean over tokens, in natural logarithm */
     double perplexity;    /* e^loss */
-    double bits_per_byte; /* bits per byte of the tokens' text, computed from the loss; NaN if the text is
-                             unknown */
+    double bits_per_byte; /* bits per byte of the tokens' text, computed from the loss; NaN if the text is unknown */
     int64_t tokens;       /* number of tokens whose losses are included */
     int64_t params;
     char data[1024];     /* path of the file read */
@@ -325,11 +323,11 @@ typedef struct zr_generate_args {
     int threads;     /* 0 for all processors */
     double top_p;    /* draw from the smallest set of the tokens left by top_k that has at least this share of their
                         probability; 0 or 1 for all */
-    int64_t samples; /* number of texts; text i is generated with the seed seed + i, as if it were the only one;
-                        0 means one */
-    const char *const *stop; /* (n_stop) texts at which to stop: a sample ends before the first one that occurs
-                                in the added text. Text that may be the beginning of a stop text is held back
-                                until that is decided */
+    int64_t samples; /* number of texts; text i is generated with the seed seed + i, as if it were the only one; 0
+                        means one */
+    const char *const *stop; /* (n_stop) texts at which to stop: a sample ends before the first one that occurs in
+                                the added text. Text that may be the beginning of a stop text is held back until that
+                                is decided */
     int64_t n_stop;
     zr_status (*done)(void *arg, const zr_generated *text); /* called after a sample's last text; may be NULL */
 } zr_generate_args;

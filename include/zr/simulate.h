@@ -19,12 +19,11 @@ extern "C" {
 /** One level of links. Two devices communicate over the lowest level that connects them; lower levels do not matter. */
 typedef struct zr_cluster_link {
     char name[32];
-    int32_t devices;         /* number of consecutive devices that it connects: a multiple of the next lower
-                                level's, at least 2 */
+    int32_t devices;         /* number of consecutive devices that it connects: a multiple of the next lower level's,
+                                at least 2 */
     double bytes_sec;        /* rate into one device, and also out of it */
-    double shared_bytes_sec; /* rate into all devices of one unit (such as a node) of the next lower level
-                                together, and also out of them; 0 if it is no less than the sum of the devices'
-                                own */
+    double shared_bytes_sec; /* rate into all devices of one unit (such as a node) of the next lower level together,
+                                and also out of them; 0 if it is no less than the sum of the devices' own */
     double latency_sec;      /* latency of one message */
     double share;            /* share of the level's rates that exchanges reach; 0 for the cluster's link_share */
 } zr_cluster_link;
@@ -69,10 +68,9 @@ typedef struct zr_launch {
     double lost, late;       /* with overlap: shares below 1 by which overlapping slows down computation (lost) and
                                 exchanges (late) */
     double spread;           /* with overlap: standard deviation of an exchange's time, as a share of that time */
-    double across_bytes_sec; /* rate into a rank from other hosts when all ranks perform one exchange after the
-                                other; 0 if there is one host */
-    zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* without overlap: waits, which the samples of exchanges do not
-                                             include */
+    double across_bytes_sec; /* rate into a rank from other hosts while all ranks run one exchange after another; 0
+                                if there is only one host */
+    zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* without overlap: waits, which the samples of exchanges do not include */
     int32_t n_waits;
 } zr_launch;
 
@@ -83,8 +81,8 @@ typedef struct zr_cluster {
      * product's three sizes. Of the device's link fields only link_copies is used. */
     zr_machine device;
     double product_share, product_half;
-    double attention_share; /* share of the peak that attention's kernels reach, counting all query-key pairs,
-                               even masked ones; 0 to treat attention as products, by the width of a head */
+    double attention_share; /* share of the peak that attention's kernels reach, counting all query-key pairs, even
+                               masked ones; 0 to treat attention as products, by the width of a head */
     double memory_share;    /* share of memory_bytes_sec that kernels reach */
     double launch_sec;      /* launch time of a kernel */
     double link_share;      /* share of a link's rate that exchanges reach */
@@ -135,13 +133,13 @@ typedef struct zr_simulation {
     double exposed_sec[ZR_CAUSES];
     /** Busy time of the compute stream, by cause: matrix products, memory, kernel launches. */
     double product_sec, memory_sec, launch_sec;
-    const char *bound_by; /* largest of these times and exposed_sec: "products", "memory", "launches", or the
-                             name of a cause of waiting */
+    const char *bound_by; /* largest of these times and exposed_sec: "products", "memory", "launches", or the name of
+                             a cause of waiting */
     double samples_sec, tokens_sec;
     double flops_sec; /* FLOP/s of a device, including recomputation */
-    double mfu;       /* the device's share of its peak, without recomputation */
-    double slowest;   /* factor by which the slowest rank's kernels take longer than the cluster's numbers give;
-                         1 if not slower */
+    double mfu;       /* model FLOPs utilization: share of the device's peak, not counting recomputation */
+    double slowest;   /* factor by which the slowest rank's kernels take longer than the cluster's numbers give; 1 if
+                         not slower */
     /** Cost of a save during a training step, through the disk that the ranks of a host share; zeros if the plan saves
      * nothing. Times are NAN if the plan needs a rate that the cluster lacks: of its disks, or of copies to its
      * hosts. */
@@ -151,14 +149,14 @@ typedef struct zr_simulation {
 typedef struct zr_simulate_options {
     int32_t ranks_per_host; /* 0 for one rank per device of the host */
     double straggler;       /* factor of at least 1 by which rank 0 computes more slowly; 0 for no difference */
-    double jitter;          /* rank r computes 1 + jitter * |n| times more slowly, where n is element r of the standard
-                               normal sequence of ZR_RNG_JITTER with `seed` */
+    double jitter; /* rank r computes 1 + jitter * |n| times more slowly, where n is element r of the standard normal
+                      sequence of ZR_RNG_JITTER with `seed` */
     uint64_t seed;
     bool copies_hold;         /* whether computation stops while checkpoints are copied to the host and back */
     bool comm_beside;         /* whether exchanges overlap with computation even without zr_layout.overlap */
-    double scores_bytes;      /* memory bytes that attention reads and writes per query-key pair in the forward pass,
-                                 if its kernels write the scores to memory; the backward pass takes twice as many. 0
-                                 if scores stay on the chip */
+    double scores_bytes;      /* memory bytes that attention reads and writes per query-key pair in the forward pass, if
+                                 its kernels write the scores to memory; the backward pass takes twice as many. 0 if
+                                 scores stay on the chip */
     int32_t product_multiple; /* 16-bit products run at the rate of fp32 if a size (for attention: the width of a
                                  head) is no multiple of this number; 0 if all run alike */
 } zr_simulate_options;

@@ -163,7 +163,7 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
 
 struct zr_chunk_reader {
     zr__checked_file file;
-    zr_safetensors tensors; /* opened without a descriptor, since only names of tensors are used */
+    zr_safetensors tensors; /* header of the file; it has no descriptor, since only the tensors' names are used */
 };
 
 static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_manifest *manifest, const char *name,

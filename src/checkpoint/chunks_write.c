@@ -73,8 +73,7 @@ static void end_range(zr_chunk_writer *w)
     end_chunk(w);
 }
 
-/* Set the slices for the next bytes. If they differ from the last put's slices, end its range and store the new
- * ones. */
+/* Set the slices for the next bytes. If they differ from the last put's slices, end its range first. */
 static void take_slices(zr_chunk_writer *w, const zr_slices *slices)
 {
     static const zr_slices none = {0};

@@ -208,7 +208,7 @@ static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64
 typedef struct listing {
     const parser *p;
     const zr_manifest_file *file;
-    const char *hash; /* text of the hash of chunk i */
+    const char *hash; /* position of the hash of chunk i in the text */
     int64_t i;
     zr_chunk *chunk;
 } listing;

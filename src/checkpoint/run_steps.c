@@ -129,7 +129,7 @@ static zr_status remove_tmp(int run, const char *run_dir, const char *name)
     snprintf(shown, sizeof(shown), "%s/%s", ZR_SHOWN(run_dir), name);
     if (fstatat(run, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) return ZR_OK;
     int fd = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) { /* a file, or a link, which is removed itself */
+    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) { /* not a directory: remove the file, or the link itself */
         ZR_CHECK(unlinkat(run, name, 0) == 0, ZR_ERR_IO, "%s: cannot remove: %s", shown, strerror(errno));
         return ZR_OK;
     }

@@ -34,8 +34,8 @@ void *zr_alloc(size_t bytes)
     ASAN_POISON_MEMORY_REGION(memory + bytes, (size_t)(block + bytes + extra - (memory + bytes)));
 #endif
 #ifdef MADV_HUGEPAGE
-    if (bytes >= LARGE_BYTES) { /* huge pages mean fewer page faults and TLB misses; if the system refuses,
-                                   nothing is lost */
+    if (bytes >= LARGE_BYTES) { /* huge pages mean fewer page faults and TLB misses; if the system refuses, nothing
+                                   is lost */
         const uintptr_t page = 4096, begin = ((uintptr_t)memory + page - 1) / page * page;
         (void)madvise((void *)begin, ((uintptr_t)memory + bytes - begin) / page * page, MADV_HUGEPAGE);
     }

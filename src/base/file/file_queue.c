@@ -141,8 +141,8 @@ static zr_status start_thread(zr__file_queue *q)
 
 static zr_status take_part(zr__file_queue *q, int part, int64_t part_bytes)
 {
-    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* plus one block for the offset within a block and
-                                                              one for alignment */
+    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* plus one block for the offset within a block and one
+                                                              for alignment */
     zr__file_part *p = &q->part[part];
     p->memory = zr_alloc((size_t)room);
     ZR_CHECK(p->memory, ZR_ERR_MEMORY, "no memory: %lld bytes to %s %s", (long long)room, q->writes ? "write" : "read",

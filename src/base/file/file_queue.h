@@ -18,8 +18,8 @@
 /** A buffer with part of the file's bytes. It belongs to the caller, except between zr__queue_give and
  * zr__queue_take. */
 typedef struct zr__file_part {
-    unsigned char *bytes; /* buffer; byte b of the file is at an address congruent to b modulo ZR__BLOCK_BYTES,
-                             for direct I/O */
+    unsigned char *bytes; /* buffer; byte b of the file is at an address congruent to b modulo ZR__BLOCK_BYTES, for
+                             direct I/O */
     int64_t offset, n;    /* file offset and length of the part in bytes, set by the caller */
     /* Layout of the part in the file, set by the caller. With stride 0 the n bytes are contiguous. Otherwise (writes
      * only) they form ranges of `width` bytes whose beginnings are `stride` bytes apart; `offset` lies in the first

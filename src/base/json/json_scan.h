@@ -6,8 +6,8 @@
 #include "base/json/json.h"
 
 typedef struct zr__json_token {
-    char kind; /* kind of token: one of {}[],: or '"' for a string, 'x' for a number or word, 0 for the end of
-                  the text */
+    char kind; /* kind of token: one of {}[],: or '"' for a string, 'x' for a number or word, 0 for the end of the
+                  text */
     size_t begin, end;
 } zr__json_token;
 

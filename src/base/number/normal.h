@@ -86,7 +86,7 @@ ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, fl
     }
 }
 
-/** Return one element times `std`, bit-identical to the result of zr__normal_group. */
+/** Return std times one element of the standard normal sequence, with the same bits as in zr__normal_group. */
 ZR_INLINE float zr__normal_at(const zr_rng *rng, uint64_t element, float std)
 {
     uint32_t word[4];
@@ -97,7 +97,8 @@ ZR_INLINE float zr__normal_at(const zr_rng *rng, uint64_t element, float std)
     return zr__normal_radius(word[pair]) * (at / ZR__RNG_BLOCKS % 2 ? s : c) * std;
 }
 
-/** Write out[i] = std times element first + i. The bits do not depend on how a range is divided into calls. */
+/** Write out[i] = std times element first + i of the standard normal sequence. The bits do not depend on how a range is
+ * divided into calls. */
 ZR_INLINE void zr__normal(const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {
     float made[ZR__NORMAL_GROUP];

@@ -154,9 +154,7 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
 {
     zr__file file;
     struct stat info;
-    if (stat(path, &info) != 0)
-        return ZR_OK; /* the function that writes the file reports why it cannot be
-                         created */
+    if (stat(path, &info) != 0) return ZR_OK; /* the function that writes the file reports why it cannot be created */
     zr__text_escape(path, file.name, sizeof(file.name));
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s is there and cannot be read: %s; name another file", kind->what,

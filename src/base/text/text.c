@@ -299,8 +299,7 @@ int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAP
         unsigned char c = (unsigned char)text[plain];
         n = zr__text_utf8(text + plain, bytes - plain);
         *escaped = n > 1 ? n : 1;
-        if (n == 0) /* write U+FFFD itself rather than its escape, so that printing the text again changes
-                       nothing */
+        if (n == 0) /* write U+FFFD itself rather than its escape, so that printing the text again changes nothing */
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\xef\xbf\xbd");
         else if (c < 0x20 || c == 0x7f)
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\u%04x", c);

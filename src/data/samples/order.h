@@ -10,7 +10,7 @@
 /** Return the offset of an epoch's first window, in [0, range). range must be at least 1. */
 int64_t zr__order_offset(uint64_t seed, uint32_t epoch, int64_t range);
 
-/** Map i to another number in [0, n) by a bijection keyed by (seed, epoch). 1 <= n, 0 <= i < n. */
+/** Map i to a number in [0, n) by a bijection keyed by (seed, epoch). 1 <= n, 0 <= i < n. */
 int64_t zr__order_permute(uint64_t seed, uint32_t epoch, int64_t n, int64_t i);
 
 /** Map i by a bijection keyed by (seed, block), for the order in which a block of n samples draws from several

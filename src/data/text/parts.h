@@ -21,8 +21,7 @@ typedef struct zr__parts {
     int64_t (*cut)(const void *of, const char *text, int64_t from, int64_t bytes);
     const void *of;
     int64_t usual_bytes;  /* usual size of a part in bytes */
-    int64_t most_bytes;   /* maximum bytes of a document without a cut; a longer one is cut between two
-                             characters */
+    int64_t most_bytes;   /* maximum bytes of a document without a cut; a longer one is cut between two characters */
     bool lines;           /* whether the file is .jsonl, to which the following fields apply */
     const char *text_key; /* key of the text in each line */
     bool skip_bad_lines;

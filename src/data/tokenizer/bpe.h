@@ -22,8 +22,8 @@ typedef struct zr__bpe {
     int64_t vocab;
     char *text;         /* bytes of all tokens, concatenated */
     int64_t *begin;     /* (vocab + 1) offset of each token's bytes in `text`; the last entry is their end */
-    bool *spelled;      /* (vocab) whether the token's name consists of symbols for bytes, so that merges may
-                           produce it */
+    bool *spelled;      /* (vocab) whether the token's name consists of symbols for bytes, so that merges may produce
+                           it */
     bool *alone;        /* (vocab) whether a piece with exactly the token's bytes is encoded as this token */
     bool ignore_merges; /* whether a piece that equals a token's bytes is that token, without merging */
     int32_t byte_token[ZR__BPE_BYTES];
@@ -36,8 +36,8 @@ typedef struct zr__bpe {
     zr__bpe_added *added; /* added tokens, longest first */
     int64_t n_added;
     bool begins[ZR__BPE_BYTES]; /* whether an added token begins with this byte */
-    bool has_later, spaced;     /* has_later: whether any added token is `later`; spaced: whether any has white
-                                   space after its first byte */
+    bool has_later, spaced;     /* has_later: whether any added token is `later`; spaced: whether any has white space
+                                   after its first byte */
 
     zr__split *split;
     uint64_t hash;

@@ -368,7 +368,7 @@ static zr_status merge_all(learner *l, int64_t tokens)
     while (l->tokens.n < tokens && l->n_heap > 0) {
         candidate c = l->heap[0];
         const int64_t count = l->pairs[c.pair].count;
-        if (c.count != count) { /* later merges have changed the count since */
+        if (c.count != count) { /* the count has changed since the entry was made */
             c.count = count;
             heap_replace(l, c);
             continue;

@@ -31,8 +31,8 @@ static const char magic[8] = "zrtokens";
 typedef struct place {
     zr__encoding encoding;
     uint64_t key;
-    bool is_whole;                         /* whether to trust the header, without reading the tokens to check
-                                              their hash */
+    bool is_whole;                         /* whether to trust the header, without reading the tokens to check their
+                                              hash */
     char folder[PATH_MAX], path[PATH_MAX]; /* folder and path of the file of tokens */
     char lock[PATH_MAX];                   /* path of the file that the creating process locks, and to which it
                                               writes its progress */

@@ -27,8 +27,8 @@ typedef struct zr__shard {
     int64_t text_bytes;                   /* bytes of text that the tokens encode, or -1 if unknown */
     int64_t skipped_lines, first_skipped; /* number of bad lines, and number of the first */
     uint64_t hash;                        /* XXH3-64 of cached tokens, from their file's header */
-    bool checked;                         /* whether the tokens are known to match `hash`, because they were read
-                                             or created when this file was opened */
+    bool checked;                         /* whether the tokens are known to match `hash`, because they were read or
+                                             created when this file was opened */
 } zr__shard;
 
 /** Arguments for opening files, and the notes collected while opening. */

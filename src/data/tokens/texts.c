@@ -28,8 +28,8 @@ struct zr__texts {
 /* State of zr__texts_encode. */
 typedef struct encoding {
     zr__encoding x;  /* settings for each file */
-    bool lines, due; /* lines: whether the file is .jsonl; due: whether the token between documents must precede
-                        the next token */
+    bool lines, due; /* lines: whether the file is .jsonl; due: whether the token between documents must precede the
+                        next token */
     unsigned char between[sizeof(int32_t)];
     zr__tokens_fn put;
     void *arg;
