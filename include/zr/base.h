@@ -121,7 +121,7 @@ ZR_API const char *zr_version(void);
     X(OPTIM, "optim")           /* optimizer states: fp32 master, momentum, variance */                                \
     X(ACT, "act")               /* activations, inputs, per-row statistics */                                          \
     X(CHECKPOINT, "checkpoint") /* activation checkpoints (recompute) */                                               \
-    X(BUFFER, "buffer")         /* staging memory, of constant size */                                                 \
+    X(BUFFER, "buffer")         /* staging memory, whose size is constant */                                           \
     X(WORK, "work")             /* scratch memory of one step */
 
 typedef enum zr_category {
@@ -253,7 +253,7 @@ typedef struct zr_device_facts {
     int64_t (*scratch_bytes)(const struct zr_device_facts *facts, const struct zr_graph *graph, const struct zr_op *op);
 } zr_device_facts;
 
-/** Return the scratch bytes of one run of an op on a device with these facts. */
+/** Return the scratch bytes of one run of an op on a device with these facts, or 0 if no op needs scratch. */
 ZR_API int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph,
                                        const struct zr_op *op);
 

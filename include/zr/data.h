@@ -80,7 +80,7 @@ typedef struct zr_data zr_data;
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
 #define ZR_DATA_MIX 4096
 
-/** Description of opened data. */
+/** Description of open data. */
 typedef struct zr_data_info {
     const char *path;       /* path as given; owned by the data object */
     const char *format;     /* format of the first file: "text", "jsonl", "uint16" (headerless), "llm.c uint16",

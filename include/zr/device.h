@@ -148,7 +148,8 @@ typedef struct zr_device_ops {
     zr_status (*issue)(zr_queue *queue, const zr_task *task);
     zr_mark (*mark)(zr_queue *queue);
     /** Make all tasks issued to `queue` from now on run after the mark. A queue that runs tasks immediately waits here
-     * for the other queue's thread and returns its failure; if neither queue has a thread, only its stream waits. */
+     * for the other queue's thread and returns its failure; if neither queue has a thread, only the stream of `queue`
+     * waits. */
     zr_status (*await)(zr_queue *queue, zr_mark mark);
     /** Wait for everything issued. Return the first failure since the last sync; its message becomes this thread's. */
     zr_status (*sync)(zr_queue *queue);

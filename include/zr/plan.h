@@ -29,16 +29,16 @@ typedef enum zr_states {
 
 /** Recompute policy: which activations are computed again in the backward pass instead of being kept (Chen et al.
  * 2016). Every policy recomputes outputs of cheap ops (zr_op_def.cheap: norms, GELU) that only their own unit reads
- * and whose operands are kept anyway; this costs one more pass over memory and almost no FLOPs. */
+ * and whose operands are kept anyway; this costs one more pass over memory and no FLOPs. */
 typedef enum zr_recompute {
     ZR_RECOMPUTE_NONE,      /* recompute no matrix product and no attention */
     ZR_RECOMPUTE_UNIT,      /* keep the input of every `recompute_every`-th unit and recompute everything between */
     ZR_RECOMPUTE_SELECTIVE, /* recompute attention, and activations wider than the unit's input (Korthikanti et al.
                                2022) */
     ZR_RECOMPUTE_AUTO,      /* choose a policy for each unit: the mix with the least work whose total is at most
-                               limit_bytes, or the smallest mix if none fits. Without sequence parallelism,
-                               tensor-parallel ranks also try checkpoints in pieces, on the device and on the host, unless
-                               the layout requests either. The fastest choice that fits wins; if equal, whole checkpoints */
+                               limit_bytes, or the smallest mix if none fits. Tensor-parallel ranks without sequence
+                               parallelism also try checkpoints in pieces, on the device and on the host, unless the
+                               layout requests either. The fastest choice that fits wins, whole checkpoints among equals */
     ZR_RECOMPUTE_PAPER /* like UNIT with recompute_every 1, but run the whole unit again, including its last product,
                           whose result is not needed: this is how the papers count (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
@@ -478,7 +478,7 @@ typedef struct zr_plan_unit {
 /** Result that controls an update. Like a zr_square, it lies in a buffer of the host's space. */
 typedef struct zr_verdict {
     double grad_norm, loss;
-    double micro_square; /* zr_step_result.micro_square */
+    double micro_square; /* as in zr_step_result.micro_square */
     float grad_scale;    /* factor for gradients in an update */
     int32_t bad_param;   /* first parameter with a gradient that is not finite on any rank, or -1 if none */
     bool skipped;        /* whether nothing may be updated */

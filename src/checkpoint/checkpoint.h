@@ -9,7 +9,7 @@
 #include "base/file/commit.h"
 #include "zr/checkpoint.h"
 
-/** Return whether a tensor of a file has this shape. */
+/** Return whether a tensor in a file has this shape. */
 bool zr__safetensors_has_shape(const zr_safetensors_tensor *tensor, const zr_shape *shape);
 /** Return the path by which the file was opened. */
 const char *zr__safetensors_path(const zr_safetensors *st);

@@ -1,4 +1,4 @@
-/* Declarations that the writer and the readers of chunks share. */
+/* Declarations shared by the writer and the readers of chunks. */
 #ifndef ZR_CHECKPOINT_CHUNKS_H
 #define ZR_CHECKPOINT_CHUNKS_H
 
@@ -32,7 +32,7 @@ int64_t zr__slice_run(const zr_slices *slices, int64_t offset);
 /** Return the offset at which the slice continues after n bytes, n <= zr__slice_run, or slices->end after its last
  * byte. */
 int64_t zr__slice_after(const zr_slices *slices, int64_t offset, int64_t n);
-/** Count the bytes of the slice in [offset, end). */
+/** Return the number of bytes of the slice in [offset, end). */
 int64_t zr__slice_bytes(const zr_slices *slices, int64_t offset, int64_t end);
 /** Compute XXH3-64 of the slice's bytes in [offset, end). `bytes` holds the file's bytes from `offset` on. Error:
  * ZR_ERR_MEMORY. */

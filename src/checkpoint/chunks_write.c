@@ -1,8 +1,10 @@
-/* * Writing ranges of a file in chunks: the caller fills and hashes one part while the queue writes the other.
+/*
+ * Writing ranges of a file in chunks: the caller fills and hashes one part while the queue writes the other.
  *
  * A part is a chunk, or a fraction of a chunk if many ranks of a process write at once: the plan does not count the
  * memory of parts, and smaller parts keep the disk just as busy. A part of a slice holds the slice's bytes row by row,
- * and may continue across the end of a chunk. */
+ * and may continue across the end of a chunk.
+ */
 #include "base/file/file_queue.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/chunks.h"

@@ -1,6 +1,8 @@
-/* * Reading manifests. Members have a fixed order, so the text is read once, token by token. A missing, an unknown and
- * a repeated member are all the same error. Memory stays proportional to the text, however large the numbers in it are.
- * Strings have no escapes; only "run" is arbitrary JSON, of limited size. */
+/*
+ * Reading manifests. Members have a fixed order, so the text is read once, token by token. A missing, an unknown and a
+ * repeated member are all the same error. Memory stays proportional to the text, however large the numbers in it are.
+ * Strings have no escapes; only "run" is arbitrary JSON, of limited size.
+ */
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
 #include "base/text/text.h"

@@ -97,7 +97,7 @@ static void print_trail(const char *text, const zr__json_trail *trail, char *out
     for (int i = 0; i < trail->depth; i++) {
         char key[64];
         size_t begin = trail->level[i].begin, end = trail->level[i].end;
-        if (trail->level[i].bracket == '{' && end < begin + 2) continue; /* this object's first key is yet to come */
+        if (trail->level[i].bracket == '{' && end < begin + 2) continue; /* the object's first key is still to come */
         if (trail->level[i].bracket == '{')
             snprintf(key, sizeof(key), "%.*s", (int)(end - begin - 2), text + begin + 1);
         add_part(out, size, trail->level[i].bracket == '{' ? key : NULL, trail->level[i].index);

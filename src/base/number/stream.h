@@ -1,6 +1,8 @@
-/* * Non-temporal stores, which bypass the caches: an ordinary store first reads the line that it overwrites, and evicts
+/*
+ * Non-temporal stores, which bypass the caches: an ordinary store first reads the line that it overwrites, and evicts
  * another line. They only pay off for arrays too large to be read from a cache afterwards. These functions are compiled
- * for the instruction set of the including file. */
+ * for the instruction set of the including file.
+ */
 #ifndef ZR_BASE_STREAM_H
 #define ZR_BASE_STREAM_H
 

@@ -11,7 +11,7 @@ struct zr__ahead {
     zr__ahead_fn read;
     void *arg;
     int64_t room, window_tokens;
-    int32_t *window; /* (room, window_tokens) */
+    int32_t *window; /* (room, window_tokens) the prefetched windows */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;

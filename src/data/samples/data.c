@@ -28,7 +28,7 @@ struct zr_data {
     zr_data_order order;
     uint64_t seed;
     unsigned char *stage; /* (T+1) tokens in the form in which files have them */
-    int32_t *window;      /* (T+1) tokens */
+    int32_t *window;      /* (T+1) tokens of the current window */
     zr__ahead *ahead;     /* NULL without prefetching */
 };
 

@@ -29,7 +29,7 @@ ZR_NODISCARD zr_status zr__tokenizer_bytes_json(char **json);
  */
 typedef struct zr__tokenizer_trainer zr__tokenizer_trainer;
 
-/** Create a trainer. ZR_ERR_MEMORY. */
+/** Create a trainer. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__tokenizer_trainer_open(zr__tokenizer_trainer **trainer);
 void zr__tokenizer_trainer_close(zr__tokenizer_trainer **trainer);
 
