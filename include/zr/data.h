@@ -105,7 +105,7 @@ typedef struct zr_data_args {
      * kind. */
     const char *path;
     const char *tokenizer; /* tokenizer of texts; NULL for "bytes" */
-    int64_t vocab_size;    /* upper bound that token ids must lie below */
+    int64_t vocab_size;    /* size of the vocabulary; token ids must be below it */
     int64_t seq_length;    /* T >= 1; each source must have at least T+1 tokens */
     zr_data_order order;
     uint64_t seed;           /* seed of the order; source s > 0 uses a seed derived from it and s */

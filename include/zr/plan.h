@@ -24,7 +24,7 @@ typedef enum zr_states {
                         parameter */
     ZR_STATES_LEAN   /* no 16-bit copy at stage 3: parameters are cast from the fp32 master while they are gathered.
                         With one micro-batch per step, and unless the whole gradient's norm is needed first, a unit's
-                        gradient is freed in its update. 12 bytes per parameter, shared by all ranks */
+                        gradient is freed in its update. 12 bytes per parameter, divided among all ranks */
 } zr_states;
 
 /** Recompute policy: which activations are computed again in the backward pass instead of being kept (Chen et al.
@@ -36,9 +36,10 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_SELECTIVE, /* recompute attention, and activations wider than the unit's input (Korthikanti et al.
                                2022) */
     ZR_RECOMPUTE_AUTO,      /* choose a policy for each unit: the mix with the least work whose total is at most
-                               limit_bytes, or the smallest mix if none fits. Tensor-parallel ranks without sequence
-                               parallelism also try checkpoints in pieces, on the device and on the host, unless the
-                               layout requests either. The fastest choice that fits wins, whole checkpoints among equals */
+                               limit_bytes, or the smallest mix if no mix fits. Tensor-parallel ranks without sequence
+                               parallelism also try activation checkpoints in pieces, on the device and on the host,
+                               unless the layout requests pieces or host. The fastest choice that fits wins, whole
+                               checkpoints among equals */
     ZR_RECOMPUTE_PAPER /* like UNIT with recompute_every 1, but run the whole unit again, including its last product,
                           whose result is not needed: this is how the papers count (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
@@ -130,8 +131,8 @@ typedef struct zr_layout {
                             and loss scale */
     bool two_pass;       /* for layout lean: whether to run the backward pass twice, first for the norm, so that no
                             gradient is kept for it */
-    bool rank_free_sums; /* whether sums do not depend on the number of ranks, a power of two (ARCHITECTURE.md,
-                            section 3) */
+    bool rank_free_sums; /* whether sums are independent of the number of ranks, which must be a power of two
+                            (ARCHITECTURE.md, section 3) */
     bool reduce_once;    /* whether gradients are first summed over micro-batches, whole and in fp32 on each rank, and
                             then over ranks once per step, at every stage; no difference with one micro-batch or one
                             data-parallel rank */
@@ -393,7 +394,7 @@ typedef struct zr_step {
     zr_when when : 8;
     bool replay; /* for RUN: whether it is recomputed in the backward pass, by the policy or because it is cheap */
     bool adds;   /* for REDUCE_SCATTER, REDUCE, SQUARE_MICRO: whether rounds after the first add to the existing sums */
-    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO, NORM: whether sums do not depend on the number of
+    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO, NORM: whether sums are independent of the number of
                             ranks */
     bool nccl;           /* for REDUCE_SCATTER: whether NCCL adds */
     bool restores;       /* for GATHER: whether it gathers an activation checkpoint that tensor-parallel ranks keep

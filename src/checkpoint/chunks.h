@@ -80,8 +80,8 @@ typedef struct zr__checked_file {
 
 /** Open a file like zr__listed_open. `readers` is the number of ranks of this host that read the file at once. With one
  * or two, reads bypass the page cache, and each reader prefetches the next region in a thread of its own. With more
- * readers, which share the disk and read the same chunks, the page cache is used. It is also used with 0, which stands
- * for one reader of a file that is read again soon. Call zr__checked_close even after a failure. */
+ * readers, which share the disk and read the same chunks, the page cache is used. `readers` 0 stands for one reader of
+ * a file that is read again soon, and also uses the page cache. Call zr__checked_close even after a failure. */
 ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);

@@ -190,8 +190,8 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
     return ZR_OK;
 }
 
-/* Return n regions plus the further chunks of those that are sliced. If the text is too short for that many hashes, the
- * result is just some number that is too large. */
+/* Return n regions plus the further chunks of those regions that are sliced. If the text is too short for that many
+ * hashes, return any number that is too large. */
 static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
 {
     const int64_t most = (int64_t)(p->bytes / DIGITS);

@@ -10,7 +10,8 @@
 typedef zr_status (*zr__tokens_fn)(void *arg, const unsigned char *tokens, int64_t n);
 
 typedef struct zr__encoding {
-    zr__parts parts; /* the file and how it is read; zr__encode sets cut, of, and usual_bytes if it is 0 */
+    zr__parts parts; /* file, settings and position of reading; zr__encode sets cut and of, and usual_bytes if it is
+                        0 */
     const zr_tokenizer *tokenizer;
     int32_t separator; /* token after each document of .jsonl, or negative for none */
     int token_bytes;   /* bytes per token: 1, 2 or 4 */

@@ -10,9 +10,9 @@
 enum {
     NONE = -1,
     SHORT_BYTES = 128, /* pieces up to this size need no allocated memory */
-    KEPT_LEAST = 64,   /* minimum number of slots for merged pieces that are reused while a text is encoded */
+    KEPT_LEAST = 64,   /* minimum number of slots in the hash table of merged pieces */
     KEPT_MOST = 1 << 15,
-    KEPT_BYTES = 64, /* text bytes per slot for a merged piece */
+    KEPT_BYTES = 64, /* text bytes per slot of the hash table of merged pieces */
 };
 #define NEVER UINT32_MAX /* rank used if there is no merge */
 
@@ -218,7 +218,7 @@ typedef struct encoder {
     const char *text;
     int32_t *tokens;
     int64_t room, n;
-    kept *kept; /* hash table of merged pieces; each slot holds its newest piece */
+    kept *kept; /* hash table of merged pieces, in which a newer piece replaces an older one */
     int64_t kept_mask;
 } encoder;
 

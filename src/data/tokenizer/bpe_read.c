@@ -18,8 +18,8 @@ typedef struct reader {
     const json_t *vocab;  /* JSON object from names to tokens */
     const json_t *merges; /* JSON array, or NULL if merges are in merges.txt */
     const json_t *added;  /* JSON array, or NULL if there are none */
-    bool two_files;       /* whether the files are vocab.json and merges.txt, which do not list added tokens;
-                             ZR_END_OF_TEXT is then one */
+    bool two_files;       /* whether the files are vocab.json and merges.txt; since these do not list added tokens,
+                             ZR_END_OF_TEXT counts as added */
     const char *expression[ZR__SPLIT_MOST];
     int n_expressions;
 } reader;

@@ -19,7 +19,7 @@ struct zr__split {
     pcre2_general_context *memory; /* allocator of PCRE2 */
     pcre2_code *code[ZR__SPLIT_MOST];
     int n;
-    bool gpt2; /* whether GPT-2's expression is the only one */
+    bool gpt2; /* whether the list has only GPT-2's expression */
     uint64_t hash;
 };
 
