@@ -114,8 +114,8 @@ typedef struct zr_layout {
     int64_t accum;               /* k, micro-batches per step */
     int64_t reduce_bucket_elems; /* largest exchange in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* largest gather in elements, rounded up to a multiple of N * ZR_SHARD_ALIGN */
-    int shard_ranks;   /* MiCS: number of consecutive data-parallel ranks over which states are sharded; other such
-                          groups have copies. 0 for all */
+    int shard_ranks;   /* MiCS: states are sharded over groups of this many consecutive data-parallel ranks, and each
+                          group has a full copy; 0 for one group of all ranks */
     int hpz_ranks;     /* ZeRO++'s hpZ at stage 3: number of data-parallel ranks over which a second copy of the
                           parameters is sharded; 0 for no copy */
     int host_ranks;    /* ranks per host, consecutive among all N * M; 0 for all */

@@ -92,7 +92,7 @@ ZR_INLINE uint16_t zr_f16_from_f32(float x)
     normal = normal < 0x7c00u ? normal : 0x7c00u;
     normal = size > 0x7f800000u ? nan : normal;
     v.u = size;
-    v.f += 0.5f; /* an ulp of 0.5 is 2^-24, as that of fp16's subnormals, so the addition rounds as needed */
+    v.f += 0.5f; /* the addition rounds as fp16 subnormals need, because an ulp of 0.5 is 2^-24, as is theirs */
     return (uint16_t)(sign | (tiny & (v.u - 0x3f000000u)) | (~tiny & normal));
 }
 

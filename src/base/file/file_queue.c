@@ -16,8 +16,8 @@ static zr_status move_plain(const zr__file_queue *q, int64_t offset, unsigned ch
                      : zr__file_read(q->file, offset, bytes, n, ZR_ERR_DATA);
 }
 
-/* Read or write whole blocks past the page cache; *done receives the number of bytes done, at most n. After a file
- * system refuses with EINVAL, direct I/O is not tried again. At the end of the file the loop stops, and move_plain
+/* Read or write whole blocks past the page cache; *done receives the number of bytes done, at most n. Once a file
+ * system has refused with EINVAL, direct I/O is not tried again. At the end of the file the loop stops, and move_plain
  * reports the error. */
 static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *bytes, int64_t n, int64_t *done)
 {

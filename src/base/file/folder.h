@@ -24,8 +24,8 @@ void zr__path_parent(const char *path, char parent[PATH_MAX]);
 /** Return whether dir/name exists. A dangling symbolic link does not count as existing. */
 bool zr__path_is_in(const char *dir, const char *name);
 
-/** Write the path of zr's folder in the user's cache to `folder`, following the XDG Base Directory Specification (which
- * ignores a relative path). Fail with ZR_ERR_NOT_FOUND if the user has no cache folder; the message uses `what` as the
+/** Write the path of zr's folder in the user's cache to `folder`, by the XDG Base Directory Specification: a relative
+ * XDG_CACHE_HOME is ignored. Fail with ZR_ERR_NOT_FOUND if the user has no cache folder; the message uses `what` as the
  * name of the thing to cache. */
 ZR_NODISCARD zr_status zr__cache_folder(const char *what, char folder[PATH_MAX]);
 

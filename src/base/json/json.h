@@ -21,9 +21,9 @@ typedef struct zr__json_place {
     size_t index;
 } zr__json_place;
 
-/** Read a whole file; zr_free the text. Fail with ZR_ERR_NOT_FOUND, ZR_ERR_IO, or ZR_ERR_CONFIG if it exceeds the size
- * limit. _read also reads a pipe to its end, for paths that a person types. _read_file reads only regular files, for
- * paths inside directories. */
+/** Read a whole file; zr_free the text. zr__json_read also reads a pipe to its end, for paths that a person types.
+ * zr__json_read_file reads only regular files, for paths inside directories. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_IO;
+ * ZR_ERR_CONFIG if the file exceeds the size limit. */
 ZR_NODISCARD zr_status zr__json_read(const char *path, char **text, size_t *bytes);
 ZR_NODISCARD zr_status zr__json_read_file(const char *path, char **text, size_t *bytes);
 /** Read a file like zr__json_read_file, but with a limit of `most` bytes. */
