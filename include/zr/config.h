@@ -142,8 +142,8 @@ typedef struct zr_config {
         bool consecutive_hysteresis;
         double min_loss_scale;
     } scale;                             /* section fp16 */
-    zr_config_dtype communication_dtype; /* type of gradients while they are communicated */
-    zr_config_dtype grad_accum_dtype;    /* always FP32 */
+    zr_config_dtype communication_dtype; /* type of gradients while they are communicated; AUTO until resolved */
+    zr_config_dtype grad_accum_dtype;    /* type of sums over micro-batches; AUTO until resolved, then FP32 */
     struct {
         int64_t stage;
         int64_t reduce_bucket_elems, allgather_bucket_elems;
