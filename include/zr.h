@@ -1,4 +1,4 @@
-/** zr: ZeRO training in C. Everything that users of the library call. */
+/** zr: ZeRO training in C. This header includes everything that users of the library call. */
 #ifndef ZR_H
 #define ZR_H
 

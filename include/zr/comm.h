@@ -1,15 +1,15 @@
 /**
- * comm: moves bytes between ranks. It does not add numbers: a reduce-scatter is an exchange here, and its caller sums
- * the pieces as they arrive. The exception is one baseline, in which NCCL adds (zr_comm_reduce_scatter). One interface;
- * transports: threads, mpi. All calls are collective over the communicator, in the same order with the same sizes on
- * every rank, and block.
+ * comm: moves bytes between ranks. It does not add numbers: a reduce-scatter is an exchange here, and the caller sums
+ * the pieces as they arrive. The exception is one baseline, in which NCCL adds (zr_comm_reduce_scatter). There is one
+ * interface and several transports (threads, MPI). All calls are collective over the communicator and block; every rank
+ * makes them in the same order with the same sizes.
  *
- * Any thread may call, but never two at once in a communicator and all communicators split off it (under MPI: in any
- * two communicators). Ranks that share several communicators make all their calls
- * in one order: two ranks that begin with different communicators wait for each other forever.
+ * Any thread may call, but never two threads at once in a communicator and the communicators split off it (under MPI:
+ * in any two communicators). Ranks that share several communicators must make all their calls in the same order: two
+ * ranks that begin with different communicators wait for each other forever.
  *
- * Failure of a peer is fatal: ZR_ERR_PEER or ZR_ERR_COMM, after which only abort and destroy are allowed, in every
- * communicator. Arguments number ranks as their communicator does, messages by their numbers in the world.
+ * Failure of a peer is fatal: calls return ZR_ERR_PEER or ZR_ERR_COMM, after which only abort and destroy are allowed,
+ * in every communicator. Arguments number ranks within their communicator, messages within the world.
  */
 #ifndef ZR_COMM_H
 #define ZR_COMM_H
@@ -20,31 +20,32 @@
 extern "C" {
 #endif
 
-/** Numbers of a rank in one call of zr_comm_scalars, at most. */
+/** Maximum count of numbers that a rank passes to one call of zr_comm_scalars. */
 #define ZR_COMM_SCALARS 48
 
 typedef struct zr_comm zr_comm;
 struct zr__group;
 
-/** Callback of an exchange, run on the calling thread for one stretch of the piece after the other:
+/** Callback of an exchange. It runs on the calling thread, once for each range of the piece, in order:
  *       pieces[r] -> rank r's bytes [first_byte, first_byte + bytes) of its piece for this rank
- *  (this rank's own bytes lie in `send`). first_byte and bytes are multiples of the call's grain; first_byte is a
- *  multiple of 64, too, unless the staging memory has no room for a chunk that is a multiple of both. Together the
- *  stretches are the piece, so a piece of 0 bytes brings no call. The pointers are valid during the call, which must
- *  not call comm. It may write this rank's own piece up to the end of the stretch: no peer reads it. After a failure it
- *  is not called again; the exchange goes on to its end, so that the ranks stay in step, and returns the failure. */
+ *  (this rank's own bytes lie in `send`). first_byte and bytes are multiples of the call's grain. first_byte is also a
+ *  multiple of 64, unless the staging memory is too small for a chunk that is a multiple of both. The ranges together
+ *  are the piece, so there is no call for a piece of 0 bytes. The pointers are valid during the callback, which must
+ * not call comm. The callback may overwrite this rank's own piece up to the end of the range, since no peer reads it.
+ * If the callback fails it is not called again; the exchange still runs to its end, so that the ranks stay in step, and
+ * then returns the failure. */
 typedef zr_status (*zr_comm_arrived_fn)(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces);
 
-/** Copy functions used in place of memcpy where ranks share a memory that the processor cannot access (a GPU's). A copy
- *  may complete after `copy` returns; `finish` waits for all copies. */
+/** Copy functions used in place of memcpy if ranks share memory that the processor cannot access (a GPU's). A copy may
+ * complete after `copy` returns; `finish` waits for all copies. */
 typedef struct zr_comm_copier {
     zr_status (*copy)(void *arg, void *to, const void *from, int64_t bytes);
     zr_status (*finish)(void *arg);
     void *arg;
-    void *stream; /* the cudaStream_t that orders the device's work; NULL: the device has none */
+    void *stream; /* the cudaStream_t that orders the device's work, or NULL if the device has none */
 } zr_comm_copier;
 
-/** Functions of a transport, one table for each; see src/comm/transport.h. */
+/** Functions of a transport, one table per transport; see src/comm/transport.h. */
 typedef struct zr_comm_ops {
     void (*destroy)(zr_comm *comm);
     zr_status (*split)(zr_comm *comm, const struct zr__group *group, zr_comm **sub);
@@ -64,130 +65,137 @@ typedef struct zr_comm_ops {
 /** State of a rank that the other ranks of its host can read at any time. */
 #define ZR_COMM_SHOWN 4
 typedef struct zr_comm_board {
-    uint64_t waits;                /* one more when a wait for other ranks begins, and when it ends: odd, it waits.
-                                      Ranks whose groups are alike wait in one order: the least is behind */
-    int64_t process;               /* process number on this host */
-    uint64_t told;                 /* nonzero once a rank has claimed to tell why the job ends */
-    uint64_t awaited;              /* in a long wait 1 + the world's number of a rank that it is for; 0: not known */
-    uint64_t shown[ZR_COMM_SHOWN]; /* by index: what a rank shows of its progress */
+    uint64_t waits;                /* incremented when a wait for other ranks begins and when it ends, so it is odd
+                                      during a wait. Ranks with the same groups wait in the same order, so the rank
+                                      with the lowest value is behind */
+    int64_t process;               /* process ID, as valid on this host */
+    uint64_t told;                 /* nonzero once a rank has claimed the right to report why the job ends */
+    uint64_t awaited;              /* during a long wait, 1 + world number of a rank that is awaited; 0 if not known */
+    uint64_t shown[ZR_COMM_SHOWN]; /* values in which a rank shows its progress */
 } zr_comm_board;
 
 struct zr_comm {
     const zr_comm_ops *ops;
-    const char *transport; /* "self", "threads", "mpi" */
+    const char *transport; /* "self", "threads" or "mpi" */
     int rank, size;
-    int local_rank, local_size; /* rank and size within this host */
-    const int *world_ranks;     /* (size): the ranks' numbers in the world; all ranks of a process share one table */
-    unsigned char *staging;     /* (staging_bytes), this rank's own */
+    int local_rank, local_size; /* this rank's number, and the number of ranks, within this host */
+    const int *world_ranks;     /* (size) world numbers of the ranks; all ranks of a process share one table */
+    unsigned char *staging;     /* (staging_bytes) this rank's own staging memory */
     int64_t staging_bytes;
-    int64_t staging_taken_bytes; /* bytes really allocated for it */
-    bool concurrent;       /* calls wait for a link: it pays to make them on a second thread beside the computing one */
-    zr_traffic traffic;    /* counted where bytes move, reset freely by the owner */
-    zr_comm_copier copier; /* copy NULL: the processor */
-    zr_status copied;      /* status of the first copy that failed in the call in progress */
-    const double *table;   /* (size, n): the numbers of all ranks from the last call of scalars, agree, same or split,
-                              until the next; all ranks of a process share one table */
-    double alone[ZR_COMM_SCALARS]; /* the table at size 1 */
-    const void **pieces;           /* (size): scratch for the argument `pieces` of zr_comm_arrived_fn */
-    zr_comm_board *board;          /* board of this rank; a group's ranks use their boards of the world */
-    zr_comm_board **boards;        /* boards of the world's `n_boards` ranks; NULL: not seen, on another host */
+    int64_t staging_taken_bytes; /* bytes actually allocated for it */
+    bool concurrent;       /* whether calls wait for a link, so that it pays to make them on a second thread beside
+                              the computing one */
+    zr_traffic traffic;    /* counted where bytes move; the owner may reset it at any time */
+    zr_comm_copier copier; /* how to copy; `copy` is NULL if the processor copies */
+    zr_status copied;      /* status of the first copy that failed during the current call */
+    const double *table;   /* (size, n) numbers of all ranks from the last call of scalars, agree, same or split,
+                              valid until the next; all ranks of a process share one table */
+    double alone[ZR_COMM_SCALARS]; /* the table if there is only one rank */
+    const void **pieces;           /* (size) scratch for the argument `pieces` of zr_comm_arrived_fn */
+    zr_comm_board *board;          /* this rank's board; a group's ranks use their boards of the world */
+    zr_comm_board **boards;        /* boards of the world's `n_boards` ranks; NULL for a rank whose board is not
+                                      visible, as on another host */
     int n_boards;
-    bool processes_seen; /* process numbers are valid across the host's ranks: these are not in separate containers */
+    bool processes_seen; /* whether process IDs are valid for all ranks of the host, that is, the ranks are not in
+                            separate containers */
 };
 
-/** Allocate this rank's staging memory: `bytes`, zeroed, 64-byte aligned, freed with the communicator or by the next
- *  call. Pieces pass through it in chunks, in two alternating halves, so its size does not bound the size of a piece:
- *  at least ZR_COMM_STAGING_LEAST * size bytes (none at size 1) serve any piece whose grain has 64 bytes or less. A
- *  longer grain needs 2 * size times its bytes, rounded up to 64. More staging makes fewer and longer chunks; a piece
- *  moves in one chunk from 2 * size * piece_bytes (rounded up to 64) on, and
+/** Allocate this rank's staging memory: `bytes`, zeroed, 64-byte aligned. It is freed with the communicator or by the
+ * next call. Pieces pass through it in chunks, in two alternating halves, so its size does not limit the size of a
+ * piece: ZR_COMM_STAGING_LEAST * size bytes (none if size is 1) are enough for any piece whose grain has at most 64
+ * bytes. A larger grain needs 2 * size times its bytes, rounded up to 64. More staging means fewer and longer chunks.
+ * From 2 * size * piece_bytes (rounded up to 64) on, a piece moves in one chunk.
  *      min(2 * size * the largest piece_bytes, max(4 MiB, size * 128 KiB))
- *  is a buffer of constant size. On a host with more ranks than cores each chunk costs a context switch, and more
+ *  is a good choice of bounded size. On a host with more ranks than cores each chunk costs a context switch, so more
  *  staging pays. */
 #define ZR_COMM_STAGING_LEAST 128
-/** Limit of the staging bytes in the host's memory where the pieces of `ranks` processes, and so the rest of the
- *  staging, are in memory of GPUs. */
+/** Maximum staging bytes in host memory if the pieces of `ranks` processes, and so the rest of the staging memory, are
+ * in GPU memory. */
 #define ZR_COMM_STAGING_HOST(ranks) (((int64_t)1 << 20) + (int64_t)(ranks)*ZR_COMM_STAGING_LEAST)
 ZR_API ZR_NODISCARD zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging);
 
-/** Give every rank its piece of every rank's buffer: fn gets rank r's bytes [send + rank*stride, + piece) of every r,
- *  stretch by stretch, while the next stretches are on their way. A grain is the unit that fn reads: an element, or a
- *  record of several. A piece is a whole number of grains, and so is each stretch. No peer reads a rank's own piece of
- *  `send`, so fn may write its result there; the pieces for the peers must stay unchanged until the call returns, and
- *  no longer. Needs staging. Traffic: (size-1) * piece_bytes, reduce_scatter. */
+/** Give every rank its piece of every rank's buffer: fn receives bytes [send + rank*stride, + piece) of every rank r,
+ * range by range, while the next ranges are being transferred. A grain is the unit that fn reads: an element, or a
+ * record of several elements. Pieces and ranges are whole numbers of grains. No peer reads a rank's own piece of
+ * `send`, so fn may write its result there; the pieces for the peers must not change until the call returns. Needs
+ * staging. Traffic: (size-1) * piece_bytes, counted as reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes,
                                                int64_t piece_bytes, int64_t grain_bytes, zr_comm_arrived_fn fn,
                                                void *arg);
 
-/** Give the owner alone every rank's `send` (piece), in grains as in an exchange. fn is called on the owner only, and
- *  may be NULL elsewhere. No peer reads the owner's `send`; the others' must stay unchanged until the call returns.
- *  Needs staging. Traffic: (size-1) * piece_bytes on the owner, reduce_scatter. */
+/** Give every rank's `send` (piece) to the owner only, in grains as in zr_comm_exchange. fn is called only on the owner
+ * and may be NULL elsewhere. No peer reads the owner's `send`; the others' must not change until the call returns.
+ * Needs staging. Traffic: (size-1) * piece_bytes on the owner, counted as reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes,
                                               int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 
-/** Run NCCL's own reduce-scatter, as a baseline for an exchange and its sum: row r of every rank's `data` (size,
- *  piece_elems) is summed into row r of rank r; the other rows do not change. NCCL adds in this type (F32, BF16, F16)
- *  and in an order that it chooses, so the bits are not promised. For memory of GPUs and ranks that are processes;
- *  ZR_ERR_UNSUPPORTED elsewhere. With one rank nothing is left to sum. Needs no staging. Traffic:
- *  (size-1) * piece_elems * the type's bytes, reduce_scatter: as a ring receives it. */
+/** Run NCCL's own reduce-scatter, as a baseline for zr_comm_exchange with a sum: row r of every rank's `data` (size,
+ * piece_elems) is summed into row r of rank r; other rows do not change. NCCL adds in the given type (F32, BF16, F16)
+ * and in an order of its choice, so the bits of the sum are not guaranteed. For GPU memory and ranks that are
+ * processes; otherwise ZR_ERR_UNSUPPORTED. With one rank nothing is summed. Needs no staging. Traffic: (size-1) *
+ * piece_elems * the type's bytes, counted as reduce_scatter, as in a ring. */
 ZR_API ZR_NODISCARD zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems);
 
-/** Copy the owner's `data` (bytes) into every rank's. Needs staging. Traffic: bytes on all ranks but the owner,
- *  all_gather. */
+/** Copy the owner's `data` (bytes) into every rank's `data`. Needs staging. Traffic: `bytes` on all ranks but the
+ * owner, counted as all_gather. */
 ZR_API ZR_NODISCARD zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes);
 
-/** Give every rank every rank's piece: out[r*stride, +piece) = rank r's `mine` (piece). In place when mine == out +
- *  rank*stride; `mine` may not lie elsewhere in `out`. Needs staging. Traffic: (size-1) * piece_bytes, all_gather. */
+/** Give every rank the pieces of all ranks: out[r*stride, +piece) = rank r's `mine` (piece). The call is in place if
+ * mine == out + rank*stride; otherwise `mine` must not lie in `out`. Needs staging. Traffic: (size-1) * piece_bytes,
+ * counted as all_gather. */
 ZR_API ZR_NODISCARD zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t stride_bytes,
                                                  int64_t piece_bytes);
 
-/** Give every rank the numbers of all: all[r*n + i] = rank r's mine[i]; 1 <= n <= ZR_COMM_SCALARS. comm->table has the
- *  same; with `all` NULL they are only there. Traffic: (size-1)*n*8, all_reduce. */
+/** Give every rank the numbers of all ranks: all[r*n + i] = rank r's mine[i], with 1 <= n <= ZR_COMM_SCALARS. The
+ * numbers are also in comm->table; if `all` is NULL they are only there. Traffic: (size-1)*n*8, counted as
+ * all_reduce. */
 ZR_API ZR_NODISCARD zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all);
 
 /** Wait for all ranks. No traffic is counted. */
 ZR_API ZR_NODISCARD zr_status zr_comm_barrier(zr_comm *comm);
 
-/** Agree on a status: each rank gives its own; all return ZR_OK if all gave it, else the status of the lowest rank that
- *  failed. A rank that failed keeps its message; other ranks get the lowest failed rank's, as "rank R: TEXT".
- *  Traffic is not counted. Used at a few points only: start, save, end of a step. */
+/** Agree on a status: every rank passes its own. Return ZR_OK if all ranks passed ZR_OK, else the status of the lowest
+ * rank that failed. A rank that failed keeps its message; the others get the message of the lowest failed rank, as
+ * "rank R: TEXT". Traffic is not counted. Used at few points only: start, save, end of a step. */
 ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
-/** Split ranks into groups: ranks that give the same color (>= 0) form a communicator of their own, numbered by key,
- *  ranks of equal keys by their rank in `comm`. A rank whose color is < 0 is in no group: *sub = NULL. Every call does
- *  in a group the same as in the world, and in a group of one the same as in the communicator of zr_comm_create_self. A
- *  group has its own staging (none at first), traffic counters and tables, and may be split again. Its ranks share
- *  memory where they do in `comm`. Collective over `comm`; no traffic is counted. All ranks return the same status:
- *  where one has no memory (ZR_ERR_MEMORY), no rank gets a group. The caller owns `sub` and destroys it before `comm`;
- *  communicators split off a lent one (zr_comm_threads_run) are lent as well. Failure: a rank that fails, returns, is
- *  stopped or aborts in one of its communicators wakes the ranks that wait for it in any communicator (threads); under
- *  MPI its abort ends the job. */
+/** Split ranks into groups. Ranks that pass the same color (>= 0) form a communicator, numbered by key, or by their
+ * rank in `comm` if keys are equal. A rank with a color below 0 is in no group and gets *sub = NULL. Calls work in
+ * a group as in the world, and in a group of one as in the communicator of zr_comm_create_self. A group has its own
+ * staging (none at first), traffic counters and tables, and may be split again. Its ranks share memory if they do
+ * in `comm`. Collective over `comm`; no traffic is counted. All ranks return the same status: if any has no memory
+ * (ZR_ERR_MEMORY), no rank gets a group. The caller owns `sub` and destroys it before `comm`; communicators split
+ * off a lent one (zr_comm_threads_run) are lent as well. If a rank fails, returns, is stopped or aborts in one of
+ * its communicators, it wakes the ranks that wait for it in any communicator (threads); under MPI its abort ends
+ * the job. */
 ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
 
-/** Give up this rank: it cannot go on and will make no further call. Not collective. MPI: ends the job with exit code
- *  `code` and does not return; threads: the others fail with ZR_ERR_PEER. */
+/** Give up this rank, which will make no further call. Not collective. Under MPI, end the job with exit code `code` and
+ * do not return; with threads, the other ranks fail with ZR_ERR_PEER. */
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
 
-/** Destroy a communicator. Collective, except for communicators lent by zr_comm_threads_run and those split off them,
- *  which are freed when it returns. */
+/** Destroy a communicator. Collective, except for communicators that are lent by zr_comm_threads_run or split off lent
+ * ones: those are freed when zr_comm_threads_run returns. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
 
-/* The board. These functions are not collective; any thread, and a signal handler too, may call them during any call.
- */
+/* The board. These functions are not collective. Any thread, and also a signal handler, may call them during any
+ * call. */
 
 /** Create the communicator of one rank, without a transport. */
 ZR_API ZR_NODISCARD zr_status zr_comm_create_self(zr_comm **comm);
 
-/** Run fn on `size` threads of this process, each with its own rank; return, when all have returned, the first failing
- *  rank's status and message. A rank whose fn fails wakes the others, which then fail with ZR_ERR_PEER. */
+/** Run fn on `size` threads of this process, each as one rank. After all have returned, return status and message of
+ * the first rank that failed. A rank whose fn fails wakes the others, which then fail with ZR_ERR_PEER. */
 typedef zr_status (*zr_rank_fn)(zr_comm *comm, void *arg);
 ZR_API ZR_NODISCARD zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg);
 
-/** Return the MPI launcher's rank count from its environment; 0: this process is not under an MPI launcher. */
+/** Return the number of ranks that the MPI launcher's environment variables give, or 0 if this process was not started
+ * by an MPI launcher. */
 ZR_API int zr_comm_mpi_launched(void);
-/** Start MPI (argc, argv as main's) and create the world's communicator; zr_comm_mpi_stop stops MPI, at the end, after
- *  destroy; it does nothing when MPI is not running. An MPI that the program has initialised is used as it is; its
- *  owner then calls MPI_Finalize, not zr_comm_mpi_stop. ZR_ERR_UNSUPPORTED when the launcher's rank count differs from
- *  MPI's own size or zr was built without MPI. */
+/** Start MPI (argc and argv are main's) and create the world's communicator. zr_comm_mpi_stop stops MPI; call it at the
+ * end, after zr_comm_destroy. It does nothing if MPI is not running. If the program has initialised MPI itself, it is
+ * used as it is, and the program calls MPI_Finalize instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED if the
+ * launcher's number of ranks differs from MPI's or zr was built without MPI. */
 ZR_API ZR_NODISCARD zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm);
 ZR_API void zr_comm_mpi_stop(void);
 

@@ -1,10 +1,10 @@
 /**
- * data: texts, token files and tokenizers. The tokens of a source, one file or several, are cut into windows of T
- * tokens and the token after. The window and source of a global sample depend on (order, seed, weights, sample index)
- * alone, so any number of ranks, micro-batches or a resumed run see the same samples.
+ * data: texts, token files and tokenizers. The tokens of a source (one file or several) are divided into windows of T
+ * tokens and the following token. Window and source of a global sample depend only on (order, seed, weights, sample
+ * index), so runs with any number of ranks or micro-batches, and resumed runs, see the same samples.
  *
- * Files are read with pread into a buffer made at open, never mapped; nothing is allocated after open but by
- * zr_data_read_ahead, once. An object serves one thread at a time.
+ * Files are read with pread into a buffer allocated at open, never mapped. After open nothing is allocated, except once
+ * by zr_data_read_ahead. An object serves one thread at a time.
  */
 #ifndef ZR_DATA_H
 #define ZR_DATA_H
@@ -19,40 +19,41 @@ extern "C" {
 
 typedef struct zr_tokenizer zr_tokenizer;
 
-/** GPT-2's token between documents. */
+/** Token that GPT-2 puts between documents. */
 #define ZR_END_OF_TEXT "<|endoftext|>"
 
-/** Open the tokenizer called `name`: "bytes" (a token is a byte value, vocabulary 256), or else a path: of a directory
- *  with the files of a byte-level BPE tokenizer as GPT-2's (tokenizer.json, else vocab.json and merges.txt), or of a
- *  tokenizer.json. It is constant once open: any number of threads may use it at the same time.
+/** Open the tokenizer `name`. This is "bytes" (a token is a byte value; vocabulary 256), or the path of a
+ * tokenizer.json or of a directory with the files of a byte-level BPE tokenizer like GPT-2's (tokenizer.json, else
+ * vocab.json and merges.txt). An open tokenizer is constant: any number of threads may use it at once.
  *
- *  Text need not be UTF-8: a byte that belongs to no character is split from its neighbours, and the bytes of a text's
- *  tokens are always the text's. Added tokens (<|endoftext|>) are recognised in the text and never inserted: a
+ *  Text need not be UTF-8: a byte that belongs to no character is split from its neighbours. The bytes of a text's
+ * tokens are always exactly the text. Added tokens (<|endoftext|>) are recognised in the text and never inserted: a
  *  post_processor, truncation and padding are ignored.
  *
- *  ZR_ERR_NOT_FOUND a file is missing; ZR_ERR_DATA a file is damaged (message: file and fault), or the tokenizer is of
- *  an unsupported kind, which is named: another model, a normalizer, another pre-tokenizer than ByteLevel after any
- *  number of Split. */
+ *  Errors: ZR_ERR_NOT_FOUND if a file is missing; ZR_ERR_DATA if a file is damaged (the message names file and fault)
+ * or the tokenizer is of an unsupported kind, which the message names: another model, a normalizer, or pre-tokenizers
+ * other than any number of Split followed by ByteLevel. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer);
 ZR_API void zr_tokenizer_close(zr_tokenizer **tokenizer);
 
 ZR_API const char *zr_tokenizer_name(const zr_tokenizer *tokenizer);
 ZR_API int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer);
-/** Hash everything that decides a text's ids (XXH3-64). Two tokenizers of the same hash give any text the same tokens.
- */
+/** Return an XXH3-64 hash of everything that determines a text's token ids. Two tokenizers with the same hash give any
+ * text the same tokens. */
 ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
 
-/** Encode text[0, bytes) into `tokens` (room); *n is the number of tokens. ZR_ERR_ARG when `room` is too small: `bytes`
- *  tokens are always enough. Takes at most O(n log n) time for any text, except in the tokenizer's own regular
- *  expressions: ZR_ERR_DATA where they exceed their limits. */
+/** Encode text[0, bytes) into `tokens`, which has space for `room` tokens; *n receives their number. Fail with
+ * ZR_ERR_ARG if `room` is too small (`bytes` is always enough). Takes at most O(n log n) time, except in the
+ * tokenizer's own regular expressions, for which ZR_ERR_DATA is returned if they exceed their limits. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                                   int32_t *tokens, int64_t room, int64_t *n);
 
-/** Return the one token that the whole of `text` is (ZR_END_OF_TEXT), of up to 64 bytes; -1: it is several tokens, or
- *  unknown. */
+/** Return the single token whose text is all of `text` (such as ZR_END_OF_TEXT, up to 64 bytes), or -1 if `text` is
+ * several tokens or unknown. */
 ZR_API int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text);
 
-/** Return the text of one token: *text (borrowed, not terminated), *bytes. ZR_ERR_ARG outside the vocabulary. */
+/** Store the text of one token in *text (borrowed, not terminated) and its length in *bytes. Fail with ZR_ERR_ARG if
+ * the token is outside the vocabulary. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text,
                                                   int64_t *bytes);
 
@@ -64,113 +65,119 @@ ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer,
 
 typedef struct zr_data zr_data;
 
-/** W = floor((tokens-1)/T) whole windows lie in a source; window i is tokens [iT, iT+T].
+/** Orders of samples. A source has W = floor((tokens-1)/T) whole windows; window i is tokens [iT, iT+T].
  *
  *  SEQUENTIAL: sample g is window g mod W.
  *  SHUFFLED:   an epoch has W' = max(1, floor((tokens-T)/T)) windows [o+iT, o+iT+T], with
  *              o = f(seed, epoch) mod min(T, tokens-T), so that every o fits; sample g belongs to epoch
- *              floor(g/W'), and a bijection keyed by (seed, epoch) says which window it is.
+ *              floor(g/W'), and a bijection keyed by (seed, epoch) maps g to its window.
  *
- *  Several sources: samples come in blocks of ZR_DATA_MIX. In each, source s has c_s of them, its weight's share, what
- *  is left over going to the largest remainders. A bijection keyed by (seed, block) puts sample i of block b at
- *  place p; places [c_0 + ... + c_(s-1), ... + c_s) are those of source s, and the j-th of them is its own sample
- *  b c_s + j, which its own order, as above, makes a window. So each sample costs the same, and none needs those before
- *  it. */
+ *  Several sources: samples come in blocks of ZR_DATA_MIX. In each block, c_s samples are from source s, in proportion
+ * to its weight; the rest after rounding down goes to the largest remainders. A bijection keyed by (seed, block) maps
+ * sample i of block b to position p. Positions [c_0 + ... + c_(s-1), c_0 + ... + c_s) belong to source s; the j-th of
+ * them is the source's own sample b c_s + j, which its order (above) maps to a window. So every sample costs the same,
+ * and no sample depends on earlier ones. */
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
 #define ZR_DATA_MIX 4096
 
-/** Description of opened data. */
+/** Description of open data. */
 typedef struct zr_data_info {
-    const char *path;       /* path as given; borrowed from the data */
-    const char *format;     /* format of the first file: "text", "jsonl", "uint16" (headerless), "llm.c uint16", "llm.c
-                               uint32", "Megatron uint16", "Megatron int32" */
-    const char *note;       /* a line for the user about a file that may not be text, or bad lines left out; "" */
-    const char *made_again; /* a line for the user about damaged tokens in the cache; "" */
+    const char *path;       /* path as given; owned by the data object */
+    const char *format;     /* format of the first file: "text", "jsonl", "uint16" (headerless), "llm.c uint16",
+                               "llm.c uint32", "Megatron uint16" or "Megatron int32" */
+    const char *note;       /* one line for the user if a file may not be text or bad lines were skipped, else "" */
+    const char *made_again; /* one line for the user if cached tokens were damaged, else "" */
     int64_t files, sources;
-    int64_t bytes; /* bytes of all files; of the cache's where texts are tokenized */
+    int64_t bytes; /* total bytes of the files, or of their cache files if texts are tokenized */
     int64_t tokens;
-    int64_t windows;        /* W, of all sources */
-    int64_t epoch_samples;  /* with one source, samples before an order repeats: W, shuffled W'; with several, samples
-                               before each has been seen whole */
-    int64_t skipped_lines;  /* bad lines of .jsonl files, left out */
-    double bytes_per_token; /* mean bytes of text; 0 when unknown (a token file without a tokenizer) */
+    int64_t windows;        /* W, summed over all sources */
+    int64_t epoch_samples;  /* with one source: number of samples before the order repeats, which is W, or W' if
+                               shuffled; with several: number of samples until each source has been seen completely */
+    int64_t skipped_lines;  /* number of bad lines of .jsonl files that were skipped */
+    double bytes_per_token; /* mean text bytes of a token; 0 if unknown (a token file without a tokenizer) */
 } zr_data_info;
 
-/** Options of zr_data_open_with. Zeros are the defaults, except for path and sizes. */
+/** Options of zr_data_open_with. Zero means the default, except for path and sizes. */
 typedef struct zr_data_args {
-    /** A file, symbolic links followed; a pattern such as "train_*.bin", for the matching files in order of their
-     *  names; or a list of these as JSON, ["a.txt", "b_*.txt"], read as one text. Or sources, [{"path": PATH or list,
-     *  "weight": 0.7}, ...]. A source's files are all of one kind. */
+    /** Data files. Either the path of a file (symbolic links are followed), or a pattern such as "train_*.bin" for the
+     * matching files sorted by name, or a JSON list of paths and patterns, ["a.txt", "b_*.txt"], read as one text; or
+     * several sources with weights, [{"path": PATH or list, "weight": 0.7}, ...]. All files of a source must be of one
+     * kind. */
     const char *path;
-    const char *tokenizer; /* tokenizer of texts; NULL: "bytes" */
-    int64_t vocab_size;    /* token ids must lie below */
-    int64_t seq_length;    /* T >= 1; each source needs T+1 tokens */
+    const char *tokenizer; /* tokenizer of texts; NULL for "bytes" */
+    int64_t vocab_size;    /* size of the vocabulary; token ids must be below it */
+    int64_t seq_length;    /* T >= 1; each source must have at least T+1 tokens */
     zr_data_order order;
-    uint64_t seed;         /* seed of the order; source s > 0 has its own seed, derived from it and s */
-    const char *text_key;  /* key of the text in a line of .jsonl; NULL: "text" */
-    bool skip_bad_lines;   /* else they are errors */
-    const char *cache_dir; /* directory of the tokens of texts; NULL: zr/tokens in the user's cache */
-    bool cache_is_whole;   /* the same data have just been opened on this host: tokens in the cache are not checked for
-                              damage */
-    zr_progress_fn progress; /* progress in bytes of text: while a text is hashed, then while it is tokenized, by this
-                                process or another, or its tokens are read; NULL */
+    uint64_t seed;           /* seed of the order; source s > 0 uses a seed derived from it and s */
+    const char *text_key;    /* key of the text in a line of .jsonl; NULL for "text" */
+    bool skip_bad_lines;     /* whether bad lines of .jsonl are skipped; otherwise they are errors */
+    const char *cache_dir;   /* directory for the tokens of texts; NULL for zr/tokens in the user's cache */
+    bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because the same data have just been
+                                opened on this host */
+    zr_progress_fn progress; /* called with the progress in bytes of text, first while a text is hashed, then while
+                                it is tokenized (by this process or another) or its tokens are read; may be NULL */
     void *arg;
 } zr_data_args;
 
 /**
  * Open data for training or evaluation. Each file is checked; few stay open.
  *
- * Formats: llm.c's (256 int32: magic 20240520 version 1, uint16; or magic 20240801 version 7, uint32), known by the
- * magic number; Megatron-LM's uint16 or int32, X.bin with X.idx beside it; nanoGPT's headerless uint16, known by the
- * name ending in ".bin"; ".jsonl", lines that are objects with a text; any other file is text.
+ * Formats: llm.c's (256 int32: magic 20240520 version 1, uint16; or magic 20240801 version 7, uint32), recognised by
+ * the magic number; Megatron-LM's uint16 or int32, X.bin with X.idx beside it; nanoGPT's headerless uint16, recognised
+ * by a name ending in ".bin"; ".jsonl", whose lines are objects with a text; any other file is text.
  *
- * Text with the tokenizer "bytes" is read directly. Other text and .jsonl is tokenized once, into a file of the cache
- * named by contents, tokenizer and keys; other processes of this host that need the same file wait for it. Tokens
- * found in the cache are read once, whole, and made again where their hash is not the recorded one. A text of any
- * length passes through up to eight threads, each with some MiB; a line of .jsonl, of up to 16 MiB, takes about 30
- * times its length where it is one word that cannot be cut, and up to 75 where it consists of other members; one such
- * line at a time. Each text of a .jsonl file is followed by the tokenizer's ZR_END_OF_TEXT, where that is one token,
- * else by a newline. The tokens of a text are those of the whole text, with one exception: where there is no place to
- * cut it in 1 MiB, it is cut before a character. Where the tokenizer can be cut in no text,
- * a plain text of up to 4 MiB is tokenized whole, and a longer one refused.
+ * Text is read directly with the tokenizer "bytes". Otherwise text and .jsonl are tokenized once into a cache file
+ * named after contents, tokenizer and keys; other processes of this host that need the same file wait for it. Cached
+ * tokens are read completely once, and created again if their hash is not the recorded one.
  *
- * Errors: ZR_ERR_NOT_FOUND missing, unreadable, not a regular file, a pattern without a match; ZR_ERR_DATA size,
- * header, index or a line of .jsonl are wrong (message: file, offset or line, found, wanted); ZR_ERR_CONFIG text whose
- * tokenizer has more tokens than vocab_size, an invalid list or weights; ZR_ERR_UNSUPPORTED tokenizer unknown, or its
- * text too long; ZR_ERR_CREATE, ZR_ERR_IO the cache cannot be written; ZR_ERR_ARG sizes.
+ * Memory: a text of any length passes through up to eight threads, each with some MiB. A line of .jsonl (up to 16 MiB)
+ * takes about 30 times its length if it is one word that cannot be cut, and up to 75 times if it consists of other
+ * members; only one such line is processed at a time.
+ *
+ * Each text of a .jsonl file is followed by the tokenizer's ZR_END_OF_TEXT if that is one token, else by a newline. The
+ * tokens of a text are those of the whole text, with one exception: if 1 MiB contains no position at which it can be
+ * cut, it is cut before a character. If the tokenizer allows cuts in no text, a plain text of up to 4 MiB is tokenized
+ * whole, and a longer one is refused.
+ *
+ * Errors: ZR_ERR_NOT_FOUND if a file is missing, unreadable or not regular, or a pattern matches nothing; ZR_ERR_DATA
+ * if the size, header, index or a line of .jsonl is wrong (the message has file, offset or line, value found, value
+ * wanted); ZR_ERR_CONFIG if a text's tokenizer has more tokens than vocab_size, or a list or weights are invalid;
+ * ZR_ERR_UNSUPPORTED if the tokenizer is unknown, or the text too long for it; ZR_ERR_CREATE or ZR_ERR_IO if the cache
+ * cannot be written; ZR_ERR_ARG for sizes.
  */
 ZR_API ZR_NODISCARD zr_status zr_data_open_with(const zr_data_args *args, zr_data **data);
-/** Open data with defaults for the other options. */
+/** Open data with defaults for all other options. */
 ZR_API ZR_NODISCARD zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_size,
                                            int64_t seq_length, zr_data_order order, uint64_t seed, zr_data **data);
 ZR_API void zr_data_close(zr_data **data);
 
 ZR_API zr_data_info zr_data_get_info(const zr_data *data);
 
-/** Return the number of all tokens, of all sources. */
+/** Return the number of tokens in all sources. */
 ZR_API int64_t zr_data_tokens(const zr_data *data);
-/** Return W: the non-overlapping windows from the start of each source, for evaluation. */
+/** Return W, the number of non-overlapping windows from the start of each source, used for evaluation. */
 ZR_API int64_t zr_data_windows(const zr_data *data);
 
-/** Read sample g: tokens (T), targets (T), each target the token after. ZR_ERR_DATA a token outside the vocabulary
- *  (file, position); ZR_ERR_IO the file changed since it was opened or cannot be read. */
+/** Read sample g into tokens (T) and targets (T), where each target is the token after. Errors: ZR_ERR_DATA for a token
+ * outside the vocabulary (with file and position); ZR_ERR_IO if the file has changed since it was opened or cannot be
+ * read. */
 ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
 
-/** Prefetch samples first .. first+n-1, which will be asked for next, on a thread of the object's own; zr_data_sample
- *  waits for it if need be. n must be the same each time; the windows that fit into ZR_DATA_AHEAD_BYTES are prefetched.
- *  Errors are reported by zr_data_sample. The first call allocates the memory and starts the thread (ZR_ERR_MEMORY);
- *  from then on zr_data_window may not be called. */
+/** Prefetch samples first to first+n-1, which the caller will read next, on a thread of the object; zr_data_sample
+ * waits for it if necessary. n must be the same in each call; only as many windows as fit into ZR_DATA_AHEAD_BYTES
+ * are prefetched. zr_data_sample reports errors. The first call allocates the memory and starts the thread
+ * (ZR_ERR_MEMORY); after it zr_data_window must not be called. */
 #define ZR_DATA_AHEAD_BYTES ((int64_t)4 << 20)
 ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
 
-/** Return the bytes of memory of a prefetch of n samples of seq_length tokens; 0: not even one sample fits. */
+/** Return the memory in bytes needed to prefetch n samples of seq_length tokens, or 0 if not even one sample fits. */
 ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n);
 
-/** Read tokens first .. first+n-1 of all sources, one after the other; n is at most T+1. Errors as zr_data_sample;
- *  ZR_ERR_ARG: the range exceeds the tokens. Not after zr_data_read_ahead, as zr_data_window. */
+/** Read tokens first to first+n-1 of all sources, which follow one another; n is at most T+1. Errors: those of
+ * zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. Must not be called after zr_data_read_ahead. */
 ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens);
 
-/** Read window w of zr_data_windows, whatever the order. */
+/** Read window w, 0 <= w < zr_data_windows, independently of the order. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
 
 #ifdef __cplusplus

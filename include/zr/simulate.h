@@ -1,7 +1,7 @@
 /**
- * simulate: predicts the time of a plan on a cluster that is described by a few numbers. Every step of the schedule is
- * priced by its FLOPs, memory traffic and communication, and the schedule's own streams and waits combine the steps.
- * Nothing is allocated but the plan. docs/simulate.md has the model with its formulas.
+ * simulate: predicts the time of a plan on a cluster that a few numbers describe. Every step of the schedule gets a
+ * time from its FLOPs, memory traffic and communication, and the schedule's streams and waits combine the steps.
+ * Nothing but the plan is allocated. docs/simulate.md describes the model with its formulas.
  */
 #ifndef ZR_SIMULATE_H
 #define ZR_SIMULATE_H
@@ -16,110 +16,110 @@ extern "C" {
 
 #define ZR_CLUSTER_LINKS 4
 
-/** One level of links. Two devices communicate over the first level that connects both; the levels below do not count.
- */
+/** One level of links. Two devices communicate over the lowest level that connects them; lower levels do not matter. */
 typedef struct zr_cluster_link {
     char name[32];
-    int32_t devices;         /* consecutive devices that it connects: a multiple of the level's below, at least 2 */
-    double bytes_sec;        /* into one device, and the same rate out of it */
-    double shared_bytes_sec; /* into all devices of one unit of the level below together (a node), and the same rate out
-                                of them; 0: no less than its devices' own */
+    int32_t devices;         /* number of consecutive devices that it connects: a multiple of the next lower level's,
+                                at least 2 */
+    double bytes_sec;        /* rate into one device, and also out of it */
+    double shared_bytes_sec; /* rate into all devices of one unit (such as a node) of the next lower level together,
+                                and also out of them; 0 if it is no less than the sum of the devices' own */
     double latency_sec;      /* latency of one message */
-    double share;            /* share of the level's rates that exchanges reach; 0: the cluster's link_share */
+    double share;            /* share of the level's rates that exchanges reach; 0 for the cluster's link_share */
 } zr_cluster_link;
 
 /** Algorithms of collectives. */
 typedef enum zr_algorithm {
-    ZR_ALGORITHM_AUTO,    /* as NCCL: the faster of ring and tree for a message's size */
+    ZR_ALGORITHM_AUTO,    /* like NCCL, the faster of ring and tree for a message's size */
     ZR_ALGORITHM_RING,    /* each rank passes the pieces that it has on to its neighbour */
-    ZR_ALGORITHM_TREE,    /* halving and doubling */
+    ZR_ALGORITHM_TREE,    /* recursive halving and doubling */
     ZR_ALGORITHM_EXCHANGE /* zr's own: each rank reads its pieces from every other rank directly (src/comm) */
 } zr_algorithm;
 
 /* ---- measured steps --------------------------------------------------------------------------- */
 
-/** A measured step of a schedule: its kind, its cost and its time; for a move, one exchange. */
+/** A measured step of a schedule: its kind, cost and time. For a move, the time of one exchange. */
 typedef struct zr_step_sample {
-    char kind[32]; /* the op's name, or the kind of step */
-    bool narrow;   /* the run was in bf16; fp16 counts as fp32 on processors, which widen it */
-    int32_t ranks; /* ranks of an exchange's group; otherwise 0 */
-    bool across;   /* these ranks are on several hosts */
+    char kind[32]; /* name of the op, or of the kind of step */
+    bool narrow;   /* whether the run was in bf16; fp16 counts as fp32 on processors, which widen it */
+    int32_t ranks; /* number of ranks in an exchange's group; otherwise 0 */
+    bool across;   /* whether these ranks are on several hosts */
     zr_step_cost cost;
     double sec;
 } zr_step_sample;
 
-/** Time for which the ranks of a model waited for each other, where exchanges and computation alternate. */
+/** How long the ranks of a model waited for each other when exchanges and computation alternated. */
 typedef struct zr_wait_sample {
-    double computed_sec; /* computation between two exchanges, mean */
-    double share;        /* share of that time for which a rank waited for the last rank, mean */
+    double computed_sec; /* mean computation time between two exchanges */
+    double share;        /* mean share of that time for which a rank waited for the last rank */
 } zr_wait_sample;
 
 #define ZR_LAUNCH_WAITS 32
 
-/** Measured training steps of `ranks` ranks together, with `threads` threads each, by `zr info --bench`.
- */
+/** Training steps of `ranks` ranks with `threads` threads each, measured together by `zr info --bench`. */
 typedef struct zr_launch {
-    char transport[12]; /* "threads", "mpi" */
+    char transport[12]; /* "threads" or "mpi" */
     int32_t ranks, hosts, threads;
     int32_t cores;     /* cores of each host that its ranks may use */
     double around_sec; /* time of a training step outside the steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
-    bool beside;       /* exchanges overlap with computation; samples are of steps alone */
-    double lost, late; /* with overlap: shares below 1 of the overlapping time that computation (lost) and exchanges
-                          (late) lose */
-    double spread;     /* with overlap: standard deviation of an exchange's time, as a share of it */
-    double across_bytes_sec; /* from other hosts into a rank, where all ranks exchange one exchange after the other; 0:
-                                there is one host */
+    bool beside;             /* whether exchanges overlap with computation; samples are always of steps alone */
+    double lost, late;       /* with overlap: shares below 1 by which overlapping slows down computation (lost) and
+                                exchanges (late) */
+    double spread;           /* with overlap: standard deviation of an exchange's time, as a share of that time */
+    double across_bytes_sec; /* rate into a rank from other hosts while all ranks run one exchange after another; 0
+                                if there is only one host */
     zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* without overlap: waits, which the samples of exchanges do not include */
     int32_t n_waits;
 } zr_launch;
 
 typedef struct zr_cluster {
     char name[48];
-    /** One device: peaks, memory and its rate. Its products run at the rates in `product` where sizes are near, else at
-     *  the share product_share * s / (s + product_half) of the peak, where s is the smallest of a product's three
-     *  sizes. Its links are not used, but link_copies is. */
+    /** One device: peaks, memory and its rate. Products run at the rates in `product` if there is one of nearby sizes,
+     * otherwise at the share product_share * s / (s + product_half) of the peak, where s is the smallest of the
+     * product's three sizes. Of the device's link fields only link_copies is used. */
     zr_machine device;
     double product_share, product_half;
-    double attention_share; /* share of the peak that attention's kernels reach, with all pairs of queries and keys
-                               counted, masked ones too; 0: as products, by the width of a head */
+    double attention_share; /* share of the peak that attention's kernels reach, counting all query-key pairs, even
+                               masked ones; 0 to treat attention as products, by the width of a head */
     double memory_share;    /* share of memory_bytes_sec that kernels reach */
     double launch_sec;      /* launch time of a kernel */
     double link_share;      /* share of a link's rate that exchanges reach */
-    double step_sec;        /* start-up time of a collective, beside its messages */
-    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* narrowest first; the last connects all devices */
-    int32_t n_links;                        /* 0: one device */
-    int32_t devices;                        /* devices of the cluster */
-    bool any_hosts;                         /* its number of hosts may grow with the number of ranks */
-    int32_t host_devices;                   /* devices of one host, consecutive ones */
+    double step_sec;        /* start-up time of a collective, in addition to its messages */
+    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* levels of links, narrowest first; the last connects all devices */
+    int32_t n_links;                        /* number of levels; 0 if there is only one device */
+    int32_t devices;                        /* number of devices in the cluster */
+    bool any_hosts;                         /* whether the number of hosts may grow with the number of ranks */
+    int32_t host_devices;                   /* number of consecutive devices in one host */
     int64_t host_memory_bytes;
-    double host_bytes_sec; /* between one device and its host's memory, each way; 0: not known */
-    double disk_bytes_sec; /* rate of a host's disk; 0: not known */
+    double host_bytes_sec; /* rate between one device and its host's memory in each direction; 0 if not known */
+    double disk_bytes_sec; /* rate of a host's disk; 0 if not known */
     zr_algorithm algorithm;
-    /** Steps measured on this cluster; NULL: none. Borrowed. Steps of a plan are then priced by measured steps of their
-     *  kind; the numbers above price only kinds that were not measured, and between hosts the links are a bound: no
-     *  measured exchange is faster than they would be. */
+    /** Steps measured on this cluster, or NULL if none; borrowed. Times of a plan's steps are then estimated from
+     * measured steps of the same kind. The numbers above are used only for kinds that were not measured, and for the
+     * links between hosts as a bound: no exchange is estimated to be faster than they allow. */
     const zr_launch *measured;
 } zr_cluster;
 
-/** Read a cluster by name ("dgx2x25"), or from a file (its name has a '/' or ends in .json): keys, units and `include`
- *  are in docs/simulate.md. ZR_ERR_NOT_FOUND with the list of names; ZR_ERR_DATA as "file:line:column: key: reason";
- *  ZR_ERR_IO. */
+/** Read a cluster by name ("dgx2x25"), or from a file if the name has a '/' or ends in .json. docs/simulate.md
+ * describes keys, units and `include`. Fail with ZR_ERR_NOT_FOUND and the list of names, ZR_ERR_DATA as
+ * "file:line:column: key: reason", or ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_cluster_read(const char *name, zr_cluster *cluster);
-/** Find the first known cluster with devices of a name that zr_profile_named knows ("h100"). ZR_ERR_NOT_FOUND. */
+/** Find the first known cluster whose devices have a name known to zr_profile_named, such as "h100". Fail with
+ * ZR_ERR_NOT_FOUND if there is none. */
 ZR_API ZR_NODISCARD zr_status zr_cluster_of_device(const char *device, zr_cluster *cluster);
-/** Return the names of the built-in clusters, NULL at the end. */
+/** Return the names of the built-in clusters, ending with NULL. */
 ZR_API const char *const *zr_cluster_names(void);
 
 /* ---- pricing ---------------------------------------------------------------------------------- */
 
-/** Causes of waiting of the compute stream. */
+/** Causes for which the compute stream waits. */
 #define ZR_CAUSE_LIST(X)                                                                                               \
     X(STAGE, "stage")   /* ZeRO's own gathers and reductions */                                                        \
-    X(TENSOR, "tensor") /* tensor parallelism */                                                                       \
-    X(PIECES, "Pa")     /* checkpoints in pieces */                                                                    \
-    X(HOST, "Pa+cpu")   /* checkpoints on the host */
+    X(TENSOR, "tensor") /* communication of tensor parallelism */                                                      \
+    X(PIECES, "Pa")     /* activation checkpoints in pieces */                                                         \
+    X(HOST, "Pa+cpu")   /* activation checkpoints on the host */
 
 typedef enum zr_cause {
 #define ZR_CAUSE_ENUM(name, text) ZR_CAUSE_##name,
@@ -131,38 +131,40 @@ typedef enum zr_cause {
 typedef struct zr_simulation {
     zr_price price; /* of one training step */
     double exposed_sec[ZR_CAUSES];
-    /** Busy time of the compute stream: matrix products, memory, kernel launches. */
+    /** Busy time of the compute stream, by cause: matrix products, memory, kernel launches. */
     double product_sec, memory_sec, launch_sec;
-    const char *bound_by; /* largest of these times and exposed_sec: "products", "memory", "launches", or a cause */
+    const char *bound_by; /* largest of these times and exposed_sec: "products", "memory", "launches", or the name of
+                             a cause of waiting */
     double samples_sec, tokens_sec;
-    double flops_sec; /* FLOP/s of a device, recomputation included */
-    double mfu;       /* share of its peak, without recomputation */
-    double slowest;   /* factor by which the slowest rank's kernels take longer than the cluster's numbers say; 1: not
-                         slower */
-    /** Cost of a save during a training step, through the disk of a host that its ranks share; zeros where the plan
-     *  saves nothing. Seconds are NAN where the cluster lacks the rate of its disks, or of copies to its hosts that the
-     *  plan needs. */
+    double flops_sec; /* FLOP/s of a device, including recomputation */
+    double mfu;       /* model FLOPs utilization: share of the device's peak, not counting recomputation */
+    double slowest;   /* factor by which the slowest rank's kernels take longer than the cluster's numbers give; 1 if
+                         not slower */
+    /** Cost of a save during a training step, through the disk that the ranks of a host share; zeros if the plan saves
+     * nothing. Times are NAN if the plan needs a rate that the cluster lacks: of its disks, or of copies to its
+     * hosts. */
     zr_save_price save;
 } zr_simulation;
 
 typedef struct zr_simulate_options {
-    int32_t ranks_per_host; /* 0: one for each device of the host */
-    double straggler;       /* factor by which rank 0 computes slower, at least 1; 0: as the others */
-    double jitter; /* rank r computes 1 + jitter * |n| times slower, n its number of the standard normal sequence of
-                      ZR_RNG_JITTER by `seed` */
+    int32_t ranks_per_host; /* 0 for one rank per device of the host */
+    double straggler;       /* factor of at least 1 by which rank 0 computes more slowly; 0 for no difference */
+    double jitter; /* rank r computes 1 + jitter * |n| times more slowly, where n is element r of the standard normal
+                      sequence of ZR_RNG_JITTER with `seed` */
     uint64_t seed;
-    bool copies_hold;    /* computation stops while checkpoints are copied to the host and back */
-    bool comm_beside;    /* exchanges overlap with computation, also without zr_layout.overlap */
-    double scores_bytes; /* bytes of memory that attention reads and writes for each pair of a query and a key in the
-                            forward pass, where kernels between its products write the scores out; in the backward pass
-                            twice that. 0: scores stay on the chip */
-    int32_t product_multiple; /* 16-bit products with a size that is no multiple of this number (attention: the width of
-                                 a head) run at the rate of fp32; 0: all run alike */
+    bool copies_hold;         /* whether computation stops while checkpoints are copied to the host and back */
+    bool comm_beside;         /* whether exchanges overlap with computation even without zr_layout.overlap */
+    double scores_bytes;      /* memory bytes that attention reads and writes per query-key pair in the forward pass, if
+                                 its kernels write the scores to memory; the backward pass takes twice as many. 0 if
+                                 scores stay on the chip */
+    int32_t product_multiple; /* 16-bit products run at the rate of fp32 if a size (for attention: the width of a
+                                 head) is no multiple of this number; 0 if all run alike */
 } zr_simulate_options;
 
-/** Simulate a training step. `options` NULL: zeros. `time`, NULL or room for each step, as zr_plan_times. ZR_ERR_CONFIG
- *  where the plan's ranks do not fit the cluster, or naming the key of a number that the plan needs and the cluster
- *  lacks; ZR_ERR_ARG for an option; ZR_ERR_STATE without a training step. */
+/** Simulate a training step. `options` may be NULL for zeros. `time` is NULL or has an entry for each step, to be
+ * filled as by zr_plan_times. Fail with ZR_ERR_CONFIG if the plan's ranks do not fit the cluster, or naming the key
+ * of a number that the plan needs and the cluster lacks; ZR_ERR_ARG for an invalid option; ZR_ERR_STATE without a
+ * training step. */
 ZR_API ZR_NODISCARD zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster,
                                           const zr_simulate_options *options, zr_simulation *simulation,
                                           zr_step_time *time);

@@ -1,5 +1,6 @@
 /**
- * tensor: dtype, shape and the view. A tensor owns nothing: it is a pointer with a type, row-major and contiguous.
+ * tensor: types, shapes and tensors. A tensor owns nothing: it is a pointer with a type and a shape, row-major and
+ * contiguous.
  */
 #ifndef ZR_TENSOR_H
 #define ZR_TENSOR_H
@@ -10,7 +11,7 @@
 extern "C" {
 #endif
 
-/** Types: name, bytes of a record, elements of a record. A record is stored and sent as a whole. */
+/** List of types: name, bytes per record, elements per record. A record is stored and sent as a whole. */
 #define ZR_DTYPE_LIST(X)                                                                                               \
     X(F32, "F32", 4, 1)                                                                                                \
     X(BF16, "BF16", 2, 1)                                                                                              \
@@ -24,15 +25,15 @@ typedef enum zr_dtype {
         ZR_DTYPES
 } zr_dtype;
 
-/** Return the name as safetensors spells it, "F32" ... */
+/** Return the name as spelled in safetensors files, such as "F32". */
 ZR_API const char *zr_dtype_name(zr_dtype dtype);
-/** Return the bytes of a record, which in most types is one element. */
+/** Return the bytes of a record, which is one element in most types. */
 ZR_API int64_t zr_dtype_bytes(zr_dtype dtype);
-/** Return the elements of a record. */
+/** Return the number of elements in a record. */
 ZR_API int64_t zr_dtype_grain(zr_dtype dtype);
-/** Return the bytes of n elements, in whole records. */
+/** Return the bytes of n elements, rounded up to whole records. */
 ZR_API int64_t zr_dtype_span(zr_dtype dtype, int64_t n);
-/** Return whether it is F32, BF16 or F16, the types in which parameters, activations and gradients may be stored. */
+/** Return whether the type is F32, BF16 or F16, in which parameters, activations and gradients may be stored. */
 ZR_API bool zr_dtype_is_float(zr_dtype dtype);
 
 #define ZR_MAX_DIMS 4
@@ -41,23 +42,23 @@ typedef struct zr_shape {
     int64_t dim[ZR_MAX_DIMS];
 } zr_shape;
 
-/** Return the product of the dimensions; 1 for ndim 0. */
+/** Return the product of the dimensions, or 1 if ndim is 0. */
 ZR_API int64_t zr_shape_elems(const zr_shape *shape);
-/** Return the product of all dimensions but the last; 1 for ndim < 2. */
+/** Return the product of all dimensions but the last, or 1 if ndim < 2. */
 ZR_API int64_t zr_shape_rows(const zr_shape *shape);
-/** Return the last dimension; 1 for ndim 0. */
+/** Return the last dimension, or 1 if ndim is 0. */
 ZR_API int64_t zr_shape_cols(const zr_shape *shape);
 ZR_API bool zr_shape_equal(const zr_shape *a, const zr_shape *b);
-/** Write "(4, 32, 64)" into text, cut to size. */
+/** Write the shape as "(4, 32, 64)" to text, truncated to `size`. */
 ZR_API void zr_shape_print(const zr_shape *shape, char *text, size_t size);
 
 typedef struct zr_tensor {
-    void *data; /* NULL: an optional operand that is absent */
+    void *data; /* NULL for an optional operand that is absent */
     zr_dtype dtype;
     zr_shape shape;
 } zr_tensor;
 
-/** Round fp32 to bf16, to nearest even; NaN stays NaN. Without a branch, so that loops over it vectorise. */
+/** Round fp32 to bf16, to nearest even; NaN stays NaN. There is no branch, so that loops over it vectorise. */
 ZR_INLINE uint16_t zr_bf16_from_f32(float x)
 {
     union {
@@ -77,8 +78,9 @@ ZR_INLINE float zr_f32_from_bf16(uint16_t x)
     return v.f;
 }
 
-/** Round fp32 to fp16 (IEEE 754 binary16), to nearest even: from 65520 on infinity, below 2^-14 subnormal; NaN stays
- *  NaN. The bits are those of x86's VCVTPS2PH. Masks where a branch would keep loops from vectorising. */
+/** Round fp32 to fp16 (IEEE 754 binary16), to nearest even. Values from 65520 on become infinity, below 2^-14
+ * subnormal; NaN stays NaN. The bits are those of x86's VCVTPS2PH. Masks replace branches, so that loops over it
+ * vectorise. */
 ZR_INLINE uint16_t zr_f16_from_f32(float x)
 {
     union {
@@ -90,11 +92,11 @@ ZR_INLINE uint16_t zr_f16_from_f32(float x)
     normal = normal < 0x7c00u ? normal : 0x7c00u;
     normal = size > 0x7f800000u ? nan : normal;
     v.u = size;
-    v.f += 0.5f; /* an ulp of 0.5 is 2^-24, as of fp16's subnormals: the addition rounds */
+    v.f += 0.5f; /* the addition rounds as fp16 subnormals need, because an ulp of 0.5 is 2^-24, as is theirs */
     return (uint16_t)(sign | (tiny & (v.u - 0x3f000000u)) | (~tiny & normal));
 }
 
-/** Widen fp16 to fp32, exactly; a signalling NaN becomes a quiet one, as in x86's VCVTPH2PS. */
+/** Widen fp16 to fp32 exactly. A signalling NaN becomes a quiet one, as in x86's VCVTPH2PS. */
 ZR_INLINE float zr_f32_from_f16(uint16_t x)
 {
     union {
@@ -104,7 +106,7 @@ ZR_INLINE float zr_f32_from_f16(uint16_t x)
     uint32_t sign = (uint32_t)(x & 0x8000) << 16, size = x & 0x7fffu, tiny = 0u - (uint32_t)(size < 0x400u);
     uint32_t normal = (size << 13) + (size < 0x7c00u ? 112u << 23 : 224u << 23);
     normal |= size > 0x7c00u ? 0x400000u : 0u;
-    v.f -= 0.5f; /* fraction * 2^-24, the value of a subnormal */
+    v.f -= 0.5f; /* leaves fraction * 2^-24, the value of a subnormal */
     v.u = sign | (tiny & v.u) | (~tiny & normal);
     return v.f;
 }

@@ -1,5 +1,5 @@
-/* Reading files of a checkpoint: a byte is returned only after the checksum of its chunk has been checked. The unit
- * of reading and checking is a region: a chunk, or several chunks with interleaved bytes. */
+/* Reading files of a checkpoint. A byte is returned only after the checksum of its chunk has been checked. The unit of
+ * reading and checking is a region: a chunk, or several chunks whose bytes interleave. */
 #include "base/number/sorted.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
@@ -54,7 +54,8 @@ static void give_region(zr__checked_file *file, int part, const zr__region *regi
     zr__queue_give(&file->queue, part);
 }
 
-/* Read a region, unchecked, into the part file->part, unless it is prefetched there already. */
+/* Switch to the other part of the queue with the region in it, not checked yet. If it is not prefetched there, read
+ * it. */
 static zr_status take_region(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;
@@ -121,7 +122,7 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
     ZR_CHECK(offset >= 0 && n >= 0 && offset <= file->listed->bytes && n <= file->listed->bytes - offset, ZR_ERR_DATA,
              "%s: %lld bytes from byte %lld, it has %lld", file->file.name, (long long)n, (long long)offset,
              (long long)file->listed->bytes);
-    /* a chunk of the region that holds the first byte */
+    /* find one chunk of the region that holds the first byte */
     int64_t i = zr__sorted_below(file->listed->chunk, file->listed->n_chunks, sizeof(zr_chunk),
                                  offsetof(zr_chunk, offset), offset + 1) -
                 1;
@@ -162,7 +163,7 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
 
 struct zr_chunk_reader {
     zr__checked_file file;
-    zr_safetensors tensors; /* without a descriptor: it has the names of tensors and reads none */
+    zr_safetensors tensors; /* header of the file; it has no descriptor, since only the tensors' names are used */
 };
 
 static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_manifest *manifest, const char *name,

@@ -1,9 +1,9 @@
 /*
  * Writing ranges of a file in chunks: the caller fills and hashes one part while the queue writes the other.
  *
- * A part is a chunk, or a fraction of one when many ranks of a process write at once: the plan does not count the
- * memory of parts, and the disk is as busy with smaller ones. A part of a slice holds its bytes row by row, and may
- * continue across the end of a chunk.
+ * A part is a chunk, or a fraction of a chunk if many ranks of a process write at once: the plan does not count the
+ * memory of parts, and smaller parts keep the disk just as busy. A part of a slice holds the slice's bytes row by row,
+ * and may continue across the end of a chunk.
  */
 #include "base/file/file_queue.h"
 #include "checkpoint/checkpoint.h"
@@ -17,16 +17,16 @@ enum { LEAST_PART_BYTES = 64 << 10 };
 struct zr_chunk_writer {
     zr__file file;
     zr__file_queue queue;
-    int64_t part_bytes; /* a chunk, or a half, a quarter ... of one */
+    int64_t part_bytes; /* bytes of a chunk, or of a half, a quarter ... of one */
     int filling;
-    int64_t at;       /* where the last put ended */
-    zr_slices slices; /* slices of the last put; row_bytes 0: its bytes were contiguous */
-    zr_chunk open;    /* the chunk being filled; bytes 0: none */
+    int64_t at;       /* file offset at which the last put ended */
+    zr_slices slices; /* slices of the last put; row_bytes is 0 if its bytes were contiguous */
+    zr_chunk open;    /* the chunk being filled; bytes is 0 if there is none */
     XXH3_state_t *hash;
     bool ended;
     zr__chunk_list chunks;
     zr__slices_list sliced;
-    zr__failure failed; /* stays: nothing more is written */
+    zr__failure failed; /* first failure; after it nothing more is written */
 };
 
 zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer)
@@ -49,10 +49,10 @@ failed:
     return st;
 }
 
-/* Give the current part to the queue unless it is empty, and wait for the other one. */
+/* Submit the current part to the queue unless it is empty, and wait for the other part. */
 static void pass_on(zr_chunk_writer *w)
 {
-    if (w->failed.status != ZR_OK) w->queue.part[w->filling].n = 0; /* after a failure nothing is written */
+    if (w->failed.status != ZR_OK) w->queue.part[w->filling].n = 0; /* write nothing after a failure */
     if (w->queue.part[w->filling].n == 0) return;
     zr__queue_give(&w->queue, w->filling);
     w->filling = (w->filling + 1) % ZR__QUEUE_PARTS;
@@ -68,14 +68,14 @@ static void end_chunk(zr_chunk_writer *w)
     w->open.bytes = 0;
 }
 
-/* End the part and the chunk, because the next bytes do not continue them. */
+/* End the current part and chunk, because the next bytes do not continue them. */
 static void end_range(zr_chunk_writer *w)
 {
     pass_on(w);
     end_chunk(w);
 }
 
-/* Take the slices of a put. If they differ from the last put's, end its range; new slices are remembered. */
+/* Set the slices for the next bytes. If they differ from the last put's slices, end its range first. */
 static void take_slices(zr_chunk_writer *w, const zr_slices *slices)
 {
     static const zr_slices none = {0};
@@ -94,7 +94,7 @@ static void begin_part(const zr_chunk_writer *w, zr__file_part *part, int64_t of
     part->first = part->stride ? zr__slice_run(&w->slices, offset) : 0;
 }
 
-/* Return the most contiguous bytes from `offset` on that fit into the current part and chunk. */
+/* Return how many contiguous bytes from `offset` on fit into the current part and chunk. */
 static int64_t part_room(const zr_chunk_writer *w, int64_t offset)
 {
     const int64_t limit = zr__chunk_limit(offset) - offset;
@@ -104,7 +104,7 @@ static int64_t part_room(const zr_chunk_writer *w, int64_t offset)
     return left < limit ? left : limit;
 }
 
-/* Copy n bytes into the part, which has room for them, and hash them. */
+/* Copy n bytes into the part, which must have space for them, and hash them. */
 static void fill_part(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     zr__file_part *part = &w->queue.part[w->filling];
@@ -120,8 +120,8 @@ static void fill_part(zr_chunk_writer *w, int64_t offset, const unsigned char *f
     w->open.bytes += n;
 }
 
-/* Put the most of n bytes that fits at once, and return their number. Without slices, parts end at multiples of
- * their size, so that the next part is aligned for direct I/O. */
+/* Put as many of n bytes as fit at once, and return their number. Without slices, parts end at multiples of their size,
+ * so that the next part is aligned for direct I/O. */
 static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;

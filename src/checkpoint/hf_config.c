@@ -21,7 +21,7 @@ zr_status zr__hf_config_open(const char *dir, zr__hf_config *config)
     zr__text_escape(path, config->file, sizeof(config->file));
 done:
     zr_free(text);
-    /* A model's config is data; only CONFIG.json is configuration. */
+    /* Only CONFIG.json of a run is configuration; a model's config.json counts as data. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
@@ -31,7 +31,7 @@ void zr__hf_config_close(zr__hf_config *config)
     config->root = NULL;
 }
 
-/** Print the names as "a", "b" or "c"; returns `text`. */
+/** Print the names as "a", "b" or "c". Return `text`. */
 static const char *any_of(const char *const *name, int n, char text[ZR_HF_SHOWN_BYTES])
 {
     size_t used = 0;
@@ -95,7 +95,7 @@ zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, con
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Return the number of a family's struct at `place`. */
+/* Return the double at offset `place` of a family's struct. */
 static double real_at(const void *in, size_t place)
 {
     double number;
@@ -122,7 +122,8 @@ int zr__hf_set_reals(json_t *root, const zr__hf_numbers *numbers, const void *in
     return failed;
 }
 
-/** Return the fewest digits that reproduce all of the numbers; "0.0" stays a real number, as transformers needs. */
+/** Return the smallest number of digits that reproduces all of the numbers. "0.0" stays a real number, as transformers
+ * needs. */
 static size_t digits_for(const zr__hf_numbers *numbers, const void *in)
 {
     size_t digits = 15;
@@ -142,6 +143,6 @@ zr_status zr__hf_config_write(const char *dir, const json_t *root, const zr__hf_
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(numbers, in)));
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the text of config.json");
     zr_status st = zr__file_put(path, text, (int64_t)strlen(text));
-    free(text); /* jansson's */
+    free(text); /* allocated by jansson, so not zr_free */
     return st;
 }

@@ -1,5 +1,5 @@
 /**
- * config.json of Hugging Face's GPT-2: reading the numbers that zr uses, and refusing every field that would make
+ * config.json of Hugging Face's GPT-2: reads the numbers that zr uses, and refuses every field that would make
  * transformers compute something else.
  */
 #include "checkpoint/checkpoint.h"
@@ -60,8 +60,8 @@ zr_status zr_hf_gpt2_read(const char *dir, zr_hf_gpt2 *config)
     return st;
 }
 
-/* Make the config.json. GPT-2's own vocabulary ends with its single special token; other vocabularies have none, but
- * transformers needs one. */
+/* Create the JSON of config.json. GPT-2's own vocabulary ends with its only special token. Other vocabularies have no
+ * special token, but transformers needs one. */
 static json_t *config_json(const zr_hf_gpt2 *config)
 {
     json_t *root = json_object();
@@ -95,8 +95,8 @@ zr_status zr__hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config)
 
 const zr_hf_names *zr_hf_gpt2_names(void)
 {
-    /* GPT-2's first files name their tensors without the prefix, and also hold the tied head and the causal masks,
-     * which zr computes. */
+    /* GPT-2's first files have no prefix in tensor names, and also hold the tied head and the causal masks, which zr
+     * computes itself. */
     static const char *const redundant[] = {"lm_head.weight", ".attn.bias", ".attn.masked_bias", NULL};
     static const zr_hf_names names = {.prefix = "transformer.", .redundant = redundant};
     return &names;

@@ -65,7 +65,8 @@ static zr_status check_chunk(const zr_manifest_file *file, int64_t i, int64_t of
     return ZR_OK;
 }
 
-/* Check that the chunks from *i on tile a region that begins at `at`; *end: its end. */
+/* Check that the chunks from *i on cover a region that begins at `at`. Advance *i past them and set *end to the
+ * region's end. */
 static zr_status check_region(const zr_manifest_file *file, int64_t at, int64_t *i, int64_t *end)
 {
     const zr_slices *s = zr__slices_at(file, at);
@@ -116,14 +117,14 @@ static void print_checked(zr__json_out *out, const zr_manifest_file *file, int f
                             s->row_bytes, s->slice_bytes);
         zr__json_close(out, ']');
     }
-    zr__json_add_json(out, "xxh3", "\""); /* a string that is written hash by hash */
+    zr__json_add_json(out, "xxh3", "\""); /* begin a string, to which hashes are appended one by one */
     for (int64_t i = 0; i < file->n_chunks; i++)
         zr__text_add(&out->text, "%s%016" PRIx64, i ? " " : "", file->chunk[i].hash);
     zr__text_add(&out->text, "\"");
     zr__json_close(out, '}');
 }
 
-/* Drop equal entries of sorted slices: ranks that write neighbouring slices each list them. */
+/* Remove duplicates from sorted slices, since all ranks that write neighbouring slices list them. */
 static int64_t drop_doubles(zr_slices *slices, int64_t n)
 {
     int64_t kept = 0;
@@ -132,7 +133,7 @@ static int64_t drop_doubles(zr_slices *slices, int64_t n)
     return kept;
 }
 
-/* Return a sorted copy. NULL: no memory, or n is 0. */
+/* Return a sorted copy, or NULL if memory is short or n is 0. */
 static void *sorted(const void *from, int64_t n, size_t size, int (*compare)(const void *, const void *))
 {
     void *copy = n > 0 ? zr_alloc((size_t)n * size) : NULL;
@@ -202,7 +203,7 @@ zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest)
     zr_manifest *again = NULL;
     ZR_TRY(zr__path_join(path, dir, ZR_MANIFEST_NAME));
     ZR_TRY(zr__manifest_print(manifest, &text, &bytes));
-    /* Check the text by the reader's own rules before it is written. */
+    /* Check the text by the reader's rules before it is written. */
     zr_status st = zr__manifest_parse(dir, text, bytes, &again);
     zr_manifest_free(&again);
     if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_INTERNAL, "%s", zr_error_message());

@@ -1,7 +1,7 @@
 /*
- * Reading manifests. Members have a fixed order, so the text is read once, token by token: a member that is missing,
- * unknown or repeated is the same error, and memory stays proportional to the text, however large its numbers are.
- * Strings hold no escapes; only "run" is arbitrary JSON, of limited size.
+ * Reading manifests. Members have a fixed order, so the text is read once, token by token. A missing, an unknown and a
+ * repeated member are all the same error. Memory stays proportional to the text, however large the numbers in it are.
+ * Strings have no escapes; only "run" is arbitrary JSON, of limited size.
  */
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
@@ -15,15 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIGITS = 16 /* digits of a hash */ };
+enum { DIGITS = 16 /* hex digits of a hash */ };
 
 typedef struct parser {
-    const char *file; /* in messages */
+    const char *file; /* the file's name in messages */
     const char *text;
     size_t bytes, at;
     int64_t format;
     zr_manifest *m;
-    zr_manifest_file *list; /* m->file, to be filled */
+    zr_manifest_file *list; /* writable m->file, to be filled */
     int64_t room;
 } parser;
 
@@ -62,7 +62,7 @@ static zr_status expect_mark(parser *p, char kind)
     return ZR_OK;
 }
 
-/* Read a string as it is, without its quotes. */
+/* Read a string, which has no escapes, without its quotes. */
 static zr_status read_string(parser *p, const char *wanted, size_t max, const char **begin, size_t *n)
 {
     zr__json_token token = next_token(p);
@@ -79,7 +79,7 @@ static zr_status read_string(parser *p, const char *wanted, size_t max, const ch
     return ZR_OK;
 }
 
-/* Read `"key": ` of a member, the first of its object. */
+/* Read `"key": ` of the first member of an object. */
 static zr_status expect_member(parser *p, const char *key)
 {
     size_t n = strlen(key);
@@ -99,7 +99,7 @@ static zr_status expect_next(parser *p, const char *key)
     return expect_member(p, key);
 }
 
-/* Read the comma or the bracket after an element of an array. */
+/* Read the comma or the closing bracket after an array's element. Set *more to whether it was a comma. */
 static zr_status expect_more(parser *p, bool *more)
 {
     const zr__json_token token = next_token(p);
@@ -136,7 +136,7 @@ static bool hash_at(const char *text, uint64_t *hash)
 
 /* ---- one file's chunks ----------------------------------------------------------------------- */
 
-/* Check the list of ends, which are no multiples of ZR_CHUNK_BYTES, and count them. */
+/* Check the list of ends, none of which may be a multiple of ZR_CHUNK_BYTES, and count them. */
 static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
 {
     int64_t last = 0, end = 0;
@@ -182,7 +182,7 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
     if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return expect_mark(p, ']');
     do {
         const zr_status st = read_place(p, file, &list);
-        file->slices = list.slices; /* the list grows, so its memory may move */
+        file->slices = list.slices; /* set again each time, because the list's memory may move when it grows */
         file->n_slices = list.n;
         ZR_TRY(st);
         ZR_TRY(expect_more(p, &more));
@@ -190,8 +190,8 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
     return ZR_OK;
 }
 
-/* Add the further chunks of sliced regions to n regions. If the text has no room for all hashes, the result is some
- * number that is too large. */
+/* Return n regions plus the further chunks of those regions that are sliced. If the text is too short for that many
+ * hashes, return any number that is too large. */
 static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
 {
     const int64_t most = (int64_t)(p->bytes / DIGITS);
@@ -206,11 +206,11 @@ static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64
     return n;
 }
 
-/* State of listing a file's chunks: each hash is DIGITS digits, with a space between hashes. */
+/* State of listing a file's chunks. In the text, each hash has DIGITS digits, with a space between hashes. */
 typedef struct listing {
     const parser *p;
     const zr_manifest_file *file;
-    const char *hash; /* of chunk i */
+    const char *hash; /* position of the hash of chunk i in the text */
     int64_t i;
     zr_chunk *chunk;
 } listing;
@@ -226,8 +226,8 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
     return ZR_OK;
 }
 
-/* List the chunks of bytes [offset, stop), which lie between two ends: a region of slices, or one chunk outside
- * of all slices. */
+/* List the chunks of bytes [offset, stop), between two neighbouring ends: those of a region of slices, or the single
+ * chunk outside of all slices. */
 static zr_status list_region(listing *l, int64_t offset, int64_t stop)
 {
     const zr_slices *s = zr__slices_from(l->file, offset);
@@ -243,13 +243,13 @@ static zr_status list_region(listing *l, int64_t offset, int64_t stop)
     return ZR_OK;
 }
 
-/* List all chunks from ends that were checked, whose tokens begin at `ends`. */
+/* List all chunks from the list of ends, which is already checked and whose tokens begin at `ends`. */
 static zr_status list_chunks(listing *l, size_t ends)
 {
     parser at = *l->p;
     at.at = ends;
     for (int64_t offset = 0, end = 0, stop; offset < l->file->bytes; offset = stop) {
-        if (end <= offset) { /* the next end of a range; behind the last, the file's */
+        if (end <= offset) { /* take the next end of a range; after the last one, the end of the file */
             zr__json_token token = next_token(&at);
             end = token.kind == 'x' ? strtoll(at.text + token.begin, NULL, 10) : l->file->bytes;
             if (token.kind == 'x') (void)next_token(&at);
@@ -267,7 +267,7 @@ static zr_status read_chunks(parser *p, zr_manifest_file *file)
     size_t ends = 0, length = 0;
     int64_t n = 0;
     ZR_TRY(expect_member(p, "ends"));
-    ends = zr__json_next(p->text, p->bytes, p->at).end; /* after the bracket */
+    ends = zr__json_next(p->text, p->bytes, p->at).end; /* skip the bracket */
     ZR_TRY(count_ends(p, file->bytes, &n));
     n += (file->bytes + ZR_CHUNK_BYTES - 1) / ZR_CHUNK_BYTES;
     if (p->format > 1) ZR_TRY(read_slices(p, file));
@@ -319,12 +319,12 @@ static zr_status read_file(parser *p)
     return expect_mark(p, '}');
 }
 
-/* Read "run", any JSON object, as text. */
+/* Read "run", which is any JSON object, as text. */
 static zr_status read_run(parser *p)
 {
     size_t begin = zr__json_next(p->text, p->bytes, p->at).begin;
     p->at = zr__json_skip(p->text, p->bytes, begin);
-    REFUSE_UNLESS(p->at < p->bytes, p, "\"run\" does not end"); /* the checksum follows it */
+    REFUSE_UNLESS(p->at < p->bytes, p, "\"run\" does not end"); /* the checksum must follow it */
     REFUSE_UNLESS(p->at - begin <= ZR_MANIFEST_RUN_MAX_BYTES, p, "\"run\" of %zu bytes, wanted at most %d",
                   p->at - begin, ZR_MANIFEST_RUN_MAX_BYTES);
     json_t *root = NULL;
@@ -361,7 +361,7 @@ static zr_status read_object(parser *p)
     return ZR_OK;
 }
 
-/* Check the manifest's own checksum first: a manifest that does not match it is damaged, whatever its text is. */
+/* Check the manifest's own checksum first. A manifest that does not match it is damaged, whatever its text is. */
 static zr_status check_whole(const parser *p)
 {
     static const char begin[] = "\"xxh3\": \"", end[] = "\"}\n";
@@ -418,7 +418,7 @@ static zr_status load_open(const zr__file *file, zr_manifest **manifest)
     return st;
 }
 
-/* Return the step in a directory's name; -1: none. */
+/* Return the step in a directory's name, or -1 if it has none. */
 static int64_t named_step(const char *dir)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];

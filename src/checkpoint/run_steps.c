@@ -1,5 +1,5 @@
-/* The checkpoints in a run's directory: their names, and creating and removing them atomically. No symbolic link
- * below that directory is followed. */
+/* Checkpoints in a run's directory: their names, and how they are created and removed atomically. Symbolic links below
+ * the directory are never followed. */
 #include "base/core/grow.h"
 #include "base/file/folder.h"
 #include "base/text/text.h"
@@ -87,7 +87,7 @@ zr_status zr_checkpoint_list(const char *run_dir, int64_t **step, int64_t *n)
 
 /* ---- removing -------------------------------------------------------------------------------- */
 
-/* Return whether a save creates files of this name, finished or not: something stands before the ending. */
+/* Return whether `name` is a file that a save creates, complete or not: a nonempty name with one of these endings. */
 static bool own_name(const char *name)
 {
     static const char *const ends[] = {".safetensors", ".json", ".safetensors.tmp", ".json.tmp"};
@@ -96,7 +96,8 @@ static bool own_name(const char *name)
     return false;
 }
 
-/* Remove our files from an open directory, and close it; `foreign`: the name of another file, or "". */
+/* Remove zr's own files from an open directory, and close it. `foreign` receives the name of a file that is not zr's,
+ * or "". */
 static zr_status remove_own_files(int fd, const char *shown, char *foreign, size_t size)
 {
     DIR *dir = fdopendir(fd);
@@ -120,7 +121,7 @@ static zr_status remove_own_files(int fd, const char *shown, char *foreign, size
     return st;
 }
 
-/* Remove `name` of the open directory, whatever it is; it may be missing. */
+/* Remove `name` from the open directory, whatever type it has; it may be missing. */
 static zr_status remove_tmp(int run, const char *run_dir, const char *name)
 {
     char shown[ZR_SHOWN_BYTES + TMP_NAME_BYTES], foreign[ZR_QUOTE_BYTES];
@@ -128,7 +129,7 @@ static zr_status remove_tmp(int run, const char *run_dir, const char *name)
     snprintf(shown, sizeof(shown), "%s/%s", ZR_SHOWN(run_dir), name);
     if (fstatat(run, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) return ZR_OK;
     int fd = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) { /* a file, or a link, which goes as such */
+    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) { /* not a directory: remove the file, or the link itself */
         ZR_CHECK(unlinkat(run, name, 0) == 0, ZR_ERR_IO, "%s: cannot remove: %s", shown, strerror(errno));
         return ZR_OK;
     }
@@ -150,7 +151,8 @@ static zr_status remove_step(int run, const char *run_dir, int64_t step)
                  strerror(errno));
         return ZR_OK;
     }
-    /* Sync, or a crash could remove the files and keep the name. Some file systems cannot sync a directory. */
+    /* Sync the directory; otherwise a crash could leave the name after the files are removed. Some file systems cannot
+     * sync a directory and return EINVAL. */
     ZR_CHECK(fsync(run) == 0 || errno == EINVAL, ZR_ERR_IO, "%s: cannot sync this directory: %s", ZR_SHOWN(run_dir),
              strerror(errno));
     return remove_tmp(run, run_dir, tmp);

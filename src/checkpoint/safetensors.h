@@ -1,35 +1,35 @@
-/* Declarations that the reader and the writer of safetensors share. */
+/* Declarations shared by the reader and the writer of safetensors files. */
 #ifndef ZR_CHECKPOINT_SAFETENSORS_H
 #define ZR_CHECKPOINT_SAFETENSORS_H
 
 #include "base/file/file.h"
 #include "zr/checkpoint.h"
 
-/* The format's own limit on the header, and our limit on sizes: larger than any address space, small enough that
- * products below do not overflow. */
+/* The format's own limit on the header, and zr's limit on sizes, which is larger than any address space but small
+ * enough that the products below do not overflow. */
 #define ZR_SAFETENSORS_HEADER_MAX 100000000
 #define ZR_SAFETENSORS_BYTES_MAX ((int64_t)1 << 48)
 #define ZR_SAFETENSORS_PREFIX_BYTES 8
-/* Elements of the buffer on the stack through which 16-bit tensors are widened and rounded. */
+/* Number of elements in the stack buffer through which 16-bit tensors are widened and rounded. */
 #define ZR_WIDEN_ELEMS 2048
 
-/** A checked header. It owns all its memory. */
+/** A parsed and checked header, which owns all its memory. */
 typedef struct zr__safetensors_header {
-    zr_safetensors_tensor *tensor; /* in the order of their bytes */
+    zr_safetensors_tensor *tensor; /* in the order of the tensors' bytes */
     int64_t count;
-    const zr_safetensors_tensor **by_name; /* in the order of strcmp */
-    char *names;                           /* the memory of tensor[i].name */
-    int64_t *dims;                         /* the memory of tensor[i].dim */
+    const zr_safetensors_tensor **by_name; /* sorted by name with strcmp */
+    char *names;                           /* memory of tensor[i].name */
+    int64_t *dims;                         /* memory of tensor[i].dim */
 } zr__safetensors_header;
 
-/** Read the size of the header's text in bytes from the file's first 8. ZR_ERR_DATA: a file of that size cannot hold
- * it. */
+/** Read the length of the header's text from the file's first 8 bytes. Fail with ZR_ERR_DATA if a file of that size
+ * cannot hold it. */
 ZR_NODISCARD zr_status zr__safetensors_header_bytes(const char *name,
                                                     const unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES],
                                                     int64_t file_bytes, int64_t *bytes);
 
-/** Parse and check the JSON text[0, bytes) of a file of file_bytes, whose tensors begin after it; `name` is the file
- * in messages. ZR_ERR_DATA naming file and tensor. */
+/** Parse and check the header's JSON, text[0, bytes), of a file of file_bytes bytes whose tensors begin after it.
+ * `name` is the file's name in messages. Fail with ZR_ERR_DATA naming file and tensor. */
 ZR_NODISCARD zr_status zr__safetensors_parse(const char *name, const char *text, int64_t bytes, int64_t file_bytes,
                                              zr__safetensors_header *header);
 void zr__safetensors_header_free(zr__safetensors_header *header);
@@ -41,7 +41,7 @@ struct zr_safetensors {
     zr__safetensors_header header;
 };
 
-/** Return ZR_ERR_ARG unless [first, first+n) lies in the tensor. */
+/** Return ZR_ERR_ARG unless elements [first, first+n) lie in the tensor. */
 ZR_NODISCARD zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
                                              int64_t first, int64_t n);
 

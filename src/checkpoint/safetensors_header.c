@@ -1,9 +1,9 @@
 /**
- * The header of a safetensors file, checked in full before anything is believed.
+ * The header of a safetensors file, which is checked completely before it is used.
  *
- * The outer object is walked here, entry by entry, and each entry parsed by itself: memory stays
- * proportional to the header although a header may have 100 MB. Strings and entries are jansson's to
- * judge; the brackets, commas and names between them are ours.
+ * This file walks over the outer object entry by entry, and parses each entry separately, so that memory stays
+ * proportional to the header, which may have 100 MB. jansson checks strings and entries; this file checks the brackets,
+ * commas and names between them.
  */
 #include "base/json/json.h"
 #include "base/json/json_scan.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The dtypes of the format and their bits, since some are smaller than a byte. */
+/* Types of the format and their size in bits, since some types are smaller than a byte. */
 static const struct {
     char name[8];
     int bits;
@@ -25,10 +25,10 @@ static const struct {
     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6},
 };
 
-/* LOADABLE: the first dtypes of the table, which zr can load. */
+/* LOADABLE is the number of types that zr can load, which come first in the table. */
 enum { LOADABLE = 3, DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
 
-/* Least bytes of an entry: "":{"dtype":"U8","shape":[],"data_offsets":[0,0]} and its comma or brace. */
+/* Minimum bytes of an entry: "":{"dtype":"U8","shape":[],"data_offsets":[0,0]} and its comma or brace. */
 enum { ENTRY_BYTES_MIN = 49 };
 
 typedef struct parser {
@@ -39,7 +39,7 @@ typedef struct parser {
     zr__safetensors_header *header;
     size_t names_used;
     int64_t dims_used;
-    char quoted[ZR_QUOTE_BYTES]; /* the tensor at hand, for messages */
+    char quoted[ZR_QUOTE_BYTES]; /* quoted name of the current tensor, for messages */
 } parser;
 
 #define REFUSE_UNLESS(cond, p, ...)                                                                                    \
@@ -108,7 +108,7 @@ static zr_status read_offsets(const parser *p, const json_t *entry, int bits, zr
     REFUSE_UNLESS(begin >= 0 && begin <= end && end <= p->data_bytes, p,
                   "data_offsets [%lld, %lld], wanted 0 <= begin <= end <= %lld, the bytes after the header",
                   (long long)begin, (long long)end, (long long)p->data_bytes);
-    int64_t wanted_bits = tensor->elems * bits; /* at most 2^54 */
+    int64_t wanted_bits = tensor->elems * bits; /* at most 2^54, so it does not overflow */
     REFUSE_UNLESS(wanted_bits % 8 == 0, p, "%lld elements of %d bits do not fill whole bytes", (long long)tensor->elems,
                   bits);
     REFUSE_UNLESS(wanted_bits / 8 <= ZR_SAFETENSORS_BYTES_MAX, p, "%lld bytes, wanted at most 2^48",
@@ -148,7 +148,7 @@ static zr_status check_metadata(const parser *p, const json_t *entry)
 
 /* ---- the outer object ------------------------------------------------------------------------ */
 
-/* Read the name that a string token spells into the pool of names; unescaping only makes it shorter. */
+/* Decode the name in a string token into the pool of names, which is large enough because unescaping only shortens. */
 static zr_status read_name(parser *p, zr__json_token token, const char **name)
 {
     json_error_t error;
@@ -233,8 +233,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Check that the sorted tensors tile the data: each begins where the last one ended, without holes or overlaps, and
- * no two are at the same place, as empty ones could be. */
+/* Check that the sorted tensors cover the data exactly: each must begin where the last one ended, without gaps or
+ * overlaps, and no two may be at the same offset, as empty tensors could be. */
 static zr_status check_tiling(parser *p)
 {
     zr__safetensors_header *header = p->header;
@@ -271,7 +271,7 @@ static zr_status index_names(parser *p)
 static zr_status parse_header(parser *p)
 {
     zr__safetensors_header *header = p->header;
-    /* Upper bounds from the length of the text: a dimension takes two bytes of it, a digit and a comma. */
+    /* Upper bounds by the length of the text: each dimension takes at least two bytes, a digit and a comma. */
     size_t tensors = p->bytes / ENTRY_BYTES_MIN + 1;
     header->tensor = zr_alloc(tensors * sizeof(header->tensor[0]));
     header->by_name = zr_alloc(tensors * sizeof(header->by_name[0]));

@@ -1,4 +1,4 @@
-/* Writing safetensors: first the header with all sizes, then ranges in any order, by any process. */
+/* Writing safetensors files: first the header with all sizes, then ranges in any order, by any process. */
 #include "base/json/json_write.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
@@ -10,7 +10,7 @@
 
 enum { DATA_ALIGN = 4096 };
 
-/* Return whether a name needs no escapes; names are written without. */
+/* Return whether a name needs no escapes, since names are written without any. */
 static bool plain_name(const char *name)
 {
     for (const char *c = name; *c; c++)
@@ -29,14 +29,14 @@ static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_
     int64_t elems = 1;
     for (int d = 0; d < spec->shape.ndim; d++) {
         ZR_CHECK(spec->shape.dim[d] >= 0 && !__builtin_mul_overflow(elems, spec->shape.dim[d], &elems) &&
-                     elems < ZR_SAFETENSORS_BYTES_MAX / 4, /* / 4: bytes of the widest dtype */
+                     elems < ZR_SAFETENSORS_BYTES_MAX / 4, /* 4 is the bytes of the widest type */
                  ZR_ERR_ARG, "%s: tensor %s has the impossible shape %s", path, ZR_SHOWN(spec->name), shape);
     }
     *bytes = elems * zr_dtype_bytes(dtype);
     return ZR_OK;
 }
 
-/* Print the beginning of the file: the header's length, the header, and blanks up to the place of the data. */
+/* Print the beginning of the file: the header's length, the header, and spaces up to the offset of the data. */
 static zr_status print_header(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n,
                               zr__json_out *out, int64_t *data_bytes)
 {
@@ -86,8 +86,7 @@ zr_status zr__safetensors_create_as(const char *path, zr_dtype dtype, const zr_t
     ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %" PRId64 " tensors", shown, n);
     zr_status st = print_header(shown, dtype, spec, n, &out, &data_bytes);
     const int64_t bytes = (int64_t)out.text.length;
-    /* Check the header by the reader's own rules; only a repeated name, or too many tensors, can still break them
-     * here. */
+    /* Check the header by the reader's rules. The only violations left are a repeated name and too many tensors. */
     if (st == ZR_OK)
         st = zr__safetensors_parse(shown, out.text.data + ZR_SAFETENSORS_PREFIX_BYTES,
                                    bytes - ZR_SAFETENSORS_PREFIX_BYTES, bytes + data_bytes, &header);
@@ -103,7 +102,7 @@ zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, in
     return zr__safetensors_create_as(path, ZR_F32, spec, n);
 }
 
-/* Write 16-bit elements through a buffer on the stack, as reading does. */
+/* Write 16-bit elements through a stack buffer. */
 static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
                                 const float *in)
 {

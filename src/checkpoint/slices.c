@@ -1,4 +1,4 @@
-/* Slices of rows: the place of a slice's bytes in a file, and the region of chunks that a reader reads at once. */
+/* Slices of rows: the offsets of a slice's bytes in a file, and the region of chunks that a reader reads at once. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "checkpoint/chunks.h"
@@ -29,7 +29,7 @@ int64_t zr__slice_after(const zr_slices *s, int64_t offset, int64_t n)
     return next < s->end ? next : s->end;
 }
 
-/* Count the bytes in [s->begin, end) of the slice that begins `column` bytes after the beginning of each row. */
+/* Count the bytes in [s->begin, end) of the slice that begins `column` bytes after the start of each row. */
 static int64_t bytes_before(const zr_slices *s, int64_t column, int64_t end)
 {
     const int64_t past = (end - s->begin) % s->row_bytes - column;

@@ -1,4 +1,4 @@
-/* Verification of every byte of a checkpoint, which lists all damage. */
+/* Verification of every byte of a checkpoint, with a list of all damage. */
 #include "base/core/core.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
@@ -20,11 +20,12 @@ typedef struct verifier {
     int64_t done, all;
     zr__text report;
     int64_t lines;
-    zr__failure first; /* damage */
-    /* of the current file */
+    zr__failure first; /* first damage that was found */
+    /* State of the current file: */
     zr__checked_file file;
     zr_safetensors tensors;
-    int64_t damaged_from, damaged_to; /* damaged regions in a row that are not reported yet; empty if equal */
+    int64_t damaged_from, damaged_to; /* bytes of consecutive damaged regions that are not reported yet; empty if the
+                                         two are equal */
 } verifier;
 
 static void report_line(verifier *v, const char *line)
@@ -32,14 +33,14 @@ static void report_line(verifier *v, const char *line)
     if (v->lines++ < LINES_MAX) zr__text_add(&v->report, "%s\n", line);
 }
 
-/* Report damage that the last message describes. */
+/* Report the damage that the last error message describes. */
 static void report_damage(verifier *v, zr_status status)
 {
     zr__failure_note(&v->first, status);
     report_line(v, zr_error_message());
 }
 
-/* Report the damaged regions in a row, with the tensors in them. */
+/* Report the consecutive damaged regions, with the tensors in them. */
 static void report_regions(verifier *v)
 {
     const zr_safetensors_tensor *low = NULL, *high = NULL;
@@ -60,7 +61,7 @@ static void report_regions(verifier *v)
     v->damaged_from = v->damaged_to = 0;
 }
 
-/* Check a region. Only an error that ends the whole check is returned. */
+/* Check a region. Return only errors that must end the whole check. */
 static zr_status check_region(verifier *v, const zr__region *region)
 {
     zr_status st = zr__checked_load(&v->file, region->first);
@@ -84,7 +85,7 @@ static zr_status check_chunks(verifier *v)
     const char *name = v->file.listed->name, *dot = strrchr(name, '.');
     int64_t lines = v->lines;
     zr__failure tensors = {0};
-    /* The tensors' names are for reports of damage. Damage of the header's own bytes is reported below. */
+    /* The tensors' names are needed for reports of damage. Damage in the header itself is reported below. */
     if (dot && strcmp(dot, ".safetensors") == 0) zr__failure_note(&tensors, zr__checked_tensors(&v->file, &v->tensors));
     if (tensors.status == ZR_ERR_MEMORY) return ZR_ERR_MEMORY;
     for (int64_t i = 0; i < v->file.listed->n_chunks;) {
@@ -113,7 +114,7 @@ static zr_status check_file(verifier *v, const zr_manifest_file *listed)
     return st;
 }
 
-/* Report files that the manifest does not list. They do no harm, but someone may have put them there on purpose. */
+/* Report files that the manifest does not list. They do no harm; someone may have put them there on purpose. */
 static void name_foreign(verifier *v)
 {
     char line[LINE_BYTES];

@@ -1,4 +1,4 @@
-/* Reading the weights of a Hugging Face directory, in one safetensors file or several, as one set of tensors. */
+/* Reading the weights of a Hugging Face directory as one set of tensors, from one safetensors file or several. */
 #include "base/core/grow.h"
 #include "base/file/folder.h"
 #include "base/json/json.h"
@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Most tensors named in one message. */
+/* Maximum number of tensors named in one message. */
 enum { LINES_MAX = 8 };
 
 static const char single_name[] = ZR_WEIGHTS_SINGLE, index_name[] = ZR_WEIGHTS_INDEX;
 
 struct zr_weights {
-    char dir[ZR_FILE_NAME_BYTES]; /* printable */
+    char dir[ZR_FILE_NAME_BYTES]; /* printable path, for messages */
     const zr_hf_names *names;
     zr_safetensors **file;
     int64_t files, room;
@@ -34,7 +34,7 @@ static zr_status open_weights_file(zr_weights *weights, const char *dir, const c
     return ZR_OK;
 }
 
-/* Return whether a name stays inside the directory: an index must not reach /etc/passwd or other people's files. */
+/* Return whether a name stays inside the directory: an index must not refer to files elsewhere, such as /etc/passwd. */
 static bool stays_inside(const char *name)
 {
     return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
@@ -51,7 +51,7 @@ static zr_safetensors *file_named(const zr_weights *weights, const char *name)
     return NULL;
 }
 
-/* Open the file of one line of the index: "tensor": "file". */
+/* Open the file of one entry "tensor": "file" of the index. */
 static zr_status open_indexed(zr_weights *weights, const char *dir, const char *tensor, const json_t *value)
 {
     const char *name = json_string_value(value);
@@ -66,7 +66,7 @@ static zr_status open_indexed(zr_weights *weights, const char *dir, const char *
     return ZR_OK;
 }
 
-/* Refuse a name that is in two files. */
+/* Fail if a tensor's name occurs in two files. */
 static zr_status check_distinct(const zr_weights *weights)
 {
     for (int64_t i = 1; i < weights->files; i++) {
@@ -185,7 +185,7 @@ zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progres
 
 typedef struct place {
     const zr_safetensors *file;
-    const zr_safetensors_tensor *tensor; /* NULL: nowhere */
+    const zr_safetensors_tensor *tensor; /* NULL if the tensor was not found */
 } place;
 
 static place find_exactly(const zr_weights *weights, const char *name)
@@ -197,7 +197,7 @@ static place find_exactly(const zr_weights *weights, const char *name)
     return (place){NULL, NULL};
 }
 
-/* Find a tensor by its name; a file has the names with the family's prefix or without. */
+/* Find a tensor by its name, with and without the family's prefix. */
 static place find_tensor(const zr_weights *weights, const char *name)
 {
     place found = find_exactly(weights, name);
@@ -219,7 +219,7 @@ zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t f
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* Print "(2, 3)" for any number of dimensions. */
+/* Print the dimensions as "(2, 3)", whatever their number. */
 static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_QUOTE_BYTES])
 {
     if (tensor->ndim > ZR_MAX_DIMS) {
@@ -232,7 +232,7 @@ static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_
     return text;
 }
 
-/* Add a line about a wanted tensor that does not fit; false: it fits. */
+/* Return whether a wanted tensor is missing or does not fit; if so, add a line about it. */
 static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
 {
     char have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
@@ -265,7 +265,7 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
     return st;
 }
 
-/* Return whether the tensor is one that some versions store and zr computes. */
+/* Return whether the tensor is a redundant one, which some versions store and zr computes itself. */
 static bool redundant(const zr_hf_names *names, const char *name)
 {
     for (const char *const *one = names->redundant; *one; one++)

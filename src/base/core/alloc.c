@@ -17,8 +17,8 @@ int64_t zr__alloc_taken(void)
     return taken_bytes;
 }
 
-/* calloc gives large blocks as fresh pages, zero already and taken when first touched, by the thread that uses them.
- * The block's own address stands before the aligned one. */
+/* calloc returns large blocks as fresh pages, which are zero already and are allocated when a thread first touches
+ * them. The address returned by calloc is stored just before the aligned address, for zr_free. */
 void *zr_alloc(size_t bytes)
 {
     const size_t extra = ALIGN_BYTES + sizeof(void *);
@@ -30,11 +30,12 @@ void *zr_alloc(size_t bytes)
     ((void **)memory)[-1] = block;
     taken_bytes += (int64_t)bytes;
 #ifdef __SANITIZE_ADDRESS__
-    /* Poison the bytes after the memory that alignment left unused, so that a read past the end is reported. */
+    /* Poison the alignment padding after the memory, so that a read past the end is reported. */
     ASAN_POISON_MEMORY_REGION(memory + bytes, (size_t)(block + bytes + extra - (memory + bytes)));
 #endif
 #ifdef MADV_HUGEPAGE
-    if (bytes >= LARGE_BYTES) { /* fewer page faults and address look-ups; a refusal costs nothing */
+    if (bytes >= LARGE_BYTES) { /* huge pages mean fewer page faults and TLB misses; if the system refuses, nothing
+                                   is lost */
         const uintptr_t page = 4096, begin = ((uintptr_t)memory + page - 1) / page * page;
         (void)madvise((void *)begin, ((uintptr_t)memory + bytes - begin) / page * page, MADV_HUGEPAGE);
     }
@@ -42,7 +43,7 @@ void *zr_alloc(size_t bytes)
     return memory;
 }
 
-/* Populate in pieces: during one madvise call no other thread can change the address space. */
+/* Populate in pieces, because no other thread can change the address space during one madvise call. */
 void zr__alloc_populate(void *memory, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Least size of an array in bytes: the alignment of zr_alloc. */
+/* minimum size of an array in bytes, equal to the alignment of zr_alloc */
 enum { LEAST_BYTES = 64 };
 
 void *zr__enlarge(void *array, int64_t *room, int64_t n, size_t each)

@@ -1,16 +1,16 @@
-/** Arrays that grow. (A string that grows is zr__text.) */
+/** Growing arrays. (zr__text is a growing string.) */
 #ifndef ZR_BASE_GROW_H
 #define ZR_BASE_GROW_H
 
 #include "zr/base.h"
 
-/** Return `array` with room for at least `n` elements of `each` bytes. If *room is less, the result is a new array
- * at least twice as large, with the old elements, zeros after them, and the old array freed. A NULL array has no room.
- * NULL: no memory; the old array is unchanged. */
+/** Return `array` with capacity for at least `n` elements of `each` bytes. If the capacity *room is too small, return a
+ * new array at least twice as large that holds the old elements followed by zeros, and free the old array. A NULL array
+ * has capacity 0. Return NULL if memory is short; the old array is then unchanged. */
 void *zr__enlarge(void *array, int64_t *room, int64_t n, size_t each);
 
-/** Make room for n elements in `array`, whose room is the int64_t `room`. Leaves the function with ZR_ERR_MEMORY;
- * `what` names the elements. */
+/** Give `array` capacity for n elements; the int64_t variable `room` holds its capacity. On failure the enclosing
+ * function returns ZR_ERR_MEMORY, with `what` as the elements' name in the message. */
 #define ZR_GROW(array, room, n, what)                                                                                  \
     do {                                                                                                               \
         const int64_t zr_wanted_ = (n);                                                                                \

@@ -6,7 +6,8 @@
 
 enum { TEXT = 512 };
 
-/* Load the first file that can be loaded; NULL: none can, and `why` has the loader's message for each. */
+/* Load the first file of the library that can be loaded. If no file can, return NULL and write the loader's message for
+ * each to `why`. */
 static void *load_first(const zr__library *library, char *why)
 {
     size_t used = 0;

@@ -1,5 +1,5 @@
 /**
- * Libraries that are loaded at their first use, so that zr is built and runs without them.
+ * Optional libraries, loaded at their first use, so that zr can be built and run without them.
  */
 #ifndef ZR_BASE_LIBRARY_H
 #define ZR_BASE_LIBRARY_H
@@ -12,14 +12,14 @@ extern "C" {
 
 /** An optional library and the functions that zr uses of it. */
 typedef struct zr__library {
-    const char *name, *purpose;  /* "cuBLASLt", "products of matrices": for messages */
-    const char *const *file;     /* names of its file, the best first; NULL ends them */
-    const char *const *function; /* names of functions; NULL ends them */
+    const char *name, *purpose;  /* name and purpose for messages, such as "cuBLASLt" and "products of matrices" */
+    const char *const *file;     /* candidate file names, best first, ending with NULL */
+    const char *const *function; /* names of the needed functions, ending with NULL */
 } zr__library;
 
-/** Load the library and write the addresses of its functions to `table`, a struct of function pointers in the order
- * of the names. It stays loaded until the process ends. ZR_ERR_UNSUPPORTED: the message says which file or function is
- * missing, and the loader's reason. */
+/** Load the library and write the addresses of its functions to `table`, a struct of function pointers in the order of
+ * the names. The library stays loaded until the process ends. If a file or function is missing, fail with
+ * ZR_ERR_UNSUPPORTED and a message that names it and gives the loader's reason. */
 ZR_NODISCARD zr_status zr__library_open(const zr__library *library, void *table);
 
 #ifdef __cplusplus

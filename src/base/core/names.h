@@ -1,10 +1,11 @@
 /**
- * The names of enumerators, from the list (X-macro) that the enumeration is made of.
+ * Names of enumerators, taken from the X-macro list that also defines the enumeration.
  */
 #ifndef ZR_BASE_NAMES_H
 #define ZR_BASE_NAMES_H
 
-/** The body of a function that names an enumerator: the second entry of its row in LIST; `other` beyond `n` rows. */
+/** Function body that returns an enumerator's name: the second entry of its row in LIST, or `other` if `value` is not
+ * below `n`. */
 #define ZR__NAME_IN(LIST, n, value, other)                                                                             \
     static const char *const name[] = {LIST(ZR__NAME_OF_ROW)};                                                         \
     return (unsigned)(value) < (n) ? name[value] : (other)

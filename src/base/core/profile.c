@@ -24,7 +24,7 @@ zr_product_sizes zr__product_sizes_of(int64_t m, int64_t n, int64_t k)
     return k < high ? (zr_product_sizes){{low, k, high}} : (zr_product_sizes){{low, high, k}};
 }
 
-/* Return the distance of two products: the sum of |ln(ratio)| over the three sizes, 0 for equal ones. */
+/* Return the distance between two products' sizes: the sum of |ln(ratio)| over the three sizes, 0 if they are equal. */
 static double distance(zr_product_sizes a, zr_product_sizes b)
 {
     double sum = 0;

@@ -36,7 +36,8 @@ zr_status zr_error_frame(zr_status status, const char *function, const char *fil
 
 zr_status zr_error_set(zr_status status, const char *function, const char *file, int line, const char *format, ...)
 {
-    /* The arguments may hold the old message: callers wrap it with more context. */
+    /* Format into a separate buffer: the arguments may include the old message, which callers wrap with more
+     * context. */
     char message[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/** Call pthread_create with a stack of stack_bytes (0: the default) and all signals blocked, so that the program's
- * own threads handle them. Return the error; 0: none. */
+/** Call pthread_create with a stack of stack_bytes (0 for the default) and all signals blocked, so that signals are
+ * handled by the program's own threads. Return pthread_create's error number, 0 on success. */
 int zr__thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), void *arg);
 
 #endif

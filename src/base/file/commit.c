@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sync a folder, which makes changes of names in it durable. */
+/* Sync a folder, so that files created or renamed in it keep their names after a crash. */
 static zr_status sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems cannot sync a folder and return EINVAL; nothing more can be done there. */
+    /* Some file systems cannot sync a folder and return EINVAL. Ignore that error, as nothing else can be done. */
     bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     int error = errno;
     if (fd >= 0) close(fd);
@@ -32,7 +32,7 @@ zr_status zr__file_commit(const char *tmp, const char *final)
 
 zr_status zr__dir_commit(const char *tmp, const char *final)
 {
-    ZR_TRY(sync_folder(tmp)); /* a crash could otherwise leave the name without its files */
+    ZR_TRY(sync_folder(tmp)); /* otherwise a crash could leave the final name without the folder's files */
     return zr__file_commit(tmp, final);
 }
 
@@ -51,7 +51,7 @@ zr_status zr__new_file_begin(const char *path, bool anew, zr__new_file *made)
     made->file.fd = -1;
     ZR_TRY(zr__path_format(made->path, "%s", path));
     ZR_TRY(zr__path_format(made->tmp, "%s.tmp", path));
-    if (anew) unlink(made->tmp); /* a symbolic link is removed, never its target */
+    if (anew) unlink(made->tmp); /* unlink removes a symbolic link itself, never its target */
     return zr__file_create(made->tmp, &made->file);
 }
 

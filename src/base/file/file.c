@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Limit of bytes for one system call: some systems refuse more. */
+/* maximum bytes of one system call, as some systems refuse more */
 enum { CALL_BYTES = 1 << 26 };
 
 zr_status zr__file_missing(const char *path, int error)
@@ -22,7 +22,7 @@ zr_status zr__file_missing(const char *path, int error)
                    told ? ZR_SHOWN(here) : "", told ? ")" : "");
 }
 
-/* Take over an open descriptor, or close it when it is not a regular file's. */
+/* Store an open descriptor in *file if it is a regular file's; otherwise close it and fail. */
 static zr_status take_regular(int fd, zr_status otherwise, zr__file *file)
 {
     struct stat info;
@@ -39,7 +39,7 @@ static zr_status take_regular(int fd, zr_status otherwise, zr__file *file)
 
 zr_status zr__file_open(const char *path, bool writable, zr__file *file)
 {
-    /* O_NONBLOCK: a fifo in the place of a file must not hang the open; regular files ignore it. */
+    /* O_NONBLOCK keeps open from hanging if the path is a fifo; it has no effect on regular files. */
     int flags = (writable ? O_RDWR | O_NOFOLLOW : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
     *file = (zr__file){.fd = -1};
     zr__text_escape(path, file->name, sizeof(file->name));
@@ -49,8 +49,8 @@ zr_status zr__file_open(const char *path, bool writable, zr__file *file)
     return ZR_OK;
 }
 
-/* Fail for a path that could not be opened. ZR_ERR_DATA: a symbolic link, or no directory where one is needed;
- * ZR_ERR_NOT_FOUND: the path does not exist; ZR_ERR_IO: the error says nothing about the file. */
+/* Fail for a path that could not be opened: with ZR_ERR_DATA if it is a symbolic link or is not a directory where a
+ * directory is needed, ZR_ERR_NOT_FOUND if it does not exist, or ZR_ERR_IO for any other error. */
 static zr_status refuse_link(int folder, const char *path, const char *shown, int error)
 {
     struct stat info;
@@ -66,7 +66,7 @@ zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file)
 {
     char shown[ZR_FILE_NAME_BYTES], plain[PATH_MAX];
     *file = (zr__file){.fd = -1};
-    /* O_NOFOLLOW follows a link that is written with a slash at its end, as "dir/". */
+    /* Strip trailing slashes: O_NOFOLLOW follows a link whose path ends with a slash, such as "dir/". */
     size_t n = strlen(dir);
     while (n > 1 && dir[n - 1] == '/') n--;
     ZR_CHECK(n < sizeof(plain), ZR_ERR_NOT_FOUND, "the path %.60s... is too long", dir);

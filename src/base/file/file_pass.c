@@ -1,12 +1,12 @@
-/* One pass over a whole file, which gives every byte to a function and to a hash. */
-#define XXH_STATIC_LINKING_ONLY /* defines the state, so that it can be part of our own memory */
+/* One pass over a whole file, which passes every byte to a function and to a hash. */
+#define XXH_STATIC_LINKING_ONLY /* makes the state's type complete, so that it can be a member of struct pass */
 #include "base/file/file.h"
 
 #include <xxhash.h>
 
-/* The memory of a pass. A piece is small enough to stay in the cache between the hash and the function. */
+/* Buffers of a pass. A piece is small enough to stay in the cache between the hash and the function. */
 typedef struct pass {
-    unsigned char piece[ZR__FILE_PIECE_BYTES]; /* first, so that it is as aligned as the memory */
+    unsigned char piece[ZR__FILE_PIECE_BYTES]; /* first member, so that it has the alignment of the allocation */
     XXH3_state_t state;
 } pass;
 

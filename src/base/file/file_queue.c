@@ -16,8 +16,9 @@ static zr_status move_plain(const zr__file_queue *q, int64_t offset, unsigned ch
                      : zr__file_read(q->file, offset, bytes, n, ZR_ERR_DATA);
 }
 
-/* Read or write whole blocks past the page cache; *done: bytes done, at most n. A file system that refuses with
- * EINVAL is not asked again. At the end of the file it stops, and move_plain reports the error. */
+/* Read or write whole blocks past the page cache; *done receives the number of bytes done, at most n. Once a file
+ * system has refused with EINVAL, direct I/O is not tried again. At the end of the file the loop stops, and move_plain
+ * reports the error. */
 static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *bytes, int64_t n, int64_t *done)
 {
     *done = 0;
@@ -38,8 +39,8 @@ static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *b
     return ZR_OK;
 }
 
-/* Move a part. Whole blocks of the file go past the page cache. The bytes before and after them may share their
- * block with another writer's bytes, so they go through the page cache, which keeps both. */
+/* Read or write a part. Whole blocks of the file bypass the page cache. The bytes before and after them may share their
+ * block with another writer's bytes, so they go through the page cache, which keeps the bytes of both writers. */
 static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
 {
     unsigned char *bytes = zr__part_bytes(part);
@@ -53,7 +54,7 @@ static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
     return move_plain(q, part->offset + done, bytes + done, part->n - done);
 }
 
-/* Write the stretches of a part. They are short and share blocks with other writers, so they go through the page
+/* Write the separate ranges of a part. They are short and share blocks with other writers, so they go through the page
  * cache, which combines them. */
 static zr_status move_stretches(const zr__file_queue *q, const zr__file_part *part)
 {
@@ -74,8 +75,8 @@ static void move_and_tell(zr__file_queue *q, zr__file_part *part)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Return the part that was given first. Parts are given in turn, except that a reader which jumps within the file
- * gives the same part twice. */
+/* Return the part that the caller submitted first. The caller submits the parts alternately, except that a reader which
+ * jumps within the file submits the same part twice. */
 static zr__file_part *next_given(zr__file_queue *q, int *turn)
 {
     for (int i = 0; i < q->n_parts; i++) {
@@ -110,12 +111,14 @@ static void *run_queue(void *arg)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* Open the file once more for direct I/O; -1 without a message where the file system has none: it only saves time. */
+/* Open the file once more for direct I/O. If the file system does not support it, return -1 without a message, since
+ * direct I/O only saves time. */
 static int open_direct(const char *path, const zr__file *file, bool writes)
 {
     struct stat mine, same;
     if (!path) return -1;
-    /* With larger pages the ends of a range would share a page with bytes that another writer sends past the cache. */
+    /* With larger pages, the page-cache bytes at the ends of a range could share a page with bytes that another writer
+     * writes past the cache. */
     if (writes && sysconf(_SC_PAGESIZE) > ZR__BLOCK_BYTES) return -1;
     int fd = open(path, (writes ? O_WRONLY : O_RDONLY) | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return -1;
@@ -138,7 +141,8 @@ static zr_status start_thread(zr__file_queue *q)
 
 static zr_status take_part(zr__file_queue *q, int part, int64_t part_bytes)
 {
-    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* a block for the offset, one to align */
+    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* plus one block for the offset within a block and one
+                                                              for alignment */
     zr__file_part *p = &q->part[part];
     p->memory = zr_alloc((size_t)room);
     ZR_CHECK(p->memory, ZR_ERR_MEMORY, "no memory: %lld bytes to %s %s", (long long)room, q->writes ? "write" : "read",

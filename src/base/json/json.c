@@ -21,13 +21,13 @@ static zr_status check_size(const char *name, size_t bytes, size_t most)
     return ZR_OK;
 }
 
-/* Read up to the end: `fd` may be a pipe, whose size is known only there. */
+/* Read until end of file rather than by size: `fd` may be a pipe, which has no known size. */
 static zr_status read_to_end(int fd, const char *name, size_t most, char **text, size_t *bytes)
 {
     int64_t room = 0;
     *bytes = 0;
     for (;;) {
-        /* Room for more, and for the terminating zero. */
+        /* Reserve capacity for more bytes and the terminating zero. */
         ZR_GROW(*text, room, *bytes ? (int64_t)*bytes + 2 : FIRST_BYTES, "bytes while reading");
         ssize_t n = read(fd, *text + *bytes, (size_t)room - 1 - *bytes);
         if (n < 0 && errno == EINTR) continue;
@@ -38,8 +38,8 @@ static zr_status read_to_end(int fd, const char *name, size_t most, char **text,
     }
 }
 
-/* Open a file. A path that may not be a pipe is opened with O_NONBLOCK, as opening a pipe waits for its writer, and
- * refused unless it is a regular file; the read refuses a directory. */
+/* Open a file. If the path may not be a pipe, open it with O_NONBLOCK (opening a pipe would wait for its writer) and
+ * fail unless it is a regular file. A directory fails later, at the first read. */
 static zr_status open_text(const char *path, const char *name, bool pipes, int *fd)
 {
     struct stat info;
@@ -79,7 +79,7 @@ zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t 
     return read_json_text(path, false, most, text, bytes);
 }
 
-/* Append a key or an index to a path. Messages allocate no memory: they must work when memory has run out. */
+/* Append a key or an index to a path. Messages must work when memory has run out, so nothing is allocated. */
 static void add_part(char *out, size_t size, const char *key, size_t index)
 {
     size_t used = strlen(out);
@@ -97,14 +97,14 @@ static void print_trail(const char *text, const zr__json_trail *trail, char *out
     for (int i = 0; i < trail->depth; i++) {
         char key[64];
         size_t begin = trail->level[i].begin, end = trail->level[i].end;
-        if (trail->level[i].bracket == '{' && end < begin + 2) continue; /* no key yet */
+        if (trail->level[i].bracket == '{' && end < begin + 2) continue; /* the object's first key is still to come */
         if (trail->level[i].bracket == '{')
             snprintf(key, sizeof(key), "%.*s", (int)(end - begin - 2), text + begin + 1);
         add_part(out, size, trail->level[i].bracket == '{' ? key : NULL, trail->level[i].index);
     }
 }
 
-/* Fail with "name:line:column: key.path: reason" for byte `at`. */
+/* Fail with "name:line:column: key.path: reason" for the byte at offset `at`. */
 static zr_status fail_on(const char *text, const char *name, size_t at, const zr__json_trail *trail, const char *reason)
 {
     char where[96];
@@ -115,7 +115,7 @@ static zr_status fail_on(const char *text, const char *name, size_t at, const zr
                    ZR_SHOWN(reason));
 }
 
-/* Fail with the same message for the token that reaches byte `stop`. */
+/* Fail with the message of fail_on for the token that contains or follows byte `stop`. */
 static zr_status fail_at(const char *text, size_t bytes, const char *name, size_t stop, const char *reason)
 {
     zr__json_trail trail;
@@ -124,8 +124,8 @@ static zr_status fail_at(const char *text, size_t bytes, const char *name, size_
     return fail_on(text, name, token.begin, &trail, reason);
 }
 
-/* Fail if the text has two values, or a value and a key, without a comma between them at byte `stop`; the place
- * shown is the end of the first, where the comma belongs. ZR_OK: the error is another one. */
+/* Fail if, at byte `stop`, a comma is missing between two values or between a value and a key. The message shows the
+ * end of the first value, where the comma belongs. Return ZR_OK if the text has a different error. */
 static zr_status fail_missing_comma(const char *text, size_t bytes, const char *name, size_t stop)
 {
     zr__json_trail trail;
@@ -138,7 +138,7 @@ static zr_status fail_missing_comma(const char *text, size_t bytes, const char *
     if (!ends || !begins) return ZR_OK;
     if (!zr__json_walk(text, bytes, token.begin + 1, &trail, &token) || trail.depth == 0) return ZR_OK;
     const bool key = trail.level[trail.depth - 1].bracket == '{' && !trail.level[trail.depth - 1].value;
-    if (key) return ZR_OK; /* a colon may be missing behind it */
+    if (key) return ZR_OK; /* after a key, the missing character may be a colon */
     return fail_on(text, name, before.end - 1, &trail, "no comma behind this value, and another follows; write one");
 }
 
@@ -150,8 +150,8 @@ void zr__json_skip_mark(const char **text, size_t *bytes)
     *bytes -= sizeof(mark);
 }
 
-/* Find a common mistake (a comment, single quotes, a comma before a bracket, Python's words) at or before byte
- * `stop`; return its description, and its place in *at. NULL: not found. */
+/* Find a common mistake (a comment, single quotes, a comma before a bracket, Python's words) at or before byte `stop`.
+ * Return its description and store its offset in *at, or return NULL if there is none. */
 static const char *common_slip(const char *text, size_t bytes, size_t stop, size_t *at)
 {
     zr__json_token token = {0}, before = {0};
@@ -196,10 +196,10 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
 }
 
-/* The place to leave jansson by a jump when an allocation fails while it reads a text; NULL while it reads none. It
- * must be left at once: after the failure jansson (2.14) leaves out characters, reports an error that is not in the
- * text, or frees memory twice. The memory that it had allocated is lost. */
-static _Thread_local jmp_buf *leave; /* NULL: it reads nothing */
+/* Where to jump out of jansson when an allocation fails while it reads a text; NULL while it reads none. The jump must
+ * happen at once: after a failed allocation jansson (2.14) drops characters, reports an error that is not in the text,
+ * or frees memory twice. The memory that it had allocated leaks. */
+static _Thread_local jmp_buf *leave; /* NULL while jansson reads nothing */
 
 void *zr__json_allocated(void *memory)
 {
@@ -285,7 +285,7 @@ bool zr__json_bytes(const json_t *json, int64_t *bytes)
     if (json_is_string(json)) return zr__text_bytes(json_string_value(json), bytes);
     const double number = json_number_value(json);
     if (!json_is_number(json) || !(number >= 0 && number <= 0x1p53) || number != floor(number)) return false;
-    /* 2^53 + 1 rounds to 2^53 as a double. */
+    /* An integer above 2^53 may have become 2^53 when converted to double, so compare it as an integer. */
     if (json_is_integer(json) && json_integer_value(json) > (json_int_t)1 << 53) return false;
     *bytes = (int64_t)number;
     return true;

@@ -1,7 +1,8 @@
 /**
- * base/json: JSON. json_write.h prints members one by one, json_scan.h finds tokens and their places. This header reads
- * JSON written by people: strict (no duplicate keys, trailing commas, comments or NaN), bounded (16 MiB unless given,
- * 64 levels), with positions in messages. A byte order mark and CR LF are accepted. jansson does the parsing.
+ * base/json: JSON. json_write.h writes members one by one, json_scan.h finds tokens and their positions. This header
+ * reads JSON written by people. Reading is strict (no duplicate keys, trailing commas, comments or NaN) and bounded (16
+ * MiB unless a limit is given, 64 levels), and error messages have positions. A byte order mark and CR LF are accepted.
+ * jansson does the parsing.
  */
 #ifndef ZR_BASE_JSON_H
 #define ZR_BASE_JSON_H
@@ -13,70 +14,71 @@
 #define ZR_JSON_MAX_BYTES (16 << 20)
 #define ZR_JSON_MAX_DEPTH 64
 
-/** Place of a value: its key or index within its parent. The root has no parent. */
+/** Location of a value in a document: its parent, and its key or index in the parent. The root has no parent. */
 typedef struct zr__json_place {
     const struct zr__json_place *parent;
-    const char *key; /* NULL: element `index` of an array */
+    const char *key; /* key, or NULL if the value is element `index` of an array */
     size_t index;
 } zr__json_place;
 
-/** Read a whole file; zr_free the text. ZR_ERR_NOT_FOUND, ZR_ERR_CONFIG above the size limit, ZR_ERR_IO. _read also
- * reads a pipe to its end, as a path that a person has typed may be one; _read_file reads regular files only, for paths
- * inside directories. */
+/** Read a whole file; zr_free the text. zr__json_read also reads a pipe to its end, for paths that a person types.
+ * zr__json_read_file reads only regular files, for paths inside directories. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_IO;
+ * ZR_ERR_CONFIG if the file exceeds the size limit. */
 ZR_NODISCARD zr_status zr__json_read(const char *path, char **text, size_t *bytes);
 ZR_NODISCARD zr_status zr__json_read_file(const char *path, char **text, size_t *bytes);
-/** Read as zr__json_read_file does, with a limit of `most` bytes. */
+/** Read a file like zr__json_read_file, but with a limit of `most` bytes. */
 ZR_NODISCARD zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t *bytes);
 
-/** Parse an object or array; `name` stands for the file in messages. json_decref the root.
- *  ZR_ERR_CONFIG as "name:line:column: key.path: reason". */
+/** Parse an object or array; json_decref the root. `name` is the file's name in messages. Fail with ZR_ERR_CONFIG and
+ * the message "name:line:column: key.path: reason". */
 ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root);
-/** Call json_loadb with its flags. *root NULL and ZR_OK: the text is no JSON, as *error says. ZR_ERR_MEMORY: jansson
- * reports lack of memory as an error in the text, so it is recognised only if the program's allocator
- * (json_set_alloc_funcs) returns through zr__json_allocated, as the command's does. */
+/** Call json_loadb with `flags`. If the text is not JSON, return ZR_OK with *root NULL and the reason in *error. Return
+ * ZR_ERR_MEMORY if memory is short: since jansson reports this as an error in the text, it is only recognised if the
+ * program's allocator (json_set_alloc_funcs) passes its result through zr__json_allocated, as the command's does. */
 ZR_NODISCARD zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char *name, json_t **root,
                                      json_error_t *error);
-/** Call json_loads with its flags. NULL: the text is no JSON, or no memory. */
+/** Call json_loads with `flags`. Return NULL if the text is not JSON or memory is short. */
 json_t *zr__json_loads(const char *text, size_t flags);
-/** Return `memory`. NULL ends the call of zr__json_load that runs on this thread. Outside of that call jansson may
- * leave out a value, so the program has to remember that an allocation failed. */
+/** Return `memory`, an allocator's result. If it is NULL and zr__json_load is running on this thread, end that call.
+ * Outside of such a call jansson may silently drop a value, so the program must remember that an allocation failed. */
 void *zr__json_allocated(void *memory);
-/** Parse as zr__json_parse does, with a limit of `most` bytes. */
+/** Parse like zr__json_parse, but with a limit of `most` bytes. */
 ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name,
                                            json_t **root);
 
-/** Replace each comment, from `//` to the end of its line, by spaces, so that positions stay the same. */
+/** Replace each comment, from `//` to the end of its line, with spaces, so that later positions do not change. */
 void zr__json_blank_comments(char *text, size_t bytes);
 
-/** Step over a byte order mark; positions count from after it. */
+/** Skip a byte order mark by advancing *text; positions in messages are counted from after it. */
 void zr__json_skip_mark(const char **text, size_t *bytes);
 
-/** Find line and column (from 1, in characters) of the key, or of the array's element. False: it is not found, and
- * the place is its nearest parent's that is found. */
+/** Find line and column (both from 1, the column in characters) of the key or array element. Return false if it is not
+ * found; line and column are then those of its nearest ancestor that is found. */
 bool zr__json_find(const char *text, size_t bytes, const zr__json_place *place, int *line, int *column);
 
-/** Write "a.b[1]" to `out`, cut to size. Returns `out`. */
+/** Write the path of a value, such as "a.b[1]", to `out`, truncated to `size`. Return `out`. */
 const char *zr__json_path(const zr__json_place *place, char *out, size_t size);
 
-/** Fail with "name:line:column: key.path: message". The text begins after the byte order mark. */
+/** Fail with "name:line:column: key.path: message". `text` begins after the byte order mark. */
 zr_status zr__json_fail(const char *text, size_t bytes, const char *name, const zr__json_place *place, zr_status status,
                         const char *message);
 
-/** Return whether `name` is a file's, that is, has a '/' or ends in ".json", rather than the name of something built
- * in. */
+/** Return whether `name` is a file name, that is, contains '/' or ends in ".json". Other names denote built-in
+ * things. */
 bool zr__json_is_file_name(const char *name);
 
-/** Read an amount of bytes: a whole number, or text such as "80GB". False: it is neither, below 0 or above 2^53. */
+/** Read a number of bytes from an integer or from text such as "80GB". Return false if the value is of another form,
+ * below 0 or above 2^53. */
 bool zr__json_bytes(const json_t *json, int64_t *bytes);
 
-/** Print a value in short, for a message; NULL: "missing". Returns `out`. */
+/** Print a value in short form for a message, "missing" for NULL. Return `out`. */
 const char *zr__json_show(const json_t *json, char *out, size_t size);
 #define ZR_JSON_SHOWN_BYTES 96
-/** A value for a message, in scratch of the enclosing block. */
+/** Short form of a value for a message, in a buffer that lives as long as the enclosing block. */
 #define ZR_JSON_SHOWN(json) zr__json_show((json), (char[ZR_JSON_SHOWN_BYTES]){0}, ZR_JSON_SHOWN_BYTES)
 
-/** Print a value as indented text, numbers in the fewest digits that read back the same; zr_free it. ZR_ERR_MEMORY,
- * also for NULL, which jansson returns without memory. */
+/** Print a value as indented text; zr_free it. Numbers have the fewest digits that read back as the same number. Fail
+ * with ZR_ERR_MEMORY, also if `json` is NULL, which jansson returns when memory is short. */
 ZR_NODISCARD zr_status zr__json_print(const json_t *json, char **text);
 
 #endif

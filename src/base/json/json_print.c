@@ -1,4 +1,5 @@
-/* Printing of indented JSON. jansson's is not used: here 0.1 stays 0.1, and an array of numbers stays on one line. */
+/* Printing of indented JSON. Unlike jansson's printer, this one keeps 0.1 as 0.1 and an array of numbers on one
+ * line. */
 #include "base/json/json.h"
 #include "base/text/text.h"
 
@@ -55,7 +56,7 @@ static void print_value(zr__text *out, const json_t *json, int indent)
         break;
     case JSON_REAL:
         number = ZR_SHORTEST(json_real_value(json));
-        /* A real keeps its point, so that it is read back as a real. */
+        /* Add ".0" to a real without point or exponent, so that it is read back as a real. */
         zr__text_add(out, "%s%s", number, strpbrk(number, ".e") ? "" : ".0");
         break;
     case JSON_TRUE:

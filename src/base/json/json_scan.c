@@ -19,7 +19,7 @@ zr__json_token zr__json_next(const char *text, size_t bytes, size_t at)
     if (at == bytes) return token;
     token.kind = text[at++];
     if (token.kind == '"') {
-        /* A string ends at its quote or, when that is missing, at the end of its line. */
+        /* A string ends at its closing quote or, if that is missing, at the end of its line. */
         while (at < bytes && text[at] != '"' && text[at] != '\n') at += text[at] == '\\' && at + 1 < bytes ? 2 : 1;
         if (at < bytes && text[at] == '"') at++;
     } else if (!is_mark(token.kind)) {
@@ -109,7 +109,7 @@ static bool key_is(const char *text, const zr__json_token *token, const char *ke
     return token->end - token->begin == length + 2 && memcmp(text + token->begin + 1, key, length) == 0;
 }
 
-/* Find a value. *mark: the byte to show in a message; *at: the value's first byte. */
+/* Find a value. *mark receives the offset to show in a message, *at the offset of the value's first byte. */
 static bool enter(const char *text, size_t bytes, const zr__json_place *place, size_t *mark, size_t *at)
 {
     if (!place->parent) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Write what stands before a member: a comma, a line break, its key. */
+/** Write the text before a member: a comma, a line break and its key. */
 static void begin_member(zr__json_out *out, const char *key)
 {
     if (out->more) zr__text_append(&out->text, ", ", out->at || out->tight ? 1 : 2);

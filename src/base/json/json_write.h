@@ -1,7 +1,7 @@
 /**
- * Writing of compact JSON, member by member: commas, quotes, escapes and numbers that are not finite are this file's
- * affair. Outputs differ in their spaces and line breaks, which others rely on, so those are chosen by the caller.
- * (Values that jansson holds are printed by zr__json_print.)
+ * Writing of compact JSON, member by member. This file takes care of commas, quotes, escapes and non-finite numbers.
+ * Spaces and line breaks are chosen by the caller, because readers of zr's outputs rely on them. (zr__json_print prints
+ * values held by jansson.)
  */
 #ifndef ZR_BASE_JSON_WRITE_H
 #define ZR_BASE_JSON_WRITE_H
@@ -10,18 +10,20 @@
 
 #include <stdio.h>
 
-/** A document under construction. Zero-initialise. As in zr__text, a failed allocation is latched. */
+/** A JSON document being written. Zero-initialise. A failed allocation is recorded and reported at the end, as in
+ * zr__text. */
 typedef struct zr__json_out {
     zr__text text;
-    bool spaced;    /* "key": value; otherwise "key":value */
-    bool tight;     /* no blank after a comma */
-    bool more;      /* the open object or array has a member already */
-    const char *at; /* written before the next member in place of ", " (after the first one: ","), as "\n  " */
+    bool spaced;    /* whether to write "key": value, with a space, rather than "key":value */
+    bool tight;     /* whether to leave out the space after a comma */
+    bool more;      /* whether the open object or array has a member already */
+    const char *at; /* separator before the next member, such as "\n  ", in place of a space; after the first member
+                       a comma precedes it */
 } zr__json_out;
 
-/** Add a member of the open object; key NULL: an element of the open array. Booleans have a function of their own,
- * since a comparison is an int. Real numbers are written as "%.9g", null where they are not finite; text NULL is null.
- */
+/** Add a member to the open object, or an element to the open array if key is NULL. Booleans need zr__json_add_bool,
+ * since the type of a comparison is int. Real numbers are written as "%.9g", or null if not finite; NULL text is
+ * written as null. */
 void zr__json_add_int(zr__json_out *out, const char *key, int64_t value);
 void zr__json_add_real(zr__json_out *out, const char *key, double value);
 void zr__json_add_bool(zr__json_out *out, const char *key, bool value);
@@ -46,23 +48,25 @@ void zr__json_add_text(zr__json_out *out, const char *key, const char *value);
     ZR__JSON_OF(__VA_ARGS__, ZR__JSON_6, 0, ZR__JSON_5, 0, ZR__JSON_4, 0, ZR__JSON_3, 0, ZR__JSON_2, 0, ZR__JSON_1, 0) \
     (out, __VA_ARGS__)
 
-/** Add a real number in the shortest digits that read back as the same, null where it is not finite. */
+/** Add a real number with the fewest digits that read back as the same number, or null if it is not finite. */
 void zr__json_add_exact(zr__json_out *out, const char *key, double value);
-/** Add bytes as a string, which may hold '\0'. */
+/** Add bytes as a string; they may include '\0'. */
 void zr__json_add_bytes(zr__json_out *out, const char *key, const char *bytes, int64_t n);
-/** Add a value that is JSON already; NULL is null. */
+/** Add a value that is already JSON text, or null if it is NULL. */
 void zr__json_add_json(zr__json_out *out, const char *key, const char *json);
-/** Add a value that is printed by a format, and is JSON. */
+/** Add a value that is printed with a format; the result must be JSON. */
 void zr__json_add_as(zr__json_out *out, const char *key, const char *format, ...) ZR_PRINTF(3, 4);
 
-/** Begin an object or array, a member of the open one (key NULL: an element, or the document). */
+/** Begin an object or array as a member of the open one. key is NULL for an array's element and for the whole
+ * document. */
 void zr__json_open(zr__json_out *out, const char *key, char bracket);
-/** End it, with '}' or ']'. */
+/** End the open object or array; bracket is '}' or ']'. */
 void zr__json_close(zr__json_out *out, char bracket);
-/** Put the next member on a new line: `at` is written before it, as "\n  ". */
+/** Put the next member on a new line by writing `at`, such as "\n  ", before it. */
 void zr__json_break(zr__json_out *out, const char *at);
 
-/** Write the document and a line's end to a stream, and free it. ZR_ERR_MEMORY. A failed write shows on the stream. */
+/** Write the document and a newline to a stream, then free the document. Error: ZR_ERR_MEMORY. A failed write sets the
+ * stream's error indicator. */
 ZR_NODISCARD zr_status zr__json_write(zr__json_out *out, FILE *to);
 
 #endif

@@ -5,9 +5,10 @@
 
 #define LIMB_BITS ZR__EXACT_LIMB_BITS
 #define LIMB_MASK ZR__EXACT_LIMB_MASK
-#define TERMS_A_CARRY 4096 /* limbs hold far more */
+#define TERMS_A_CARRY 4096 /* additions between carries, far fewer than the limbs can hold */
 
-/* A finite F32 is an integer of 24 bits times a power of two; subnormals share the power of the smallest normal. */
+/* Add a finite F32 as an integer of 24 bits times a power of two; subnormals use the power of the smallest normal
+ * number. */
 static void add_one(zr_exact *sum, float x)
 {
     uint32_t u;
@@ -39,8 +40,8 @@ void zr__exact_merge(zr_exact *sum, const zr_exact *other)
     zr__exact_carry(sum);
 }
 
-/* Write the magnitude in digits of 32 bits, lowest first; the last limb may need two. Return true when the sum is
- * negative. */
+/* Write the magnitude of a sum as 32-bit digits, lowest first; the last limb may need two digits. Return whether the
+ * sum is negative. */
 static bool digits_of(const zr_exact *sum, uint32_t digit[ZR_EXACT_LIMBS + 1])
 {
     zr_exact copy = *sum;
@@ -57,7 +58,7 @@ static bool digits_of(const zr_exact *sum, uint32_t digit[ZR_EXACT_LIMBS + 1])
 
 double zr__exact_value(const zr_exact *sum)
 {
-    /* Two empty digits below, so that the three from the highest one down always exist. */
+    /* Two zero digits below the lowest, so that the highest nonzero digit always has two digits below it. */
     uint32_t digit[2 + ZR_EXACT_LIMBS + 1] = {0};
     if (sum->not_finite) return NAN;
     bool negative = digits_of(sum, digit + 2);
@@ -71,8 +72,8 @@ double zr__exact_value(const zr_exact *sum)
     bool inexact = (rest & LIMB_MASK) != 0;
     for (int i = 0; i < top - 2; i++) inexact |= digit[i] != 0;
 
-    /* The mantissa has the 64 highest bits, and its last bit is set if any lower bit is. A double has 53 bits, so
-     * the conversion rounds to nearest as it would with all bits. */
+    /* The mantissa holds the highest 64 bits, and its last bit is set if any lower bit is. A double has 53 bits, so the
+     * conversion rounds to nearest as if it saw all bits. */
     uint64_t mantissa = high << up | rest >> LIMB_BITS | inexact;
     double value = ldexp((double)mantissa, ZR__EXACT_UNIT + LIMB_BITS * (top - 3) - up);
     return negative ? -value : value;

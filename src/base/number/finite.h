@@ -1,4 +1,4 @@
-/* Search for infinities and NaNs: by exponents, in whole blocks, which compilers vectorise. */
+/* Search for infinities and NaNs by their exponents, in whole blocks so that compilers vectorise the loop. */
 #ifndef ZR_BASE_FINITE_H
 #define ZR_BASE_FINITE_H
 
@@ -19,11 +19,11 @@ static inline bool zr__finite_all(const float *x, int64_t n)
     return !bad;
 }
 
-/* Return the index of the first of n numbers that is infinite or not a number; -1: all are finite. */
+/* Return the index of the first of n numbers that is infinite or NaN, or -1 if all are finite. */
 static inline int64_t zr__first_bad(const float *x, int64_t n)
 {
     enum { BLOCK = 1024 };
-    /* A whole block has a constant length, so the compiler vectorises its loop. */
+    /* Call with a constant length for a whole block, so that the compiler vectorises its loop. */
     for (int64_t first = 0, length; first < n; first += length) {
         length = n - first < BLOCK ? n - first : BLOCK;
         if (length == BLOCK ? zr__finite_all(x + first, BLOCK) : zr__finite_all(x + first, length)) continue;

@@ -1,8 +1,10 @@
 /**
- * Standard normal numbers by Box-Muller, inline so that each processor level makes them with its own vectors.
+ * Standard normal numbers by the Box-Muller method, inline so that each processor level computes them with its own
+ * vector instructions.
  *
- * Only integers and +, -, *, / and sqrt of fp32 take part, each rounded as IEEE 754 says and none contracted: the
- * bits are the same at every level. The series below end where the next term is under a quarter of an fp32 ulp.
+ * Only integer operations and fp32 +, -, *, / and sqrt are used, each rounded as IEEE 754 prescribes and never
+ * contracted (fused), so the bits are the same at every level. Each series below ends where its next term is under a
+ * quarter of an fp32 ulp.
  */
 #ifndef ZR_BASE_NORMAL_H
 #define ZR_BASE_NORMAL_H
@@ -14,7 +16,7 @@
 
 #define ZR__NORMAL_GROUP (4 * ZR__RNG_BLOCKS)
 
-/** ln(1 + f) = 2 atanh(f / (2 + f)) for f in [sqrt(1/2) - 1, sqrt(2) - 1]. */
+/** Return ln(1 + f) = 2 atanh(f / (2 + f)) for f in [sqrt(1/2) - 1, sqrt(2) - 1]. */
 ZR_INLINE float zr__log1p(float f)
 {
     float s = f / (2.0f + f), t = s * s;
@@ -22,8 +24,8 @@ ZR_INLINE float zr__log1p(float f)
     return 2.0f * (s + s * series);
 }
 
-/** Return yes when mask is all ones, no when it is 0. It selects by bits because a conditional between floats is not
- * vectorised: evaluating the branch that is not taken could trap. */
+/** Return `yes` if mask is all ones, or `no` if mask is 0. A conditional between floats would not be vectorised, since
+ * computing the branch that is not chosen could trap; so select by bits. */
 ZR_INLINE float zr__choose(uint32_t mask, float yes, float no)
 {
     uint32_t a, b;
@@ -34,11 +36,12 @@ ZR_INLINE float zr__choose(uint32_t mask, float yes, float no)
     return yes;
 }
 
-/** sqrt(-2 ln u), u = (h + 1/2) / 2^31 of the upper 31 bits h. From sqrt(1/2) on, 1 - u comes from the integer, so that
- *  small radii are as fine as large ones; below, u = 2^k (1 + f). */
+/** Return sqrt(-2 ln u), where u = (h + 1/2) / 2^31 and h is the upper 31 bits of `word`. For u from sqrt(1/2) on,
+ * compute 1 - u from the integer, so that small radii are as finely resolved as large ones; below, use u = 2^k
+ * (1 + f). */
 ZR_INLINE float zr__normal_radius(uint32_t word)
 {
-    const uint32_t sqrt_half = 0x3F3504F3u, one = 0x3F800000u; /* the bits of these floats */
+    const uint32_t sqrt_half = 0x3F3504F3u, one = 0x3F800000u; /* bit patterns of these floats */
     int32_t h = (int32_t)(word >> 1);
     float x = (float)h + 0.5f, m;
     uint32_t bits;
@@ -53,7 +56,8 @@ ZR_INLINE float zr__normal_radius(uint32_t word)
     return sqrtf(-2.0f * log);
 }
 
-/** Compute cosine and sine of 2 pi word / 2^32: reduce to the nearest quarter turn, then rotate by the quarters. */
+/** Compute cosine and sine of the angle 2 pi word / 2^32: reduce it to the nearest quarter turn, then rotate back by
+ * quarter turns. */
 ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
 {
     uint32_t quarters = (word + 0x20000000u) >> 30, odd = 0u - (quarters & 1);
@@ -64,8 +68,9 @@ ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
     *sine = zr__choose(odd, c, s) * (float)(1 - (int32_t)(quarters & 2));
 }
 
-/** out = elements group * ZR__NORMAL_GROUP on, times std. Within a group all words 0 of its blocks come first, then
- * all words 1 ..., the order in which vectors hold them. Words 0, 1 and 2, 3 of a block give two numbers each. */
+/** Write group number `group`, i.e. elements from group * ZR__NORMAL_GROUP, times `std` to `out`. Within a group, words
+ * 0 of all its blocks come first, then all words 1, and so on, since vectors hold them in this order. Words 0 and 1 of
+ * a block give two numbers, and so do words 2 and 3. */
 ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, float *__restrict out)
 {
     uint32_t word[4][ZR__RNG_BLOCKS];
@@ -81,7 +86,7 @@ ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, fl
     }
 }
 
-/** Return std times one element, with the same bits as zr__normal_group. */
+/** Return std times one element of the standard normal sequence, with the same bits as in zr__normal_group. */
 ZR_INLINE float zr__normal_at(const zr_rng *rng, uint64_t element, float std)
 {
     uint32_t word[4];
@@ -92,7 +97,8 @@ ZR_INLINE float zr__normal_at(const zr_rng *rng, uint64_t element, float std)
     return zr__normal_radius(word[pair]) * (at / ZR__RNG_BLOCKS % 2 ? s : c) * std;
 }
 
-/** out[i] = std times element first + i; the bits do not depend on how a range is divided into calls. */
+/** Write out[i] = std times element first + i of the standard normal sequence. The bits do not depend on how a range is
+ * divided into calls. */
 ZR_INLINE void zr__normal(const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {
     float made[ZR__NORMAL_GROUP];

@@ -1,17 +1,17 @@
 /**
- * base/number: random numbers (normal.h: of the normal distribution), exact sums (exact.h), searches for NaN (finite.h)
- * and in sorted arrays (sorted.h), and copies past the caches (stream.h).
+ * base/number: random numbers (rng.h), normally distributed ones (normal.h), exact sums (exact.h), searches for NaN
+ * (finite.h) and in sorted arrays (sorted.h), and copies that bypass the caches (stream.h).
  *
- * Philox-4x32-10 (Salmon et al., SC11), inline so that kernels can vectorise over blocks.
+ * This header: the generator Philox-4x32-10 (Salmon et al., SC11), inline so that kernels can vectorise over blocks.
  *
- * Counter words: block low, block high, step, purpose << 24 | stream. Key: seed low, seed high.
+ * Counter words: block low, block high, step, purpose << 24 | stream. Key words: seed low, seed high.
  */
 #ifndef ZR_BASE_RNG_H
 #define ZR_BASE_RNG_H
 
 #include "zr/base.h"
 
-/** out = Philox(counter, key). The rounds are unrolled, so a loop over blocks becomes SIMD. */
+/** Compute out = Philox(counter, key). The rounds are unrolled, so a loop over blocks becomes SIMD. */
 ZR_INLINE void zr__philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t key0, uint32_t key1,
                           uint32_t out[4])
 {
@@ -34,20 +34,20 @@ ZR_INLINE void zr__philox(uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3, ui
     out[3] = c3;
 }
 
-/** Compute a block as zr_rng_block does, inline. */
+/** Compute a block of random words like zr_rng_block, but inline. */
 ZR_INLINE void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])
 {
     zr__philox((uint32_t)block, (uint32_t)(block >> 32), rng->step, rng->purpose << 24 | (rng->stream & 0xFFFFFFu),
                (uint32_t)rng->seed, (uint32_t)(rng->seed >> 32), out);
 }
 
-/** Blocks that are made at a time: one vector of the widest processor. */
+/** Number of blocks computed at a time: one vector of the widest processor. */
 #define ZR__RNG_BLOCKS 16
 
-/** word[w][i] = word w of block `block` + i. */
+/** Compute word[w][i] = word w of block number `block` + i. */
 ZR_INLINE void zr__rng_words(const zr_rng *rng, uint64_t block, uint32_t word[4][ZR__RNG_BLOCKS])
 {
-    const zr_rng copy = *rng; /* a local copy, which `word` cannot alias */
+    const zr_rng copy = *rng; /* local copy, because the compiler knows that `word` cannot alias it */
     for (int i = 0; i < ZR__RNG_BLOCKS; i++) {
         uint32_t out[4];
         zr__rng_block(&copy, block + (uint64_t)i, out);

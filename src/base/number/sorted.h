@@ -1,12 +1,12 @@
-/** Binary search of a number in a sorted array. */
+/** Binary search for a number in a sorted array. */
 #ifndef ZR_BASE_SORTED_H
 #define ZR_BASE_SORTED_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/** Count the elements whose int64_t at offset `at` (offsetof) is below `number`. The array has n elements of `each`
- * bytes, sorted by that int64_t in ascending order. */
+/** Count the elements below `number` in an array sorted in ascending order. The array has n elements of `each` bytes;
+ * the sort key is the int64_t at offset `at` (offsetof) of an element. */
 static inline int64_t zr__sorted_below(const void *array, int64_t n, size_t each, size_t at, int64_t number)
 {
     int64_t begin = 0, end = n;

@@ -1,7 +1,7 @@
 /*
- * Non-temporal stores, past the caches: a plain store first reads the line that it overwrites, and evicts another.
- * They pay only for arrays too large to be read from a cache afterwards. They are compiled for the instruction set of
- * the including file.
+ * Non-temporal stores, which bypass the caches: an ordinary store first reads the line that it overwrites, and evicts
+ * another line. They only pay off for arrays too large to be read from a cache afterwards. These functions are compiled
+ * for the instruction set of the including file.
  */
 #ifndef ZR_BASE_STREAM_H
 #define ZR_BASE_STREAM_H
@@ -27,8 +27,8 @@ static inline void zr__stream_line(char *out, const char *in)
 #endif
 }
 
-/* Copy as memcpy does, whole lines past the caches and the bytes before and after them through the caches.
- * zr__stream_end must follow on the same thread before another thread may read `out`. */
+/* Copy like memcpy, but write whole cache lines past the caches; the bytes before and after them go through the caches.
+ * Before another thread may read `out`, this thread must call zr__stream_end. */
 static inline void zr__stream(void *out, const void *in, int64_t bytes)
 {
     char *to = out;
@@ -41,8 +41,8 @@ static inline void zr__stream(void *out, const void *in, int64_t bytes)
     memcpy(to + i, from + i, (size_t)(bytes - i));
 }
 
-/* Order the stores before later ones: non-temporal stores are unordered, so a lock or a barrier alone does not
- * publish them. */
+/* Order the preceding stores before later ones. Non-temporal stores are unordered, so a lock or a barrier alone does
+ * not make them visible to other threads. */
 static inline void zr__stream_end(void)
 {
 #if defined(__x86_64__)

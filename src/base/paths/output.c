@@ -20,7 +20,7 @@ static bool same_file(const char *path, const struct stat *info)
     return stat(path, &its) == 0 && its.st_dev == info->st_dev && its.st_ino == info->st_ino;
 }
 
-/* Return whether zr reads a file of this name in the directory of a model or a run; other files there may be
+/* Return whether `name` is a file that zr reads in the directory of a model or a run. Other files there may be
  * outputs. */
 static bool is_read(const char *name)
 {
@@ -55,7 +55,8 @@ static bool is_input(const char *path, const struct stat *info)
     return same_file(path, info) || in_directory(path, info) || (n > 0 && n < PATH_MAX && in_directory(model, info));
 }
 
-/* Return whether a pattern or a list names the file. A malformed value is not refused here but by its reader. */
+/* Return whether the value's pattern or list includes the file. If the value is malformed, return false: its reader
+ * reports the error. */
 static bool is_shard(const char *value, const struct stat *info)
 {
     zr__shards shards;
@@ -66,7 +67,7 @@ static bool is_shard(const char *value, const struct stat *info)
     return found;
 }
 
-/* Return the input that is this file, or NULL. */
+/* Return the first of the inputs that is or includes this file, or NULL if none does. */
 static const char *input_of(const char *const *inputs, const struct stat *info)
 {
     for (; inputs && *inputs; inputs++)
@@ -104,14 +105,14 @@ static zr_status check_output(const zr__file *file, const zr__output_kind *kind,
 
 zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs, zr__file *file)
 {
-    /* A streamed output may be a pipe whose reader is yet to come, so its open may wait. Any other special file is
-     * refused, and O_NONBLOCK keeps its open from waiting. */
+    /* A streamed output may be a pipe whose reader comes later, so open may wait for it. Any other special file is
+     * refused, and O_NONBLOCK keeps open from waiting. */
     struct stat info;
     bool there = stat(path, &info) == 0, through = there && !S_ISREG(info.st_mode) && kind->streams;
     int flags = O_CLOEXEC | (through ? O_WRONLY : O_RDWR | O_NONBLOCK);
     *file = (zr__file){.fd = -1};
     zr__text_escape(path, file->name, sizeof(file->name));
-    /* O_NOFOLLOW: a dangling link must not create its target. */
+    /* O_NOFOLLOW keeps a dangling link from creating its target. */
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
              errno == ELOOP ? "a link that leads nowhere" : strerror(errno));
@@ -153,7 +154,7 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
 {
     zr__file file;
     struct stat info;
-    if (stat(path, &info) != 0) return ZR_OK; /* the writer reports why it cannot be created */
+    if (stat(path, &info) != 0) return ZR_OK; /* the function that writes the file reports why it cannot be created */
     zr__text_escape(path, file.name, sizeof(file.name));
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s is there and cannot be read: %s; name another file", kind->what,

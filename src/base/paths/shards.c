@@ -70,7 +70,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Add the files that match a pattern in the order of their bytes, whatever the locale. */
+/* Add the files that match a pattern, sorted by the bytes of their names in any locale. */
 static zr_status add_matches(zr__shards *s, const char *pattern)
 {
     glob_t found = {0};
@@ -149,7 +149,7 @@ void zr__shards_free(zr__shards *s)
 
 /* ---- other places ---------------------------------------------------------------------------- */
 
-/* Replace a JSON string by the path that fn writes. */
+/* Replace a JSON string with the path that fn writes. */
 static zr_status change_one(json_t *name, zr__shards_fn fn, void *arg)
 {
     char found[PATH_MAX];
@@ -176,7 +176,7 @@ zr_status zr__shards_each(const char *value, zr__shards_fn fn, void *arg, char *
     if (st == ZR_OK && list && !dumped) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names of files");
     const char *now = list ? dumped : found;
     if (st == ZR_OK) st = zr__text_copy(now, strlen(now), changed);
-    free(dumped); /* jansson's */
+    free(dumped); /* allocated by jansson, so not zr_free */
     json_decref(list);
     return st;
 }

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ESCAPED_BYTES = 4 * 4 + 1 }; /* a character of four bytes, escaped */
+enum { ESCAPED_BYTES = 4 * 4 + 1 }; /* bytes of an escaped 4-byte character and the terminating zero */
 
-/* Make room for `more` bytes and the terminating zero. */
+/* Reserve capacity for `more` bytes and the terminating zero. */
 static bool reserve_text(zr__text *text, size_t more)
 {
     void *data =
@@ -75,7 +75,7 @@ void zr__text_clear(zr__text *text)
     *text = (zr__text){0};
 }
 
-/* printf uses the locale's decimal point, which may be several bytes. */
+/* Print a number with '.' as decimal point. printf uses the locale's, which may be several bytes long. */
 static const char *print_number(const char *format, int digits, double x, char out[ZR_NUMBER_BYTES])
 {
     snprintf(out, ZR_NUMBER_BYTES, format, digits, x);
@@ -107,12 +107,12 @@ const char *zr__text_shortest(double x, char out[ZR_NUMBER_BYTES])
     int digits = 1;
     do {
         char local[ZR_NUMBER_BYTES];
-        /* Read back before the decimal point is changed: strtod follows the locale too. */
+        /* Read back before the decimal point is replaced, since strtod uses the locale's too. */
         snprintf(local, sizeof(local), "%.*g", digits, x);
         if (strtod(local, NULL) == x) break;
     } while (++digits < 17);
     print_number("%.*g", digits, x, out);
-    /* Print 1e-05 as 1e-5, as people write it. */
+    /* Shorten 1e-05 to 1e-5, as people write it. */
     char *zero = strstr(out, "e-0");
     if (zero) memmove(zero + 2, zero + 3, strlen(zero + 3) + 1);
     return out;
@@ -173,7 +173,7 @@ int zr__text_distance(const char *a, const char *b)
     enum { LONGEST = 63 };
     int n = (int)strnlen(a, LONGEST + 1), m = (int)strnlen(b, LONGEST + 1);
     if (n > LONGEST || m > LONGEST) return n > m ? n : m;
-    int cost[3][LONGEST + 1]; /* rows i, i-1, i-2 by turns */
+    int cost[3][LONGEST + 1]; /* rows i, i-1 and i-2 of the table, used in rotation */
     for (int i = 0; i <= n; i++) {
         int *row = cost[i % 3], *up = cost[(i + 2) % 3], *up2 = cost[(i + 1) % 3];
         row[0] = i;
@@ -192,7 +192,7 @@ int zr__text_distance(const char *a, const char *b)
 const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names)
 {
     const char *best = NULL;
-    /* A name with more than about a third of its letters wrong is not suggested. */
+    /* Do not suggest a name if more than about a third of the letters differ. */
     int limit = (int)strnlen(wanted, 64) / 3 + 1;
     for (int i = 0; i < n_names; i++) {
         int distance = zr__text_distance(wanted, names[i]);
@@ -235,14 +235,14 @@ int64_t zr__text_utf8(const char *string, int64_t bytes)
     return overlong || surrogate || beyond ? 0 : n;
 }
 
-/* Return whether a character of more than one byte is not shown. */
+/* Return whether a character of more than one byte must be escaped rather than shown. */
 static bool is_hidden(uint32_t c)
 {
     return (c >= 0x80 && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
            (c >= 0x2066 && c <= 0x2069);
 }
 
-/* Return the character of n bytes of UTF-8, 2 or more. */
+/* Decode one UTF-8 character of n bytes, n at least 2. */
 static uint32_t character_of(const char *string, int64_t n)
 {
     const unsigned char *text = (const unsigned char *)string;
@@ -259,7 +259,8 @@ int64_t zr__text_hidden(const char *string, int64_t bytes)
     return is_hidden(character_of(string, n)) ? n : 0;
 }
 
-/* Write the character at `text`, or a byte that begins none, into `piece` as messages show it; return its bytes. */
+/* Write the character at `text` to `piece` in the form used in messages; a byte that begins no character is copied
+ * alone. Return the number of bytes read. */
 static int64_t escape_one(const char *text, char piece[ESCAPED_BYTES])
 {
     const int64_t left = (int64_t)strnlen(text, 4), hidden = zr__text_hidden(text, left);
@@ -273,7 +274,7 @@ static int64_t escape_one(const char *text, char piece[ESCAPED_BYTES])
 
 const char *zr__text_escape(const char *text, char *out, size_t size)
 {
-    size_t used = 0, cut = 0; /* cut: the last end that leaves room for dots */
+    size_t used = 0, cut = 0; /* cut: last position at which the text can be cut and "..." still fits */
     char piece[ESCAPED_BYTES];
     if (size == 0) return out;
     while (*text) {
@@ -298,20 +299,20 @@ int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAP
         unsigned char c = (unsigned char)text[plain];
         n = zr__text_utf8(text + plain, bytes - plain);
         *escaped = n > 1 ? n : 1;
-        if (n == 0) /* write U+FFFD itself, so that the text prints the same when it is read again */
+        if (n == 0) /* write U+FFFD itself rather than its escape, so that printing the text again changes nothing */
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\xef\xbf\xbd");
         else if (c < 0x20 || c == 0x7f)
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\u%04x", c);
         else if (c == '"' || c == '\\')
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\%c", c);
-        else if (n > 1 && is_hidden(character_of(text + plain, n))) /* hidden characters are all below U+10000 */
+        else if (n > 1 && is_hidden(character_of(text + plain, n))) /* all hidden characters are below U+10000 */
             snprintf(escape, ZR_JSON_ESCAPE_BYTES, "\\u%04x", character_of(text + plain, n) & 0xffffu);
         if (escape[0]) break;
     }
     return plain;
 }
 
-/* Append in stretches without escapes: strings may have megabytes. */
+/* Append unescaped runs of bytes at once, since strings may have megabytes. */
 void zr__text_add_json(zr__text *text, const char *string, int64_t bytes)
 {
     char escape[ZR_JSON_ESCAPE_BYTES];

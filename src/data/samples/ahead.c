@@ -11,15 +11,16 @@ struct zr__ahead {
     zr__ahead_fn read;
     void *arg;
     int64_t room, window_tokens;
-    int32_t *window; /* (room, window_tokens) */
+    int32_t *window; /* (room, window_tokens) the prefetched windows */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
 
-    /* under the lock */
-    int64_t first, n, done; /* the stretch of samples, and its windows that are read; window `done` is being read */
+    /* protected by the lock: */
+    int64_t first, n, done; /* range [first, first + n) of samples to read, and how many of its windows are read;
+                               window `done` is being read */
     bool quit;
-    zr__failure failed; /* reading of window `done` */
+    zr__failure failed; /* failure of reading window `done` */
 };
 
 static bool is_resting(const zr__ahead *a)
@@ -84,7 +85,7 @@ void zr__ahead_destroy(zr__ahead **ahead)
     *ahead = NULL;
 }
 
-/* End the stretch with the window that is being read, and wait for it. */
+/* Shorten the range to end after the window being read, and wait for that window. */
 static void rest_after_window(zr__ahead *a)
 {
     if (!is_resting(a)) a->n = a->done + 1;

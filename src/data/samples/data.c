@@ -1,4 +1,4 @@
-/* Training data: sources of tokens, their windows, and which window a sample is. */
+/* Training data: sources of tokens, their windows, and which window belongs to a sample. */
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "data/samples/ahead.h"
@@ -12,9 +12,9 @@
 #include <string.h>
 
 typedef struct source {
-    int64_t begin, tokens; /* position within the tokens of all sources */
+    int64_t begin, tokens; /* the source's range of tokens, within those of all sources */
     int64_t windows, epoch_samples;
-    int64_t place, share; /* the samples of a block that are this source's: the first place, and their number */
+    int64_t place, share; /* the source's range of positions in a block: the first position, and their number */
     uint64_t seed;
 } source;
 
@@ -22,14 +22,14 @@ struct zr_data {
     char *path;
     zr__opening opening;
     zr__tokens *tokens;
-    source *source; /* (sources) */
+    source *source; /* array of `sources` sources */
     int64_t sources;
     int64_t windows, seq_length;
     zr_data_order order;
     uint64_t seed;
-    unsigned char *stage; /* (T+1) tokens as they lie in files */
-    int32_t *window;      /* (T+1) tokens */
-    zr__ahead *ahead;     /* NULL: no prefetch */
+    unsigned char *stage; /* (T+1) tokens in the form in which files have them */
+    int32_t *window;      /* (T+1) tokens of the current window */
+    zr__ahead *ahead;     /* NULL without prefetching */
 };
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -66,7 +66,7 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     return ZR_OK;
 }
 
-/* Find the source whose share is furthest below its exact value; of equal ones the first. */
+/* Return the source whose share is furthest below its exact value; if several are, the first of them. */
 static int64_t most_wanting(const zr_data *d, const zr__shards *shards, double sum)
 {
     int64_t most = 0;
@@ -79,7 +79,7 @@ static int64_t most_wanting(const zr_data *d, const zr__shards *shards, double s
     return most;
 }
 
-/* Divide the samples of a block among the sources by weight: integer parts first, the rest by the largest
+/* Divide the samples of a block among the sources by weight: first the integer parts, then the rest by the largest
  * remainders. */
 static zr_status share_block(zr_data *d, const zr__shards *shards)
 {
@@ -104,7 +104,7 @@ static zr_status share_block(zr_data *d, const zr__shards *shards)
     return ZR_OK;
 }
 
-/* Find a sample's source and the sample's index within that source. */
+/* Find a sample's source, and the sample's index within that source. */
 static zr_status find_source(const zr_data *d, int64_t sample, const source **found, int64_t *own)
 {
     const int64_t block = sample / ZR_DATA_MIX;
@@ -119,7 +119,7 @@ static zr_status find_source(const zr_data *d, int64_t sample, const source **fo
     return ZR_OK;
 }
 
-/* Note lines that were left out, in the place of a note on an odd text. */
+/* Add a note about skipped lines, which replaces a note about a suspicious text. */
 static void note_skipped(zr_data *d)
 {
     const zr__shard *first = NULL;
@@ -161,7 +161,7 @@ static zr_status open_into(zr_data *d, const zr_data_args *args)
     if (st == ZR_OK) st = open_sources(d, &shards);
     zr__shards_free(&shards);
     ZR_TRY(st);
-    d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* the most that a file's tokens take */
+    d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* maximum bytes of these tokens in a file */
     d->window = zr_alloc(tokens * sizeof(*d->window));
     ZR_CHECK(d->stage && d->window, ZR_ERR_MEMORY, "no memory to read %zu tokens of %s", tokens,
              d->tokens->shard->name);
@@ -180,7 +180,7 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
     ZR_CHECK(data, ZR_ERR_MEMORY, "%zu bytes for a data file", sizeof(*data));
     *data = (zr_data){.opening = {.args = args}, .seq_length = seq, .order = args->order, .seed = args->seed};
     zr_status st = open_into(data, args);
-    data->opening.args = NULL; /* it belongs to the caller */
+    data->opening.args = NULL; /* args belongs to the caller and may not outlive this call */
     if (st == ZR_OK)
         *out = data;
     else
@@ -309,7 +309,7 @@ zr_status zr__data_locate(const zr_data *data, int64_t sample, int64_t *first_to
     }
     ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld lies in epoch %lld, wanted below 2^32", (long long)sample,
              (long long)epoch);
-    int64_t room = from->tokens - data->seq_length; /* number of tokens at which a single window may begin */
+    int64_t room = from->tokens - data->seq_length; /* number of tokens at which a window may begin */
     int64_t offset = zr__order_offset(from->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
     int64_t window = zr__order_permute(from->seed, (uint32_t)epoch, from->epoch_samples, i);
     *first_token = from->begin + offset + window * data->seq_length;

@@ -1,14 +1,14 @@
 /**
- * A Feistel network is a bijection of 2h-bit numbers whatever its round function is. Walking its cycle
- * until the value falls below n restricts it to [0, n) (Black and Rogaway 2002, "Ciphers with
- * Arbitrary Finite Domains"): with 2^2h < 4n that takes fewer than four steps on average.
+ * A Feistel network is a bijection on numbers of 2h bits, whatever its round function is. Applying it repeatedly until
+ * the value falls below n restricts it to [0, n) (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains"). As
+ * 2^2h < 4n, this takes fewer than four steps on average.
  */
 #include "data/samples/order.h"
 
-/* Streams of the purpose SHUFFLE. */
+/* Streams of random numbers for the purpose SHUFFLE. */
 enum { STREAM_OFFSET, STREAM_PERMUTE };
 
-/* Rounds of the network. Small domains mix slowly: with h = 1 a round is one of four functions. */
+/* Number of rounds of the network. Small domains mix slowly: with h = 1 a round is one of only four functions. */
 enum { ROUNDS = 8 };
 
 int64_t zr__order_offset(uint64_t seed, uint32_t epoch, int64_t range)
@@ -35,7 +35,7 @@ static int64_t permute(zr_rng rng, int64_t n, int64_t i)
     int half_bits = 1;
     while (half_bits < 31 && (int64_t)1 << 2 * half_bits < n) half_bits++;
     uint64_t value = (uint64_t)i;
-    /* The loop ends: it follows a cycle that contains i, which is below n. */
+    /* The loop ends, because it follows a cycle that contains i, which is below n. */
     do value = feistel(&rng, half_bits, value);
     while (value >= (uint64_t)n);
     return (int64_t)value;

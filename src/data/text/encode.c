@@ -6,12 +6,12 @@
 
 #include <sched.h>
 
-/* Bytes of text that a thread encodes at a time: the usual and the least size of a part. */
+/* Text bytes that a thread encodes at a time: the usual and the minimum size of a part. */
 #define PART_BYTES ((int64_t)256 << 10)
 #define PART_LEAST_BYTES ((int64_t)64 << 10)
-/* Bytes added to a thread's share of a short text: a part ends at a cut, so before the end of its size. */
+/* Bytes added to a thread's share of a short text, because a part ends at a cut, which may lie before its full size. */
 #define SHARE_SPARE_BYTES 4096
-/* Size up to which a part keeps its memory for the next one, in bytes. */
+/* Largest size in bytes at which a part's memory is kept for the next part. */
 #define KEPT_BYTES ((int64_t)1 << 20)
 enum { USUAL_THREADS = 8 };
 
@@ -19,7 +19,8 @@ enum { USUAL_THREADS = 8 };
 typedef struct worker {
     const struct encoder *e;
     zr__part part;
-    int32_t *ids; /* at most one for each byte: a line has other bytes around its text, more than its separator takes */
+    int32_t *ids; /* one token per byte is enough: a line of .jsonl has more bytes around its text than the separator
+                     takes */
     int64_t room, n;
     pthread_t thread;
     bool started;
@@ -28,9 +29,9 @@ typedef struct worker {
 typedef struct encoder {
     const zr__encoding *x;
     zr__parts parts;
-    worker *worker; /* (n) */
+    worker *worker; /* array of n workers */
     int n;
-    int64_t usual_room; /* room of a part above which its memory is not kept, in bytes */
+    int64_t usual_room; /* capacity of a part in bytes above which its memory is freed after use */
 } encoder;
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -48,7 +49,7 @@ static zr_status encode_text(void *arg, const char *text, int64_t bytes, bool en
     return ZR_OK;
 }
 
-/* Narrow the ids in place to the bytes that are written. */
+/* Convert the ids, in place, to the width in which they are written. */
 static void narrow(worker *w)
 {
     const int width = w->e->x->token_bytes;
@@ -70,7 +71,8 @@ static void *run_worker(void *arg)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Encode n parts at once, each in a thread; the calling thread takes part 0 and those without a thread. */
+/* Encode n parts at once, each in a thread. The calling thread encodes part 0 and any parts whose thread did not
+ * start. */
 static void run_workers(encoder *e, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -99,8 +101,8 @@ static zr_status take_encoded(encoder *e, const worker *w, zr__encoded *all)
     return ZR_OK;
 }
 
-/* Encode the whole file. A large part is the last of its round, so that only one is in memory, and its memory is
- * freed after it. */
+/* Encode the whole file. A large part is the last one of its round, so that only one is in memory at a time, and its
+ * memory is freed afterwards. */
 static zr_status encode_all(encoder *e, zr__encoded *all)
 {
     const int64_t bytes = e->parts.file->bytes;
@@ -125,7 +127,7 @@ static int64_t encoding_cut(const void *of, const char *text, int64_t from, int6
     return zr__tokenizer_cut(of, text, from, bytes);
 }
 
-/* Return whether the tokenizer knows cuts: between two words there is one, if anywhere. */
+/* Return whether the tokenizer can cut a text. If it has any cuts, there is one between two words. */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer)
 {
     static const char words[] = "a b";
@@ -139,7 +141,7 @@ static int threads_here(void)
     return n < USUAL_THREADS ? n : USUAL_THREADS;
 }
 
-/* Choose how the file is divided: parts of a short one are smaller, so that every thread has one. */
+/* Choose the size of parts. In a short file they are smaller, so that every thread has one. */
 static void set_parts(encoder *e)
 {
     zr__parts *parts = &e->parts;
@@ -149,7 +151,9 @@ static void set_parts(encoder *e)
     parts->of = e->x->tokenizer;
     parts->cut = zr__encode_cuts(e->x->tokenizer) ? encoding_cut : NULL;
     if (!parts->cut) parts->most_bytes = INT64_MAX;
-    if (!parts->cut && !parts->lines) parts->usual_bytes = bytes; /* whole */
+    if (!parts->cut && !parts->lines)
+        parts->usual_bytes = bytes; /* if the text cannot be cut, the whole text is one
+                                       part */
     e->usual_room = parts->usual_bytes > KEPT_BYTES ? parts->usual_bytes : KEPT_BYTES;
 }
 

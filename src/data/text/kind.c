@@ -8,12 +8,12 @@
 
 enum {
     LOOK_BYTES = 1 << 16,
-    SURE_BYTES = 4, /* a magic of this length is not there by chance */
+    SURE_BYTES = 4, /* a magic number of at least this length does not occur by chance */
     TAR_AT = 257,
-    BINARY = 16, /* one NUL in this many bytes means numbers, not text */
+    BINARY = 16, /* a file with one NUL or more in this many bytes is not text but numbers */
 };
 
-/* First bytes of files of other formats. */
+/* Magic numbers of other formats, and their offsets in a file. */
 static const struct {
     const char *magic;
     int bytes, at;
@@ -44,7 +44,7 @@ static const struct {
     {"\xfe\xff", 2, 0, "UTF-16", "make it UTF-8 (iconv -f UTF-16 -t UTF-8)"},
 };
 
-/* Return whether the file begins as safetensors: eight bytes of a length, then JSON. */
+/* Return whether the file begins like a safetensors file: an 8-byte length, then JSON. */
 static bool is_safetensors(const unsigned char *head, int64_t n, int64_t file_bytes)
 {
     uint64_t length = 0;
@@ -74,12 +74,12 @@ zr_status zr__data_refuse_kind(const zr__file *file, bool tokens)
     return ZR_OK;
 }
 
-/* Return the index of the first byte that begins no UTF-8 character; -1: none. A character cut off by the end does
- * not count. */
+/* Return the index of the first byte that begins no UTF-8 character, or -1 if there is none. A last character that is
+ * cut off by the end of the bytes is accepted. */
 static int64_t first_not_utf8(const unsigned char *text, int64_t n)
 {
     int64_t i = 0;
-    /* the part may begin in the middle of a character */
+    /* skip up to 3 bytes, as the part may begin in the middle of a character */
     while (i < n && i < 3 && (text[i] & 0xc0) == 0x80) i++;
     while (i < n) {
         int64_t bytes = zr__text_utf8((const char *)text + i, n - i);
@@ -89,7 +89,7 @@ static int64_t first_not_utf8(const unsigned char *text, int64_t n)
     return -1;
 }
 
-/* Look at one part of the file. */
+/* Check one part of the file for NULs and bytes that are not UTF-8. */
 static zr_status look_at_part(const zr__file *file, int64_t at, unsigned char *part, char *note, size_t size)
 {
     int64_t n = file->bytes - at < LOOK_BYTES ? file->bytes - at : LOOK_BYTES, nuls = 0, first = -1;

@@ -19,7 +19,7 @@ zr_status zr__parts_begin(zr__parts *parts)
     return ZR_OK;
 }
 
-/* Return n, or less by a character that the end may cut off. */
+/* Return n, or less if the text's end at n may cut off a character; the result is then the character's beginning. */
 static int64_t character_cut(const char *text, int64_t n)
 {
     int64_t at = n;
@@ -27,8 +27,8 @@ static int64_t character_cut(const char *text, int64_t n)
     return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : n;
 }
 
-/* Return where a part of text[0, n) ends, if it is not the end of the file; there is no end in the first `from`
- * bytes. 0: nowhere. */
+/* Return the offset at which a part of text[0, n) can end, or 0 if there is none. The first `from` bytes are already
+ * known to have none. Not called for the part that ends with the file. */
 static int64_t part_end(const zr__parts *parts, const char *text, int64_t from, int64_t n)
 {
     if (!parts->lines) {
@@ -81,7 +81,7 @@ void zr__part_free(zr__part *part)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Give fn the text of a line; a text longer than most_bytes is given in stretches. */
+/* Pass the text of a line to fn. A text longer than most_bytes is passed in several pieces. */
 static zr_status give_text(const zr__parts *parts, zr__part *part, const char *text, int64_t bytes, zr__text_fn fn,
                            void *arg)
 {
@@ -98,7 +98,7 @@ static zr_status give_text(const zr__parts *parts, zr__part *part, const char *t
     return ZR_OK;
 }
 
-/* Handle a bad line: count it where bad lines are skipped, else fail. */
+/* Handle a bad line: count it if bad lines are skipped, otherwise fail. */
 static zr_status refuse_line(const zr__parts *parts, zr__part *part, const char *reason)
 {
     if (!parts->skip_bad_lines) part->bad_line = part->lines;

@@ -9,15 +9,15 @@
 
 enum {
     NONE = -1,
-    SHORT_BYTES = 128, /* pieces up to here need no memory of their own */
-    KEPT_LEAST = 64,   /* pieces that are remembered while a text is encoded */
+    SHORT_BYTES = 128, /* pieces up to this size need no allocated memory */
+    KEPT_LEAST = 64,   /* minimum number of slots in the hash table of merged pieces */
     KEPT_MOST = 1 << 15,
-    KEPT_BYTES = 64, /* bytes of text for each remembered piece */
+    KEPT_BYTES = 64, /* text bytes per slot of the hash table of merged pieces */
 };
-#define NEVER UINT32_MAX /* the rank of no merge */
+#define NEVER UINT32_MAX /* rank used if there is no merge */
 
 typedef struct zr__bpe_merge {
-    int32_t left, right; /* left NONE: free */
+    int32_t left, right; /* left is NONE in a free entry */
     int32_t into;
     uint32_t rank;
 } merge;
@@ -54,7 +54,7 @@ int32_t zr__bpe_find(const zr__bpe *bpe, const char *text, int64_t bytes)
     return bpe->names[name_place(bpe, text, bytes)];
 }
 
-/* Return the size of a hash table for n entries: a power of two, twice n or more. */
+/* Return the size of a hash table for n entries: a power of two that is at least 2 n. */
 static int64_t slots_for(int64_t n)
 {
     int64_t slots = 16;
@@ -102,15 +102,15 @@ void zr__bpe_merge(zr__bpe *bpe, int32_t left, int32_t right, int32_t into, uint
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* A token of a piece. The tokens that are not merged away form a linked list. */
+/* A token of a piece. Tokens that are not merged away form a linked list. */
 typedef struct symbol {
     int32_t token, before, behind;
-    int32_t into;  /* the token that merging with the next symbol makes */
-    uint32_t rank; /* rank of that merge; NEVER: no merge exists, or this symbol is merged away */
+    int32_t into;  /* token that results from merging with the next symbol */
+    uint32_t rank; /* rank of that merge, or NEVER if there is no merge or this symbol is merged away */
 } symbol;
 
-/* A heap of possible merges, keyed by rank and then place, in one number. An entry that a later merge has made
- * invalid stays, and is recognised by its rank. */
+/* A heap of possible merges. Its keys are numbers that combine rank (first) and position. An entry that a later merge
+ * has made invalid stays in the heap and is recognised by its rank. */
 typedef struct merger {
     const zr__bpe *bpe;
     symbol *at;
@@ -139,7 +139,7 @@ static uint64_t heap_pop(merger *m)
     return top;
 }
 
-/* Find the merge of symbol i with the next one, and add it to the heap. */
+/* Find the merge of symbol i with the next symbol, and add it to the heap. */
 static void find_merge(merger *m, int32_t i)
 {
     symbol *s = &m->at[i];
@@ -180,11 +180,11 @@ static int64_t merge_all(merger *m, const char *piece, int32_t bytes, int32_t *t
     return n;
 }
 
-/* Entries of the heap: each symbol is looked at once at first, and each merge looks twice; there are fewer merges
- * than symbols. */
+/* Maximum number of heap entries: every symbol adds one at first, every merge adds two, and there are fewer merges than
+ * symbols. */
 #define HEAP_ROOM(bytes) (3 * (bytes))
 
-/* Find the tokens of a piece by merges alone; `tokens` has room for `bytes`. */
+/* Compute the tokens of a piece by merges alone. `tokens` must have space for `bytes` tokens. */
 static zr_status merge_piece(const zr__bpe *bpe, const char *piece, int64_t bytes, int32_t *tokens, int64_t *n)
 {
     symbol few[SHORT_BYTES];
@@ -207,7 +207,7 @@ static zr_status merge_piece(const zr__bpe *bpe, const char *piece, int64_t byte
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* A piece that was merged before: its place in the text, and its tokens' place in the output. */
+/* A piece that was merged before: its range in the text, and its tokens' range in the output. */
 typedef struct kept {
     int64_t at, bytes, token, n;
 } kept;
@@ -218,7 +218,7 @@ typedef struct encoder {
     const char *text;
     int32_t *tokens;
     int64_t room, n;
-    kept *kept; /* by hash, the newest */
+    kept *kept; /* hash table of merged pieces, in which a newer piece replaces an older one */
     int64_t kept_mask;
 } encoder;
 
@@ -231,7 +231,7 @@ static zr_status put_ids(encoder *e, const int32_t *tokens, int64_t n)
     return ZR_OK;
 }
 
-/* Merge a piece into the output directly where the output has room for one token a byte. */
+/* Merge a piece, directly into the output if the output has space for one token per byte. */
 static zr_status put_merged(encoder *e, const char *piece, int64_t bytes)
 {
     int64_t n = 0;
@@ -264,7 +264,7 @@ static zr_status put_piece(void *arg, const char *piece, int64_t bytes)
     return ZR_OK;
 }
 
-/* Find the first added token in the text, and the longest if several begin there; NULL: none. */
+/* Find the first added token in the text (the longest one, if several begin at the same byte), or return NULL. */
 static const zr__bpe_added *next_added(const zr__bpe *bpe, bool later, const char *text, int64_t bytes, int64_t *at)
 {
     for (*at = 0; *at < bytes; ++*at) {
@@ -280,7 +280,7 @@ static const zr__bpe_added *next_added(const zr__bpe *bpe, bool later, const cha
     return NULL;
 }
 
-/* Encode a stretch of text. The stretches between added tokens are encoded as separate texts. */
+/* Encode a piece of text. The text between added tokens is encoded as separate texts. */
 static zr_status put_text(encoder *e, bool later, const char *text, int64_t bytes)
 {
     while (bytes > 0) {
@@ -305,7 +305,9 @@ zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, in
     encoder e = {.bpe = bpe, .text = text, .tokens = tokens, .room = room};
     int64_t pieces = KEPT_LEAST;
     while (pieces < KEPT_MOST && pieces < bytes / KEPT_BYTES) pieces *= 2;
-    if (bytes > KEPT_LEAST * KEPT_BYTES) e.kept = zr_alloc((size_t)pieces * sizeof(*e.kept)); /* without it, slower */
+    if (bytes > KEPT_LEAST * KEPT_BYTES)
+        e.kept = zr_alloc((size_t)pieces * sizeof(*e.kept)); /* if this allocation fails, encoding
+                                                                works but is slower */
     e.kept_mask = pieces - 1;
     zr_status st = zr__matcher_open(bpe->split, text, put_piece, &e, &e.matcher);
     if (st == ZR_OK) st = put_text(&e, false, text, bytes);
@@ -347,8 +349,8 @@ static uint64_t hash_more(uint64_t hash, const void *data, size_t bytes)
     return XXH3_64bits_withSeed(data, bytes, hash);
 }
 
-/* Hash the tokenizer. The order of merges in the hash table is arbitrary, so each merge is hashed alone and the
- * hashes are summed. */
+/* Compute the tokenizer's hash. Merges are in arbitrary order in their hash table, so each merge is hashed by itself
+ * and the hashes are added. */
 static void hash_all(zr__bpe *bpe)
 {
     uint64_t hash = zr__split_hash(bpe->split), sum = 0;
@@ -402,7 +404,7 @@ void zr__bpe_free(zr__bpe *bpe)
 
 /* ---- symbols --------------------------------------------------------------------------------- */
 
-/* The bytes that are not printable come in three runs: 0 .. 32, 127 .. 160 and 173. */
+/* Bytes that are not printable are in three ranges: 0 to 32, 127 to 160, and 173. */
 enum { OTHERS_LOW = 33, OTHERS_HIGH = 67, HIGH_FIRST = 127, HIGH_LAST = 160, SOFT_HYPHEN = 173 };
 
 uint32_t zr__bpe_symbol(unsigned char byte)

@@ -1,5 +1,5 @@
-/* Reading a tokenizer from the files of a Hugging Face directory. A setting that byte-level BPE does not have is
- * refused by name rather than ignored. */
+/* Reading a tokenizer from the files of a Hugging Face directory. A setting that zr's byte-level BPE does not support
+ * is refused by name rather than ignored. */
 #include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
@@ -14,11 +14,12 @@ enum { SHOWN = 96, FILE_MOST_BYTES = 128 << 20 };
 
 typedef struct reader {
     zr__bpe *bpe;
-    char file[PATH_MAX];  /* the file being read, as messages show it */
-    const json_t *vocab;  /* object: a name, its token */
-    const json_t *merges; /* array; NULL: merges.txt */
-    const json_t *added;  /* array; NULL: none */
-    bool two_files;       /* vocab.json cannot say which tokens are added: ZR_END_OF_TEXT is */
+    char file[PATH_MAX];  /* printable path of the current file, for messages */
+    const json_t *vocab;  /* JSON object from names to tokens */
+    const json_t *merges; /* JSON array, or NULL if merges are in merges.txt */
+    const json_t *added;  /* JSON array, or NULL if there are none */
+    bool two_files;       /* whether the files are vocab.json and merges.txt; since these do not list added tokens,
+                             ZR_END_OF_TEXT counts as added */
     const char *expression[ZR__SPLIT_MOST];
     int n_expressions;
 } reader;
@@ -33,13 +34,13 @@ static zr_status read_json(reader *r, const char *path, json_t **root)
     ZR_TRY_GOTO(st, zr__json_parse_most(text, bytes, FILE_MOST_BYTES, path, root), done);
 done:
     zr_free(text);
-    /* Only CONFIG.json is configuration. */
+    /* Only CONFIG.json of a run is configuration; a tokenizer's files count as data. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
 /* ---- what is not supported ------------------------------------------------------------------- */
 
-/* Return whether a value is absent or has no effect: null, false, 0 or "". */
+/* Return whether a value is missing or has no effect: null, false, 0 or "". */
 static bool is_nothing(const json_t *value)
 {
     return !value || json_is_null(value) || json_is_false(value) ||
@@ -64,7 +65,7 @@ static zr_status want_type(const reader *r, const json_t *in, const char *sectio
     return ZR_OK;
 }
 
-/* Check that the model is BPE. Older files have no type; only BPE has merges. */
+/* Check that the model is BPE. Older files have no type, but then only BPE has merges. */
 static zr_status want_bpe(const reader *r, const json_t *model)
 {
     bool has_both = json_is_object(json_object_get(model, "vocab")) && json_is_array(json_object_get(model, "merges"));
@@ -121,11 +122,11 @@ static zr_status read_pre_tokenizer(reader *r, const json_t *told)
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
 
-/* Names of tokens by number, from the vocabulary and the added tokens. */
+/* Names of all tokens by number, from the vocabulary and the added tokens. */
 typedef struct names {
     const char **name;
     int64_t *bytes;
-    bool *raw; /* an added token stands for its name as it is */
+    bool *raw; /* whether it is an added token, whose name is its text */
     int64_t n, all_bytes;
 } names;
 
@@ -163,13 +164,13 @@ static zr_status note_added(const reader *r, names *all, const json_t *added)
     ZR_TRY(want_nothing(r, added, "added_tokens.", "single_word"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "lstrip"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "rstrip"));
-    if (again) return ZR_OK; /* the first entry of a token holds */
+    if (again) return ZR_OK; /* keep a token's first entry */
     all->raw[token] = true;
     r->bpe->added[r->bpe->n_added++] = (zr__bpe_added){token, json_is_true(json_object_get(added, "normalized"))};
     return ZR_OK;
 }
 
-/* Count added tokens that the vocabulary does not have; a token may be listed twice. */
+/* Count the added tokens that the vocabulary does not have. A token may be listed twice. */
 static zr_status count_new(const reader *r, int64_t *n)
 {
     json_t *seen = json_object();
@@ -204,7 +205,8 @@ static zr_status note_all(const reader *r, names *all)
     return ZR_OK;
 }
 
-/* Spell all tokens. Every token below n has a name here: n distinct tokens in 0 .. n-1 leave no hole. */
+/* Convert the names of all tokens to bytes. Every token below n has a name here, because n distinct tokens in 0 to n-1
+ * leave no gap. */
 static zr_status spell_all(const reader *r, const names *all)
 {
     zr__bpe *bpe = r->bpe;
@@ -259,8 +261,8 @@ static zr_status read_vocab(const reader *r)
 
 /* ---- merges ---------------------------------------------------------------------------------- */
 
-/* Find the token of one half of a merge, or of both joined. `number` counts merges, or lines of
- * merges.txt, from 1. */
+/* Find the token of one half of a merge, or of its result. `number` is that of the merge, or of the line in merges.txt,
+ * from 1. */
 static zr_status token_named(const reader *r, const char *name, size_t bytes, int64_t number, int32_t *token)
 {
     char *spelled = zr_alloc(bytes + 1), shown[SHOWN];
@@ -300,7 +302,8 @@ static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int
     char cut[SHOWN];
     const char *space = memchr(text, ' ', bytes);
     size_t n = space ? (size_t)(space - text) : 0;
-    snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN), text); /* `text` may go on after `bytes` */
+    snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN),
+             text); /* `text` may continue after `bytes` */
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
              "%s: merge %lld is \"%s\", two names with a space between were wanted", r->file, (long long)number,
              ZR_SHOWN(cut));
@@ -327,7 +330,7 @@ static zr_status read_merges(const reader *r)
     return ZR_OK;
 }
 
-/* Read merges, one per line; the first line may be the version. */
+/* Read merges, one per line. The first line may be the version. */
 static zr_status read_merge_lines(const reader *r, const char *text, size_t bytes)
 {
     static const char version[] = "#version";
@@ -389,7 +392,7 @@ static zr_status read_tokenizer(reader *r, const char *path)
     return st;
 }
 
-/* Refuse other kinds of BPE, whose names end with "</w>" at the end of a word. */
+/* Refuse the other kind of BPE, in which a name at the end of a word ends with "</w>". */
 static zr_status refuse_word_ends(const reader *r)
 {
     static const char end[] = "</w>";
@@ -413,7 +416,7 @@ static zr_status take_two_files(reader *r, const char *merges_path)
     ZR_TRY(refuse_word_ends(r));
     ZR_TRY(read_vocab(r));
     zr__text_escape(merges_path, r->file, sizeof(r->file));
-    zr_status st = zr__json_read_most(merges_path, FILE_MOST_BYTES, &text, &bytes); /* JSON or not */
+    zr_status st = zr__json_read_most(merges_path, FILE_MOST_BYTES, &text, &bytes); /* reads any text, not only JSON */
     if (st == ZR_OK) st = read_merge_lines(r, text, bytes);
     zr_free(text);
     if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
@@ -433,7 +436,7 @@ static zr_status read_two_files(reader *r, const char *vocab_path, const char *m
     return st;
 }
 
-/* Refuse settings of tokenizer_config.json that change how the same two files tokenize. */
+/* Refuse settings of tokenizer_config.json that change how vocab.json and merges.txt tokenize. */
 static zr_status check_config(const reader *r, const json_t *config)
 {
     const json_t *told = json_object_get(config, "tokenizer_class");
@@ -454,7 +457,8 @@ static zr_status check_config(const reader *r, const json_t *config)
     return ZR_OK;
 }
 
-/* Check the files beside: the two files are read as GPT-2's, so no other file may contradict that. */
+/* Check the other files in the directory: vocab.json and merges.txt are read like GPT-2's, so no other file may
+ * contradict that. */
 static zr_status check_beside(reader *r, const char *dir)
 {
     char path[PATH_MAX];

@@ -1,11 +1,11 @@
-/* Learning merges. Of each distinct piece of the texts there is one word with its count, a row of tokens. A table has,
- * for each pair of neighbouring tokens, how often it stands in all words; a heap has the pairs that may merge, each
- * with the words that it was found in. A merge goes through these words alone and corrects the counts of the
+/* Learning merges. Every distinct piece of the texts is a word, which has a count and consists of tokens. A table holds
+ * for each pair of neighbouring tokens how often it occurs in all words. A heap holds the pairs that may merge, each
+ * with a list of the words in which it occurs. A merge visits only these words, and corrects the counts of the
  * neighbours.
  *
- * No two merges make the same bytes. A stretch of a word that is whole tokens has merged as it would have alone, so
- * equal stretches are equal tokens: where "ab" and "c" stand there are no "a" and "bc". A merge's token is new, then,
- * and every pair with it is found first by that merge: it comes into the heap once. */
+ * No two merges produce the same bytes. A part of a word that consists of whole tokens has been merged as if it stood
+ * alone, so equal parts are equal tokens: where "ab" and "c" occur, "a" and "bc" do not. Therefore a merge's token is
+ * new, every pair with it is first found by that merge, and each pair enters the heap once. */
 #include "base/core/grow.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/tokenizer.h"
@@ -20,13 +20,14 @@ enum { NONE = -1, LEAST_ROOM = 64 };
 
 #define MAKE_ROOM(array, room, n) ZR_GROW(array, room, n, "things that a tokenizer is learned from")
 
-/* A hash table that maps to indices of things kept elsewhere. */
+/* A hash table of indices into arrays kept elsewhere. */
 typedef struct slots {
-    int32_t *number; /* NONE: free */
+    int32_t *number; /* NONE in a free slot */
     int64_t mask;
 } slots;
 
-/* Make sure that n things leave the table half free; *made: the table is a new, empty one, to be filled again. */
+/* Make sure that n entries fill at most half of the table. *made receives whether the table was replaced by a new,
+ * empty one, which the caller must fill again. */
 static zr_status slots_for(slots *s, int64_t n, bool *made)
 {
     int64_t room = s->number ? s->mask + 1 : LEAST_ROOM;
@@ -44,7 +45,7 @@ static zr_status slots_for(slots *s, int64_t n, bool *made)
 /* Distinct byte strings, numbered in the order of their addition. */
 typedef struct strings {
     char *text;
-    int64_t *end; /* where each ends in `text` */
+    int64_t *end; /* end of each string in `text` */
     int64_t n, text_room, end_room;
     slots slots;
 } strings;
@@ -56,7 +57,7 @@ static const char *string_at(const strings *s, int64_t i, int64_t *bytes)
     return s->text + begin;
 }
 
-/* Return the slot of the string in the table, or the slot where it may be put. */
+/* Return the slot of the string in the table, or the free slot where it may be inserted. */
 static int32_t *string_slot(const strings *s, const char *text, int64_t bytes)
 {
     int64_t slot = (int64_t)XXH3_64bits(text, (size_t)bytes) & s->slots.mask, its = 0;
@@ -67,8 +68,8 @@ static int32_t *string_slot(const strings *s, const char *text, int64_t bytes)
     return &s->slots.number[slot];
 }
 
-/* Return the string's number in *number, adding the string if it is new. `text` must not point into the table's own
- * memory, which may move. */
+/* Find the string's number, adding the string if it is new. `text` must not point into the table's own memory, which
+ * may move. */
 static zr_status string_note(strings *s, const char *text, int64_t bytes, int32_t *number)
 {
     bool made;
@@ -103,7 +104,7 @@ static void strings_free(strings *s)
 struct zr__tokenizer_trainer {
     zr__split *split;
     strings words;
-    int64_t *count; /* of each word */
+    int64_t *count; /* count of each word */
     int64_t count_room;
 };
 
@@ -165,11 +166,10 @@ typedef struct place {
 typedef struct pair {
     zr__bpe_pair of;
     int64_t count;
-    int64_t places; /* words with it, until it is put into the heap */
+    int64_t places; /* list of the words that contain it, until it is put into the heap */
 } pair;
 
-/* A pair in the heap. The pair of the highest count comes first; of equal counts the pair with the lower token
- * numbers. */
+/* A pair in the heap. Pairs with higher counts come first; among equal counts, pairs with lower token numbers. */
 typedef struct candidate {
     int64_t count; /* the count when it was put into the heap */
     zr__bpe_pair of;
@@ -180,20 +180,20 @@ typedef struct candidate {
 typedef struct learner {
     const zr__tokenizer_trainer *from;
     strings tokens;
-    int32_t *symbols; /* the tokens of all words, each word at the place of its bytes */
-    int64_t *length;  /* tokens left in each word */
+    int32_t *symbols; /* tokens of all words; those of a word begin at the offset of its bytes */
+    int64_t *length;  /* number of tokens left in each word */
     pair *pairs;
     int64_t n_pairs, pairs_room;
-    slots slots; /* of pairs */
+    slots slots; /* hash table of pairs */
     place *places;
     int64_t n_places, places_room, free_place;
-    int32_t *found; /* new pairs, not in the heap yet */
+    int32_t *found; /* indices of new pairs that are not in the heap yet */
     int64_t n_found, found_room;
     candidate *heap;
     int64_t n_heap, heap_room;
     zr__bpe_pair *merges;
     int64_t n_merges, merges_room;
-    char *both; /* the joined text of two tokens */
+    char *both; /* buffer for the joined text of two tokens */
     int64_t both_room;
 } learner;
 
@@ -223,8 +223,8 @@ static zr_status find_pair(learner *l, zr__bpe_pair of, int32_t *number)
     return ZR_OK;
 }
 
-/* Note that a pair is in a word. Each word is noted once: the notes of one word come in a row, so only the last can
- * equal it. */
+/* Record that a pair occurs in a word. The calls for one word follow one another, so it is enough to compare with the
+ * last entry to record each word once. */
 static zr_status note_place(learner *l, int32_t number, int32_t word)
 {
     int64_t first = l->pairs[number].places, made = l->free_place;
@@ -244,7 +244,7 @@ static zr_status note_place(learner *l, int32_t number, int32_t word)
     return ZR_OK;
 }
 
-/* Change a pair's count by `by`, and note the word if it grows. */
+/* Change a pair's count by `by`. If the count grows, record the word. */
 static zr_status change(learner *l, int32_t left, int32_t right, int64_t by, int32_t word)
 {
     int32_t number = 0;
@@ -271,7 +271,7 @@ static zr_status heap_push(learner *l, candidate c)
     return ZR_OK;
 }
 
-/* Replace the first entry by `c`. */
+/* Replace the first entry with `c`. */
 static void heap_replace(learner *l, candidate c)
 {
     int64_t i = 0;
@@ -368,7 +368,7 @@ static zr_status merge_all(learner *l, int64_t tokens)
     while (l->tokens.n < tokens && l->n_heap > 0) {
         candidate c = l->heap[0];
         const int64_t count = l->pairs[c.pair].count;
-        if (c.count != count) { /* later merges have changed the count */
+        if (c.count != count) { /* the count has changed since the entry was made */
             c.count = count;
             heap_replace(l, c);
             continue;

@@ -8,24 +8,24 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Limits of one match: MATCH_LIMIT backtracking steps, where natural text needs a handful (with more, a match at
- * each place of a text would take minutes), and the sizes of the JIT stack. */
+/* Limits of one match. MATCH_LIMIT bounds the backtracking steps: natural text needs only a handful, and a higher limit
+ * would let matches at every position of a text take minutes. The other two are sizes of the JIT stack. */
 enum { MATCH_LIMIT = 10000000, STACK_LEAST_BYTES = 1 << 15, STACK_MOST_BYTES = 1 << 23 };
 
-/* White space as Unicode defines it; \s of PCRE2 has one more character (U+180E). */
+/* White space as defined by Unicode; \s of PCRE2 has one more character (U+180E). */
 #define SPACE_SET "\\t-\\r\\x{85}\\p{Z}"
 
 struct zr__split {
-    pcre2_general_context *memory; /* its allocator */
+    pcre2_general_context *memory; /* allocator of PCRE2 */
     pcre2_code *code[ZR__SPLIT_MOST];
     int n;
-    bool gpt2; /* GPT-2's expression alone */
+    bool gpt2; /* whether the list has only GPT-2's expression */
     uint64_t hash;
 };
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-static _Thread_local bool lacked; /* an allocation has failed since this was last read */
+static _Thread_local bool lacked; /* whether an allocation has failed since this was last reset */
 
 static void *allocate_memory(PCRE2_SIZE bytes, void *arg)
 {
@@ -43,8 +43,8 @@ static void release_memory(void *memory, void *arg)
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
-/* Translation of an expression from Oniguruma's (Ruby's) syntax, in which tokenizer.json has it, to PCRE2's. Only
- * constructs with the same meaning in both pass; `bad` is the first other one. */
+/* Translation of an expression from the syntax of Oniguruma (Ruby), used in tokenizer.json, to that of PCRE2. Only
+ * constructs with the same meaning in both are accepted; `bad` is the first other construct. */
 typedef struct translation {
     const char *at;
     zr__text out;
@@ -63,8 +63,8 @@ static void copy_construct(translation *t, int length)
     t->at += length;
 }
 
-/* Return the length of a property at `at` if it is a general category by its short name; 0: another one. Scripts
- * depend on the version of PCRE2, and other names exist in one of the two only. */
+/* Return the length of a property at `at` if it is the short name of a general category, otherwise 0. Scripts depend on
+ * the version of PCRE2, and other names exist in only one of the two libraries. */
 static int category_bytes(const char *at)
 {
     static const char known[] =
@@ -99,7 +99,7 @@ static void translate_escape(translation *t)
 
 static void translate_in_set(translation *t)
 {
-    /* Only Oniguruma has nested sets and intersections of sets. */
+    /* Nested sets and intersections of sets exist only in Oniguruma. */
     if (*t->at == '[' || (t->at[0] == '&' && t->at[1] == '&')) {
         refuse_construct(t, *t->at == '[' ? 1 : 2);
         return;
@@ -108,8 +108,8 @@ static void translate_in_set(translation *t)
     copy_construct(t, 1);
 }
 
-/* Return whether a caseless group is the contractions of GPT-2's expression, or similar. Without case "ss", "st",
- * "ff", "fi" and "fl" also match a single character (U+00DF, U+FB06 ...), but in Oniguruma only. */
+/* Return whether a caseless group is like the contractions in GPT-2's expression. Other groups are refused: without
+ * case "ss", "st", "ff", "fi" and "fl" also match a single character (U+00DF, U+FB06 ...), but only in Oniguruma. */
 static bool is_plain_caseless(const char *at)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'|";
@@ -140,7 +140,7 @@ static void translate_group(translation *t)
         copy_construct(t, 1);
 }
 
-/* Return the length of "{3}?" at `at`, or 0. */
+/* Return the length of "{3}?" at `at`, with any number, or 0 if there is none. */
 static int fixed_then_question(const char *at)
 {
     int n = *at == '{' ? (int)strspn(at + 1, "0123456789") : 0;
@@ -156,11 +156,11 @@ static void translate_outside(translation *t)
     } else if (*t->at == '(') {
         translate_group(t);
     } else if (*t->at == '^' || *t->at == '$') {
-        refuse_construct(t, 1); /* Oniguruma: of a line; PCRE2: of the text */
+        refuse_construct(t, 1); /* Oniguruma: beginning or end of a line; PCRE2: of the text */
     } else if ((t->at[0] == '}' && t->at[1] == '+') || (t->at[0] == '{' && t->at[1] == ',')) {
-        refuse_construct(t, 2); /* "}+": greedy or possessive; "{,": from 0 on or plain text */
+        refuse_construct(t, 2); /* "}+" is greedy or possessive; "{," means from 0 on, or is plain text */
     } else if (fixed_then_question(t->at) > 0) {
-        refuse_construct(t, fixed_then_question(t->at)); /* optional in Oniguruma, exact in PCRE2 */
+        refuse_construct(t, fixed_then_question(t->at)); /* Oniguruma: optional; PCRE2: exact repetition */
     } else {
         copy_construct(t, 1);
     }
@@ -203,7 +203,8 @@ static zr_status compile(pcre2_compile_context *context, const char *expression,
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
     ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where,
              ZR_SHOWN(expression));
-    /* PCRE2 interprets if it has no compiler for this processor, or memory may not be executable. */
+    /* PCRE2 falls back to its interpreter if it has no JIT compiler for this processor or memory may not be
+     * executable. */
     (void)pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);
     ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory to compile the regular expression \"%s\"", where,
              ZR_SHOWN(expression));
@@ -257,7 +258,7 @@ uint64_t zr__split_hash(const zr__split *split)
 
 struct zr__matcher {
     const zr__split *split;
-    const char *text; /* origin of places in messages */
+    const char *text; /* start of the whole text, from which positions in messages are counted */
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
     pcre2_match_data *found[ZR__SPLIT_MOST];
@@ -273,7 +274,7 @@ static zr_status hand_on(zr__matcher *m, int level, const char *text, int64_t by
     return level + 1 < m->split->n ? cut_level(m, level + 1, text, bytes) : m->fn(m->arg, text, bytes);
 }
 
-/* Cut valid UTF-8 by the expressions from `level` on. */
+/* Cut valid UTF-8 into pieces by the expressions from number `level` on. */
 static zr_status cut_level(zr__matcher *m, int level, const char *text, int64_t bytes)
 {
     pcre2_match_data *found = m->found[level];
@@ -293,7 +294,7 @@ static zr_status cut_level(zr__matcher *m, int level, const char *text, int64_t 
     return ZR_OK;
 }
 
-/* Count the bytes of valid UTF-8 at the beginning, eight of ASCII at a time. */
+/* Count the bytes of valid UTF-8 at the beginning, eight ASCII bytes at a time. */
 static int64_t valid_bytes(const char *text, int64_t bytes)
 {
     int64_t i = 0, n = 1;
@@ -324,7 +325,7 @@ static bool prepare_matcher(zr__matcher *m)
 {
     lacked = false;
     m->context = pcre2_match_context_create(m->split->memory);
-    /* NULL if nothing is compiled */
+    /* NULL if nothing is JIT-compiled */
     m->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, m->split->memory);
     if (!m->context) return false;
     pcre2_set_match_limit(m->context, MATCH_LIMIT);
@@ -364,8 +365,8 @@ static bool is_space(unsigned char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Return whether the character before `at` is surely no white space. Beyond ASCII white space begins with C2, E1, E2
- * or E3 80 80; a character that begins so counts as possible white space. */
+/* Return whether the character before `at` is certainly not white space. White space beyond ASCII begins with C2, E1,
+ * E2 or E3 80 80; any character that begins so is treated as possible white space. */
 static bool solid_before(const unsigned char *text, int64_t at)
 {
     if (at < 1 || text[at - 1] < 0x80) return at >= 1 && !is_space(text[at - 1]);
@@ -375,8 +376,8 @@ static bool solid_before(const unsigned char *text, int64_t at)
     return lead[0] != 0xe1 && lead[0] != 0xe2 && !(lead[0] == 0xe3 && lead[1] == 0x80 && lead[2] == 0x80);
 }
 
-/* Find the last white space after another character. It is a safe cut: in GPT-2's pieces white space comes first,
- * and only an expression of white space looks ahead. */
+/* Find the last white space that follows another character. It is a safe cut: in GPT-2's pieces white space comes
+ * first, and only an expression for white space looks ahead. */
 int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;

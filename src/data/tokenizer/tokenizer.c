@@ -11,7 +11,7 @@
 typedef struct kind {
     zr_status (*encode)(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens, int64_t room,
                         int64_t *n);
-    /* token is in the vocabulary */
+    /* `token` must be in the vocabulary */
     void (*decode)(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes);
     int64_t (*cut)(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes);
 } kind;
@@ -21,7 +21,7 @@ struct zr_tokenizer {
     char *name;
     int64_t vocab;
     uint64_t hash;
-    zr__bpe bpe; /* of the kind BPE */
+    zr__bpe bpe; /* used by the kind BPE */
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ static zr_status bytes_encode(const zr_tokenizer *tokenizer, const char *text, i
 
 static void bytes_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
 {
-/* The text of a token is borrowed, so all 256 are stored: four rows of 64. */
+/* Texts of tokens are borrowed, so all 256 must be stored, as four rows of 64. */
 #define ROW4(i) (char)(i), (char)((i) + 1), (char)((i) + 2), (char)((i) + 3)
 #define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
 #define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
@@ -100,7 +100,7 @@ static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
     if (strcmp(name, bytes_name) == 0) {
         tokenizer->kind = &bytes;
         tokenizer->vocab = BYTES_VOCAB;
-        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* the name determines the tokens */
+        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* hash of the name, which alone determines the tokens */
         return ZR_OK;
     }
     tokenizer->kind = &bpe;

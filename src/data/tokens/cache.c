@@ -1,4 +1,4 @@
-#define XXH_STATIC_LINKING_ONLY /* defines the state, so that it can be part of our own memory */
+#define XXH_STATIC_LINKING_ONLY /* makes the state's type complete, so that it can be a member of a struct */
 #include "data/tokens/cache.h"
 
 #include "base/file/folder.h"
@@ -18,8 +18,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Limits of a text that cannot be cut (a document of .jsonl, or a whole plain text whose tokenizer knows no cuts).
- * They bound memory, since another process may train on this machine meanwhile. */
+/* Limits for a text that cannot be cut: a document of .jsonl, or a whole plain text whose tokenizer knows no cuts. They
+ * bound memory, since another process may be training on this machine. */
 #define STRETCH_MOST_BYTES ((int64_t)1 << 20)
 #define WHOLE_MOST_BYTES ((int64_t)4 << 20)
 
@@ -27,13 +27,15 @@ enum { VERSION = 3, HASHED_BYTES = 64, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS
 
 static const char magic[8] = "zrtokens";
 
-/* A text's place in the cache. */
+/* What identifies a text's tokens in the cache, and the paths of their files. */
 typedef struct place {
     zr__encoding encoding;
     uint64_t key;
-    bool is_whole;                         /* the header is trusted: the tokens are not read to check their hash */
-    char folder[PATH_MAX], path[PATH_MAX]; /* of the file of tokens */
-    char lock[PATH_MAX];                   /* the maker locks this file and writes its progress into it */
+    bool is_whole;                         /* whether to trust the header, without reading the tokens to check their
+                                              hash */
+    char folder[PATH_MAX], path[PATH_MAX]; /* folder and path of the file of tokens */
+    char lock[PATH_MAX];                   /* path of the file that the creating process locks, and to which it
+                                              writes its progress */
 } place;
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -59,7 +61,7 @@ static void write_header(const place *p, const zr__encoded *did, uint64_t hash,
     put_le(at, 8, XXH3_64bits(head, HASHED_BYTES));
 }
 
-/* Return whether the file has this key, this version and the size that its header says. */
+/* Return whether the file has this key, this version and the size given in its header. */
 static bool read_header(const place *p, const zr__file *file, zr__cached *made)
 {
     unsigned char head[ZR__CACHE_HEADER_BYTES];
@@ -83,10 +85,10 @@ static bool read_header(const place *p, const zr__file *file, zr__cached *made)
 /* A pass over the tokens of a file, whose progress is reported to the caller. */
 typedef struct reading {
     const zr__encoding *encoding;
-    int64_t bytes; /* of the file */
+    int64_t bytes; /* size of the file */
 } reading;
 
-/* Report the progress of the pass, converted to bytes of the text as everywhere else. */
+/* Report the progress of the pass, converted to bytes of text, as in all other reports. */
 static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_t bytes)
 {
     const reading *r = arg;
@@ -97,8 +99,8 @@ static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_
     return ZR_OK;
 }
 
-/* Check the tokens against the hash in the header. A file that cannot be read is damaged. ZR_ERR_MEMORY says nothing
- * about the file. */
+/* Check the tokens against the hash in the header. A file that cannot be read counts as damaged; ZR_ERR_MEMORY says
+ * nothing about the file. */
 static zr_status check_tokens(const place *p, const zr__file *file, const zr__cached *made, bool *whole)
 {
     uint64_t hash = 0;
@@ -139,7 +141,7 @@ static zr_status find_folder(const zr_data_args *args, char folder[PATH_MAX])
     return zr__path_join(folder, cache, "tokens");
 }
 
-/* Report the progress of hashing the text, in its bytes. */
+/* Report the progress of hashing the text, in bytes of text. */
 static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t bytes)
 {
     const zr__encoding *x = arg;
@@ -169,8 +171,8 @@ static zr_status find_place(const zr_data_args *args, place *p)
 
 /* ---- unfinished files ------------------------------------------------------------------------ */
 
-/* Write the beginning of the names of this host's unfinished files for this key. Thread and time follow it, so that
- * two makers never write to one file, even if locks do not work. */
+/* Write the common prefix of the names of this host's unfinished files for this key. Thread and time follow it, so that
+ * two creators never write to the same file, even if locks do not work. */
 static void name_parts(const place *p, char name[NAME_BYTES])
 {
     char host[256] = "";
@@ -189,7 +191,7 @@ static zr_status name_part(const place *p, char path[PATH_MAX])
     return zr__path_join(path, p->folder, name);
 }
 
-/* Remove unfinished files of this host whose thread no longer exists. */
+/* Remove this host's unfinished files whose creating thread no longer exists. */
 static void remove_rests(const place *p)
 {
     char start[NAME_BYTES];
@@ -207,7 +209,7 @@ static void remove_rests(const place *p)
 
 /* ---- who makes it ---------------------------------------------------------------------------- */
 
-/* Context of reporting this maker's progress to waiting processes and to the caller. */
+/* Context for reporting this process's progress to waiting processes and to the caller. */
 typedef struct teller {
     const place *p;
     int lock;
@@ -219,11 +221,11 @@ static void tell_waiting(void *arg, int64_t done, int64_t all)
     const zr__encoding *x = &t->p->encoding;
     unsigned char number[8];
     put_le(number, sizeof(number), (uint64_t)done);
-    (void)!pwrite(t->lock, number, sizeof(number), 0); /* if it fails, waiting processes see no progress */
+    (void)!pwrite(t->lock, number, sizeof(number), 0); /* if this fails, waiting processes just see no progress */
     if (x->progress) x->progress(x->arg, done, all);
 }
 
-/* Report the progress of another maker, and sleep a moment. */
+/* Report the progress of the process that is creating the file, and sleep for a moment. */
 static void await_maker(const place *p, int lock)
 {
     unsigned char number[8];
@@ -237,9 +239,9 @@ static void await_maker(const place *p, int lock)
     nanosleep(&nap, NULL);
 }
 
-/* Wait for the lock. It saves double work and is not needed for correctness: on a network file system each host may
- * have its own lock, or there may be none. *held false: its last holder has removed the file, so the caller looks
- * again. */
+/* Wait for the lock. It only saves double work and is not needed for correctness: on a network file system each host
+ * may have its own lock, or none may exist. If the previous holder has removed the lock file, set *held to false; the
+ * caller must then look for the tokens again. */
 static zr_status hold_lock(const place *p, zr__file *lock, bool *held)
 {
     struct stat mine, there;
@@ -254,7 +256,7 @@ static zr_status hold_lock(const place *p, zr__file *lock, bool *held)
     return ZR_OK;
 }
 
-/* Give the finished file its final name atomically. A whole file of that name, which another host may have made
+/* Give the finished file its final name atomically. A complete file of that name, which another host may have created
  * meanwhile, is never replaced, since others read it. */
 static zr_status publish(const place *p, const zr__file *file, const char *part)
 {
@@ -264,12 +266,12 @@ static zr_status publish(const place *p, const zr__file *file, const char *part)
     ZR_TRY(look_at(p, &its, &there));
     if (there == WHOLE || rename(part, p->path) == 0) return ZR_OK;
     const int error = errno;
-    ZR_TRY(look_at(p, &its, &there)); /* another maker may have finished */
+    ZR_TRY(look_at(p, &its, &there)); /* another process may have finished the file */
     ZR_CHECK(there == WHOLE, ZR_ERR_IO, "%s: cannot rename: %s", file->name, strerror(error));
     return ZR_OK;
 }
 
-/* The file being written, and the position in it. */
+/* The file being written, and the current offset in it. */
 typedef struct output {
     const zr__file *file;
     int64_t at;
@@ -336,7 +338,7 @@ static zr_status find_or_make(const place *p, zr__cached *made)
         if (there == WHOLE) break;
         damaged |= there == DAMAGED;
         zr_status st = hold_lock(p, &lock, &held);
-        if (held) st = look_at(p, made, &there); /* another maker may have finished meanwhile */
+        if (held) st = look_at(p, made, &there); /* another process may have finished the file meanwhile */
         if (held && st == ZR_OK && there != WHOLE) st = make_tokens(p, lock.fd, made);
         if (held) unlink(p->lock);
         zr__file_close(&lock);

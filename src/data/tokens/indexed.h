@@ -1,5 +1,5 @@
 /**
- * Token files as Megatron-LM writes them: X.bin, the concatenated tokens of all documents, and X.idx (all
+ * Token files in the format of Megatron-LM: X.bin, the concatenated tokens of all documents, and its index X.idx (all
  * little-endian):
  *
  *   byte 0    "MMIDIDX", two NULs
@@ -16,8 +16,8 @@
 
 #include "base/file/file.h"
 
-/** Check a whole index against the size of its token file: the sequences must tile it in order, without gaps, so
- * that it is one sequence of tokens. ZR_ERR_DATA naming file and byte; ZR_ERR_NOT_FOUND. */
+/** Check a whole index against the size of its token file: the sequences must cover the file in order and without gaps,
+ * so that it is one sequence of tokens. Errors: ZR_ERR_DATA naming file and byte; ZR_ERR_NOT_FOUND. */
 ZR_NODISCARD zr_status zr__indexed_read(const char *index, const zr__file *bin, int *token_bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/** One file of tokens: its format, and where the tokens are in it. */
+/** One file of tokens: its format, and the location of the tokens in it. */
 #ifndef ZR_DATA_SHARD_H
 #define ZR_DATA_SHARD_H
 
@@ -16,34 +16,36 @@ static inline uint64_t zr__le(const unsigned char *at, int bytes)
 }
 
 typedef struct zr__shard {
-    char *path;                    /* path to open; of a text whose tokens are in the cache, the cache's file */
-    zr__file file;                 /* fd -1: closed for now */
-    char name[ZR_FILE_NAME_BYTES]; /* name in messages; of a text, the text's even if its tokens are in the cache */
-    const char *format;            /* see zr_data_info */
-    int token_bytes;               /* 1, 2 or 4 */
-    int64_t first_byte;            /* of token 0 */
+    char *path;                    /* path to open; for a text with cached tokens, that of the cache file */
+    zr__file file;                 /* fd is -1 while it is closed */
+    char name[ZR_FILE_NAME_BYTES]; /* name in messages; for a text, its own name even if its tokens are cached */
+    const char *format;            /* as in zr_data_info */
+    int token_bytes;               /* bytes per token: 1, 2 or 4 */
+    int64_t first_byte;            /* file offset of token 0 */
     int64_t tokens;
-    int64_t begin;                        /* tokens of the files before this one */
-    int64_t text_bytes;                   /* bytes of text that the tokens encode; -1: not known */
-    int64_t skipped_lines, first_skipped; /* bad lines */
-    uint64_t hash;                        /* XXH3-64 of tokens in the cache, from their file's header */
-    bool checked;                         /* the tokens match it: they were read, or made, when this was opened */
+    int64_t begin;                        /* number of tokens in the files before this one */
+    int64_t text_bytes;                   /* bytes of text that the tokens encode, or -1 if unknown */
+    int64_t skipped_lines, first_skipped; /* number of bad lines, and number of the first */
+    uint64_t hash;                        /* XXH3-64 of cached tokens, from their file's header */
+    bool checked;                         /* whether the tokens are known to match `hash`, because they were read or
+                                             created when this file was opened */
 } zr__shard;
 
-/** Arguments of opening files, and the notes that opening collects. */
+/** Arguments for opening files, and the notes collected while opening. */
 typedef struct zr__opening {
     const zr_data_args *args;
     zr_tokenizer *tokenizer;             /* NULL until a text needs one */
     char note[ZR__NOTE_BYTES];           /* the first note on a file, or "" */
-    char made_again[2 * ZR__NOTE_BYTES]; /* a note on the first damaged file of the cache, or "" */
+    char made_again[2 * ZR__NOTE_BYTES]; /* a note on the first damaged cache file, or "" */
 } zr__opening;
 
-/** Open a file and find its format; a text is tokenized if its tokens are not in the cache. The file stays open.
- * Errors: zr_data_open_with. Close it in either case. */
+/** Open a file and find its format. A text is tokenized if its tokens are not cached. The file stays open. Errors:
+ * those of zr_data_open_with. Call zr__shard_close even after a failure. */
 ZR_NODISCARD zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shard);
 void zr__shard_close(zr__shard *shard);
 
-/** Find whether the file is a text, plain or .jsonl (`lines`). `note` is a remark on an odd plain text, or "". */
+/** Find whether the file is a text, and whether it is .jsonl (`lines`) or plain. `note` receives a remark on a
+ * suspicious plain text, or "". */
 ZR_NODISCARD zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *note, size_t size);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define PART_BYTES ((int64_t)1 << 20)
 
-/* A file, with its size and time when it was looked at. */
+/* A file, with size and time of its first inspection. */
 typedef struct looked_at {
     zr__file file;
     bool lines;
@@ -18,17 +18,18 @@ typedef struct looked_at {
 
 struct zr__texts {
     const zr__texts_args *args;
-    looked_at *text; /* (args->n) */
+    looked_at *text; /* array of args->n files */
     zr__texts_info info;
     char note[3 * ZR__NOTE_BYTES];
-    char first_skipped[ZR__NOTE_BYTES]; /* file and line */
+    char first_skipped[ZR__NOTE_BYTES]; /* file and line of the first skipped line */
     int64_t done_bytes;                 /* bytes of the files before the current one */
 };
 
 /* State of zr__texts_encode. */
 typedef struct encoding {
-    zr__encoding x;  /* of each file */
-    bool lines, due; /* due: the token between documents must precede the next token */
+    zr__encoding x;  /* settings for each file */
+    bool lines, due; /* lines: whether the file is .jsonl; due: whether the token between documents must precede the
+                        next token */
     unsigned char between[sizeof(int32_t)];
     zr__tokens_fn put;
     void *arg;
@@ -113,7 +114,7 @@ static void note_skipped(zr__texts *t)
              length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
 }
 
-/* Read each file; it must be unchanged since it was looked at. */
+/* Read each file, which must not have changed since its first inspection. */
 static zr_status read_all(zr__texts *t, read_fn read, void *arg)
 {
     for (int i = 0; i < t->args->n; i++) {
@@ -140,7 +141,7 @@ static zr_status read_all(zr__texts *t, read_fn read, void *arg)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* Put tokens. The last token of each part of a .jsonl file is the separator of documents; it is held back until
+/* Pass tokens on. The last token of each part of a .jsonl file is the separator of documents, which is held back until
  * another document follows. */
 static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BLOCK = 64 }; /* tokens that are compared at once */
+enum { BLOCK = 64 }; /* number of tokens compared at once */
 
 /* ---- which files are open -------------------------------------------------------------------- */
 
@@ -25,12 +25,12 @@ static void remember(zr__tokens *t, int64_t shard)
     t->open[t->n_open++] = (zr__open_shard){shard, ++t->clock};
 }
 
-/* Open a file again. Size and time stay from the first opening, so that a reader notices a change since then. */
+/* Open a file again. Keep the size and time of the first opening, so that a reader notices changes since then. */
 static zr_status open_again(zr__tokens *t, zr__file *file, const char *path)
 {
     zr__file now;
     zr_status st = zr__file_open(path, false, &now);
-    /* the process's limit on open files may be reached */
+    /* the process may have reached its limit on open files, so close files and try again */
     for (; st != ZR_OK && t->n_open > 0; st = zr__file_open(path, false, &now)) close_oldest(t);
     if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_IO, "%s, while in use", zr_error_message());
     ZR_TRY(st);
@@ -69,7 +69,7 @@ zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
     ZR_ASSERT(t->n < t->room);
     zr__shard *s = &t->shard[t->n];
     zr_status st = zr__shard_open(opening, path, s);
-    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) { /* the process's limit on open files may be reached */
+    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) { /* the process may have reached its limit on open files */
         zr__shard_close(s);
         close_oldest(t);
         st = zr__shard_open(opening, path, s);
@@ -95,7 +95,7 @@ void zr__tokens_free(zr__tokens **tokens)
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
-/* Return whether the shard is the tokens of a text in the cache. */
+/* Return whether the shard holds the cached tokens of a text. */
 static bool is_cached(const zr__shard *s)
 {
     return strcmp(s->name, s->file.name) != 0;
@@ -115,7 +115,7 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 {
     const int width = s->token_bytes;
     ZR_TRY(zr__file_read(&s->file, s->first_byte + first * width, stage, n * width, ZR_ERR_IO));
-    ZR_TRY(zr__file_unchanged(&s->file)); /* after the read, so that a change during it is noticed */
+    ZR_TRY(zr__file_unchanged(&s->file)); /* checked after the read, so that a change during it is noticed */
     for (int64_t i = 0; i < n; i++) {
         const uint32_t token = (uint32_t)zr__le(stage + i * width, width);
         ZR_TRY(check_token(t, s, first + i, token));
@@ -127,7 +127,7 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char *stage, int32_t *out)
 {
     ZR_ASSERT(first >= 0 && n >= 0 && first <= t->total - n);
-    /* from the file that holds the first token on: the last one that begins at or before it */
+    /* begin with the file that holds the first token: the last file that begins at or before it */
     int64_t i = zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), first + 1) - 1;
     for (; n > 0; i++) {
         const zr__shard *s = &t->shard[i];
@@ -143,7 +143,7 @@ zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Define a function that returns whether a token is `limit` or above. Blocks of a constant length let the compiler
+/* Define a function that returns whether any token is at least `limit`. Blocks of constant length let the compiler
  * vectorise it. */
 #define DEFINE_ANY_ABOVE(type)                                                                                         \
     static bool any_above_##type(const type *token, int64_t n, type limit)                                             \
@@ -159,7 +159,7 @@ DEFINE_ANY_ABOVE(uint8_t)
 DEFINE_ANY_ABOVE(uint16_t)
 DEFINE_ANY_ABOVE(uint32_t)
 
-/* Return whether every value of the token's type is below vocab_size, so that no check is needed. */
+/* Return whether every value of the token type is below vocab_size, so that no check is needed. */
 static bool all_are_tokens(const zr__tokens *t, const zr__shard *s)
 {
     return t->vocab_size >> 8 * s->token_bytes;
@@ -177,12 +177,12 @@ static bool any_outside(const zr__tokens *t, const zr__shard *s, const unsigned 
 typedef struct whole {
     const zr__tokens *tokens;
     const zr__shard *shard;
-    int64_t before; /* bytes of the files before */
+    int64_t before; /* bytes of the files before the current one */
     zr_progress_fn fn;
     void *arg;
 } whole;
 
-/* Check a piece of a file. Pieces and the header are whole numbers of tokens long. */
+/* Check a piece of a file. Lengths of pieces and of the header are multiples of the token size. */
 static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t bytes)
 {
     const whole *w = arg;
@@ -198,8 +198,8 @@ static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t b
     return ZR_OK;
 }
 
-/* Read and check the tokens of a file of the cache. The header is not hashed, so that a run may resume with a cache
- * of another format version. */
+/* Read and check the tokens of a cache file. The header is not hashed, so that a run may resume with a cache file of
+ * another format version. */
 static zr_status check_cached(whole *w, uint64_t *hash)
 {
     const zr__shard *s = w->shard;
@@ -209,7 +209,7 @@ static zr_status check_cached(whole *w, uint64_t *hash)
     return ZR_OK;
 }
 
-/* Check the tokens of a file. Tokens of the cache that were read when it was opened are not read again. */
+/* Check the tokens of a file. Cached tokens that were read when their file was opened are not read again. */
 static zr_status check_shard(zr__tokens *t, int64_t i, whole *w, bool hashed, uint64_t *hash)
 {
     const zr__shard *s = w->shard = &t->shard[i];

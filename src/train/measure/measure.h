@@ -13,10 +13,10 @@
 #include "zr/models.h"
 #include "zr/simulate.h"
 
-/* Rates measured by a device's bench are kept in ${XDG_CACHE_HOME:-$HOME/.cache}/zr/machine-<hash>.json, for this
- * processor, number of cores, kernel level and these versions of zr and its library of matrix products, or for GPUs of
- * this name; any other combination has a file of its own. `facts`: the device's. The rates price plans, and mfu is a
- * share of their peak; no plan depends on them. */
+/* Rates measured by a device's bench are stored in ${XDG_CACHE_HOME:-$HOME/.cache}/zr/machine-<hash>.json. Each
+ * combination of processor, number of cores, kernel level, and versions of zr and its matrix product library has a file
+ * of its own; for GPUs, each GPU name. `facts` are the device's. The rates determine estimated times of plans and the
+ * peak of which mfu is a share; no plan depends on them. */
 
 /** Save the rates, atomically; of several writers the last wins. Fail with ZR_ERR_NOT_FOUND if there is no cache
  * directory (HOME is not set), ZR_ERR_ARG if a rate is not finite. Other errors: ZR_ERR_CREATE, ZR_ERR_IO,
@@ -40,8 +40,8 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
  * a memory copy that cannot be overlapped. With several hosts it is 0. */
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
-/* Measured steps of training runs, by which a cluster's zr_cluster.measured prices plans: saved in the same way, for
- * each number of ranks and hosts of a transport in a file of its own, steps-<hash>.json. */
+/* Measured steps of training runs, by which zr_cluster.measured estimates times of plans. They are stored in the same
+ * folder, in a file steps-<hash>.json for each transport with its number of ranks and hosts. */
 
 /** Train small models on the ranks of `comm` and record how long their steps took, as medians over training steps and
  * means over ranks. This takes 5 to 20 seconds, or a minute or two with more ranks than cores or slow links. `quick`
