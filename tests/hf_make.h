@@ -50,7 +50,7 @@ static inline void hf_make(const char *name, const zr_hf_gpt2 *hf, const hf_tens
         tensor[p] = (zr_tensor_spec){zr_graph_param(g, p)->name, zr_graph_param(g, p)->shape};
     snprintf(path, sizeof path, "%s/model.safetensors", in_tempdir(name));
     assert_int_equal(zr_safetensors_create(path, tensor, zr_graph_params(g)), ZR_OK);
-    assert_int_equal(zr__safetensors_attach(path, &file), ZR_OK);
+    assert_int_equal(zr_safetensors_attach(path, &file), ZR_OK);
     for (int i = 0; i < n; i++) {
         const zr_safetensors_tensor *to = zr_safetensors_find(file, known[i].name);
         assert_int_equal(zr_safetensors_write(file, to, 0, to->elems, known[i].value), ZR_OK);
@@ -67,7 +67,7 @@ static inline void hf_randomize(const char *name, uint64_t seed, double scale)
     char path[PATH_MAX];
     uint64_t at = 0;
     snprintf(path, sizeof path, "%s/model.safetensors", in_tempdir(name));
-    assert_int_equal(zr__safetensors_attach(path, &file), ZR_OK);
+    assert_int_equal(zr_safetensors_attach(path, &file), ZR_OK);
     for (int64_t i = 0; i < zr_safetensors_count(file); i++) {
         const zr_safetensors_tensor *to = zr_safetensors_get(file, i);
         for (int64_t e = 0; e < to->elems; e++) {
@@ -91,7 +91,7 @@ static inline void hf_part(const zr_safetensors *from, int64_t first, int64_t ev
         zr__text_add(map, "%s\"%s\": \"%s\"", map->length ? ", " : "", t->name, strrchr(path, '/') + 1);
     }
     assert_int_equal(zr_safetensors_create(path, spec, n), ZR_OK);
-    assert_int_equal(zr__safetensors_attach(path, &to), ZR_OK);
+    assert_int_equal(zr_safetensors_attach(path, &to), ZR_OK);
     for (int64_t i = 0; i < n; i++) {
         const zr_safetensors_tensor *t = zr_safetensors_find(from, spec[i].name);
         float *value = zr_alloc((size_t)t->elems * sizeof(float));

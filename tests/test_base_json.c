@@ -211,7 +211,6 @@ static void documents_are_written(void **state)
     zr__json_add(&out, "n", INT64_MIN);
     zr__json_add(&out, "x", 0.1);
     zr__json_add(&out, "none", (double)NAN);
-    zr__json_add_exact(&out, "exact", 0.1 + 0.2);
     zr__json_add_bool(&out, "yes", true);
     zr__json_break(&out, "\n ");
     zr__json_add(&out, "name", "a\"\x1b[1m");
@@ -233,7 +232,7 @@ static void documents_are_written(void **state)
     zr__json_add(&out, "tight", 2);
     zr__json_close(&out, '}');
     assert_int_equal(zr__text_take(&out.text, &text), ZR_OK);
-    assert_string_equal(text, "{\"n\":-9223372036854775808, \"x\":0.1, \"none\":null, \"exact\":0.30000000000000004, "
+    assert_string_equal(text, "{\"n\":-9223372036854775808, \"x\":0.1, \"none\":null, "
                               "\"yes\":true,\n \"name\":\"a\\\"\\u001b[1m\", \"no name\":null, \"list\":["
                               "\n  {\"i\":0},\n  {\"i\":1}], \"empty\": [], \"flops\": 1.500, "
                               "\"bytes\": \"a\\u0000b\",\"tight\": 2}");

@@ -60,10 +60,10 @@ static void bytes_are_as_the_format_says(void **state)
     static char bytes[4096 + 29];
     zr_safetensors *st;
     assert_int_equal(zr_safetensors_create(path, two, 2), ZR_OK);
-    assert_int_equal(zr__safetensors_attach(path, &st), ZR_OK);
+    assert_int_equal(zr_safetensors_attach(path, &st), ZR_OK);
     assert_int_equal(zr_safetensors_write(st, zr_safetensors_find(st, "b.weight"), 1, 1, &value[0]), ZR_OK);
     assert_int_equal(zr_safetensors_write(st, zr_safetensors_find(st, "a"), 0, 1, &value[1]), ZR_OK);
-    assert_int_equal(zr__safetensors_sync(st), ZR_OK);
+    assert_int_equal(zr_safetensors_sync(st), ZR_OK);
     zr_safetensors_close(&st);
 
     /* Data begins at a multiple of 4096. */
@@ -102,7 +102,7 @@ static bool write_share(const char *path, int64_t writer)
 {
     float piece[PIECE];
     zr_safetensors *st;
-    bool good = zr__safetensors_attach(path, &st) == ZR_OK;
+    bool good = zr_safetensors_attach(path, &st) == ZR_OK;
     for (int64_t t = 0; good && t < 4; t++) {
         const zr_safetensors_tensor *tensor = zr_safetensors_find(st, many[t].name);
         for (int64_t first = writer * PIECE; good && first < tensor->elems; first += WRITERS * PIECE) {
@@ -111,7 +111,7 @@ static bool write_share(const char *path, int64_t writer)
             good = zr_safetensors_write(st, tensor, first, n, piece) == ZR_OK;
         }
     }
-    good = good && zr__safetensors_sync(st) == ZR_OK;
+    good = good && zr_safetensors_sync(st) == ZR_OK;
     zr_safetensors_close(&st);
     return good;
 }
@@ -214,7 +214,7 @@ static void nothing_is_replaced_or_followed(void **state)
     assert_int_equal(read_file(victim, bytes, sizeof(bytes)), 6);
     assert_int_equal(zr_safetensors_create(in_tempdir("real"), two, 2), ZR_OK);
     assert_int_equal(symlink(in_tempdir("real"), in_tempdir("link2")), 0);
-    assert_int_equal(zr__safetensors_attach(in_tempdir("link2"), &st), ZR_ERR_NOT_FOUND);
+    assert_int_equal(zr_safetensors_attach(in_tempdir("link2"), &st), ZR_ERR_NOT_FOUND);
     assert_int_equal(zr_safetensors_open(in_tempdir("link2"), &st), ZR_OK);
     zr_safetensors_close(&st);
 }

@@ -451,7 +451,7 @@ static void two_gpus(void **state)
 static void asking(void **state)
 {
     (void)state;
-    zr_gpu found;
+    zr__gpu found;
     int64_t left = 0;
     int current = -1;
     assert_int_equal(cudaSetDevice(1), cudaSuccess);

@@ -1,7 +1,7 @@
 //TEST timeout=120 long=more
 /* linear_cross_entropy, linear_cross_entropy_dx: checked against double in one block and in several, and in one block
  * against the ops that hold all logits. */
-#include "device/cpu/shared/linear_cross_entropy_blocks.h"
+#include "device/cpu/linear_cross_entropy_blocks.h"
 #include "device/cpu/product_blocks.h"
 #include "device_levels.h"
 #include "graph/internal.h"

@@ -12,7 +12,7 @@
 #ifdef ZR_GPU
 static size_t taken(void)
 {
-    zr_gpu gpu;
+    zr__gpu gpu;
     int64_t left;
     assert_int_equal(zr__device_cuda_gpu(0, &gpu), ZR_OK);
     assert_int_equal(zr__device_cuda_free(0, &left), ZR_OK);

@@ -62,11 +62,18 @@ typedef struct zr_tensor_spec {
  * duplicate or empty names or sizes that overflow. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n);
 
+/** Open a created file for writing and reading. Any number of threads and processes may do so at once, each writing its
+ * own ranges. Close it with zr_safetensors_close. */
+ZR_API ZR_NODISCARD zr_status zr_safetensors_attach(const char *path, zr_safetensors **st);
+
 /** Write elements [first, first+n) of a tensor. BF16 and F16 are rounded to nearest. Errors: ZR_ERR_DTYPE if a finite
  * number is beyond the type's range; ZR_ERR_IO; ZR_ERR_ARG for a range outside the tensor; ZR_ERR_STATE if the file was
  * not opened with attach. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
                                                    int64_t first, int64_t n, const float *in);
+
+/** Make all writes durable (fsync). Every writer calls this; then one of them commits the file's name. */
+ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 

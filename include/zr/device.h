@@ -232,12 +232,6 @@ ZR_API ZR_NODISCARD zr_status zr_device_create_cuda(const zr_device_config *conf
 /** Return zr_device_facts.scratch_bytes for GPUs. For plans made without a GPU. */
 ZR_API int64_t zr_device_cuda_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 
-typedef struct zr_gpu {
-    char name[64];
-    int64_t memory_bytes;
-    int major, minor; /* compute capability */
-} zr_gpu;
-
 /** Return the number of GPUs that this process may use. If it is 0, *why (unless `why` is NULL) receives the reason
  * in a few words of constant text. */
 ZR_API int zr_device_cuda_count(const char **why);

@@ -18,13 +18,6 @@ const char *zr__safetensors_path(const zr_safetensors *st);
 ZR_NODISCARD zr_status zr__safetensors_create_as(const char *path, zr_dtype dtype, const zr_tensor_spec *spec,
                                                  int64_t n);
 
-/** Open a created file for writing and reading. Any number of threads and processes may do so at once, each writing its
- * own ranges. Close it with zr_safetensors_close. */
-ZR_NODISCARD zr_status zr__safetensors_attach(const char *path, zr_safetensors **st);
-
-/** Make all writes durable (fsync). Every writer calls this; then one of them commits the file's name. */
-ZR_NODISCARD zr_status zr__safetensors_sync(const zr_safetensors *st);
-
 /** Write n bytes of one slice of `slices` at `offset`. At the end of a row's slice they continue in the next row, at
  * the same column. A writer must write all of a slice or nothing of it, in ascending order and without other puts
  * in between; the writers of neighbouring slices must pass the same `slices`. With slices NULL this is

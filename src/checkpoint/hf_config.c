@@ -15,7 +15,7 @@ zr_status zr__hf_config_open(const char *dir, zr__hf_config *config)
     char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
     zr_status st = ZR_OK;
-    ZR_TRY(zr__path_join(path, dir, "config.json"));
+    ZR_TRY(zr__path_of_input(path, dir, "config.json"));
     ZR_TRY_GOTO(st, zr__json_read_file(path, &text, &bytes), done);
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, path, &config->root), done);
     zr__text_escape(path, config->file, sizeof(config->file));

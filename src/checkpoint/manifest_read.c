@@ -334,7 +334,10 @@ static zr_status read_run(parser *p)
     bool object = json_is_object(root);
     json_decref(root);
     REFUSE_UNLESS(object, p, "\"run\" is not an object");
-    return zr__text_copy(p->text + begin, p->at - begin, (char **)&p->m->run);
+    char *run = NULL;
+    ZR_TRY(zr__text_copy(p->text + begin, p->at - begin, &run));
+    p->m->run = run;
+    return ZR_OK;
 }
 
 static zr_status read_object(parser *p)
@@ -343,7 +346,9 @@ static zr_status read_object(parser *p)
     size_t n = 0;
     ZR_TRY(expect_next(p, "build"));
     ZR_TRY(read_string(p, "the build", ZR_MANIFEST_BUILD_MAX, &build, &n));
-    ZR_TRY(zr__text_copy(build, n, (char **)&p->m->build));
+    char *copy = NULL;
+    ZR_TRY(zr__text_copy(build, n, &copy));
+    p->m->build = copy;
     ZR_TRY(expect_next(p, "step"));
     ZR_TRY(read_integer(p, "\"step\"", ZR_MANIFEST_STEP_MAX, &p->m->step));
     ZR_TRY(expect_next(p, "run"));

@@ -126,7 +126,7 @@ static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_t
 zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
                                const float *in)
 {
-    ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr__safetensors_attach opens for writing",
+    ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr_safetensors_attach opens for writing",
              st->file.name);
     ZR_CHECK(tensor->loadable, ZR_ERR_DTYPE, "%s: tensor is %s, only F32, BF16 and F16 are written", st->file.name,
              tensor->dtype);
@@ -135,7 +135,7 @@ zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_te
     return zr__file_write(&st->file, tensor->offset + first * 4, in, n * 4);
 }
 
-zr_status zr__safetensors_sync(const zr_safetensors *st)
+zr_status zr_safetensors_sync(const zr_safetensors *st)
 {
     return zr__file_sync(&st->file);
 }

@@ -28,7 +28,7 @@ static zr_status open_weights_file(zr_weights *weights, const char *dir, const c
 {
     char path[PATH_MAX];
     ZR_GROW(weights->file, weights->room, weights->files + 1, "files of weights");
-    ZR_TRY(zr__path_join(path, dir, name));
+    ZR_TRY(zr__path_of_input(path, dir, name));
     ZR_TRY(zr_safetensors_open(path, &weights->file[weights->files]));
     weights->files++;
     return ZR_OK;
@@ -95,7 +95,7 @@ static zr_status open_sharded(zr_weights *weights, const char *dir)
     char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
     json_t *root = NULL;
-    ZR_TRY(zr__path_join(path, dir, index_name));
+    ZR_TRY(zr__path_of_input(path, dir, index_name));
     zr_status st = zr__json_read_file(path, &text, &bytes);
     if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
     if (st == ZR_OK) st = open_index(weights, dir, root);

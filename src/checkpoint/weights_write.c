@@ -77,7 +77,7 @@ int64_t zr__weights_out_files(const zr__weights_out *out)
 
 static zr_status end_file(zr__weights_out *out)
 {
-    zr_status st = out->file ? zr__safetensors_sync(out->file) : ZR_OK;
+    zr_status st = out->file ? zr_safetensors_sync(out->file) : ZR_OK;
     zr_safetensors_close(&out->file);
     return st;
 }
@@ -91,7 +91,7 @@ static zr_status begin_file(zr__weights_out *out, int64_t i)
     const int64_t first = out->first[i], n = out->first[i + 1] - first;
     zr_status st = zr__safetensors_create_as(path, out->dtype, out->spec + first, n);
     if (st == ZR_OK) out->made = i + 1;
-    if (st == ZR_OK) st = zr__safetensors_attach(path, &out->file);
+    if (st == ZR_OK) st = zr_safetensors_attach(path, &out->file);
     out->at = i;
     return st;
 }

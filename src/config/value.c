@@ -16,13 +16,10 @@ static bool is_word(const json_t *value, const char *word)
 /* Return whether a value is an available word of a LIMITED key. */
 static bool is_built(const zr_key *key, const json_t *value)
 {
-    const char *word;
-    if (json_is_boolean(value))
-        word = json_is_true(value) ? "true" : "false";
-    else if (json_is_number(value))
-        word = ZR_SHORTEST(json_number_value(value));
-    else
-        word = json_string_value(value);
+    char number[ZR_NUMBER_BYTES];
+    const char *word = json_string_value(value);
+    if (json_is_boolean(value)) word = json_is_true(value) ? "true" : "false";
+    if (json_is_number(value)) word = zr__text_shortest(json_number_value(value), number);
     return word && zr__choice_index(key->built, word, strlen(word)) >= 0;
 }
 

@@ -19,8 +19,14 @@ void zr__device_cuda_matmul(char *text, int64_t bytes);
 /** Return the GPUs for which zr was built, such as "sm_80 sm_90, PTX 90", or "" if it was built without CUDA. */
 const char *zr__device_cuda_built(void);
 
+typedef struct zr__gpu {
+    char name[64];
+    int64_t memory_bytes;
+    int major, minor; /* compute capability */
+} zr__gpu;
+
 /** Describe a GPU, without allocating its memory or making it the thread's current GPU. */
-ZR_NODISCARD zr_status zr__device_cuda_gpu(int gpu, zr_gpu *found);
+ZR_NODISCARD zr_status zr__device_cuda_gpu(int gpu, zr__gpu *found);
 
 /** Find the free bytes of a GPU's memory. The query creates a context, whose memory stays allocated until the process
  * ends. */

@@ -3,7 +3,6 @@
 #include "engine/walk.h"
 #include "comm/comm.h"
 
-#include <stdio.h>
 #include <string.h>
 
 char *zr__at(const zr__running *r, int use)

@@ -26,10 +26,17 @@ zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name)
     return zr__path_format(path, "%s/%s", dir, name);
 }
 
+zr_status zr__path_of_input(char path[PATH_MAX], const char *dir, const char *name)
+{
+    ZR_CHECK(zr__path_join(path, dir, name) == ZR_OK, ZR_ERR_NOT_FOUND, "%s/%s: the path is longer than %d bytes",
+             ZR_SHOWN(dir), name, PATH_MAX - 1);
+    return ZR_OK;
+}
+
 void zr__path_parent(const char *path, char parent[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
-    const int n = slash > path ? (int)(slash - path) : 1;
+    const int n = slash && slash != path ? (int)(slash - path) : 1;
     snprintf(parent, PATH_MAX, "%.*s", n, slash ? path : ".");
 }
 

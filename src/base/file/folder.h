@@ -19,6 +19,8 @@ ZR_NODISCARD zr_status zr__make_folder(const char *path);
 /** Print a path (_format), or dir/name (_join), to `path`. Fail with ZR_ERR_CREATE if it is too long. */
 ZR_NODISCARD zr_status zr__path_format(char path[PATH_MAX], const char *format, ...) ZR_PRINTF(2, 3);
 ZR_NODISCARD zr_status zr__path_join(char path[PATH_MAX], const char *dir, const char *name);
+/** Join the path of a file to be read. Fail with ZR_ERR_NOT_FOUND if it is too long. */
+ZR_NODISCARD zr_status zr__path_of_input(char path[PATH_MAX], const char *dir, const char *name);
 /** Write the folder part of a path to `parent`: everything before the last name, or "." for a bare name. */
 void zr__path_parent(const char *path, char parent[PATH_MAX]);
 /** Return whether dir/name exists. A dangling symbolic link does not count as existing. */

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NAME_BYTES = 512, PATH_BYTES = 256, FIRST_BYTES = 1 << 16 };
+enum { PATH_BYTES = 256, FIRST_BYTES = 1 << 16 };
 
 static zr_status check_size(const char *name, size_t bytes, size_t most)
 {

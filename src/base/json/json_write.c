@@ -34,11 +34,6 @@ void zr__json_add_real(zr__json_out *out, const char *key, double value)
     zr__json_add_json(out, key, isfinite(value) ? ZR_G9(value) : NULL);
 }
 
-void zr__json_add_exact(zr__json_out *out, const char *key, double value)
-{
-    zr__json_add_json(out, key, isfinite(value) ? ZR_SHORTEST(value) : NULL);
-}
-
 void zr__json_add_bool(zr__json_out *out, const char *key, bool value)
 {
     zr__json_add_json(out, key, value ? "true" : "false");

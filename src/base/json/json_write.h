@@ -48,8 +48,6 @@ void zr__json_add_text(zr__json_out *out, const char *key, const char *value);
     ZR__JSON_OF(__VA_ARGS__, ZR__JSON_6, 0, ZR__JSON_5, 0, ZR__JSON_4, 0, ZR__JSON_3, 0, ZR__JSON_2, 0, ZR__JSON_1, 0) \
     (out, __VA_ARGS__)
 
-/** Add a real number with the fewest digits that read back as the same number, or null if it is not finite. */
-void zr__json_add_exact(zr__json_out *out, const char *key, double value);
 /** Add bytes as a string; they may include '\0'. */
 void zr__json_add_bytes(zr__json_out *out, const char *key, const char *bytes, int64_t n);
 /** Add a value that is already JSON text, or null if it is NULL. */

@@ -62,7 +62,9 @@ bool zr__shards_fit(const json_t *value, int64_t *element)
 static zr_status add_path(zr__shards *s, const char *path)
 {
     ZR_GROW(s->path, s->room, s->n + 1, "names of files");
-    return zr__text_copy(path, strlen(path), &s->path[s->n++]);
+    ZR_TRY(zr__text_copy(path, strlen(path), &s->path[s->n]));
+    s->n++;
+    return ZR_OK;
 }
 
 static int by_name(const void *a, const void *b)

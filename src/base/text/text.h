@@ -55,7 +55,7 @@ const char *zr__text_escape(const char *text, char *out, size_t size);
 
 /* Text for one message, in a buffer that lives as long as the enclosing block, so that callers declare no buffers:
  *     ZR_CHECK(fd >= 0, ZR_ERR_IO, "cannot write %s to %s", ZR_SIZE(bytes), ZR_SHOWN(path)); */
-#define ZR_SHOWN_BYTES 512
+#define ZR_SHOWN_BYTES 256
 /** Printable form of a path, name or value for a message; see zr__text_escape. */
 #define ZR_SHOWN(text) zr__text_escape((text), (char[ZR_SHOWN_BYTES]){0}, ZR_SHOWN_BYTES)
 /** An amount of bytes as "1.23 GB"; see zr__text_size. */

@@ -73,7 +73,7 @@ static void add_gpus(zr__json_out *json)
     const char *built = zr__device_cuda_built();
     const int n = zr_device_cuda_count(NULL);
     char matmul[64];
-    zr_gpu gpu;
+    zr__gpu gpu;
     zr__json_add_json(json, "devices", n > 0 ? "[\"cpu\", \"cuda\"]" : "[\"cpu\"]");
     if (built[0]) {
         zr__json_open(json, "cuda", '{');
@@ -99,7 +99,7 @@ static void print_gpus(void)
     const char *why = "", *built = zr__device_cuda_built();
     const int n = zr_device_cuda_count(&why);
     int64_t left;
-    zr_gpu gpu;
+    zr__gpu gpu;
     if (built[0]) printf("cuda        %s; %s\n", built, CUDA_STATE);
     if (n == 0) printf("gpus        none: %s\n", why);
     for (int g = 0; g < n; g++) {

@@ -463,11 +463,11 @@ static zr_status check_beside(reader *r, const char *dir)
 {
     char path[PATH_MAX];
     json_t *config = NULL;
-    ZR_TRY(zr__path_join(path, dir, "added_tokens.json"));
+    ZR_TRY(zr__path_of_input(path, dir, "added_tokens.json"));
     ZR_CHECK(!zr__path_is_in(dir, "added_tokens.json"), ZR_ERR_DATA,
              "%s: not supported without a tokenizer.json, which would have these tokens", ZR_SHOWN(path));
     if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
-    ZR_TRY(zr__path_join(path, dir, "tokenizer_config.json"));
+    ZR_TRY(zr__path_of_input(path, dir, "tokenizer_config.json"));
     ZR_TRY(read_json(r, path, &config));
     zr_status st = check_config(r, config);
     json_decref(config);
@@ -484,13 +484,13 @@ static zr_status read_path(reader *r, const char *path)
         "merges.txt",
         ZR_SHOWN(path));
     if (!S_ISDIR(info.st_mode)) return read_tokenizer(r, path);
-    ZR_TRY(zr__path_join(own, path, "tokenizer.json"));
+    ZR_TRY(zr__path_of_input(own, path, "tokenizer.json"));
     if (zr__path_is_in(path, "tokenizer.json")) return read_tokenizer(r, own);
     ZR_CHECK(zr__path_is_in(path, "vocab.json"), ZR_ERR_NOT_FOUND,
              "the directory %s has no tokenizer.json, and no vocab.json either", ZR_SHOWN(path));
     ZR_TRY(check_beside(r, path));
-    ZR_TRY(zr__path_join(own, path, "vocab.json"));
-    ZR_TRY(zr__path_join(merges, path, "merges.txt"));
+    ZR_TRY(zr__path_of_input(own, path, "vocab.json"));
+    ZR_TRY(zr__path_of_input(merges, path, "merges.txt"));
     return read_two_files(r, own, merges);
 }
 

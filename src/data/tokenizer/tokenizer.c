@@ -27,7 +27,6 @@ struct zr_tokenizer {
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 static const char bytes_name[] = "bytes";
-enum { BYTES_VOCAB = 256 };
 
 static zr_status bytes_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
                               int64_t room, int64_t *n)
@@ -45,7 +44,7 @@ static void bytes_decode(const zr_tokenizer *tokenizer, int32_t token, const cha
 #define ROW4(i) (char)(i), (char)((i) + 1), (char)((i) + 2), (char)((i) + 3)
 #define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
 #define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
-    static const char all[BYTES_VOCAB] = {ROW64(0), ROW64(64), ROW64(128), ROW64(192)};
+    static const char all[ZR__BYTES_VOCAB] = {ROW64(0), ROW64(64), ROW64(128), ROW64(192)};
 #undef ROW64
 #undef ROW16
 #undef ROW4
@@ -62,13 +61,13 @@ static int64_t bytes_cut(const zr_tokenizer *tokenizer, const char *text, int64_
 
 zr_status zr__tokenizer_bytes_json(char **json)
 {
-    char text[BYTES_VOCAB];
-    int64_t end[BYTES_VOCAB];
-    for (int i = 0; i < BYTES_VOCAB; i++) {
+    char text[ZR__BYTES_VOCAB];
+    int64_t end[ZR__BYTES_VOCAB];
+    for (int i = 0; i < ZR__BYTES_VOCAB; i++) {
         text[i] = (char)i;
         end[i] = i + 1;
     }
-    const zr__bpe_told told = {.text = text, .end = end, .tokens = BYTES_VOCAB};
+    const zr__bpe_told told = {.text = text, .end = end, .tokens = ZR__BYTES_VOCAB};
     return zr__bpe_print(&told, json);
 }
 
@@ -99,7 +98,7 @@ static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
     ZR_TRY(zr__text_copy(name, strlen(name), &tokenizer->name));
     if (strcmp(name, bytes_name) == 0) {
         tokenizer->kind = &bytes;
-        tokenizer->vocab = BYTES_VOCAB;
+        tokenizer->vocab = ZR__BYTES_VOCAB;
         tokenizer->hash = XXH3_64bits(name, strlen(name)); /* hash of the name, which alone determines the tokens */
         return ZR_OK;
     }

@@ -83,7 +83,7 @@ int zr_device_cuda_count(const char **why)
     return n;
 }
 
-zr_status zr__device_cuda_gpu(int gpu, zr_gpu *found)
+zr_status zr__device_cuda_gpu(int gpu, zr__gpu *found)
 {
     const char *why;
     const int n = zr_device_cuda_count(&why);
@@ -91,7 +91,7 @@ zr_status zr__device_cuda_gpu(int gpu, zr_gpu *found)
     ZR_CHECK(gpu >= 0 && gpu < n, ZR_ERR_UNSUPPORTED, "no GPU %d: there are %d, numbered from 0", gpu, n);
     struct cudaDeviceProp prop;
     ZR_CUDA(cudaGetDeviceProperties(&prop, gpu));
-    *found = (zr_gpu){.memory_bytes = (int64_t)prop.totalGlobalMem, .major = prop.major, .minor = prop.minor};
+    *found = (zr__gpu){.memory_bytes = (int64_t)prop.totalGlobalMem, .major = prop.major, .minor = prop.minor};
     snprintf(found->name, sizeof found->name, "%.63s", prop.name);
     return ZR_OK;
 }
@@ -393,7 +393,7 @@ static const zr_device_ops cuda_ops = {
 
 zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **device)
 {
-    zr_gpu gpu;
+    zr__gpu gpu;
     ZR_TRY(zr__device_cuda_gpu(config->gpu, &gpu));
     ZR_CHECK(gpu.major >= MAJOR_LEAST, ZR_ERR_UNSUPPORTED,
              "GPU %d (%s) has compute capability %d.%d; wanted %d.0 or more", config->gpu, gpu.name, gpu.major,

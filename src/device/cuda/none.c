@@ -20,7 +20,7 @@ int zr_device_cuda_count(const char **why)
     return 0;
 }
 
-zr_status zr__device_cuda_gpu(int gpu, zr_gpu *found)
+zr_status zr__device_cuda_gpu(int gpu, zr__gpu *found)
 {
     (void)gpu, (void)found;
     return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no GPU: %s", reason);

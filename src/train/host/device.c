@@ -8,7 +8,7 @@
 static int usable_gpus(void)
 {
     char matmul[64];
-    zr_gpu gpu;
+    zr__gpu gpu;
     const int gpus = zr_device_cuda_count(NULL);
     if (gpus == 0 || zr__device_cuda_gpu(0, &gpu) != ZR_OK || gpu.major < 8) return 0;
     zr__device_cuda_matmul(matmul, sizeof(matmul)); /* called last, since loading the library takes 150 MB of memory */

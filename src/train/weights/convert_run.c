@@ -88,7 +88,7 @@ done:
 static zr_status write_weights(zr__convert *c)
 {
     ZR_TRY(zr_safetensors_create(c->file, c->specs, c->did->tensors));
-    ZR_TRY(zr__safetensors_attach(c->file, &c->layout));
+    ZR_TRY(zr_safetensors_attach(c->file, &c->layout));
     ZR_TRY(zr_chunk_writer_open(c->file, 1, &c->writer));
     ZR_TRY(zr__convert_copy(c));
     return zr_chunk_writer_end(c->writer);

@@ -131,11 +131,11 @@ static zr_status prepare_export(const paths *p, const zr__exported *what, bool *
 static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_safetensors *file = NULL;
-    zr_status st = zr__safetensors_attach(p->unfinished, &file);
+    zr_status st = zr_safetensors_attach(p->unfinished, &file);
     if (st == ZR_OK) st = zr_engine_read(engine, ZR_STATE_PARAM, write_range, file);
     st = zr_comm_agree(comm, st);
     *written = st == ZR_OK;
-    if (st == ZR_OK) st = zr_comm_agree(comm, zr__safetensors_sync(file));
+    if (st == ZR_OK) st = zr_comm_agree(comm, zr_safetensors_sync(file));
     zr_safetensors_close(&file);
     return st;
 }

@@ -190,7 +190,7 @@ static zr_status convert(const zr_kernel_args *args)
 
 static zr_status add(const zr_kernel_args *args)
 {
-    return args->n_in > 1 && args->in[1].data ? binary(args, zr__add) : convert(args);
+    return args->n_in > 1 && args->in[1].data ? binary(args, zr__rows_add) : convert(args);
 }
 
 static zr_status dropout(const zr_kernel_args *args)

@@ -177,7 +177,8 @@ static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor
         const row_part p = row_view(args, saved, &buffer, row, C, c0);
         float *dx = earlier->data ? made : zr__target(made, out->data, out->dtype, row * C + c0);
         part_dx(dx, &p, a, b);
-        if (earlier->data) zr__add(dx, zr__view(buffer.x, earlier->data, earlier->dtype, row * C + c0, p.n), dx, p.n);
+        if (earlier->data)
+            zr__rows_add(dx, zr__view(buffer.x, earlier->data, earlier->dtype, row * C + c0, p.n), dx, p.n);
         if (dx == made) zr__store(out->data, out->dtype, row * C + c0, dx, p.n);
     }
 }

@@ -5,7 +5,7 @@
  * linear_cross_entropy_join joins the results of the ranks that hold the parts.
  */
 #include "device/cpu/shared/cross_entropy_rows.h"
-#include "device/cpu/shared/linear_cross_entropy_blocks.h"
+#include "device/cpu/linear_cross_entropy_blocks.h"
 #include "device/cpu/matmul.h"
 #include "device/operands.h"
 

@@ -29,7 +29,7 @@ static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *c
     while (2 * left < n_pieces) left *= 2;
     const float *x = sum_tree(room[0], room + 2, pieces, left, part);
     const float *y = sum_tree(room[1], room + 2, pieces + left, n_pieces - left, part);
-    zr__add(out, x, y, part->n);
+    zr__rows_add(out, x, y, part->n);
     return out;
 }
 
@@ -45,7 +45,7 @@ static void sum_block(const sum_out *out, const void *const *pieces, int n_piece
     float *wide = out->dtype == ZR_F32 ? (float *)out->data + part->first : own;
     const float *total = sum_tree(out->accumulate || out->past_caches ? own : wide, room, pieces, n_pieces, part);
     if (out->accumulate)
-        zr__add(wide, wide, total, part->n);
+        zr__rows_add(wide, wide, total, part->n);
     else if (out->past_caches)
         zr__stream(wide, total, part->n * (int64_t)sizeof(float));
     else if (total != wide || out->dtype != ZR_F32)

@@ -29,7 +29,7 @@ static inline void zr__settle(void *out, zr_dtype dtype, int64_t first, const fl
 }
 
 /* Compute y = a + b. y may share the memory of a or b. */
-static inline void zr__add(float *y, const float *a, const float *b, int64_t n)
+static inline void zr__rows_add(float *y, const float *a, const float *b, int64_t n)
 {
     ZR_STREAM_LOOP
     for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
@@ -43,7 +43,7 @@ static inline void zr__add_elems(const zr_tensor *out, int64_t to, const zr_tens
         float abuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK], *y = zr__target(ybuf, out->data, out->dtype, to + i);
         const int64_t part = zr__min64(ZR_CHUNK, n - i);
         const float *u = zr__view(abuf, a->data, a->dtype, at + i, part);
-        zr__add(y, u, zr__view(bbuf, b->data, b->dtype, from + i, part), part);
+        zr__rows_add(y, u, zr__view(bbuf, b->data, b->dtype, from + i, part), part);
         zr__settle(out->data, out->dtype, to + i, y, part);
     }
 }
