@@ -214,7 +214,7 @@ done
 # ---- options
 
 for option in --search --stage=1 --ranks=4 "--sweep=stage=1,2" --straggler=2 --preset=zero-8b --tokens=1e9; do
-    check "refused: $option" fails 2 "--paper and ${option%%=*}" "$ZR" simulate --paper "$option"
+    check "refused: $option" fails 2 "${option%%=*}.* cannot be given with --paper" "$ZR" simulate --paper "$option"
 done
 check "refused: a configuration" fails 2 '--paper and c.json' "$ZR" simulate --paper c.json
 check "refused: a key" fails 2 '--paper and --zero_optimization.stage' \
