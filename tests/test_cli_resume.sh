@@ -76,10 +76,10 @@ check "from another folder, by the run's own configuration" sh -c 'mkdir -p else
 check "... it goes on in its own directory" test -d whole/step-00000030 -a ! -e elsewhere/whole
 cp -r whole fewer
 check "on another number of ranks, by the run's own configuration" "$ZR" train fewer/config.json --resume --train.steps=34
-check "... its batch stays, and what follows from it is said" grep -q 'train_batch_size: 8 stays on 1 rank: train_micro_batch_size_per_gpu 4, gradient_accumulation_steps 2' err
+check "... its batch stays, and what follows from it is said" grep -q 'train_batch_size: still 8, on 1 rank with train_micro_batch_size_per_gpu 4 and gradient_accumulation_steps 2' err
 check "... and how many ranks it had" grep -q 'changed since the checkpoint: ranks were 2, are 1' err
 check "... where they do not divide it, too" code 78 "$ZR" train whole/config.json --resume --ranks 3 --train.steps=34
-check "... with what is wanted" grep -q '8 stays when a run goes on (it had 2 ranks), and is no multiple of 3 ranks' err
+check "... with what is wanted" grep -q 'a resumed run keeps its 8 (it had 2 ranks), which is not a multiple of 3 ranks' err
 check "a directory that is no run" sh -c 'mkdir -p foreign && echo "{}" >foreign/config.json && ! "$0" train c.json --resume \
     --train.output_dir=foreign' "$ZR"
 check "... is left as it is" test "$(cat foreign/config.json) $(ls foreign)" = "{} config.json"

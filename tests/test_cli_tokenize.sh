@@ -130,7 +130,7 @@ check "without a prompt" "$ZR" generate run --tokens 3
 i=0
 while [ $i -lt 300 ]; do echo "the cat and the dog and the hen $i"; i=$((i + 1)); done >learn.txt
 check "a tokenizer is learned" "$ZR" tokenize --train 300 learn.txt a.txt -o learned/
-check "... with the tokens asked for" sh -c 'grep -q "learned/: a tokenizer of 300 tokens" err && grep -q "<|endoftext|>\": 299" learned/tokenizer.json'
+check "... with the tokens asked for" sh -c 'grep -q "learned/: a tokenizer with a vocabulary of 300 tokens" err && grep -q "<|endoftext|>\": 299" learned/tokenizer.json'
 check "... whole" test -s learned/tokenizer_config.json -a ! -e learned.tmp
 check "... and its hash is told" sh -c '"$0" tokenize --train 300 learn.txt a.txt -o again --json >learned.json && \
     grep -q "\"hash\":\"[0-9a-f]\{16\}\", \"vocab\":300, \"texts\":2, " learned.json' "$ZR"
