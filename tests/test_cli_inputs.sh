@@ -71,10 +71,10 @@ restore() { cp t.bin v.bin 1/ && cp first/model/* 1/first/model/; }
 check "copies are the same data" ranks 0 --quiet --model.init=first/model --data.seq_length=8
 { numbers 7 99; numbers 8 1; } >1/t.bin
 check "another token" ranks 65
-check "... names the rank" says "data.train: the content of t.bin differs between ranks: rank 1 not as rank 0"
+check "... names the rank" says "data.train: the content of t.bin differs between ranks: rank 1 differs from rank 0"
 numbers 7 101 >1/t.bin
 check "another length" ranks 65
-check "... names the rank" says "data.train: the number of tokens of t.bin .*rank 1 not as rank 0 (rank 1 has 101, rank 0 100)"
+check "... names the rank" says "data.train: the number of tokens of t.bin .*rank 1 differs from rank 0 (rank 1 has 101, rank 0 has 100)"
 { numbers 7 99; numbers 300 1; } >1/t.bin
 check "a bad token on one host" ranks 65
 check "... names the rank" says "rank 1: t.bin: token 99"
@@ -86,6 +86,6 @@ restore
 at=$(($(wc -c <1/first/model/model.safetensors) - 4))
 printf '\001\002\003\075' | dd of=1/first/model/model.safetensors bs=1 seek=$at conv=notrunc 2>/dev/null
 check "other weights" ranks 65 --model.init=first/model --data.seq_length=8
-check "... names the rank" says "model.init: the content of first/model differs between ranks: rank 1 not as rank 0"
+check "... names the rank" says "model.init: the content of first/model differs between ranks: rank 1 differs from rank 0"
 check "nothing was created" test ! -e run
 echo "1..$n"

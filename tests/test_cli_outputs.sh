@@ -23,7 +23,7 @@ says() { # PATTERN CODE COMMAND...: a message
 
 ln text.txt hard.svg && ln -s text.txt soft.svg && ln run/model/model.safetensors weights.svg
 for f in text.txt ./val.txt c.json "$DIR/text.txt" hard.svg soft.svg weights.svg run/model/config.json; do
-    check "a picture that would destroy $f" says 'would overwrite what is read' 73 "$ZR" plan c.json "$init" --svg "$f"
+    check "a picture that would destroy $f" says 'would overwrite an input' 73 "$ZR" plan c.json "$init" --svg "$f"
     check "... before anything is printed" test ! -s out
 done
 echo 'my notes' >notes.txt
@@ -42,9 +42,9 @@ check "... touch nothing else" sh -c 'cmp c.json beside.svg.tmp && cmp c.json pl
 ln -s beside.svg linked.svg && "$ZR" plan c.json --stage 2 --svg linked.svg >/dev/null
 check "a picture through a link" sh -c 'test -L linked.svg && "$0" plan c.json --stage 2 --svg new.svg && cmp new.svg beside.svg' "$ZR"
 ln -s nowhere.svg dangling.svg
-check "a picture through a link to nothing" says 'a link that leads nowhere' 73 "$ZR" plan c.json --svg dangling.svg
+check "a picture through a link to nothing" says 'it is a link to a file that does not exist' 73 "$ZR" plan c.json --svg dangling.svg
 check "... makes nothing" test ! -e nowhere.svg
-[ ! -c /dev/full ] || check "a picture on a full disk" says 'could not be written to its end' 74 "$ZR" plan c.json --svg /dev/full
+[ ! -c /dev/full ] || check "a picture on a full disk" says 'could not be written completely' 74 "$ZR" plan c.json --svg /dev/full
 mkfifo fifo.svg && { cat fifo.svg >through.svg & }
 check "a picture into a named pipe" "$ZR" plan c.json --svg fifo.svg
 wait $!

@@ -94,8 +94,8 @@ check "a missing one" fails 66 'nowhere' "$ZR" plot nowhere -o x.svg
 check "a directory without metrics" fails 66 'metrics.jsonl' "$ZR" plot many -o x.svg
 check "no run" fails 2 'needs the directory' "$ZR" plot
 check "an output that cannot be" fails 73 'no/x.svg' "$ZR" plot runs/a -o no/x.svg
-check "an output that is an input" fails 73 'would overwrite what is read' "$ZR" plot m.jsonl -o m.jsonl
-check "... in a run's directory" fails 73 'would overwrite what is read' "$ZR" plot runs/a -o runs/a/metrics.jsonl
+check "an output that is an input" fails 73 'would overwrite an input' "$ZR" plot m.jsonl -o m.jsonl
+check "... in a run's directory" fails 73 'would overwrite an input' "$ZR" plot runs/a -o runs/a/metrics.jsonl
 check "... or no picture" fails 73 'no SVG picture' "$ZR" plot runs/a -o text.txt
 check "... is as it was" test "$(grep -c loss m.jsonl)" = 1010
 echo "1..$n"

@@ -90,11 +90,11 @@ check "a key's last part" says '`=`: --zero_optimization.overlap_comm=true$' 2 "
 printf '{"train": {"steps": 3,},\n "steps_per_print": 2}\n' >slip.json
 check "JSON: a comma at the end" says '^zr: slip.json:1:22: train.steps: a comma before the closing }' 78 "$ZR" plan slip.json
 printf '{"optimizer": {"params": {"betas": [0.9, 0.99,\n]}}}\n' >slip.json
-check "... of an array" says '^zr: slip.json:1:46: .*a comma before the closing ]' 78 "$ZR" plan slip.json
+check "... of an array" says '^zr: slip.json:1:46: .*remove the comma before the closing ]' 78 "$ZR" plan slip.json
 printf '{\n  "steps_per_print": 2, // "so, {often}"\n  "train": {"stepz": 3}}\n' >slip.json
 check "JSON: a comment, and a slip after it" says '^zr: slip.json:3:13: train.stepz: ' 78 "$ZR" plan slip.json
 printf '# mine\n{"steps_per_print": 2}\n' >slip.json
-check "... as of a shell" says '^zr: slip.json:1:1: a comment; JSON has none' 78 "$ZR" plan slip.json
+check "... as of a shell" says '^zr: slip.json:1:1: remove the comment, which JSON' 78 "$ZR" plan slip.json
 printf "{'steps_per_print': 2}\n" >slip.json
 check "JSON: single quotes" says 'double quotes' 78 "$ZR" plan slip.json
 printf '{"bf16": {"enabled": True}}\n' >slip.json

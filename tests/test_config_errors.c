@@ -109,10 +109,10 @@ static void bad_json(void **state)
     expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": 1, \"steps\": 2}}",
            "c.json:1:24: train.steps: duplicate object key near '\"steps\"'");
     expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": 1,}}",
-           "c.json:1:22: train.steps: a comma before the closing }; JSON has none there, remove it");
+           "c.json:1:22: train.steps: remove the comma before the closing }, which JSON does not allow");
     expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\xff\"}}",
            "c.json:1:20: data.train: unable to decode byte 0xff near '\"'");
-    static const char comma[] = "no comma behind this value, and another follows; write one";
+    static const char comma[] = "a comma is missing after this value";
     static const struct {
         const char *text, *where;
     } no_comma[] = {

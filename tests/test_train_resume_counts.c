@@ -373,7 +373,7 @@ static void tensors_that_are_not_the_models_are_not_converted(void **state)
     (void)state;
     static const struct {
         const char *name, *word, *by, *says;
-    } others[] = {{"model.safetensors", "\"F32\"", "\"U32\"", "is of type U32, wanted F32"},
+    } others[] = {{"model.safetensors", "\"F32\"", "\"U32\"", "has type U32; expected F32"},
                   {"config.json", "\"n_positions\": 8", "\"n_positions\": 4", "is missing, or not of the shape"}};
     clear("whole");
     const told t = train("whole", false, "");
