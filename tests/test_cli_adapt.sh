@@ -44,7 +44,7 @@ check "... shown in the text" sh -c "'$ZR' plan c.json --ranks 2 --memory.limit=
 check "hardly any room" plan 54MB $auto
 check "... computes again" grep -q 'set to .*: the best of what fits memory.limit' err
 check "no room" plan 51MB $auto
-check "... is said" grep -q 'set to .*: nothing fits memory.limit, and this takes the least' err
+check "... is said" grep -q 'set to .*: nothing fits memory.limit, and this needs the least' err
 
 check "trained" train chosen $auto --memory.limit=57MB
 check "... with the micro-batches of the plan" test "$(taken err)" = "$split"

@@ -31,7 +31,7 @@ damage() { for file in "$1"/*.tokens; do dd if=damage of="$file" bs=1 seek=4000 
 damage tokens
 check "... with tokens that are damaged" "$ZR" train c.json --data.train=all.jsonl --data.val=all.jsonl \
     --ranks 2 --data.cache_dir=tokens --train.output_dir=mended
-check "... says that they are made again" grep -q 'note: all.jsonl: its tokens were damaged in the cache and are made again: tokens/' err
+check "... says that they are made again" grep -q 'note: all.jsonl: its tokens in the cache were damaged, so it is tokenized again: tokens/' err
 check "... and trains on the same" same two mended
 damage tokens
 check "... as does zr eval" "$ZR" eval mended --data all.jsonl
@@ -73,18 +73,18 @@ check "weights of an evaluation" refuse 78 'data.val: weights have no meaning' -
 echo '{"text": 7}' >>all.jsonl
 check "a bad line" refuse 65 'all.jsonl:601: "text" is no string' --data.train=all.jsonl
 check "... is left out when asked" "$ZR" train c.json --data.train=all.jsonl --data.bad_lines=skip --train.output_dir=skipped
-check "... and told" grep -q 'all.jsonl: 1 bad lines left out, the first is line 601' err
+check "... and told" grep -q 'all.jsonl: 1 bad lines left out; the first is line 601' err
 check "... and the rest is trained on" same skipped whole
 cp all.jsonl worse.jsonl && sed -i '2s/.*/none/' worse.jsonl
 check "... of several files" "$ZR" train c.json --data.train='["part-1.txt"]' --data.val='["all.jsonl", "worse.jsonl"]' \
     --data.bad_lines=skip --train.output_dir=skipped2
-check "... which are counted" grep -q 'all.jsonl and others, 2 files: 3 bad lines left out, the first is line 601' err
+check "... which are counted" grep -q 'all.jsonl and others (2 files): 3 bad lines left out; the first is line 601' err
 check "an evaluation" "$ZR" eval skipped2
-check "... tells it too" grep -q 'note: .*all.jsonl and others, 2 files: 3 bad lines left out' err
+check "... tells it too" grep -q 'note: .*all.jsonl and others (2 files): 3 bad lines left out' err
 : >empty.jsonl && echo '{"text": "a few"}' >few.jsonl
-check "a file without tokens, by its name" refuse 65 ' empty.jsonl: 0 tokens (jsonl); leave it out' \
+check "a file without tokens, by its name" refuse 65 ' empty.jsonl: the file holds 0 tokens (jsonl); leave it out' \
     --data.train='["few.jsonl", "empty.jsonl"]'
-check "one too short, by its name" refuse 65 ' few.jsonl: 6 tokens (jsonl), wanted at least 17' --data.train=few.jsonl
+check "one too short, by its name" refuse 65 ' few.jsonl: only 6 tokens (jsonl); at least 17' --data.train=few.jsonl
 check "a mistyped policy" refuse 78 'data.bad_lines: .*error.*skip' --data.train=all.jsonl --data.bad_lines=ignore
 touch file
 check "a cache that cannot be" refuse 73 'file' --data.train=all.jsonl --data.bad_lines=skip --data.cache_dir=file

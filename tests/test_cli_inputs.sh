@@ -16,7 +16,7 @@ says() { grep -q "$1" err; }
 { numbers 7 4321; numbers 300 1; numbers 7 678; } >t.bin
 numbers 7 100 >v.bin
 check "a token outside, anywhere in the file" code 65 "$ZR" train c.json --train.output_dir=run
-check "... with its position" says "t.bin: token 4321 (byte 8642) is 300, wanted below vocab_size 300"
+check "... with its position" says "t.bin: token 4321 (byte 8642) is 300, which is not below vocab_size 300"
 check "... on thread ranks once" code 65 "$ZR" train c.json --train.output_dir=run --ranks 2
 check "... with its position" says "t.bin: token 4321 (byte 8642) is 300"
 cp v.bin t.bin
@@ -29,9 +29,9 @@ numbers 7 100 >v.bin
 # Bytes of a text are no tokens of a token file; only a named tokenizer says that they are.
 yes 'a small text' | head -n 20 >v.txt
 check "a text for the evaluation of tokens" code 78 "$ZR" train c.json --data.val=v.txt --data.tokenizer=null --train.output_dir=run
-check "... says which is which" says "data.train is tokens and data.val is text, and no tokenizer says how"
+check "... says which is which" says "data.train is tokens but data.val is text, and data.tokenizer is not given"
 check "... and the other way round" code 78 "$ZR" plan c.json --data.train=v.txt
-check "... says so too" says "data.train is text and data.val is tokens, and no tokenizer"
+check "... says so too" says "data.train is text but data.val is tokens, and data.tokenizer"
 check "nothing was created" test ! -e run
 check "tokens that are bytes, as their tokenizer says" "$ZR" train c.json --data.val=v.txt --data.tokenizer=bytes --train.output_dir=bytes
 check "... with nothing to say of it" sh -c '! grep -q "data.tokenizer: not given" err'

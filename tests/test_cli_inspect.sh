@@ -81,7 +81,7 @@ check "... nor converted" says 'are damaged' 65 "$ZR" convert bad/step-00000004 
 check "... and leave nothing" test ! -e new -a ! -e new.tmp
 rm bad/step-00000008/manifest.json
 check "a checkpoint without a manifest" says 'manifest.json' 65 "$ZR" verify bad/step-00000008
-check "... is passed over by inspect, which says so" says 'step-00000008 is passed over: .*manifest.json' 65 "$ZR" inspect bad
+check "... is passed over by inspect, which says so" says 'step-00000008 is skipped: .*manifest.json' 65 "$ZR" inspect bad
 cp -r run/model nan && printf '\000\000\300\177' | dd of=nan/model.safetensors bs=1 seek=4100 conv=notrunc 2>/dev/null
 check "weights that are not finite" says 'transformer.wte.weight: 1 numbers are not finite, the first is element 1' 65 "$ZR" verify nan
 cp -r run/model short && sed -i 's/"n_layer": 1/"n_layer": 2/' short/config.json

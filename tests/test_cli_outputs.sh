@@ -69,7 +69,7 @@ for f in config.json metrics.jsonl.tmp model.tmp; do
     mkdir in && cp c.json in/config.json && cp text.txt in/$f.text
     [ $f = config.json ] || mv in/$f.text in/$f
     name=in/$f
-    [ $f = config.json ] || check "a run over its data: $f" says "would write over $name, which it reads" 73 \
+    [ $f = config.json ] || check "a run over its data: $f" says "would overwrite $name, which it reads" 73 \
         "$ZR" train c.json --data.train=$name --train.output_dir=in
     check "a run over its configuration" says 'would write over in/config.json, which it reads' 73 \
         "$ZR" train in/config.json --train.output_dir=./in/

@@ -169,17 +169,17 @@ END
 }
 check "a list as JSON, values with commas" listed
 check "an unknown key" fails 2 'did you mean' on8 --sweep zero_optimization.stag=1
-check "an empty list" fails 2 'empty value' on8 --sweep stage=
-check "an empty value" fails 2 'empty value' on8 --sweep stage=1,,2
-check "no list" fails 2 'KEY=a,b,c was wanted' on8 --sweep stage
+check "an empty list" fails 2 'a value is empty' on8 --sweep stage=
+check "an empty value" fails 2 'a value is empty' on8 --sweep stage=1,,2
+check "no list" fails 2 'expected KEY=a,b,c' on8 --sweep stage
 check "a value twice" fails 2 'twice' on8 --sweep stage=1,1
 check "a key twice" fails 2 'twice' on8 --sweep stage=1 --sweep zero_optimization.stage=2
-check "a key that is given as well" fails 2 'leave one of the two out' on8 --sweep stage=1,2 --stage 1
-check "... with its section" fails 2 'leave one of the two out' on8 --sweep stage=1,2 '--zero_optimization={"stage":1}'
+check "a key that is given as well" fails 2 'leave out one of the two' on8 --sweep stage=1,2 --stage 1
+check "... with its section" fails 2 'leave out one of the two' on8 --sweep stage=1,2 '--zero_optimization={"stage":1}'
 many() {
     list=1 i=2
     while [ $i -le 101 ]; do list=$list,$i; i=$((i + 1)); done
-    fails 2 '10201 combinations; at most 10000' on8 --sweep batch=$list --sweep seq=$list
+    fails 2 'there are 10201 combinations; the most is 10000' on8 --sweep batch=$list --sweep seq=$list
 }
 check "too many" many
 nothing() { fails 78 'none of the 2 combinations' on8 --sweep tensor=3,5 >rows.csv && ! test -s rows.csv; }

@@ -41,10 +41,10 @@ printf '{"text": "x"}\n{"body": "y"}\n[]\n{"text": "z"}\n' >bad.jsonl
 check "a bad line" code 65 "$ZR" tokenize --tokenizer bytes bad.jsonl -o x.bin
 check "... is named, and what to do" grep -q 'bad.jsonl:2: "text" is not there.*--text-key.*--bad-lines skip leaves' err
 check "... or left out" "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines skip -o d.bin
-check "... which is told" grep -q 'note: 2 bad lines left out, the first is bad.jsonl:2' err
+check "... which is told" grep -q 'note: 2 bad lines left out; the first is bad.jsonl:2' err
 check "... with the others' tokens" test "$(tokens 1024 d.bin)" = " 120 122 "
 check "... of several files, all of them" sh -c "$ZR tokenize --tokenizer bytes d.jsonl bad.jsonl bad.jsonl --bad-lines skip -o d.bin 2>&1 |
-    grep -q 'note: 4 bad lines left out, the first is bad.jsonl:2'"
+    grep -q 'note: 4 bad lines left out; the first is bad.jsonl:2'"
 check "the text has another name" "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines skip --text-key body -o d.bin
 check "... which is read" test "$(tokens 1024 d.bin)" = " 121 "
 check "a policy of no kind" code 2 "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines maybe -o x.bin
@@ -197,7 +197,7 @@ check "a text is not taken for a file that is unfinished" code 73 "$ZR" tokenize
 check "... and says so" grep -q 'temporary file i.bin.tmp would overwrite what is read' err
 check "... it is as it was" cmp a.txt i.bin.tmp
 check "nor is what another command writes touched" code 73 "$ZR" tokenize --tokenizer bytes b.txt -o i.bin
-check "... and says what to do" grep -q 'is running, or was ended: then remove it' err
+check "... and says what to do" grep -q 'is creating it, or was interrupted: then remove it' err
 check "... it is as it was" cmp a.txt i.bin.tmp
 nanogpt() { "$ZR" tokenize --tokenizer bytes "$@" --format nanogpt; }
 cp a.txt odd.bin
@@ -219,10 +219,10 @@ check "... with what to do" grep -q 'text.gz: its format is gzip.*gunzip' err
 head -c 1000 /dev/zero >zeros
 check "what is no text is refused" code 65 "$ZR" tokenize --tokenizer bytes zeros -o x.bin
 check "tokens are no text" code 65 "$ZR" tokenize --tokenizer bytes l.bin -o x.bin
-check "... and it says which" grep -q 'l.bin: a file of tokens.*a text was wanted' err
+check "... and it says which" grep -q 'l.bin: by its name or its beginning this is a file of tokens' err
 printf 'caf\351 au lait' >latin.txt
 check "what is odd about a text is told" "$ZR" tokenize --tokenizer bytes a.txt latin.txt -o latin.bin
-check "... by file and byte" grep -q 'note: latin.txt: byte 3 is not UTF-8; its bytes are taken as they are' err
+check "... by file and byte" grep -q 'note: latin.txt: byte 3 is not UTF-8; its bytes are used unchanged' err
 check "... also where a tokenizer is learned" "$ZR" tokenize --train 257 a.txt latin.txt -o of-latin
 check "... by file and byte as well" grep -q 'note: latin.txt: byte 3 is not UTF-8' err
 check "no such folder" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o none/x.bin

@@ -62,7 +62,7 @@ expect "unknown option"       2  "did you mean --ranks" "$ZR" train c.json --ran
 expect "no value"             2  "needs a value"      "$ZR" train c.json --ranks
 expect "no number"            2  '"x"'                "$ZR" train c.json --ranks x
 expect "0 ranks"              2  "at least 1"         "$ZR" train c.json --ranks 0
-expect "one word too many"    2  "too many"           "$ZR" train c.json d.json
+expect "one word too many"    2  "unexpected argument"           "$ZR" train c.json d.json
 expect "no configuration"     2  "CONFIG.json"        "$ZR" train
 expect "no directory"         2  "directory"          "$ZR" eval
 expect "colour of no kind"    2  "auto, always"       "$ZR" info --color=blue

@@ -137,8 +137,8 @@ static void sizes_and_headers_are_checked(void **state)
     refused(ZR_ERR_DATA, "empty.txt", 256, "0 tokens");
     refused(ZR_ERR_DATA, "empty.bin", 256, "0 tokens");
     for (int i = 0; i < 4; i++) add_token('a', 1);
-    refused(ZR_ERR_DATA, "short.txt", 256, "4 tokens (text), wanted at least 5");
-    refused(ZR_ERR_CONFIG, "narrow.txt", 255, "vocab_size of at least 256, given 255");
+    refused(ZR_ERR_DATA, "short.txt", 256, "only 4 tokens (text); at least 5");
+    refused(ZR_ERR_CONFIG, "narrow.txt", 255, "vocab_size of at least 256, but it is 255");
     image_bytes = 21;
     refused(ZR_ERR_DATA, "odd.bin", 256, "21 bytes, an odd number");
     add_header(20240520, 1, 10);
@@ -230,8 +230,8 @@ static void tokens_outside_are_seen_before_a_run(void **state)
         char fragment[96];
         image_bytes = 0;
         for (uint32_t i = 0; i < 200; i++) add_token(i == bad ? 300 : i, 2);
-        snprintf(fragment, sizeof(fragment), "token %u (byte %u) is 300, wanted below vocab_size 300 (read as uint16)",
-                 bad, 2 * bad);
+        snprintf(fragment, sizeof(fragment),
+                 "token %u (byte %u) is 300, which is not below vocab_size 300 (read as uint16)", bad, 2 * bad);
         check_refuses("one.bin", 300, fragment);
     }
     add_header(20240801, 7, 100);

@@ -91,7 +91,7 @@ static int64_t taken(int64_t limit_bytes, const zr_profile *profile, const char 
 
 static const char all[] = "the fewest that fit memory.limit with no activation recomputed";
 static const char best[] = "the best of what fits memory.limit";
-static const char none[] = "nothing fits memory.limit, and this takes the least";
+static const char none[] = "nothing fits memory.limit, and this needs the least";
 static const char kept[] = "as the checkpoint has it";
 
 /* Check that the fewest micro-batches whose activations all fit are chosen, and with less memory twice that number. */

@@ -236,7 +236,7 @@ static void refused(told t, zr_status status, const char *why)
 static void test_another_set(void **state)
 {
     (void)state;
-    static const char why[] = "a run goes on with the model that it has";
+    static const char why[] = "a resumed run keeps its model";
     expect_ok(train("set", 1, false, "model.frozen=wte.*"));
     refused(train("set", 1, true, "train.steps=6 model.frozen=wpe.*"), ZR_ERR_CONFIG,
             "model.frozen: \"wpe.*\", and \"wte.*\" in step-00000004");

@@ -465,11 +465,11 @@ static void other_models_and_data(void **state)
     put_file("text", data, sizeof data);
     told other = train("whole", 2, true, "train.steps=6");
     assert_int_equal(other.status, ZR_ERR_DATA);
-    assert_non_null(strstr(other.message, "data.train: the file is another than when step-00000003 was written"));
+    assert_non_null(strstr(other.message, "data.train: the file has changed since step-00000003 was written"));
     put_file("text", data, sizeof data - 1);
     other = train("whole", 2, true, "train.steps=6");
     assert_int_equal(other.status, ZR_ERR_DATA);
-    assert_non_null(strstr(other.message, "the file has 399 bytes, and 400 when"));
+    assert_non_null(strstr(other.message, "the file has 399 bytes, but had 400 when"));
     copy_file("kept", "text");
     told t = train("whole", 2, true, "train.steps=6");
     expect_ok(&t);
@@ -508,7 +508,7 @@ static void damaged_checkpoints(void **state)
         if (!strstr(refused.message, name)) fail_msg("no \"%s\" in: %s", name, refused.message);
         nftw(in_tempdir("whole/model"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
         told t = train("whole", 1 + (int)i, true, "train.steps=9 train.save_interval=0 train.save_end=false");
-        snprintf(name, sizeof name, "step-0000000%d is passed over: ", 8 - 2 * (int)i);
+        snprintf(name, sizeof name, "step-0000000%d is skipped: ", 8 - 2 * (int)i);
         if (!strstr(t.notes, name)) fail_msg("no \"%s\" in: %s%s", name, t.notes, t.message);
         snprintf(name, sizeof name, "goes on after step %d of 9", 6 - 2 * (int)i);
         if (!strstr(t.notes, name)) fail_msg("no \"%s\" in: %s%s", name, t.notes, t.message);
@@ -518,7 +518,7 @@ static void damaged_checkpoints(void **state)
     nftw(in_tempdir("whole/model"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
     told none = train("whole", 2, true, "train.steps=9");
     assert_int_equal(none.status, ZR_ERR_DATA);
-    assert_non_null(strstr(none.message, "no checkpoint is whole, of 4"));
+    assert_non_null(strstr(none.message, "none of its 4 checkpoints is complete"));
 }
 
 static int make_all(void **state)
