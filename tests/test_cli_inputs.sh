@@ -39,9 +39,9 @@ check "... with nothing to say of it" sh -c '! grep -q "data.tokenizer: not give
 # Most of a large vocabulary never comes up in bytes.
 text() { "$ZR" plan c.json --data.train=v.txt --data.val=null "$@"; }
 check "a text as bytes for a large vocabulary" text --model.vocab_size=50257
-check "... is told" says "note: data.tokenizer: not given, so the text is read as bytes, 256 of the model's 50257 tokens"
+check "... is told" says "note: data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's 50257 tokens"
 check "... with a preset, too" "$ZR" plan --preset gpt2-124m --data.train=v.txt
-check "... is told" says "as bytes, 256 of the model's 50257 tokens: .*--data.tokenizer=DIR"
+check "... is told" says "as bytes, which use only 256 of the model's 50257 tokens and train badly. .*--data.tokenizer=DIR"
 check "not for a small one" text
 check "... is it told" sh -c '! grep -q "data.tokenizer: not given" err'
 

@@ -27,7 +27,7 @@ for f in text.txt ./val.txt c.json "$DIR/text.txt" hard.svg soft.svg weights.svg
     check "... before anything is printed" test ! -s out
 done
 echo 'my notes' >notes.txt
-check "a picture over other files" says 'notes.txt is there, and no SVG picture' 73 "$ZR" plan c.json --svg notes.txt
+check "a picture over other files" says 'notes.txt exists and is not the expected kind of file' 73 "$ZR" plan c.json --svg notes.txt
 check "a picture over a directory" code 73 "$ZR" plan c.json --svg run
 check "a picture" "$ZR" plan c.json --svg new.svg
 cp new.svg old.svg
@@ -54,7 +54,7 @@ check "a picture into a pipe" sh -c '"$0" plan c.json --schedule --svg /dev/stdo
 # FILE COMMAND...: with standard output at the end of FILE
 into() { file=$1; shift; "$@" >>"$file"; }
 for f in text.txt val.txt c.json hard.svg; do
-    check "zr plan >>$f" says 'standard output goes to a file that is read' 73 into $f "$ZR" plan c.json
+    check "zr plan >>$f" says 'standard output would overwrite an input' 73 into $f "$ZR" plan c.json
 done
 check "zr train --json >>text.txt" says 'standard output' 73 into text.txt "$ZR" train c.json --json --train.output_dir=other
 check "... before the run" test ! -e other
@@ -71,7 +71,7 @@ for f in config.json metrics.jsonl.tmp model.tmp; do
     name=in/$f
     [ $f = config.json ] || check "a run over its data: $f" says "would overwrite $name, which it reads" 73 \
         "$ZR" train c.json --data.train=$name --train.output_dir=in
-    check "a run over its configuration" says 'would write over in/config.json, which it reads' 73 \
+    check "a run over its configuration" says 'would overwrite in/config.json, which it reads' 73 \
         "$ZR" train in/config.json --train.output_dir=./in/
     rm -r in
 done

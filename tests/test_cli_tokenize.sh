@@ -39,7 +39,7 @@ check "... of all files" test "$(tokens 1024 d.bin)" = \
     " 97 98 99 258 97 98 258 99 100 32 258 258 100 101 258 97 98 258 99 100 32 258 "
 printf '{"text": "x"}\n{"body": "y"}\n[]\n{"text": "z"}\n' >bad.jsonl
 check "a bad line" code 65 "$ZR" tokenize --tokenizer bytes bad.jsonl -o x.bin
-check "... is named, and what to do" grep -q 'bad.jsonl:2: "text" is not there.*--text-key.*--bad-lines skip leaves' err
+check "... is named, and what to do" grep -q 'bad.jsonl:2: "text" is missing.*--text-key.*--bad-lines skip' err
 check "... or left out" "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines skip -o d.bin
 check "... which is told" grep -q 'note: 2 bad lines left out; the first is bad.jsonl:2' err
 check "... with the others' tokens" test "$(tokens 1024 d.bin)" = " 120 122 "
@@ -73,13 +73,13 @@ check "... and so does a plan" sh -c '"$0" plan sized.json --json >planned && \
     "$0" plan j.json --json | cmp - planned' "$ZR"
 check "a larger one is taken" "$ZR" train sized.json --quiet --model.vocab_size=300 --train.output_dir=larger
 check "a smaller one is refused" code 78 "$ZR" train sized.json --quiet --model.vocab_size=258 --train.output_dir=x
-check "... with both" grep -q 'tok" needs a vocab_size of at least 259, given 258' err
+check "... with both" grep -q 'tok" needs a vocab_size of at least 259, but it is 258' err
 check "no tokenizer, no size" code 66 "$ZR" plan sized.json --data.tokenizer=nowhere
 check "... which says why" grep -q 'data.tokenizer: .*nowhere.*model.vocab_size' err
 check "a plan of a given size needs none" "$ZR" plan j.json --data.tokenizer=nowhere
 check "an output is no file of the tokenizer" code 73 "$ZR" train j.json --quiet --train.output_dir=traced \
     --trace tok/tokenizer.json
-check "... which is said" grep -q 'would overwrite what is read: it is in the directory tok' err
+check "... which is said" grep -q 'would overwrite an input: it is in the directory tok' err
 
 # The folder of tokens is where the run was started, for whoever comes later.
 sed 's/"tokens"/"mine\/tokens"/; s/"of-lines"/"runs\/home"/; s/"many.jsonl"/"d.jsonl", "val": "d.jsonl"/
@@ -194,7 +194,7 @@ check "nor the tokenizer" code 73 "$ZR" tokenize --tokenizer tok a.txt -o tok/to
 check "nor another file" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o b.txt
 cp a.txt i.bin.tmp
 check "a text is not taken for a file that is unfinished" code 73 "$ZR" tokenize --tokenizer bytes i.bin.tmp -o i.bin
-check "... and says so" grep -q 'temporary file i.bin.tmp would overwrite what is read' err
+check "... and says so" grep -q 'temporary file i.bin.tmp would overwrite an input' err
 check "... it is as it was" cmp a.txt i.bin.tmp
 check "nor is what another command writes touched" code 73 "$ZR" tokenize --tokenizer bytes b.txt -o i.bin
 check "... and says what to do" grep -q 'is creating it, or was interrupted: then remove it' err
@@ -206,7 +206,7 @@ printf 'PK\003\004weights.' >zip.bin
 for file in odd header zip; do
     cp $file.bin was
     check "nanoGPT's format overwrites no $file.bin" code 73 nanogpt a.txt -o $file.bin
-    check "... and says so" grep -q "$file.bin is there, and no file of tokens of the format nanogpt" err
+    check "... and says so" grep -q "$file.bin exists and is not the expected kind of file (file of tokens of the format nanogpt)" err
     check "... it is as it was" cmp was $file.bin
 done
 printf 'x' >one.txt

@@ -145,7 +145,7 @@ static void damage_is_named(void **state)
     refused("token \"abc\" is 258", bpe_json("", BPE_BYTE_LEVEL, MODEL, "\"ab\": 256, \"abc\": 258", "[]"));
     refused("both token 255", bpe_json("", BPE_BYTE_LEVEL, MODEL, "\"ab\": 255", "[]"));
     refused("merge 1: \"xy\" is not a token", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"xy c\"]"));
-    refused("merge 2: \"bc\" is no token", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"a b\", \"b c\"]"));
+    refused("merge 2: \"bc\" is not a token", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"a b\", \"b c\"]"));
     refused("merge 1 is \"ab\"", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"ab\"]"));
     refused("merge 1 is neither", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[[\"a\"]]"));
     refused("merges is not a list", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "3"));

@@ -348,7 +348,7 @@ static void another_batch(void **state)
     assert_int_equal(t.steps, 2);
     double mean = 0.5 * (t.step[0].loss + t.step[1].loss);
     assert_true(fabs(mean - whole.step[3].loss) < 1e-5 && t.step[0].loss != whole.step[3].loss);
-    assert_non_null(strstr(t.notes, "train_batch_size was 12, is 6"));
+    assert_non_null(strstr(t.notes, "train_batch_size was 12, and is now 6"));
 }
 
 static void optimizers(void **state)
@@ -366,7 +366,7 @@ static void optimizers(void **state)
     copy_run("whole", "run", 3);
     told other = train("run", 2, true, "optimizer.type=AdamW");
     expect_ok(&other);
-    assert_non_null(strstr(other.notes, "no states of the optimizer adamw: they begin at zero"));
+    assert_non_null(strstr(other.notes, "no states of the optimizer adamw, so they start at zero"));
     assert_non_null(strstr(other.notes, "optimizer.type was \"SGD\", is \"AdamW\""));
     assert_true(other.step[2].loss < other.step[0].loss + 1);
 }
@@ -400,7 +400,7 @@ static void a_run_is_lengthened(void **state)
     told more = train("run", 2, true, "train.steps=8 train.save_interval=4");
     expect_ok(&more);
     assert_int_equal(more.steps, 2);
-    assert_non_null(strstr(more.notes, "train.steps was 6, is 8"));
+    assert_non_null(strstr(more.notes, "train.steps was 6, and is now 8"));
     assert_non_null(strstr(more.notes, "goes on after step 6 of 8"));
     clear("whole");
     told whole = train("whole", 2, false, "train.steps=8");
@@ -447,7 +447,7 @@ static void other_models_and_data(void **state)
         const char *keys, *message;
         zr_status status;
     } refused[] = {
-        {"model.n_layer=3", "model.n_layer: 3, and 2 in step-00000003", ZR_ERR_CONFIG},
+        {"model.n_layer=3", "model.n_layer is 3, but 2 in step-00000003", ZR_ERR_CONFIG},
         {"model.layer_norm_epsilon=1e-6", "model.layer_norm_epsilon", ZR_ERR_CONFIG},
         {"model.vocab_size=300", "model.vocab_size", ZR_ERR_CONFIG},
     };
