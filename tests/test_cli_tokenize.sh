@@ -206,7 +206,7 @@ printf 'PK\003\004weights.' >zip.bin
 for file in odd header zip; do
     cp $file.bin was
     check "nanoGPT's format overwrites no $file.bin" code 73 nanogpt a.txt -o $file.bin
-    check "... and says so" grep -q "$file.bin exists and is not the expected kind of file (file of tokens of the format nanogpt)" err
+    check "... and says so" grep -q "$file.bin exists and is not a token file of the format nanogpt" err
     check "... it is as it was" cmp was $file.bin
 done
 printf 'x' >one.txt
