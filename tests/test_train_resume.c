@@ -367,7 +367,7 @@ static void optimizers(void **state)
     told other = train("run", 2, true, "optimizer.type=AdamW");
     expect_ok(&other);
     assert_non_null(strstr(other.notes, "no states of the optimizer adamw, so they start at zero"));
-    assert_non_null(strstr(other.notes, "optimizer.type was \"SGD\", is \"AdamW\""));
+    assert_non_null(strstr(other.notes, "optimizer.type was \"SGD\", and is now \"AdamW\""));
     assert_true(other.step[2].loss < other.step[0].loss + 1);
 }
 
@@ -409,7 +409,7 @@ static void a_run_is_lengthened(void **state)
     assert_int_equal(access(in_tempdir("run/model.old"), F_OK), -1);
     told less = train("run", 2, true, "train.steps=7");
     assert_int_equal(less.status, ZR_ERR_CONFIG);
-    assert_non_null(strstr(less.message, "train.steps: 7, and step-00000008 has done 8 steps"));
+    assert_non_null(strstr(less.message, "train.steps is 7, but step-00000008 has done 8 steps"));
     told same = train("run", 2, true, "train.steps=8"); /* no steps are left */
     expect_ok(&same);
     assert_int_equal(same.steps, 0);
