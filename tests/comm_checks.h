@@ -321,10 +321,10 @@ static zr_status check_same(zr_comm *comm)
     if (comm->size < 2) return ZR_OK;
     char wanted[160];
     int odd = check_name(comm, comm->size - 1), first = check_name(comm, 0);
-    snprintf(
-        wanted, sizeof wanted,
-        "hash differs between ranks: rank %d not as rank %d (rank %d has 7ff0000100000001, rank %d 7ff0000000000001)",
-        odd, first, odd, first);
+    snprintf(wanted, sizeof wanted,
+             "hash differs between ranks: rank %d differs from rank %d (rank %d has 7ff0000100000001, rank %d has "
+             "7ff0000000000001)",
+             odd, first, odd, first);
     bool differs = comm->rank == comm->size - 1;
     zr_status st = zr__comm_same(comm, "hash", 0x7ff0000000000001u + ((uint64_t)differs << 32));
     ZR_CHECK(st == ZR_ERR_CONFIG && strstr(zr_error_message(), wanted), ZR_ERR_INTERNAL, "same gave %d, '%s'", st,
@@ -355,30 +355,32 @@ static zr_status check_refusals(checker *c)
 {
     zr_comm *comm = c->comm;
     double one = 1, all[16];
-    char owner[64];
-    snprintf(owner, sizeof owner, "owner %d of %d ranks; 0 to %d", comm->size, comm->size, comm->size - 1);
+    char owner[96];
+    snprintf(owner, sizeof owner, "the owner is rank %d of %d ranks; it must be from 0 to %d", comm->size, comm->size,
+             comm->size - 1);
 
     ZR_TRY(check_refused(zr_comm_collect(comm, comm->size, c->send, 8, 1, check_take, NULL), owner));
-    ZR_TRY(check_refused(zr_comm_collect(comm, -1, c->send, 8, 1, check_take, NULL), "owner -1 of"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, -1, c->send, 8, 1, check_take, NULL), "the owner is rank -1 of"));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, comm->size, c->send, 8), owner));
-    ZR_TRY(check_refused(zr_comm_broadcast(comm, -1, c->send, 8), "owner -1 of"));
-    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, -1, 1, check_take, NULL), "a piece of -1 bytes"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, -1, 1, check_take, NULL), "a piece of -1 bytes"));
-    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, -1), "a piece of -1 bytes"));
-    ZR_TRY(check_refused(zr_comm_all_gather(comm, c->send, c->out, 64, -1), "a piece of -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_broadcast(comm, -1, c->send, 8), "the owner is rank -1 of"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, -1, 1, check_take, NULL), "the piece size is -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, -1, 1, check_take, NULL), "the piece size is -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, c->send, -1), "the piece size is -1 bytes"));
+    ZR_TRY(check_refused(zr_comm_all_gather(comm, c->send, c->out, 64, -1), "the piece size is -1 bytes"));
     ZR_TRY(check_refused(zr_comm_collect(comm, comm->rank, c->send, 8, 1, NULL, NULL),
                          "zr_comm_collect was given a NULL"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 1, NULL, NULL), "zr_comm_exchange was given a NULL"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, NULL, 8, 8, 1, check_take, NULL), "zr_comm_exchange was given a NULL"));
     ZR_TRY(check_refused(zr_comm_broadcast(comm, 0, NULL, 8), "zr_comm_broadcast was given a NULL"));
-    ZR_TRY(check_refused(zr_comm_scalars(comm, &one, ZR_COMM_SCALARS + 1, all), "49 scalars in one call; 1 to 48"));
-    ZR_TRY(check_refused(zr_comm_scalars(comm, &one, 0, all), "0 scalars in one call"));
+    ZR_TRY(check_refused(zr_comm_scalars(comm, &one, ZR_COMM_SCALARS + 1, all),
+                         "49 scalars were given in one call; it must be 1 to 48"));
+    ZR_TRY(check_refused(zr_comm_scalars(comm, &one, 0, all), "0 scalars were given in one call"));
     if (comm->size == 1) return ZR_OK;
     unsigned char *others = c->out + (comm->rank + 1) % comm->size * 64;
-    ZR_TRY(check_refused(zr_comm_all_gather(comm, others, c->out, 64, 64), "not in its own place"));
+    ZR_TRY(check_refused(zr_comm_all_gather(comm, others, c->out, 64, 64), "not at its own place"));
     ZR_TRY(check_refused(zr_comm_all_gather(comm, c->out + comm->rank * 64 + 1, c->out, 64, 64), "its own place"));
     return check_refused(zr_comm_exchange(comm, c->send, 8, 9, 1, check_take, NULL),
-                         "pieces of 9 bytes at a stride of 8");
+                         "pieces of 9 bytes overlap at a stride of 8");
 }
 
 /* Check records that must not be split between chunks, in chunks with room for exactly one record, or for slightly less
@@ -404,8 +406,9 @@ static zr_status check_grain_refusals(checker *c)
 {
     zr_comm *comm = c->comm;
     ZR_TRY(check_staging(comm, (int64_t)comm->size * ZR_COMM_STAGING_LEAST));
-    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 0, check_take, NULL), "a grain of 0 bytes; at least 1"));
-    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 8, -4, check_take, NULL), "a grain of -4 bytes"));
+    ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 0, check_take, NULL),
+                         "the grain is 0 bytes; it must be at least 1"));
+    ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 8, -4, check_take, NULL), "the grain is -4 bytes"));
     ZR_TRY(check_refused(zr_comm_exchange(comm, c->send, 8, 8, 3, check_take, NULL),
                          "a piece of 8 bytes in grains of 3, which do not divide it"));
     ZR_TRY(check_refused(zr_comm_collect(comm, 0, c->send, 8, 16, check_take, NULL), "8 bytes in grains of 16"));

@@ -67,11 +67,11 @@ static const struct {
      "passes 2^48"},
     {"{\"a\":{\"dtype\":\"F64\",\"shape\":[281474976710656],\"data_offsets\":[0,0]}}", 0, "wanted at most 2^48"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
-     "hold 4 bytes, its shape and dtype F32 need 8"},
+     "span 4 bytes, but its shape and dtype F32 need 8"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,0]}}", 0,
-     "hold 0 bytes, its shape and dtype F32 need 4"},
+     "span 0 bytes, but its shape and dtype F32 need 4"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,4]}}", 4,
-     "hold 4 bytes, its shape and dtype F32 need 0"},
+     "span 4 bytes, but its shape and dtype F32 need 0"},
     {"{\"a\":{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}}", 2, "do not fill whole bytes"},
     {"{\"a\":{\"dtype\":\"F6_E2M3\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2, "do not fill whole bytes"},
     /* offsets */
@@ -84,21 +84,22 @@ static const struct {
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2, "leaves a hole"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
      "\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[2,3]}}",
-     3, "tensor \"b\": begins at 2 of the data, leaves a hole"},
+     3, "tensor \"b\": begins at byte 2 of the data, leaves a hole"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
      "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
-     3, "tensor \"b\": begins at 1 of the data, overlaps"},
+     3, "tensor \"b\": begins at byte 1 of the data, overlaps"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
      "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}",
-     2, "tensor \"b\": begins at 0 of the data, overlaps"},
+     2, "tensor \"b\": begins at byte 0 of the data, overlaps"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
      "\"b\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[1,1]}}",
-     2, "tensor \"b\": begins at 1 of the data, overlaps"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2, "2 bytes of data, its tensors fill 1"},
+     2, "tensor \"b\": begins at byte 1 of the data, overlaps"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 2,
+     "the file has 2 bytes of data, but its tensors fill 1"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
      "\"b\":{\"dtype\":\"F32\",\"shape\":[2,0],\"data_offsets\":[0,0]}}",
      0, "tensor \"b\": is empty and reuses the place of \"a\""},
-    {"{}", 1, "1 bytes of data, its tensors fill 0"},
+    {"{}", 1, "the file has 1 bytes of data, but its tensors fill 0"},
 };
 
 #endif

@@ -27,13 +27,13 @@ static void errors_name_their_place(void **state)
 {
     (void)state;
     expect("", "f:1:1: '[' or '{' expected near end of file");
-    expect("{\"a\": 1,}", "f:1:8: a: a comma before the closing }; JSON has none there, remove it");
+    expect("{\"a\": 1,}", "f:1:8: a: remove the comma before the closing }, which JSON does not allow");
     expect("{\n \"a\": {\"b\": [1, 1e400]}}", "f:2:17: a.b[1]: real number overflow near '1e400'");
     expect("{\"a\": 1, \"a\": 2}", "f:1:10: a: duplicate object key near '\"a\"'");
     expect("{\"a\": nan}", "f:1:7: a: invalid token near 'nan'");
     expect("{\"a\": 1} x", "f:1:10: end of file expected near 'x'");
     expect("{\"a\": 99999999999999999999}", "f:1:7: a: too big integer near '99999999999999999999'");
-    expect("{\"ä\": 1 // no\n}", "f:1:9: ä: a comment; JSON has none, remove it");
+    expect("{\"ä\": 1 // no\n}", "f:1:9: ä: remove the comment, which JSON does not allow");
 }
 
 static void depth_is_limited(void **state)
@@ -48,7 +48,7 @@ static void depth_is_limited(void **state)
     memset(text, '[', 65);
     memset(text + 65, ']', 65);
     assert_int_equal(zr__json_parse(text, 130, "f", &root), ZR_ERR_CONFIG);
-    assert_non_null(strstr(zr_error_message(), "nested deeper than 64 levels"));
+    assert_non_null(strstr(zr_error_message(), "values are nested deeper than 64 levels"));
     /* Brackets inside strings do not count towards the depth. */
     memset(text, '[', 130);
     memcpy(text, "[\"", 2);
@@ -67,7 +67,8 @@ static void size_is_limited(void **state)
     text[0] = '[';
     text[bytes - 2] = ']';
     assert_int_equal(zr__json_parse(text, bytes, "f", &root), ZR_ERR_CONFIG);
-    assert_string_equal(zr_error_message(), "f: larger than 16777216 bytes, the most that are read of such a file");
+    assert_string_equal(zr_error_message(),
+                        "f: the file is larger than 16777216 bytes, the limit for files of this kind");
     assert_int_equal(zr__json_parse_most(text, bytes, bytes, "f", &root), ZR_OK);
     json_decref(root);
     assert_int_equal(zr__json_parse(text, bytes - 1, "f", &root), ZR_OK);
@@ -168,7 +169,7 @@ static void files_are_read_up_to_a_limit(void **state)
     assert_int_equal(text[BYTES], 0);
     zr_free(text);
     assert_int_equal(zr__json_read_most(path, BYTES - 1, &text, &bytes), ZR_ERR_CONFIG);
-    assert_non_null(strstr(zr_error_message(), "long: larger than 299999 bytes"));
+    assert_non_null(strstr(zr_error_message(), "long: the file is larger than 299999 bytes"));
     zr_free(written);
 }
 

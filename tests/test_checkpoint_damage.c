@@ -107,7 +107,7 @@ static void every_length(void **state)
     char bytes[ROOM];
     for (int f = 0; f < FILES; f++) {
         size_t n = take(names[f], bytes);
-        const char *fragment = f == FILES - 1 ? "checksum" : "bytes, the manifest has";
+        const char *fragment = f == FILES - 1 ? "checksum" : "according to the manifest";
         for (size_t cut = 0; cut < n; cut += cut < 64 || n - cut < 200 ? 1 : 97) {
             put(names[f], bytes, cut);
             refused(names[f], ZR_ERR_DATA, fragment);
@@ -132,7 +132,7 @@ static void missing_files(void **state)
         refused(names[f], ZR_ERR_DATA, "a directory");
         rmdir(made_path(dir, names[f]));
         mkfifo(made_path(dir, names[f]), 0666);
-        refused(names[f], ZR_ERR_DATA, "not a file");
+        refused(names[f], ZR_ERR_DATA, "a special file");
         unlink(made_path(dir, names[f]));
         put(names[f], bytes, n);
     }
@@ -162,7 +162,7 @@ static void all_damage_is_named(void **state)
     line = strtok(NULL, "\n");
     assert_non_null(strstr(line, "exp_avg.safetensors: cannot open"));
     line = strtok(NULL, "\n");
-    assert_non_null(strstr(line, "stranger\\x0a: not in the manifest"));
+    assert_non_null(strstr(line, "stranger\\x0a: the manifest does not list this file"));
     assert_null(strtok(NULL, "\n"));
     bytes[100] ^= 1; /* while the header is intact, tensors are named */
     put("model.safetensors", bytes, n);
@@ -197,9 +197,9 @@ static void foreign_files_are_named_and_harmless(void **state)
     put("exp_avg_sq.safetensors", "not even one", 12);
     assert_int_equal(symlink("/nowhere", made_path(dir, "link")), 0);
     whole();
-    assert_non_null(strstr(report, "notes.txt: not in the manifest"));
-    assert_non_null(strstr(report, "exp_avg_sq.safetensors: not in the manifest"));
-    assert_non_null(strstr(report, "link: not in the manifest"));
+    assert_non_null(strstr(report, "notes.txt: the manifest does not list this file"));
+    assert_non_null(strstr(report, "exp_avg_sq.safetensors: the manifest does not list this file"));
+    assert_non_null(strstr(report, "link: the manifest does not list this file"));
 }
 
 static void files_of_two_steps(void **state)
@@ -215,7 +215,8 @@ static void files_of_two_steps(void **state)
         size_t m = fread(bytes, 1, ROOM, file);
         fclose(file);
         put(names[f], bytes, m);
-        refused(names[f], ZR_ERR_DATA, f == FILES - 1 ? "of step 6, its directory is step 5's" : "damaged");
+        refused(names[f], ZR_ERR_DATA,
+                f == FILES - 1 ? "it is of step 6, but its directory is of step 5's" : "damaged");
         put(names[f], own, n);
     }
     /* The whole checkpoint under another step's name is refused. */
@@ -224,7 +225,7 @@ static void files_of_two_steps(void **state)
     snprintf(moved, sizeof moved, "%s/step-00000007/", run);
     assert_int_equal(rename(dir, moved), 0);
     assert_int_equal(zr_manifest_read(moved, &m), ZR_ERR_DATA);
-    assert_non_null(strstr(zr_error_message(), "of step 5, its directory is step 7's"));
+    assert_non_null(strstr(zr_error_message(), "it is of step 5, but its directory is of step 7's"));
     /* A name that is not a step's is accepted: people copy checkpoints. */
     assert_int_equal(rename(moved, made_path(run, "best")), 0);
     assert_int_equal(made_check(made_path(run, "best"), 5), ZR_OK);

@@ -54,10 +54,10 @@ static void unsupported_fields_are_named(void **state)
     static const struct {
         const char *fields, *fragment;
     } bad[] = {
-        {"\"model_type\":\"bert\"", "model_type is \"bert\", wanted \"gpt2\""},
+        {"\"model_type\":\"bert\"", "model_type is \"bert\"; expected \"gpt2\""},
         {"\"n_layer\":1", "model_type is missing"},
         {"\"model_type\":7", "model_type is 7"},
-        {"\"model_type\":\"gpt2\",\"n_inner\":768", "n_inner is 768, wanted null or 4 x n_embd = 3072"},
+        {"\"model_type\":\"gpt2\",\"n_inner\":768", "n_inner is 768; expected null or 4 x n_embd = 3072"},
         {"\"model_type\":\"gpt2\",\"activation_function\":\"relu\"", "activation_function is \"relu\""},
         {"\"model_type\":\"gpt2\",\"activation_function\":null", "activation_function is null"},
         {"\"model_type\":\"gpt2\",\"scale_attn_weights\":false", "scale_attn_weights is false"},
@@ -221,10 +221,10 @@ static void misfits_are_listed(void **state)
     assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
     assert_int_equal(zr__weights_check(weights, many, 12, NULL, 0), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "12 of 12 tensors do not fit the model"));
-    assert_non_null(strstr(zr_error_message(), "\n  transformer.wte.weight: shape (4, 2), wanted (2, 4)"));
-    assert_non_null(strstr(zr_error_message(), "\n  transformer.ln_f.bias: shape (2), wanted (1, 2)"));
-    assert_non_null(strstr(zr_error_message(), "\n  transformer.wte.weight: shape (4, 2), wanted (4)"));
-    assert_non_null(strstr(zr_error_message(), "\n  transformer.gone: missing, wanted (7)"));
+    assert_non_null(strstr(zr_error_message(), "\n  transformer.wte.weight: shape (4, 2); expected (2, 4)"));
+    assert_non_null(strstr(zr_error_message(), "\n  transformer.ln_f.bias: shape (2); expected (1, 2)"));
+    assert_non_null(strstr(zr_error_message(), "\n  transformer.wte.weight: shape (4, 2); expected (4)"));
+    assert_non_null(strstr(zr_error_message(), "\n  transformer.gone: missing; expected shape (7)"));
     assert_non_null(strstr(zr_error_message(), "\n  and 4 more"));
     int lines = 0;
     for (const char *at = zr_error_message(); (at = strchr(at, '\n')); at++) lines++;
@@ -244,7 +244,7 @@ static void integers_do_not_fit(void **state)
     put_file("integers/model.safetensors", image, sizeof(image));
     assert_int_equal(zr_weights_open(dir, zr_hf_gpt2_names(), &weights), ZR_OK);
     assert_int_equal(zr__weights_check(weights, &a, 1, NULL, 0), ZR_ERR_DATA);
-    assert_non_null(strstr(zr_error_message(), "a: dtype I32, wanted F32, BF16 or F16"));
+    assert_non_null(strstr(zr_error_message(), "a: dtype I32; expected F32, BF16 or F16"));
     zr_weights_close(&weights);
 }
 
@@ -283,16 +283,17 @@ static void bad_indices_are_refused(void **state)
         const char *map, *fragment;
         zr_status status;
     } bad[] = {
-        {"{\"a\":\"../../etc/passwd\"}", "wanted a name inside the directory", ZR_ERR_DATA},
-        {"{\"a\":\"/etc/passwd\"}", "wanted a name inside the directory", ZR_ERR_DATA},
-        {"{\"a\":\"..\"}", "wanted a name inside the directory", ZR_ERR_DATA},
-        {"{\"a\":\"sub/m.safetensors\"}", "wanted a name inside the directory", ZR_ERR_DATA},
-        {"{\"a\":\"\"}", "wanted a name inside the directory", ZR_ERR_DATA},
+        {"{\"a\":\"../../etc/passwd\"}", "is not the name of a file in the directory", ZR_ERR_DATA},
+        {"{\"a\":\"/etc/passwd\"}", "is not the name of a file in the directory", ZR_ERR_DATA},
+        {"{\"a\":\"..\"}", "is not the name of a file in the directory", ZR_ERR_DATA},
+        {"{\"a\":\"sub/m.safetensors\"}", "is not the name of a file in the directory", ZR_ERR_DATA},
+        {"{\"a\":\"\"}", "is not the name of a file in the directory", ZR_ERR_DATA},
         {"{\"a\":1}", "weight_map.a is not a string", ZR_ERR_DATA},
         {"{}", "no \"weight_map\"", ZR_ERR_DATA},
         {"[]", "no \"weight_map\"", ZR_ERR_DATA},
         {"{\"transformer.wte.weight\":\"gone.safetensors\"}", "gone.safetensors", ZR_ERR_NOT_FOUND},
-        {"{\"other\":\"m-1.safetensors\"}", "names tensor other in \"m-1.safetensors\", where it is not", ZR_ERR_DATA},
+        {"{\"other\":\"m-1.safetensors\"}",
+         "places tensor other in \"m-1.safetensors\", but that file does not hold it", ZR_ERR_DATA},
         {"{\"transformer.wte.weight\":\"m-1.safetensors\",\"transformer.ln_f.bias\":\"m-12.safetensors\"}",
          "is in two files", ZR_ERR_DATA},
         {"{\"a\":\"x\",\"a\":\"y\"}", "duplicate", ZR_ERR_DATA},

@@ -73,7 +73,7 @@ static void what_a_dead_attempt_left_goes(void **state)
     assert_int_equal(made_check(at("step-00000004"), 4), ZR_OK);
     /* An existing checkpoint is not overwritten, complete or not. */
     assert_int_equal(zr_checkpoint_begin(run, 4), ZR_ERR_STATE);
-    assert_non_null(strstr(zr_error_message(), "step-00000004: there already"));
+    assert_non_null(strstr(zr_error_message(), "step-00000004: it exists already"));
     assert_int_equal(made_check(at("step-00000004"), 4), ZR_OK);
     assert_int_equal(zr_checkpoint_begin(run, -1), ZR_ERR_ARG);
     assert_int_equal(zr_checkpoint_begin(at("nowhere"), 5), ZR_ERR_NOT_FOUND);

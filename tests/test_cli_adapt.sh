@@ -5,7 +5,7 @@
 
 XDG_CACHE_HOME=$PWD/cache # no rates but those of this test
 export XDG_CACHE_HOME
-taken() { sed -n 's/.*gradient_accumulation_steps: auto, taken as \([0-9]*\), and train_micro_batch_size_per_gpu as \([0-9]*\).*/\1 x \2/p' "$1"; }
+taken() { sed -n 's/.*gradient_accumulation_steps: auto, set to \([0-9]*\), and train_micro_batch_size_per_gpu as \([0-9]*\).*/\1 x \2/p' "$1"; }
 
 i=0
 while [ $i -lt 500 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
@@ -42,9 +42,9 @@ check "... with half as many something is" plan 57MB "$fewer" --schedule
 check "... " grep -q ' again' out
 check "... shown in the text" sh -c "'$ZR' plan c.json --ranks 2 --memory.limit=57MB $auto 2>/dev/null | grep -q '^${split%% *} micro-batches a step'"
 check "hardly any room" plan 54MB $auto
-check "... computes again" grep -q 'taken as .*: the best of what fits memory.limit' err
+check "... computes again" grep -q 'set to .*: the best of what fits memory.limit' err
 check "no room" plan 51MB $auto
-check "... is said" grep -q 'taken as .*: nothing fits memory.limit, and this takes the least' err
+check "... is said" grep -q 'set to .*: nothing fits memory.limit, and this needs the least' err
 
 check "trained" train chosen $auto --memory.limit=57MB
 check "... with the micro-batches of the plan" test "$(taken err)" = "$split"

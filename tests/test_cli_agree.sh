@@ -177,7 +177,7 @@ check "... and chosen" taken --memory 60MB
 
 check "a profile is one host" fails 2 'give --cluster dgx-h100x8' "$ZR" plan --preset gpt2 --ranks 9 --profile h100
 check "... with all its devices" "$ZR" plan --preset gpt2 --ranks 8 --profile h100 --quiet --json
-check "a cluster or a profile" fails 2 'one of the two' "$ZR" plan --preset gpt2 --ranks 8 --profile h100 --cluster dgx-h100x8
+check "a cluster or a profile" fails 2 'cannot be given together' "$ZR" plan --preset gpt2 --ranks 8 --profile h100 --cluster dgx-h100x8
 check "a cluster has shares of its own" fails 2 'product_share' "$ZR" plan --preset gpt2 --cluster dgx-h100x8 --efficiency 0.4
 check "no such cluster" fails 66 'did you mean dgx-h100x8' "$ZR" plan --preset gpt2 --cluster dgx-h100
 check "more ranks than it has" fails 78 'do not fit' "$ZR" plan --preset gpt2 --ranks 8 --cluster 4x4090

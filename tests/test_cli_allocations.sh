@@ -86,7 +86,7 @@ cached() { # want of memory is no damage of the tokens in the cache
         rm -rf made
         ZR_FAULT=alloc:$at "$ZR" train lines.json --quiet --train.steps=1 --train.output_dir=made >out.now 2>err.now
         rc=$?
-        ! grep 'made again' err.now || return 1
+        ! grep 'tokenized again' err.now || return 1
         ! grep 'no memory .* to read .*\.tokens' err.now || return $((rc != 71))
     done
     return 1

@@ -93,7 +93,7 @@ check "a damaged file is a note" says 'note: .*machine-' "$ZR" info
 check "... and nothing is measured" sh -c "$ZR info 2>/dev/null | grep -q '^measured *nothing yet'"
 check "... nor does a plan read it" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet | grep -q 'link is not'"
 : >plain
-check "text, with no place to remember: numbers and a note" says 'note: not remembered: ' \
+check "text, with no place to remember: numbers and a note" says 'note: the measurements could not be stored: ' \
     env XDG_CACHE_HOME="$DIR/plain" "$ZR" info --bench $quick $small
 check "... and no share above 100 %" awk '/^ .*%/ { while (match($0, /[0-9]+ %/)) {
     n++; bad += substr($0, RSTART, RLENGTH) + 0 > 100; $0 = substr($0, RSTART + RLENGTH) } } END { exit bad || !n }' said

@@ -4,8 +4,8 @@
 
 check "commands" prints '^report$' "$ZR" help --list
 check "for another shell" fails 2 'bash or zsh' "$ZR" help --completion fish
-check "for none" fails 2 'zr help takes' "$ZR" help --completion
-check "a page of nothing" fails 2 'no command' "$ZR" help --man nope
+check "for none" fails 2 'must be followed by' "$ZR" help --completion
+check "a page of nothing" fails 2 'unknown command' "$ZR" help --man nope
 check "help of a command is as ever" prints '^Examples' "$ZR" help train
 
 "$ZR" help --completion bash >zr.bash

@@ -31,11 +31,11 @@ damage() { for file in "$1"/*.tokens; do dd if=damage of="$file" bs=1 seek=4000 
 damage tokens
 check "... with tokens that are damaged" "$ZR" train c.json --data.train=all.jsonl --data.val=all.jsonl \
     --ranks 2 --data.cache_dir=tokens --train.output_dir=mended
-check "... says that they are made again" grep -q 'note: all.jsonl: its tokens were damaged in the cache and are made again: tokens/' err
+check "... says that they are made again" grep -q 'note: all.jsonl: its tokens in the cache were damaged, so it is tokenized again: tokens/' err
 check "... and trains on the same" same two mended
 damage tokens
 check "... as does zr eval" "$ZR" eval mended --data all.jsonl
-check "... once" test "$(grep -c 'made again' err)" = 1
+check "... once" test "$(grep -c 'tokenized again' err)" = 1
 check "the run's own configuration has the list" grep -q 'part-1.txt' parts/config.json
 check "... and is evaluated by it" "$ZR" eval parts --json
 mkdir elsewhere
@@ -53,7 +53,7 @@ check "... which are not those of one text" test "$(losses mixed)" != "$(losses 
 cp -r mixed half && rm -rf half/step-00000006 half/model half/run.json && echo step-00000003 >half/latest
 check "... and go on where they were" "$ZR" train half/config.json --quiet --resume
 check "... to the bit" same half mixed
-check "... not with other weights" fails 65 'data.train: the file is another' "$ZR" train mixed/config.json --quiet --resume \
+check "... not with other weights" fails 65 'data.train: the file has changed' "$ZR" train mixed/config.json --quiet --resume \
     --train.steps=8 --data.train="$(echo "$mix" | sed s/3/2/)"
 cp -r parts again && echo more >part-3.txt
 check "nor with one file more" fails 65 'data.train: the file has' "$ZR" train again/config.json --quiet --resume --train.steps=8
@@ -69,22 +69,22 @@ check "a list with a file that is not there" refuse 66 'gone.txt' --data.train='
 check "an empty list" refuse 78 'data.train: found .*wanted a path, a list of paths' --data.train='[]'
 check "a list of something else" refuse 78 'data.train\[1\]: found 7' --data.train='["all.txt", 7]'
 check "a weight of nothing" refuse 78 'data.train\[0\]' --data.train='[{"path": "all.txt", "weight": 0}]'
-check "weights of an evaluation" refuse 78 'data.val: weights have no meaning' --data.val='[{"path": "all.txt", "weight": 1}]'
+check "weights of an evaluation" refuse 78 'data.val: evaluation data cannot have weights' --data.val='[{"path": "all.txt", "weight": 1}]'
 echo '{"text": 7}' >>all.jsonl
-check "a bad line" refuse 65 'all.jsonl:601: "text" is no string' --data.train=all.jsonl
+check "a bad line" refuse 65 'all.jsonl:601: "text" is not a string' --data.train=all.jsonl
 check "... is left out when asked" "$ZR" train c.json --data.train=all.jsonl --data.bad_lines=skip --train.output_dir=skipped
-check "... and told" grep -q 'all.jsonl: 1 bad lines left out, the first is line 601' err
+check "... and told" grep -q 'all.jsonl: 1 bad lines left out; the first is line 601' err
 check "... and the rest is trained on" same skipped whole
 cp all.jsonl worse.jsonl && sed -i '2s/.*/none/' worse.jsonl
 check "... of several files" "$ZR" train c.json --data.train='["part-1.txt"]' --data.val='["all.jsonl", "worse.jsonl"]' \
     --data.bad_lines=skip --train.output_dir=skipped2
-check "... which are counted" grep -q 'all.jsonl and others, 2 files: 3 bad lines left out, the first is line 601' err
+check "... which are counted" grep -q 'all.jsonl and others (2 files): 3 bad lines left out; the first is line 601' err
 check "an evaluation" "$ZR" eval skipped2
-check "... tells it too" grep -q 'note: .*all.jsonl and others, 2 files: 3 bad lines left out' err
+check "... tells it too" grep -q 'note: .*all.jsonl and others (2 files): 3 bad lines left out' err
 : >empty.jsonl && echo '{"text": "a few"}' >few.jsonl
-check "a file without tokens, by its name" refuse 65 ' empty.jsonl: 0 tokens (jsonl); leave it out' \
+check "a file without tokens, by its name" refuse 65 ' empty.jsonl: the file holds 0 tokens (jsonl); leave it out' \
     --data.train='["few.jsonl", "empty.jsonl"]'
-check "one too short, by its name" refuse 65 ' few.jsonl: 6 tokens (jsonl), wanted at least 17' --data.train=few.jsonl
+check "one too short, by its name" refuse 65 ' few.jsonl: only 6 tokens (jsonl); at least 17' --data.train=few.jsonl
 check "a mistyped policy" refuse 78 'data.bad_lines: .*error.*skip' --data.train=all.jsonl --data.bad_lines=ignore
 touch file
 check "a cache that cannot be" refuse 73 'file' --data.train=all.jsonl --data.bad_lines=skip --data.cache_dir=file
@@ -102,7 +102,7 @@ mkdir 'o[d]d' && cp part-1.txt 'o[d]d/odd-1.txt' && cp c.json 'o[d]d'
 odd() (cd 'o[d]d' && "$ZR" train c.json --quiet --data.train='odd-*.txt' --data.val='odd-[1].txt' --train.output_dir=run)
 check "patterns in an odd folder" odd
 check "... are found from elsewhere" sh -c 'cd elsewhere && "$0" train "../o[d]d/run/config.json" --resume --train.steps=8' "$ZR"
-check "... where they were" sh -c '[ -s err ] && ! grep "is not where the run read it" err'
+check "... where they were" sh -c '[ -s err ] && ! grep "no longer exists where the run read it" err'
 check "... and evaluated" "$ZR" eval 'o[d]d/run'
 
 # A text through the files of a tokenizer.
@@ -126,7 +126,7 @@ check "... and writes text" sh -c 'cd elsewhere && "$0" generate ../bpe --prompt
 check "not with another tokenizer's tokens" fails 65 'data.train: the file' "$ZR" train bpe/config.json --quiet --resume \
     --train.steps=8 --data.tokenizer=other
 check "nor as bytes" fails 65 'data.t' "$ZR" train bpe/config.json --quiet --resume --train.steps=8 --data.tokenizer=bytes
-check "a vocabulary below the tokenizer's" fails 78 'needs a vocab_size of at least 259, given 258' \
+check "a vocabulary below the tokenizer's" fails 78 'needs a vocab_size of at least 259, but it is 258' \
     bpe --model.vocab_size=258 --train.output_dir=none
 check "no tokenizer's directory" fails 66 'elsewhere' bpe --data.tokenizer=elsewhere --train.output_dir=none
 check "... leaves nothing" test ! -e none

@@ -105,7 +105,7 @@ mv trained later/model/trained.json
 check "... and not where the weights say it" code 73 train later --resume --train.steps=10
 cp -r run lines && head -n 5 run/metrics.jsonl >lines/metrics.jsonl
 check "a run whose last lines were lost" train lines --resume --train.steps=16
-check "... says which" grep -q 'metrics.jsonl has no lines of the steps 6 to 14' err
+check "... says which" grep -q 'metrics.jsonl lacks the lines of steps 6 to 14' err
 mv later/model later.model
 check "with the weights elsewhere it goes on" train later --resume --train.steps=10
 check "... from the checkpoint" grep -q 'goes on after step 8 of 10' err
@@ -121,7 +121,7 @@ check "... is not followed" diff -r victim.kept victim
 check "... and replaced" test -f linked/model/model.safetensors -a ! -e linked/model.tmp -a ! -L linked/model
 ln victim/config.json linked/metrics.hard && mv linked/metrics.jsonl metrics.kept && mv linked/metrics.hard linked/metrics.jsonl
 check "a hard link in the place of metrics.jsonl" code 73 train linked --resume --train.steps=12
-check "... is refused" said_once 'metrics.jsonl has 2 names (hard links), .*put a copy in its place'
+check "... is refused" said_once 'metrics.jsonl has 2 hard links, .*replace it with a copy'
 check "... and not written" diff -r victim.kept victim
 cp metrics.kept linked/copy && mv linked/copy linked/metrics.jsonl
 check "a copy does" train linked --quiet --resume --train.steps=12

@@ -98,5 +98,5 @@ check "... to the bit" same flat offload
 check "... a plan shows both spaces" sh -c "'$ZR' plan c.json --ranks 4 --activation_checkpointing.policy=unit \
     --activation_checkpointing.cpu_checkpointing=true | grep 'on host: checkpoints'"
 check "without a policy there are none" "$ZR" plan c.json --activation_checkpointing.cpu_checkpointing=true
-check "... which is said" grep -q "note: activation_checkpointing: nothing is checkpointed, and nothing kept on the host, as its policy is none" err
+check "... which is said" grep -q "note: activation_checkpointing: nothing is checkpointed, and nothing kept on the host, because policy is none" err
 echo "1..$n"

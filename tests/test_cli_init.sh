@@ -29,7 +29,7 @@ printf '{"train": {"steps": 2} /* no */}' >c.json
 check "no other comments" fails 78 'c.json:1:24: train: a comment' "$ZR" plan c.json
 
 check "a preset without a configuration" fails 71 'memory.limit' "$ZR" train --preset gpt2-124m --data text.txt --memory 60MB --ranks 2
-check "... trains by a recipe, the help says" prints 'trains by a recipe for its size' "$ZR" train -h
+check "... trains by a recipe, the help says" prints 'training settings for its size' "$ZR" train -h
 small_limit="train --preset gpt2-124m --data text.txt --memory.limit=60MB --ranks 2" # with clipping, two_pass would save room
 check "... which clips" fails 71 'memory.norm two_pass' "$ZR" $small_limit
 check "... where no optimizer is given" sh -c "$ZR $small_limit --optimizer.params.lr=1e-4 2>&1 | grep 'memory.limit' | grep -qv two_pass"

@@ -16,7 +16,7 @@ says() { grep -q "$1" err; }
 { numbers 7 4321; numbers 300 1; numbers 7 678; } >t.bin
 numbers 7 100 >v.bin
 check "a token outside, anywhere in the file" code 65 "$ZR" train c.json --train.output_dir=run
-check "... with its position" says "t.bin: token 4321 (byte 8642) is 300, wanted below vocab_size 300"
+check "... with its position" says "t.bin: token 4321 (byte 8642) is 300, which is not below vocab_size 300"
 check "... on thread ranks once" code 65 "$ZR" train c.json --train.output_dir=run --ranks 2
 check "... with its position" says "t.bin: token 4321 (byte 8642) is 300"
 cp v.bin t.bin
@@ -29,9 +29,9 @@ numbers 7 100 >v.bin
 # Bytes of a text are no tokens of a token file; only a named tokenizer says that they are.
 yes 'a small text' | head -n 20 >v.txt
 check "a text for the evaluation of tokens" code 78 "$ZR" train c.json --data.val=v.txt --data.tokenizer=null --train.output_dir=run
-check "... says which is which" says "data.train is tokens and data.val is text, and no tokenizer says how"
+check "... says which is which" says "data.train is tokens but data.val is text, and data.tokenizer is not given"
 check "... and the other way round" code 78 "$ZR" plan c.json --data.train=v.txt
-check "... says so too" says "data.train is text and data.val is tokens, and no tokenizer"
+check "... says so too" says "data.train is text but data.val is tokens, and data.tokenizer"
 check "nothing was created" test ! -e run
 check "tokens that are bytes, as their tokenizer says" "$ZR" train c.json --data.val=v.txt --data.tokenizer=bytes --train.output_dir=bytes
 check "... with nothing to say of it" sh -c '! grep -q "data.tokenizer: not given" err'
@@ -39,9 +39,9 @@ check "... with nothing to say of it" sh -c '! grep -q "data.tokenizer: not give
 # Most of a large vocabulary never comes up in bytes.
 text() { "$ZR" plan c.json --data.train=v.txt --data.val=null "$@"; }
 check "a text as bytes for a large vocabulary" text --model.vocab_size=50257
-check "... is told" says "note: data.tokenizer: not given, so the text is read as bytes, 256 of the model's 50257 tokens"
+check "... is told" says "note: data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's 50257 tokens"
 check "... with a preset, too" "$ZR" plan --preset gpt2-124m --data.train=v.txt
-check "... is told" says "as bytes, 256 of the model's 50257 tokens: .*--data.tokenizer=DIR"
+check "... is told" says "as bytes, which use only 256 of the model's 50257 tokens and train badly. .*--data.tokenizer=DIR"
 check "not for a small one" text
 check "... is it told" sh -c '! grep -q "data.tokenizer: not given" err'
 
@@ -71,10 +71,10 @@ restore() { cp t.bin v.bin 1/ && cp first/model/* 1/first/model/; }
 check "copies are the same data" ranks 0 --quiet --model.init=first/model --data.seq_length=8
 { numbers 7 99; numbers 8 1; } >1/t.bin
 check "another token" ranks 65
-check "... names the rank" says "data.train: the content of t.bin differs between ranks: rank 1 not as rank 0"
+check "... names the rank" says "data.train: the content of t.bin differs between ranks: rank 1 differs from rank 0"
 numbers 7 101 >1/t.bin
 check "another length" ranks 65
-check "... names the rank" says "data.train: the number of tokens of t.bin .*rank 1 not as rank 0 (rank 1 has 101, rank 0 100)"
+check "... names the rank" says "data.train: the number of tokens of t.bin .*rank 1 differs from rank 0 (rank 1 has 101, rank 0 has 100)"
 { numbers 7 99; numbers 300 1; } >1/t.bin
 check "a bad token on one host" ranks 65
 check "... names the rank" says "rank 1: t.bin: token 99"
@@ -86,6 +86,6 @@ restore
 at=$(($(wc -c <1/first/model/model.safetensors) - 4))
 printf '\001\002\003\075' | dd of=1/first/model/model.safetensors bs=1 seek=$at conv=notrunc 2>/dev/null
 check "other weights" ranks 65 --model.init=first/model --data.seq_length=8
-check "... names the rank" says "model.init: the content of first/model differs between ranks: rank 1 not as rank 0"
+check "... names the rank" says "model.init: the content of first/model differs between ranks: rank 1 differs from rank 0"
 check "nothing was created" test ! -e run
 echo "1..$n"

@@ -81,7 +81,7 @@ check "... nor converted" says 'are damaged' 65 "$ZR" convert bad/step-00000004 
 check "... and leave nothing" test ! -e new -a ! -e new.tmp
 rm bad/step-00000008/manifest.json
 check "a checkpoint without a manifest" says 'manifest.json' 65 "$ZR" verify bad/step-00000008
-check "... is passed over by inspect, which says so" says 'step-00000008 is passed over: .*manifest.json' 65 "$ZR" inspect bad
+check "... is passed over by inspect, which says so" says 'step-00000008 is skipped: .*manifest.json' 65 "$ZR" inspect bad
 cp -r run/model nan && printf '\000\000\300\177' | dd of=nan/model.safetensors bs=1 seek=4100 conv=notrunc 2>/dev/null
 check "weights that are not finite" says 'transformer.wte.weight: 1 numbers are not finite, the first is element 1' 65 "$ZR" verify nan
 cp -r run/model short && sed -i 's/"n_layer": 1/"n_layer": 2/' short/config.json
@@ -113,16 +113,16 @@ check "rounding what is rounded changes nothing" sh -c '"$0" convert in-bf16 aga
 check "a type of no kind" says 'f32, bf16 or f16' 2 "$ZR" convert run new --dtype int8
 check "a checkpoint of a checkpoint" code 2 "$ZR" convert run new --to run
 check "one file" says 'one file' 2 "$ZR" convert run/model/model.safetensors new
-check "a Hugging Face directory to a run" says '--resume goes on from it' 0 "$ZR" convert exported tuned
+check "a Hugging Face directory to a run" says '--resume continues it' 0 "$ZR" convert exported tuned
 check "... that is whole" "$ZR" verify tuned
 check "... with the same weights" sh -c 'cmp tuned/step-00000000/model.safetensors exported/model.safetensors'
 check "a run goes on from it" says 'goes on after step 0 of 4, from tuned/step-00000000' 0 \
     "$ZR" train c.json --train.output_dir=tuned --resume --train.steps=4
-check "... and says that the moments are not there" grep -q 'no states of the optimizer adamw: they begin at zero' err
+check "... and says that the moments are not there" grep -q 'no states of the optimizer adamw, so they start at zero' err
 check "... as from model.init" sh -c '"$0" train c.json --quiet --train.output_dir=init --train.steps=4 --model.init=exported &&
     cmp init/model/model.safetensors tuned/model/model.safetensors' "$ZR"
 "$ZR" convert exported other --quiet
-check "another model does not" says 'model.n_head: 4, and 2' 78 "$ZR" train c.json --train.output_dir=other --resume --model.n_head=4
+check "another model does not" says 'model.n_head is 4, but 2' 78 "$ZR" train c.json --train.output_dir=other --resume --model.n_head=4
 check "... with another epsilon neither" says 'model.layer_norm_epsilon' 78 "$ZR" train c.json --train.output_dir=other --resume --model.layer_norm_epsilon=0.1
 
 # ---- eval and generate

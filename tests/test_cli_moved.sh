@@ -50,10 +50,10 @@ mv alone/val.txt alone/run/
 check "the data in the run" evals elsewhere ../alone/run
 check "... which training says" sh -c 'cp moved/data/text.txt alone/run && cd elsewhere &&
     "$0" train ../alone/run/config.json --train.output_dir=again 2>&1 |
-    grep "note: data.train: data/text.txt is not where the run read it; read from .*/alone/run/text.txt"' "$ZR"
+    grep "note: data.train: data/text.txt no longer exists where the run read it; using .*/alone/run/text.txt"' "$ZR"
 rm alone/run/val.txt alone/run/text.txt
 rm -r elsewhere/data elsewhere/val.txt
-check "the data is nowhere" says "data.val: $DIR/project/data/val.txt is not there, nor beside the run in $DIR/alone/run" \
+check "the data is nowhere" says "data.val: $DIR/project/data/val.txt does not exist, and neither does a copy beside the run in $DIR/alone/run" \
     66 at elsewhere "$ZR" eval ../alone/run
 check "... for training" says "$DIR/project/data/text.txt: cannot open" 66 \
     at elsewhere "$ZR" train ../alone/run/config.json --train.output_dir=three
@@ -67,7 +67,7 @@ head -c 3000 text.txt >part
 # kind NAME WHAT BYTES: a file that begins so, as data.train
 kind() {
     { printf "$3"; cat part; } >"$1"
-    check "$2 is no text" says "^zr: $1: its format is $2, which zr does not read" 65 "$ZR" train c.json --data.train="$1"
+    check "$2 is no text" says "^zr: $1: its format is $2, which zr cannot read" 65 "$ZR" train c.json --data.train="$1"
 }
 kind a.gz gzip '\037\213\010'
 kind a.zip zip 'PK\003\004'
@@ -89,11 +89,11 @@ check "... nor to evaluate" code 65 "$ZR" eval alone/run --data a.npy
 { printf '\037\213\010\010'; cat part; } >tokens.bin
 check "tokens may begin so" "$ZR" train c.json --quiet --data.train=tokens.bin --train.steps=1 --train.output_dir=t1 --model.vocab_size=65536
 awk 'BEGIN { for (i = 0; i < 3000; i++) printf "%c%c", 1 + i % 127, 0 }' >tokens.dat
-check "numbers are no text" says 'tokens.dat: not a text: of 6000 bytes from byte 0 on, 3000 are NUL' 65 "$ZR" train c.json --data.train=tokens.dat
+check "numbers are no text" says 'tokens.dat: this is not a text: of 6000 bytes from byte 0 on, 3000 are NUL' 65 "$ZR" train c.json --data.train=tokens.dat
 check "nothing was created" test ! -e made
 { cat text.txt; printf 'a\000b'; cat text.txt; } >nul.txt
 check "a NUL" "$ZR" train c.json --data.train=nul.txt --train.steps=1 --train.output_dir=t2
-check "... is told" grep -q 'note: nul.txt: byte [0-9]* is NUL, as in no text' err
+check "... is told" grep -q 'note: nul.txt: byte [0-9]* is NUL, which texts do not contain' err
 { cat text.txt; printf 'caf\351 '; cat text.txt; } >latin.txt
 check "what is not UTF-8" "$ZR" train c.json --data.train=latin.txt --train.steps=1 --train.output_dir=t3
 check "... is told" grep -q "note: latin.txt: byte $(($(wc -c <text.txt) + 3)) is not UTF-8" err

@@ -56,5 +56,5 @@ check "... which is said by name" grep -q 'collectives.reduce: nccl sums between
 check "... not on processors" code 78 threads none 2 --collectives.reduce=nccl --device=cpu
 check "... in a plan" sh -c "'$ZR' plan c.json --device=cuda --collectives.reduce=nccl --ranks 2 --profile h100 --schedule >a && grep 'reduce_scatter ' a >&2 && ! grep 'reduce_scatter ' a | grep -qv 'by NCCL'"
 check "more processes than GPUs" code 69 processes none 4 --zero_optimization.stage=2
-check "... are refused by name" grep -q 'ranks 0 and 2 are processes on one GPU (0000:00:00.0 of .*--ranks' err
+check "... are refused by name" grep -q 'ranks 0 and 2 are processes on the same GPU (0000:00:00.0 of .*--ranks' err
 echo "1..$n"

@@ -23,11 +23,11 @@ says() { # PATTERN CODE COMMAND...: a message
 
 ln text.txt hard.svg && ln -s text.txt soft.svg && ln run/model/model.safetensors weights.svg
 for f in text.txt ./val.txt c.json "$DIR/text.txt" hard.svg soft.svg weights.svg run/model/config.json; do
-    check "a picture that would destroy $f" says 'would overwrite what is read' 73 "$ZR" plan c.json "$init" --svg "$f"
+    check "a picture that would destroy $f" says 'would overwrite an input' 73 "$ZR" plan c.json "$init" --svg "$f"
     check "... before anything is printed" test ! -s out
 done
 echo 'my notes' >notes.txt
-check "a picture over other files" says 'notes.txt is there, and no SVG picture' 73 "$ZR" plan c.json --svg notes.txt
+check "a picture over other files" says 'notes.txt exists and is not the expected kind of file' 73 "$ZR" plan c.json --svg notes.txt
 check "a picture over a directory" code 73 "$ZR" plan c.json --svg run
 check "a picture" "$ZR" plan c.json --svg new.svg
 cp new.svg old.svg
@@ -42,9 +42,9 @@ check "... touch nothing else" sh -c 'cmp c.json beside.svg.tmp && cmp c.json pl
 ln -s beside.svg linked.svg && "$ZR" plan c.json --stage 2 --svg linked.svg >/dev/null
 check "a picture through a link" sh -c 'test -L linked.svg && "$0" plan c.json --stage 2 --svg new.svg && cmp new.svg beside.svg' "$ZR"
 ln -s nowhere.svg dangling.svg
-check "a picture through a link to nothing" says 'a link that leads nowhere' 73 "$ZR" plan c.json --svg dangling.svg
+check "a picture through a link to nothing" says 'it is a link to a file that does not exist' 73 "$ZR" plan c.json --svg dangling.svg
 check "... makes nothing" test ! -e nowhere.svg
-[ ! -c /dev/full ] || check "a picture on a full disk" says 'could not be written to its end' 74 "$ZR" plan c.json --svg /dev/full
+[ ! -c /dev/full ] || check "a picture on a full disk" says 'could not be written completely' 74 "$ZR" plan c.json --svg /dev/full
 mkfifo fifo.svg && { cat fifo.svg >through.svg & }
 check "a picture into a named pipe" "$ZR" plan c.json --svg fifo.svg
 wait $!
@@ -54,7 +54,7 @@ check "a picture into a pipe" sh -c '"$0" plan c.json --schedule --svg /dev/stdo
 # FILE COMMAND...: with standard output at the end of FILE
 into() { file=$1; shift; "$@" >>"$file"; }
 for f in text.txt val.txt c.json hard.svg; do
-    check "zr plan >>$f" says 'standard output goes to a file that is read' 73 into $f "$ZR" plan c.json
+    check "zr plan >>$f" says 'standard output would overwrite an input' 73 into $f "$ZR" plan c.json
 done
 check "zr train --json >>text.txt" says 'standard output' 73 into text.txt "$ZR" train c.json --json --train.output_dir=other
 check "... before the run" test ! -e other
@@ -69,9 +69,9 @@ for f in config.json metrics.jsonl.tmp model.tmp; do
     mkdir in && cp c.json in/config.json && cp text.txt in/$f.text
     [ $f = config.json ] || mv in/$f.text in/$f
     name=in/$f
-    [ $f = config.json ] || check "a run over its data: $f" says "would write over $name, which it reads" 73 \
+    [ $f = config.json ] || check "a run over its data: $f" says "would overwrite $name, which it reads" 73 \
         "$ZR" train c.json --data.train=$name --train.output_dir=in
-    check "a run over its configuration" says 'would write over in/config.json, which it reads' 73 \
+    check "a run over its configuration" says 'would overwrite in/config.json, which it reads' 73 \
         "$ZR" train in/config.json --train.output_dir=./in/
     rm -r in
 done

@@ -52,7 +52,7 @@ same_plan() {
 check "... and is the plan that is shown" same_plan
 check "... with the train_batch_size that goes with it" test "$(number train_batch_size max.json)" = $((most * 2 * 2))
 check "in GB as the papers count" prints ' of 60.0 MB' "$ZR" plan c.json --quiet --max layers --memory 60MB
-check "a tiny model in a huge memory ends" prints 'but no more are tried' "$ZR" plan c.json --quiet --memory 64TB $endless
+check "a tiny model in a huge memory ends" prints 'but zr tries no more' "$ZR" plan c.json --quiet --memory 64TB $endless
 check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it needs .* of 62.9 MB' \
     "$ZR" plan c.json --quiet --max layers --memory.limit=60MiB
 check "so does the profile's memory" prints ' of 32000.0 MB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet

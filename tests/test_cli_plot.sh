@@ -58,7 +58,7 @@ check "... unseen" grep -q 'step 1 to 10;' half.svg
 (metrics 1 10; printf '{"step":11, "loss":1, "lr":1e-3, "skipped":0}') >open.jsonl
 check "a whole one without its newline counts" sh -c "$ZR plot --quiet open.jsonl -o o.svg && grep -q 'step 1 to 11; last training loss 1' o.svg"
 (metrics 1 10; echo 'what is this'; metrics 11 12) >odd.jsonl
-check "a line that is none is left out" sh -c "$ZR plot odd.jsonl -o odd.svg 2>message && grep -q '1 line left out.* line 11' message"
+check "a line that is none is left out" sh -c "$ZR plot odd.jsonl -o odd.svg 2>message && grep -q '1 unreadable line left out.* line 11' message"
 check "... the others count" grep -q 'step 1 to 12;' odd.svg
 {
     echo '{"step":1, "loss":null, "lr":1, "skipped":1}'
@@ -89,13 +89,13 @@ check "without -o: loss.svg here" sh -c "$ZR plot --quiet runs/a && $whole loss.
 check "JSON" sh -c "$ZR plot --quiet --json runs/a runs/b -o j.svg | grep -q '\"run\":\"runs/b\", \"first_step\":1, \"last_step\":1000'"
 check "on standard output" sh -c "$ZR plot --quiet runs/a -o /dev/stdout | grep -q '</svg>'"
 
-check "a file that is none" fails 65 'not one of a run' "$ZR" plot text.txt -o x.svg
+check "a file that is none" fails 65 'line 1 holds no metrics' "$ZR" plot text.txt -o x.svg
 check "a missing one" fails 66 'nowhere' "$ZR" plot nowhere -o x.svg
 check "a directory without metrics" fails 66 'metrics.jsonl' "$ZR" plot many -o x.svg
 check "no run" fails 2 'needs the directory' "$ZR" plot
 check "an output that cannot be" fails 73 'no/x.svg' "$ZR" plot runs/a -o no/x.svg
-check "an output that is an input" fails 73 'would overwrite what is read' "$ZR" plot m.jsonl -o m.jsonl
-check "... in a run's directory" fails 73 'would overwrite what is read' "$ZR" plot runs/a -o runs/a/metrics.jsonl
+check "an output that is an input" fails 73 'would overwrite an input' "$ZR" plot m.jsonl -o m.jsonl
+check "... in a run's directory" fails 73 'would overwrite an input' "$ZR" plot runs/a -o runs/a/metrics.jsonl
 check "... or no picture" fails 73 'no SVG picture' "$ZR" plot runs/a -o text.txt
 check "... is as it was" test "$(grep -c loss m.jsonl)" = 1010
 echo "1..$n"

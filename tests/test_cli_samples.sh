@@ -64,10 +64,10 @@ sys.stdout.buffer.write(bytes(i % 100 if i % 2 == 0 else 0 for i in range(4000))
 check "a prompt that is not the model's" fails 65 'token 195 of the prompt' train --data.train=ascii.bin --data.val=null \
     --data.tokenizer=bytes --model.vocab_size=128 --train.sample_prompt=Å --train.output_dir=x
 check "... is refused before the first step" [ ! -e x/metrics.jsonl ]
-check "a long one" fails 78 'train.sample_prompt: 1025 bytes' train --train.sample_prompt="$(printf %1025s x)" --train.output_dir=x
-check "ranks that share layers" fails 69 'train.sample_tokens with parallel.tensor' train --ranks 2 --parallel.tensor=2 --train.output_dir=x
+check "a long one" fails 78 'train.sample_prompt has 1025 bytes' train --train.sample_prompt="$(printf %1025s x)" --train.output_dir=x
+check "ranks that share layers" fails 69 'train.sample_tokens cannot be used with parallel.tensor' train --ranks 2 --parallel.tensor=2 --train.output_dir=x
 "$ZR" tokenize --quiet --train 300 text.txt -o learned && "$ZR" tokenize --quiet --tokenizer learned text.txt -o tokens.bin
-check "tokens without their tokenizer" fails 78 'train.sample_tokens: no text' train --data.train=tokens.bin --data.val=null \
+check "tokens without their tokenizer" fails 78 'train.sample_tokens: token files need a tokenizer' train --data.train=tokens.bin --data.val=null \
     --train.output_dir=x
 check "... with it" train --data.train=tokens.bin --data.val=null --data.tokenizer=learned --train.output_dir=tokens
 check "... make texts" [ "$(samples tokens | wc -l)" = 3 ]

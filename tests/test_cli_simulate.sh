@@ -103,7 +103,7 @@ END
 }
 check "jitter, by its seed" jitter
 check "... in words" prints '^slowest .* take 1\.[0-9]* times as long$' on8 --jitter 0.1
-check "a seed for nothing" fails 2 'give both' on8 --seed 1
+check "a seed for nothing" fails 2 'give it too' on8 --seed 1
 saves() {
     sed 's/"device_bytes_per_sec"/"disk_bytes_per_sec": 1e8, "device_bytes_per_sec"/' small.json >disk.json &&
         on8 --cluster ./disk.json --train.save_interval=10 --json >save.json && python3 - <<'END'
@@ -169,17 +169,17 @@ END
 }
 check "a list as JSON, values with commas" listed
 check "an unknown key" fails 2 'did you mean' on8 --sweep zero_optimization.stag=1
-check "an empty list" fails 2 'empty value' on8 --sweep stage=
-check "an empty value" fails 2 'empty value' on8 --sweep stage=1,,2
-check "no list" fails 2 'KEY=a,b,c was wanted' on8 --sweep stage
+check "an empty list" fails 2 'a value is empty' on8 --sweep stage=
+check "an empty value" fails 2 'a value is empty' on8 --sweep stage=1,,2
+check "no list" fails 2 'expected KEY=a,b,c' on8 --sweep stage
 check "a value twice" fails 2 'twice' on8 --sweep stage=1,1
 check "a key twice" fails 2 'twice' on8 --sweep stage=1 --sweep zero_optimization.stage=2
-check "a key that is given as well" fails 2 'leave one of the two out' on8 --sweep stage=1,2 --stage 1
-check "... with its section" fails 2 'leave one of the two out' on8 --sweep stage=1,2 '--zero_optimization={"stage":1}'
+check "a key that is given as well" fails 2 'leave out one of the two' on8 --sweep stage=1,2 --stage 1
+check "... with its section" fails 2 'leave out one of the two' on8 --sweep stage=1,2 '--zero_optimization={"stage":1}'
 many() {
     list=1 i=2
     while [ $i -le 101 ]; do list=$list,$i; i=$((i + 1)); done
-    fails 2 '10201 combinations; at most 10000' on8 --sweep batch=$list --sweep seq=$list
+    fails 2 'there are 10201 combinations; the most is 10000' on8 --sweep batch=$list --sweep seq=$list
 }
 check "too many" many
 nothing() { fails 78 'none of the 2 combinations' on8 --sweep tensor=3,5 >rows.csv && ! test -s rows.csv; }
@@ -191,7 +191,7 @@ check "... with a name each" sh -c 'for s in 1 2 3; do grep -q ">stage $s<" line
 check "... of another column" sweep --sweep stage=1,2,3 --svg lines.svg --plot samples_per_sec
 check "... which its axis names" grep -q 'samples a second' lines.svg
 check "of an unknown column" fails 2 'tflops' on8 --sweep stage=1 --svg lines.svg --plot tflop
-check "a column without a picture" fails 2 'with --svg' on8 --plot mfu
+check "a column without a picture" fails 2 'needs --sweep and --svg' on8 --plot mfu
 
 # ---- search
 
@@ -391,7 +391,7 @@ for way in json.load(open("search.json")):
 END
 }
 check "a step's tokens are bounded" bounded
-check "... for a search alone" fails 2 'give both' on8 --step-tokens 16384
+check "... for a search alone" fails 2 'give it too' on8 --step-tokens 16384
 check "in words" sh -c 'grep -q "^the fastest of" first && grep -q -- "--zero_optimization.stage=" first &&
     grep -q "^ 11 " first'
 check "nothing fits" fails 71 'nothing fits; stage' on8 --search --model.n_embd=8192
@@ -399,6 +399,6 @@ check "nothing can be planned" fails 78 'none of the ways .*; the first: 5 ranks
     --parallel.ranks_per_host=5
 check "a memory limit is kept" sh -c "'$ZR' simulate --quiet --cluster ./small.json c.json --ranks 8 --search --json --memory 1112MB >l.json &&
     python3 -c 'import json; assert max(w[\"memory_bytes\"] + 2**30 for w in json.load(open(\"l.json\")) if w[\"fits\"]) <= 1112e6'"
-check "both at once" fails 2 'one at a time' on8 --search --sweep stage=1
+check "both at once" fails 2 'cannot be given together' on8 --search --sweep stage=1
 
 echo "1..$n"

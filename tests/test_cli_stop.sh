@@ -46,7 +46,7 @@ check "... SIGINT" early INT
 check "... stops with 75" ends_with 75 $pid
 check "... and is answered" grep -q 'zr: stopping when training begins; once more: stop now$' earlyINT.err
 check "it goes on for as long as it may" code 75 "$ZR" train c.json --train.output_dir=run1 --resume --max-time 3
-check "... and says why it stops" grep -q 'another step and its checkpoint would end after the time' err
+check "... and says why it stops" grep -q 'another step and its checkpoint would exceed --max-time' err
 check "... also at the end" sh -c 'tail -n 1 err | grep -q "stopped as --max-time asked after step"'
 check "... with a checkpoint" sh -c '"$0" verify run1 && tail -n 1 err | grep -q "continue with --resume"' "$ZR"
 check "a run that is done in time" "$ZR" train c.json --train.output_dir=short --train.steps=3 --max-time=2h
@@ -83,7 +83,7 @@ for place in model.old model.old.2 model.old.3; do
     steps=$((${steps:-3} + 1))
     check "a foreign file in model/" "$ZR" train c.json --train.output_dir=moved --resume --train.steps=$steps --train.save_interval=1
     check "... is kept in $place" sh -c "echo $place | cmp - moved/$place/tokenizer.json"
-    check "... which is said" grep -q "that is kept in .*moved/$place\$" err
+    check "... which is said" grep -q "it is kept in .*moved/$place\$" err
     check "... beside new weights" sh -c '! cmp -s moved/model/tokenizer.json moved/'$place'/tokenizer.json \
         && test -s moved/model/model.safetensors'
 done

@@ -123,7 +123,7 @@ else
 fi
 
 check "ranks that the degree does not divide" code 78 train odd 3 2
-check "... say what would do" grep -q 'parallel.tensor: 2 ranks share each layer, of 3' err
+check "... say what would do" grep -q 'parallel.tensor: 2 does not divide the 3 ranks' err
 check "heads that the degree does not divide" code 78 train heads 3 3
 check "... say what would do" grep -q 'n_head 4 cannot be shared by 3 tensor-parallel ranks (parallel.tensor): 1, 2, 4 would do' err
 # Ranks of a layer on one host, and across two.
@@ -132,9 +132,9 @@ across() { "$ZR" plan c.json --ranks 4 --tensor $1 --json --quiet --parallel.ran
 check "hosts that hold whole layers" sh -c '[ -n "$1" ] && [ "$1" != "$2" ]' - "$(across 2)" "$(across 4)"
 check "policy paper is planned" "$ZR" plan c.json --activation_checkpointing.policy=paper --quiet
 check "tokens of one rank" "$ZR" plan c.json --parallel.sequence=keep
-check "... have no meaning, which is said" grep -q 'note: parallel.sequence has no meaning here' err
+check "... have no meaning, which is said" grep -q 'note: parallel.sequence has no effect' err
 check "pieces of nothing" code 78 train nothing 2 2 $ac.partition_activations=true
-check "... say what would do" grep -q 'partition_activations: with activation_checkpointing.policy none there are no checkpoints; policy unit' err
+check "... say what would do" grep -q 'partition_activations: it needs checkpoints, but activation_checkpointing.policy is none; use policy unit' err
 check "checkpoints on a disk" code 69 train disk 2 2 $ac.policy=unit $ac.offload=disk
 check "... are refused by name" grep -q 'activation_checkpointing.offload' err
 check "more ranks than heads" code 78 train more 8 8

@@ -84,21 +84,21 @@ says() { # PATTERN CODE COMMAND...: a message
     shift
     code "$@" && grep -q -e "$pattern" err.now || { echo "no \"$pattern\"" >&2; return 1; }
 }
-check "a key without =" says '`=`: --train.steps=3$' 2 "$ZR" train c.json --train.steps 3
-check "a key without value" says '`=`: --train.steps=VALUE$' 2 "$ZR" train c.json --train.steps
-check "a key's last part" says '`=`: --zero_optimization.overlap_comm=true$' 2 "$ZR" plan c.json --overlap_comm true
+check "a key without =" says 'after an equals sign: --train.steps=3$' 2 "$ZR" train c.json --train.steps 3
+check "a key without value" says 'after an equals sign: --train.steps=VALUE$' 2 "$ZR" train c.json --train.steps
+check "a key's last part" says 'after an equals sign: --zero_optimization.overlap_comm=true$' 2 "$ZR" plan c.json --overlap_comm true
 printf '{"train": {"steps": 3,},\n "steps_per_print": 2}\n' >slip.json
-check "JSON: a comma at the end" says '^zr: slip.json:1:22: train.steps: a comma before the closing }' 78 "$ZR" plan slip.json
+check "JSON: a comma at the end" says '^zr: slip.json:1:22: train.steps: remove the comma before the closing }' 78 "$ZR" plan slip.json
 printf '{"optimizer": {"params": {"betas": [0.9, 0.99,\n]}}}\n' >slip.json
-check "... of an array" says '^zr: slip.json:1:46: .*a comma before the closing ]' 78 "$ZR" plan slip.json
+check "... of an array" says '^zr: slip.json:1:46: .*remove the comma before the closing ]' 78 "$ZR" plan slip.json
 printf '{\n  "steps_per_print": 2, // "so, {often}"\n  "train": {"stepz": 3}}\n' >slip.json
 check "JSON: a comment, and a slip after it" says '^zr: slip.json:3:13: train.stepz: ' 78 "$ZR" plan slip.json
 printf '# mine\n{"steps_per_print": 2}\n' >slip.json
-check "... as of a shell" says '^zr: slip.json:1:1: a comment; JSON has none' 78 "$ZR" plan slip.json
+check "... as of a shell" says '^zr: slip.json:1:1: remove the comment, which JSON' 78 "$ZR" plan slip.json
 printf "{'steps_per_print': 2}\n" >slip.json
 check "JSON: single quotes" says 'double quotes' 78 "$ZR" plan slip.json
 printf '{"bf16": {"enabled": True}}\n' >slip.json
 check "JSON: Python's words" says '^zr: slip.json:1:22: bf16.enabled: .*small letters' 78 "$ZR" plan slip.json
 printf '{"train": {"output_dir": "a // b, }"} "x": 2}\n' >slip.json
-check "... in a string they are no comment" says "^zr: slip.json:1:37: train: no comma" 78 "$ZR" plan slip.json
+check "... in a string they are no comment" says "^zr: slip.json:1:37: train: a comma is missing" 78 "$ZR" plan slip.json
 echo "1..$n"

@@ -39,12 +39,12 @@ check "... of all files" test "$(tokens 1024 d.bin)" = \
     " 97 98 99 258 97 98 258 99 100 32 258 258 100 101 258 97 98 258 99 100 32 258 "
 printf '{"text": "x"}\n{"body": "y"}\n[]\n{"text": "z"}\n' >bad.jsonl
 check "a bad line" code 65 "$ZR" tokenize --tokenizer bytes bad.jsonl -o x.bin
-check "... is named, and what to do" grep -q 'bad.jsonl:2: "text" is not there.*--text-key.*--bad-lines skip leaves' err
+check "... is named, and what to do" grep -q 'bad.jsonl:2: "text" is missing.*--text-key.*--bad-lines skip' err
 check "... or left out" "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines skip -o d.bin
-check "... which is told" grep -q 'note: 2 bad lines left out, the first is bad.jsonl:2' err
+check "... which is told" grep -q 'note: 2 bad lines left out; the first is bad.jsonl:2' err
 check "... with the others' tokens" test "$(tokens 1024 d.bin)" = " 120 122 "
 check "... of several files, all of them" sh -c "$ZR tokenize --tokenizer bytes d.jsonl bad.jsonl bad.jsonl --bad-lines skip -o d.bin 2>&1 |
-    grep -q 'note: 4 bad lines left out, the first is bad.jsonl:2'"
+    grep -q 'note: 4 bad lines left out; the first is bad.jsonl:2'"
 check "the text has another name" "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines skip --text-key body -o d.bin
 check "... which is read" test "$(tokens 1024 d.bin)" = " 121 "
 check "a policy of no kind" code 2 "$ZR" tokenize --tokenizer bytes bad.jsonl --bad-lines maybe -o x.bin
@@ -73,13 +73,13 @@ check "... and so does a plan" sh -c '"$0" plan sized.json --json >planned && \
     "$0" plan j.json --json | cmp - planned' "$ZR"
 check "a larger one is taken" "$ZR" train sized.json --quiet --model.vocab_size=300 --train.output_dir=larger
 check "a smaller one is refused" code 78 "$ZR" train sized.json --quiet --model.vocab_size=258 --train.output_dir=x
-check "... with both" grep -q 'tok" needs a vocab_size of at least 259, given 258' err
+check "... with both" grep -q 'tok" needs a vocab_size of at least 259, but it is 258' err
 check "no tokenizer, no size" code 66 "$ZR" plan sized.json --data.tokenizer=nowhere
 check "... which says why" grep -q 'data.tokenizer: .*nowhere.*model.vocab_size' err
 check "a plan of a given size needs none" "$ZR" plan j.json --data.tokenizer=nowhere
 check "an output is no file of the tokenizer" code 73 "$ZR" train j.json --quiet --train.output_dir=traced \
     --trace tok/tokenizer.json
-check "... which is said" grep -q 'would overwrite what is read: it is in the directory tok' err
+check "... which is said" grep -q 'would overwrite an input: it is in the directory tok' err
 
 # The folder of tokens is where the run was started, for whoever comes later.
 sed 's/"tokens"/"mine\/tokens"/; s/"of-lines"/"runs\/home"/; s/"many.jsonl"/"d.jsonl", "val": "d.jsonl"/
@@ -130,7 +130,7 @@ check "without a prompt" "$ZR" generate run --tokens 3
 i=0
 while [ $i -lt 300 ]; do echo "the cat and the dog and the hen $i"; i=$((i + 1)); done >learn.txt
 check "a tokenizer is learned" "$ZR" tokenize --train 300 learn.txt a.txt -o learned/
-check "... with the tokens asked for" sh -c 'grep -q "learned/: a tokenizer of 300 tokens" err && grep -q "<|endoftext|>\": 299" learned/tokenizer.json'
+check "... with the tokens asked for" sh -c 'grep -q "learned/: a tokenizer with a vocabulary of 300 tokens" err && grep -q "<|endoftext|>\": 299" learned/tokenizer.json'
 check "... whole" test -s learned/tokenizer_config.json -a ! -e learned.tmp
 check "... and its hash is told" sh -c '"$0" tokenize --train 300 learn.txt a.txt -o again --json >learned.json && \
     grep -q "\"hash\":\"[0-9a-f]\{16\}\", \"vocab\":300, \"texts\":2, " learned.json' "$ZR"
@@ -194,10 +194,10 @@ check "nor the tokenizer" code 73 "$ZR" tokenize --tokenizer tok a.txt -o tok/to
 check "nor another file" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o b.txt
 cp a.txt i.bin.tmp
 check "a text is not taken for a file that is unfinished" code 73 "$ZR" tokenize --tokenizer bytes i.bin.tmp -o i.bin
-check "... and says so" grep -q 'temporary file i.bin.tmp would overwrite what is read' err
+check "... and says so" grep -q 'temporary file i.bin.tmp would overwrite an input' err
 check "... it is as it was" cmp a.txt i.bin.tmp
 check "nor is what another command writes touched" code 73 "$ZR" tokenize --tokenizer bytes b.txt -o i.bin
-check "... and says what to do" grep -q 'is running, or was ended: then remove it' err
+check "... and says what to do" grep -q 'is creating it, or was interrupted: then remove it' err
 check "... it is as it was" cmp a.txt i.bin.tmp
 nanogpt() { "$ZR" tokenize --tokenizer bytes "$@" --format nanogpt; }
 cp a.txt odd.bin
@@ -206,7 +206,7 @@ printf 'PK\003\004weights.' >zip.bin
 for file in odd header zip; do
     cp $file.bin was
     check "nanoGPT's format overwrites no $file.bin" code 73 nanogpt a.txt -o $file.bin
-    check "... and says so" grep -q "$file.bin is there, and no file of tokens of the format nanogpt" err
+    check "... and says so" grep -q "$file.bin exists and is not a token file of the format nanogpt" err
     check "... it is as it was" cmp was $file.bin
 done
 printf 'x' >one.txt
@@ -219,10 +219,10 @@ check "... with what to do" grep -q 'text.gz: its format is gzip.*gunzip' err
 head -c 1000 /dev/zero >zeros
 check "what is no text is refused" code 65 "$ZR" tokenize --tokenizer bytes zeros -o x.bin
 check "tokens are no text" code 65 "$ZR" tokenize --tokenizer bytes l.bin -o x.bin
-check "... and it says which" grep -q 'l.bin: a file of tokens.*a text was wanted' err
+check "... and it says which" grep -q 'l.bin: by its name or its beginning this is a file of tokens' err
 printf 'caf\351 au lait' >latin.txt
 check "what is odd about a text is told" "$ZR" tokenize --tokenizer bytes a.txt latin.txt -o latin.bin
-check "... by file and byte" grep -q 'note: latin.txt: byte 3 is not UTF-8; its bytes are taken as they are' err
+check "... by file and byte" grep -q 'note: latin.txt: byte 3 is not UTF-8; its bytes are used unchanged' err
 check "... also where a tokenizer is learned" "$ZR" tokenize --train 257 a.txt latin.txt -o of-latin
 check "... by file and byte as well" grep -q 'note: latin.txt: byte 3 is not UTF-8' err
 check "no such folder" code 73 "$ZR" tokenize --tokenizer bytes a.txt -o none/x.bin

@@ -72,11 +72,11 @@ check "... convert" sh -c '"$0" convert indexed started --quiet && cmp started/s
 cp run/model/model.safetensors outside.safetensors
 index ../outside.safetensors
 for command in inspect verify "eval --data text.txt" generate; do
-    check "a file outside: ${command%% *}" fails 65 'wanted a name inside the directory' "$ZR" $command indexed
+    check "a file outside: ${command%% *}" fails 65 'is not the name of a file in the directory' "$ZR" $command indexed
 done
-check "... convert" fails 65 'wanted a name inside the directory' "$ZR" convert indexed elsewhere
+check "... convert" fails 65 'is not the name of a file in the directory' "$ZR" convert indexed elsewhere
 check "... leaves nothing" test ! -e elsewhere
-check "... train" fails 65 'wanted a name inside the directory' "$ZR" train c.json --quiet --model='{"init": "indexed"}' --train.output_dir=none
+check "... train" fails 65 'is not the name of a file in the directory' "$ZR" train c.json --quiet --model='{"init": "indexed"}' --train.output_dir=none
 echo '{"weight_map": ' >indexed/model.safetensors.index.json
 check "an index that is no JSON" fails 65 'model.safetensors.index.json' "$ZR" eval indexed --data text.txt
 echo "1..$n"

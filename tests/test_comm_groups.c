@@ -104,7 +104,7 @@ static zr_status wait_in_groups(zr_comm *comm, void *arg)
     if (comm->rank == 3) return depart(d, row);
     zr_status st = check_wait(comm->rank == 1 ? column : row, &d->call);
     char wanted[64];
-    snprintf(wanted, sizeof wanted, "rank 3 failed; rank %d stops with it", comm->rank);
+    snprintf(wanted, sizeof wanted, "rank 3 failed, so rank %d stops too", comm->rank);
     /* If rank 3 returned without failing, the others hear only of the rank that it left waiting, which then fails. */
     d->told += st == ZR_ERR_PEER && (d->way == LEAVES_WELL || strcmp(zr_error_message(), wanted) == 0);
     return st;
@@ -118,7 +118,7 @@ static void a_failing_rank_wakes_its_peers_in_every_group(void **state)
         departure d = {.way = round % 4, .call = round % 7};
         assert_int_equal(zr_comm_threads_run(4, wait_in_groups, &d), wanted[d.way]);
         const char *text = d.way == LEAVES_FAILED ? "rank 3: the disk of this rank is gone"
-                           : d.way == LEAVES_WELL ? "rank 3 has returned while rank "
+                           : d.way == LEAVES_WELL ? "rank 3 has returned, but rank "
                                                   : "rank 3 aborted";
         assert_non_null(strstr(zr_error_message(), text));
         assert_int_equal(d.told, 3);

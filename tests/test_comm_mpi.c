@@ -379,7 +379,7 @@ static void pages_that_another_took_are_refused(void **state)
     void *staging;
     pages_are_out = world_rank == 0;
     EXPECT(zr_comm_staging(comm, 1 << 20, &staging) == (world_size > 1 ? ZR_ERR_MEMORY : ZR_OK));
-    EXPECT(world_size == 1 || strstr(zr_error_message(), "/dev/shm has no room left for 1048576 bytes"));
+    EXPECT(world_size == 1 || strstr(zr_error_message(), "/dev/shm has no space left for 1048576 bytes"));
     pages_are_out = false;
     expect_ok(check_comm(comm, NULL));
     zr_comm_destroy(&comm);

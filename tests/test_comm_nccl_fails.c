@@ -69,10 +69,10 @@ static void one_gpu(void **state)
     char *kept = strdup(usual ? usual : "");
     setenv("NCCL_HOSTID", world_rank == 0 ? "first" : "other", 1);
     cudaSetDevice(0);
-    snprintf(wanted, sizeof wanted, "ranks 1 and 2 are processes on one GPU (0000:00:00.0 of other)");
+    snprintf(wanted, sizeof wanted, "ranks 1 and 2 are processes on the same GPU (0000:00:00.0 of other)");
     if (world_size > 2) refused(ZR_ERR_UNSUPPORTED, wanted);
     unsetenv("NCCL_HOSTID");
-    refused(ZR_ERR_UNSUPPORTED, "ranks 0 and 1 are processes on one GPU (0000:00:00.0 of ");
+    refused(ZR_ERR_UNSUPPORTED, "ranks 0 and 1 are processes on the same GPU (0000:00:00.0 of ");
     setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1); /* not supported by the stand-in */
     refused(ZR_ERR_COMM, "ncclCommInitRankConfig: invalid usage (run with NCCL_DEBUG=WARN for details): Duplicate GPU");
     unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
@@ -88,7 +88,9 @@ static void no_stream(void **state)
     zr_comm_copier gpu = copier();
     gpu.stream = NULL;
     EXPECT(zr__comm_copy_with(comm, &gpu) == (world_size > 1 ? ZR_ERR_UNSUPPORTED : ZR_OK));
-    if (world_size > 1) EXPECT_TEXT("the transport mpi moves memory of the host, or of GPUs in order of a stream");
+    if (world_size > 1)
+        EXPECT_TEXT("the transport mpi cannot copy this memory: it moves memory of the host, or of GPUs in the order "
+                    "of a stream");
     destroy(&comm);
 }
 
@@ -133,7 +135,7 @@ static void nccl_fails(void **state)
             EXPECT_TEXT(ways[way].text);
             EXPECT(zr_stand_in_nccl_alive() == 0 && strchr(zr_error_message(), '\n') == NULL);
             EXPECT(failing_call(comm, call) == ZR_ERR_COMM);
-            EXPECT_TEXT("calls NCCL again, which has failed");
+            EXPECT_TEXT("calls NCCL again after NCCL has failed");
             EXPECT(cudaGetLastError() == cudaSuccess);
             destroy(&comm);
         }

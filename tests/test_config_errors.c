@@ -98,9 +98,9 @@ static void wrong_values(void **state)
     expect(ZR_ERR_CONFIG, "{\"memory\": {\"limit\": \"2 gigs\"}}",
            "c.json:1:13: memory.limit: found \"2 gigs\", wanted bytes, such as 2000000000, \"2GB\" or \"2GiB\"");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"params\": {\"betas\": [0.9, 1]}}}",
-           "c.json:1:42: optimizer.params.betas[1]: found 1, wanted two numbers from 0 to below 1");
+           "c.json:1:42: optimizer.params.betas[1]: found 1, wanted two numbers, each at least 0 and below 1");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"params\": {\"betas\": [0.9]}}}",
-           "c.json:1:27: optimizer.params.betas: found [0.9], wanted two numbers from 0 to below 1");
+           "c.json:1:27: optimizer.params.betas: found [0.9], wanted two numbers, each at least 0 and below 1");
 }
 
 static void bad_json(void **state)
@@ -109,10 +109,10 @@ static void bad_json(void **state)
     expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": 1, \"steps\": 2}}",
            "c.json:1:24: train.steps: duplicate object key near '\"steps\"'");
     expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": 1,}}",
-           "c.json:1:22: train.steps: a comma before the closing }; JSON has none there, remove it");
+           "c.json:1:22: train.steps: remove the comma before the closing }, which JSON does not allow");
     expect(ZR_ERR_CONFIG, "{\"data\": {\"train\": \"\xff\"}}",
            "c.json:1:20: data.train: unable to decode byte 0xff near '\"'");
-    static const char comma[] = "no comma behind this value, and another follows; write one";
+    static const char comma[] = "a comma is missing after this value";
     static const struct {
         const char *text, *where;
     } no_comma[] = {
@@ -141,15 +141,16 @@ static void not_built(void **state)
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"Adan\"}}",
            "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD");
     expect(ZR_ERR_UNSUPPORTED, "{\"pipeline\": {\"stages\": 2}}",
-           "c.json:1:15: pipeline.stages: 2 is not available yet; write 0 or 1, or leave it out; layers are divided by "
-           "parallel.tensor, states by zero_optimization.stage");
+           "c.json:1:15: pipeline.stages: 2 is not available yet; write 0 or 1, or leave it out; use "
+           "parallel.tensor to divide layers, zero_optimization.stage to divide states");
     expect(ZR_ERR_UNSUPPORTED, "{\"zero_optimization\": {\"offload_optimizer\": \"cpu\"}}",
            "c.json:1:24: zero_optimization.offload_optimizer: \"cpu\" is not available yet; leave it out, or write "
-           "{\"device\": \"none\"}; for less memory: a higher stage, activation_checkpointing.policy unit, more ranks");
+           "{\"device\": \"none\"}; to need less memory, use a higher stage, activation_checkpointing.policy unit or "
+           "more ranks");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"bf16\"}",
-           "c.json:1:2: communication_data_type: bf16 is available with bf16.enabled only; available: fp32");
+           "c.json:1:2: communication_data_type: bf16 needs bf16.enabled; available now: fp32");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"fp16\", \"bf16\": {\"enabled\": true}}",
-           "c.json:1:2: communication_data_type: fp16 is available with fp16.enabled only; available: fp32, bf16");
+           "c.json:1:2: communication_data_type: fp16 needs fp16.enabled; available now: fp32, bf16");
     static const char *const more[] = {"fp16.fp16_master_weights_and_grads=true",
                                        "zero_optimization.offload_optimizer.device=cpu",
                                        "zero_optimization.offload_param.device=nvme",
@@ -193,10 +194,11 @@ static void overrides(void **state)
                     "command line: train.steps: found \"abc\", wanted an integer from 1 to 2^53");
     expect_override(ZR_ERR_CONFIG, "train.steps=1e400",
                     "command line: train.steps: found \"1e400\", wanted an integer from 1 to 2^53");
-    expect_override(ZR_ERR_CONFIG, "--train.steps", "command line: --train.steps: wanted --key.path=value");
-    expect_override(ZR_ERR_CONFIG, "=3", "command line: =3: wanted --key.path=value");
+    expect_override(ZR_ERR_CONFIG, "--train.steps", "command line: --train.steps: expected --key.path=value");
+    expect_override(ZR_ERR_CONFIG, "=3", "command line: =3: expected --key.path=value");
     expect_override(ZR_ERR_CONFIG, "train.steps.x=3",
-                    "command line: train.steps.x=3: a part of that path is not an object");
+                    "command line: train.steps.x=3: part of this path is a key whose value is not an object, so it "
+                    "cannot have keys of its own");
     expect_override(ZR_ERR_CONFIG, "a..b=3", "command line: a: unknown key; docs/config.md lists them all");
     expect_override(ZR_ERR_CONFIG, "--optimzer.params.lr=1",
                     "command line: optimzer: unknown key; did you mean optimizer?");
@@ -216,8 +218,8 @@ static void impossible_models(void **state)
 {
     (void)state;
     expect(ZR_ERR_CONFIG, "{\"model\": {\"n_head\": 5, \"n_embd\": 64}}",
-           "c.json:1:12: model.n_head: 5 heads do not divide n_embd 64");
-    expect(ZR_ERR_CONFIG, "{\"model\": {\"n_head\": 5}}", "c.json: model.n_head: 5 heads do not divide n_embd 768");
+           "c.json:1:12: model.n_head: 5 does not divide n_embd 64");
+    expect(ZR_ERR_CONFIG, "{\"model\": {\"n_head\": 5}}", "c.json: model.n_head: 5 does not divide n_embd 768");
     expect(ZR_ERR_CONFIG, "{\"model\": {\"n_layer\": 0}}",
            "c.json:1:12: model.n_layer: found 0, wanted an integer from 1 to 2^53");
     expect(ZR_ERR_CONFIG, "{\"model\": {\"vocab_size\": 0}}",
@@ -225,22 +227,23 @@ static void impossible_models(void **state)
     expect(ZR_ERR_CONFIG, "{\"model\": {\"n_positions\": 8}, \"data\": {\"seq_length\": 9}}",
            "c.json:1:40: data.seq_length: 9 is longer than model.n_positions 8");
     expect(ZR_ERR_CONFIG, "{\"model\": {\"preset\": \"gpt2-124m\", \"init\": \"d\"}}",
-           "c.json:1:12: model.preset: given beside model.init; both give every size, keep one");
+           "c.json:1:12: model.preset: it cannot be given together with model.init, since each sets all sizes; leave "
+           "out one of the two");
 }
 
 static void parameters_of_another_type(void **state)
 {
     (void)state;
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"momentum\": 0.9}}}",
-           "c.json:1:44: optimizer.params.momentum: AdamW has no such parameter; leave it out");
+           "c.json:1:44: optimizer.params.momentum: AdamW has no parameter of this name; leave it out");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"betas\": [0.9, 0.95]}}}",
-           "c.json:1:42: optimizer.params.betas: SGD has no such parameter; leave it out");
+           "c.json:1:42: optimizer.params.betas: SGD has no parameter of this name; leave it out");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"adam_w_mode\": false}}}",
            "c.json:1:44: optimizer.params.adam_w_mode: false is Adam's, AdamW has decoupled decay");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"SGD\", \"params\": {\"nesterov\": true}}}",
            "c.json:1:42: optimizer.params.nesterov: true needs a momentum above 0");
     expect(ZR_ERR_CONFIG, "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"cos_min_ratio\": 0.1}}}",
-           "c.json:1:47: scheduler.params.cos_min_ratio: WarmupLR has no such parameter; leave it out");
+           "c.json:1:47: scheduler.params.cos_min_ratio: WarmupLR has no parameter of this name; leave it out");
     expect(ZR_ERR_CONFIG, "{\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_min_lr\": 0.1}}}",
            "c.json:1:47: scheduler.params.warmup_min_lr: above warmup_max_lr");
 }
@@ -249,43 +252,44 @@ static void keys_that_rule_each_other_out(void **state)
 {
     (void)state;
     expect(ZR_ERR_CONFIG, "{\"bf16\": {\"enabled\": true}, \"fp16\": {\"enabled\": true}}",
-           "c.json:1:38: fp16.enabled: true beside bf16.enabled; enable one of the two");
-    expect(ZR_ERR_CONFIG, "{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 3, \"min_loss_scale\": 9}}",
-           "c.json:1:54: fp16.min_loss_scale: 9 is above 2 to the power 3, where initial_scale_power starts");
+           "c.json:1:38: fp16.enabled: it is true, and so is bf16.enabled; enable only one of the two");
+    expect(
+        ZR_ERR_CONFIG, "{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 3, \"min_loss_scale\": 9}}",
+        "c.json:1:54: fp16.min_loss_scale: 9 is above the initial loss scale, 2 to the power 3 (initial_scale_power)");
     expect(ZR_ERR_CONFIG, "{\"fp16\": {\"enabled\": true, \"loss_scale\": 1e-40}}",
            "c.json:1:28: fp16.loss_scale: found 1e-40, wanted 0 (a dynamic scale) or a number of at least 1e-06");
-    expect(ZR_ERR_CONFIG, "{\"memory\": {\"layout\": \"paper\", \"norm\": \"two_pass\"}}",
-           "c.json:1:32: memory.norm: two_pass is for memory.layout lean only, and the layout is paper; leave it out");
-    expect(ZR_ERR_CONFIG, "{\"activation_checkpointing\": {\"policy\": \"selective\", \"every\": 2}}",
-           "c.json:1:54: activation_checkpointing.every: read with activation_checkpointing.policy unit only; leave it "
-           "out");
-    expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"all_reduce\"}, \"zero_optimization\": {\"stage\": 2}}",
-           "c.json:1:18: collectives.reduce: all_reduce gives every rank all sums, of which it keeps its own only at "
-           "zero_optimization.stage 2; use stage 0 or 1, or reduce_scatter");
-    expect(ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"reduce\": \"owner\", \"buffer\": \"fused\"}}",
-           "c.json:1:37: collectives.buffer: a fused buffer goes to all ranks at once, collectives.reduce owner is one "
-           "after the other; choose one of the two");
     expect(
-        ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"nccl\"}}",
-        "c.json:1:18: collectives.reduce: nccl sums between processes on GPUs; write \"device\": \"cuda\" beside it, "
-        "or reduce_scatter");
+        ZR_ERR_CONFIG, "{\"memory\": {\"layout\": \"paper\", \"norm\": \"two_pass\"}}",
+        "c.json:1:32: memory.norm: two_pass works only with memory.layout lean, but the layout is paper; leave it out");
+    expect(ZR_ERR_CONFIG, "{\"activation_checkpointing\": {\"policy\": \"selective\", \"every\": 2}}",
+           "c.json:1:54: activation_checkpointing.every: it works only with activation_checkpointing.policy unit; "
+           "leave it out");
+    expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"all_reduce\"}, \"zero_optimization\": {\"stage\": 2}}",
+           "c.json:1:18: collectives.reduce: all_reduce cannot be used with zero_optimization.stage 2, where a rank "
+           "keeps only its own sums; use stage 0 or 1, or reduce_scatter");
+    expect(ZR_ERR_UNSUPPORTED, "{\"collectives\": {\"reduce\": \"owner\", \"buffer\": \"fused\"}}",
+           "c.json:1:37: collectives.buffer: fused cannot be used with collectives.reduce owner, which reduces to one "
+           "rank after the other; leave out one of the two");
+    expect(ZR_ERR_CONFIG, "{\"collectives\": {\"reduce\": \"nccl\"}}",
+           "c.json:1:18: collectives.reduce: nccl works only between processes on GPUs; set \"device\" to \"cuda\" "
+           "too, or use reduce_scatter");
     static const char nccl[] = "{\"device\": \"cuda\", \"collectives\": {\"reduce\": \"nccl\"}}";
     assert_int_equal(load(nccl, NULL, 2), ZR_OK);
     assert_int_equal(load(nccl, "device=cpu", 2), ZR_ERR_CONFIG);
     assert_int_equal(load(nccl, "train.reproducible=world", 2), ZR_ERR_CONFIG);
     assert_string_equal(zr_error_message(),
-                        "c.json:1:36: collectives.reduce: nccl adds in an order that NCCL chooses, train.reproducible "
-                        "world promises the bits; choose one of the two");
+                        "c.json:1:36: collectives.reduce: nccl cannot be used with train.reproducible world, because "
+                        "NCCL chooses the order of sums; leave out one of the two");
     assert_int_equal(load(nccl, "collectives.buffer=fused", 2), ZR_ERR_UNSUPPORTED);
     static const char first[] =
         "{\"zero_optimization\": {\"stage\": 1}, \"collectives\": {\"reduce\": \"all_reduce\"}}";
     assert_int_equal(load(first, NULL, 2), ZR_OK);
     assert_int_equal(load(first, "train.reproducible=world", 2), ZR_ERR_UNSUPPORTED);
     assert_int_equal(load(first, "gradient_accumulation_steps=3", 2), ZR_ERR_UNSUPPORTED);
-    assert_string_equal(zr_error_message(),
-                        "c.json: collectives.reduce: all_reduce at zero_optimization.stage 1 is available with one "
-                        "micro-batch a step and train.reproducible layout only, and there are 3 with layout; use "
-                        "reduce_scatter, or stage 0");
+    assert_string_equal(
+        zr_error_message(),
+        "c.json: collectives.reduce: all_reduce at zero_optimization.stage 1 needs one micro-batch per step and "
+        "train.reproducible layout, but there are 3 with layout; use reduce_scatter or stage 0");
 }
 
 static void world_needs_a_power_of_two(void **state)
@@ -296,7 +300,7 @@ static void world_needs_a_power_of_two(void **state)
         assert_int_equal(load(text, NULL, ranks), ranks & (ranks - 1) ? ZR_ERR_CONFIG : ZR_OK);
     assert_int_equal(load(text, NULL, 6), ZR_ERR_CONFIG);
     assert_string_equal(zr_error_message(), "c.json: train.reproducible: world needs a number of ranks that is a power "
-                                            "of two, and there are 6; use 4 or 8, or \"layout\"");
+                                            "of two, but there are 6 ranks; use 4 or 8 ranks, or \"layout\"");
     assert_int_equal(load(text, NULL, INT32_MAX), ZR_ERR_CONFIG);
 }
 
@@ -309,18 +313,18 @@ static void batch_contradictions(void **state)
         const char *text, *rest;
     } bad[] = {
         {"{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
-         "8, 3 x 2 x 2; leave one of the three out"},
+         "8 = 3 x 2 x 2; leave out one of the three"},
         {"{\"train_batch_size\": 13, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
-         "13, 3 x 2 x 2; leave one of the three out"},
+         "13 = 3 x 2 x 2; leave out one of the three"},
         {"{\"train_batch_size\": 24, \"train_micro_batch_size_per_gpu\": 3, \"gradient_accumulation_steps\": 2}",
-         "24, 3 x 2 x 2; they hold on 4 ranks: take that number, or leave one of the three out "
+         "24 = 3 x 2 x 2; it holds for 4 ranks: use that number, or leave out one of the three "
          "(--gradient_accumulation_steps=auto)"},
-        {"{\"train_batch_size\": 7}", "7, ? x 1 x 2; the batch is no multiple of the rest"},
+        {"{\"train_batch_size\": 7}", "7 = ? x 1 x 2; train_batch_size is not a multiple of the other factors"},
         {"{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 3}",
-         "8, 3 x ? x 2; the batch is no multiple of the rest"},
-        {"{\"train_batch_size\": 1}", "1, ? x 1 x 2; the batch is too small"},
+         "8 = 3 x ? x 2; train_batch_size is not a multiple of the other factors"},
+        {"{\"train_batch_size\": 1}", "1 = ? x 1 x 2; train_batch_size is too small"},
         {"{\"train_micro_batch_size_per_gpu\": 9007199254740992}",
-         "?, 9007199254740992 x 1 x 2; the product is too large"},
+         "? = 9007199254740992 x 1 x 2; the product is too large"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         assert_int_equal(load(bad[i].text, NULL, 2), ZR_ERR_CONFIG);
@@ -338,8 +342,9 @@ static void a_run_goes_on_on_other_ranks(void **state)
                                "\"gradient_accumulation_steps\": 3}";
     static const char equation[] = "c.json: train_batch_size = train_micro_batch_size_per_gpu x "
                                    "gradient_accumulation_steps x ranks does not hold: ";
-    static const char advice[] = "; the batch of a run that goes on stays; give numbers that make it, or another "
-                                 "train_batch_size beside them";
+    static const char advice[] =
+        "; a resumed run keeps its train_batch_size; give numbers whose product it is, or another "
+        "train_batch_size too";
     static const char batch[] = "train_batch_size=", micro[] = "train_micro_batch_size_per_gpu=",
                       accum[] = "gradient_accumulation_steps=";
     static const struct {
@@ -360,9 +365,9 @@ static void a_run_goes_on_on_other_ranks(void **state)
         {1, {batch}, {32}, {32, 4, 8}, NULL},
         {1, {batch, micro, accum}, {32, 16, 2}, {32, 16, 2}, NULL},
         {1, {micro, accum}, {8, 3}, {24, 8, 3}, NULL},
-        {1, {micro, accum}, {8, 2}, {0}, "24, 8 x 2 x 1"},
-        {1, {micro}, {5}, {0}, "24, 5 x ? x 1"},
-        {1, {accum}, {5}, {0}, "24, ? x 5 x 1"},
+        {1, {micro, accum}, {8, 2}, {0}, "24 = 8 x 2 x 1"},
+        {1, {micro}, {5}, {0}, "24 = 5 x ? x 1"},
+        {1, {accum}, {5}, {0}, "24 = ? x 5 x 1"},
     };
     for (size_t i = 0; i < sizeof(on) / sizeof(on[0]); i++) {
         zr_config *config;
@@ -394,8 +399,8 @@ static void a_run_goes_on_on_other_ranks(void **state)
     zr__config_go_on(config);
     assert_int_equal(zr_config_resolve(config, 5), ZR_ERR_CONFIG);
     assert_string_equal(zr_error_message(),
-                        "c.json: train_batch_size: 24 stays when a run goes on (it had 2 ranks), and is no multiple of "
-                        "5 ranks; take a number of ranks that divides it, or give another train_batch_size");
+                        "c.json: train_batch_size: a resumed run keeps its 24 (it had 2 ranks), which is not a "
+                        "multiple of 5 ranks; use a number of ranks that divides it, or give another train_batch_size");
     zr_config_destroy(&config);
 }
 

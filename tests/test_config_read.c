@@ -74,7 +74,7 @@ static void defaults(void **state)
     assert_int_equal(c->zero.model_persistence_elems, 0);
     assert_int_equal(c->zero.max_live_elems, 0);
     assert_int_equal(c->zero.max_reuse_elems, 0);
-    assert_true(has_note(c, "train_micro_batch_size_per_gpu: not given, taken as 1"));
+    assert_true(has_note(c, "train_micro_batch_size_per_gpu: not given, set to 1"));
     zr_config_destroy(&c);
     zr_config_destroy(&c);
 }
@@ -111,10 +111,11 @@ static void a_deepspeed_file(void **state)
     assert_int_equal(c->memory.limit_bytes, 1610612736);
     assert_true(c->model.embd_pdrop == 0.1 && c->model.resid_pdrop == 0.1 && c->model.attn_pdrop == 0.2);
     assert_true(
-        has_note(c, "gradient_clipping: auto, taken as 0.0; Hugging Face's Trainer takes 1 (its max_grad_norm when not "
-                    "given): --gradient_clipping=1 asks for that"));
-    assert_true(has_note(c, "zero_optimization: without a meaning here, as docs/config.md says: contiguous_gradients, "
-                            "offload_param.pin_memory"));
+        has_note(c, "gradient_clipping: auto, set to 0.0; Hugging Face's Trainer uses 1 (its max_grad_norm when not "
+                    "given), which --gradient_clipping=1 sets"));
+    assert_true(has_note(
+        c, "zero_optimization: these keys have no effect in zr (docs/config.md says why): contiguous_gradients, "
+           "offload_param.pin_memory"));
     assert_true(zr__config_given(c, "zero_optimization.stage"));
     assert_false(zr__config_given(c, "gradient_clipping"));
     assert_false(zr__config_given(c, "no.such.key"));
@@ -175,7 +176,7 @@ static void half_precision(void **state)
     assert_int_equal(c->communication_dtype, ZR_CONFIG_FP16);
     assert_int_equal(c->grad_accum_dtype, ZR_CONFIG_FP32);
     assert_int_equal(c->memory.norm, ZR_NORM_TWO_PASS);
-    assert_true(has_note(c, "communication_data_type: auto, taken as \"fp16\""));
+    assert_true(has_note(c, "communication_data_type: auto, set to \"fp16\""));
     assert_int_equal(zr_config_notes(c), 2);
     zr_config_destroy(&c);
     c = load("{\"fp16\": {\"enabled\": true, \"loss_scale\": 128}}", "communication_data_type=fp32");
@@ -193,27 +194,27 @@ static void keys_without_effect_are_said(void **state)
         const char *text, *override, *note;
     } said[] = {
         {"{\"fp16\": {\"enabled\": false, \"loss_scale\": 0, \"hysteresis\": 2}}", NULL,
-         "fp16: not enabled; its other keys are not read"},
+         "fp16: not enabled, so its other keys have no effect"},
         {two_pass, NULL, NULL}, /* without clipping too: steps with bad gradients are skipped */
         {two_pass, "--gradient_clipping=1", NULL},
         {two_pass, "--train.reproducible=world",
-         "memory.norm: two_pass has no effect here: with train.reproducible world the gradient is kept anyway"},
+         "memory.norm: two_pass has no effect, because with train.reproducible world the gradient is kept anyway"},
         {"{\"memory\": {\"norm\": \"two_pass\"}, \"gradient_clipping\": 1}", "--gradient_accumulation_steps=2",
-         "memory.norm: two_pass has no effect here: with gradient_accumulation_steps above 1 the gradient is kept "
+         "memory.norm: two_pass has no effect, because with gradient_accumulation_steps above 1 the gradient is kept "
          "anyway"},
         {"{\"activation_checkpointing\": {\"partition_activations\": true}}", NULL,
-         "activation_checkpointing: nothing is checkpointed, as its policy is none; "
+         "activation_checkpointing: nothing is checkpointed, because policy is none; "
          "--activation_checkpointing.policy=unit keeps the input of each block and recomputes the rest"},
         {"{\"activation_checkpointing\": {\"cpu_checkpointing\": true}}", NULL,
-         "activation_checkpointing: nothing is checkpointed, and nothing kept on the host, as its policy is none; "
+         "activation_checkpointing: nothing is checkpointed, and nothing kept on the host, because policy is none; "
          "--activation_checkpointing.policy=unit keeps the input of each block and recomputes the rest"},
         {"{\"activation_checkpointing\": {\"partition_activations\": false, \"cpu_checkpointing\": false}}", NULL,
          NULL},
         {"{\"activation_checkpointing\": {\"partition_activations\": true}}", "--activation_checkpointing.policy=unit",
-         "activation_checkpointing.partition_activations has no meaning here: with parallel.tensor 1 there is nothing "
-         "to divide"},
+         "activation_checkpointing.partition_activations has no effect: with parallel.tensor 1 there are no ranks "
+         "to divide checkpoints among"},
         {"{\"optimizer\": {\"type\": \"FusedAdam\", \"params\": {\"adam_w_mode\": false}}}", NULL,
-         "optimizer.type: FusedAdam, taken as Adam, of which it is DeepSpeed's kernel"},
+         "optimizer.type: FusedAdam is DeepSpeed's implementation of Adam; zr uses its own Adam"},
     };
     for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
         zr_config *c = load(said[i].text, said[i].override);
@@ -278,14 +279,14 @@ static void what_auto_became_is_said(void **state)
                         " \"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"total_num_steps\": \"auto\"}}}",
                         NULL);
     for (int again = 0; again < 2; again++) assert_int_equal(zr_config_resolve(c, 3), ZR_OK);
-    assert_true(has_note(c, "train_batch_size: auto, taken as 3"));
-    assert_true(has_note(c, "model.n_layer: auto, taken as 12"));
-    assert_true(has_note(c, "communication_data_type: auto, taken as \"fp32\""));
+    assert_true(has_note(c, "train_batch_size: auto, set to 3"));
+    assert_true(has_note(c, "model.n_layer: auto, set to 12"));
+    assert_true(has_note(c, "communication_data_type: auto, set to \"fp32\""));
     assert_true(
-        has_note(c, "scheduler.params.total_num_steps: auto, taken as 7, as Hugging Face's Trainer does (the steps of "
+        has_note(c, "scheduler.params.total_num_steps: auto, set to 7, as Hugging Face's Trainer does (the steps of "
                     "the run)"));
-    assert_true(has_note(c, "scheduler.params.total_num_steps: 7 is less than warmup_num_steps 1000; "
-                            "the warm-up comes first"));
+    assert_true(has_note(c, "scheduler.params.total_num_steps: 7 is less than warmup_num_steps 1000, so the learning "
+                            "rate does not decay before the warm-up ends"));
     assert_int_equal(zr_config_notes(c), 6);
     zr_config_destroy(&c);
 }
@@ -304,7 +305,7 @@ static void notices_are_bounded(void **state)
     zr_config *c = load(json, NULL);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
     assert_int_equal(zr_config_notes(c), 2);
-    assert_true(has_note(c, "aio has no meaning here: read with an NVMe device only"));
+    assert_true(has_note(c, "aio has no effect in zr: used only with an NVMe device"));
     zr_config_destroy(&c);
     zr_free(json);
 }
@@ -379,7 +380,7 @@ static void sizes_of_presets(void **state)
     c = load("{\"model\": {\"preset\": \"gpt2-350m\", \"n_layer\": 12}}", NULL);
     assert_int_equal(zr__config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_ERR_CONFIG);
     assert_string_equal(zr_error_message(),
-                        "c.json: model.n_layer: 12 differs from the 24 of preset gpt2-350m; leave it out");
+                        "c.json: model.n_layer: 12 differs from 24, which preset gpt2-350m sets; leave it out");
     zr_config_destroy(&c);
     c = load("{\"data\": {\"tokenizer\": \"bytes\"}}", NULL);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
@@ -429,11 +430,10 @@ static void presets_take_a_recipe(void **state)
     char *json, *again;
     zr_config *c = trained(preset, "train.steps=30", &shape, true);
     assert_int_equal(c->scheduler.warmup_num_steps, 2);
-    assert_true(has_note(c,
-                         "model.preset gpt2-124m: neither optimizer nor scheduler is given, so it trains by a recipe "
-                         "for its size: AdamW, betas 0.9 and 0.95, weight decay 0.1, lr 6e-4 after 2 steps of "
-                         "warm-up, a cosine down to a tenth, gradient_clipping 1; a key of optimizer or scheduler "
-                         "replaces all of it"));
+    assert_true(has_note(
+        c, "model.preset gpt2-124m: neither optimizer nor scheduler is given, so the training recipe for this size is "
+           "used: AdamW, betas 0.9 and 0.95, weight decay 0.1, lr 6e-4 after 2 warm-up steps, cosine decay to a tenth, "
+           "gradient_clipping 1; setting any key of optimizer or scheduler replaces the whole recipe"));
     assert_int_equal(zr_config_to_json(c, &json), ZR_OK);
     zr_config_destroy(&c);
     c = trained(json, "train.steps=60", &shape, true);
@@ -487,8 +487,8 @@ static void buckets_are_rounded_as_the_plan_does(void **state)
              NULL);
     assert_int_equal(zr_config_resolve(c, 3), ZR_OK);
     assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_NCCL);
-    assert_true(has_note(c, "zero_optimization.reduce_bucket_size: no effect with collectives.reduce nccl, which "
-                            "reduces a whole unit in one"));
+    assert_true(has_note(c, "zero_optimization.reduce_bucket_size: it has no effect with collectives.reduce nccl, "
+                            "which reduces a whole unit at once"));
     assert_int_equal(zr_config_notes(c), 2); /* one more about the micro-batch */
     zr_config_destroy(&c);
 }

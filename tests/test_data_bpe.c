@@ -144,12 +144,12 @@ static void damage_is_named(void **state)
     (void)state;
     refused("token \"abc\" is 258", bpe_json("", BPE_BYTE_LEVEL, MODEL, "\"ab\": 256, \"abc\": 258", "[]"));
     refused("both token 255", bpe_json("", BPE_BYTE_LEVEL, MODEL, "\"ab\": 255", "[]"));
-    refused("merge 1: \"xy\" is no token", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"xy c\"]"));
-    refused("merge 2: \"bc\" is no token", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"a b\", \"b c\"]"));
+    refused("merge 1: \"xy\" is not a token", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"xy c\"]"));
+    refused("merge 2: \"bc\" is not a token", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"a b\", \"b c\"]"));
     refused("merge 1 is \"ab\"", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[\"ab\"]"));
     refused("merge 1 is neither", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[[\"a\"]]"));
-    refused("merges is no list", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "3"));
-    refused("another in the vocabulary",
+    refused("merges is not a list", bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "3"));
+    refused("another token in the vocabulary",
             bpe_json("\"added_tokens\": [{\"id\": 0, \"content\": \"ab\"}], ", BPE_BYTE_LEVEL, MODEL, MORE, "[]"));
     refused("empty name", bpe_json("", BPE_BYTE_LEVEL, MODEL, "\"\": 256", "[]"));
     char *lacks = bpe_json("", BPE_BYTE_LEVEL, MODEL, MORE, "[]");
@@ -175,7 +175,7 @@ static void what_is_not_built_is_named(void **state)
             bpe_json("", "{\"type\": \"ByteLevel\", \"add_prefix_space\": true}", MODEL, MORE, MERGES));
     refused("Removed",
             bpe_json("", SPLIT("\"pattern\": {\"Regex\": \"a\"}, \"behavior\": \"Removed\""), MODEL, MORE, MERGES));
-    refused("can match nothing", bpe_json("", REGEX("a*"), MODEL, MORE, MERGES));
+    refused("can match an empty text", bpe_json("", REGEX("a*"), MODEL, MORE, MERGES));
     refused("behavior is missing", bpe_json("", SPLIT("\"pattern\": {\"Regex\": \"a\"}"), MODEL, MORE, MERGES));
     refused("lstrip is true", bpe_json("\"added_tokens\": [{\"id\": 256, \"content\": \"ab\", \"lstrip\": true}], ",
                                        BPE_BYTE_LEVEL, MODEL, MORE, MERGES));
@@ -184,7 +184,7 @@ static void what_is_not_built_is_named(void **state)
         snprintf(split, sizeof(split), SPLIT("\"pattern\": {\"Regex\": \"%s\"}, \"behavior\": \"Isolated\""), regex[i]);
         refused("is not supported", bpe_json("", split, MODEL, MORE, MERGES));
     }
-    refused("is none", bpe_json("", REGEX("a("), MODEL, MORE, MERGES));
+    refused("is not a valid regular expression", bpe_json("", REGEX("a("), MODEL, MORE, MERGES));
 }
 
 static void two_files_are_one(void **state)

@@ -164,9 +164,9 @@ static void added_tokens_may_be_told_twice(void **state)
     assert_int_equal(zr_tokenizer_vocab(t), 258);
     EXPECT(t, "<a><b>", 256, 257);
     zr_tokenizer_close(&t);
-    refused("257 tokens were wanted to be", bpe_json(ADDED("{\"id\": 256, \"content\": \"<a>\"}, "
-                                                           "{\"id\": 257, \"content\": \"<a>\"}"),
-                                                     BPE_BYTE_LEVEL, MODEL, "", "[]"));
+    refused("257 tokens must be numbered", bpe_json(ADDED("{\"id\": 256, \"content\": \"<a>\"}, "
+                                                          "{\"id\": 257, \"content\": \"<a>\"}"),
+                                                    BPE_BYTE_LEVEL, MODEL, "", "[]"));
 }
 
 static void merges_may_make_an_added_token(void **state)
@@ -193,7 +193,7 @@ static void names_are_shown_escaped(void **state)
     zr_tokenizer *t = NULL;
     char *json = bpe_json(ADDED("{\"id\": 0, \"content\": \"a\\u001b[31mb\"}"), BPE_BYTE_LEVEL, MODEL,
                           "\"a\\u001b[31mb\": 256", "[]");
-    expect_refusal(open_text(json, &t), "\"a\\x1b[31mb\" is token 0 here and another in the vocabulary");
+    expect_refusal(open_text(json, &t), "\"a\\x1b[31mb\" is token 0 here, but another token in the vocabulary");
     assert_null(strchr(zr_error_message(), '\x1b'));
     zr_free(json);
 }
@@ -240,7 +240,7 @@ static void two_files_are_read_as_gpt2s_only(void **state)
     assert_false(zr__tokenizer_is_in(in_tempdir("two")));
     put_two("merges.txt", "a b\n");
     assert_true(zr__tokenizer_is_in(in_tempdir("two")));
-    refused_beside("added_tokens.json", "{\"<pad>\": 258}", "not supported without a tokenizer.json");
+    refused_beside("added_tokens.json", "{\"<pad>\": 258}", "supported only in a tokenizer.json");
     refused_beside(config, "{\"tokenizer_class\": \"RobertaTokenizer\"}", "tokenizer_class is \"RobertaTokenizer\"");
     refused_beside(config, "{\"tokenizer_class\": 3}", "tokenizer_class is 3");
     refused_beside(config, "{\"add_prefix_space\": true}", "add_prefix_space is true");

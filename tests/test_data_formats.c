@@ -137,8 +137,8 @@ static void sizes_and_headers_are_checked(void **state)
     refused(ZR_ERR_DATA, "empty.txt", 256, "0 tokens");
     refused(ZR_ERR_DATA, "empty.bin", 256, "0 tokens");
     for (int i = 0; i < 4; i++) add_token('a', 1);
-    refused(ZR_ERR_DATA, "short.txt", 256, "4 tokens (text), wanted at least 5");
-    refused(ZR_ERR_CONFIG, "narrow.txt", 255, "vocab_size of at least 256, given 255");
+    refused(ZR_ERR_DATA, "short.txt", 256, "only 4 tokens (text); at least 5");
+    refused(ZR_ERR_CONFIG, "narrow.txt", 255, "vocab_size of at least 256, but it is 255");
     image_bytes = 21;
     refused(ZR_ERR_DATA, "odd.bin", 256, "21 bytes, an odd number");
     add_header(20240520, 1, 10);
@@ -230,8 +230,8 @@ static void tokens_outside_are_seen_before_a_run(void **state)
         char fragment[96];
         image_bytes = 0;
         for (uint32_t i = 0; i < 200; i++) add_token(i == bad ? 300 : i, 2);
-        snprintf(fragment, sizeof(fragment), "token %u (byte %u) is 300, wanted below vocab_size 300 (read as uint16)",
-                 bad, 2 * bad);
+        snprintf(fragment, sizeof(fragment),
+                 "token %u (byte %u) is 300, which is not below vocab_size 300 (read as uint16)", bad, 2 * bad);
         check_refuses("one.bin", 300, fragment);
     }
     add_header(20240801, 7, 100);
@@ -309,7 +309,7 @@ static void changed_files_stop_the_run(void **state)
     assert_int_equal(zr_data_sample(data, 0, tokens, targets), ZR_OK);
     assert_int_equal(truncate(in_tempdir("text"), 50), 0);
     assert_int_equal(zr_data_sample(data, 0, tokens, targets), ZR_ERR_IO);
-    assert_non_null(strstr(zr_error_message(), "changed while in use: 50 bytes, 100 when opened"));
+    assert_non_null(strstr(zr_error_message(), "changed while in use: it has 50 bytes, but had 100 when opened"));
     assert_non_null(strstr(zr_error_message(), "/text"));
     zr_data_close(&data);
 
@@ -317,7 +317,7 @@ static void changed_files_stop_the_run(void **state)
     touched_by_read = in_tempdir("text");
     assert_int_equal(zr_data_sample(data, 0, tokens, targets), ZR_ERR_IO);
     touched_by_read = NULL;
-    assert_non_null(strstr(zr_error_message(), "written to after"));
+    assert_non_null(strstr(zr_error_message(), "another program wrote to it"));
     zr_data_close(&data);
 }
 

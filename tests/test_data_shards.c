@@ -218,23 +218,24 @@ static void bad_lists_are_refused(void **state)
     put_file("r_2.bin", "", 0);
     put_file("r_3.txt", "a text of its own", 17);
     refused(in_tempdir("none_*.bin"), ZR_ERR_NOT_FOUND, "none_*.bin: no file matches this pattern");
-    refused(in_tempdir("r_[12].bin"), ZR_ERR_DATA, "r_2.bin: 0 tokens (uint16); leave it out");
-    refused(in_tempdir("r_[13].*"), ZR_ERR_DATA, "r_3.txt: text, and ");
+    refused(in_tempdir("r_[12].bin"), ZR_ERR_DATA, "r_2.bin: the file holds 0 tokens (uint16); leave it out");
+    refused(in_tempdir("r_[13].*"), ZR_ERR_DATA, "r_3.txt is text, but ");
     snprintf(value, sizeof(value), "[\"%s/r_1.bin\", \"%s/gone.bin\"]", tempdir, tempdir);
     refused(value, ZR_ERR_NOT_FOUND, "gone.bin");
     snprintf(value, sizeof(value), "[\"%s/r_1.bin\", 7]", tempdir);
-    refused(value, ZR_ERR_CONFIG, "element 1: wanted a path");
+    refused(value, ZR_ERR_CONFIG, "element 1: expected a path");
     snprintf(value, sizeof(value), "[{\"path\": \"%s/r_1.bin\", \"weight\": 0}]", tempdir);
     refused(value, ZR_ERR_CONFIG, "element 0");
     snprintf(value, sizeof(value),
              "[{\"path\": \"%s/r_1.bin\", \"weight\": 1}, {\"path\": \"%s/r_3.txt\", \"weight\": 1e-5}]", tempdir,
              tempdir);
-    refused(value, ZR_ERR_CONFIG, "r_3.txt: its weight 1e-05 of 1.00001 is less than one sample in 4096");
+    refused(value, ZR_ERR_CONFIG,
+            "r_3.txt: its weight, 1e-05 of 1.00001 in all, gives it less than one sample in 4096");
     snprintf(value, sizeof(value),
              "[{\"path\": \"%s/r_1.bin\", \"weight\": 1e308}, {\"path\": \"%s/r_3.txt\", \"weight\": 1e308}]", tempdir,
              tempdir);
-    refused(value, ZR_ERR_CONFIG, "r_1.bin and others: the sum of their weights is inf");
-    refused("[]", ZR_ERR_CONFIG, "wanted a path");
+    refused(value, ZR_ERR_CONFIG, "r_1.bin and others: the sum of their weights, inf, is too large");
+    refused("[]", ZR_ERR_CONFIG, "expected a path");
 }
 
 static void a_name_that_is_there_is_no_pattern(void **state)

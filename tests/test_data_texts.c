@@ -144,7 +144,7 @@ static void the_member_has_a_name(void **state)
     args.text_key = "body";
     reads_as(&args, "the text\n");
     args.text_key = "title";
-    refused(&args, ZR_ERR_DATA, "named.jsonl:1: \"title\" is not there, wanted a text (data.text_key names it)");
+    refused(&args, ZR_ERR_DATA, "named.jsonl:1: \"title\" is missing; expected a text (data.text_key sets the name)");
 }
 
 static const struct {
@@ -152,9 +152,9 @@ static const struct {
     size_t bytes; /* 0: the string's */
 } bad[] = {
     {"{\"text\": \"open", "bad.jsonl:3: column ", 0},
-    {"{\"text\": 7}", "bad.jsonl:3: \"text\" is no string, wanted a text", 0},
-    {"{\"other\": \"x\"}", "bad.jsonl:3: \"text\" is not there", 0},
-    {"[\"text\"]", "bad.jsonl:3: not an object", 0},
+    {"{\"text\": 7}", "bad.jsonl:3: \"text\" is not a string; expected a text", 0},
+    {"{\"other\": \"x\"}", "bad.jsonl:3: \"text\" is missing", 0},
+    {"[\"text\"]", "bad.jsonl:3: the line is not an object", 0},
     {"{\"text\": \"\xff\xfe\"}", "bad.jsonl:3: column ", 0},
     {"{\"text\": \"\\ud800\"}", "bad.jsonl:3: column ", 0},
     {"{\"text\": \"\\u0000\"}", "a text with the character \\u0000", 0},
@@ -182,7 +182,7 @@ static void bad_lines_are_named_or_left_out(void **state)
             assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
             assert_int_equal(zr_data_get_info(data).skipped_lines, 1);
             assert_non_null(
-                strstr(zr_data_get_info(data).note, "bad.jsonl: 1 bad lines left out, the first is line 3"));
+                strstr(zr_data_get_info(data).note, "bad.jsonl: 1 bad lines left out; the first is line 3"));
             zr_data_close(&data);
         }
     }
@@ -198,7 +198,7 @@ static void a_line_has_a_longest_length(void **state)
     fputs("\"}\n{\"text\": \"again short\"}\n", file);
     fclose(file);
     zr_data_args args = args_of(in_tempdir("long.jsonl"));
-    refused(&args, ZR_ERR_DATA, "long.jsonl:2: longer than 16777216 bytes");
+    refused(&args, ZR_ERR_DATA, "long.jsonl:2: the line is longer than 16777216 bytes");
     args.skip_bad_lines = true;
     reads_as(&args, "short\nagain short\n");
 }
@@ -236,7 +236,7 @@ static void a_long_file_is_read_in_parts(void **state)
     zr_data_args skips = args; /* the first line left out is also counted from the start of the file */
     skips.skip_bad_lines = true;
     assert_int_equal(zr_data_open_with(&skips, &data), ZR_OK);
-    snprintf(says, sizeof(says), "1 bad lines left out, the first is line %d", lines);
+    snprintf(says, sizeof(says), "1 bad lines left out; the first is line %d", lines);
     assert_non_null(strstr(zr_data_get_info(data).note, says));
     zr_data_close(&data);
 }
@@ -644,7 +644,8 @@ static void tokens_that_are_damaged_are_made_again(void **state)
         zr_data *data = NULL;
         assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
         const char *told = zr_data_get_info(data).made_again;
-        assert_int_equal(strstr(told, "once.jsonl: its tokens were damaged in the cache and are made again: ") != NULL,
+        assert_int_equal(strstr(told, "once.jsonl: its tokens in the cache were damaged, so it is tokenized again: ") !=
+                             NULL,
                          turn == 0);
         assert_int_equal(told[0] != '\0', turn == 0);
         zr_data_close(&data);
@@ -678,7 +679,7 @@ static void a_cache_that_is_said_to_be_whole(void **state)
     for (int hashed = 0; hashed < 2; hashed++) {
         assert_int_equal(zr_data_open_with(&args, &data), ZR_OK);
         assert_int_equal(zr__data_check(data, hashed ? hash : NULL, NULL, NULL), ZR_ERR_DATA);
-        assert_non_null(strstr(zr_error_message(), "once.jsonl: its tokens are damaged in the cache; remove "));
+        assert_non_null(strstr(zr_error_message(), "once.jsonl: its tokens in the cache are damaged; remove "));
         zr_data_close(&data);
     }
     args.cache_is_whole = false;
@@ -793,7 +794,7 @@ static void a_failure_leaves_nothing(void **state)
     none.cache_dir = put_file("file", "", 0);
     refused(&none, ZR_ERR_CREATE, "file");
     none.cache_dir = "";
-    refused(&none, ZR_ERR_CONFIG, "data.cache_dir: \"\" names no folder");
+    refused(&none, ZR_ERR_CONFIG, "data.cache_dir is empty");
 }
 
 static void told(void *arg, int64_t done, int64_t all)

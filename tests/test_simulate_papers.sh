@@ -214,10 +214,10 @@ done
 # ---- options
 
 for option in --search --stage=1 --ranks=4 "--sweep=stage=1,2" --straggler=2 --preset=zero-8b --tokens=1e9; do
-    check "refused: $option" fails 2 "--paper and ${option%%=*}" "$ZR" simulate --paper "$option"
+    check "refused: $option" fails 2 "${option%%=*}.* cannot be given with --paper" "$ZR" simulate --paper "$option"
 done
-check "refused: a configuration" fails 2 '--paper and c.json' "$ZR" simulate --paper c.json
-check "refused: a key" fails 2 '--paper and --zero_optimization.stage' \
+check "refused: a configuration" fails 2 'c.json cannot be given with --paper' "$ZR" simulate --paper c.json
+check "refused: a key" fails 2 'zero_optimization.stage=1 cannot be given with --paper' \
     "$ZR" simulate --paper --zero_optimization.stage=1
 check "refused: a picture without a name" fails 2 'plot NAME' "$ZR" simulate --paper --svg x.svg
 check "refused: a picture that is not there" fails 2 'models, 60b-total' "$ZR" simulate --paper --svg x.svg --plot x

@@ -77,7 +77,7 @@ static int64_t taken_of(int64_t kept, int64_t limit_bytes, const zr_profile *pro
     assert_int_equal(accum * config->micro_batch_size, ROWS);
     assert_int_equal(config->train_batch_size, ROWS * RANKS);
     snprintf(want, sizeof(want),
-             "gradient_accumulation_steps: auto, taken as %lld, and train_micro_batch_size_per_gpu as %lld: %s",
+             "gradient_accumulation_steps: auto, set to %lld, and train_micro_batch_size_per_gpu as %lld: %s",
              (long long)accum, (long long)config->micro_batch_size, why);
     assert_string_equal(note, want);
     zr_config_destroy(&config);
@@ -91,7 +91,7 @@ static int64_t taken(int64_t limit_bytes, const zr_profile *profile, const char 
 
 static const char all[] = "the fewest that fit memory.limit with no activation recomputed";
 static const char best[] = "the best of what fits memory.limit";
-static const char none[] = "nothing fits memory.limit, and this takes the least";
+static const char none[] = "nothing fits memory.limit, and this needs the least";
 static const char kept[] = "as the checkpoint has it";
 
 /* Check that the fewest micro-batches whose activations all fit are chosen, and with less memory twice that number. */
@@ -171,13 +171,13 @@ static void what_is_open(void **state)
         assert_int_equal(config->accumulation_steps, settled[i].accum);
         assert_string_equal(note, "");
         if (strstr(settled[i].keys, "steps\": \"auto"))
-            assert_true(noted(config, "gradient_accumulation_steps: auto, taken as 1"));
+            assert_true(noted(config, "gradient_accumulation_steps: auto, set to 1"));
         zr_config_destroy(&config);
     }
     zr_config *config = config_of(OPEN, 1 << 20);
     assert_int_equal(config->accumulation_steps, 1);
     assert_int_equal(config->micro_batch_size, ROWS);
-    assert_false(noted(config, "gradient_accumulation_steps: auto, taken as 1"));
+    assert_false(noted(config, "gradient_accumulation_steps: auto, set to 1"));
     zr_config_destroy(&config);
 }
 

@@ -222,7 +222,7 @@ static void test_converted(void **state)
     expect_weights("tuned/model/model.safetensors", ZR_F32);
     const told t = train("tuned", 2, true, "train.steps=6");
     assert_int_equal(t.status, ZR_ERR_CONFIG);
-    assert_non_null(strstr(t.message, "model.frozen: null, and "));
+    assert_non_null(strstr(t.message, "model.frozen is null, but "));
 }
 
 /* ---- refusals ------------------------------------------------------------------------------------ */
@@ -236,10 +236,10 @@ static void refused(told t, zr_status status, const char *why)
 static void test_another_set(void **state)
 {
     (void)state;
-    static const char why[] = "a run goes on with the model that it has";
+    static const char why[] = "a resumed run keeps its model";
     expect_ok(train("set", 1, false, "model.frozen=wte.*"));
     refused(train("set", 1, true, "train.steps=6 model.frozen=wpe.*"), ZR_ERR_CONFIG,
-            "model.frozen: \"wpe.*\", and \"wte.*\" in step-00000004");
+            "model.frozen is \"wpe.*\", but \"wte.*\" in step-00000004");
     refused(train("set", 1, true, "train.steps=6"), ZR_ERR_CONFIG, why);
     refused(train("set", 1, true, "train.steps=6 model.frozen=[\"wte.*\",\"h.0.*\"]"), ZR_ERR_CONFIG, why);
     expect_ok(train("set", 1, true, "train.steps=6 model.frozen=[\"wte.*\"]"));

@@ -130,8 +130,9 @@ static void expect_dropout_note(double embd, double resid, double attn, const ch
     if (zr_config_parse(text, strlen(text), "c.json", &key, key ? 1 : 0, &config) != ZR_OK ||
         zr_train_prepare(config, 1, 0) != ZR_OK)
         fail_msg("%s", zr_error_message());
-    snprintf(want, sizeof want, "model.dropout: 0, as no key gives another; the model in %s/dropped was made for %s",
-             tempdir, rest);
+    snprintf(want, sizeof want,
+             "model.dropout: 0, because no key sets it, although the model in %s/dropped was trained with %s", tempdir,
+             rest);
     int found = 0;
     for (int i = 0; i < zr_config_notes(config); i++) {
         const char *note = zr_config_note(config, i);
@@ -147,7 +148,7 @@ static void expect_dropout_note(double embd, double resid, double attn, const ch
 static void test_dropout_of_an_imported_model(void **state)
 {
     (void)state;
-    expect_dropout_note(0.1, 0.1, 0.1, NULL, "dropout 0.1; --model.dropout=0.1 does the same");
+    expect_dropout_note(0.1, 0.1, 0.1, NULL, "dropout 0.1; --model.dropout=0.1 uses the same");
     expect_dropout_note(0, 0.2, 0.1, NULL, "--model.embd_pdrop=0 --model.resid_pdrop=0.2 --model.attn_pdrop=0.1");
     expect_dropout_note(0.1, 0.1, 0.1, "model.dropout=0", "");
     expect_dropout_note(0.1, 0.1, 0.1, "model.attn_pdrop=0.3", "");

@@ -348,7 +348,7 @@ static void another_batch(void **state)
     assert_int_equal(t.steps, 2);
     double mean = 0.5 * (t.step[0].loss + t.step[1].loss);
     assert_true(fabs(mean - whole.step[3].loss) < 1e-5 && t.step[0].loss != whole.step[3].loss);
-    assert_non_null(strstr(t.notes, "train_batch_size was 12, is 6"));
+    assert_non_null(strstr(t.notes, "train_batch_size was 12, and is now 6"));
 }
 
 static void optimizers(void **state)
@@ -366,8 +366,8 @@ static void optimizers(void **state)
     copy_run("whole", "run", 3);
     told other = train("run", 2, true, "optimizer.type=AdamW");
     expect_ok(&other);
-    assert_non_null(strstr(other.notes, "no states of the optimizer adamw: they begin at zero"));
-    assert_non_null(strstr(other.notes, "optimizer.type was \"SGD\", is \"AdamW\""));
+    assert_non_null(strstr(other.notes, "no states of the optimizer adamw, so they start at zero"));
+    assert_non_null(strstr(other.notes, "optimizer.type was \"SGD\", and is now \"AdamW\""));
     assert_true(other.step[2].loss < other.step[0].loss + 1);
 }
 
@@ -400,7 +400,7 @@ static void a_run_is_lengthened(void **state)
     told more = train("run", 2, true, "train.steps=8 train.save_interval=4");
     expect_ok(&more);
     assert_int_equal(more.steps, 2);
-    assert_non_null(strstr(more.notes, "train.steps was 6, is 8"));
+    assert_non_null(strstr(more.notes, "train.steps was 6, and is now 8"));
     assert_non_null(strstr(more.notes, "goes on after step 6 of 8"));
     clear("whole");
     told whole = train("whole", 2, false, "train.steps=8");
@@ -409,7 +409,7 @@ static void a_run_is_lengthened(void **state)
     assert_int_equal(access(in_tempdir("run/model.old"), F_OK), -1);
     told less = train("run", 2, true, "train.steps=7");
     assert_int_equal(less.status, ZR_ERR_CONFIG);
-    assert_non_null(strstr(less.message, "train.steps: 7, and step-00000008 has done 8 steps"));
+    assert_non_null(strstr(less.message, "train.steps is 7, but step-00000008 has done 8 steps"));
     told same = train("run", 2, true, "train.steps=8"); /* no steps are left */
     expect_ok(&same);
     assert_int_equal(same.steps, 0);
@@ -447,7 +447,7 @@ static void other_models_and_data(void **state)
         const char *keys, *message;
         zr_status status;
     } refused[] = {
-        {"model.n_layer=3", "model.n_layer: 3, and 2 in step-00000003", ZR_ERR_CONFIG},
+        {"model.n_layer=3", "model.n_layer is 3, but 2 in step-00000003", ZR_ERR_CONFIG},
         {"model.layer_norm_epsilon=1e-6", "model.layer_norm_epsilon", ZR_ERR_CONFIG},
         {"model.vocab_size=300", "model.vocab_size", ZR_ERR_CONFIG},
     };
@@ -465,11 +465,11 @@ static void other_models_and_data(void **state)
     put_file("text", data, sizeof data);
     told other = train("whole", 2, true, "train.steps=6");
     assert_int_equal(other.status, ZR_ERR_DATA);
-    assert_non_null(strstr(other.message, "data.train: the file is another than when step-00000003 was written"));
+    assert_non_null(strstr(other.message, "data.train: the file has changed since step-00000003 was written"));
     put_file("text", data, sizeof data - 1);
     other = train("whole", 2, true, "train.steps=6");
     assert_int_equal(other.status, ZR_ERR_DATA);
-    assert_non_null(strstr(other.message, "the file has 399 bytes, and 400 when"));
+    assert_non_null(strstr(other.message, "the file has 399 bytes, but had 400 when"));
     copy_file("kept", "text");
     told t = train("whole", 2, true, "train.steps=6");
     expect_ok(&t);
@@ -508,7 +508,7 @@ static void damaged_checkpoints(void **state)
         if (!strstr(refused.message, name)) fail_msg("no \"%s\" in: %s", name, refused.message);
         nftw(in_tempdir("whole/model"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
         told t = train("whole", 1 + (int)i, true, "train.steps=9 train.save_interval=0 train.save_end=false");
-        snprintf(name, sizeof name, "step-0000000%d is passed over: ", 8 - 2 * (int)i);
+        snprintf(name, sizeof name, "step-0000000%d is skipped: ", 8 - 2 * (int)i);
         if (!strstr(t.notes, name)) fail_msg("no \"%s\" in: %s%s", name, t.notes, t.message);
         snprintf(name, sizeof name, "goes on after step %d of 9", 6 - 2 * (int)i);
         if (!strstr(t.notes, name)) fail_msg("no \"%s\" in: %s%s", name, t.notes, t.message);
@@ -518,7 +518,7 @@ static void damaged_checkpoints(void **state)
     nftw(in_tempdir("whole/model"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
     told none = train("whole", 2, true, "train.steps=9");
     assert_int_equal(none.status, ZR_ERR_DATA);
-    assert_non_null(strstr(none.message, "no checkpoint is whole, of 4"));
+    assert_non_null(strstr(none.message, "none of its 4 checkpoints is complete"));
 }
 
 static int make_all(void **state)

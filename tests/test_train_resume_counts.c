@@ -223,7 +223,7 @@ static void folders_that_are_no_checkpoints(void **state)
     assert_int_equal(mkdir(in_tempdir("run/step-00000005"), 0700), 0);
     t = train("run", true, "");
     expect_ok(&t);
-    assert_true(is_noted(&t, "step-00000005 is passed over: "));
+    assert_true(is_noted(&t, "step-00000005 is skipped: "));
     assert_true(is_noted(&t, "goes on after step 3 of 6"));
     assert_true(is_there("run/step-00000003/manifest.json"));
 }
@@ -246,7 +246,7 @@ static void one_that_was_passed_over_is_not_kept_for_another(void **state)
     fclose(file);
     t = train("run", true, "train.save_interval=8 train.steps=8 train.keep_last=2");
     expect_ok(&t);
-    assert_true(is_noted(&t, "step-00000006 is passed over: "));
+    assert_true(is_noted(&t, "step-00000006 is skipped: "));
     assert_true(is_there("run/step-00000008"));
     assert_true(is_there("run/step-00000004"));
     assert_false(is_there("run/step-00000002"));
@@ -268,7 +268,7 @@ static void another_tokenizer_of_the_same_tokens(void **state)
     snprintf(other, sizeof other, "%s data.tokenizer=bytes", keys);
     t = train("run", true, other);
     assert_int_equal(t.status, ZR_ERR_DATA);
-    assert_non_null(strstr(t.message, "data.tokenizer: \"bytes\", and \"\" when step-00000006 was written"));
+    assert_non_null(strstr(t.message, "data.tokenizer is \"bytes\", but was \"\" when step-00000006 was written"));
     t = train("run", true, keys);
     expect_ok(&t);
 }
@@ -373,7 +373,7 @@ static void tensors_that_are_not_the_models_are_not_converted(void **state)
     (void)state;
     static const struct {
         const char *name, *word, *by, *says;
-    } others[] = {{"model.safetensors", "\"F32\"", "\"U32\"", "is of type U32, wanted F32"},
+    } others[] = {{"model.safetensors", "\"F32\"", "\"U32\"", "has type U32; expected F32"},
                   {"config.json", "\"n_positions\": 8", "\"n_positions\": 4", "is missing, or not of the shape"}};
     clear("whole");
     const told t = train("whole", false, "");

@@ -296,7 +296,7 @@ static void a_limit_that_was_not_given(void **state)
     static const char *const keys[] = {"activation_checkpointing.policy=auto", "train.steps=1", NULL};
     if (zr__train_host_limit(1) == 0) skip();
     expect_ok(2, keys);
-    assert_non_null(strstr(it.notes, "activation_checkpointing.policy auto: memory.limit taken as "));
+    assert_non_null(strstr(it.notes, "activation_checkpointing.policy auto: memory.limit is set to "));
     zr_config *saved = saved_config(2);
     assert_true(saved->memory.limit_bytes > 1 << 20);
     assert_int_equal(saved->recompute.policy, ZR_POLICY_AUTO);

@@ -254,7 +254,7 @@ static void a_text_of_few_tokens_is_too_short(void **state)
     assert_int_equal(zr_eval_dir(in_tempdir("model"), &brief, &result), ZR_ERR_DATA);
     assert_int_equal(zr_eval_dir(in_tempdir("model"), &strided, &result), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "brief.txt: "));
-    assert_non_null(strstr(zr_error_message(), "wanted at least 9"));
+    assert_non_null(strstr(zr_error_message(), "at least 9 are needed"));
 }
 
 /* Check that each source has windows of its own, and that a shorter stride, whose windows would reach into the next
@@ -291,7 +291,7 @@ static void bad_input_is_named(void **state)
     put_tokens("short.bin", T);
     refused("model", "text.bin", T + 1, ZR_ERR_ARG, "a stride of 9 tokens; windows have 8, so 1 .. 8");
     refused("model", "text.bin", -1, ZR_ERR_ARG, "a stride of -1");
-    refused("model", "short.bin", 2, ZR_ERR_DATA, "wanted at least 9: seq_length 8 and one more");
+    refused("model", "short.bin", 2, ZR_ERR_DATA, "at least 9 are needed (seq_length 8 and one more)");
     refused("model", "none.txt", 2, ZR_ERR_NOT_FOUND, "none.txt");
     refused("plain", "abc.txt", 2, ZR_ERR_UNSUPPORTED, "put its tokenizer.json");
     put_file("model/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}", 30);

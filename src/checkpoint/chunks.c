@@ -39,8 +39,8 @@ zr_status zr_chunks_of_file(const char *path, int64_t first, int64_t end, zr_chu
     ZR_TRY(zr__file_open(path, false, &file));
     if (end < 0) end = file.bytes;
     if (first < 0 || first > end || end > file.bytes) {
-        st = ZR_FAIL(ZR_ERR_ARG, "%s: bytes %lld .. %lld, it has %lld", file.name, (long long)first, (long long)end,
-                     (long long)file.bytes);
+        st = ZR_FAIL(ZR_ERR_ARG, "%s: cannot read bytes %lld .. %lld: the file has %lld bytes", file.name,
+                     (long long)first, (long long)end, (long long)file.bytes);
         goto done;
     }
     int64_t bytes = end - first < ZR_CHUNK_BYTES ? end - first : ZR_CHUNK_BYTES;

@@ -16,13 +16,13 @@ zr_status zr__listed_open(const char *dir, const zr_manifest *manifest, const ch
 {
     const zr_manifest_file *listed = zr__manifest_find(manifest, name);
     *file = (zr__file){.fd = -1};
-    ZR_CHECK(listed, ZR_ERR_DATA, "%s: the manifest has no file %s", ZR_SHOWN(dir), ZR_SHOWN(name));
+    ZR_CHECK(listed, ZR_ERR_DATA, "%s: the manifest does not list the file %s", ZR_SHOWN(dir), ZR_SHOWN(name));
     zr_status st = zr__file_open_in(dir, name, file);
     if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);
     if (file->bytes == listed->bytes) return ZR_OK;
-    st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld bytes, the manifest has %lld", file->name, (long long)file->bytes,
-                 (long long)listed->bytes);
+    st = ZR_FAIL(ZR_ERR_DATA, "%s: the file has %lld bytes, but %lld according to the manifest", file->name,
+                 (long long)file->bytes, (long long)listed->bytes);
     zr__file_close(file);
     return st;
 }
@@ -87,7 +87,7 @@ static zr_status check_chunk(const zr__checked_file *file, const zr__region *reg
     else
         hash = zr__chunk_hash(bytes, chunk->bytes);
     ZR_CHECK(hash == chunk->hash, ZR_ERR_DATA,
-             "%s: bytes %lld .. %lld are damaged: they do not have the manifest's checksum", file->file.name,
+             "%s: bytes %lld .. %lld are damaged: their checksum differs from the manifest", file->file.name,
              (long long)region->offset, (long long)(region->end - 1));
     return ZR_OK;
 }
@@ -120,8 +120,8 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
 {
     char *to = out;
     ZR_CHECK(offset >= 0 && n >= 0 && offset <= file->listed->bytes && n <= file->listed->bytes - offset, ZR_ERR_DATA,
-             "%s: %lld bytes from byte %lld, it has %lld", file->file.name, (long long)n, (long long)offset,
-             (long long)file->listed->bytes);
+             "%s: cannot read %lld bytes from byte %lld on: there are %lld bytes", file->file.name, (long long)n,
+             (long long)offset, (long long)file->listed->bytes);
     /* find one chunk of the region that holds the first byte */
     int64_t i = zr__sorted_below(file->listed->chunk, file->listed->n_chunks, sizeof(zr_chunk),
                                  offsetof(zr_chunk, offset), offset + 1) -
@@ -154,7 +154,7 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
     int64_t n = 0;
     ZR_TRY(zr__safetensors_header_bytes(file->file.name, prefix, file->file.bytes, &n));
     char *text = zr_alloc((size_t)n);
-    ZR_CHECK(text, ZR_ERR_MEMORY, "%lld bytes for the header of %s", (long long)n, file->file.name);
+    ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for %lld bytes of the header of %s", (long long)n, file->file.name);
     zr_status st = zr__checked_read(file, ZR_SAFETENSORS_PREFIX_BYTES, n, NULL, text);
     if (st == ZR_OK) st = zr__safetensors_parse(file->file.name, text, n, file->file.bytes, &tensors->header);
     zr_free(text);
@@ -180,7 +180,7 @@ zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, con
 {
     zr_chunk_reader *r = zr_alloc(sizeof(*r));
     *reader = NULL;
-    ZR_CHECK(r, ZR_ERR_MEMORY, "%zu bytes for a reader", sizeof(*r));
+    ZR_CHECK(r, ZR_ERR_MEMORY, "no memory for %zu bytes of a reader", sizeof(*r));
     zr_status st = open_tensors(r, dir, manifest, name, readers);
     if (st == ZR_OK)
         *reader = r;
@@ -193,7 +193,7 @@ zr_status zr_chunk_reader_f32(zr_chunk_reader *r, const char *tensor, int64_t fi
 {
     const zr_safetensors_tensor *found = zr_safetensors_find(&r->tensors, tensor);
     ZR_CHECK(found, ZR_ERR_DATA, "%s: no tensor %s", r->file.file.name, ZR_SHOWN(tensor));
-    ZR_CHECK(strcmp(found->dtype, "F32") == 0, ZR_ERR_DATA, "%s: tensor %s is of type %s, wanted F32",
+    ZR_CHECK(strcmp(found->dtype, "F32") == 0, ZR_ERR_DATA, "%s: tensor %s has type %s; expected F32",
              r->file.file.name, ZR_SHOWN(tensor), found->dtype);
     ZR_TRY(zr__safetensors_range(&r->tensors, found, first, n));
     ZR_TRY(zr__checked_read(&r->file, found->offset + first * 4, n * 4, tensor, out));

@@ -34,7 +34,7 @@ zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **
     zr_status st = ZR_OK;
     zr_chunk_writer *w = zr_alloc(sizeof(*w));
     *writer = NULL;
-    ZR_CHECK(w, ZR_ERR_MEMORY, "%zu bytes for a writer", sizeof(*w));
+    ZR_CHECK(w, ZR_ERR_MEMORY, "no memory for %zu bytes of a writer", sizeof(*w));
     w->file.fd = -1;
     w->part_bytes = ZR_CHUNK_BYTES;
     while (w->part_bytes * writers > 2 * ZR_CHUNK_BYTES && w->part_bytes > LEAST_PART_BYTES) w->part_bytes /= 2;

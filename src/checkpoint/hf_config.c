@@ -49,7 +49,7 @@ zr_status zr__hf_config_type(const zr__hf_config *config, const char *const *kno
     const char *name = json_string_value(type);
     for (*which = 0; name && *which < n; (*which)++)
         if (strcmp(name, known[*which]) == 0) return ZR_OK;
-    return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s, wanted %s", config->file,
+    return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s; expected %s", config->file,
                    ZR_JSON_SHOWN(type), any_of(known, n, wanted));
 }
 
@@ -69,7 +69,8 @@ zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_number
         const json_t *value = json_object_get(config->root, field->key);
         int64_t number = value ? json_integer_value(value) : field->fallback;
         ZR_CHECK((!value || json_is_integer(value)) && number >= 1 && number <= INT32_MAX, ZR_ERR_DATA,
-                 "%s: %s is %s, wanted an integer 1 .. 2147483647", config->file, field->key, ZR_JSON_SHOWN(value));
+                 "%s: %s is %s; expected an integer from 1 to 2147483647", config->file, field->key,
+                 ZR_JSON_SHOWN(value));
         memcpy((char *)out + field->place, &number, sizeof(number));
     }
     for (int i = 0; i < numbers->reals; i++) {
@@ -77,7 +78,7 @@ zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_number
         const json_t *value = json_object_get(config->root, field->key);
         double number = value ? json_number_value(value) : field->fallback;
         ZR_CHECK((!value || json_is_number(value)) && number >= field->low && number < field->high, ZR_ERR_DATA,
-                 "%s: %s is %s, wanted a number %g <= x < %g", config->file, field->key, ZR_JSON_SHOWN(value),
+                 "%s: %s is %s; expected a number x with %g <= x < %g", config->file, field->key, ZR_JSON_SHOWN(value),
                  field->low, field->high);
         memcpy((char *)out + field->place, &number, sizeof(number));
     }
@@ -88,7 +89,7 @@ zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, con
 {
     const json_t *value = json_object_get(config->root, key);
     ZR_CHECK(!value || (wanted ? json_is_true(value) : json_is_false(value)), ZR_ERR_DATA,
-             "%s: unsupported architecture: %s is %s, zr computes %s with %s only", config->file, key,
+             "%s: unsupported architecture: %s is %s; zr computes %s only with %s", config->file, key,
              ZR_JSON_SHOWN(value), model, wanted ? "true" : "false");
     return ZR_OK;
 }

@@ -32,12 +32,12 @@ static zr_status check_architecture(const zr__hf_config *file, const zr_hf_gpt2 
     const json_t *activation = json_object_get(file->root, "activation_function");
     const char *name = activation ? json_string_value(activation) : "gelu_new";
     ZR_CHECK(name && (strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0), ZR_ERR_DATA,
-             "%s: unsupported architecture: activation_function is %s, wanted \"gelu_new\" or \"gelu_pytorch_tanh\"",
+             "%s: unsupported architecture: activation_function is %s; expected \"gelu_new\" or \"gelu_pytorch_tanh\"",
              file->file, ZR_JSON_SHOWN(activation));
     const json_t *inner = json_object_get(file->root, "n_inner");
     bool usual =
         !inner || json_is_null(inner) || (json_is_integer(inner) && json_integer_value(inner) == 4 * config->n_embd);
-    ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: n_inner is %s, wanted null or 4 x n_embd = %lld",
+    ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: n_inner is %s; expected null or 4 x n_embd = %lld",
              file->file, ZR_JSON_SHOWN(inner), (long long)(4 * config->n_embd));
     ZR_TRY(zr__hf_config_bool(file, "GPT-2", "scale_attn_weights", true));
     ZR_TRY(zr__hf_config_bool(file, "GPT-2", "scale_attn_by_inverse_layer_idx", false));
@@ -85,9 +85,10 @@ static json_t *config_json(const zr_hf_gpt2 *config)
 
 zr_status zr__hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config)
 {
-    ZR_CHECK(config->tie_word_embeddings, ZR_ERR_ARG, "tie_word_embeddings is false: zr's GPT-2 ties its head");
+    ZR_CHECK(config->tie_word_embeddings, ZR_ERR_ARG,
+             "tie_word_embeddings is false, but GPT-2 in zr always ties the head to the embedding");
     json_t *root = config_json(config);
-    ZR_CHECK(root, ZR_ERR_ARG, "a number of the configuration is not finite, or out of memory");
+    ZR_CHECK(root, ZR_ERR_ARG, "a number of the configuration is not finite, or there is no memory for its text");
     zr_status st = zr__hf_config_write(dir, root, &numbers, config);
     json_decref(root);
     return st;

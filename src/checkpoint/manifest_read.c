@@ -295,10 +295,11 @@ static zr_status read_name(parser *p, char **name)
     size_t n = 0;
     ZR_TRY(expect_member(p, "name"));
     ZR_TRY(read_string(p, "a file's name", ZR_MANIFEST_NAME_MAX, &begin, &n));
-    REFUSE_UNLESS(zr__manifest_file_name(begin, n), p, "\"%.*s\" is no name of a checkpoint's file", (int)n, begin);
+    REFUSE_UNLESS(zr__manifest_file_name(begin, n), p, "\"%.*s\" is not the name of a file of a checkpoint", (int)n,
+                  begin);
     for (int i = 0; i < p->m->n_files; i++)
         REFUSE_UNLESS(strlen(p->list[i].name) != n || memcmp(p->list[i].name, begin, n) != 0, p,
-                      "the file %.*s stands there twice", (int)n, begin);
+                      "the file %.*s is listed twice", (int)n, begin);
     return zr__text_copy(begin, n, name);
 }
 
@@ -306,7 +307,7 @@ static zr_status read_file(parser *p)
 {
     char *name = NULL;
     ZR_TRY(expect_mark(p, '{'));
-    REFUSE_UNLESS(p->m->n_files < ZR_MANIFEST_FILES_MAX, p, "more than %d files", ZR_MANIFEST_FILES_MAX);
+    REFUSE_UNLESS(p->m->n_files < ZR_MANIFEST_FILES_MAX, p, "it lists more than %d files", ZR_MANIFEST_FILES_MAX);
     ZR_GROW(p->list, p->room, p->m->n_files + 1, "files of a checkpoint");
     p->m->file = p->list;
     ZR_TRY(read_name(p, &name));
@@ -375,9 +376,10 @@ static zr_status check_whole(const parser *p)
     uint64_t hash = 0;
     ZR_CHECK(tail && memcmp(tail, begin, digits) == 0 && hash_at(tail + digits, &hash) &&
                  memcmp(tail + digits + DIGITS, end, sizeof(end) - 1) == 0,
-             ZR_ERR_DATA, "%s: does not end with its checksum: it is cut off, damaged, or no manifest", p->file);
+             ZR_ERR_DATA, "%s: it does not end with its checksum, so it is cut off, damaged or not a manifest",
+             p->file);
     ZR_CHECK(zr__chunk_hash(p->text, (int64_t)(p->bytes - ZR_MANIFEST_TAIL_BYTES)) == hash, ZR_ERR_DATA,
-             "%s: damaged: it does not have its own checksum", p->file);
+             "%s: the manifest is damaged: its checksum does not fit its text", p->file);
     return ZR_OK;
 }
 
@@ -389,17 +391,18 @@ static zr_status parse_manifest(parser *p)
     ZR_TRY(read_integer(p, "\"format\"", INT32_MAX, &p->format));
     ZR_CHECK(p->format >= 1 && p->format <= ZR_MANIFEST_FORMAT, ZR_ERR_DATA,
              "%s: format %" PRId64 ", this zr (%s) reads formats 1 to %d%s", p->file, p->format, zr_version(),
-             ZR_MANIFEST_FORMAT, p->format > ZR_MANIFEST_FORMAT ? "; a newer zr wrote it and reads it" : "");
+             ZR_MANIFEST_FORMAT,
+             p->format > ZR_MANIFEST_FORMAT ? "; it was written by a newer zr, which can read it" : "");
     return read_object(p);
 }
 
 zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, zr_manifest **manifest)
 {
     *manifest = NULL;
-    ZR_CHECK(bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA, "%s: %zu bytes, a manifest has at most %" PRId64, name, bytes,
-             ZR_MANIFEST_MAX_BYTES);
+    ZR_CHECK(bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA,
+             "%s: the manifest has %zu bytes, more than the limit of %" PRId64, name, bytes, ZR_MANIFEST_MAX_BYTES);
     zr_manifest *m = zr_alloc(sizeof(*m));
-    ZR_CHECK(m, ZR_ERR_MEMORY, "%zu bytes for a manifest", sizeof(*m));
+    ZR_CHECK(m, ZR_ERR_MEMORY, "no memory for %zu bytes of a manifest", sizeof(*m));
     parser p = {.file = name, .text = text, .bytes = bytes, .m = m};
     zr_status st = parse_manifest(&p);
     if (st == ZR_OK)
@@ -413,8 +416,9 @@ zr_status zr__manifest_parse(const char *name, const char *text, size_t bytes, z
 
 static zr_status load_open(const zr__file *file, zr_manifest **manifest)
 {
-    ZR_CHECK(file->bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA, "%s: %lld bytes, a manifest has at most %" PRId64,
-             file->name, (long long)file->bytes, ZR_MANIFEST_MAX_BYTES);
+    ZR_CHECK(file->bytes <= ZR_MANIFEST_MAX_BYTES, ZR_ERR_DATA,
+             "%s: the manifest has %lld bytes, more than the limit of %" PRId64, file->name, (long long)file->bytes,
+             ZR_MANIFEST_MAX_BYTES);
     char *text = zr_alloc((size_t)file->bytes + 1);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for %lld bytes to read %s", (long long)file->bytes, file->name);
     zr_status st = zr__file_read(file, 0, text, file->bytes, ZR_ERR_DATA);
@@ -444,8 +448,8 @@ zr_status zr__manifest_load(const char *dir, zr_manifest **manifest)
     zr_status st = load_open(&file, manifest);
     int64_t named = named_step(dir);
     if (st == ZR_OK && named >= 0 && named != (*manifest)->step) {
-        st = ZR_FAIL(ZR_ERR_DATA, "%s: of step %" PRId64 ", its directory is step %" PRId64 "'s", file.name,
-                     (*manifest)->step, named);
+        st = ZR_FAIL(ZR_ERR_DATA, "%s: it is of step %" PRId64 ", but its directory is of step %" PRId64 "'s",
+                     file.name, (*manifest)->step, named);
         zr_manifest_free(manifest);
     }
     zr__file_close(&file);

@@ -136,7 +136,8 @@ static zr_status remove_tmp(int run, const char *run_dir, const char *name)
     ZR_CHECK(fd >= 0, ZR_ERR_IO, "%s: cannot open to remove: %s", shown, strerror(errno));
     ZR_TRY(remove_own_files(fd, shown, foreign, sizeof(foreign)));
     ZR_CHECK(!foreign[0], ZR_ERR_IO,
-             "%s: holds %s, which is no file of a checkpoint; move it away, then remove the directory", shown, foreign);
+             "%s: it holds %s, which is not a file of a checkpoint; move that away, then remove the directory", shown,
+             foreign);
     ZR_CHECK(unlinkat(run, name, AT_REMOVEDIR) == 0, ZR_ERR_IO, "%s: cannot remove: %s", shown, strerror(errno));
     return ZR_OK;
 }
@@ -175,10 +176,10 @@ static zr_status begin_step(int run, const char *run_dir, int64_t step)
     struct stat info;
     name_both(step, name, tmp);
     ZR_CHECK(fstatat(run, name, &info, AT_SYMLINK_NOFOLLOW) != 0, ZR_ERR_STATE,
-             "%s/%s: there already; a checkpoint is never written over", ZR_SHOWN(run_dir), name);
+             "%s/%s: it exists already, and zr never overwrites a checkpoint", ZR_SHOWN(run_dir), name);
     ZR_TRY(remove_tmp(run, run_dir, tmp));
     ZR_TRY(zr__path_join(path, run_dir, tmp));
-    ZR_CHECK(mkdir(path, 0777) == 0, ZR_ERR_CREATE, "%s/%s: cannot make this directory: %s", ZR_SHOWN(run_dir), tmp,
+    ZR_CHECK(mkdir(path, 0777) == 0, ZR_ERR_CREATE, "%s/%s: cannot create this directory: %s", ZR_SHOWN(run_dir), tmp,
              strerror(errno));
     return ZR_OK;
 }
@@ -186,7 +187,7 @@ static zr_status begin_step(int run, const char *run_dir, int64_t step)
 zr_status zr_checkpoint_begin(const char *run_dir, int64_t step)
 {
     int run;
-    ZR_CHECK(step >= 0 && step <= ZR_MANIFEST_STEP_MAX, ZR_ERR_ARG, "a checkpoint of step %" PRId64, step);
+    ZR_CHECK(step >= 0 && step <= ZR_MANIFEST_STEP_MAX, ZR_ERR_ARG, "cannot write a checkpoint of step %" PRId64, step);
     ZR_TRY(open_dir(run_dir, &run));
     zr_status st = begin_step(run, run_dir, step);
     close(run);

@@ -14,10 +14,10 @@ zr_status zr__safetensors_header_bytes(const char *name, const unsigned char pre
     uint64_t n = 0;
     for (int i = ZR_SAFETENSORS_PREFIX_BYTES - 1; i >= 0; i--) n = n << 8 | prefix[i];
     ZR_CHECK(n >= 2 && n <= ZR_SAFETENSORS_HEADER_MAX, ZR_ERR_DATA,
-             "%s: a header of %llu bytes, wanted 2 .. %d: not a safetensors file", name, (unsigned long long)n,
-             ZR_SAFETENSORS_HEADER_MAX);
+             "%s: not a safetensors file: its header would have %llu bytes; expected 2 to %d", name,
+             (unsigned long long)n, ZR_SAFETENSORS_HEADER_MAX);
     ZR_CHECK((int64_t)n <= file_bytes - ZR_SAFETENSORS_PREFIX_BYTES, ZR_ERR_DATA,
-             "%s: a header of %llu bytes, but the file has only %lld", name, (unsigned long long)n,
+             "%s: the header has %llu bytes, but the file only %lld", name, (unsigned long long)n,
              (long long)file_bytes);
     *bytes = (int64_t)n;
     return ZR_OK;
@@ -29,12 +29,12 @@ static zr_status read_header(zr_safetensors *st, char **text)
     unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES];
     int64_t n = 0;
     ZR_CHECK(file->bytes >= ZR_SAFETENSORS_PREFIX_BYTES, ZR_ERR_DATA,
-             "%s: %lld bytes, wanted at least %d: not a safetensors file", file->name, (long long)file->bytes,
+             "%s: not a safetensors file: it has %lld bytes, but needs at least %d", file->name, (long long)file->bytes,
              ZR_SAFETENSORS_PREFIX_BYTES);
     ZR_TRY(zr__file_read(file, 0, prefix, sizeof(prefix), ZR_ERR_DATA));
     ZR_TRY(zr__safetensors_header_bytes(file->name, prefix, file->bytes, &n));
     *text = zr_alloc((size_t)n);
-    ZR_CHECK(*text, ZR_ERR_MEMORY, "%lld bytes for the header of %s", (long long)n, file->name);
+    ZR_CHECK(*text, ZR_ERR_MEMORY, "no memory for %lld bytes of the header of %s", (long long)n, file->name);
     ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, *text, n, ZR_ERR_DATA));
     ZR_TRY(zr__safetensors_parse(file->name, *text, n, file->bytes, &st->header));
     return ZR_OK;
@@ -44,7 +44,7 @@ static zr_status open_safetensors(const char *path, bool writable, zr_safetensor
 {
     char *text = NULL;
     zr_safetensors *st = zr_alloc(sizeof(*st));
-    ZR_CHECK(st, ZR_ERR_MEMORY, "%zu bytes for a reader", sizeof(*st));
+    ZR_CHECK(st, ZR_ERR_MEMORY, "no memory for %zu bytes of a reader", sizeof(*st));
     *st = (zr_safetensors){.file = {.fd = -1}, .writable = writable};
     zr_status status = zr__text_copy(path, strlen(path), &st->path);
     if (status == ZR_OK) status = zr__file_open(path, writable, &st->file);
@@ -118,8 +118,8 @@ const zr_safetensors_tensor *zr_safetensors_find(const zr_safetensors *st, const
 zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n)
 {
     ZR_CHECK(first >= 0 && n >= 0 && first <= tensor->elems && n <= tensor->elems - first, ZR_ERR_ARG,
-             "%s: tensor %s: %lld elements from %lld, it has %lld", st->file.name, ZR_SHOWN(tensor->name), (long long)n,
-             (long long)first, (long long)tensor->elems);
+             "%s: tensor %s: cannot read %lld elements from element %lld on: it has %lld", st->file.name,
+             ZR_SHOWN(tensor->name), (long long)n, (long long)first, (long long)tensor->elems);
     return ZR_OK;
 }
 
@@ -141,7 +141,7 @@ static zr_status read_widened(const zr_safetensors *st, const zr_safetensors_ten
 zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first,
                                   int64_t n, float *out)
 {
-    ZR_CHECK(tensor->loadable, ZR_ERR_DATA, "%s: tensor %s has type %s, wanted F32, BF16 or F16", st->file.name,
+    ZR_CHECK(tensor->loadable, ZR_ERR_DATA, "%s: tensor %s has type %s; expected F32, BF16 or F16", st->file.name,
              ZR_SHOWN(tensor->name), tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
     if (strcmp(tensor->dtype, "F32") == 0) {

@@ -113,8 +113,9 @@ static zr_status read_offsets(const parser *p, const json_t *entry, int bits, zr
                   bits);
     REFUSE_UNLESS(wanted_bits / 8 <= ZR_SAFETENSORS_BYTES_MAX, p, "%lld bytes, wanted at most 2^48",
                   (long long)(wanted_bits / 8));
-    REFUSE_UNLESS(end - begin == wanted_bits / 8, p, "data_offsets hold %lld bytes, its shape and dtype %s need %lld",
-                  (long long)(end - begin), tensor->dtype, (long long)(wanted_bits / 8));
+    REFUSE_UNLESS(end - begin == wanted_bits / 8, p,
+                  "data_offsets span %lld bytes, but its shape and dtype %s need %lld", (long long)(end - begin),
+                  tensor->dtype, (long long)(wanted_bits / 8));
     tensor->offset = p->data_start + begin;
     tensor->bytes = end - begin;
     return ZR_OK;
@@ -213,7 +214,8 @@ static zr_status read_entries(parser *p)
         if (more) token = zr__json_next(p->text, p->bytes, token.end);
     }
     token = zr__json_next(p->text, p->bytes, token.end);
-    ZR_CHECK(!token.kind, ZR_ERR_DATA, "%s: header, byte %zu: text after the closing '}'", p->file, token.begin);
+    ZR_CHECK(!token.kind, ZR_ERR_DATA, "%s: header, byte %zu: there is text after the closing '}'", p->file,
+             token.begin);
     return ZR_OK;
 }
 
@@ -243,7 +245,7 @@ static zr_status check_tiling(parser *p)
     for (int64_t i = 0; i < header->count; i++) {
         const zr_safetensors_tensor *tensor = &header->tensor[i];
         zr__text_escape(tensor->name, p->quoted, sizeof(p->quoted));
-        REFUSE_UNLESS(tensor->offset == at, p, "begins at %lld of the data, %s at %lld",
+        REFUSE_UNLESS(tensor->offset == at, p, "begins at byte %lld of the data, %s at byte %lld",
                       (long long)(tensor->offset - p->data_start),
                       tensor->offset < at ? "overlaps: the one before ends" : "leaves a hole: the one before ends",
                       (long long)(at - p->data_start));
@@ -251,8 +253,9 @@ static zr_status check_tiling(parser *p)
                       "is empty and reuses the place of \"%s\"", ZR_SHOWN(tensor[-1].name));
         at += tensor->bytes;
     }
-    ZR_CHECK(at == p->data_start + p->data_bytes, ZR_ERR_DATA, "%s: %lld bytes of data, its tensors fill %lld", p->file,
-             (long long)p->data_bytes, (long long)(at - p->data_start));
+    ZR_CHECK(at == p->data_start + p->data_bytes, ZR_ERR_DATA,
+             "%s: the file has %lld bytes of data, but its tensors fill %lld", p->file, (long long)p->data_bytes,
+             (long long)(at - p->data_start));
     return ZR_OK;
 }
 
@@ -288,7 +291,7 @@ static zr_status parse_header(parser *p)
 zr_status zr__safetensors_parse(const char *name, const char *text, int64_t bytes, int64_t file_bytes,
                                 zr__safetensors_header *header)
 {
-    ZR_CHECK(bytes <= ZR_SAFETENSORS_HEADER_MAX, ZR_ERR_DATA, "%s: a header of %lld bytes, wanted at most %d", name,
+    ZR_CHECK(bytes <= ZR_SAFETENSORS_HEADER_MAX, ZR_ERR_DATA, "%s: the header has %lld bytes; the limit is %d", name,
              (long long)bytes, ZR_SAFETENSORS_HEADER_MAX);
     int64_t data_start = ZR_SAFETENSORS_PREFIX_BYTES + bytes;
     parser p = {.file = name,

@@ -46,7 +46,8 @@ static zr_status print_header(const char *path, zr_dtype dtype, const zr_tensor_
     zr__json_add_json(out, "__metadata__", "{\"format\":\"pt\"}");
     for (int64_t i = 0, size = 0; i < n; i++, *data_bytes += size) {
         ZR_TRY(tensor_bytes(path, dtype, &spec[i], &size));
-        ZR_CHECK(*data_bytes + size <= ZR_SAFETENSORS_BYTES_MAX, ZR_ERR_ARG, "%s: more than 2^48 bytes", path);
+        ZR_CHECK(*data_bytes + size <= ZR_SAFETENSORS_BYTES_MAX, ZR_ERR_ARG,
+                 "%s: the file would have more than 2^48 bytes", path);
         zr__json_open(out, spec[i].name, '{');
         zr__json_add(out, "dtype", zr_dtype_name(dtype));
         zr__json_open(out, "shape", '[');
@@ -81,8 +82,7 @@ zr_status zr__safetensors_create_as(const char *path, zr_dtype dtype, const zr_t
     zr__json_out out = {.tight = true};
     zr__safetensors_header header = {0};
     int64_t data_bytes = 0;
-    ZR_CHECK(zr_dtype_is_float(dtype), ZR_ERR_ARG, "%s: tensors of the type %s are not written", shown,
-             zr_dtype_name(dtype));
+    ZR_CHECK(zr_dtype_is_float(dtype), ZR_ERR_ARG, "%s: cannot write tensors of type %s", shown, zr_dtype_name(dtype));
     ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %" PRId64 " tensors", shown, n);
     zr_status st = print_header(shown, dtype, spec, n, &out, &data_bytes);
     const int64_t bytes = (int64_t)out.text.length;
@@ -128,8 +128,8 @@ zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_te
 {
     ZR_CHECK(st->writable, ZR_ERR_STATE, "%s was opened for reading; zr_safetensors_attach opens for writing",
              st->file.name);
-    ZR_CHECK(tensor->loadable, ZR_ERR_DTYPE, "%s: tensor is %s, only F32, BF16 and F16 are written", st->file.name,
-             tensor->dtype);
+    ZR_CHECK(tensor->loadable, ZR_ERR_DTYPE, "%s: the tensor is %s; only F32, BF16 and F16 can be written",
+             st->file.name, tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
     if (strcmp(tensor->dtype, "F32") != 0) return write_narrowed(st, tensor, first, n, in);
     return zr__file_write(&st->file, tensor->offset + first * 4, in, n * 4);

@@ -123,7 +123,7 @@ static void name_foreign(verifier *v)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             strcmp(entry->d_name, ZR_MANIFEST_NAME) == 0 || zr__manifest_find(v->manifest, entry->d_name))
             continue;
-        snprintf(line, sizeof(line), "%s/%s: not in the manifest; it is not read and does no harm", ZR_SHOWN(v->dir),
+        snprintf(line, sizeof(line), "%s/%s: the manifest does not list this file; zr ignores it", ZR_SHOWN(v->dir),
                  ZR_SHOWN(entry->d_name));
         report_line(v, line);
     }

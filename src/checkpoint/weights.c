@@ -57,12 +57,12 @@ static zr_status open_indexed(zr_weights *weights, const char *dir, const char *
     const char *name = json_string_value(value);
     ZR_CHECK(name, ZR_ERR_DATA, "%s/%s: weight_map.%s is not a string", weights->dir, index_name, ZR_SHOWN(tensor));
     ZR_CHECK(stays_inside(name), ZR_ERR_DATA,
-             "%s/%s: weight_map.%s names the file \"%s\", wanted a name inside the directory", weights->dir, index_name,
-             ZR_SHOWN(tensor), ZR_SHOWN(name));
+             "%s/%s: weight_map.%s names \"%s\", which is not the name of a file in the directory", weights->dir,
+             index_name, ZR_SHOWN(tensor), ZR_SHOWN(name));
     if (!file_named(weights, name)) ZR_TRY(open_weights_file(weights, dir, name));
     ZR_CHECK(zr_safetensors_find(file_named(weights, name), tensor), ZR_ERR_DATA,
-             "%s/%s: weight_map names tensor %s in \"%s\", where it is not", weights->dir, index_name, ZR_SHOWN(tensor),
-             ZR_SHOWN(name));
+             "%s/%s: weight_map places tensor %s in \"%s\", but that file does not hold it", weights->dir, index_name,
+             ZR_SHOWN(tensor), ZR_SHOWN(name));
     return ZR_OK;
 }
 
@@ -85,7 +85,8 @@ static zr_status open_index(zr_weights *weights, const char *dir, const json_t *
 {
     json_t *map = json_object_get(root, "weight_map"), *value;
     const char *tensor;
-    ZR_CHECK(json_object_size(map) > 0, ZR_ERR_DATA, "%s/%s: no \"weight_map\" with tensors", weights->dir, index_name);
+    ZR_CHECK(json_object_size(map) > 0, ZR_ERR_DATA, "%s/%s: it has no \"weight_map\" with tensors", weights->dir,
+             index_name);
     json_object_foreach(map, tensor, value) ZR_TRY(open_indexed(weights, dir, tensor, value));
     return check_distinct(weights);
 }
@@ -107,7 +108,7 @@ static zr_status open_sharded(zr_weights *weights, const char *dir)
 static zr_status open_any(zr_weights *weights, const char *dir)
 {
     if (zr__path_is_in(dir, single_name)) return open_weights_file(weights, dir, single_name);
-    ZR_CHECK(zr__path_is_in(dir, index_name), ZR_ERR_NOT_FOUND, "%s: neither %s nor %s is there", weights->dir,
+    ZR_CHECK(zr__path_is_in(dir, index_name), ZR_ERR_NOT_FOUND, "%s: it holds neither %s nor %s", weights->dir,
              single_name, index_name);
     return open_sharded(weights, dir);
 }
@@ -115,7 +116,7 @@ static zr_status open_any(zr_weights *weights, const char *dir)
 zr_status zr_weights_open(const char *dir, const zr_hf_names *names, zr_weights **out)
 {
     zr_weights *weights = zr_alloc(sizeof(*weights));
-    ZR_CHECK(weights, ZR_ERR_MEMORY, "%zu bytes for weights", sizeof(*weights));
+    ZR_CHECK(weights, ZR_ERR_MEMORY, "no memory for %zu bytes of weights", sizeof(*weights));
     zr__text_escape(dir, weights->dir, sizeof(weights->dir));
     weights->names = names;
     zr_status st = open_any(weights, dir);
@@ -241,11 +242,11 @@ static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__
     if (!show) return true;
     zr_shape_print(&wanted->shape, want, sizeof(want));
     if (!tensor)
-        zr__text_add(lines, "\n  %s: missing, wanted %s", ZR_SHOWN(wanted->name), want);
+        zr__text_add(lines, "\n  %s: missing; expected shape %s", ZR_SHOWN(wanted->name), want);
     else if (!tensor->loadable)
-        zr__text_add(lines, "\n  %s: dtype %s, wanted F32, BF16 or F16", ZR_SHOWN(wanted->name), tensor->dtype);
+        zr__text_add(lines, "\n  %s: dtype %s; expected F32, BF16 or F16", ZR_SHOWN(wanted->name), tensor->dtype);
     else
-        zr__text_add(lines, "\n  %s: shape %s, wanted %s", ZR_SHOWN(wanted->name), print_dims(tensor, have), want);
+        zr__text_add(lines, "\n  %s: shape %s; expected %s", ZR_SHOWN(wanted->name), print_dims(tensor, have), want);
     return true;
 }
 

@@ -57,7 +57,7 @@ zr_status zr__weights_create(const char *dir, zr_dtype dtype, const zr_tensor_sp
                              zr__weights_out **made)
 {
     zr__weights_out *out = zr_alloc(sizeof(*out));
-    ZR_CHECK(out, ZR_ERR_MEMORY, "%zu bytes for weights", sizeof(*out));
+    ZR_CHECK(out, ZR_ERR_MEMORY, "no memory for %zu bytes of weights", sizeof(*out));
     *out = (zr__weights_out){.dtype = dtype, .spec = spec, .n = n, .at = -1};
     zr_status st = zr__text_copy(dir, strlen(dir), &out->dir);
     if (st == ZR_OK) st = deal_out(out, file_bytes);

@@ -52,9 +52,11 @@ zr_status zr__comm_own_staging(zr_comm *comm, int64_t bytes)
 
 static zr_status check_piece(const zr_comm *comm, int64_t stride_bytes, int64_t piece_bytes)
 {
-    ZR_CHECK(piece_bytes >= 0, ZR_ERR_ARG, "a piece of %" PRId64 " bytes; it cannot be negative", piece_bytes);
+    ZR_CHECK(piece_bytes >= 0, ZR_ERR_ARG, "the piece size is %" PRId64 " bytes; it must not be negative", piece_bytes);
     ZR_CHECK(comm->size == 1 || stride_bytes >= piece_bytes, ZR_ERR_ARG,
-             "pieces of %" PRId64 " bytes at a stride of %" PRId64 " would overlap", piece_bytes, stride_bytes);
+             "pieces of %" PRId64 " bytes overlap at a stride of %" PRId64
+             " bytes; make the stride as large as a piece",
+             piece_bytes, stride_bytes);
     return ZR_OK;
 }
 
@@ -68,7 +70,7 @@ static zr_status check_staging(const zr_comm *comm)
 
 static zr_status check_grain(int64_t piece_bytes, int64_t grain_bytes)
 {
-    ZR_CHECK(grain_bytes >= 1, ZR_ERR_ARG, "a grain of %" PRId64 " bytes; at least 1 is wanted", grain_bytes);
+    ZR_CHECK(grain_bytes >= 1, ZR_ERR_ARG, "the grain is %" PRId64 " bytes; it must be at least 1", grain_bytes);
     ZR_CHECK(piece_bytes % grain_bytes == 0, ZR_ERR_ARG,
              "a piece of %" PRId64 " bytes in grains of %" PRId64
              ", which do not divide it; end the piece with its last grain",
@@ -93,8 +95,8 @@ zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_
 
 static zr_status check_owner(const zr_comm *comm, int owner)
 {
-    ZR_CHECK(owner >= 0 && owner < comm->size, ZR_ERR_ARG, "owner %d of %d ranks; 0 to %d are possible", owner,
-             comm->size, comm->size - 1);
+    ZR_CHECK(owner >= 0 && owner < comm->size, ZR_ERR_ARG, "the owner is rank %d of %d ranks; it must be from 0 to %d",
+             owner, comm->size, comm->size - 1);
     return ZR_OK;
 }
 
@@ -103,7 +105,7 @@ static zr_status check_owner(const zr_comm *comm, int owner)
 zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)
 {
     ZR_CHECK(comm && staging, ZR_ERR_ARG, "zr_comm_staging needs a communicator and a place for the pointer");
-    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "%" PRId64 " bytes of staging; it cannot be negative", bytes);
+    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "%" PRId64 " bytes of staging memory; the size must not be negative", bytes);
     *staging = NULL;
     comm->staging_bytes = comm->staging_taken_bytes = 0;
     /* Agree on the status. The agreement also makes every rank's new staging visible to its peers before any rank uses
@@ -175,11 +177,12 @@ zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t pi
 zr_status zr_comm_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int64_t piece_elems)
 {
     ZR_CHECK(comm && (data || piece_elems == 0), ZR_ERR_ARG, "zr_comm_reduce_scatter was given a NULL pointer");
-    ZR_CHECK(zr_dtype_is_float(dtype), ZR_ERR_DTYPE, "NCCL sums F32, BF16 or F16 here, not %s", zr_dtype_name(dtype));
+    ZR_CHECK(zr_dtype_is_float(dtype), ZR_ERR_DTYPE, "NCCL cannot sum %s here, only F32, BF16 and F16",
+             zr_dtype_name(dtype));
     ZR_TRY(check_piece(comm, piece_elems, piece_elems));
     if (comm->size == 1 || piece_elems == 0) return ZR_OK;
     ZR_CHECK(comm->ops->reduce_scatter, ZR_ERR_UNSUPPORTED,
-             "ranks of the transport %s have no NCCL that would sum: it is for processes on GPUs", comm->transport);
+             "the transport %s cannot sum by NCCL, which needs a process for each rank, on GPUs", comm->transport);
     ZR_TRY(comm->ops->reduce_scatter(comm, data, dtype, piece_elems));
     return ZR_OK;
 }
@@ -190,7 +193,9 @@ zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier)
              "zr__comm_copy_with was given a NULL pointer");
     if (zr__comm_process_ranks(comm) < comm->size) {
         ZR_CHECK(!copier || (copier->stream && comm->ops->devices), ZR_ERR_UNSUPPORTED,
-                 "the transport %s moves memory of the host, or of GPUs in order of a stream", comm->transport);
+                 "the transport %s cannot copy this memory: it moves memory of the host, or of GPUs in the order of a "
+                 "stream",
+                 comm->transport);
         return comm->ops->devices(comm, copier);
     }
     comm->copier = copier ? *copier : (zr_comm_copier){0};
@@ -224,7 +229,7 @@ static zr_status check_mine(const zr_comm *comm, const void *mine, const void *o
     uintptr_t from = (uintptr_t)mine, to = (uintptr_t)out, piece = (uintptr_t)piece_bytes;
     uintptr_t end = to + (uintptr_t)((comm->size - 1) * stride_bytes) + piece;
     ZR_CHECK(from == to + (uintptr_t)(comm->rank * stride_bytes) || from + piece <= to || from >= end, ZR_ERR_ARG,
-             "rank %d's piece lies in the gathered buffer, but not in its own place", zr__comm_name(comm));
+             "the piece of rank %d is inside the gathered buffer, but not at its own place", zr__comm_name(comm));
     return ZR_OK;
 }
 
@@ -258,7 +263,7 @@ static zr_status scalars(zr_comm *comm, const double *mine, int n)
 zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
 {
     ZR_CHECK(comm && mine, ZR_ERR_ARG, "zr_comm_scalars was given a NULL pointer");
-    ZR_CHECK(n >= 1 && n <= ZR_COMM_SCALARS, ZR_ERR_ARG, "%d scalars in one call; 1 to %d are possible", n,
+    ZR_CHECK(n >= 1 && n <= ZR_COMM_SCALARS, ZR_ERR_ARG, "%d scalars were given in one call; it must be 1 to %d", n,
              ZR_COMM_SCALARS);
     ZR_TRY(scalars(comm, mine, n));
     if (all) memcpy(all, comm->table, (size_t)comm->size * (size_t)n * sizeof *all);
@@ -378,12 +383,11 @@ zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine)
     const int odd = odd_rank(comm, wanted);
     char list[200], theirs[NUMBER_BYTES], usually[NUMBER_BYTES];
     list_odd_ranks(comm, wanted, list, sizeof list);
-    return ZR_FAIL(
-        ZR_ERR_CONFIG,
-        "%s differs between ranks: rank %s not as rank %d (rank %d has %s, rank %d %s); start every rank with "
-        "the same program, options and files",
-        what, list, comm->world_ranks[usual], comm->world_ranks[odd], print_number(number_of(comm, odd), theirs),
-        comm->world_ranks[usual], print_number(wanted, usually));
+    return ZR_FAIL(ZR_ERR_CONFIG,
+                   "%s differs between ranks: rank %s differs from rank %d (rank %d has %s, rank %d has %s); start "
+                   "every rank with the same program, options and files",
+                   what, list, comm->world_ranks[usual], comm->world_ranks[odd],
+                   print_number(number_of(comm, odd), theirs), comm->world_ranks[usual], print_number(wanted, usually));
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */

@@ -328,14 +328,15 @@ zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm)
     *comm = NULL;
     const char *way = getenv("ZR_MPI");
     bool p2p = way && strcmp(way, "p2p") == 0;
-    ZR_CHECK(!way || !*way || p2p, ZR_ERR_CONFIG, "ZR_MPI=%s; only p2p is known (no shared windows)", way);
+    ZR_CHECK(!way || !*way || p2p, ZR_ERR_CONFIG, "ZR_MPI is \"%s\"; the only value is p2p (use no shared windows)",
+             way);
     ZR_TRY(start_library(argc, argv));
 
     int size = 0, launched = zr_comm_mpi_launched();
     ZR__TRY_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
     ZR_CHECK(launched == 0 || launched == size, ZR_ERR_UNSUPPORTED,
-             "the launcher started %d ranks, but %s counts %d: it is another MPI's launcher; "
-             "use the mpirun that belongs to this library",
+             "the launcher started %d ranks, but %s counts %d, so the launcher belongs to another MPI; use the mpirun "
+             "of this MPI library",
              launched, zr__comm_mpi_version(), size);
     zr__mpi_options options = {.ranks_per_node = p2p ? 1 : 0, .chunk_bytes = CHUNK_BYTES};
     ZR_TRY(zr__comm_mpi_create(&options, comm));

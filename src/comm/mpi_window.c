@@ -139,8 +139,8 @@ static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
     ZR__TRY_MPI(MPI_Iallreduce(&fits, &all_fit, 1, MPI_INT, MPI_LAND, me->node, &request));
     ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
     ZR_CHECK(all_fit, ZR_ERR_MEMORY,
-             "staging of %lld bytes for each of %d ranks, but /dev/shm has %lld bytes left; enlarge it "
-             "(docker run --shm-size), make buckets smaller, or set ZR_MPI=p2p",
+             "%lld bytes of staging memory are needed for each of %d ranks, but /dev/shm has only %lld bytes left; "
+             "enlarge it (docker run --shm-size), make buckets smaller, or set ZR_MPI=p2p",
              (long long)bytes, me->node_size, (long long)room);
     return ZR_OK;
 }
@@ -154,10 +154,11 @@ static zr_status take_pages(unsigned char *staging, int64_t bytes)
     uintptr_t begin = (uintptr_t)staging & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
     size_t length = (size_t)bytes + ((uintptr_t)staging - begin);
     int error = madvise((void *)begin, length, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
-    ZR_CHECK(error != EFAULT && error != ENOMEM, ZR_ERR_MEMORY,
-             "/dev/shm has no room left for %lld bytes of staging; enlarge it (docker run --shm-size), make buckets "
-             "smaller, or set ZR_MPI=p2p",
-             (long long)bytes);
+    ZR_CHECK(
+        error != EFAULT && error != ENOMEM, ZR_ERR_MEMORY,
+        "/dev/shm has no space left for %lld bytes of staging memory; enlarge it (docker run --shm-size), make buckets "
+        "smaller, or set ZR_MPI=p2p",
+        (long long)bytes);
 #endif
     memset(staging, 0, (size_t)bytes);
     return ZR_OK;

@@ -163,7 +163,7 @@ static zr_status await_call(zr__nccl *me, ncclResult_t result, const char *call)
 static zr_status check_usable(zr__nccl *me)
 {
     ZR_TRY(poll_transport(me));
-    ZR_CHECK(me->ranks, ZR_ERR_COMM, "rank %d calls NCCL again, which has failed", zr__comm_name(me->comm));
+    ZR_CHECK(me->ranks, ZR_ERR_COMM, "rank %d calls NCCL again after NCCL has failed", zr__comm_name(me->comm));
     return ZR_OK;
 }
 
@@ -226,8 +226,8 @@ static zr_status check_gpus(const zr__nccl *me)
         for (int q = r + 1; q < comm->size; q++) {
             read_introduction(me, q, &b);
             ZR_CHECK(!same_gpu(&a, &b), ZR_ERR_UNSUPPORTED,
-                     "ranks %d and %d are processes on one GPU (%s of %s), which NCCL does not support; start no more "
-                     "processes than there are GPUs, or " ZR__NCCL_INSTEAD,
+                     "ranks %d and %d are processes on the same GPU (%s of %s), which NCCL does not support; start no "
+                     "more processes than there are GPUs, or " ZR__NCCL_INSTEAD,
                      comm->world_ranks[r], comm->world_ranks[q], a.bus, a.host);
         }
     }

@@ -5,9 +5,8 @@ zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_
 {
     (void)comm, (void)copier, (void)poll;
     *nccl = NULL;
-    return ZR_FAIL(ZR_ERR_UNSUPPORTED,
-                   "several processes on GPUs need NCCL, and zr was built without it (`make info` says what was looked "
-                   "for); " ZR__NCCL_INSTEAD);
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "several processes on GPUs need NCCL, but zr was built without it (`make info` "
+                                       "shows what the build looked for); " ZR__NCCL_INSTEAD);
 }
 
 void zr__nccl_destroy(zr__nccl **nccl)

@@ -75,8 +75,8 @@ static zr_status meet_group(comm_threads *me)
     me->failed = true;
     int failed = atomic_load(&me->group->team->first_failed), mine = zr__comm_name(&me->comm);
     ZR_CHECK(failed != mine, ZR_ERR_PEER, "rank %d was stopped", failed);
-    ZR_CHECK(failed < 0, ZR_ERR_PEER, "rank %d failed; rank %d stops with it", failed, mine);
-    return ZR_FAIL(ZR_ERR_PEER, "rank %d has returned while rank %d still waits for it", me->comm.world_ranks[gone],
+    ZR_CHECK(failed < 0, ZR_ERR_PEER, "rank %d failed, so rank %d stops too", failed, mine);
+    return ZR_FAIL(ZR_ERR_PEER, "rank %d has returned, but rank %d still waits for it", me->comm.world_ranks[gone],
                    mine);
 }
 
@@ -337,7 +337,7 @@ static int start_ranks(team *t, group *world, pthread_attr_t *attr)
         int error = pthread_create(&rank->thread, attr, run_rank, &world->ranks[r]);
         if (error == 0) continue;
         rank->status = ZR_ERR_MEMORY;
-        snprintf(rank->text, sizeof rank->text, "cannot start the thread of this rank of %d: %s", t->size,
+        snprintf(rank->text, sizeof rank->text, "cannot start a thread for this one of %d ranks: %s", t->size,
                  strerror(error));
         leave_failed(t, r);
         return r;
@@ -368,7 +368,7 @@ static zr_status run_team(team *t, group *world)
 
 zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg)
 {
-    ZR_CHECK(size >= 1, ZR_ERR_ARG, "%d ranks; at least 1 is needed", size);
+    ZR_CHECK(size >= 1, ZR_ERR_ARG, "the number of ranks is %d; it must be at least 1", size);
     ZR_CHECK(fn, ZR_ERR_ARG, "zr_comm_threads_run needs a function to run");
     team t = {.fn = fn, .arg = arg, .size = size, .lock = PTHREAD_MUTEX_INITIALIZER};
     atomic_init(&t.first_failed, -1);

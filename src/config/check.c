@@ -29,7 +29,8 @@ static zr_status check_params(const zr_config *config, const zr__source *source,
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
         if (strncmp(key->path, section, strlen(section)) == 0 && key->only && !(key->only & 1u << type) &&
             zr__origin_of(config, key)->given)
-            return fail_key(source, key->path, ZR_ERR_CONFIG, "%s has no such parameter; leave it out", type_name);
+            return fail_key(source, key->path, ZR_ERR_CONFIG, "%s has no parameter of this name; leave it out",
+                            type_name);
     return ZR_OK;
 }
 
@@ -56,10 +57,11 @@ static zr_status check_number_types(const zr_config *config, const zr__source *s
     zr_config_dtype used = config->bf16 ? ZR_CONFIG_BF16 : config->fp16 ? ZR_CONFIG_FP16 : ZR_CONFIG_FP32;
     zr_config_dtype wire = config->communication_dtype;
     if (config->bf16 && config->fp16)
-        return fail_key(source, "fp16.enabled", ZR_ERR_CONFIG, "true beside bf16.enabled; enable one of the two");
+        return fail_key(source, "fp16.enabled", ZR_ERR_CONFIG,
+                        "it is true, and so is bf16.enabled; enable only one of the two");
     if ((wire == ZR_CONFIG_BF16 || wire == ZR_CONFIG_FP16) && wire != used)
         return fail_key(source, "communication_data_type", ZR_ERR_UNSUPPORTED,
-                        "%s is available with %s.enabled only; available: fp32%s%s", name[wire], name[wire],
+                        "%s needs %s.enabled; available now: fp32%s%s", name[wire], name[wire],
                         used == ZR_CONFIG_FP32 ? "" : ", ", used == ZR_CONFIG_FP32 ? "" : name[used]);
     return ZR_OK;
 }
@@ -77,7 +79,7 @@ static zr_status check_loss_scale(const zr_config *config, const zr__source *sou
     bool dynamic = config->fp16 && config->scale.loss_scale == 0;
     if (!dynamic || config->scale.min_loss_scale <= ldexp(1, (int)power)) return ZR_OK;
     return fail_key(source, "fp16.min_loss_scale", ZR_ERR_CONFIG,
-                    "%g is above 2 to the power %" PRId64 ", where initial_scale_power starts",
+                    "%g is above the initial loss scale, 2 to the power %" PRId64 " (initial_scale_power)",
                     config->scale.min_loss_scale, power);
 }
 
@@ -86,16 +88,17 @@ static zr_status check_nccl_keys(const zr_config *config, const zr__source *sour
 {
     if (config->collectives.reduce != ZR_COLLECTIVE_NCCL) return ZR_OK;
     if (config->device != ZR_DEVICE_CUDA)
-        return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
-                        "nccl sums between processes on GPUs; write \"device\": \"cuda\" beside it, or reduce_scatter");
+        return fail_key(
+            source, "collectives.reduce", ZR_ERR_CONFIG,
+            "nccl works only between processes on GPUs; set \"device\" to \"cuda\" too, or use reduce_scatter");
     if (config->train.rank_free_sums)
         return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
-                        "nccl adds in an order that NCCL chooses, train.reproducible world promises the bits; choose "
-                        "one of the two");
+                        "nccl cannot be used with train.reproducible world, because NCCL chooses the order of sums; "
+                        "leave out one of the two");
     if (config->collectives.fused)
-        return fail_key(source, "collectives.buffer", ZR_ERR_UNSUPPORTED,
-                        "a fused buffer is staging memory, which collectives.reduce nccl does not use; choose one of "
-                        "the two");
+        return fail_key(
+            source, "collectives.buffer", ZR_ERR_UNSUPPORTED,
+            "fused has no use with collectives.reduce nccl, which needs no staging buffer; leave out one of the two");
     return ZR_OK;
 }
 
@@ -105,28 +108,27 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
     int64_t stage = config->zero.stage;
     if (config->memory.norm == ZR_NORM_TWO_PASS && config->memory.layout != ZR_LAYOUT_LEAN)
         return fail_key(source, "memory.norm", ZR_ERR_CONFIG,
-                        "two_pass is for memory.layout lean only, and the layout is paper; leave it out");
+                        "two_pass works only with memory.layout lean, but the layout is paper; leave it out");
     if (config->recompute.every != 1 && config->recompute.policy != ZR_POLICY_UNIT)
         return fail_key(source, "activation_checkpointing.every", ZR_ERR_CONFIG,
-                        "read with activation_checkpointing.policy unit only; leave it out");
+                        "it works only with activation_checkpointing.policy unit; leave it out");
     if (config->recompute.partition && config->recompute.policy == ZR_POLICY_NONE && config->parallel.tensor > 1)
-        return fail_key(source, "activation_checkpointing.partition_activations", ZR_ERR_CONFIG,
-                        "with activation_checkpointing.policy none there are no checkpoints; policy unit, selective "
-                        "or auto would do");
+        return fail_key(
+            source, "activation_checkpointing.partition_activations", ZR_ERR_CONFIG,
+            "it needs checkpoints, but activation_checkpointing.policy is none; use policy unit, selective or auto");
     if (config->collectives.reduce == ZR_COLLECTIVE_ALL_REDUCE && stage > 1)
         return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
-                        "all_reduce gives every rank all sums, of which it keeps its own only at "
-                        "zero_optimization.stage %" PRId64 "; use stage 0 or 1, or reduce_scatter",
+                        "all_reduce cannot be used with zero_optimization.stage %" PRId64
+                        ", where a rank keeps only its own sums; use stage 0 or 1, or reduce_scatter",
                         stage);
     if (config->collectives.reduce == ZR_COLLECTIVE_OWNER && config->collectives.fused)
         return fail_key(source, "collectives.buffer", ZR_ERR_UNSUPPORTED,
-                        "a fused buffer goes to all ranks at once, collectives.reduce owner is one after the other; "
-                        "choose one of the two");
+                        "fused cannot be used with collectives.reduce owner, which reduces to one rank after the "
+                        "other; leave out one of the two");
     if (config->reduce_once && config->train.rank_free_sums)
-        return fail_key(
-            source, "gradient_reduction", ZR_ERR_UNSUPPORTED,
-            "step adds micro-batches up before ranks, train.reproducible world promises the bits of another "
-            "order; choose one of the two");
+        return fail_key(source, "gradient_reduction", ZR_ERR_UNSUPPORTED,
+                        "step cannot be used with train.reproducible world, which needs another order of sums; leave "
+                        "out one of the two");
     ZR_TRY(check_nccl_keys(config, source));
     return ZR_OK;
 }
@@ -135,10 +137,11 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
 {
     const zr_config_sizes *sizes = &config->model.sizes;
     if (config->model.preset && config->model.init)
-        return fail_key(source, "model.preset", ZR_ERR_CONFIG,
-                        "given beside model.init; both give every size, keep one");
+        return fail_key(
+            source, "model.preset", ZR_ERR_CONFIG,
+            "it cannot be given together with model.init, since each sets all sizes; leave out one of the two");
     if (sizes->n_head && sizes->n_embd && sizes->n_embd % sizes->n_head != 0)
-        return fail_key(source, "model.n_head", ZR_ERR_CONFIG, "%" PRId64 " heads do not divide n_embd %" PRId64,
+        return fail_key(source, "model.n_head", ZR_ERR_CONFIG, "%" PRId64 " does not divide n_embd %" PRId64,
                         sizes->n_head, sizes->n_embd);
     if (sizes->n_positions && config->data.seq_length > sizes->n_positions)
         return fail_key(source, "data.seq_length", ZR_ERR_CONFIG,
@@ -155,7 +158,7 @@ static zr_status check_data(const zr_config *config, const zr__source *source)
     json_decref(val);
     if (!weighted) return ZR_OK;
     return fail_key(source, "data.val", ZR_ERR_CONFIG,
-                    "weights have no meaning in an evaluation; write a path or a list of paths");
+                    "evaluation data cannot have weights; write a path or a list of paths");
 }
 
 zr_status zr__config_check(const zr_config *config, const zr__source *source)

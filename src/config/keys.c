@@ -100,7 +100,7 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
         [ZR_KEY_INT] = "an integer",
         [ZR_KEY_NUMBER] = "a number",
         [ZR_KEY_BYTES] = "bytes, such as 2000000000, \"2GB\" or \"2GiB\"",
-        [ZR_KEY_PAIR] = "two numbers from 0 to below 1",
+        [ZR_KEY_PAIR] = "two numbers, each at least 0 and below 1",
         [ZR_KEY_NAMES] = "a pattern of names, a list of one or more, or null for none",
         [ZR_KEY_PATHS] = ZR__SHARDS_WANTED,
         [ZR_KEY_STRING] = "a string",

@@ -38,10 +38,10 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
                              v->text + section + (path[section] == '.'));
         alike &= strcmp(zr__key_find(v->text)->help, help) == 0;
     }
-    if (n == 1) return zr__config_note(config, "%s has no meaning here: %s", path, help);
-    if (alike) return zr__config_note(config, "%.*s has no meaning here: %s", section, path, help);
-    return zr__config_note(config, "%.*s: without a meaning here, as docs/config.md says: %s%s", section, path, names,
-                           n > MOST_NAMES ? " ..." : "");
+    if (n == 1) return zr__config_note(config, "%s has no effect in zr: %s", path, help);
+    if (alike) return zr__config_note(config, "%.*s has no effect in zr: %s", section, path, help);
+    return zr__config_note(config, "%.*s: these keys have no effect in zr (docs/config.md says why): %s%s", section,
+                           path, names, n > MOST_NAMES ? " ..." : "");
 }
 
 /* ---- "auto" ----------------------------------------------------------------------------------- */
@@ -114,8 +114,8 @@ static zr_status note_plain_autos(zr_config *config, const zr_key *first)
                              key->path + parent_bytes(key->path) + 1, text);
     }
     zr__value_text(config, first, text, sizeof(text));
-    if (members == 1) return zr__config_note(config, "%s: auto, taken as %s", first->path, text);
-    return zr__config_note(config, "%.*s: auto, taken as %s", (int)parent_bytes(first->path), first->path, line);
+    if (members == 1) return zr__config_note(config, "%s: auto, set to %s", first->path, text);
+    return zr__config_note(config, "%.*s: auto, set to %s", (int)parent_bytes(first->path), first->path, line);
 }
 
 static zr_status note_autos(zr_config *config)
@@ -128,14 +128,14 @@ static zr_status note_autos(zr_config *config)
         if (!zr__value_text(config, key, text, sizeof(text))) continue;
         const char *path = key->path, *from = trainers_value(config, key, &value);
         if (from && strtod(text, NULL) == value)
-            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s, as Hugging Face's Trainer does (%s)", path, text,
-                                   from));
+            ZR_TRY(
+                zr__config_note(config, "%s: auto, set to %s, as Hugging Face's Trainer does (%s)", path, text, from));
         else if (from)
             ZR_TRY(zr__config_note(config,
-                                   "%s: auto, taken as %s; Hugging Face's Trainer takes %s (%s): --%s=%s asks for that",
-                                   path, text, ZR_SHORTEST(value), from, path, ZR_SHORTEST(value)));
+                                   "%s: auto, set to %s; Hugging Face's Trainer uses %s (%s), which --%s=%s sets", path,
+                                   text, ZR_SHORTEST(value), from, path, ZR_SHORTEST(value)));
         else if (parent_bytes(path) == 0)
-            ZR_TRY(zr__config_note(config, "%s: auto, taken as %s", path, text));
+            ZR_TRY(zr__config_note(config, "%s: auto, set to %s", path, text));
         else
             ZR_TRY(note_plain_autos(config, key));
     }
@@ -152,13 +152,13 @@ static zr_status note_checkpointing(zr_config *config)
         config->recompute.partition || host || zr__config_given(config, "activation_checkpointing.number_checkpoints");
     if (config->recompute.policy == ZR_POLICY_NONE && any)
         return zr__config_note(config,
-                               "%s: nothing is checkpointed%s, as its policy is none; --%s.policy=unit keeps the input "
-                               "of each block and recomputes the rest",
+                               "%s: nothing is checkpointed%s, because policy is none; --%s.policy=unit keeps the "
+                               "input of each block and recomputes the rest",
                                section, host ? ", and nothing kept on the host" : "", section);
     if (config->recompute.partition && config->parallel.tensor == 1)
         return zr__config_note(config,
-                               "%s.partition_activations has no meaning here: with parallel.tensor 1 there is nothing "
-                               "to divide",
+                               "%s.partition_activations has no effect: with parallel.tensor 1 there are no ranks to "
+                               "divide checkpoints among",
                                section);
     return ZR_OK;
 }
@@ -168,9 +168,9 @@ zr_status zr__config_note_all(zr_config *config)
     for (const zr__string *u = config->state->unused; u; u = u->next) ZR_TRY(note_unused_section(config, u));
     ZR_TRY(note_autos(config));
     if (config->parallel.sequence != ZR_TOKENS_OFF && config->parallel.tensor == 1)
-        ZR_TRY(zr__config_note(config,
-                               "parallel.sequence has no meaning here: with parallel.tensor 1 there are no ranks "
-                               "to share tokens"));
+        ZR_TRY(zr__config_note(
+            config,
+            "parallel.sequence has no effect: with parallel.tensor 1 there are no ranks to divide tokens among"));
     ZR_TRY(note_checkpointing(config));
     return ZR_OK;
 }

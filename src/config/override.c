@@ -56,9 +56,12 @@ zr_status zr__override_apply(json_t *root, const char *override)
     size_t length;
     const char *key = zr__override_key(override, &length, &value);
     const char *shown = ZR_SHOWN(override);
-    ZR_CHECK(value && length > 0, ZR_ERR_CONFIG, "command line: %s: wanted --key.path=value", shown);
+    ZR_CHECK(value && length > 0, ZR_ERR_CONFIG, "command line: %s: expected --key.path=value", shown);
     json_t *object = zr__member_object(root, key, length, &member);
-    ZR_CHECK(object, ZR_ERR_CONFIG, "command line: %s: a part of that path is not an object", shown);
+    ZR_CHECK(
+        object, ZR_ERR_CONFIG,
+        "command line: %s: part of this path is a key whose value is not an object, so it cannot have keys of its own",
+        shown);
     size_t rest = length - (size_t)(member - key);
     ZR_CHECK(rest < sizeof(name), ZR_ERR_CONFIG, "command line: %s: unknown key", shown);
     snprintf(name, sizeof(name), "%.*s", (int)rest, member);

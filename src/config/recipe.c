@@ -76,9 +76,8 @@ zr_status zr__config_recipe(zr_config *config)
     }
     return zr__config_note(
         config,
-        "model.preset %s: neither optimizer nor scheduler is given, so it trains by a recipe for its "
-        "size: AdamW, betas 0.9 and 0.95, weight decay 0.1, lr %s after %s steps of warm-up, a "
-        "cosine down to a tenth, gradient_clipping %g; a key of optimizer or scheduler replaces all "
-        "of it",
+        "model.preset %s: neither optimizer nor scheduler is given, so the training recipe for this size is used: "
+        "AdamW, betas 0.9 and 0.95, weight decay 0.1, lr %s after %s warm-up steps, cosine decay to a tenth, "
+        "gradient_clipping %g; setting any key of optimizer or scheduler replaces the whole recipe",
         config->model.preset, lr, warmup, config->gradient_clipping);
 }

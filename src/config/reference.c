@@ -46,7 +46,7 @@ static bool have_one_heading(const zr_key *a, const zr_key *b)
 /* Add the keys in the section of `first`: the keys without an effect here if `without`, or else the other keys. */
 static void add_section_keys(zr__text *out, const zr_key *first, bool without)
 {
-    const char *title = without ? "\nWithout a meaning here:\n\n" : "";
+    const char *title = without ? "\nAccepted, but without effect in zr:\n\n" : "";
     for (const zr_key *key = first; key < zr__keys_end; key++) {
         if (!have_one_heading(first, key) || (key->state == ZR_KEY_NO_MEANING) != without) continue;
         zr__text_add(out, "%s", title);
@@ -59,14 +59,15 @@ zr_status zr_config_reference(char **markdown)
 {
     zr__text out = {0};
     zr__text_add(
-        &out,
-        "# CONFIG.json\n\n"
-        "Written from the table of keys in `src/config/table.c`: a key, its values, its default in brackets.\n\n"
-        "Keys that DeepSpeed has keep its name and meaning. On the command line any key is `--key.path=value`.\n"
-        "`\"auto\"` stands for the default, which is printed, unless `\"auto\"` is one of the key's own values.\n"
-        "An unknown key is an error. A value that is not available yet is refused with exit code 69.\n"
-        "A key without a meaning here is accepted, and one line says why it has no effect. Integers go up to 2^53.\n"
-        "In the file `//` begins a comment. `zr init` writes one to begin with.\n");
+        &out, "# CONFIG.json\n\n"
+              "All keys, with their values and, in brackets, their defaults. Written from the table in "
+              "`src/config/table.c`.\n\n"
+              "Keys that DeepSpeed has keep its name and meaning. On the command line any key is `--key.path=value`.\n"
+              "`\"auto\"` means the default, unless `\"auto\"` is one of the key's own values; zr prints what it takes "
+              "for it.\n"
+              "An unknown key is an error. A value that is not available yet is refused with exit code 69.\n"
+              "Some keys of DeepSpeed are accepted but have no effect; zr then prints why. Integers go up to 2^53.\n"
+              "In the file `//` begins a comment. `zr init` writes a first configuration.\n");
     /* Keys of the same section are listed together. Sections are in the order in which they first occur in the table.
      * */
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {

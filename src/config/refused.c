@@ -98,7 +98,7 @@ static void add_refused_section(zr__text *out, struct zr__refusal *all, struct z
         r->said = true;
     }
     if (instead) zr__text_add(out, "; %s", instead);
-    between = "; what belongs to it goes too: ";
+    between = "; remove also the keys that belong to it: ";
     for (struct zr__refusal *r = all; r; r = r->next) {
         if (r->key || !r->unknown || !is_of_section(r, first)) continue;
         zr__text_add(out, "%s%s", between, rest_of(r));
@@ -118,7 +118,7 @@ static void add_options(zr__text *out, const struct zr__refusal *all)
                                  (int)strcspn(all->key->built, "|"), all->key->built);
         if (used >= sizeof(options)) return;
     }
-    zr__text_add(out, "\nas options:%s", options);
+    zr__text_add(out, "\nor override them on the command line:%s", options);
 }
 
 zr_status zr__refusals_say(zr_config *config)
@@ -135,7 +135,7 @@ zr_status zr__refusals_say(zr_config *config)
     if (n == 0) return ZR_OK;
     if (all_n == 1) return ZR_FAIL(st, "%s", all->message);
     zr__text_add(&text, "%s: %d setting%s %s", config->state->name, n, n == 1 ? "" : "s",
-                 st == ZR_ERR_CONFIG ? "cannot be taken"
+                 st == ZR_ERR_CONFIG ? "cannot be used"
                  : n == 1            ? "is not available yet: remove it, or use the value given for it"
                                      : "are not available yet: remove each, or use the value given for it");
     for (struct zr__refusal *r = all; r && lines < MOST_LINES; r = r->next) {

@@ -27,7 +27,8 @@ zr_status zr__config_set_sizes(zr_config *config, const zr_config_sizes *sizes, 
     for (int i = 0; i < SIZES; i++) {
         int64_t had = *size_field(&config->model.sizes, i), has = *size_field(&from, i);
         if (had != 0 && had != has)
-            return zr__config_refuse(config, "model.%s: %" PRId64 " differs from the %" PRId64 " of %s; leave it out",
+            return zr__config_refuse(config,
+                                     "model.%s: %" PRId64 " differs from %" PRId64 ", which %s sets; leave it out",
                                      size_name[i], had, has, origin);
     }
     config->model.sizes = from;
@@ -48,7 +49,7 @@ static zr_status resolve_sizes(zr_config *config)
     }
     const zr_config_sizes *sizes = &config->model.sizes;
     if (sizes->n_embd % sizes->n_head != 0)
-        return zr__config_refuse(config, "model.n_head: %" PRId64 " heads do not divide n_embd %" PRId64, sizes->n_head,
+        return zr__config_refuse(config, "model.n_head: %" PRId64 " does not divide n_embd %" PRId64, sizes->n_head,
                                  sizes->n_embd);
     if (config->data.seq_length == 0) config->data.seq_length = sizes->n_positions;
     if (config->data.seq_length > sizes->n_positions)
@@ -63,7 +64,7 @@ static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum
     return zr__config_refuse(
         config,
         "train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x %sranks "
-        "does not hold: %s, %s x %s x %d; %s",
+        "does not hold: %s = %s x %s x %d; %s",
         config->parallel.tensor > 1 ? "data-parallel " : "", batch ? ZR_SHORTEST((double)batch) : "?",
         micro ? ZR_SHORTEST((double)micro) : "?", accum ? ZR_SHORTEST((double)accum) : "?", ranks, advice);
 }
@@ -116,11 +117,11 @@ static int64_t ranks_of_batch(const zr_config *config)
 /* Refuse three given batch numbers that do not agree. */
 static zr_status refuse_three(const zr_config *config, int ranks)
 {
-    char advice[160] = "leave one of the three out";
+    char advice[160] = "leave out one of the three";
     const int64_t had = ranks_of_batch(config);
     if (had)
         snprintf(advice, sizeof(advice),
-                 "they hold on %" PRId64 " rank%s: take that number, or leave one of the three out "
+                 "it holds for %" PRId64 " rank%s: use that number, or leave out one of the three "
                  "(--gradient_accumulation_steps=auto)",
                  had, had == 1 ? "" : "s");
     return bad_batch(config, config->micro_batch_size, config->accumulation_steps, ranks, advice);
@@ -141,8 +142,9 @@ static int64_t common_divisor(int64_t a, int64_t b)
  * micro-batch and a rank's samples. */
 static zr_status keep_batch(zr_config *config, int ranks)
 {
-    static const char advice[] = "the batch of a run that goes on stays; give numbers that make it, or another "
-                                 "train_batch_size beside them";
+    static const char advice[] =
+        "a resumed run keeps its train_batch_size; give numbers whose product it is, or another "
+        "train_batch_size too";
     const bool micro_given = zr__config_overridden(config, "train_micro_batch_size_per_gpu");
     const bool accum_given = zr__config_overridden(config, "gradient_accumulation_steps");
     int64_t *micro = &config->micro_batch_size, *accum = &config->accumulation_steps;
@@ -157,8 +159,9 @@ static zr_status keep_batch(zr_config *config, int ranks)
         if (had && !micro_given && !accum_given)
             snprintf(before, sizeof(before), " (it had %" PRId64 " rank%s)", had, had == 1 ? "" : "s");
         return zr__config_refuse(config,
-                                 "train_batch_size: %" PRId64 " stays when a run goes on%s, and is no multiple of %d "
-                                 "%sranks; take a number of ranks that divides it, or give another train_batch_size",
+                                 "train_batch_size: a resumed run keeps its %" PRId64
+                                 "%s, which is not a multiple of %d %sranks; use a number of ranks that divides it, or "
+                                 "give another train_batch_size",
                                  batch, before, ranks, config->parallel.tensor > 1 ? "data-parallel " : "");
     }
     if (accum_given && samples % *accum != 0) return bad_batch(config, 0, *accum, ranks, advice);
@@ -169,8 +172,9 @@ static zr_status keep_batch(zr_config *config, int ranks)
         *micro = common_divisor(*micro, samples);
     *accum = samples / *micro;
     return zr__config_note(config,
-                           "train_batch_size: %" PRId64 " stays on %d rank%s: train_micro_batch_size_per_gpu %" PRId64
-                           ", gradient_accumulation_steps %" PRId64,
+                           "train_batch_size: still %" PRId64
+                           ", on %d rank%s with train_micro_batch_size_per_gpu %" PRId64
+                           " and gradient_accumulation_steps %" PRId64,
                            batch, ranks, ranks == 1 ? "" : "s", *micro, *accum);
 }
 
@@ -181,15 +185,15 @@ static zr_status resolve_batch(zr_config *config, int ranks)
     int64_t batch = config->train_batch_size, micro = config->micro_batch_size, accum = config->accumulation_steps;
     const zr__config_open open = zr__config_get_open(config);
     if (!batch && !micro && !open.batch && !is_automatic(config, "train_micro_batch_size_per_gpu"))
-        ZR_TRY(zr__config_note(config, "train_micro_batch_size_per_gpu: not given, taken as 1"));
+        ZR_TRY(zr__config_note(config, "train_micro_batch_size_per_gpu: not given, set to 1"));
     if (!batch && !micro) micro = 1;
     if (!accum && !(batch && micro)) accum = 1;
     if (batch && !(micro && accum)) {
         int64_t known = micro ? micro : accum, rest = 0;
-        if (known > batch / ranks) return bad_batch(config, micro, accum, ranks, "the batch is too small");
+        if (known > batch / ranks) return bad_batch(config, micro, accum, ranks, "train_batch_size is too small");
         rest = batch / (known * ranks);
         if (rest * known * ranks != batch)
-            return bad_batch(config, micro, accum, ranks, "the batch is no multiple of the rest");
+            return bad_batch(config, micro, accum, ranks, "train_batch_size is not a multiple of the other factors");
         *(micro ? &accum : &micro) = rest;
     }
     const int64_t most = (int64_t)ZR_CONFIG_MAX_INT;
@@ -219,8 +223,8 @@ static zr_status note_reduce_bucket(zr_config *config, int ranks)
     if (config->collectives.reduce != ZR_COLLECTIVE_NCCL)
         return note_bucket(config, name, config->zero.reduce_bucket_elems, ranks);
     if (config->zero.reduce_bucket_elems == strtoll(zr__key_find(name)->standard, NULL, 10)) return ZR_OK;
-    return zr__config_note(config, "%s: no effect with collectives.reduce nccl, which reduces a whole unit in one",
-                           name);
+    return zr__config_note(
+        config, "%s: it has no effect with collectives.reduce nccl, which reduces a whole unit at once", name);
 }
 
 static zr_status resolve_schedule(zr_config *config)
@@ -232,7 +236,7 @@ static zr_status resolve_schedule(zr_config *config)
     if (!ends || *total >= warmup) return ZR_OK;
     return zr__config_note(config,
                            "scheduler.params.total_num_steps: %" PRId64 " is less than warmup_num_steps %" PRId64
-                           "; the warm-up comes first",
+                           ", so the learning rate does not decay before the warm-up ends",
                            *total, warmup);
 }
 
@@ -249,7 +253,7 @@ static zr_status note_fp16(zr_config *config)
 {
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
         if (zr__config_given(config, key->path) && strncmp(key->path, "fp16.", 5) == 0 && !zr__key_is_read(config, key))
-            ZR_TRY(zr__config_note(config, "fp16: not enabled; its other keys are not read"));
+            ZR_TRY(zr__config_note(config, "fp16: not enabled, so its other keys have no effect"));
     return ZR_OK;
 }
 
@@ -260,10 +264,11 @@ static zr_status check_world(const zr_config *config, int ranks)
     if (!config->train.rank_free_sums || (ranks & (ranks - 1)) == 0) return ZR_OK;
     int64_t below = 1;
     while (below * 2 < ranks) below *= 2;
-    return zr__config_refuse(config,
-                             "train.reproducible: world needs a number of ranks that is a power of two, and there are "
-                             "%d; use %" PRId64 " or %" PRId64 ", or \"layout\"",
-                             ranks, below, below * 2);
+    return zr__config_refuse(
+        config,
+        "train.reproducible: world needs a number of ranks that is a power of two, but there are %d ranks; use %" PRId64
+        " or %" PRId64 " ranks, or \"layout\"",
+        ranks, below, below * 2);
 }
 
 /* Check train.sample_tokens. Training on token files needs no tokenizer, but printing samples as text does. */
@@ -271,12 +276,12 @@ static zr_status check_samples(const zr_config *config)
 {
     if (config->train.sample_tokens == 0) return ZR_OK;
     ZR_CHECK(config->parallel.tensor == 1, ZR_ERR_UNSUPPORTED,
-             "train.sample_tokens with parallel.tensor %" PRId64
-             ": tensor-parallel ranks write no text yet; leave one of them out",
+             "train.sample_tokens cannot be used with parallel.tensor %" PRId64
+             ": tensor-parallel ranks cannot generate text yet; leave out one of the two",
              config->parallel.tensor);
     if (config->data.train && !config->data.tokenizer)
-        return zr__config_refuse(config, "train.sample_tokens: no text can be made of tokens alone; give the directory "
-                                         "of their tokenizer as data.tokenizer, or leave it out");
+        return zr__config_refuse(config, "train.sample_tokens: token files need a tokenizer to write text; give its "
+                                         "directory as data.tokenizer, or leave out train.sample_tokens");
     return ZR_OK;
 }
 
@@ -287,19 +292,19 @@ static zr_status check_noise_scale(const zr_config *config, int ranks)
     const int64_t micro =
         (zr__config_get_open(config).split ? config->micro_batch_size : 1) * config->accumulation_steps;
     if (!config->train.noise_scale || ranks > 1 || micro > 1) return ZR_OK;
-    return zr__config_refuse(config, "train.gradient_noise_scale: it compares the micro-batches of a step, and a step "
-                                     "has one (1 data-parallel rank x gradient_accumulation_steps 1); wanted at least "
-                                     "two: raise gradient_accumulation_steps, or take more ranks");
+    return zr__config_refuse(
+        config,
+        "train.gradient_noise_scale: needs at least two micro-batches per step, but there is one (1 data-parallel rank "
+        "x gradient_accumulation_steps 1); raise gradient_accumulation_steps, or use more ranks");
 }
 
 static zr_status check_keep_best(const zr_config *config)
 {
     const bool evaluated = config->train.eval_interval > 0 && (config->data.val || !config->data.train);
     if (!config->train.keep_best || evaluated) return ZR_OK;
-    return zr__config_refuse(config,
-                             "train.keep_best: no weights are the best where nothing is evaluated (%s); give "
-                             "that too, or leave train.keep_best out",
-                             config->data.val ? "train.eval_interval is 0" : "there is no data.val");
+    return zr__config_refuse(
+        config, "train.keep_best: needs evaluations, but there are none (%s); set that, or leave out train.keep_best",
+        config->data.val ? "train.eval_interval is 0" : "there is no data.val");
 }
 
 /* Add a note if a two-pass norm has no effect. If the gradient is kept for its sums anyway, a second pass would only
@@ -310,7 +315,7 @@ static zr_status note_two_pass(zr_config *config)
                       : config->train.rank_free_sums ? "train.reproducible world"
                                                      : NULL;
     if (config->memory.norm != ZR_NORM_TWO_PASS || !why) return ZR_OK;
-    return zr__config_note(config, "memory.norm: two_pass has no effect here: with %s the gradient is kept anyway",
+    return zr__config_note(config, "memory.norm: two_pass has no effect, because with %s the gradient is kept anyway",
                            why);
 }
 
@@ -320,12 +325,12 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
 {
     if (!config->reduce_once || ranks == 1 || zr__config_get_open(config).split) return ZR_OK;
     if (config->accumulation_steps == 1)
-        return zr__config_note(config, "gradient_reduction: step does what micro does: a training step has one "
+        return zr__config_note(config, "gradient_reduction: step has no effect, because a training step has one "
                                        "micro-batch (gradient_accumulation_steps 1)");
     if (config->zero.stage < 2) return ZR_OK;
     return zr__config_note(config,
-                           "gradient_reduction: step keeps the whole gradient on each rank, in fp32, which "
-                           "zero_optimization.stage %" PRId64 " shares among them otherwise",
+                           "gradient_reduction: with step, each rank keeps the whole gradient in fp32, although "
+                           "zero_optimization.stage is %" PRId64 "",
                            config->zero.stage);
 }
 
@@ -336,8 +341,8 @@ static zr_status check_all_reduce(const zr_config *config)
     bool added = config->accumulation_steps > 1 || config->train.rank_free_sums;
     ZR_CHECK(config->collectives.reduce != ZR_COLLECTIVE_ALL_REDUCE || config->zero.stage != 1 || !added,
              ZR_ERR_UNSUPPORTED,
-             "%s: collectives.reduce: all_reduce at zero_optimization.stage 1 is available with one micro-batch a step "
-             "and train.reproducible layout only, and there are %" PRId64 " with %s; use reduce_scatter, or stage 0",
+             "%s: collectives.reduce: all_reduce at zero_optimization.stage 1 needs one micro-batch per step and "
+             "train.reproducible layout, but there are %" PRId64 " with %s; use reduce_scatter or stage 0",
              config->state->name, config->accumulation_steps, config->train.rank_free_sums ? "world" : "layout");
     return ZR_OK;
 }
@@ -345,11 +350,12 @@ static zr_status check_all_reduce(const zr_config *config)
 zr_status zr_config_resolve(zr_config *config, int all_ranks)
 {
     const int64_t tensor = config->parallel.tensor;
-    ZR_CHECK(all_ranks >= 1, ZR_ERR_ARG, "%d ranks; wanted at least 1", all_ranks);
+    ZR_CHECK(all_ranks >= 1, ZR_ERR_ARG, "the number of ranks is %d; it must be at least 1", all_ranks);
     if (all_ranks % tensor != 0)
         return zr__config_refuse(config,
-                                 "parallel.tensor: %" PRId64 " ranks share each layer, of %d: a number of ranks that "
-                                 "is a multiple of %" PRId64 " is wanted, or a degree that divides them",
+                                 "parallel.tensor: %" PRId64
+                                 " does not divide the %d ranks; use a number of ranks that is a multiple of %" PRId64
+                                 ", or another degree",
                                  tensor, all_ranks, tensor);
     const int ranks = (int)(all_ranks / tensor); /* data-parallel ranks */
     ZR_TRY(check_world(config, ranks));

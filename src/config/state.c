@@ -33,7 +33,7 @@ static zr_status append_once(zr__string **end, const char *text, int most)
     for (; *end; end = &(*end)->next, n++)
         if (strcmp((*end)->text, text) == 0) return ZR_OK;
     if (n == most) return ZR_OK;
-    if (n == MOST_NOTES - 1) text = "further notices are left out";
+    if (n == MOST_NOTES - 1) text = "there are more notes, which are not shown";
     *end = new_string(text);
     ZR_CHECK(*end, ZR_ERR_MEMORY, "out of memory for a notice");
     return ZR_OK;

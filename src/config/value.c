@@ -236,7 +236,8 @@ static zr_status set_fused_adam(zr_config *config, const zr_key *key, const zr__
     zr_status st = zr__value_set(config, key, adam, source, place);
     json_decref(adam);
     if (st != ZR_OK) return st;
-    return zr__config_note(config, "%s: FusedAdam, taken as Adam, of which it is DeepSpeed's kernel", key->path);
+    return zr__config_note(config, "%s: FusedAdam is DeepSpeed's implementation of Adam; zr uses its own Adam",
+                           key->path);
 }
 
 zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,

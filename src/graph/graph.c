@@ -15,17 +15,18 @@ enum { STREAMS_MAX = 1 << 24 };
 
 static zr_status check_spec(const zr_graph_spec *spec)
 {
-    ZR_CHECK((unsigned)spec->mode <= ZR_MODE_DECODE, ZR_ERR_ARG, "graph: mode %d is none of zr_mode", (int)spec->mode);
+    ZR_CHECK((unsigned)spec->mode <= ZR_MODE_DECODE, ZR_ERR_ARG, "graph: mode is %d, which is not a value of zr_mode",
+             (int)spec->mode);
     ZR_CHECK(spec->batch >= 1 && spec->seq >= 1, ZR_ERR_CONFIG,
-             "graph: batch %" PRId64 " and seq %" PRId64 " must be at least 1", spec->batch, spec->seq);
+             "graph: batch is %" PRId64 " and seq is %" PRId64 "; each must be at least 1", spec->batch, spec->seq);
     if (spec->mode == ZR_MODE_DECODE)
         ZR_CHECK(spec->batch == 1 && spec->seq == 1 && spec->cache_len >= 1, ZR_ERR_CONFIG,
-                 "graph: decoding takes batch 1, seq 1 and a cache of at least 1 token; "
-                 "given %" PRId64 ", %" PRId64 " and %" PRId64,
+                 "graph: decoding needs batch 1, seq 1 and a cache of at least 1 token, but was given %" PRId64
+                 ", %" PRId64 " and %" PRId64,
                  spec->batch, spec->seq, spec->cache_len);
     else
         ZR_CHECK(spec->cache_len == 0, ZR_ERR_CONFIG,
-                 "graph: cache_len %" PRId64 " belongs to decoding; wanted 0 in other modes", spec->cache_len);
+                 "graph: cache_len is %" PRId64 ", but must be 0 except for decoding", spec->cache_len);
     ZR_CHECK(spec->tensor >= 0, ZR_ERR_CONFIG, "graph: tensor is %" PRId64 "; wanted 0 or more", spec->tensor);
     ZR_CHECK(zr_dtype_is_float(spec->dtype), ZR_ERR_DTYPE, "graph: dtype is %s; wanted F32, BF16 or F16",
              zr_dtype_name(spec->dtype));
@@ -141,7 +142,7 @@ zr_value zr__graph_value_add(zr_graph *graph, zr_value_kind kind, zr_type type, 
 int32_t zr__graph_stream(zr_graph *graph)
 {
     if (graph->streams == STREAMS_MAX)
-        zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "graph: more than %d dropouts", STREAMS_MAX);
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "graph: it has more than %d dropouts", STREAMS_MAX);
     else
         graph->streams++;
     return graph->streams - 1;
@@ -489,7 +490,7 @@ static zr_status check_names(const zr_graph *graph)
 
 zr_status zr_graph_finish(zr_graph *graph)
 {
-    ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished");
+    ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished and cannot be changed");
     graph->current_unit = -1; /* until the adjoints run, error messages name no unit */
     if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__part_units(graph));

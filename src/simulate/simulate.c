@@ -309,9 +309,8 @@ static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster, const
 static zr_status check_options(const zr_simulate_options *o)
 {
     ZR_CHECK(o->straggler == 0 || (o->straggler >= 1 && isfinite(o->straggler)), ZR_ERR_ARG,
-             "straggler is %g; 0, or a number from 1 on was wanted", o->straggler);
-    ZR_CHECK(o->jitter >= 0 && isfinite(o->jitter), ZR_ERR_ARG, "jitter is %g; a number from 0 on was wanted",
-             o->jitter);
+             "straggler is %g; it must be 0, or 1 or more", o->straggler);
+    ZR_CHECK(o->jitter >= 0 && isfinite(o->jitter), ZR_ERR_ARG, "jitter is %g; it must be 0 or more", o->jitter);
     ZR_CHECK(o->scores_bytes >= 0 && isfinite(o->scores_bytes), ZR_ERR_ARG,
              "scores_bytes is %g; a number from 0 on was wanted", o->scores_bytes);
     return ZR_OK;

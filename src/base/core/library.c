@@ -27,11 +27,11 @@ zr_status zr__library_open(const zr__library *library, void *table)
     char why[TEXT];
     void *loaded = load_first(library, why);
     ZR_CHECK(loaded, ZR_ERR_UNSUPPORTED,
-             "%s, which GPUs need for %s, cannot be loaded: %s; install it, or name its folder in LD_LIBRARY_PATH",
+             "cannot load %s, which GPUs need for %s: %s; install it, or add its folder to LD_LIBRARY_PATH",
              library->name, library->purpose, why);
     for (size_t i = 0; library->function[i]; i++) {
         void *address = dlsym(loaded, library->function[i]);
-        ZR_CHECK(address, ZR_ERR_UNSUPPORTED, "%s is too old or too new: it has no %s", library->name,
+        ZR_CHECK(address, ZR_ERR_UNSUPPORTED, "the version of %s does not fit: it has no function %s", library->name,
                  library->function[i]);
         memcpy((char *)table + i * sizeof address, &address, sizeof address);
     }

@@ -10,6 +10,6 @@ void zr__shortage_note(void)
 zr_status zr__shortage_check(void)
 {
     ZR_CHECK(!noted, ZR_ERR_MEMORY,
-             "no memory is left for a library that zr uses: let the process have more, or do less at a time");
+             "no memory is left for a library that zr uses; give the process more memory, or do less at a time");
     return ZR_OK;
 }

@@ -17,7 +17,7 @@ static zr_status sync_folder(const char *folder)
     bool synced = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
     int error = errno;
     if (fd >= 0) close(fd);
-    ZR_CHECK(synced, ZR_ERR_IO, "%s: cannot sync this folder: %s", ZR_SHOWN(folder), strerror(error));
+    ZR_CHECK(synced, ZR_ERR_IO, "%s: cannot sync this directory to disk: %s", ZR_SHOWN(folder), strerror(error));
     return ZR_OK;
 }
 
@@ -67,7 +67,7 @@ zr_status zr__new_file_end(zr__new_file *made, zr_status st)
 zr_status zr__file_put(const char *path, const void *bytes, int64_t n)
 {
     zr__new_file made;
-    ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %lld bytes to write", path, (long long)n);
+    ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: cannot write %lld bytes: the number must be 0 or more", path, (long long)n);
     ZR_TRY(zr__new_file_begin(path, true, &made));
     return zr__new_file_end(&made, zr__file_write(&made.file, 0, bytes, n));
 }

@@ -28,8 +28,8 @@ static zr_status take_regular(int fd, zr_status otherwise, zr__file *file)
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(fd);
-        return ZR_FAIL(otherwise, "%s: %s, wanted a regular file", file->name,
-                       S_ISDIR(info.st_mode) ? "a directory" : "not a file");
+        return ZR_FAIL(otherwise, "%s: it is %s, not a regular file", file->name,
+                       S_ISDIR(info.st_mode) ? "a directory" : "a special file");
     }
     file->fd = fd;
     file->bytes = info.st_size;
@@ -55,7 +55,7 @@ static zr_status refuse_link(int folder, const char *path, const char *shown, in
 {
     struct stat info;
     if (fstatat(folder, path, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode))
-        return ZR_FAIL(ZR_ERR_DATA, "%s: a symbolic link, which is not followed here", shown);
+        return ZR_FAIL(ZR_ERR_DATA, "%s: it is a symbolic link, which zr does not follow here", shown);
     return ZR_FAIL(error == ENOTDIR  ? ZR_ERR_DATA
                    : error == ENOENT ? ZR_ERR_NOT_FOUND
                                      : ZR_ERR_IO,
@@ -104,10 +104,11 @@ zr_status zr__file_unchanged(const zr__file *file)
 {
     struct stat info;
     ZR_CHECK(fstat(file->fd, &info) == 0, ZR_ERR_IO, "%s: %s", file->name, strerror(errno));
-    ZR_CHECK(info.st_size == file->bytes, ZR_ERR_IO, "%s: the file changed while in use: %lld bytes, %lld when opened",
-             file->name, (long long)info.st_size, (long long)file->bytes);
+    ZR_CHECK(info.st_size == file->bytes, ZR_ERR_IO,
+             "%s: the file changed while in use: it has %lld bytes, but had %lld when opened", file->name,
+             (long long)info.st_size, (long long)file->bytes);
     ZR_CHECK(info.st_mtim.tv_sec == file->modified.tv_sec && info.st_mtim.tv_nsec == file->modified.tv_nsec, ZR_ERR_IO,
-             "%s: the file changed while in use: it was written to after it was opened", file->name);
+             "%s: the file changed while in use: another program wrote to it", file->name);
     return ZR_OK;
 }
 
@@ -120,8 +121,8 @@ zr_status zr__file_read(const zr__file *file, int64_t offset, void *out, int64_t
         if (got < 0 && errno == EINTR) continue;
         ZR_CHECK(got >= 0, ZR_ERR_IO, "%s: cannot read at byte %lld: %s", file->name, (long long)(offset + done),
                  strerror(errno));
-        ZR_CHECK(got > 0, short_status, "%s: ends at byte %lld, wanted %lld bytes from byte %lld", file->name,
-                 (long long)(offset + done), (long long)bytes, (long long)offset);
+        ZR_CHECK(got > 0, short_status, "%s: the file ends at byte %lld, but %lld bytes from byte %lld on are needed",
+                 file->name, (long long)(offset + done), (long long)bytes, (long long)offset);
         done += got;
     }
     return ZR_OK;
@@ -140,7 +141,7 @@ zr_status zr__file_write(const zr__file *file, int64_t offset, const void *in, i
         ssize_t put = pwrite(file->fd, from + done, (size_t)want, offset + done);
         if (put < 0 && errno == EINTR) continue;
         ZR_CHECK(put > 0, ZR_ERR_IO, "%s: cannot write at byte %lld: %s", file->name, (long long)(offset + done),
-                 put < 0 ? strerror(errno) : "nothing was taken");
+                 put < 0 ? strerror(errno) : "no byte was written");
         done += put;
     }
     return ZR_OK;
@@ -148,7 +149,7 @@ zr_status zr__file_write(const zr__file *file, int64_t offset, const void *in, i
 
 zr_status zr__file_sync(const zr__file *file)
 {
-    ZR_CHECK(fsync(file->fd) == 0, ZR_ERR_IO, "%s: cannot sync: %s", file->name, strerror(errno));
+    ZR_CHECK(fsync(file->fd) == 0, ZR_ERR_IO, "%s: cannot sync to disk: %s", file->name, strerror(errno));
     return ZR_OK;
 }
 
@@ -163,6 +164,7 @@ zr_status zr__file_reserve(const zr__file *file, int64_t bytes)
         failed = ftruncate(file->fd, bytes);
         if (full && !failed) errno = failed = ENOSPC;
     }
-    ZR_CHECK(!failed, ZR_ERR_IO, "%s: no room for %lld bytes: %s", file->name, (long long)bytes, strerror(errno));
+    ZR_CHECK(!failed, ZR_ERR_IO, "%s: no space on the disk for %lld bytes: %s", file->name, (long long)bytes,
+             strerror(errno));
     return ZR_OK;
 }

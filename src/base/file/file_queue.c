@@ -33,7 +33,7 @@ static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *b
         }
         if (moved == 0 && !q->writes) return ZR_OK;
         ZR_CHECK(moved > 0, ZR_ERR_IO, "%s: cannot %s at byte %lld: %s", q->file->name, q->writes ? "write" : "read",
-                 (long long)(offset + *done), moved < 0 ? strerror(errno) : "nothing was taken");
+                 (long long)(offset + *done), moved < 0 ? strerror(errno) : "no byte was written");
         *done += moved;
     }
     return ZR_OK;

@@ -78,6 +78,6 @@ zr_status zr__cache_folder(const char *what, char folder[PATH_MAX])
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (cache && cache[0] == '/') return zr__path_join(folder, cache, "zr");
     ZR_CHECK(home && home[0] == '/', ZR_ERR_NOT_FOUND,
-             "neither XDG_CACHE_HOME nor HOME is an absolute path: set one, so that %s can be kept", what);
+             "neither XDG_CACHE_HOME nor HOME is an absolute path; set one of them, so that zr can store %s", what);
     return zr__path_join(folder, home, ".cache/zr");
 }

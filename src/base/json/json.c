@@ -16,8 +16,8 @@ enum { PATH_BYTES = 256, FIRST_BYTES = 1 << 16 };
 
 static zr_status check_size(const char *name, size_t bytes, size_t most)
 {
-    ZR_CHECK(bytes <= most, ZR_ERR_CONFIG, "%s: larger than %zu bytes, the most that are read of such a file", name,
-             most);
+    ZR_CHECK(bytes <= most, ZR_ERR_CONFIG, "%s: the file is larger than %zu bytes, the limit for files of this kind",
+             name, most);
     return ZR_OK;
 }
 
@@ -47,7 +47,7 @@ static zr_status open_text(const char *path, const char *name, bool pipes, int *
     if (*fd < 0) return zr__file_missing(path, errno);
     if (pipes || (fstat(*fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode)))) return ZR_OK;
     close(*fd);
-    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", name);
+    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: it is not a regular file", name);
 }
 
 static zr_status read_json_text(const char *path, bool pipes, size_t most, char **text, size_t *bytes)
@@ -139,7 +139,7 @@ static zr_status fail_missing_comma(const char *text, size_t bytes, const char *
     if (!zr__json_walk(text, bytes, token.begin + 1, &trail, &token) || trail.depth == 0) return ZR_OK;
     const bool key = trail.level[trail.depth - 1].bracket == '{' && !trail.level[trail.depth - 1].value;
     if (key) return ZR_OK; /* after a key, the missing character may be a colon */
-    return fail_on(text, name, before.end - 1, &trail, "no comma behind this value, and another follows; write one");
+    return fail_on(text, name, before.end - 1, &trail, "a comma is missing after this value");
 }
 
 void zr__json_skip_mark(const char **text, size_t *bytes)
@@ -163,16 +163,16 @@ static const char *common_slip(const char *text, size_t bytes, size_t stop, size
         *at = token.begin;
         if ((token.kind == '}' || token.kind == ']') && before.kind == ',') {
             *at = before.begin;
-            return token.kind == '}' ? "a comma before the closing }; JSON has none there, remove it"
-                                     : "a comma before the closing ]; JSON has none there, remove it";
+            return token.kind == '}' ? "remove the comma before the closing }, which JSON does not allow"
+                                     : "remove the comma before the closing ], which JSON does not allow";
         }
         if (token.kind != 'x') continue;
         if (*word == '#' || (length > 1 && *word == '/' && (word[1] == '/' || word[1] == '*')))
-            return "a comment; JSON has none, remove it";
-        if (*word == '\'') return "JSON's strings stand in double quotes, \"so\"";
+            return "remove the comment, which JSON does not allow";
+        if (*word == '\'') return "write strings in double quotes, \"like this\"";
         if ((length == 4 && (!memcmp(word, "True", 4) || !memcmp(word, "None", 4))) ||
             (length == 5 && !memcmp(word, "False", 5)))
-            return "JSON writes true, false and null, in small letters";
+            return "write true, false and null in small letters";
     } while (token.kind && token.begin < stop);
     return NULL;
 }
@@ -238,7 +238,7 @@ zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const
     zr__json_trail trail;
     zr__json_token token;
     if (!zr__json_walk(text, bytes, SIZE_MAX, &trail, &token))
-        return fail_at(text, bytes, name, SIZE_MAX, "nested deeper than 64 levels");
+        return fail_at(text, bytes, name, SIZE_MAX, "values are nested deeper than 64 levels");
     json_error_t error;
     ZR_TRY(zr__json_load(text, bytes, JSON_REJECT_DUPLICATES, name, root, &error));
     if (*root) return ZR_OK;

@@ -74,7 +74,7 @@ static void print_value(zr__text *out, const json_t *json, int indent)
 zr_status zr__json_print(const json_t *json, char **text)
 {
     zr__text out = {0};
-    ZR_CHECK(json, ZR_ERR_MEMORY, "no memory for what is to be printed as JSON");
+    ZR_CHECK(json, ZR_ERR_MEMORY, "no memory for the JSON output");
     print_value(&out, json, 0);
     zr__text_add(&out, "\n");
     return zr__text_take(&out, text);

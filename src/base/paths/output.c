@@ -90,16 +90,17 @@ static zr_status check_output(const zr__file *file, const zr__output_kind *kind,
     ZR_CHECK(fstat(file->fd, &info) == 0, ZR_ERR_CREATE, "the %s %s cannot be written: %s", kind->what, file->name,
              strerror(errno));
     const char *input = input_of(inputs, &info);
-    ZR_CHECK(!input, ZR_ERR_CREATE, "the %s %s would overwrite what is read: it is %s %s; name another file",
-             kind->what, file->name, is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
+    ZR_CHECK(!input, ZR_ERR_CREATE, "the %s %s would overwrite an input: it is %s %s; name another file", kind->what,
+             file->name, is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
     if (!S_ISREG(info.st_mode)) {
         ZR_CHECK(kind->streams && !S_ISDIR(info.st_mode), ZR_ERR_CREATE,
-                 "the %s %s cannot be written: it is there, and no regular file; name another", kind->what, file->name);
+                 "the %s %s cannot be written: it exists and is not a regular file; name another file", kind->what,
+                 file->name);
         return ZR_OK;
     }
     ZR_CHECK(is_kind(file->fd, &info, kind->head), ZR_ERR_CREATE,
-             "%s is there, and no %s: only an older %s is overwritten; name another file", file->name, kind->what,
-             kind->what);
+             "%s exists and is not the expected kind of file (%s); zr overwrites only an older %s; name another file",
+             file->name, kind->what, kind->what);
     return ZR_OK;
 }
 
@@ -115,7 +116,7 @@ zr_status zr__output_open(const char *path, const zr__output_kind *kind, const c
     /* O_NOFOLLOW keeps a dangling link from creating its target. */
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
-             errno == ELOOP ? "a link that leads nowhere" : strerror(errno));
+             errno == ELOOP ? "it is a link to a file that does not exist" : strerror(errno));
     zr_status st = check_output(file, kind, inputs);
     if (st != ZR_OK) zr__file_close(file);
     return st;
@@ -127,8 +128,8 @@ static zr_status write_through(const zr__file *file, const char *data, size_t by
     while (bytes > 0) {
         ssize_t n = write(file->fd, data, bytes);
         if (n < 0 && errno == EINTR) continue;
-        ZR_CHECK(n > 0, ZR_ERR_IO, "%s could not be written to its end: %s", file->name,
-                 n < 0 ? strerror(errno) : "nothing was taken");
+        ZR_CHECK(n > 0, ZR_ERR_IO, "%s could not be written completely: %s", file->name,
+                 n < 0 ? strerror(errno) : "no byte was written");
         data += n;
         bytes -= (size_t)n;
     }
@@ -157,7 +158,7 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
     if (stat(path, &info) != 0) return ZR_OK; /* the function that writes the file reports why it cannot be created */
     zr__text_escape(path, file.name, sizeof(file.name));
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s is there and cannot be read: %s; name another file", kind->what,
+    ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s exists but cannot be read: %s; name another file", kind->what,
              file.name, strerror(errno));
     zr_status st = check_output(&file, kind, inputs);
     zr__file_close(&file);
@@ -169,7 +170,7 @@ zr_status zr__output_check_stream(int fd, const char *name, const char *const *i
     struct stat info;
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return ZR_OK;
     const char *input = input_of(inputs, &info);
-    ZR_CHECK(!input, ZR_ERR_CREATE, "%s goes to a file that is read: it is %s %s; write to another file", name,
-             is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
+    ZR_CHECK(!input, ZR_ERR_CREATE, "%s would overwrite an input: it is redirected to %s %s; write to another file",
+             name, is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
     return ZR_OK;
 }

@@ -82,7 +82,8 @@ static zr_status add_matches(zr__shards *s, const char *pattern)
         st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names that match %s", ZR_SHOWN(pattern));
     else if (failed)
         st = ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s", ZR_SHOWN(pattern),
-                     failed == GLOB_NOMATCH ? "no file matches this pattern" : "a folder in it cannot be read");
+                     failed == GLOB_NOMATCH ? "no file matches this pattern"
+                                            : "a directory in the pattern cannot be read");
     else
         qsort(found.gl_pathv, found.gl_pathc, sizeof(*found.gl_pathv), by_name);
     for (size_t i = 0; st == ZR_OK && i < found.gl_pathc; i++) st = add_path(s, found.gl_pathv[i]);
@@ -107,7 +108,7 @@ static zr_status add_names(zr__shards *s, const json_t *names)
 static zr_status add_sources(zr__shards *s, const json_t *list)
 {
     int64_t element;
-    ZR_CHECK(zr__shards_fit(list, &element), ZR_ERR_CONFIG, "a list of data, element %lld: wanted %s",
+    ZR_CHECK(zr__shards_fit(list, &element), ZR_ERR_CONFIG, "list of data files, element %lld: expected %s",
              (long long)element, ZR__SHARDS_WANTED);
     s->weighted = json_is_object(json_array_get(list, 0));
     const size_t n = s->weighted ? json_array_size(list) : 1;

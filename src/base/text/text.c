@@ -62,7 +62,7 @@ zr_status zr__text_take(zr__text *text, char **data)
     if (text->failed) {
         size_t length = text->length;
         zr__text_clear(text);
-        return ZR_FAIL(ZR_ERR_MEMORY, "out of memory for a text of more than %zu bytes", length);
+        return ZR_FAIL(ZR_ERR_MEMORY, "no memory for a text of more than %zu bytes", length);
     }
     *data = text->data;
     *text = (zr__text){0};

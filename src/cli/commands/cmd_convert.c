@@ -17,7 +17,7 @@ static void say_converted(const zr__convert_args *want, const zr__converted *did
                 CLI_SHOWN(did->from.path), zr_dtype_name(want->dtype), files);
     else
         cli_say("%s: a run at step 0 with the %lld weights of %s; zr train CONFIG.json --train.output_dir=%s --resume "
-                "goes on from it",
+                "continues it",
                 CLI_SHOWN(want->to), weights, CLI_SHOWN(did->from.path), CLI_SHOWN(want->to));
 }
 
@@ -54,14 +54,15 @@ static zr_status run_convert(const cli_command *command, zr_comm *comm, int argc
 {
     (void)comm;
     const char *dtype = "f32", *to = NULL, *shard = NULL;
-    const cli_option options[] = {
-        {"dtype", CLI_TEXT, &dtype, 0, "TYPE", "of a Hugging Face directory's weights: f32, bf16 or f16 [f32]"},
-        {"shard-size", CLI_TEXT, &shard, 0, "SIZE",
-         "weights of a Hugging Face directory in files of at most so many bytes, 5GB; without: one file"},
-        {"to", CLI_TEXT, &to, 0, "KIND", "hf or run; default: the kind that SOURCE is not"},
-        {0}};
+    const cli_option options[] = {{"dtype", CLI_TEXT, &dtype, 0, "TYPE",
+                                   "number type of the exported Hugging Face weights: f32, bf16 or f16 [f32]"},
+                                  {"shard-size", CLI_TEXT, &shard, 0, "SIZE",
+                                   "split the exported weights into files of at most this size, e.g. 5GB [one file]"},
+                                  {"to", CLI_TEXT, &to, 0, "KIND",
+                                   "what to write: hf (a Hugging Face directory) or run [the kind that SOURCE is not]"},
+                                  {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 2};
-    ZR_TRY(cli_parse_operands(&args, command, "a source and a directory to make", argc, argv));
+    ZR_TRY(cli_parse_operands(&args, command, "a source and the directory to create", argc, argv));
     if (args.help) return ZR_OK;
     zr__convert_args want = {.from = args.operand[0], .to = args.operand[1]};
     int index = 0;
@@ -72,19 +73,19 @@ static zr_status run_convert(const cli_command *command, zr_comm *comm, int argc
         want.kind = index == 0 ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
     }
     ZR_CHECK(!shard || (zr__text_bytes(shard, &want.file_bytes) && want.file_bytes > 0), ZR_ERR_ARG,
-             "--shard-size is \"%s\"; a size like 5GB or 500MB was wanted", shard);
+             "--shard-size is \"%s\"; expected a size such as 5GB or 500MB", shard);
     ZR_TRY(cli_check_stdout((const char *const[]){want.from, NULL}));
     return convert_weights(&args, &want);
 }
 
 const cli_command cli_convert = {
     .name = "convert",
-    .summary = "a checkpoint to a Hugging Face directory, and back",
+    .summary = "convert a checkpoint to a Hugging Face directory, or back",
     .usage = "zr convert SOURCE DIRECTORY [--dtype TYPE] [--shard-size SIZE] [--to KIND]",
-    .examples = "  zr convert runs/name exported              its newest whole checkpoint\n"
+    .examples = "  zr convert runs/name exported              export the newest complete checkpoint\n"
                 "  zr convert runs/name/step-00001000 exported --dtype bf16\n"
-                "  zr convert gpt2-directory runs/tuned       a run at step 0, to go on from with --resume\n"
+                "  zr convert gpt2-directory runs/tuned       make a run at step 0, which --resume can train further\n"
                 "  zr convert gpt2-directory gpt2-f16 --to hf --dtype f16\n"
-                "  zr convert runs/name exported --shard-size 5GB     as transformers' max_shard_size\n",
+                "  zr convert runs/name exported --shard-size 5GB     like max_shard_size of transformers\n",
     .run = run_convert,
 };

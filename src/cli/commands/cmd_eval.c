@@ -41,11 +41,13 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
     zr_eval_args want = {.progress = cli_show_done, .arg = &shown};
     zr_eval_result result = {0};
     const cli_option options[] = {
-        {"data", CLI_TEXT, &want.data, 0, "FILE", "text or token file; a run's own data.val when left out"},
-        {"batches", CLI_INT, &want.batches, 1, "N", "the first N batches of data.val only; a batch as in the run"},
+        {"data", CLI_TEXT, &want.data, 0, "FILE", "text or token file to evaluate on [data.val of the run]"},
+        {"batches", CLI_INT, &want.batches, 1, "N",
+         "evaluate only the first N batches of data.val, of the run's batch size"},
         {"stride", CLI_INT, &want.stride, 1, "N",
-         "windows overlap: the last N tokens of each count, to the end of the text; 1 is slowest"},
-        {"threads", CLI_INT, &threads, 1, "N", "compute threads; all processors when left out"},
+         "overlapping windows, each N tokens after the last one, of which only the last N tokens count; a small N is "
+         "slow but gives every token a long context"},
+        {"threads", CLI_INT, &threads, 1, "N", "number of compute threads [one per processor]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     ZR_TRY(cli_parse_operands(&args, command, "a directory", argc, argv));
@@ -64,13 +66,13 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
 
 const cli_command cli_eval = {
     .name = "eval",
-    .summary = "loss, perplexity and bits per byte of trained weights",
+    .summary = "measure loss, perplexity and bits per byte of trained weights",
     .usage = "zr eval DIR [--data FILE] [--batches N] [--stride N]",
     .examples = "  zr eval runs/name\n"
-                "  zr eval runs/name --batches 20                   as the run's own evaluations\n"
+                "  zr eval runs/name --batches 20                   as `zr train` evaluates during a run\n"
                 "  zr eval runs/name --data other.txt --json\n"
                 "  zr eval gpt2-directory --data tokens.bin\n"
-                "  zr eval gpt2-directory --data book.txt --stride 512    each token behind 512 others and more\n",
+                "  zr eval gpt2-directory --data book.txt --stride 512    with overlapping windows\n",
     .run = run_eval,
     .computes = true,
 };

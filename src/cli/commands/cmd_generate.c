@@ -144,21 +144,23 @@ static zr_status run_generate(const cli_command *command, zr_comm *comm, int arg
     cli_list stop = {0};
     const cli_option options[] = {
         {"prompt", CLI_TEXT, &prompt, 0, "TEXT", "the text to continue"},
-        {"tokens", CLI_INT, &tokens, 0, "N", "tokens to add [200]"},
-        {"temperature", CLI_REAL, &temperature, 0, "X", "0: always the likeliest token [0.8]"},
-        {"top-k", CLI_INT, &top_k, 0, "K", "choose among the K likeliest, 0: all [0]"},
+        {"tokens", CLI_INT, &tokens, 0, "N", "number of tokens to generate [200]"},
+        {"temperature", CLI_REAL, &temperature, 0, "X",
+         "sampling temperature; 0 always takes the likeliest token [0.8]"},
+        {"top-k", CLI_INT, &top_k, 0, "K", "sample only among the K likeliest tokens; 0: among all [0]"},
         {"top-p", CLI_REAL, &top_p, 0, "P",
-         "choose among the likeliest that together have the probability P, 1: all [1]"},
-        {"stop", CLI_LIST, &stop, 0, "TEXT", "end before this text; several times: before the first of them"},
-        {"samples", CLI_INT, &samples, 1, "N", "so many texts, with the seeds S, S+1, S+2 ... [1]"},
-        {"seed", CLI_INT, &seed, 0, "S", "the same seed gives the same text [1234]"},
-        {"threads", CLI_INT, &threads, 1, "N", "compute threads; all processors when left out"},
+         "sample only among the likeliest tokens whose probabilities add up to P; 1: among all [1]"},
+        {"stop", CLI_LIST, &stop, 0, "TEXT",
+         "stop before this text; may be given several times: stop before whichever comes first"},
+        {"samples", CLI_INT, &samples, 1, "N", "number of texts to generate, with the seeds S, S+1, S+2 ... [1]"},
+        {"seed", CLI_INT, &seed, 0, "S", "random seed; the same seed gives the same text [1234]"},
+        {"threads", CLI_INT, &threads, 1, "N", "number of compute threads [one per processor]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     ZR_TRY(cli_parse_operands(&args, command, "a directory", argc, argv));
     if (args.help) return ZR_OK;
-    ZR_CHECK(top_p > 0.0 && top_p <= 1.0, ZR_ERR_ARG, "--top-p is %g; a number above 0, at most 1 was wanted", top_p);
-    ZR_CHECK(samples <= SAMPLES_MOST, ZR_ERR_ARG, "--samples is %lld; at most %d are possible", (long long)samples,
+    ZR_CHECK(top_p > 0.0 && top_p <= 1.0, ZR_ERR_ARG, "--top-p is %g; expected a number above 0 and at most 1", top_p);
+    ZR_CHECK(samples <= SAMPLES_MOST, ZR_ERR_ARG, "--samples is %lld; the most is %d", (long long)samples,
              SAMPLES_MOST);
     ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], NULL}));
     zr_generate_args want = {.prompt = prompt,

@@ -205,15 +205,15 @@ static zr_status parse_info(cli_args *args, info_options *o, bool world, int arg
     if (args->help) return ZR_OK;
     const bool shapes = b->preset || b->batch || b->seq || b->bf16 || o->device;
     ZR_CHECK(o->wanted || (!shapes && !b->how.threads && !b->how.quick), ZR_ERR_ARG,
-             "--preset, --batch, --seq, --threads, --device, --bf16 and --quick say what --bench measures; give that "
+             "--preset, --batch, --seq, --threads, --device, --bf16 and --quick need --bench; give it "
              "too");
     ZR_CHECK(!world || !shapes, ZR_ERR_ARG,
-             "under a launcher --bench measures training steps of its ranks alone, on processors: leave --preset, "
-             "--batch, --seq, --bf16 and --device out");
+             "under a launcher, --bench measures only training steps of its ranks, on processors; leave out --preset, "
+             "--batch, --seq, --bf16 and --device");
     if (b->preset) ZR_TRY(cli_preset(b->preset));
     if (!b->preset) b->preset = "gpt2-124m";
     if (!b->batch) b->batch = 4;
-    ZR_CHECK(b->how.threads <= 4096, ZR_ERR_ARG, "--threads %lld; at most 4096", (long long)b->how.threads);
+    ZR_CHECK(b->how.threads <= 4096, ZR_ERR_ARG, "--threads is %lld; the most is 4096", (long long)b->how.threads);
     if (o->device) {
         static const char *const names[] = {
             [ZR_DEVICE_AUTO] = "auto", [ZR_DEVICE_CPU] = "cpu", [ZR_DEVICE_CUDA] = "cuda", NULL};
@@ -229,15 +229,20 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
     info_options o = {.kind = ZR_DEVICE_AUTO};
     const bool first = !comm || comm->rank == 0;
     const cli_option options[] = {
-        {"bench", CLI_FLAG, &o.wanted, 0, NULL, "measure this machine, and remember it for plans, mfu and zr simulate"},
-        {"preset", CLI_TEXT, &o.bench.preset, 0, "NAME", "with --bench: whose matrix products (gpt2-124m)"},
-        {"batch", CLI_INT, &o.bench.batch, 1, "B", "... of so many samples (4)"},
-        {"seq", CLI_INT, &o.bench.seq, 1, "T", "... of so many tokens (1024)"},
+        {"bench", CLI_FLAG, &o.wanted, 0, NULL,
+         "measure this machine's speed and store it; `zr plan`, `zr train` (mfu) and `zr simulate` use it"},
+        {"preset", CLI_TEXT, &o.bench.preset, 0, "NAME",
+         "with --bench: measure the matrix products of this model [gpt2-124m]"},
+        {"batch", CLI_INT, &o.bench.batch, 1, "B", "with --bench: samples in those products [4]"},
+        {"seq", CLI_INT, &o.bench.seq, 1, "T", "with --bench: tokens per sample in those products [1024]"},
         {"threads", CLI_INT, &o.bench.how.threads, 1, "N",
-         "... and training steps with so many threads a rank [cores / ranks]"},
-        {"device", CLI_TEXT, &o.device, 0, "KIND", "... of which device: cpu, cuda, auto [GPUs where there are any]"},
-        {"bf16", CLI_FLAG, &o.bench.bf16, 0, NULL, "... in bf16 too where the processor has no bf16 products"},
-        {"quick", CLI_FLAG, &o.bench.how.quick, 0, NULL, "... training steps once, and of the smallest models alone"},
+         "with --bench: threads per rank in the measured training steps [cores / ranks]"},
+        {"device", CLI_TEXT, &o.device, 0, "KIND",
+         "with --bench: device to measure: cpu, cuda or auto [auto: GPUs if there are any]"},
+        {"bf16", CLI_FLAG, &o.bench.bf16, 0, NULL,
+         "with --bench: measure bf16 even if the processor has no bf16 instructions"},
+        {"quick", CLI_FLAG, &o.bench.how.quick, 0, NULL,
+         "with --bench: shorter: training steps of the smallest models only, each once"},
         {0}};
     cli_args args = {.command = command->name, .options = options};
     zr_status st = parse_info(&args, &o, comm && comm->size > 1, argc, argv);
@@ -263,7 +268,7 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
 
 const cli_command cli_info = {
     .name = "info",
-    .summary = "version, processor, kernels, libraries; what the machine reaches",
+    .summary = "show version, processor, kernels and libraries; measure the machine's speed",
     .usage = "zr info [--bench]",
     .examples = "  zr info\n"
                 "  zr info --json\n"

@@ -40,15 +40,15 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
         zr__json_close(&json, '}');
         ZR_TRY(zr__json_write(&json, stdout));
     }
-    if (!args.quiet) cli_say("written into %s; next: zr train %s --data TEXT_FILE", ZR_SHOWN(path), ZR_SHOWN(path));
+    if (!args.quiet) cli_say("wrote %s; next: zr train %s --data TEXT_FILE", ZR_SHOWN(path), ZR_SHOWN(path));
     return ZR_OK;
 }
 
 const cli_command cli_init = {
     .name = "init",
-    .summary = "write a configuration to begin with, which explains its keys",
+    .summary = "write a first configuration, with comments that explain its keys",
     .usage = "zr init [FILE]",
-    .examples = "  zr init                                    writes config.json\n"
+    .examples = "  zr init                                    write config.json\n"
                 "  zr train config.json --data book.txt\n",
     .run = run_init,
 };

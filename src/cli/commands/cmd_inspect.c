@@ -268,8 +268,9 @@ static zr_status run_inspect(const cli_command *command, zr_comm *comm, int argc
 {
     (void)comm;
     bool no_norms = false;
-    const cli_option options[] = {{"no-norms", CLI_FLAG, &no_norms, 0, NULL, "names, types and shapes: read no tensor"},
-                                  {0}};
+    const cli_option options[] = {
+        {"no-norms", CLI_FLAG, &no_norms, 0, NULL, "show names, types and shapes only, without reading the tensors"},
+        {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     ZR_TRY(cli_parse_operands(&args, command, "a path", argc, argv));
     if (args.help) return ZR_OK;
@@ -284,9 +285,9 @@ static zr_status run_inspect(const cli_command *command, zr_comm *comm, int argc
 
 const cli_command cli_inspect = {
     .name = "inspect",
-    .summary = "what a checkpoint, a run or a weights file holds",
+    .summary = "show what a checkpoint, a run or a weights file holds",
     .usage = "zr inspect PATH [--no-norms]",
-    .examples = "  zr inspect runs/name                       its newest whole checkpoint, and a list of all\n"
+    .examples = "  zr inspect runs/name                       show its newest complete checkpoint and list all\n"
                 "  zr inspect runs/name/step-00001000 --json\n"
                 "  zr inspect runs/name/model\n"
                 "  zr inspect model.safetensors --no-norms\n",

@@ -221,7 +221,7 @@ static zr_status find_max(planning *p)
 {
     ZR_TRY(cli_max_parse(p->o->max, &p->max.what));
     ZR_CHECK(p->target.limit_bytes > 0, ZR_ERR_ARG,
-             "--max %s needs to know the memory of a rank: give --memory SIZE, memory.limit, or a --cluster or "
+             "--max %s needs the memory of a rank: give --memory SIZE, memory.limit, or a --cluster or "
              "--profile that has one",
              p->o->max);
     p->max.keep_stage = cli_overrides(p->args, "zero_optimization.stage=");
@@ -248,8 +248,9 @@ static void say_plan_notes(const planning *p)
     if (p->args->quiet) return;
     for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
     if (p->target.own_limit) {
-        cli_say("note: activation_checkpointing.policy auto without memory.limit: the limit is %s, the share of %d "
-                "rank%s in the memory that this %s; --memory SIZE gives another",
+        cli_say("note: activation_checkpointing.policy is auto and there is no memory.limit; the limit used is %s, "
+                "what each of %d "
+                "rank%s can have of the memory that this %s; --memory SIZE sets another limit",
                 ZR_SIZE((double)p->target.limit_bytes), p->target.local_ranks, p->target.local_ranks == 1 ? "" : "s",
                 p->target.profile.facts.apart ? "machine's GPUs have" : "host has left");
     }
@@ -261,8 +262,7 @@ static zr_status check_layers(const planning *p)
     const int64_t layers = p->config->model.sizes.n_layer;
     const bool vary = p->o->max && strcmp(p->o->max, "batch") != 0;
     ZR_CHECK(layers <= MOST_LAYERS || vary, ZR_ERR_UNSUPPORTED,
-             "model.n_layer %lld: a plan of so many layers takes too long; zr plan takes up to %d", (long long)layers,
-             MOST_LAYERS);
+             "model.n_layer is %lld; zr plan handles at most %d layers", (long long)layers, MOST_LAYERS);
     return ZR_OK;
 }
 
@@ -286,17 +286,16 @@ done:
 
 static zr_status check_plan_options(const cli_args *args, const plan_options *o, const zr_comm *comm)
 {
-    ZR_CHECK(!comm || !o->ranks, ZR_ERR_ARG,
-             "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)o->ranks,
-             comm ? comm->size : 0);
-    ZR_CHECK(!o->schedule || !args->json, ZR_ERR_ARG, "--schedule is text; leave it or --json out");
+    ZR_CHECK(!comm || !o->ranks, ZR_ERR_ARG, "--ranks is %lld, but the launcher started %d ranks; leave out --ranks",
+             (long long)o->ranks, comm ? comm->size : 0);
+    ZR_CHECK(!o->schedule || !args->json, ZR_ERR_ARG, "--schedule prints text only; leave out --schedule or --json");
     ZR_TRY(cli_brief_check(&o->brief, args));
-    ZR_CHECK(!o->cluster || !o->profile, ZR_ERR_ARG, "--cluster and --profile: one of the two");
+    ZR_CHECK(!o->cluster || !o->profile, ZR_ERR_ARG, "--cluster and --profile cannot be given together; leave out one");
     ZR_CHECK(!o->cluster || o->efficiency == 0, ZR_ERR_ARG,
-             "--efficiency is a share of a profile's peak; a cluster has shares of its own (product_share)");
-    ZR_CHECK(o->efficiency <= 1, ZR_ERR_ARG, "--efficiency %g; a share of the peak was wanted, at most 1",
+             "--efficiency works only with a profile; a cluster sets its own efficiency (product_share)");
+    ZR_CHECK(o->efficiency <= 1, ZR_ERR_ARG, "--efficiency is %g; expected a fraction of the peak, at most 1",
              o->efficiency);
-    ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
+    ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks is %lld; the most is %d", (long long)o->ranks, INT32_MAX);
     return ZR_OK;
 }
 
@@ -304,7 +303,7 @@ static zr_status check_plan_options(const cli_args *args, const plan_options *o,
 static zr_status list_or_plan(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
     ZR_CHECK(o->shapes + o->table1 + o->table2 + o->configs <= 1, ZR_ERR_ARG,
-             "--shapes, --table1, --table2, --configs: one at a time");
+             "only one of --shapes, --table1, --table2 and --configs can be given");
     if (o->shapes) return cli_shapes_print(stdout, args->json);
     if (o->table1) return cli_papers_table1(stdout, args->json);
     if (o->table2) return cli_papers_table2(stdout, args->json);
@@ -325,25 +324,31 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
 {
     plan_options o = {.brief = CLI_BRIEF_INIT};
     const cli_option options[] = {
-        {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, any number"},
+        {"ranks", CLI_INT, &o.ranks, 1, "N", "number of ranks (devices) to plan for; this machine need not have them"},
         CLI_BRIEF_PRESET(o.brief),
-        {"shapes", CLI_FLAG, &o.shapes, 0, NULL, "list the known shapes with sizes and parameters"},
+        {"shapes", CLI_FLAG, &o.shapes, 0, NULL, "list the named model shapes with their sizes and parameter counts"},
         CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_CHOOSES),
-        {"max", CLI_TEXT, &o.max, 0, "WHAT", "the largest that fits: model, layers (at this width) or batch"},
+        {"max", CLI_TEXT, &o.max, 0, "WHAT",
+         "find the largest model, layers (number of layers at this width) or batch that fits in memory"},
         {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE",
-         "times as `zr simulate` makes them for a cluster, as dgx-h100x8"},
+         "simulate times on this cluster, e.g. dgx-h100x8, as `zr simulate` does"},
         {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE",
-         "one host's peak rates, as h100, or a file of rates; left out: this machine"},
-        {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
+         "compute times from peak rates: a named device, e.g. h100, or a file of rates [measured rates of this "
+         "machine]"},
+        {"tokens", CLI_REAL, &o.tokens, 1, "N",
+         "number of training tokens, e.g. 300e9: also print how many days they take"},
         {"efficiency", CLI_REAL, &o.efficiency, 1e-6, "E",
-         "share of the peak FLOP/s that is priced, as 0.4; without: 1"},
-        {"every", CLI_FLAG, &o.every, 0, NULL, "also recompute unit with the input of each k-th unit"},
-        {"advice", CLI_FLAG, &o.advice, 0, NULL, "with --json: time, choices, advice, as the text has"},
-        {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw the memory map and the streams of one step"},
-        {"schedule", CLI_FLAG, &o.schedule, 0, NULL, "print the steps of one training step instead"},
-        {"table1", CLI_FLAG, &o.table1, 0, NULL, "table 1 of the ZeRO paper beside what zr plans"},
-        {"table2", CLI_FLAG, &o.table2, 0, NULL, "table 2 likewise"},
-        {"configs", CLI_FLAG, &o.configs, 0, NULL, "what the SC20 paper ran likewise: its 48 runs, C1 to C5"},
+         "fraction of the peak FLOP/s assumed for times, e.g. 0.4 [1]"},
+        {"every", CLI_FLAG, &o.every, 0, NULL,
+         "also list recompute policies that keep only the input of every k-th unit (transformer block)"},
+        {"advice", CLI_FLAG, &o.advice, 0, NULL,
+         "with --json: include the times, choices and advice that the text output has"},
+        {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw memory and streams over one training step into this SVG file"},
+        {"schedule", CLI_FLAG, &o.schedule, 0, NULL, "print only the schedule: every operation of one training step"},
+        {"table1", CLI_FLAG, &o.table1, 0, NULL, "compare table 1 of the ZeRO paper with zr's plans"},
+        {"table2", CLI_FLAG, &o.table2, 0, NULL, "compare table 2 of the ZeRO paper with zr's plans"},
+        {"configs", CLI_FLAG, &o.configs, 0, NULL,
+         "compare the 48 runs of the ZeRO paper (SC20), and its configurations C1 to C5, with zr's plans"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     ZR_TRY(cli_parse(&args, argc, argv));
@@ -357,7 +362,7 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
 
 const cli_command cli_plan = {
     .name = "plan",
-    .summary = "memory, traffic, FLOPs and time of one step, before anything is allocated",
+    .summary = "predict memory, traffic, FLOPs and time of a training step, without running it",
     .usage = "zr plan [CONFIG.json] [--key.path=value ...] [--ranks N] [--preset NAME] ...",
     .examples = "  zr plan config.json --ranks 8\n"
                 "  zr plan --preset gpt2-1.5b --ranks 64 --memory 32GB --cluster dgx2x25\n"

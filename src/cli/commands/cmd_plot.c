@@ -22,12 +22,12 @@ static zr_status read_metrics_of(const char *run, cli_curve *curve)
     ZR_CHECK(n > 0 && n < PATH_MAX, ZR_ERR_NOT_FOUND, "the path %.60s... is too long", run);
     ZR_TRY(cli_curve_read(curve, path, true));
     ZR_CHECK(curve->last_step || curve->bad_lines == 0, ZR_ERR_DATA,
-             "%s: line %lld is not one of a run's metrics; zr plot takes directories of runs, or their metrics.jsonl",
+             "%s: line %lld holds no metrics; `zr plot` needs the directory of a run, or its metrics.jsonl",
              ZR_SHOWN(path), (long long)curve->first_bad);
     if (curve->bad_lines)
-        cli_say("note: %s: %lld line%s left out, the first of them line %lld", ZR_SHOWN(path),
+        cli_say("note: %s: %lld unreadable line%s left out, first at line %lld", ZR_SHOWN(path),
                 (long long)curve->bad_lines, curve->bad_lines == 1 ? "" : "s", (long long)curve->first_bad);
-    if (!curve->last_step) cli_say("note: %s: no step yet", ZR_SHOWN(path));
+    if (!curve->last_step) cli_say("note: %s: no step has been completed yet", ZR_SHOWN(path));
     return ZR_OK;
 }
 
@@ -79,7 +79,7 @@ static zr_status plot_runs(const cli_args *args, const char *out)
     }
     if (st == ZR_OK) st = zr__output_write(out, &cli_svg_kind, args->operand, svg, bytes);
     if (st == ZR_OK && args->json) st = print_plot_json(out, args->operand, curve, n);
-    if (st == ZR_OK && !args->quiet) cli_say("drawn into %s", out);
+    if (st == ZR_OK && !args->quiet) cli_say("wrote %s", out);
     for (int i = 0; i < n; i++) zr_free(curve[i]);
     zr_free(room);
     free(svg); /* allocated by svg_page, not by zr_alloc */
@@ -90,7 +90,7 @@ static zr_status run_plot(const cli_command *command, zr_comm *comm, int argc, c
 {
     const char *out = DEFAULT_OUT;
     const cli_option options[] = {
-        {"out", CLI_TEXT, &out, 0, "FILE", "the picture, also as -o FILE; " DEFAULT_OUT " without"}, {0}};
+        {"out", CLI_TEXT, &out, 0, "FILE", "SVG file to write, also -o FILE [" DEFAULT_OUT "]"}, {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = CLI_MAX_OPERANDS};
     (void)comm;
     ZR_TRY(cli_parse_runs(&args, command, argc, argv));
@@ -100,7 +100,7 @@ static zr_status run_plot(const cli_command *command, zr_comm *comm, int argc, c
 
 const cli_command cli_plot = {
     .name = "plot",
-    .summary = "loss, validation and learning rate of runs as a picture",
+    .summary = "draw loss, validation loss and learning rate of runs as an SVG picture",
     .usage = "zr plot RUN... [-o FILE.svg]",
     .examples = "  zr plot runs/first\n"
                 "  zr plot runs/* -o all.svg\n",

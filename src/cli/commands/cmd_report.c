@@ -21,7 +21,7 @@ static zr_status write_report(const cli_args *args, const cli_report *report, co
     free(html); /* allocated by svg_page, not by zr_alloc */
     if (st == ZR_OK && args->json) st = cli_report_json(stdout, report, out);
     if (st == ZR_OK && !args->json && !args->quiet) cli_report_terminal(stdout, report);
-    if (st == ZR_OK && !args->quiet) cli_say("written into %s", out);
+    if (st == ZR_OK && !args->quiet) cli_say("wrote %s", out);
     return st;
 }
 
@@ -55,8 +55,8 @@ static zr_status run_report(const cli_command *command, zr_comm *comm, int argc,
 {
     const char *out = NULL;
     const cli_option options[] = {{"out", CLI_TEXT, &out, 0, "FILE",
-                                   "the page, also as -o FILE; without: " DEFAULT_OUT
-                                   " in the run's directory, of several runs here"},
+                                   "HTML file to write, also -o FILE [" DEFAULT_OUT
+                                   " in the run's directory; for several runs, in this directory]"},
                                   {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = CLI_MAX_OPERANDS};
     (void)comm;
@@ -67,10 +67,10 @@ static zr_status run_report(const cli_command *command, zr_comm *comm, int argc,
 
 const cli_command cli_report_command = {
     .name = "report",
-    .summary = "one HTML page of a run, or of several side by side",
+    .summary = "write an HTML page about a run, or about several side by side",
     .usage = "zr report RUN... [-o FILE.html]",
-    .examples = "  zr report runs/first                       prints a summary, writes runs/first/report.html\n"
-                "  zr report runs/* -o all.html               curves over each other, and what differs\n"
-                "  zr report runs/first --json                the same figures\n",
+    .examples = "  zr report runs/first                       print a summary, write runs/first/report.html\n"
+                "  zr report runs/* -o all.html               compare runs: curves in one chart, and what differs\n"
+                "  zr report runs/first --json                print the same figures as JSON\n",
     .run = run_report,
 };

@@ -204,26 +204,28 @@ static bool sweeps(const cli_simulate_options *o, const char *name)
 
 static zr_status check_simulate_options(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
 {
-    ZR_CHECK(!comm, ZR_ERR_ARG, "zr simulate runs in one process: start it without a launcher, and give --ranks N");
+    ZR_CHECK(!comm, ZR_ERR_ARG, "`zr simulate` runs in one process; start it without a launcher and give --ranks N");
     const bool preset = sweeps(o, "model.preset"); /* whether the sweep sets the preset */
     if (!preset) ZR_TRY(cli_brief_check(&o->brief, args));
     ZR_CHECK(o->cluster, ZR_ERR_ARG,
-             "zr simulate needs --cluster NAME, or a FILE.json; `zr simulate --help` has examples");
+             "zr simulate needs --cluster NAME or --cluster FILE.json; `zr simulate --help` has examples");
     ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,
-             "zr simulate needs --ranks N: how many devices of the cluster work");
+             "zr simulate needs --ranks N, the number of devices to use");
     ZR_CHECK(!o->transport || strcmp(o->cluster, CLI_CLUSTER_THIS) == 0, ZR_ERR_ARG,
-             "--transport says how ranks of --cluster this are started; give that");
+             "--transport needs --cluster this; give it too, or leave out --transport");
     ZR_CHECK(!o->transport || strcmp(o->transport, "threads") == 0 || strcmp(o->transport, "mpi") == 0, ZR_ERR_ARG,
-             "--transport %s: threads or mpi", o->transport);
-    ZR_CHECK(o->straggler <= 1e6, ZR_ERR_ARG, "--straggler %g; at most 1e6", o->straggler);
-    ZR_CHECK(o->jitter <= 1e6, ZR_ERR_ARG, "--jitter %g; at most 1e6", o->jitter);
-    ZR_CHECK(o->seed < 0 || o->jitter > 0, ZR_ERR_ARG, "--seed chooses what --jitter F draws; give both");
-    ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks %lld; at most %d", (long long)o->ranks, INT32_MAX);
-    ZR_CHECK(!o->search || !o->sweep.n, ZR_ERR_ARG, "--search and --sweep: one at a time");
+             "--transport is \"%s\"; expected threads or mpi", o->transport);
+    ZR_CHECK(o->straggler <= 1e6, ZR_ERR_ARG, "--straggler is %g; the most is 1e6", o->straggler);
+    ZR_CHECK(o->jitter <= 1e6, ZR_ERR_ARG, "--jitter is %g; the most is 1e6", o->jitter);
+    ZR_CHECK(o->seed < 0 || o->jitter > 0, ZR_ERR_ARG, "--seed needs --jitter F; give it too, or leave out --seed");
+    ZR_CHECK(o->ranks <= INT32_MAX, ZR_ERR_ARG, "--ranks is %lld; the most is %d", (long long)o->ranks, INT32_MAX);
+    ZR_CHECK(!o->search || !o->sweep.n, ZR_ERR_ARG, "--search and --sweep cannot be given together; leave out one");
     ZR_CHECK(!o->search || !o->svg, ZR_ERR_ARG,
-             "--svg with --search: simulate what it finds, with its keys, and draw that");
-    ZR_CHECK(!o->step_tokens || o->search, ZR_ERR_ARG, "--step-tokens bounds what --search finds; give both");
-    ZR_CHECK(!o->plot || (o->sweep.n && o->svg), ZR_ERR_ARG, "--plot says what --sweep with --svg FILE draws");
+             "--svg cannot draw a --search; run `zr simulate --svg FILE` with the configuration that the search finds");
+    ZR_CHECK(!o->step_tokens || o->search, ZR_ERR_ARG,
+             "--step-tokens needs --search; give it too, or leave out --step-tokens");
+    ZR_CHECK(!o->plot || (o->sweep.n && o->svg), ZR_ERR_ARG,
+             "--plot needs --sweep and --svg FILE; give both, or leave out --plot");
     return ZR_OK;
 }
 
@@ -253,17 +255,17 @@ static zr_status check_paper(const cli_args *args, const cli_simulate_options *o
     for (const cli_option *option = args->options; option->name; option++) {
         bool known = false;
         for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) known |= strcmp(option->name, taken[i]) == 0;
-        ZR_CHECK(known || !option_is_given(option), ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own",
-                 option->name);
+        ZR_CHECK(known || !option_is_given(option), ZR_ERR_ARG,
+                 "--%s cannot be given with --paper: the papers' runs have their own", option->name);
     }
-    ZR_CHECK(args->n_operands == 0, ZR_ERR_ARG, "--paper and %s: the papers' runs have their own configurations",
-             args->operand[0]);
-    ZR_CHECK(args->n_overrides == 0, ZR_ERR_ARG, "--paper and --%s: the papers' runs have their own configurations",
-             args->override[0]);
+    ZR_CHECK(args->n_operands == 0, ZR_ERR_ARG,
+             "%s cannot be given with --paper: the papers' runs have their own configurations", args->operand[0]);
+    ZR_CHECK(args->n_overrides == 0, ZR_ERR_ARG,
+             "--%s cannot be given with --paper: the papers' runs have their own configurations", args->override[0]);
     ZR_CHECK(!o->cluster || strcmp(o->cluster, CLI_CLUSTER_THIS) != 0, ZR_ERR_ARG,
-             "--paper and --cluster this: the papers' runs are of GPUs; give a cluster of GPUs");
+             "--cluster this cannot be given with --paper: the papers' runs need GPUs; name a cluster of GPUs");
     ZR_CHECK(!o->svg == !o->plot, ZR_ERR_ARG,
-             "--paper draws with --svg FILE and --plot NAME: models, 60b-total or 60b-each");
+             "--paper draws only with both --svg FILE and --plot NAME, where NAME is models, 60b-total or 60b-each");
     return ZR_OK;
 }
 
@@ -271,25 +273,31 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
 {
     cli_simulate_options o = {.brief = CLI_BRIEF_INIT, .seed = -1};
     const cli_option options[] = {
-        {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE", "a cluster, as dgx2x25, a file, or `this` machine"},
-        {"ranks", CLI_INT, &o.ranks, 1, "N", "ranks, a device each"},
+        {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE",
+         "cluster to simulate: a name, e.g. dgx2x25, a JSON file, or `this` (this machine)"},
+        {"ranks", CLI_INT, &o.ranks, 1, "N", "number of ranks, each on its own device"},
         CLI_BRIEF_PRESET(o.brief),
         CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_LIMITS),
-        {"tokens", CLI_REAL, &o.tokens, 1, "N", "days that so many tokens take, as 300e9"},
+        {"tokens", CLI_REAL, &o.tokens, 1, "N",
+         "number of training tokens, e.g. 300e9: also print how many days they take"},
         {"paper", CLI_FLAG, &o.paper, 0, NULL,
-         "the ZeRO papers' numbers beside zr's; --cluster: their runs on another one"},
+         "compare the numbers of the ZeRO papers with zr's; with --cluster: simulate their runs on that cluster"},
         {"transport", CLI_TEXT, &o.transport, 0, "KIND",
-         "with --cluster this: ranks of one host are threads [threads] or mpi"},
-        {"straggler", CLI_REAL, &o.straggler, 1, "F", "rank 0 computes so many times slower"},
-        {"jitter", CLI_REAL, &o.jitter, 0, "F", "each device computes 1 + F |n| times slower, n random and normal"},
-        {"seed", CLI_INT, &o.seed, 0, "N", "which numbers --jitter draws; 0 without"},
-        {"svg", CLI_TEXT, &o.svg, 0, "FILE", "draw the step over time; with --sweep: the sweep as lines"},
+         "with --cluster this: how the ranks of a host are connected: threads or mpi [threads]"},
+        {"straggler", CLI_REAL, &o.straggler, 1, "F", "make rank 0 compute F times slower"},
+        {"jitter", CLI_REAL, &o.jitter, 0, "F",
+         "make each device compute 1 + F |n| times slower, with n drawn from the normal distribution"},
+        {"seed", CLI_INT, &o.seed, 0, "N", "random seed of --jitter [0]"},
+        {"svg", CLI_TEXT, &o.svg, 0, "FILE",
+         "draw one step over time into this SVG file; with --sweep: draw the results as lines"},
         {"sweep", CLI_LIST, &o.sweep, 0, "KEY=a,b,c",
-         "all combinations as CSV: of a key, or ranks, batch, stage, tensor, seq; may be repeated"},
+         "simulate each of these values of a key, or of ranks, batch, stage, tensor or seq, and print CSV; if "
+         "repeated, all combinations"},
         {"plot", CLI_TEXT, &o.plot, 0, "NAME",
-         "the column of --sweep that --svg draws; tflops without; with --paper models, 60b-total or 60b-each"},
-        {"search", CLI_FLAG, &o.search, 0, NULL, "the fastest that fits, over what the command line leaves open"},
-        {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "most tokens of a step that --search finds [16777216]"},
+         "what --svg draws: with --sweep a column [tflops]; with --paper models, 60b-total or 60b-each"},
+        {"search", CLI_FLAG, &o.search, 0, NULL,
+         "find the fastest configuration that fits in memory, varying the options that are not given"},
+        {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "with --search: most tokens per step [16777216]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     ZR_TRY(cli_parse(&args, argc, argv));
@@ -307,7 +315,7 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
 
 const cli_command cli_simulate = {
     .name = "simulate",
-    .summary = "estimated step time on another cluster",
+    .summary = "estimate step time and memory on a cluster",
     .usage = "zr simulate [CONFIG.json] [--key.path=value ...] --cluster NAME|FILE --ranks N [--preset NAME] ...",
     .examples = "  zr simulate --preset zero-8b --cluster dgx2x25 --ranks 400 --stage 1 --tensor 4 --batch 24\n"
                 "  zr simulate config.json --cluster my-cluster.json --ranks 64 --tokens 300e9\n"

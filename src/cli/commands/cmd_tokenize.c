@@ -70,10 +70,10 @@ static zr_status write_tokens(const cli_args *args, const tokenize_options *w, z
     if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
     if (args->json) return print_tokenized(w, want.n_texts, &did, want.tokenizer, formats[format]);
     if (!args->quiet)
-        cli_say(
-            "%s: %lld tokens of %d bytes from %s of text, %.2f bytes a token; model.vocab_size is to be %lld or more",
-            CLI_SHOWN(w->out), (long long)did.tokens, did.token_bytes, ZR_SIZE((double)did.bytes),
-            did.tokens ? (double)did.bytes / (double)did.tokens : 0.0, (long long)did.vocab);
+        cli_say("%s: %lld tokens of %d bytes from %s of text, %.2f bytes of text per token; train with "
+                "model.vocab_size %lld or more",
+                CLI_SHOWN(w->out), (long long)did.tokens, did.token_bytes, ZR_SIZE((double)did.bytes),
+                did.tokens ? (double)did.bytes / (double)did.tokens : 0.0, (long long)did.vocab);
     return ZR_OK;
 }
 
@@ -89,7 +89,7 @@ static zr_status learn_tokenizer(const cli_args *args, const tokenize_options *w
                                     .arg = &shown,
                                     .text_key = w->text_key};
     ZR_CHECK(!w->tokenizer && !w->format && !w->eot && w->threads == 0, ZR_ERR_ARG,
-             "--train learns a tokenizer from texts and takes none of --tokenizer, --format, --eot and --threads");
+             "--tokenizer, --format, --eot and --threads cannot be given with --train, which trains a new tokenizer");
     ZR_TRY(read_bad_lines(w, &want.skip_bad_lines));
     zr_status st = zr__tokenize_train(&want, &did);
     if (progress) cli_line_clear();
@@ -97,8 +97,9 @@ static zr_status learn_tokenizer(const cli_args *args, const tokenize_options *w
     if (did.note[0] && !args->quiet) cli_say("note: %s", did.note);
     if (args->json) return print_tokenized(w, want.n_texts, &did, NULL, NULL);
     if (!args->quiet)
-        cli_say("%s: a tokenizer of %lld tokens, learned from %s of text%s", CLI_SHOWN(w->out), (long long)did.vocab,
-                ZR_SIZE((double)did.bytes), did.vocab < want.vocab ? "; there are no more pairs to merge" : "");
+        cli_say("%s: a tokenizer with a vocabulary of %lld tokens, trained on %s of text%s", CLI_SHOWN(w->out),
+                (long long)did.vocab, ZR_SIZE((double)did.bytes),
+                did.vocab < want.vocab ? "; there are no more pairs to merge" : "");
     return ZR_OK;
 }
 
@@ -107,17 +108,19 @@ static zr_status run_tokenize(const cli_command *command, zr_comm *comm, int arg
     (void)comm;
     tokenize_options w = {.train = UNSAID};
     const cli_option options[] = {
-        {"tokenizer", CLI_TEXT, &w.tokenizer, 0, "DIR", "directory of a tokenizer, a tokenizer.json, or bytes"},
+        {"tokenizer", CLI_TEXT, &w.tokenizer, 0, "DIR",
+         "tokenizer to use: its directory, its tokenizer.json, or bytes (one token per byte)"},
         {"train", CLI_INT, &w.train, ZR_TOKENIZER_LEAST_VOCAB, "N",
-         "learn a tokenizer of N tokens, from 257 on, into the directory -o"},
-        {"out", CLI_TEXT, &w.out, 0, "PATH", "the file to write, with --train the new directory; also -o"},
-        {"format", CLI_TEXT, &w.format, 0, "NAME", "llmc or nanogpt (uint16 without a header) [llmc]"},
-        {"eot", CLI_FLAG, &w.eot, 0, NULL, "the token " ZR_END_OF_TEXT " between documents"},
+         "train a tokenizer with a vocabulary of N tokens (257 or more); --out names its directory"},
+        {"out", CLI_TEXT, &w.out, 0, "PATH", "file to write, or with --train the directory to create; also -o PATH"},
+        {"format", CLI_TEXT, &w.format, 0, "NAME",
+         "format of the token file: llmc, or nanogpt (uint16 without a header) [llmc]"},
+        {"eot", CLI_FLAG, &w.eot, 0, NULL, "put the token " ZR_END_OF_TEXT " between documents"},
         {"text-key", CLI_TEXT, &w.text_key, 0, "KEY",
-         "the member of each line of a .jsonl file that is its text [text]"},
+         "which member of each line of a .jsonl file holds the text [text]"},
         {"bad-lines", CLI_TEXT, &w.bad_lines, 0, "error|skip",
-         "lines of a .jsonl file without such a text: end, or leave them out [error]"},
-        {"threads", CLI_INT, &w.threads, 1, "N", "threads [as many as processors]"},
+         "what to do with a line of a .jsonl file that has no such text: stop, or skip it [error]"},
+        {"threads", CLI_INT, &w.threads, 1, "N", "number of threads [one per processor]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = ZR_TOKENIZE_TEXTS};
     ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
@@ -133,7 +136,7 @@ static zr_status run_tokenize(const cli_command *command, zr_comm *comm, int arg
 
 const cli_command cli_tokenize = {
     .name = "tokenize",
-    .summary = "text to a file of tokens, or to a tokenizer",
+    .summary = "turn text into a file of tokens, or train a tokenizer on it",
     .usage = "zr tokenize --tokenizer DIR | --train N  TEXT... -o PATH [--format NAME] [--eot] [--text-key KEY] "
              "[--bad-lines error|skip] [--threads N]",
     .examples = "  zr tokenize --tokenizer gpt2-directory book.txt -o book.bin\n"

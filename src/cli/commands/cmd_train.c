@@ -96,7 +96,7 @@ static zr_status check_run(const watch_options *watch, const zr_config *config)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     ZR_CHECK(!watch->trace_steps || watch->trace.first_step <= config->train.steps, ZR_ERR_ARG,
-             "--trace-steps is \"%s\", and the run has %lld step%s (train.steps): none would be in the trace",
+             "--trace-steps is \"%s\", but the run has only %lld step%s (train.steps), so the trace would be empty",
              watch->trace_steps, (long long)config->train.steps, config->train.steps == 1 ? "" : "s");
     zr__config_inputs(config, inputs);
     return cli_check_stdout(inputs);
@@ -110,7 +110,7 @@ static zr_status resumed_config(const cli_args *args, int ranks, zr_config **con
     zr__config_go_on(*config);
     zr_status st = zr__train_own_dir(*config);
     if (st == ZR_OK && !(*config)->train.output_dir)
-        st = ZR_FAIL(ZR_ERR_ARG, "--resume continues the run in train.output_dir, which is not given; name it "
+        st = ZR_FAIL(ZR_ERR_ARG, "--resume needs train.output_dir, the directory of the run to continue; name it "
                                  "(--train.output_dir=DIR)");
     if (st == ZR_OK) st = zr_train_prepare(*config, ranks, 0);
     if (st != ZR_OK) zr_config_destroy(config);
@@ -211,19 +211,19 @@ static zr_status parse_train(cli_args *args, watch_options *watch, const int64_t
     if (args->help) return ZR_OK;
     ZR_TRY(cli_brief_check(&watch->brief, args));
     ZR_CHECK(args->n_operands == 1 || !watch->resume, ZR_ERR_ARG,
-             "--resume needs a CONFIG.json: that of the run, config.json in its directory");
-    ZR_CHECK(!comm || !*ranks, ZR_ERR_ARG,
-             "--ranks %lld was given under a launcher that started %d ranks; leave --ranks out", (long long)*ranks,
-             comm ? comm->size : 0);
-    ZR_CHECK(*ranks <= 1024, ZR_ERR_ARG, "--ranks %lld; at most 1024 ranks run as threads", (long long)*ranks);
-    ZR_CHECK(watch->trace.path || !watch->trace_steps, ZR_ERR_ARG, "--trace-steps is given without --trace FILE");
+             "--resume needs a CONFIG.json: give the config.json in the run's directory");
+    ZR_CHECK(!comm || !*ranks, ZR_ERR_ARG, "--ranks is %lld, but the launcher started %d ranks; leave out --ranks",
+             (long long)*ranks, comm ? comm->size : 0);
+    ZR_CHECK(*ranks <= 1024, ZR_ERR_ARG, "--ranks is %lld; at most 1024 ranks can run as threads", (long long)*ranks);
+    ZR_CHECK(watch->trace.path || !watch->trace_steps, ZR_ERR_ARG,
+             "--trace-steps needs --trace FILE; give it too, or leave out --trace-steps");
     if (watch->trace_steps) {
         int used = 0;
         long long first = 0, last = 0;
         bool read =
             sscanf(watch->trace_steps, "%18lld:%18lld%n", &first, &last, &used) == 2 && !watch->trace_steps[used];
         ZR_CHECK(read && first >= 1 && last >= first, ZR_ERR_ARG,
-                 "--trace-steps is \"%s\"; the first and the last training step were wanted, from 1, as in 1:20",
+                 "--trace-steps is \"%s\"; expected the first and the last training step, counted from 1, e.g. 1:20",
                  watch->trace_steps);
         watch->trace.first_step = first;
         watch->trace.last_step = last;
@@ -254,17 +254,18 @@ static zr_status run_train(const cli_command *command, zr_comm *comm, int argc, 
     watch_options watch = {.brief = CLI_BRIEF_INIT, .trace = {NULL, 1, 20}};
     watch.brief.chooses = true;
     const cli_option options[] = {
-        {"ranks", CLI_INT, &ranks, 1, "N", "run N ranks as threads of this process"},
+        {"ranks", CLI_INT, &ranks, 1, "N", "number of ranks to run, as threads of this process"},
         {"preset", CLI_TEXT, &watch.brief.preset, 0, "NAME",
-         "a known shape, which trains by a recipe for its size; CONFIG.json may then be left out"},
-        {"data", CLI_TEXT, &watch.data, 0, "FILE", "data.train: text, or tokens"},
+         "named model shape, e.g. gpt2-124m, with training settings for its size (`zr plan --shapes` lists them)"},
+        {"data", CLI_TEXT, &watch.data, 0, "FILE", "text or token file to train on (key data.train)"},
         CLI_BRIEF_OPTIONS(watch.brief, CLI_MEMORY_CHOOSES),
-        {"resume", CLI_FLAG, &watch.resume, 0, NULL, "go on with the run in train.output_dir"},
+        {"resume", CLI_FLAG, &watch.resume, 0, NULL, "continue the run in train.output_dir from its newest checkpoint"},
         {"max-time", CLI_TEXT, &watch.max_time, 0, "TIME",
-         "stop (75) so that the checkpoint is written by then: 90m, 3h"},
-        {"timings", CLI_FLAG, &watch.timings, 0, NULL, "say at the end where the time of a step went"},
-        {"trace", CLI_TEXT, &watch.trace.path, 0, "FILE", "write when each step of each rank ran, for Perfetto"},
-        {"trace-steps", CLI_TEXT, &watch.trace_steps, 0, "FIRST:LAST", "training steps of the trace; without: 1:20"},
+         "time limit, e.g. 90m or 3h: save a checkpoint and stop in time (exit code 75)"},
+        {"timings", CLI_FLAG, &watch.timings, 0, NULL, "print at the end how the time of a step was spent"},
+        {"trace", CLI_TEXT, &watch.trace.path, 0, "FILE",
+         "write a timeline of all ranks into this file, for the viewer Perfetto"},
+        {"trace-steps", CLI_TEXT, &watch.trace_steps, 0, "FIRST:LAST", "with --trace: training steps to record [1:20]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     zr_status st = parse_train(&args, &watch, &ranks, comm, argc, argv);

@@ -220,10 +220,10 @@ static zr_status run_verify(const cli_command *command, zr_comm *comm, int argc,
 
 const cli_command cli_verify = {
     .name = "verify",
-    .summary = "is every byte of a checkpoint, a run or a weights file as it was written?",
+    .summary = "check that a checkpoint, a run or a weights file is undamaged",
     .usage = "zr verify PATH",
-    .examples = "  zr verify runs/name                        all of its checkpoints, and model/\n"
+    .examples = "  zr verify runs/name                        check all of its checkpoints, and model/\n"
                 "  zr verify runs/name/step-00001000 --json\n"
-                "  zr verify gpt2-directory                   structure and finite numbers only: no checksums\n",
+                "  zr verify gpt2-directory                   has no checksums: check structure and finite numbers\n",
     .run = run_verify,
 };

@@ -79,7 +79,7 @@ void cli_launches_remember(const cli_launches *launches, const zr_device_facts *
 {
     for (int i = 0; i < launches->n; i++)
         if (zr__launch_remember(facts, &launches->launch[i]) != ZR_OK) {
-            cli_say("note: not remembered: %s", zr_error_message());
+            cli_say("note: the measurements could not be stored: %s", zr_error_message());
             return;
         }
 }
@@ -175,6 +175,5 @@ zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates)
 {
     const zr_status st = zr__rates_recall(facts, rates);
     if (st != ZR_ERR_NOT_FOUND) return st;
-    return ZR_FAIL(st, "--cluster this: nothing is remembered of this machine's processor; run %s",
-                   command_of("threads"));
+    return ZR_FAIL(st, "--cluster this: this machine's processor has not been measured; run %s", command_of("threads"));
 }

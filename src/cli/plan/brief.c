@@ -37,10 +37,10 @@ zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
     ZR_CHECK(args->n_operands || brief->preset, ZR_ERR_ARG,
              "zr %s needs a CONFIG.json or --preset NAME; `zr %s --help` has examples", args->command, args->command);
     if (brief->preset) ZR_TRY(cli_preset(brief->preset));
-    ZR_CHECK(brief->stage <= 3, ZR_ERR_ARG, "--stage %lld; 0, 1, 2 or 3 was wanted", (long long)brief->stage);
+    ZR_CHECK(brief->stage <= 3, ZR_ERR_ARG, "--stage is %lld; expected 0, 1, 2 or 3", (long long)brief->stage);
     ZR_CHECK(!brief->memory || zr__text_bytes(brief->memory, &bytes), ZR_ERR_ARG,
-             "--memory is \"%s\"; a size was wanted, as 80GB, 80G or 512MiB", brief->memory);
+             "--memory is \"%s\"; expected a size such as 80GB, 80G or 512MiB", brief->memory);
     ZR_CHECK(!brief->memory || !cli_overrides(args, "memory.limit="), ZR_ERR_ARG,
-             "--memory %s and --memory.limit were both given; leave one out", brief->memory);
+             "--memory %s and --memory.limit are the same setting; leave out one of them", brief->memory);
     return ZR_OK;
 }

@@ -18,17 +18,19 @@ typedef struct cli_brief {
 /** Rows for a command's table of options. */
 #define CLI_BRIEF_PRESET(brief)                                                                                        \
     {                                                                                                                  \
-        "preset", CLI_TEXT, &(brief).preset, 0, "NAME", "a known shape; CONFIG.json may then be left out"              \
+        "preset", CLI_TEXT, &(brief).preset, 0, "NAME",                                                                \
+            "named model shape, e.g. gpt2-124m (`zr plan --shapes` lists them)"                                        \
     }
-#define CLI_MEMORY_LIMITS "memory.limit, as 32GB: what fits a rank"
+#define CLI_MEMORY_LIMITS "memory available to each rank, e.g. 32GB (key memory.limit)"
 #define CLI_MEMORY_CHOOSES                                                                                             \
-    "memory.limit, as 32GB, for which stage, recompute policy and micro-batch are chosen where they are not given"
+    "memory limit of each rank, e.g. 32GB (key memory.limit); stage, recompute policy and micro-batch, where not "     \
+    "given, are chosen to fit it"
 /* clang-format off */
 #define CLI_BRIEF_OPTIONS(brief, memory_help)                                                                             \
     {"stage", CLI_INT, &(brief).stage, 0, "S", "ZeRO stage 0-3"},                                                      \
-    {"batch", CLI_INT, &(brief).batch, 1, "B", "samples of a micro-batch on each rank"},                               \
-    {"seq", CLI_INT, &(brief).seq, 1, "T", "tokens of a sample"},                                                      \
-    {"tensor", CLI_INT, &(brief).tensor, 1, "M", "tensor parallelism: so many of the ranks share each layer"},         \
+    {"batch", CLI_INT, &(brief).batch, 1, "B", "micro-batch size: samples per rank"},                               \
+    {"seq", CLI_INT, &(brief).seq, 1, "T", "sequence length: tokens per sample"},                                                      \
+    {"tensor", CLI_INT, &(brief).tensor, 1, "M", "tensor-parallel degree: M ranks share each layer"},         \
     {"memory", CLI_TEXT, &(brief).memory, 0, "SIZE", memory_help}
 /* clang-format on */
 

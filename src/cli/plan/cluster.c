@@ -63,7 +63,7 @@ static zr_status this_cluster(const char *wanted, const zr_config *config, cli_t
     zr_device *device = NULL;
     zr_rates rates;
     ZR_CHECK(!hosts || !threads, ZR_ERR_CONFIG,
-             "--transport threads: ranks of several hosts are no threads of one process");
+             "--transport threads works only on one host; use mpi for several hosts");
     ZR_TRY(zr__train_device(ZR_DEVICE_CPU, zr__train_threads(config, local), 0, &device));
     *profile = device->profile;
     zr_device_destroy(&device);

@@ -43,7 +43,7 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
     *what = CLI_MAX_NONE;
     for (int i = CLI_MAX_MODEL; i <= CLI_MAX_BATCH; i++)
         if (strcmp(text, names[i]) == 0) *what = (cli_max_what)i;
-    ZR_CHECK(*what != CLI_MAX_NONE, ZR_ERR_ARG, "--max is \"%s\"; model, layers or batch was wanted", text);
+    ZR_CHECK(*what != CLI_MAX_NONE, ZR_ERR_ARG, "--max is \"%s\"; expected model, layers or batch", text);
     return ZR_OK;
 }
 
@@ -163,7 +163,7 @@ void cli_max_print(FILE *out, const cli_max *max)
                 (double)max->next_needs / MB,
                 max->next_needs <= limit ? ", and more of a host's memory than there is" : "");
     } else {
-        fprintf(out, "(the total, and %s for the program); more may fit, but no more are tried", beside);
+        fprintf(out, "(the total, and %s for the program); more may fit, but zr tries no more", beside);
     }
     if (max->what == CLI_MAX_MODEL)
         fprintf(out, "\nwith model.n_embd %lld, n_head %lld, zero_optimization.stage %d: %s parameters",

@@ -33,9 +33,10 @@ static void *allocate_json(size_t bytes)
 
 zr_status cli_alloc_check(void)
 {
-    ZR_CHECK(!atomic_load(&lacked), ZR_ERR_MEMORY,
-             "no memory was left for a library that zr uses, and something may be missing or misread: let the process "
-             "have more, or do less at a time");
+    ZR_CHECK(
+        !atomic_load(&lacked), ZR_ERR_MEMORY,
+        "no memory was left for a library that zr uses, so the result may be incomplete or wrong; give the process "
+        "more memory, or do less at a time");
     return ZR_OK;
 }
 
@@ -49,7 +50,7 @@ void cli_alloc_begin(void)
  * failure. */
 static void *allocate_for_library(size_t align, size_t wanted)
 {
-    static const char last[] = "zr: no memory is left for a library that zr uses, nor for an end in good order\n";
+    static const char last[] = "zr: a library that zr uses ran out of memory, and zr cannot shut down cleanly\n";
     const size_t bytes =
         wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* rounded up, as C11 requires */
     void *memory = fails_on_request() ? NULL : aligned_alloc(align, bytes);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HINT "; `zr %s --help` shows what is possible"
+#define HINT "; `zr %s --help` lists the options"
 
 zr_status cli_word(const char *option, const char *given, const char *const *names, int *index)
 {
@@ -23,7 +23,7 @@ zr_status cli_word(const char *option, const char *given, const char *const *nam
         const char *before = i == 0 ? "" : names[i + 1] ? ", " : " or ";
         used += (size_t)snprintf(wanted + used, sizeof(wanted) - used, "%s%s", before, names[i]);
     }
-    return ZR_FAIL(ZR_ERR_ARG, "--%s is \"%s\"; %s was wanted", option, given, wanted);
+    return ZR_FAIL(ZR_ERR_ARG, "--%s is \"%s\"; expected %s", option, given, wanted);
 }
 
 static zr_status read_value(const cli_args *args, const cli_option *option, const char *text)
@@ -33,13 +33,13 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
     if (option->kind == CLI_INT) {
         long long value = strtoll(text, &end, 10);
         ZR_CHECK(*text && !*end && !errno && (double)value >= option->least, ZR_ERR_ARG,
-                 "--%s is \"%s\"; a whole number of at least %g was wanted" HINT, option->name, text, option->least,
+                 "--%s is \"%s\"; expected a whole number of at least %g" HINT, option->name, text, option->least,
                  args->command);
         *(int64_t *)option->out = value;
     } else if (option->kind == CLI_REAL) {
         double value = strtod(text, &end);
         ZR_CHECK(*text && !*end && isfinite(value) && value >= option->least, ZR_ERR_ARG,
-                 "--%s is \"%s\"; a number of at least %g was wanted" HINT, option->name, text, option->least,
+                 "--%s is \"%s\"; expected a number of at least %g" HINT, option->name, text, option->least,
                  args->command);
         *(double *)option->out = value;
     } else if (option->kind == CLI_TEXT) {
@@ -47,7 +47,7 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
     } else {
         cli_list *list = option->out;
         ZR_ASSERT(option->kind == CLI_LIST);
-        ZR_CHECK(list->n < CLI_LIST_MOST, ZR_ERR_ARG, "--%s more than %d times", option->name, CLI_LIST_MOST);
+        ZR_CHECK(list->n < CLI_LIST_MOST, ZR_ERR_ARG, "--%s is given more than %d times", option->name, CLI_LIST_MOST);
         list->text[list->n++] = text;
     }
     return ZR_OK;
@@ -73,7 +73,7 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
     for (const cli_option *o = args->options; o && o->name && n < 64; o++) names[n++] = o->name;
     const zr_key *key = args->keys ? key_called(name) : NULL;
     if (key)
-        return ZR_FAIL(ZR_ERR_ARG, "--%s is a key of the configuration, which takes its value behind `=`: --%s=%s",
+        return ZR_FAIL(ZR_ERR_ARG, "--%s is a key of the configuration; give its value after an equals sign: --%s=%s",
                        name, key->path, next && next[0] != '-' ? next : "VALUE");
     const char *near = zr__text_nearest(name, names, n);
     if (near) return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s; did you mean --%s?", name, near);
@@ -105,7 +105,7 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
     if (!option) {
         if (!args->keys || !equals) return fail_unknown(args, name, next);
         ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG,
-                 "more than %d --key=value; put them into CONFIG.json", CLI_MAX_OVERRIDES);
+                 "there are more than %d options --key=value; put them into CONFIG.json", CLI_MAX_OVERRIDES);
         args->override[args->n_overrides++] = word;
         return ZR_OK;
     }
@@ -146,7 +146,7 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
             return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command,
                            word);
         } else {
-            ZR_CHECK(args->n_operands < args->max_operands, ZR_ERR_ARG, "\"%s\" is one argument too many" HINT, word,
+            ZR_CHECK(args->n_operands < args->max_operands, ZR_ERR_ARG, "\"%s\" is an unexpected argument" HINT, word,
                      args->command);
             args->operand[args->n_operands++] = word;
         }
@@ -197,6 +197,6 @@ zr_status cli_duration(const char *option, const char *text, double *sec)
         at = end + !bare;
     }
     ZR_CHECK(at != text && !*at && *sec > 0, ZR_ERR_ARG,
-             "--%s is \"%s\"; a time was wanted: seconds, or as in 90m, 3h, 1d12h", option, text);
+             "--%s is \"%s\"; expected a time in seconds, or such as 90m, 3h or 1d12h", option, text);
     return ZR_OK;
 }

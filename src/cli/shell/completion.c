@@ -130,7 +130,7 @@ static zr_status print_zsh_all(const cli_command *const *commands, int n)
         print_zsh(commands[i]->summary);
         printf("'\n");
     }
-    printf("    'help:tell more of a command'\n  )\n  keys=(\n");
+    printf("    'help:explain a command'\n  )\n  keys=(\n");
     for (int i = 0; i < n_keys; i++) {
         if (key[i].state == ZR_KEY_NO_MEANING) continue;
         printf("    '--%s=-[", key[i].path);

@@ -47,19 +47,20 @@ void cli_help(const cli_command *command, const cli_option *options, cli_help_ke
     if (keys == CLI_KEYS_ALL) {
         int n = 0;
         const zr_key *key = zr_config_keys(&n);
-        printf("Keys of CONFIG.json, each also as --key=value (default in brackets)\n");
+        printf("Keys of CONFIG.json, with defaults in brackets; each can also be given as an option, --key=value\n");
         for (int i = 0; i < n; i++)
             if (key[i].state != ZR_KEY_NO_MEANING) print_key(&key[i]);
-        printf("\nDeepSpeed's other keys are read and have no meaning here; a note says so for each that is given.\n");
+        printf("\nOther keys of DeepSpeed are accepted but have no effect; zr prints a note for each one that is "
+               "given.\n");
         return;
     }
     printf("zr %s: %s\n\nExamples\n%s\nUsage\n  %s\n\nOptions\n", command->name, command->summary, command->examples,
            command->usage);
     for (const cli_option *o = options; o->name; o++) print_option(o);
     for (const cli_option *o = cli_common_options; strcmp(o->name, "help") != 0; o++) print_option(o);
-    printf("  %-24s %s\n", "-h, --help", "this text");
+    printf("  %-24s %s\n", "-h, --help", "show this help");
     if (keys == CLI_KEYS_NAMED)
-        printf("\nEvery key of CONFIG.json is an option as well, --key.path=value: --train.steps=500,\n"
-               "--zero_optimization.stage=3. `zr %s -h keys` tells of all, with their defaults.\n",
+        printf("\nAny key of CONFIG.json can also be given as an option, --key.path=value: --train.steps=500,\n"
+               "--zero_optimization.stage=3. `zr %s -h keys` lists all keys with their defaults.\n",
                command->name);
 }

@@ -21,7 +21,7 @@ static const cli_command *const commands[] = {
 cli_fault_hooks cli_faults;
 
 const cli_exit cli_exits[CLI_EXITS] = {{0, ZR_OK, "done"},
-                                       {1, ZR_ERR_INTERNAL, "a fault of zr itself"},
+                                       {1, ZR_ERR_INTERNAL, "an internal error of zr"},
                                        {2, ZR_ERR_ARG, "usage"},
                                        {65, ZR_ERR_DATA, "bad data"},
                                        {66, ZR_ERR_NOT_FOUND, "an input is missing"},
@@ -33,7 +33,7 @@ const cli_exit cli_exits[CLI_EXITS] = {{0, ZR_OK, "done"},
                                        {78, ZR_ERR_CONFIG, "bad configuration"},
                                        {80, ZR_ERR_DIVERGED, "diverged"},
                                        {82, ZR_ERR_HANG, "a rank hangs"},
-                                       {83, ZR_ERR_PEER, "a rank is gone"}};
+                                       {83, ZR_ERR_PEER, "a rank has ended unexpectedly"}};
 
 int cli_exit_code(zr_status status)
 {
@@ -58,7 +58,7 @@ static void print_help(void)
            "  zr generate runs/name --prompt 'In the beginning'\n\nCommands\n",
            zr_version());
     for (int i = 0; i < N_COMMANDS; i++) printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    printf("\n`zr help COMMAND` tells more; `zr --version` prints the version.\n");
+    printf("\n`zr help COMMAND` explains a command; `zr --version` prints the version.\n");
 }
 
 static zr_status find_command(const char *name, const cli_command **command)
@@ -71,8 +71,8 @@ static zr_status find_command(const char *name, const cli_command **command)
         return ZR_OK;
     }
     const char *near = zr__text_nearest(name, names, N_COMMANDS);
-    if (near) return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; did you mean \"%s\"?", name, near);
-    return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; `zr --help` lists them", name);
+    if (near) return ZR_FAIL(ZR_ERR_ARG, "unknown command \"%s\"; did you mean \"%s\"?", name, near);
+    return ZR_FAIL(ZR_ERR_ARG, "unknown command \"%s\"; `zr --help` lists the commands", name);
 }
 
 /** Return whether the launcher's variables name this process as the first. This is for the case that MPI cannot tell.
@@ -153,7 +153,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a file size limit then gives a write error, as a full disk does */
     const char *word = argc > 1 ? argv[1] : "";
     if (argc < 2) {
-        cli_say("no command was given; `zr --help` lists them");
+        cli_say("no command was given; `zr --help` lists the commands");
         return cli_exit_code(ZR_ERR_ARG);
     }
     if (!strcmp(word, "help") && argc > 2 && argv[2][0] != '-') { /* `zr help train` means `zr train --help` */

@@ -121,5 +121,5 @@ zr_status cli_man(const cli_command *const *commands, int n, const char *name)
     }
     for (int i = 0; i < n; i++)
         if (strcmp(commands[i]->name, name) == 0) return cli_options_of(commands[i], command_page);
-    return ZR_FAIL(ZR_ERR_ARG, "--man: there is no command \"%s\"; `zr help --list` lists them", name);
+    return ZR_FAIL(ZR_ERR_ARG, "--man: unknown command \"%s\"; `zr help --list` lists the commands", name);
 }

@@ -3,11 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-const cli_option cli_common_options[] = {{"json", CLI_FLAG, NULL, 0, NULL, "one JSON document on standard output"},
-                                         {"quiet", CLI_FLAG, NULL, 0, NULL, "errors only on standard error"},
-                                         {"color", CLI_TEXT, NULL, 0, "WHEN", "auto, always or never"},
-                                         {"help", CLI_FLAG, NULL, 0, NULL, "this text"},
-                                         {0}};
+const cli_option cli_common_options[] = {
+    {"json", CLI_FLAG, NULL, 0, NULL, "print one JSON document on standard output"},
+    {"quiet", CLI_FLAG, NULL, 0, NULL, "print only errors on standard error"},
+    {"color", CLI_TEXT, NULL, 0, "WHEN", "color the output: auto, always or never"},
+    {"help", CLI_FLAG, NULL, 0, NULL, "this text"},
+    {0}};
 
 zr_status cli_options_of(const cli_command *command, cli_help_form *form)
 {
@@ -47,6 +48,7 @@ zr_status cli_reference(const cli_command *const *commands, int n, int argc, cha
     }
     if (strcmp(what, "--completion") == 0 && argc == 2) return cli_completion(commands, n, of);
     if (strcmp(what, "--man") == 0 && argc <= 2) return cli_man(commands, n, of);
-    return ZR_FAIL(ZR_ERR_ARG, "zr help takes a command, --list, --completion bash, --completion zsh or --man "
-                               "[COMMAND|config]");
+    return ZR_FAIL(ZR_ERR_ARG,
+                   "`zr help` must be followed by a command, --list, --completion bash, --completion zsh or --man "
+                   "[COMMAND|config]");
 }

@@ -73,7 +73,7 @@ static zr_status find_swept_key(const char *name, const char **found)
     if (*found) return ZR_OK;
     const char *near = zr__text_nearest(name, names, n);
     return ZR_FAIL(ZR_ERR_ARG,
-                   "--sweep %s: no such key%s%s; a key of the configuration was wanted, as %s, or ranks, "
+                   "--sweep %s: unknown key%s%s; expected a key of the configuration such as %s, or ranks, "
                    "batch, stage, tensor, seq",
                    name, near ? "; did you mean " : "", near ? near : "", "zero_optimization.stage");
 }
@@ -93,7 +93,7 @@ static zr_status read_axis(const char *given, axis *a)
 {
     const int length = (int)strcspn(given, "=");
     ZR_CHECK(given[length] && length > 0 && length < (int)sizeof(a->name), ZR_ERR_ARG,
-             "--sweep %s: KEY=a,b,c was wanted, as stage=1,2,3", given);
+             "--sweep is \"%s\"; expected KEY=a,b,c, e.g. stage=1,2,3", given);
     snprintf(a->name, sizeof(a->name), "%.*s", length, given);
     ZR_TRY(find_swept_key(a->name, &a->key));
     size_t most = 1;
@@ -103,14 +103,14 @@ static zr_status read_axis(const char *given, axis *a)
     ZR_CHECK(a->value && a->override, ZR_ERR_MEMORY, "no memory for the values of --sweep %s", a->name);
     for (const char *text = given + length + 1, *end;; text = end + 1) {
         end = swept_value_end(text);
-        ZR_CHECK(end > text, ZR_ERR_ARG, "--sweep %s: an empty value; KEY=a,b,c was wanted", given);
+        ZR_CHECK(end > text, ZR_ERR_ARG, "--sweep %s: a value is empty; expected KEY=a,b,c", given);
         char *override = a->override[a->n];
         const int bytes = snprintf(override, 256, "%s=%.*s", a->key, (int)(end - text), text);
         ZR_CHECK(bytes < 256, ZR_ERR_ARG, "--sweep %s: a value is too long: %.60s...", a->name, text);
         a->value[a->n] = override + strlen(a->key) + 1;
         for (int i = 0; i < a->n; i++)
-            ZR_CHECK(strcmp(a->value[i], a->value[a->n]) != 0, ZR_ERR_ARG, "--sweep %s: %s twice", a->name,
-                     a->value[i]);
+            ZR_CHECK(strcmp(a->value[i], a->value[a->n]) != 0, ZR_ERR_ARG, "--sweep %s: the value %s is given twice",
+                     a->name, a->value[i]);
         a->n++;
         if (!*end) return ZR_OK;
     }
@@ -125,13 +125,13 @@ static zr_status read_axes(sweep *s, const cli_args *typed)
         ZR_TRY(read_axis(s->o->sweep.text[i], a));
         const bool ranks = strcmp(a->key, RANKS) == 0;
         ZR_CHECK(ranks ? s->o->ranks == 0 : !cli_simulate_typed(typed, &s->o->brief, a->key), ZR_ERR_ARG,
-                 "%s is given, and --sweep gives it other values; leave one of the two out", a->name);
+                 "%s is given, but --sweep varies it; leave out one of the two", a->name);
         for (int k = 0; k < i; k++)
             ZR_CHECK(strcmp(s->axis[k].key, a->key) != 0, ZR_ERR_ARG, "--sweep gives values for %s twice", a->key);
         if (ranks) s->ranks_axis = i;
         s->n_rows *= a->n;
-        ZR_CHECK(s->n_rows <= MOST_ROWS || i + 1 < s->o->sweep.n, ZR_ERR_ARG, "--sweep: %lld combinations; at most %d",
-                 (long long)s->n_rows, MOST_ROWS);
+        ZR_CHECK(s->n_rows <= MOST_ROWS || i + 1 < s->o->sweep.n, ZR_ERR_ARG,
+                 "--sweep: there are %lld combinations; the most is %d", (long long)s->n_rows, MOST_ROWS);
         if (s->n_rows > INT32_MAX) s->n_rows = INT32_MAX;
     }
     return ZR_OK;

@@ -66,7 +66,7 @@ zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t w
     pthread_mutex_destroy(&a->lock);
     zr_free(a->window);
     zr_free(a);
-    return ZR_FAIL(ZR_ERR_MEMORY, "the system gives no %s to read data ahead", memory ? "thread" : "memory");
+    return ZR_FAIL(ZR_ERR_MEMORY, "no %s available to read data ahead", memory ? "thread" : "memory");
 }
 
 void zr__ahead_destroy(zr__ahead **ahead)

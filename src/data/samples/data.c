@@ -37,9 +37,10 @@ struct zr_data {
 static zr_status same_kind(const zr__shard *first, const zr__shard *other)
 {
     ZR_CHECK(strcmp(first->format, other->format) == 0, ZR_ERR_DATA,
-             "%s: %s, and %s of the same source is %s: the files of a source must be of one kind", other->name,
+             "%s is %s, but %s of the same source is %s; all files of a source must be of one kind", other->name,
              other->format, first->name, first->format);
-    ZR_CHECK(other->tokens > 0, ZR_ERR_DATA, "%s: 0 tokens (%s); leave it out", other->name, other->format);
+    ZR_CHECK(other->tokens > 0, ZR_ERR_DATA, "%s: the file holds 0 tokens (%s); leave it out", other->name,
+             other->format);
     return ZR_OK;
 }
 
@@ -56,8 +57,8 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     to->tokens = d->tokens->total - to->begin;
     const zr__shard *first = &d->tokens->shard[from->first];
     ZR_CHECK(to->tokens > d->seq_length, ZR_ERR_DATA,
-             "%s%s: %lld tokens (%s), wanted at least %lld: seq_length %lld and one more", first->name,
-             from->n > 1 ? " and those behind it" : "", (long long)to->tokens, first->format,
+             "%s%s: only %lld tokens (%s); at least %lld are needed (seq_length %lld and one more)", first->name,
+             from->n > 1 ? " and the files after it" : "", (long long)to->tokens, first->format,
              (long long)d->seq_length + 1, (long long)d->seq_length);
     to->windows = (to->tokens - 1) / d->seq_length;
     int64_t shuffled = (to->tokens - d->seq_length) / d->seq_length;
@@ -86,8 +87,9 @@ static zr_status share_block(zr_data *d, const zr__shards *shards)
     double sum = 0;
     int64_t given = 0, place = 0;
     for (int64_t s = 0; s < d->sources; s++) sum += shards->source[s].weight;
-    ZR_CHECK(isfinite(sum), ZR_ERR_CONFIG, "%s and others: the sum of their weights is %g; give smaller ones",
-             d->tokens->shard->name, sum);
+    ZR_CHECK(isfinite(sum), ZR_ERR_CONFIG,
+             "%s and others: the sum of their weights, %g, is too large; give smaller weights", d->tokens->shard->name,
+             sum);
     for (int64_t s = 0; s < d->sources; s++) {
         d->source[s].share = (int64_t)(shards->source[s].weight / sum * ZR_DATA_MIX);
         given += d->source[s].share;
@@ -96,7 +98,8 @@ static zr_status share_block(zr_data *d, const zr__shards *shards)
     for (int64_t s = 0; s < d->sources; s++) {
         const source *one = &d->source[s];
         ZR_CHECK(one->share > 0, ZR_ERR_CONFIG,
-                 "%s: its weight %g of %g is less than one sample in %d; give it more, or leave it out",
+                 "%s: its weight, %g of %g in all, gives it less than one sample in %d; raise the weight, or leave the "
+                 "file out",
                  d->tokens->shard[shards->source[s].first].name, shards->source[s].weight, sum, ZR_DATA_MIX);
         d->source[s].place = place;
         place += one->share;
@@ -111,7 +114,8 @@ static zr_status find_source(const zr_data *d, int64_t sample, const source **fo
     *found = d->source;
     *own = sample;
     if (d->sources == 1) return ZR_OK;
-    ZR_CHECK(block <= UINT32_MAX, ZR_ERR_ARG, "sample %lld lies in block %lld, wanted below 2^32", (long long)sample,
+    ZR_CHECK(block <= UINT32_MAX, ZR_ERR_ARG,
+             "sample %lld is in block %lld; the number of the block must be below 2^32", (long long)sample,
              (long long)block);
     const int64_t place = zr__order_mix(d->seed, (uint32_t)block, ZR_DATA_MIX, sample % ZR_DATA_MIX);
     while (place >= (*found)->place + (*found)->share) ++*found;
@@ -131,9 +135,9 @@ static void note_skipped(zr_data *d)
         files += s->skipped_lines > 0;
         lines += s->skipped_lines;
     }
-    if (files > 1) snprintf(others, sizeof(others), " and others, %lld files", (long long)files);
+    if (files > 1) snprintf(others, sizeof(others), " and others (%lld files)", (long long)files);
     if (first)
-        snprintf(d->opening.note, sizeof(d->opening.note), "%s%s: %lld bad lines left out, the first is line %lld",
+        snprintf(d->opening.note, sizeof(d->opening.note), "%s%s: %lld bad lines left out; the first is line %lld",
                  first->name, others, (long long)lines, (long long)first->first_skipped);
 }
 
@@ -172,12 +176,14 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
 {
     const int64_t vocab = args->vocab_size, seq = args->seq_length;
     ZR_CHECK(args->path, ZR_ERR_ARG, "no path of data was given");
-    ZR_CHECK(vocab >= 1 && vocab <= INT32_MAX, ZR_ERR_ARG, "vocab_size %lld, wanted 1 .. 2147483647", (long long)vocab);
-    ZR_CHECK(seq >= 1 && seq < INT32_MAX, ZR_ERR_ARG, "seq_length %lld, wanted 1 .. 2147483646", (long long)seq);
-    ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG, "order %d is none",
-             (int)args->order);
+    ZR_CHECK(vocab >= 1 && vocab <= INT32_MAX, ZR_ERR_ARG, "vocab_size is %lld; it must be from 1 to 2147483647",
+             (long long)vocab);
+    ZR_CHECK(seq >= 1 && seq < INT32_MAX, ZR_ERR_ARG, "seq_length is %lld; it must be from 1 to 2147483646",
+             (long long)seq);
+    ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG,
+             "%d is not a valid order of samples", (int)args->order);
     zr_data *data = zr_alloc(sizeof(*data));
-    ZR_CHECK(data, ZR_ERR_MEMORY, "%zu bytes for a data file", sizeof(*data));
+    ZR_CHECK(data, ZR_ERR_MEMORY, "no memory for %zu bytes of a data file", sizeof(*data));
     *data = (zr_data){.opening = {.args = args}, .seq_length = seq, .order = args->order, .seed = args->seed};
     zr_status st = open_into(data, args);
     data->opening.args = NULL; /* args belongs to the caller and may not outlive this call */
@@ -300,15 +306,15 @@ zr_status zr__data_locate(const zr_data *data, int64_t sample, int64_t *first_to
 {
     const source *from;
     int64_t own = 0;
-    ZR_CHECK(sample >= 0, ZR_ERR_ARG, "sample %lld, wanted at least 0", (long long)sample);
+    ZR_CHECK(sample >= 0, ZR_ERR_ARG, "the sample number is %lld; it must be at least 0", (long long)sample);
     ZR_TRY(find_source(data, sample, &from, &own));
     int64_t epoch = own / from->epoch_samples, i = own % from->epoch_samples;
     if (data->order == ZR_SEQUENTIAL) {
         *first_token = from->begin + i * data->seq_length;
         return ZR_OK;
     }
-    ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld lies in epoch %lld, wanted below 2^32", (long long)sample,
-             (long long)epoch);
+    ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld is in epoch %lld; the epoch must be below 2^32",
+             (long long)sample, (long long)epoch);
     int64_t room = from->tokens - data->seq_length; /* number of tokens at which a window may begin */
     int64_t offset = zr__order_offset(from->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
     int64_t window = zr__order_permute(from->seed, (uint32_t)epoch, from->epoch_samples, i);
@@ -339,7 +345,7 @@ int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n)
 zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n)
 {
     const int64_t room = zr_data_ahead_bytes(data->seq_length, n) / bytes_of_window(data->seq_length);
-    ZR_CHECK(first >= 0 && n >= 1, ZR_ERR_ARG, "%lld samples from sample %lld on cannot be read ahead", (long long)n,
+    ZR_CHECK(first >= 0 && n >= 1, ZR_ERR_ARG, "cannot read %lld samples from sample %lld on ahead", (long long)n,
              (long long)first);
     if (!data->ahead && room > 0) ZR_TRY(zr__ahead_create(read_sample, data, room, data->seq_length + 1, &data->ahead));
     if (data->ahead) zr__ahead_want(data->ahead, first, n);
@@ -348,18 +354,19 @@ zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n)
 
 zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens)
 {
-    ZR_CHECK(first >= 0 && n >= 0 && n <= data->seq_length + 1 && first <= data->tokens->total - n, ZR_ERR_ARG,
-             "%lld tokens from token %lld on of %lld, at most %lld at once", (long long)n, (long long)first,
-             (long long)data->tokens->total, (long long)data->seq_length + 1);
-    ZR_CHECK(!data->ahead, ZR_ERR_STATE, "%s is read while its samples are read ahead", data->path);
+    ZR_CHECK(
+        first >= 0 && n >= 0 && n <= data->seq_length + 1 && first <= data->tokens->total - n, ZR_ERR_ARG,
+        "cannot read %lld tokens from token %lld on: there are %lld tokens, of which at most %lld can be read at once",
+        (long long)n, (long long)first, (long long)data->tokens->total, (long long)data->seq_length + 1);
+    ZR_CHECK(!data->ahead, ZR_ERR_STATE, "%s: it cannot be read while its samples are read ahead", data->path);
     return zr__tokens_read(data->tokens, first, n, data->stage, tokens);
 }
 
 zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets)
 {
     const source *from = data->source;
-    ZR_CHECK(window >= 0 && window < data->windows, ZR_ERR_ARG, "window %lld of %lld", (long long)window,
-             (long long)data->windows);
+    ZR_CHECK(window >= 0 && window < data->windows, ZR_ERR_ARG, "there is no window %lld: the data has %lld windows",
+             (long long)window, (long long)data->windows);
     for (; window >= from->windows; from++) window -= from->windows;
     ZR_TRY(zr_data_read(data, from->begin + window * data->seq_length, data->seq_length + 1, data->window));
     hand_over(data, tokens, targets);

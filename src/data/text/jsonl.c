@@ -36,9 +36,9 @@ zr_status zr__jsonl_text(const char *line, int64_t bytes, const char *key, const
         snprintf(reason, ZR__REASON_BYTES, "column %d: %.120s", error.column,
                  zr__text_escape(error.text, what, sizeof(what)));
     else if (!json_is_object(*root))
-        snprintf(reason, ZR__REASON_BYTES, "not an object, wanted {\"%s\": TEXT}", shown);
+        snprintf(reason, ZR__REASON_BYTES, "the line is not an object {\"%s\": TEXT}", shown);
     else
-        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s, wanted a text (%s names it)", shown,
-                 value ? "no string" : "not there", key_named);
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; expected a text (%s sets the name)", shown,
+                 value ? "not a string" : "missing", key_named);
     return ZR_OK;
 }

@@ -55,7 +55,7 @@ static bool is_safetensors(const unsigned char *head, int64_t n, int64_t file_by
 
 static zr_status refuse_format(const zr__file *file, const char *what, const char *use)
 {
-    return ZR_FAIL(ZR_ERR_DATA, "%s: its format is %s, which zr does not read; %s", file->name, what, use);
+    return ZR_FAIL(ZR_ERR_DATA, "%s: its format is %s, which zr cannot read; %s", file->name, what, use);
 }
 
 zr_status zr__data_refuse_kind(const zr__file *file, bool tokens)
@@ -99,17 +99,16 @@ static zr_status look_at_part(const zr__file *file, int64_t at, unsigned char *p
         if (part[i] == 0 && first < 0) first = at + i;
     }
     ZR_CHECK(nuls == 0 || nuls * BINARY < n, ZR_ERR_DATA,
-             "%s: not a text: of %" PRId64 " bytes from byte %" PRId64 " on, %" PRId64
+             "%s: this is not a text: of %" PRId64 " bytes from byte %" PRId64 " on, %" PRId64
              " are NUL; a file of uint16 tokens is named .bin, UTF-16 becomes UTF-8 with iconv",
              file->name, n, at, nuls);
     int64_t bad = first_not_utf8(part, n);
     if (note[0]) return ZR_OK;
     if (first >= 0)
-        snprintf(note, size, "%s: byte %" PRId64 " is NUL, as in no text; its bytes are taken as they are", file->name,
-                 first);
+        snprintf(note, size, "%s: byte %" PRId64 " is NUL, which texts do not contain; its bytes are used unchanged",
+                 file->name, first);
     else if (bad >= 0)
-        snprintf(note, size, "%s: byte %" PRId64 " is not UTF-8; its bytes are taken as they are", file->name,
-                 at + bad);
+        snprintf(note, size, "%s: byte %" PRId64 " is not UTF-8; its bytes are used unchanged", file->name, at + bad);
     return ZR_OK;
 }
 

@@ -129,7 +129,7 @@ static zr_status give_lines(const zr__parts *parts, zr__part *part, zr__text_fn 
     char reason[ZR__REASON_BYTES];
     if (part->too_long) {
         part->lines = 1;
-        snprintf(reason, sizeof(reason), "longer than %lld bytes", (long long)ZR__LINE_BYTES);
+        snprintf(reason, sizeof(reason), "the line is longer than %lld bytes", (long long)ZR__LINE_BYTES);
         return refuse_line(parts, part, reason);
     }
     for (int64_t at = 0, n; at < part->n; at += n) {
@@ -155,9 +155,9 @@ zr_status zr__part_take(zr__parts *parts, const zr__part *part, zr__found_texts 
     const zr__found_texts *found = &part->found;
     const char *name = parts->file->name;
     if (part->bad_line > 0)
-        return ZR_FAIL(part->failed.status, "%s:%lld: %s; %s leaves such lines out", name,
+        return ZR_FAIL(part->failed.status, "%s:%lld: %s; use %s to skip such lines", name,
                        (long long)(parts->lines_read + part->bad_line), part->failed.message, parts->skip_named);
-    ZR_CHECK(part->failed.status == ZR_OK, part->failed.status, "%s: in the text from byte %lld on: %s", name,
+    ZR_CHECK(part->failed.status == ZR_OK, part->failed.status, "%s: error in the text from byte %lld on: %s", name,
              (long long)part->at, part->failed.message);
     if (all->skipped_lines == 0 && found->skipped_lines > 0)
         all->first_skipped = parts->lines_read + found->first_skipped;

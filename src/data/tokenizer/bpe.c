@@ -191,7 +191,7 @@ static zr_status merge_piece(const zr__bpe *bpe, const char *piece, int64_t byte
     uint64_t few_keys[HEAP_ROOM(SHORT_BYTES)];
     merger m = {bpe, few, few_keys, 0};
     char *memory = NULL;
-    ZR_CHECK(bytes <= INT32_MAX, ZR_ERR_DATA, "%lld bytes of text without a place to cut them, at most %d are possible",
+    ZR_CHECK(bytes <= INT32_MAX, ZR_ERR_DATA, "the text has %lld bytes without a place to split them; the limit is %d",
              (long long)bytes, INT32_MAX);
     if (bytes > SHORT_BYTES) {
         size_t keys = HEAP_ROOM((size_t)bytes) * sizeof(*m.heap);
@@ -224,7 +224,7 @@ typedef struct encoder {
 
 static zr_status put_ids(encoder *e, const int32_t *tokens, int64_t n)
 {
-    ZR_CHECK(n <= e->room - e->n, ZR_ERR_ARG, "the text has more tokens than there is room for, %lld",
+    ZR_CHECK(n <= e->room - e->n, ZR_ERR_ARG, "the text has more than %lld tokens, for which there is room",
              (long long)e->room);
     memcpy(e->tokens + e->n, tokens, (size_t)n * sizeof(*tokens));
     e->n += n;

@@ -111,11 +111,11 @@ static zr_status read_pre_tokenizer(reader *r, const json_t *told)
 {
     const json_t *steps = json_object_get(told, "pretokenizers");
     size_t n = json_array_size(steps);
-    ZR_CHECK(json_is_object(told), ZR_ERR_DATA, "%s: there is no pre_tokenizer, only byte-level BPE is supported",
+    ZR_CHECK(json_is_object(told), ZR_ERR_DATA, "%s: there is no pre_tokenizer; only byte-level BPE is supported",
              r->file);
     if (!steps) return read_byte_level(r, told);
     ZR_TRY(want_type(r, told, "pre_tokenizer", "Sequence"));
-    ZR_CHECK(n > 0, ZR_ERR_DATA, "%s: pre_tokenizer.pretokenizers is no list, or empty", r->file);
+    ZR_CHECK(n > 0, ZR_ERR_DATA, "%s: pre_tokenizer.pretokenizers must be a list that is not empty", r->file);
     for (size_t i = 0; i + 1 < n; i++) ZR_TRY(read_split(r, json_array_get(steps, i)));
     return read_byte_level(r, json_array_get(steps, n - 1));
 }
@@ -133,8 +133,8 @@ typedef struct names {
 static zr_status token_of(const reader *r, const json_t *value, const char *name, int64_t n, int32_t *token)
 {
     ZR_CHECK(json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < n, ZR_ERR_DATA,
-             "%s: token \"%s\" is %s; %lld tokens were wanted to be 0 .. %lld, without a hole", r->file, ZR_SHOWN(name),
-             ZR_JSON_SHOWN(value), (long long)n, (long long)n - 1);
+             "%s: token \"%s\" is %s; the %lld tokens must be numbered 0 to %lld without a gap", r->file,
+             ZR_SHOWN(name), ZR_JSON_SHOWN(value), (long long)n, (long long)n - 1);
     *token = (int32_t)json_integer_value(value);
     return ZR_OK;
 }
@@ -155,12 +155,13 @@ static zr_status note_added(const reader *r, names *all, const json_t *added)
     const json_t *content = json_object_get(added, "content");
     const char *name = json_string_value(content);
     int32_t token = 0;
-    ZR_CHECK(name, ZR_ERR_DATA, "%s: added_tokens: one has no content", r->file);
+    ZR_CHECK(name, ZR_ERR_DATA, "%s: added_tokens: a token has no content", r->file);
     ZR_TRY(token_of(r, json_object_get(added, "id"), name, all->n, &token));
     bool again = all->raw[token] && strcmp(all->name[token], name) == 0;
     if (!again && !json_object_get(r->vocab, name)) ZR_TRY(note_name(r, all, token, name, json_string_length(content)));
     ZR_CHECK(all->name[token] && strcmp(all->name[token], name) == 0, ZR_ERR_DATA,
-             "%s: added_tokens: \"%s\" is token %d here and another in the vocabulary", r->file, ZR_SHOWN(name), token);
+             "%s: added_tokens: \"%s\" is token %d here, but another token in the vocabulary", r->file, ZR_SHOWN(name),
+             token);
     ZR_TRY(want_nothing(r, added, "added_tokens.", "single_word"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "lstrip"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "rstrip"));
@@ -238,8 +239,8 @@ static zr_status spell_all(const reader *r, const names *all)
 static zr_status read_vocab(const reader *r)
 {
     ZR_CHECK(json_is_object(r->vocab) && json_object_size(r->vocab) > 0, ZR_ERR_DATA,
-             "%s: there is no vocabulary, an object of names and their tokens was wanted", r->file);
-    ZR_CHECK(!r->added || json_is_array(r->added), ZR_ERR_DATA, "%s: added_tokens is no list", r->file);
+             "%s: there is no vocabulary; expected an object with names and their token numbers", r->file);
+    ZR_CHECK(!r->added || json_is_array(r->added), ZR_ERR_DATA, "%s: added_tokens is not a list", r->file);
     int64_t n = 0;
     ZR_TRY(count_new(r, &n));
     n += (int64_t)json_object_size(r->vocab);
@@ -276,7 +277,7 @@ static zr_status token_named(const reader *r, const char *name, size_t bytes, in
     zr_free(spelled);
     ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is %s", r->file, (long long)number, shown,
              added ? "an added token, which stands for its name as it is; that merges make it too is not supported"
-                   : "no token of the vocabulary");
+                   : "not a token of the vocabulary");
     return ZR_OK;
 }
 
@@ -305,14 +306,14 @@ static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int
     snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN),
              text); /* `text` may continue after `bytes` */
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
-             "%s: merge %lld is \"%s\", two names with a space between were wanted", r->file, (long long)number,
+             "%s: merge %lld is \"%s\"; expected two names with a space between them", r->file, (long long)number,
              ZR_SHOWN(cut));
     return add_merge(r, text, n, space + 1, bytes - n - 1, number, rank);
 }
 
 static zr_status read_merges(const reader *r)
 {
-    ZR_CHECK(json_is_array(r->merges), ZR_ERR_DATA, "%s: model.merges is no list", r->file);
+    ZR_CHECK(json_is_array(r->merges), ZR_ERR_DATA, "%s: model.merges is not a list", r->file);
     size_t n = json_array_size(r->merges);
     ZR_TRY(zr__bpe_take_merges(r->bpe, (int64_t)n));
     for (size_t i = 0; i < n; i++) {
@@ -403,7 +404,7 @@ static zr_status refuse_word_ends(const reader *r)
     {
         size_t bytes = strlen(name);
         ZR_CHECK(bytes < n || strcmp(name + bytes - n, end) != 0, ZR_ERR_DATA,
-                 "%s: the name \"%s\" ends with %s, as in no byte-level BPE: this kind is not supported", r->file,
+                 "%s: the name \"%s\" ends with %s, so this is not byte-level BPE, the only supported kind", r->file,
                  ZR_SHOWN(name), end);
     }
     return ZR_OK;
@@ -465,7 +466,7 @@ static zr_status check_beside(reader *r, const char *dir)
     json_t *config = NULL;
     ZR_TRY(zr__path_of_input(path, dir, "added_tokens.json"));
     ZR_CHECK(!zr__path_is_in(dir, "added_tokens.json"), ZR_ERR_DATA,
-             "%s: not supported without a tokenizer.json, which would have these tokens", ZR_SHOWN(path));
+             "%s: added tokens are supported only in a tokenizer.json, which is missing", ZR_SHOWN(path));
     if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
     ZR_TRY(zr__path_of_input(path, dir, "tokenizer_config.json"));
     ZR_TRY(read_json(r, path, &config));
@@ -478,16 +479,15 @@ static zr_status read_path(reader *r, const char *path)
 {
     char own[PATH_MAX], merges[PATH_MAX];
     struct stat info;
-    ZR_CHECK(
-        stat(path, &info) == 0, ZR_ERR_NOT_FOUND,
-        "there is no tokenizer \"%s\": wanted \"bytes\", or a directory with tokenizer.json or with vocab.json and "
-        "merges.txt",
-        ZR_SHOWN(path));
+    ZR_CHECK(stat(path, &info) == 0, ZR_ERR_NOT_FOUND,
+             "there is no tokenizer \"%s\"; give \"bytes\", or a directory with tokenizer.json or with vocab.json and "
+             "merges.txt",
+             ZR_SHOWN(path));
     if (!S_ISDIR(info.st_mode)) return read_tokenizer(r, path);
     ZR_TRY(zr__path_of_input(own, path, "tokenizer.json"));
     if (zr__path_is_in(path, "tokenizer.json")) return read_tokenizer(r, own);
     ZR_CHECK(zr__path_is_in(path, "vocab.json"), ZR_ERR_NOT_FOUND,
-             "the directory %s has no tokenizer.json, and no vocab.json either", ZR_SHOWN(path));
+             "the directory %s has neither a tokenizer.json nor a vocab.json", ZR_SHOWN(path));
     ZR_TRY(check_beside(r, path));
     ZR_TRY(zr__path_of_input(own, path, "vocab.json"));
     ZR_TRY(zr__path_of_input(merges, path, "merges.txt"));

@@ -431,8 +431,8 @@ zr_status zr__tokenizer_trainer_learn(const zr__tokenizer_trainer *trainer, int6
                                       int64_t *learned)
 {
     ZR_CHECK(vocab >= ZR_TOKENIZER_LEAST_VOCAB && vocab <= INT32_MAX, ZR_ERR_ARG,
-             "a vocabulary of %lld tokens, %d (all bytes and " ZR_END_OF_TEXT ") to %d are possible", (long long)vocab,
-             ZR_TOKENIZER_LEAST_VOCAB, INT32_MAX);
+             "the vocabulary has %lld tokens; it must have %d (all bytes and " ZR_END_OF_TEXT ") to %d tokens",
+             (long long)vocab, ZR_TOKENIZER_LEAST_VOCAB, INT32_MAX);
     learner l = {.from = trainer, .free_place = NONE};
     zr_status st = learn(&l, vocab, json, learned);
     strings_free(&l.tokens);

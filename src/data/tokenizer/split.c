@@ -198,10 +198,10 @@ static zr_status compile(pcre2_compile_context *context, const char *expression,
     zr_free(translated);
     ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory for the regular expression \"%s\"", where, ZR_SHOWN(expression));
     if (!*code) pcre2_get_error_message(error, why, sizeof(why));
-    ZR_CHECK(*code, ZR_ERR_DATA, "%s: the regular expression \"%s\" is none: %s", where, ZR_SHOWN(expression),
+    ZR_CHECK(*code, ZR_ERR_DATA, "%s: \"%s\" is not a valid regular expression: %s", where, ZR_SHOWN(expression),
              (const char *)why);
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
-    ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match nothing at all", where,
+    ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match an empty text", where,
              ZR_SHOWN(expression));
     /* PCRE2 falls back to its interpreter if it has no JIT compiler for this processor or memory may not be
      * executable. */
@@ -231,8 +231,8 @@ static zr_status compile_all(zr__split *split, const char *const *expression, in
 
 zr_status zr__split_open(const char *const *expression, int n, const char *where, zr__split **split)
 {
-    ZR_CHECK(n >= 1 && n <= ZR__SPLIT_MOST, ZR_ERR_DATA, "%s: %d regular expressions, 1 to %d are supported", where, n,
-             ZR__SPLIT_MOST);
+    ZR_CHECK(n >= 1 && n <= ZR__SPLIT_MOST, ZR_ERR_DATA, "%s: there are %d regular expressions; 1 to %d are supported",
+             where, n, ZR__SPLIT_MOST);
     *split = zr_alloc(sizeof(**split));
     ZR_CHECK(*split, ZR_ERR_MEMORY, "no memory for regular expressions");
     zr_status st = compile_all(*split, expression, n, where);
@@ -284,7 +284,7 @@ static zr_status cut_level(zr__matcher *m, int level, const char *text, int64_t 
                              PCRE2_NO_UTF_CHECK, found, m->context);
         if (rc == PCRE2_ERROR_NOMATCH) return hand_on(m, level, text + at, bytes - at);
         ZR_CHECK(rc >= 0, rc == PCRE2_ERROR_NOMEMORY ? ZR_ERR_MEMORY : ZR_ERR_DATA,
-                 "the tokenizer's regular expression gives up at byte %lld of the text (PCRE2's error %d)",
+                 "the tokenizer's regular expression failed at byte %lld of the text (PCRE2 error %d)",
                  (long long)(text + at - m->text), rc);
         int64_t begin = (int64_t)range[0], end = (int64_t)range[1];
         ZR_TRY(hand_on(m, level, text + at, begin - at));

@@ -32,7 +32,8 @@ static zr_status bytes_encode(const zr_tokenizer *tokenizer, const char *text, i
                               int64_t room, int64_t *n)
 {
     (void)tokenizer;
-    ZR_CHECK(bytes <= room, ZR_ERR_ARG, "%lld tokens need as much room, have %lld", (long long)bytes, (long long)room);
+    ZR_CHECK(bytes <= room, ZR_ERR_ARG, "there is too little room for %lld tokens: %lld", (long long)bytes,
+             (long long)room);
     for (int64_t i = 0; i < bytes; i++) tokens[i] = (unsigned char)text[i];
     *n = bytes;
     return ZR_OK;
@@ -112,7 +113,7 @@ static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
 zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
 {
     zr_tokenizer *opened = zr_alloc(sizeof(*opened));
-    ZR_CHECK(opened, ZR_ERR_MEMORY, "%zu bytes for a tokenizer", sizeof(*opened));
+    ZR_CHECK(opened, ZR_ERR_MEMORY, "no memory for %zu bytes of a tokenizer", sizeof(*opened));
     zr_status st = open_into(opened, name);
     if (st == ZR_OK)
         *tokenizer = opened;
@@ -153,8 +154,8 @@ uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer)
 zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
                               int64_t room, int64_t *n)
 {
-    ZR_CHECK(bytes >= 0 && room >= 0, ZR_ERR_ARG, "%lld bytes into room for %lld tokens", (long long)bytes,
-             (long long)room);
+    ZR_CHECK(bytes >= 0 && room >= 0, ZR_ERR_ARG, "cannot tokenize %lld bytes into room for %lld tokens",
+             (long long)bytes, (long long)room);
     return tokenizer->kind->encode(tokenizer, text, bytes, tokens, room, n);
 }
 

@@ -135,7 +135,7 @@ static zr_status find_folder(const zr_data_args *args, char folder[PATH_MAX])
 {
     char cache[PATH_MAX];
     ZR_CHECK(!args->cache_dir || args->cache_dir[0], ZR_ERR_CONFIG,
-             "data.cache_dir: \"\" names no folder; \".\" is this one, null the user's cache");
+             "data.cache_dir is empty; give a directory (\".\" is the current one), or null for the user's cache");
     if (args->cache_dir) return zr__path_join(folder, args->cache_dir, "");
     ZR_TRY(zr__cache_folder("tokens of a text (or name a folder, data.cache_dir)", cache));
     return zr__path_join(folder, cache, "tokens");
@@ -247,8 +247,9 @@ static zr_status hold_lock(const place *p, zr__file *lock, bool *held)
     struct stat mine, there;
     *lock = (zr__file){.fd = open(p->lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666)};
     zr__text_escape(p->lock, lock->name, sizeof(lock->name));
-    ZR_CHECK(lock->fd >= 0, ZR_ERR_CREATE, "%s: cannot create: %s; data.cache_dir names another folder", lock->name,
-             strerror(errno));
+    ZR_CHECK(lock->fd >= 0, ZR_ERR_CREATE,
+             "%s: cannot create this file of the token cache: %s; name another directory with data.cache_dir",
+             lock->name, strerror(errno));
     while (flock(lock->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR))
         await_maker(p, lock->fd);
     *held = fstat(lock->fd, &mine) == 0 && stat(p->lock, &there) == 0 && mine.st_ino == there.st_ino &&

@@ -88,9 +88,10 @@ static zr_status read_llmc(zr__shard *s)
 
 zr_status zr__llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES])
 {
-    ZR_CHECK(token_bytes == 2 || token_bytes == 4, ZR_ERR_ARG, "tokens of %d bytes, 2 or 4 are possible", token_bytes);
+    ZR_CHECK(token_bytes == 2 || token_bytes == 4, ZR_ERR_ARG, "tokens cannot have %d bytes; it must be 2 or 4",
+             token_bytes);
     ZR_CHECK(tokens >= 0 && tokens <= INT32_MAX, ZR_ERR_DATA,
-             "%lld tokens, and llm.c's header counts up to %d; take the format nanogpt, or several files",
+             "%lld tokens are too many for the header of llm.c (at most %d); use the format nanogpt, or several files",
              (long long)tokens, INT32_MAX);
     const bool wide = token_bytes == 4;
     const uint32_t word[] = {wide ? LLMC_MAGIC_U32 : LLMC_MAGIC_U16, wide ? LLMC_VERSION_U32 : LLMC_VERSION_U16,
@@ -106,8 +107,8 @@ static zr_status read_uint16(zr__shard *s)
     s->format = "uint16";
     s->token_bytes = 2;
     ZR_CHECK(s->file.bytes % 2 == 0, ZR_ERR_DATA,
-             "%s: %lld bytes, an odd number, cannot be uint16 tokens (a .bin file without llm.c's header); "
-             "text must not be called .bin",
+             "%s: it has %lld bytes, an odd number, and so cannot hold uint16 tokens (as a .bin file without the "
+             "header of llm.c does); if it is text, rename it so that it does not end in .bin",
              s->file.name, (long long)s->file.bytes);
     s->tokens = s->file.bytes / 2;
     return ZR_OK;
@@ -132,7 +133,7 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
     s->checked = made.checked;
     if (made.damaged && !o->made_again[0])
         snprintf(o->made_again, sizeof(o->made_again),
-                 "%s: its tokens were damaged in the cache and are made again: %s", s->name, s->file.name);
+                 "%s: its tokens in the cache were damaged, so it is tokenized again: %s", s->name, s->file.name);
     return ZR_OK;
 }
 
@@ -143,8 +144,8 @@ static zr_status read_text_tokens(zr__opening *o, zr__shard *s, bool lines)
     int64_t vocab = zr_tokenizer_vocab(o->tokenizer);
     const char *name = zr_tokenizer_name(o->tokenizer);
     ZR_CHECK(o->args->vocab_size >= vocab, ZR_ERR_CONFIG,
-             "%s: text through the tokenizer \"%s\" needs a vocab_size of at least %lld, given %lld", s->file.name,
-             name, (long long)vocab, (long long)o->args->vocab_size);
+             "%s: the tokenizer \"%s\" needs a vocab_size of at least %lld, but it is %lld", s->file.name, name,
+             (long long)vocab, (long long)o->args->vocab_size);
     ZR_TRY(zr__data_refuse_kind(&s->file, false));
     s->format = lines ? "jsonl" : "text";
     if (!lines) ZR_TRY(zr__data_look_at_text(&s->file, note, sizeof(note)));
@@ -186,7 +187,7 @@ static zr_status open_shard_file(const char *path, zr__shard *s)
     memcpy(s->name, s->file.name, sizeof(s->name));
     /* Refuse index files: a pattern that matches both files would read the tokens twice. */
     ZR_CHECK(!zr__text_ends(path, ".idx"), ZR_ERR_DATA,
-             "%s: the index of a token file; name the .bin file, beside which it is found", s->file.name);
+             "%s: this is the index of a token file; give the .bin file beside it", s->file.name);
     return ZR_OK;
 }
 

@@ -46,7 +46,7 @@ static zr_status look_at_text(zr__texts *t, int i)
     ZR_TRY(zr__file_open(path, false, file));
     zr__file_close(file);
     ZR_TRY(zr__shard_is_text(path, &is_text, &t->text[i].lines, note, sizeof(note)));
-    ZR_CHECK(is_text, ZR_ERR_DATA, "%s: a file of tokens, as its name or its beginning says; a text was wanted",
+    ZR_CHECK(is_text, ZR_ERR_DATA, "%s: by its name or its beginning this is a file of tokens; give a text",
              file->name);
     if (!t->note[0]) snprintf(t->note, sizeof(t->note), "%s", note);
     t->info.file_bytes += file->bytes;
@@ -110,7 +110,7 @@ static void note_skipped(zr__texts *t)
 {
     const size_t length = strlen(t->note);
     if (t->info.skipped_lines == 0) return;
-    snprintf(t->note + length, sizeof(t->note) - length, "%s%lld bad lines left out, the first is %s",
+    snprintf(t->note + length, sizeof(t->note) - length, "%s%lld bad lines left out; the first is %s",
              length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
 }
 

@@ -56,7 +56,7 @@ static zr_status open_needed(zr__tokens *t, int64_t shard)
 zr_status zr__tokens_create(int64_t shards, int64_t vocab_size, zr__tokens **tokens)
 {
     zr__tokens *t = *tokens = zr_alloc(sizeof(*t));
-    ZR_CHECK(t, ZR_ERR_MEMORY, "%zu bytes for token files", sizeof(*t));
+    ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for %zu bytes of token files", sizeof(*t));
     t->vocab_size = vocab_size;
     t->room = shards;
     t->shard = zr_alloc((size_t)shards * sizeof(*t->shard));
@@ -105,7 +105,7 @@ static zr_status check_token(const zr__tokens *t, const zr__shard *s, int64_t po
 {
     if (token < (uint64_t)t->vocab_size) return ZR_OK;
     const bool cached = is_cached(s);
-    return ZR_FAIL(ZR_ERR_DATA, "%s: token %lld (byte %lld%s%s) is %u, wanted below vocab_size %lld (read as %s)",
+    return ZR_FAIL(ZR_ERR_DATA, "%s: token %lld (byte %lld%s%s) is %u, which is not below vocab_size %lld (read as %s)",
                    s->name, (long long)position, (long long)(s->first_byte + position * s->token_bytes),
                    cached ? " of " : "", cached ? s->file.name : "", token, (long long)t->vocab_size, s->format);
 }
@@ -205,7 +205,7 @@ static zr_status check_cached(whole *w, uint64_t *hash)
     const zr__shard *s = w->shard;
     ZR_TRY(zr__file_pass_from(&s->file, s->first_byte, check_piece, w, hash));
     ZR_CHECK(*hash == s->hash, ZR_ERR_DATA,
-             "%s: its tokens are damaged in the cache; remove %s, and they are made again", s->name, s->file.name);
+             "%s: its tokens in the cache are damaged; remove %s to have it tokenized again", s->name, s->file.name);
     return ZR_OK;
 }
 

@@ -109,12 +109,12 @@ static zr_status check_level(const char *name)
     char known[64] = "";
     for (int i = 0; i < LEVELS; i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", levels[i].name);
-    ZR_CHECK(find_level(name), ZR_ERR_CONFIG, "ZR_KERNELS=%s: no such level, wanted one of %s", name, known);
+    ZR_CHECK(find_level(name), ZR_ERR_CONFIG, "ZR_KERNELS is \"%s\"; expected one of %s", name, known);
     const level *best = best_level();
     const zr__processor here = zr__processor_here();
     const char *lacks = zr__processor_lacks(&here, name);
     ZR_CHECK(!lacks, ZR_ERR_CONFIG, "ZR_KERNELS=%s: %s; the best level here is %s", name, lacks,
-             best ? best->name : "below all that were built");
+             best ? best->name : "it is below all levels that were built");
     return ZR_OK;
 }
 
@@ -158,7 +158,7 @@ static zr_status cpu_queue_create(zr_device *device, const zr_queue_config *conf
 static zr_status cpu_alloc(zr_device *device, int64_t bytes, void **memory)
 {
     (void)device;
-    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "asked for %lld bytes of memory", (long long)bytes);
+    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "cannot allocate %lld bytes: the size must be 0 or more", (long long)bytes);
     *memory = zr_alloc(bytes > 0 ? (size_t)bytes : 1);
     ZR_CHECK(*memory, ZR_ERR_MEMORY, "no memory for %lld bytes", (long long)bytes);
     return ZR_OK;
@@ -205,8 +205,8 @@ static zr_status check_float(const char *what, zr_dtype dtype)
 static zr_status cpu_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                          int n_pieces, zr_dtype dtype, int64_t n)
 {
-    ZR_CHECK(n_pieces >= 1 && n_pieces <= ZR_SUM_PIECES, ZR_ERR_ARG, "%d pieces to sum, wanted 1 to %d", n_pieces,
-             ZR_SUM_PIECES);
+    ZR_CHECK(n_pieces >= 1 && n_pieces <= ZR_SUM_PIECES, ZR_ERR_ARG,
+             "the number of pieces to sum is %d; it must be 1 to %d", n_pieces, ZR_SUM_PIECES);
     ZR_TRY(check_float("a piece to sum", dtype));
     ZR_TRY(check_float("a sum", out_dtype));
     ZR_CHECK(!accumulate || out_dtype == ZR_F32, ZR_ERR_DTYPE, "sums are accumulated in F32, not in %s",
@@ -387,7 +387,8 @@ static const zr_device_ops cpu_ops = {
 
 zr_status zr__device_create_cpu_level(const zr_device_config *config, const char *name, zr_device **device)
 {
-    ZR_CHECK(config->threads >= 0, ZR_ERR_CONFIG, "%d threads, wanted 0 (one) or more", config->threads);
+    ZR_CHECK(config->threads >= 0, ZR_ERR_CONFIG, "the number of threads is %d; it must be 0 (one thread) or more",
+             config->threads);
     ZR_TRY(check_level(name));
     ZR_CHECK(
         !find_level(name)->panels->bf16_products || zr__onednn_has_bf16(), ZR_ERR_CONFIG,

@@ -338,7 +338,7 @@ zr_status zr__onednn_cap(const char *level)
         /* Only the process's first call has an effect, so check the resulting limit instead of the status. */
         (void)dnnl_set_max_cpu_isa(table[i].isa);
         ZR_CHECK(dnnl_get_effective_cpu_isa() == table[i].isa, ZR_ERR_CONFIG,
-                 "ZR_KERNELS=%s comes too late: oneDNN was used before in this process; set it at the start", level);
+                 "ZR_KERNELS=%s was set too late: oneDNN was already used in this process; set it at the start", level);
         return ZR_OK;
     }
 #endif

@@ -25,7 +25,7 @@ static zr_status no_memory(const char *what)
     size_t free_bytes = 0, total_bytes = 0;
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
     return ZR_FAIL(ZR_ERR_MEMORY,
-                   "no memory on the GPU for %s: %.2f of %.2f GB are free; other processes on it take their part", what,
+                   "no memory on the GPU for %s: %.2f of %.2f GB are free; other processes may use the rest", what,
                    (double)free_bytes / 1e9, (double)total_bytes / 1e9);
 }
 
@@ -74,7 +74,7 @@ int zr_device_cuda_count(const char **why)
         n = 0;
         (void)cudaGetLastError();
         if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-            text = "no driver of NVIDIA is here";
+            text = "there is no NVIDIA driver on this machine";
         else
             text = error == cudaErrorInsufficientDriver ? "the driver is older than the CUDA that zr was built with"
                                                         : cudaGetErrorString(error);
@@ -88,7 +88,7 @@ zr_status zr__device_cuda_gpu(int gpu, zr__gpu *found)
     const char *why;
     const int n = zr_device_cuda_count(&why);
     ZR_CHECK(n > 0, ZR_ERR_UNSUPPORTED, "no GPU: %s", why);
-    ZR_CHECK(gpu >= 0 && gpu < n, ZR_ERR_UNSUPPORTED, "no GPU %d: there are %d, numbered from 0", gpu, n);
+    ZR_CHECK(gpu >= 0 && gpu < n, ZR_ERR_UNSUPPORTED, "there is no GPU %d; there are %d, numbered from 0", gpu, n);
     struct cudaDeviceProp prop;
     ZR_CUDA(cudaGetDeviceProperties(&prop, gpu));
     *found = (zr__gpu){.memory_bytes = (int64_t)prop.totalGlobalMem, .major = prop.major, .minor = prop.minor};
@@ -144,7 +144,7 @@ static zr_status set_bytes(zr_device *device, void *x, int byte, int64_t bytes)
 static zr_status cuda_alloc(zr_device *device, int64_t bytes, void **memory)
 {
     char what[64];
-    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "asked for %lld bytes of memory", (long long)bytes);
+    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "cannot allocate %lld bytes: the size must be 0 or more", (long long)bytes);
     ZR_TRY(zr__cuda_enter(device));
     const cudaError_t error = cudaMalloc(memory, bytes > 0 ? (size_t)bytes : 1);
     snprintf(what, sizeof what, "%lld bytes", (long long)bytes);
@@ -164,12 +164,12 @@ static void cuda_free(zr_device *device, void *memory)
 
 static zr_status cuda_alloc_host(zr_device *device, int64_t bytes, void **memory)
 {
-    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "asked for %lld bytes of memory", (long long)bytes);
+    ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "cannot allocate %lld bytes: the size must be 0 or more", (long long)bytes);
     ZR_TRY(zr__cuda_enter(device));
     const cudaError_t error = cudaHostAlloc(memory, bytes > 0 ? (size_t)bytes : 1, cudaHostAllocMapped);
     if (error != cudaSuccess) (void)cudaGetLastError();
-    ZR_CHECK(error != cudaErrorMemoryAllocation, ZR_ERR_MEMORY, "no memory of the host for %lld bytes that a GPU reads",
-             (long long)bytes);
+    ZR_CHECK(error != cudaErrorMemoryAllocation, ZR_ERR_MEMORY,
+             "no memory of the host for %lld bytes that the GPU is to read", (long long)bytes);
     ZR_CUDA(error);
     memset(*memory, 0, bytes > 0 ? (size_t)bytes : 1);
     return ZR_OK;
@@ -246,7 +246,8 @@ static zr_status reach_piece(int gpu, const void *piece)
     if (at.type != cudaMemoryTypeDevice || at.device == gpu) return ZR_OK;
     ZR_CUDA(cudaDeviceCanAccessPeer(&can, gpu, at.device));
     ZR_CHECK(can, ZR_ERR_UNSUPPORTED,
-             "GPU %d cannot read the memory of GPU %d, as ranks that are threads do: start them as processes (mpirun)",
+             "GPU %d cannot read the memory of GPU %d, which ranks that are threads need; start the ranks as processes "
+             "(mpirun)",
              gpu, at.device);
     const cudaError_t error = cudaDeviceEnablePeerAccess(at.device, 0);
     if (error != cudaErrorPeerAccessAlreadyEnabled) ZR_CUDA(error);
@@ -396,7 +397,7 @@ zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **devi
     zr__gpu gpu;
     ZR_TRY(zr__device_cuda_gpu(config->gpu, &gpu));
     ZR_CHECK(gpu.major >= MAJOR_LEAST, ZR_ERR_UNSUPPORTED,
-             "GPU %d (%s) has compute capability %d.%d; wanted %d.0 or more", config->gpu, gpu.name, gpu.major,
+             "GPU %d (%s) has compute capability %d.%d; at least %d.0 is needed", config->gpu, gpu.name, gpu.major,
              gpu.minor, MAJOR_LEAST);
     zr__cuda_device *cuda = zr_alloc(sizeof *cuda);
     ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);

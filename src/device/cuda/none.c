@@ -2,7 +2,7 @@
 #include "zr/device.h"
 #include "device/device.h"
 
-static const char reason[] = "zr was built without CUDA; `make info` says what was looked for";
+static const char reason[] = "zr was built without CUDA; `make info` shows what the build looked for";
 
 const char *zr__device_cuda_built(void)
 {

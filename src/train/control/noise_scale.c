@@ -33,7 +33,8 @@ char *zr__noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE
     const double more = scale / (double)batch;
     if (!isfinite(scale)) {
         snprintf(out, ZR_NOISE_SCALE_BYTES,
-                 "the gradient noise scale is not known yet: it takes %d steps, and a mean gradient that stands out",
+                 "the gradient noise scale is not known yet: it needs %d steps and a mean gradient that is clearly "
+                 "above the noise",
                  ZR_NOISE_SCALE_STEPS);
         return out;
     }

@@ -75,10 +75,11 @@ zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t st
     const char *shown = ZR_SHOWN(path);
     m->fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     ZR_CHECK(m->fd >= 0, ZR_ERR_CREATE, "cannot open %s: %s", shown, strerror(errno));
-    ZR_CHECK(fstat(m->fd, &info) == 0 && S_ISREG(info.st_mode), ZR_ERR_CREATE, "%s is not a file", shown);
-    ZR_CHECK(info.st_nlink == 1, ZR_ERR_CREATE,
-             "%s has %llu names (hard links), and under each of them it would be changed; put a copy in its place",
-             shown, (unsigned long long)info.st_nlink);
+    ZR_CHECK(fstat(m->fd, &info) == 0 && S_ISREG(info.st_mode), ZR_ERR_CREATE, "%s is not a regular file", shown);
+    ZR_CHECK(
+        info.st_nlink == 1, ZR_ERR_CREATE,
+        "%s has %llu hard links, and writing would change the file under each of these names; replace it with a copy",
+        shown, (unsigned long long)info.st_nlink);
     const int copy = dup(m->fd);
     FILE *file = copy >= 0 ? fdopen(copy, "r") : NULL;
     if (!file && copy >= 0) close(copy);

@@ -12,10 +12,10 @@ zr_status zr__new_dir_begin(const char *to, char name[PATH_MAX], char tmp[PATH_M
     size_t n = strlen(to);
     while (n > 1 && to[n - 1] == '/') n--;
     const char *shown = ZR_SHOWN(to);
-    ZR_CHECK(n > 0 && n + sizeof(".tmp") <= PATH_MAX, ZR_ERR_CREATE, "the path \"%.60s\" cannot be used", shown);
+    ZR_CHECK(n > 0 && n + sizeof(".tmp") <= PATH_MAX, ZR_ERR_CREATE, "the path \"%.60s\" is not usable", shown);
     snprintf(name, PATH_MAX, "%.*s", (int)n, to);
     snprintf(tmp, PATH_MAX, "%.*s.tmp", (int)n, to);
     ZR_CHECK(mkdir(tmp, 0777) == 0, ZR_ERR_CREATE, "cannot make the directory %s.tmp: %s%s", shown, strerror(errno),
-             errno == EEXIST ? "; a command that makes it is running, or was ended: then remove it" : "");
+             errno == EEXIST ? "; another command is creating it, or was interrupted: then remove it" : "");
     return ZR_OK;
 }

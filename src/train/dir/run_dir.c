@@ -68,11 +68,11 @@ static zr_status check_place(const char *path)
     struct stat st;
     char parent[PATH_MAX];
     ZR_CHECK(path[0], ZR_ERR_CREATE, "train.output_dir is empty; name a directory");
-    ZR_CHECK(strlen(path) < PATH_MAX - 64, ZR_ERR_CREATE, "train.output_dir has %zu bytes; at most %d are possible",
+    ZR_CHECK(strlen(path) < PATH_MAX - 64, ZR_ERR_CREATE, "train.output_dir has %zu bytes; the limit is %d",
              strlen(path), PATH_MAX - 65);
     nearest_parent(path, parent);
     ZR_CHECK(stat(parent, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_CREATE,
-             "train.output_dir %s cannot be made: %s is not a directory", ZR_SHOWN(path), ZR_SHOWN(parent));
+             "train.output_dir %s cannot be created: %s is not a directory", ZR_SHOWN(path), ZR_SHOWN(parent));
     ZR_CHECK(access(parent, W_OK | X_OK) == 0, ZR_ERR_CREATE,
              "train.output_dir %s cannot be written: %s: %s; choose another directory", ZR_SHOWN(path),
              ZR_SHOWN(parent), strerror(errno));
@@ -152,10 +152,10 @@ zr_status zr__run_dir_spares(const char *path, const char *const *inputs)
         zr_status st = zr__shards_find(*inputs, &shards);
         for (int64_t i = 0; i < shards.n && st == ZR_OK; i++)
             if (zr__run_dir_writes(&dir, shards.path[i]))
-                st = ZR_FAIL(
-                    ZR_ERR_CREATE,
-                    "train.output_dir %s: the run would write over %s, which it reads; choose another directory",
-                    ZR_SHOWN(path), ZR_SHOWN(shards.path[i]));
+                st =
+                    ZR_FAIL(ZR_ERR_CREATE,
+                            "train.output_dir %s: the run would overwrite %s, which it reads; choose another directory",
+                            ZR_SHOWN(path), ZR_SHOWN(shards.path[i]));
         zr__shards_free(&shards);
         ZR_TRY(st);
     }

@@ -70,7 +70,8 @@ zr_status zr__train_model(const zr_config *config, zr__family_model *model)
     ZR_TRY(family->check(&model->numbers));
     model->sizes = family->sizes(&model->numbers);
     ZR_CHECK(config->data.seq_length <= model->sizes.n_positions, ZR_ERR_CONFIG,
-             "data.seq_length is %lld but the model has %lld positions; lower it or raise model.n_positions",
+             "data.seq_length is %lld, but the model has only %lld positions; lower data.seq_length or raise "
+             "model.n_positions",
              (long long)config->data.seq_length, (long long)model->sizes.n_positions);
     return ZR_OK;
 }

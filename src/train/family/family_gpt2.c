@@ -79,14 +79,15 @@ static zr_status tell_dropout(const char *dir, zr_config *config)
     if (hf.embd_pdrop == 0 && hf.resid_pdrop == 0 && hf.attn_pdrop == 0) return ZR_OK;
     if (hf.embd_pdrop == hf.resid_pdrop && hf.embd_pdrop == hf.attn_pdrop)
         snprintf(note, sizeof(note),
-                 "model.dropout: 0, as no key gives another; the model in %s was made for dropout %s; "
-                 "--model.dropout=%s does the same",
+                 "model.dropout: 0, because no key sets it, although the model in %s was trained with dropout %s; "
+                 "--model.dropout=%s uses the same",
                  ZR_SHOWN(dir), ZR_SHORTEST(hf.embd_pdrop), ZR_SHORTEST(hf.embd_pdrop));
     else
-        snprintf(note, sizeof(note),
-                 "model.dropout: 0, as no key gives another; the model in %s was made for --model.embd_pdrop=%s "
-                 "--model.resid_pdrop=%s --model.attn_pdrop=%s",
-                 ZR_SHOWN(dir), ZR_SHORTEST(hf.embd_pdrop), ZR_SHORTEST(hf.resid_pdrop), ZR_SHORTEST(hf.attn_pdrop));
+        snprintf(
+            note, sizeof(note),
+            "model.dropout: 0, because no key sets it, although the model in %s was trained with --model.embd_pdrop=%s "
+            "--model.resid_pdrop=%s --model.attn_pdrop=%s",
+            ZR_SHOWN(dir), ZR_SHORTEST(hf.embd_pdrop), ZR_SHORTEST(hf.resid_pdrop), ZR_SHORTEST(hf.attn_pdrop));
     return zr__config_add_note(config, note);
 }
 

@@ -88,7 +88,7 @@ void zr__data_keys(const zr_config *config, zr_data_args *args)
 
 static zr_status open_all(const zr_config *config, bool first, zr_progress_fn progress, void *arg, zr__inputs *inputs)
 {
-    ZR_CHECK(config->data.train, ZR_ERR_CONFIG, "data.train is missing; name a text or token file to train on");
+    ZR_CHECK(config->data.train, ZR_ERR_CONFIG, "data.train is missing; give a text or token file to train on");
     zr_data_args args = {.path = config->data.train,
                          .vocab_size = config->model.sizes.vocab_size,
                          .seq_length = config->data.seq_length,

@@ -92,7 +92,8 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
     if (beside(real, path, found)) return ZR_OK;
     if (path[0] != '/' && is_there(".", path, found)) return ZR_OK;
     bool whole = path[0] == '/' || !start;
-    return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s: %s%s%s is not there, nor beside the run in %s; has it moved?", key,
+    return ZR_FAIL(ZR_ERR_NOT_FOUND,
+                   "%s: %s%s%s does not exist, and neither does a copy beside the run in %s; was it moved?", key,
                    whole ? "" : ZR_SHOWN(start), whole ? "" : "/", ZR_SHOWN(path), ZR_SHOWN(real));
 }
 
@@ -152,7 +153,7 @@ static zr_status note_moved(zr_config *config, const char *key, const char *path
 {
     char from[PATH_MAX], note[2 * ZR_SHOWN_BYTES + 128];
     if (path[0] == '/' ? resolve(path, from) : is_there(config->train.started_in, path, from)) return ZR_OK;
-    snprintf(note, sizeof(note), "%s: %s is not where the run read it; read from %s", key, ZR_SHOWN(path),
+    snprintf(note, sizeof(note), "%s: %s no longer exists where the run read it; using %s instead", key, ZR_SHOWN(path),
              ZR_SHOWN(found));
     return zr__config_add_note(config, note);
 }

@@ -86,11 +86,10 @@ static zr_status check_gpu_memory(const zr_plan *plan, int64_t limit_bytes, int 
     const int64_t limit = limit_bytes > 0 && limit_bytes < there ? limit_bytes : there;
     ZR_CHECK(
         bytes <= limit, ZR_ERR_MEMORY,
-        "the plan needs %s of GPU memory per rank (total %s, and %s for CUDA and its libraries) but %s %s; use more "
-        "ranks or GPUs, a higher zero_optimization.stage or activation_checkpointing.policy unit (`zr plan` shows "
-        "each)",
+        "the plan needs %s of GPU memory per rank (%s, plus %s for CUDA and its libraries), but %s %s; use more ranks "
+        "or GPUs, a higher zero_optimization.stage or activation_checkpointing.policy unit (`zr plan` shows each)",
         ZR_SIZE((double)bytes), ZR_SIZE((double)plan->memory.total_bytes), ZR_SIZE((double)ZR__GPU_EXTRA_BYTES),
-        limit == there ? "its part of the GPU is" : "memory.limit is", ZR_SIZE((double)limit));
+        limit == there ? "its share of the GPU is" : "memory.limit is", ZR_SIZE((double)limit));
     return ZR_OK;
 }
 
@@ -102,15 +101,15 @@ zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int l
     int64_t rank_bytes = zr__plan_process_bytes(plan, 1);
     if (apart) ZR_TRY(check_gpu_memory(plan, limit_bytes, threads ? local_ranks : 1));
     const char *total = ZR_SIZE((double)memory->total_bytes), *states = ZR_SIZE((double)memory->states_bytes);
-    ZR_CHECK(
-        apart || limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
-        "the plan needs %s per rank (total %s, of it %s model states; on top 3 %% and 50.33 MB for the program and its "
-        "libraries) but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
-        ZR_SIZE((double)rank_bytes), total, states, ZR_SIZE((double)limit_bytes), remedies(&plan->layout, use));
+    ZR_CHECK(apart || limit_bytes == 0 || rank_bytes <= limit_bytes, ZR_ERR_MEMORY,
+             "the plan needs %s per rank (%s, including %s of model states, plus 3 %% and 50.33 MB for the program and "
+             "its libraries), but memory.limit is %s; use %smore ranks (`zr plan` shows each)",
+             ZR_SIZE((double)rank_bytes), total, states, ZR_SIZE((double)limit_bytes), remedies(&plan->layout, use));
     double host_bytes = threads ? (double)zr__plan_process_bytes(plan, local_ranks) : (double)rank_bytes * local_ranks;
     int64_t left = zr__host_available_bytes();
     ZR_CHECK(left < 0 || host_bytes <= (double)left, ZR_ERR_MEMORY,
-             "the plan needs %s on this machine (%d rank%s of %s, of it %s model states) but %s are available; use %sa "
+             "the plan needs %s on this machine (%d rank%s of %s, including %s of model states), but %s are available; "
+             "use %sa "
              "smaller model",
              ZR_SIZE(host_bytes), local_ranks, local_ranks == 1 ? "" : "s", total, states, ZR_SIZE((double)left),
              remedies(&plan->layout, use));

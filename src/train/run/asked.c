@@ -37,7 +37,7 @@ zr_status zr__run_asked(zr__run *r)
     if (asked[WRITING] == 0) ZR_TRY(zr__run_save_end(r));
     r->out_of_time = !asked[STOP] && asked[TIME];
     if (r->out_of_time)
-        zr__run_note(r, "another step and its checkpoint would end after the time that the run has: it stops here");
+        zr__run_note(r, "the run stops here, because another step and its checkpoint would exceed --max-time");
     if (asked[STOP] || asked[TIME]) return ZR_FAIL(ZR_ERR_STOPPED, "asked to stop");
     return asked[SAVE] ? zr__run_save(r) : ZR_OK;
 }

@@ -149,7 +149,7 @@ static zr_status probe_other_batch(zr__run *r)
     zr_status st = zr__engine_probe(r->engine, &args, &found);
     if (st != r->batch_failed) return st; /* aborted on this rank only: other ranks may not be able to agree */
     ZR_TRY(zr__run_agree(r, st));
-    ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with them the loss of step %lld's batch is %g too",
+    ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with these weights, the loss on the batch of step %lld is %g too",
              (long long)step + 1, found.loss);
     return ZR_OK;
 }
@@ -166,7 +166,7 @@ static zr_status judge_weights(zr__run *r)
 static void note_rest(const zr__run *r, const char *name, const char *rest)
 {
     if (rest[0])
-        zr__run_note(r, "the earlier %s directory held more than zr had written: that is kept in %s", name,
+        zr__run_note(r, "the earlier %s directory held files that zr had not written; it is kept in %s", name,
                      zr__text_escape(rest, (char[ZR__WHY_BYTES / 2]){0}, ZR__WHY_BYTES / 2));
 }
 
@@ -233,8 +233,9 @@ zr_status zr__run_complete_weights(zr__run *r)
         ZR_TRY(zr__export_complete(path, &from, rest));
         note_rest(r, name, rest);
         if (from)
-            zr__run_note(r, "an earlier run was ended while it wrote %s: what was whole in %s%s is there now", name,
-                         name, from);
+            zr__run_note(
+                r, "an earlier run was interrupted while it wrote %s; its complete files were recovered from %s%s",
+                name, name, from);
     }
     return ZR_OK;
 }
@@ -305,7 +306,7 @@ static zr_status keep_result(zr__run *r, bool stopped, char text[ZR__WHY_BYTES])
 {
     zr_status st = judge_weights(r);
     if (st == ZR_OK) return stopped ? keep_checkpoint(r, text) : keep_weights(r, text);
-    snprintf(text, ZR__WHY_BYTES, "the weights after step %lld are not saved: %.1500s", (long long)r->result->steps,
+    snprintf(text, ZR__WHY_BYTES, "the weights after step %lld were not saved: %.1500s", (long long)r->result->steps,
              zr_error_message());
     return st;
 }
@@ -317,8 +318,8 @@ static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const
     long long steps = r->result->steps, all = r->config->train.steps;
     if (kept == ZR_ERR_DIVERGED) return ZR_FAIL(kept, "training diverged: %s; lower the learning rate", saved);
     if (kept != ZR_OK) return ZR_FAIL(kept, "%s", saved);
-    ZR_CHECK(!r->suspect, ZR_ERR_DIVERGED, "the last loss of the run is not finite, with another batch it is: %s",
-             saved);
+    ZR_CHECK(!r->suspect, ZR_ERR_DIVERGED,
+             "the last loss of the run is not finite, but the loss on another batch is: %s", saved);
     ZR_CHECK(st == ZR_OK, st, "stopped %s after step %lld of %lld; %s",
              r->out_of_time ? "as --max-time asked" : "on request", steps, all, saved);
     ZR_CHECK(!r->save_failure[0], r->save_failed, "%s; %s", r->save_failure, saved);

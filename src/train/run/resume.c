@@ -81,8 +81,7 @@ static zr_status refuse_model(void *arg, const char *key, const char *was, const
     const compared *with = arg;
     const bool open = !with->begun && strcmp(key, "model.frozen") == 0;
     ZR_CHECK(open || may_change(key), ZR_ERR_CONFIG,
-             "%s: %s, and %s in %s: a run goes on with the model that it has; give the same, or another "
-             "train.output_dir",
+             "%s is %s, but %s in %s; a resumed run keeps its model: give the same value, or another train.output_dir",
              key, is ? is : "not given", was ? was : "not given", with->name);
     return ZR_OK;
 }
@@ -91,12 +90,12 @@ static zr_status same_file(const char *key, const char *name, const zr__file_pri
 {
     if (was->bytes < 0 || is->bytes < 0) return ZR_OK;
     ZR_CHECK(was->bytes == is->bytes, ZR_ERR_DATA,
-             "%s: the file has %lld bytes, and %lld when %s was written; a run goes on with the data that it has", key,
+             "%s: the file has %lld bytes, but had %lld when %s was written; a resumed run needs the same data", key,
              (long long)is->bytes, (long long)was->bytes, name);
-    ZR_CHECK(was->hash == is->hash, ZR_ERR_DATA,
-             "%s: the file is another than when %s was written (%016llx, not %016llx); a run goes on with the data "
-             "that it has",
-             key, name, (unsigned long long)is->hash, (unsigned long long)was->hash);
+    ZR_CHECK(
+        was->hash == is->hash, ZR_ERR_DATA,
+        "%s: the file has changed since %s was written (hash %016llx, not %016llx); a resumed run needs the same data",
+        key, name, (unsigned long long)is->hash, (unsigned long long)was->hash);
     return ZR_OK;
 }
 
@@ -120,11 +119,12 @@ static zr_status check_run(const zr__run *r, const char *name, int64_t step, con
     ZR_TRY(same_file("data.train", name, &from->train, &r->train));
     ZR_TRY(same_file("data.val", name, &from->val, &r->val));
     ZR_CHECK(from->ranks == 0 || same_tokenizer(from->tokenizer, tokenizer), ZR_ERR_DATA,
-             "data.tokenizer: \"%s\", and \"%s\" when %s was written; a run goes on with the tokens that it has",
+             "data.tokenizer is \"%s\", but was \"%s\" when %s was written; a resumed run needs the same tokens",
              tokenizer, from->tokenizer, name);
-    ZR_CHECK(step <= r->config->train.steps, ZR_ERR_CONFIG,
-             "train.steps: %lld, and %s has done %lld steps already; give more, or another train.output_dir",
-             (long long)r->config->train.steps, name, (long long)step);
+    ZR_CHECK(
+        step <= r->config->train.steps, ZR_ERR_CONFIG,
+        "train.steps is %lld, but %s has done %lld steps already; raise train.steps, or give another train.output_dir",
+        (long long)r->config->train.steps, name, (long long)step);
     return ZR_OK;
 }
 
@@ -162,7 +162,7 @@ static void pass_over_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
     zr_checkpoint_name(r->resume.step, name);
-    zr__run_note(r, "%s is passed over: %.1000s", name, zr_error_message());
+    zr__run_note(r, "%s is skipped: %.1000s", name, zr_error_message());
     r->resume.next++;
 }
 
@@ -205,7 +205,7 @@ static zr_status choose_checkpoint(zr__run *r)
         return check_later(r, name, step);
     }
     r->resume.step = -1;
-    ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: no checkpoint is whole, of %lld", shown,
+    ZR_CHECK(r->resume.n == 0, ZR_ERR_DATA, "train.output_dir %s: none of its %lld checkpoints is complete", shown,
              (long long)r->resume.n);
     const char *weights = NULL;
     int64_t steps = -1;
@@ -402,7 +402,7 @@ static zr_status note_changed_key(void *arg, const char *key, const char *was, c
     const zr__run *r = arg;
     const bool rounds = strcmp(key, "bf16.enabled") == 0 || strcmp(key, "fp16.enabled") == 0;
     if (is_in(places, key)) return ZR_OK;
-    zr__run_note(r, "changed since the checkpoint: %s was %.160s, is %.160s", key, was ? was : "not given",
+    zr__run_note(r, "changed since the checkpoint: %s was %.160s, and is now %.160s", key, was ? was : "not given",
                  is ? is : "not given");
     if (rounds && r->config->model.frozen && is && strcmp(is, "true") == 0)
         zr__run_note(r, "frozen parameters are rounded to 16 bits, for good: they have no fp32 master (model.frozen)");
@@ -414,7 +414,8 @@ static void note_changes(zr__run *r)
     char *now = NULL;
     const zr__checkpoint_run *from = &r->resume.from;
     if (from->ranks != r->comm->size)
-        zr__run_note(r, "changed since the checkpoint: ranks were %d, are %d", from->ranks, r->comm->size);
+        zr__run_note(r, "changed since the checkpoint: the number of ranks was %d, and is now %d", from->ranks,
+                     r->comm->size);
     const zr_config mine = zr__run_given(r);
     zr_status st = zr_config_to_json(&mine, &now);
     if (st == ZR_OK) st = zr__checkpoint_config_differs(from->config, now, note_changed_key, r);
@@ -438,11 +439,11 @@ void zr__resume_announce(zr__run *r)
                  (long long)r->config->train.steps, dir, name, resume->read_sec);
     /* Lines may be missing because the disk was full when the earlier run ended. */
     if (trained && r->made.last_step < resume->step)
-        zr__run_note(r, "metrics.jsonl has no lines of the steps %lld to %lld, which were made before: they were lost",
+        zr__run_note(r, "metrics.jsonl lacks the lines of steps %lld to %lld, which were lost",
                      (long long)r->made.last_step + 1, (long long)resume->step);
     if (trained) note_changes(r);
     if (resume->anew)
-        zr__run_note(r, "the checkpoint has no states of the optimizer %s: they begin at zero",
+        zr__run_note(r, "the checkpoint has no states of the optimizer %s, so they start at zero",
                      r->plan->optimizer.name);
 }
 

@@ -161,12 +161,12 @@ static void note_limit(const zr__run *r)
     const int64_t limit_bytes = r->settled.memory.limit_bytes;
     if (!r->given || r->given->memory.limit_bytes == r->config->memory.limit_bytes) return;
     if (limit_bytes > 0)
-        zr__run_note(r, "activation_checkpointing.policy auto: memory.limit taken as %s, a rank's share of %s",
+        zr__run_note(r, "activation_checkpointing.policy auto: memory.limit is set to %s, a rank's share of %s",
                      ZR_SIZE((double)limit_bytes),
-                     r->plan->profile.facts.apart ? "its GPU" : "nine tenths of what the host has left");
+                     r->plan->profile.facts.apart ? "its GPU" : "nine tenths of the free memory of the host");
     else
-        zr__run_note(r, "activation_checkpointing.policy auto: what memory the host has left is not known, so nothing "
-                        "is recomputed; give memory.limit");
+        zr__run_note(r, "activation_checkpointing.policy auto: the free memory of the host is unknown, so nothing is "
+                        "recomputed; set memory.limit");
 }
 
 /** Report the choices for open keys, and how policy auto stores activation checkpoints. */
@@ -214,7 +214,7 @@ static void announce(zr__run *r)
 {
     if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
     if (r->dir.gone[0])
-        zr__run_note(r, "the lock of the directory was left by a process that is gone (%s): taken over", r->dir.gone);
+        zr__run_note(r, "took over the lock of the directory from a process that no longer exists (%s)", r->dir.gone);
     zr__resume_announce(r);
     note_limit(r);
     note_choices(r);
@@ -223,7 +223,7 @@ static void announce(zr__run *r)
     if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, "%s", limits);
     int cores = zr__host_cores(), wanted = r->info.threads * r->comm->local_size;
     if (wanted > cores)
-        zr__run_note(r, "%d ranks x %d threads on %d cores: expect this to be slow", r->comm->local_size,
+        zr__run_note(r, "%d ranks x %d threads are more than %d cores, so training will be slow", r->comm->local_size,
                      r->info.threads, cores);
     note_lines(r, r->inputs.train);
     note_lines(r, r->inputs.val);
@@ -405,8 +405,7 @@ static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *d
     r->mixed = !did->skipped;
     /* The advice is added here, since the engine does not know configuration keys. */
     return ZR_FAIL(ZR_ERR_DIVERGED,
-                   "%s. Set gradient_clipping, memory.norm two_pass or memory.layout paper: then such steps are "
-                   "skipped whole",
+                   "%s. To skip such steps instead, set gradient_clipping, memory.norm two_pass or memory.layout paper",
                    why);
 }
 

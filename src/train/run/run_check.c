@@ -123,8 +123,8 @@ static void settle_ahead(zr__run *r)
     r->ahead_bytes = zr_data_ahead_bytes(r->plan->layout.seq, r->plan->layout.batch);
     r->reads_ahead = r->ahead_bytes > 0;
     if (!r->reads_ahead)
-        zr__run_note(r, "data.train: nothing is read ahead, since one sample of data.seq_length takes more memory than "
-                        "there is for it");
+        zr__run_note(r, "data.train: samples are not read ahead, because one sample of data.seq_length needs more "
+                        "memory than is set aside for it");
 }
 
 /** Refuse the key collectives.reduce "nccl" if ranks are threads of one process. Errors: ZR_ERR_UNSUPPORTED. */

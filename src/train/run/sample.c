@@ -87,8 +87,7 @@ static zr_status open_writer(zr__run *r)
     const zr_generate_args args = args_of(r->config);
     if (r->config->train.sample_tokens == 0 || r->comm->rank != 0) return ZR_OK;
     ZR_CHECK(args.prompt_bytes <= ZR__PROMPT_BYTES, ZR_ERR_CONFIG,
-             "train.sample_prompt: %lld bytes; at most %d are possible", (long long)args.prompt_bytes,
-             ZR__PROMPT_BYTES);
+             "train.sample_prompt has %lld bytes; the limit is %d", (long long)args.prompt_bytes, ZR__PROMPT_BYTES);
     ZR_TRY(zr_tokenizer_open(r->config->data.tokenizer, &r->tokenizer));
     zr__writer w = writer_of(r, &args);
     zr_status st = zr__writer_open(&w);
@@ -118,7 +117,7 @@ static zr_status line_of(const writing *w, zr_status wrote, const char *why, cha
 {
     const zr__run *r = w->run;
     if (wrote == ZR_ERR_DIVERGED) {
-        zr__run_note(r, "no text after step %lld: %.500s", (long long)r->result->steps, why);
+        zr__run_note(r, "no sample text was written after step %lld: %.500s", (long long)r->result->steps, why);
         return ZR_OK;
     }
     if (wrote != ZR_OK) return ZR_FAIL(wrote, "%s", why);

@@ -34,10 +34,11 @@ static zr_status move_aside(const zr__save *s)
     if (!has_name(s, from)) return ZR_OK;
     snprintf(to, sizeof(to), "%s.old", from);
     for (int i = 2; lstat(to, &st) == 0; i++) snprintf(to, sizeof(to), "%s.old%d", from, i);
-    ZR_CHECK(rename(from, to) == 0, ZR_ERR_IO, "what is in the place of this checkpoint cannot be renamed to %s: %s",
-             ZR_SHOWN(to), strerror(errno));
-    zr__run_note(s->run, "step %lld: what was in the place of this checkpoint is kept as %s", (long long)s->step,
-                 ZR_SHOWN(to));
+    ZR_CHECK(rename(from, to) == 0, ZR_ERR_IO,
+             "the directory with the name of this checkpoint cannot be renamed to %s: %s", ZR_SHOWN(to),
+             strerror(errno));
+    zr__run_note(s->run, "step %lld: the directory that had the name of this checkpoint is kept as %s",
+                 (long long)s->step, ZR_SHOWN(to));
     return ZR_OK;
 }
 
@@ -130,7 +131,8 @@ static zr_status finish_files(zr__save *s, zr_status written)
     ZR_TRY(zr__save_gather(s));
     ZR_TRY(zr__run_agree(r, first ? zr__save_describe(s) : ZR_OK));
     ZR_TRY(zr__run_agree(r, first ? commit_save(s) : ZR_OK));
-    if (first && remove_old(s) != ZR_OK) zr__run_note(r, "an older checkpoint stays: %.1000s", zr_error_message());
+    if (first && remove_old(s) != ZR_OK)
+        zr__run_note(r, "an older checkpoint could not be removed: %.1000s", zr_error_message());
     return ZR_OK;
 }
 
@@ -309,7 +311,7 @@ zr_status zr__run_save(zr__run *r)
     const int64_t step = r->result->steps;
     const bool asynchronous = r->plan->save != ZR_SAVE_NONE && step < r->config->train.steps;
     if (r->suspect) {
-        zr__run_note(r, "step %lld: no checkpoint, since its loss is not finite", (long long)step);
+        zr__run_note(r, "step %lld: no checkpoint was written, because the loss is not finite", (long long)step);
         return ZR_OK;
     }
     zr__run_enter(r, ZR__PHASE_SAVE);

@@ -322,11 +322,11 @@ static zr_status note_choice(const search *s, const tried *best, char note[ZR_TR
             zr__text_add(&text, " which takes the least, %s a rank: nothing fits", ZR_SIZE((double)best->needs));
     } else {
         zr__text_add(&text,
-                     "gradient_accumulation_steps: auto, taken as %" PRId64
+                     "gradient_accumulation_steps: auto, set to %" PRId64
                      ", and train_micro_batch_size_per_gpu as %" PRId64 ": %s",
                      w->accum, w->rows,
                      s->keeps           ? "as the checkpoint has it"
-                     : !best->fits      ? "nothing fits memory.limit, and this takes the least"
+                     : !best->fits      ? "nothing fits memory.limit, and this needs the least"
                      : best->recomputes ? "the best of what fits memory.limit"
                                         : "the fewest that fit memory.limit with no activation recomputed");
     }

@@ -61,8 +61,8 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
     ZR_TRY(look_at_data(config, config->data.val, &val));
     if (config->data.tokenizer) return ZR_OK;
     ZR_CHECK(train == DATA_UNKNOWN || val == DATA_UNKNOWN || train == val, ZR_ERR_CONFIG,
-             "data.train is %s and data.val is %s, and no tokenizer says how text becomes the same tokens; give the "
-             "one that made them as data.tokenizer (its directory, or \"bytes\"), or files of one kind",
+             "data.train is %s but data.val is %s, and data.tokenizer is not given; set it to the tokenizer that made "
+             "the tokens (its directory, or \"bytes\"), or give files of one kind",
              name[train], name[val]);
     if (train != DATA_TEXT) return ZR_OK;
     *bytes = true;
@@ -77,12 +77,12 @@ static zr_status note_bytes_vocab(zr_config *config)
     char note[320];
     const int64_t vocab = config->model.sizes.vocab_size;
     if (vocab <= 2 * ZR__BYTES_VOCAB) return ZR_OK;
-    snprintf(
-        note, sizeof(note),
-        "data.tokenizer: not given, so the text is read as bytes, 256 of the model's %lld tokens: it trains badly. "
-        "Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` makes one), or take a "
-        "model with vocab_size 256",
-        (long long)vocab);
+    snprintf(note, sizeof(note),
+             "data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's %lld tokens "
+             "and train badly. Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` makes "
+             "one), or take a "
+             "model with vocab_size 256",
+             (long long)vocab);
     return zr__config_add_note(config, note);
 }
 
@@ -94,7 +94,7 @@ static zr_status fit_tokenizer(zr_config *config)
     char text[24];
     if (!name || strcmp(name, "bytes") == 0 || config->model.sizes.vocab_size > 0) return ZR_OK;
     zr_status st = zr_tokenizer_open(name, &tokenizer);
-    ZR_CHECK(st == ZR_OK, st, "data.tokenizer: %s (model.vocab_size, which is not given, is to be its size)",
+    ZR_CHECK(st == ZR_OK, st, "data.tokenizer: %s (needed for model.vocab_size, which is not given)",
              zr_error_message());
     snprintf(text, sizeof(text), "%lld", (long long)zr_tokenizer_vocab(tokenizer));
     zr_tokenizer_close(&tokenizer);

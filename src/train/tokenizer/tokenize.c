@@ -117,7 +117,7 @@ static zr_status check_headerless(const tokenizing *t)
     zr_status st = zr_data_open(out, NULL, U16_VOCAB, 1, ZR_SEQUENTIAL, 0, &data);
     bool same = st == ZR_OK && strcmp(zr_data_get_info(data).format, "uint16") == 0;
     zr_data_close(&data);
-    ZR_CHECK(same, ZR_ERR_CREATE, "%s is there, and no file of tokens of the format nanogpt: name another file%s%s",
+    ZR_CHECK(same, ZR_ERR_CREATE, "%s exists and is not a token file of the format nanogpt; name another file%s%s",
              ZR_SHOWN(out), st == ZR_OK ? "" : "; ", st == ZR_OK ? "" : zr_error_message());
     return ZR_OK;
 }
@@ -150,7 +150,7 @@ static zr_status make_tmp(tokenizing *t)
     bool there = lstat(tmp, &info) == 0;
     zr_status st = zr__new_file_begin(t->args->out, false, &t->out);
     ZR_CHECK(st == ZR_OK, st, "%s%s", zr_error_message(),
-             there ? "; a command that makes it is running, or was ended: then remove it" : "");
+             there ? "; another command is creating it, or was interrupted: then remove it" : "");
     return ZR_OK;
 }
 

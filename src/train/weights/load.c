@@ -34,7 +34,7 @@ zr_status zr__load_config(zr__loaded *loaded)
     if (!loaded->stored.run[0]) return ZR_OK;
     ZR_TRY(zr__path_join(path, loaded->stored.run, "config.json"));
     if (stat(path, &st) != 0) return ZR_OK;
-    ZR_CHECK(S_ISREG(st.st_mode), ZR_ERR_NOT_FOUND, "%s: not a file, wanted a regular file", path);
+    ZR_CHECK(S_ISREG(st.st_mode), ZR_ERR_NOT_FOUND, "%s: it is not a regular file", path);
     return zr_config_load(path, NULL, 0, &loaded->config);
 }
 

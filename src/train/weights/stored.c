@@ -79,7 +79,7 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
         st = ZR_OK;
         manifest = NULL;
         if (!stored->passed_over[0])
-            snprintf(stored->passed_over, sizeof(stored->passed_over), "%s is passed over: %.440s", name,
+            snprintf(stored->passed_over, sizeof(stored->passed_over), "%s is skipped: %.440s", name,
                      zr_error_message());
     }
     *found = manifest != NULL;

@@ -401,7 +401,8 @@ static zr_status attention_cached(const zr_kernel_args *args)
     const int64_t n_head = args->op->attr.i[0], C = cache->shape.dim[2], D = C / n_head;
     const int64_t length = cache->shape.dim[1], position = args->runtime->position, n = position + 1;
     ZR_CHECK(position >= 0 && position < length, ZR_ERR_DATA,
-             "token %lld does not fit a cache of %lld: make cache_len longer", (long long)position, (long long)length);
+             "token %lld does not fit in a cache of %lld tokens; make cache_len larger", (long long)position,
+             (long long)length);
     const size_t row = (size_t)(C * zr_dtype_bytes(cache->dtype));
     memcpy((char *)cache->data + (size_t)position * row, (const char *)qkv->data + row, row);
     memcpy((char *)cache->data + (size_t)(length + position) * row, (const char *)qkv->data + 2 * row, row);
