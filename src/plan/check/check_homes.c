@@ -11,7 +11,7 @@ typedef struct copied {
     int32_t state; /* home buffer of the state, or -1 if this buffer holds no copy of a state */
     zr_range range;
     zr_when when; /* rounds in which the elements were copied */
-    bool changed; /* whether an update changed the copy and the change is not yet copied home */
+    bool changed; /* whether an update changed the copy and the changed elements are not yet copied home */
 } copied;
 
 /* The state of the check of homes; arrays are indexed by buffer unless noted. */
@@ -40,7 +40,7 @@ bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
 }
 
-/* Return a state of a unit by its number: 0 is the master, 1 to 4 are the optimizer's states. */
+/* number of states of a unit: number 0 is the master, numbers 1 to 4 are the optimizer's states */
 enum { STATES = 5 };
 static const zr_state *kept_state(const zr_plan_unit *u, int number)
 {
@@ -69,7 +69,7 @@ static bool same_range(const zr_range *a, const zr_range *b)
     return zr__names(&use, &(zr_range){0}, b);
 }
 
-/* Return whether a use covers a whole copy of `range`. A copy begins at the first element of its buffer. */
+/* Return whether a use covers a whole copy of `range`. The copy begins at the first element of its buffer. */
 static bool is_copy_of(const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
@@ -78,7 +78,7 @@ static bool is_copy_of(const zr_use *use, const zr_range *range)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Check that an operand is on the device and holds the state's elements that the step's range names. */
+/* Check that an operand is on the device and holds the elements of the state that the step's range selects. */
 static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool changes)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -182,7 +182,7 @@ static zr_status check_save(const homes *h, int32_t index)
 static zr_status check_step_homes(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
-    int first = 0; /* first of the uses that are not state operands */
+    int first = 0; /* index of the first use that is not a state operand */
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;

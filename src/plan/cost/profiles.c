@@ -1,6 +1,6 @@
 /* Machine profiles by name: the rates of one rank, and facts about its device. A GPU has memory of its own and
- * multiplies attention in 16 bits. For a processor the facts ask for the least scratch that kernels take on any
- * processor: one thread and no panels. */
+ * multiplies attention in 16 bits. For a processor, the facts give the smallest scratch of kernels on any processor:
+ * one thread and no panels. */
 #include "base/text/text.h"
 #include "zr/plan.h"
 

@@ -1,4 +1,4 @@
-/* The grid of ranks: numbers within groups, shards, and the ranks beyond a border. */
+/* Answers questions about the grid of ranks: numbers within groups, shards, and the ranks beyond a border. */
 #include "plan/list/place.h"
 
 int zr__plan_place(const zr_plan *plan, int32_t group, int rank)

@@ -11,7 +11,7 @@ static zr_status check_micro_gradients(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return whether the squares of a unit's micro-gradients are computed. */
+/* Return whether this plan computes the squares of a unit's micro-gradients. */
 static bool is_taken(const zr_plan *plan, int32_t unit)
 {
     return plan->layout.train && plan->layout.micro_squares && plan->unit[unit].trains;

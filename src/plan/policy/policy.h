@@ -12,7 +12,7 @@
 typedef struct zr__policy {
     /* Reject an impossible layout with ZR_ERR_CONFIG or ZR_ERR_UNSUPPORTED. */
     zr_status (*check)(const zr_layout *layout);
-    /* chooses: return whether the layout leaves this policy's choice open. create: create the best plan among all
+    /* chooses returns whether the layout leaves this policy's choice open. create creates the best plan among all
      * candidates for the choice. */
     bool (*chooses)(const zr_layout *layout);
     zr_status (*create)(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan);
@@ -20,7 +20,8 @@ typedef struct zr__policy {
     zr_status (*add_buffers)(zr_plan *plan);
     /* Write steps at the beginning of a round of training. */
     void (*round)(zr__list *l);
-    /* Write steps for a unit's gradient of this micro-batch, between its completion and its reduction. */
+    /* Write steps that use a unit's gradient of this micro-batch, after the gradient is complete and before it is
+     * reduced. */
     void (*gradient)(zr__list *l, int32_t unit, const zr_state *gradient);
     /* Add uses to the step NORM, which is the newest step of the list. */
     void (*norm)(zr__list *l, zr__id norm);
