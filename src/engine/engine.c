@@ -130,9 +130,7 @@ static zr_status prepare_engine(zr_engine *e)
     const zr_plan *plan = e->plan;
     zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
     if (plan->optimizer.name)
-        ZR_TRY(
-            e->device->ops->update(e->device, &plan->optimizer,
-                                   &nothing)); /* fails if the device has no kernel for the optimizer's update rule */
+        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* fails for an unknown update rule */
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         const zr_buffer *buffer = &plan->persistent[b];
         const zr_category c = buffer->category;

@@ -1,5 +1,5 @@
-/* Clusters by name, with the rates of data sheets. A separate list has the shares of peak rates that runs reach, by
- * generation of devices. */
+/* Defines clusters by name, with the rates of data sheets. A separate list gives, for each generation of devices, the
+ * shares of peak rates that runs reach. */
 #include "simulate/simulate.h"
 #include "base/text/text.h"
 
@@ -54,8 +54,8 @@ static const zr__generation generations[] = {
       [ZR__NETWORK_SEC] = 1e-5},
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)}};
 
-/* The generation of each device. Devices below the line have no fit of their own, and take the values of the nearest
- * generation. */
+/* The generation of each device. Devices below the line "----" have no fit of their own, and take the values of the
+ * nearest generation. */
 static const struct {
     const char *device, *generation;
 } generation_of[] = {{"v100-dgx2", "volta"},
@@ -80,8 +80,8 @@ const zr__generation *zr__generation_of(const char *device)
     return NULL;
 }
 
-/* Bytes per second in one direction: the rate of a lane after coding (128 bits in 130, 64 in 66) times the number of
- * lanes. */
+/* Bytes per second in one direction: the rate of a lane after coding (128 of 130 bits, or 64 of 66, carry data) times
+ * the number of lanes. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
 #define PCIE4_X16 (16e9 * 128 / 130 * 16 / 8)
 #define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)
@@ -92,7 +92,8 @@ const zr__generation *zr__generation_of(const char *device)
 
 #define GIB (INT64_C(1) << 30)
 
-/* Devices without a profile, by their data sheets. The 16-bit products are dense, on GeForce with fp32 accumulation. */
+/* Devices without a profile, with the rates of their data sheets. The 16-bit products are dense products, on GeForce
+ * with fp32 accumulation. */
 static const struct {
     const char *name;
     zr_machine machine;

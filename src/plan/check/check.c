@@ -225,8 +225,8 @@ static zr_status check_once(const zr__proof *p)
  * rounds both with and without saving. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* Whether there are later rounds. Even if there are only two rounds, the second must be proved as a later round,
-     * since the steps after END follow it. */
+    /* Whether there are later rounds. With only two rounds, the second still must be proved as a later round, since the
+     * steps after END follow it. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};

@@ -206,8 +206,8 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
         const zr_step *step = &p->s->step[i];
         advance_queues(p, i);
         if (!zr_when_runs(step->when, end->before != NULL, true, p->saves)) {
-            /* The step is skipped. If it is a ZR_WHEN_LATER step, a step that waits for it waits until its stream is
-             * free. */
+            /* The step is skipped. If it has ZR_WHEN_LATER, a step that waits for it waits until the skipped step's
+             * stream is free. */
             const double now = p->clock[step->stream];
             bool goes_on = zr_when_asked(step->when) && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
