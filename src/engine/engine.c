@@ -34,7 +34,7 @@ static zr_status take_memory(zr_engine *e)
  * need a thread that waits for them; other work is only issued to the device. */
 static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 {
-    enum { COMM_TASKS = 1024 }; /* maximum number of tasks waiting for the link, more than are ever pending */
+    enum { COMM_TASKS = 1024 }; /* capacity of the comm queue, more than the number of tasks ever pending */
     if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
     /* Twice the number of SAVE steps, since waits are tasks too. */

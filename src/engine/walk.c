@@ -295,8 +295,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     e->walked = st == ZR_OK && e->batch_failed.status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
     for (int i = 0; i <= !zr_engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
-    for (int s = 0; s < ZR_SPACES && st != ZR_OK;
-         s++) /* reset the counts, since a failed walk leaves its buffers counted as live */
+    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* a failed walk leaves its buffers counted as live */
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;
 }

@@ -13,7 +13,7 @@ typedef struct zr__run {
     zr_kernel_args args;
 } zr__run;
 
-/* A schedule with its operands bound to memory, which happens once when the engine is created. */
+/* A schedule with its operands bound to memory. Operands are bound once, when the engine is created. */
 typedef struct zr__bound {
     const zr_schedule *schedule;
     int32_t *run_of; /* by step, for RUN steps: index in `run` */
@@ -39,7 +39,7 @@ typedef struct zr__saving {
     bool now;      /* whether the training step in progress issues the saving steps */
     bool cut;      /* whether the training step that issued the saving steps failed, so that the next training step must
                       drain the save */
-    _Atomic bool gone;    /* whether the engine is being destroyed; nothing more is passed to the sink then */
+    _Atomic bool gone;    /* whether the engine is being destroyed, so that nothing more is passed to the sink */
     int32_t next;         /* index in the schedule; saving steps from this index on are still to be issued */
     _Atomic int32_t left; /* number of SAVE steps that have not ended; 0 if no save is in progress */
     zr__failure failed;   /* the sink's first failure; while left > 0, only the saving queue may access it */
@@ -53,7 +53,7 @@ struct zr_engine {
     char *memory[ZR_SPACES];            /* by space; NULL for STAGING, which only comm uses */
     int64_t taken_bytes[ZR_SPACES];     /* by space: bytes allocated */
     int place[ZR_GROUPS_MAX];           /* by group: this rank's number within the group */
-    zr_queues queues;                   /* which streams share a queue */
+    zr_queues queues;                   /* for each stream, its queue; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
@@ -105,7 +105,7 @@ zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
 /* Run a task on the compute queue, and wait for it. */
 zr_status zr__call(zr_engine *engine, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg);
 
-/* A step while it runs, on the device of its stream's queue. */
+/* A step that is running, on the device of its stream's queue. */
 typedef struct zr__running {
     zr_engine *engine;
     const zr__bound *bound;
@@ -113,13 +113,13 @@ typedef struct zr__running {
     const zr_use *use; /* uses of the step */
     zr_device *device;
     int64_t micro;
-    int64_t first, count; /* elements of the step's range, or of the current bucket for a move */
+    int64_t first, count; /* elements of the step's range or, for a step that moves a unit, of the current bucket */
 } zr__running;
 
-/* Return the address of a use of the step, or of the current bucket of a move. */
+/* Return the address of a use of the step or, if the step moves a unit, of its current bucket. */
 char *zr__at(const zr__running *r, int use);
 
-/* Show on the board that another part of a state was filled, read or saved. */
+/* Count on the board one more part of a state as filled, read or saved. */
 void zr__moved_part(zr_engine *engine);
 
 /* A span of elements of a unit. */

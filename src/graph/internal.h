@@ -162,8 +162,9 @@ zr_value zr__apply(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr
 /** If `value` needs a gradient, add an op whose output is an adjoint's contribution to this gradient. */
 zr_status zr__contribute(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,
                          const zr_value *in);
-/** If `value` needs a gradient, add an op whose output is an adjoint's contribution to this gradient. The op gets one
- * operand after the n operands given: the sum of earlier contributions, or ZR_NONE if there are none. */
+/** If `value` needs a gradient, add an op whose output is an adjoint's contribution to this gradient. After the n
+ * operands given, the op gets the sum of earlier contributions as one more operand (ZR_NONE for the first
+ * contribution). */
 zr_status zr__accumulate(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,
                          const zr_value *in);
 

@@ -6,7 +6,7 @@
 
 static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
 {
-    const bool measured = c->device.n_products > 0; /* with measured products, product_share is not needed */
+    const bool measured = c->device.n_products > 0; /* measured rates of products make product_share unnecessary */
     const struct {
         const char *key;
         double value;

@@ -44,8 +44,8 @@ static int64_t unit_of(const placing *p, int64_t rank, int32_t devices)
     return zr__device_of(p->cluster, p->ranks_per_host, rank) / devices;
 }
 
-/* Return the number of the first member after member `place` that is in another unit, or the group's size if there is
- * none. */
+/* Return the number of the first member after member `place` that is in another unit, or the group's size if all later
+ * members are in the same unit. */
 static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t devices)
 {
     const int64_t unit = unit_of(p, first + rank_at(p, place), devices);
@@ -86,7 +86,7 @@ static double level_rate(const zr_cluster *cluster, int level)
 }
 
 /* Raise a spot's times to the times over a level's links, for the group whose first rank is `first`. A ring enters each
- * unit once. There are as many rings as the unit with the fewest members has members. */
+ * unit once. The number of rings is the number of members in the unit with the fewest members. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
@@ -99,7 +99,7 @@ static void add_level(const placing *p, int64_t first, int level, zr__spot *spot
         for (int32_t in = place, out; in < end; in = out) {
             out = unit_end(p, first, in, below);
             const int32_t members = out - in, others = end - place - members;
-            if (others == 0) continue; /* these members cross no link of this level */
+            if (others == 0) continue; /* members of a single lower unit cross no link of this level */
             if (fewest == 0 || members < fewest) fewest = members;
             spot->direct_sec = fmax(spot->direct_sec, others / (rate * (size - 1)));
             if (shared <= 0) continue;

@@ -65,8 +65,8 @@ static int32_t next_of_stream(const zr_schedule *s, const zr_step_time *time, zr
     return from;
 }
 
-/* For each step of `stream`, find the seconds during which steps of the stream `other` run at the same time. Within a
- * stream, steps run in order. */
+/* For each step of `stream`, find the seconds during which steps of the stream `other` run simultaneously. Each stream
+ * runs its steps in order. */
 static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream stream, zr_stream other,
                       double *both_sec)
 {

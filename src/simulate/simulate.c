@@ -109,7 +109,7 @@ static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     if (!me->cluster->measured) return false;
     const zr_step_sample step = zr__step_sample_of(plan, kind, index);
     if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
-    if (step.across) { /* a single measured exchange may have found the links idle; many exchanges in a row do not */
+    if (step.across) { /* a single measured exchange may have found the links idle; exchanges in a row find them busy */
         const zr__spot *spot = &me->spot[plan->schedule[kind].step[index].group];
         *sec = step.cost.calls * fmax(*sec, zr__exchange_sec(me->cluster, spot, step.cost.wire_bytes));
         return true;

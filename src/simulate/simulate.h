@@ -63,8 +63,8 @@ ZR_NODISCARD zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster 
 /** Return a device's peak FLOP/s in the plan's dtype. */
 double zr__peak_of(const zr_plan *plan, const zr_machine *device);
 /** zr__copies_to_host returns whether a plan's training schedule has copies to or from host memory; if `saves`, only
- * among the steps that save, otherwise only among all other steps. zr__is_host_copy returns whether one step is such a
- * copy. */
+ * among the steps that save, otherwise only among all other steps. zr__is_host_copy returns whether one step is a copy
+ * to or from host memory. */
 bool zr__copies_to_host(const zr_plan *plan, bool saves);
 bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step);
 
@@ -96,8 +96,8 @@ bool zr__through_pcie(const zr_cluster *cluster);
 /** Find a device by name, in the table of clusters.c or among the profiles (zr_profile_named). Drop the links of a
  * profile, since a cluster has its own links. */
 ZR_NODISCARD zr_status zr__cluster_device(const char *name, zr_machine *device);
-/** Find a cluster of the table by name. If there is none, return ZR_ERR_NOT_FOUND with a message that lists the
- * names. */
+/** Find a cluster of the table by name. If the table has no such name, return ZR_ERR_NOT_FOUND with a message that
+ * lists the names. */
 ZR_NODISCARD zr_status zr__cluster_named(const char *name, zr_cluster *cluster);
 
 #endif

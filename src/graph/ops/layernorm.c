@@ -43,7 +43,7 @@ static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* Define the op for a norm's dx. dx overwrites dy, which is always present, unlike `earlier`. */
+/* Define the op for a norm's dx. dx overwrites dy rather than `earlier`, which may be absent. */
 #define NORM_DX(text)                                                                                                  \
     {                                                                                                                  \
         .name = text, .n_out = 1, .infer = norm_dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                    \

@@ -93,7 +93,7 @@ static int output_dim(const zr_op_attr *attr)
 }
 
 /* Add the ops for dw and db before the op for dx. In this order, x is last used before its gradient takes memory, and
- * the parameters' gradients can be reduced while dx is computed. The last of these ops needs dy in any order. */
+ * the parameters' gradients can be reduced while dx is computed. In any order, dy is needed until the last op. */
 static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], b = op->in[2], dy = zr_grad_of(graph, op->out[0]);

@@ -87,8 +87,8 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that a unit's gradient is summed over all data-parallel ranks: the product of the sizes of the groups that
- * reduce it must equal the number of these ranks. With reduce_once, check that all reductions between ranks come after
+/* Check that a unit's gradient is summed over all data-parallel ranks: the sizes of the groups that reduce it must
+ * multiply to the number of data-parallel ranks. With reduce_once, check that all reductions between ranks come after
  * the last micro-batch. */
 static zr_status check_sums(const zr__proof *p)
 {

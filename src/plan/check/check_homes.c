@@ -6,7 +6,7 @@
  * of steps (check_order.c). */
 #include "plan/check/check.h"
 
-/* Elements of a state of which another buffer holds a copy. */
+/* Elements of a state that another buffer holds a copy of. */
 typedef struct copied {
     int32_t state; /* home buffer of the state, or -1 if this buffer holds no copy of a state */
     zr_range range;
@@ -54,7 +54,7 @@ static const zr_state *saved_state(const zr_plan_unit *u, int number)
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
 }
 
-/* Return the state whose home is this buffer, or NULL if there is none. */
+/* Return the state whose home is this buffer, or NULL if the buffer is no state's home. */
 static const zr_state *kept_by(const homes *h, int32_t buffer)
 {
     const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
@@ -162,7 +162,8 @@ static zr_status check_update(const homes *h, int32_t index)
     return u->param.buffer == ZR_NONE ? ZR_OK : note_written(h, index, u->param.buffer);
 }
 
-/* Check that a SAVE writes this rank's shard of the state that it names, from the state's buffer or from a copy. */
+/* Check that a SAVE step writes this rank's shard of the state that the step names, from the state's buffer or from a
+ * copy. */
 static zr_status check_save(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];

@@ -10,8 +10,8 @@ static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
     return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
-/* Check that every use lies within its buffer on every rank. If a step concerns a part of a unit, also check that each
- * use has as many elements as the part. */
+/* Check that every use lies within its buffer on every rank. If a step concerns a part of a unit, also check that its
+ * uses have the part's number of elements. */
 zr_status zr__check_ranges(const zr__proof *p)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {
@@ -92,8 +92,8 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
     return ZR_OK;
 }
 
-/* Return a use of the whole value of which each rank holds a piece. The range of the result is empty if the pieces do
- * not tile the value. */
+/* Return a use of a whole value, given the use of this rank's piece of the value. The range of the result is empty if
+ * the ranks' pieces do not tile the value. */
 static zr_use all_of(const zr__proof *p, const zr_use *pieces)
 {
     const zr_range *r = &pieces->range;

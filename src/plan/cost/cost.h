@@ -8,8 +8,8 @@
 
 #include "zr/plan.h"
 
-/** Return the queues of the streams. COMM, COPY and SAVE each have a queue of their own if the argument `comm`, `copy`
- * or `save` is true; all other streams share the queue of COMPUTE. */
+/** Return the queues of the streams. COMM, COPY and SAVE each have a queue of their own if `comm`, `copy` or `save` is
+ * true; all other streams share the queue of COMPUTE. */
 zr_queues zr__queues_of(bool comm, bool copy, bool save);
 
 /** Return the bytes that count against the memory limit: zr_memory_taken, or only the total on a device with memory of
@@ -48,10 +48,10 @@ int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 /** A source of step durations, such as a measurement, for pricing a plan over its streams and waits. */
 typedef struct zr__pricer {
     double (*step_sec)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
-    /** Report a wait of the compute stream, or NULL if waits are not reported. The stream waits `sec`, in total over
-     * all rounds, before the step `waiting` (ZR_NONE for the end of the schedule). During this time another stream is
-     * busy with the step `awaited`: the step for which the compute stream waits, or a step queued before that step.
-     * There is one call for each busy step. */
+    /** Report a wait of the compute stream. This member is NULL if waits are not to be reported. The stream waits
+     * `sec`, in total over all rounds, before the step `waiting` (ZR_NONE for the end of the schedule). During this
+     * time another stream is busy with the step `awaited`: the step for which the compute stream waits, or a step
+     * queued before that step. There is one call for each busy step. */
     void (*waited)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                    int32_t awaited, double sec);
     zr_queues queues; /* queue of each stream; a step occupies all streams of its queue. All zeros mean that streams run

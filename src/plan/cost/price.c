@@ -144,9 +144,9 @@ static void report_wait(const pricing *p, int32_t waiting, int32_t awaited, doub
         p->pricer->waited(p->pricer, p->plan, ZR_SCHEDULE_TRAIN, waiting, awaited, p->rounds * sec);
 }
 
-/* Report a wait of the compute stream, from `from` to `until`, for the step `awaited` of `stream`. If `awaited` was
- * queued behind other steps, report the time in which the stream ran each of these for that step. Report time in which
- * the stream itself waited for the step that the stream began next. */
+/* Report a wait of the compute stream, from `from` to `until`, for the step `awaited` of `stream`. If other steps ran
+ * on `stream` in this time, report the time of each step separately. Report time in which `stream` itself waited for
+ * the step that began next. */
 static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_stream stream, double from, double until)
 {
     if (!p->ran) return;
@@ -206,8 +206,8 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
         const zr_step *step = &p->s->step[i];
         advance_queues(p, i);
         if (!zr_when_runs(step->when, end->before != NULL, true, p->saves)) {
-            /* The step is skipped. If it has ZR_WHEN_LATER, a step that waits for it waits until the skipped step's
-             * stream is free. */
+            /* The step is skipped. If it has ZR_WHEN_LATER, steps that wait for it may begin when its stream is
+             * free. */
             const double now = p->clock[step->stream];
             bool goes_on = zr_when_asked(step->when) && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
@@ -301,8 +301,8 @@ static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
     return p;
 }
 
-/* Price a training step in the middle of a training run: the step includes the gathers that a flush would otherwise
- * do. */
+/* Price a training step in the middle of training: it includes gathers of parameters that the previous step has
+ * updated. */
 zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price)
 {
     pricing p = pricing_by(plan, pricer);

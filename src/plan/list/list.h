@@ -44,8 +44,7 @@ typedef struct zr__list {
     zr__id newest;           /* step that was inserted last */
     zr__id last[ZR_STREAMS]; /* by stream: its last step appended at the end of the list */
     zr__id reduced[2]; /* last step of the newest reduction of a unit ([0]), and of the reduction before it ([1]) */
-    int64_t bytes[ZR_SPACES]; /* by space: total bytes of all buffers if no two share memory, which is an upper bound of
-                                 every offset */
+    int64_t bytes[ZR_SPACES]; /* by space: total bytes of all buffers without sharing, an upper bound of every offset */
     zr_step unused;           /* dummy step that zr__list_newest returns after a failure */
     zr_status status;
 } zr__list;
@@ -114,8 +113,7 @@ typedef struct zr__order {
     const zr_plan *plan;
     zr_schedule *schedule;
     const zr__list *list;
-    const int32_t *position,
-        *id; /* position: from a step's id to its position in the schedule; id: from a position to the step's id */
+    const int32_t *position, *id; /* position: by id; id: by position */
     int64_t rounds;
     int32_t repeat, end; /* positions of REPEAT and END, or -1 if absent */
     int32_t (*clock)[ZR_STREAMS];

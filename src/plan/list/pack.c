@@ -30,7 +30,7 @@ typedef struct placed {
     const span *span;
 } placed;
 
-/* maximum number of neighbouring buffers, by offset, in a block */
+/* maximum number of buffers in a block; these are neighbours by offset */
 enum { BLOCK = 64 };
 typedef struct block {
     placed item[BLOCK];
@@ -71,7 +71,7 @@ static int by_span_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* Return the first step of a stream after `step`, or the number of all steps if there is none. */
+/* Return the first step of a stream after `step`, or the number of all steps if `step` is the stream's last. */
 static int32_t next_of(const zr__order *o, int stream, int32_t step)
 {
     int32_t begin = 0, end = o->n_of[stream];
@@ -167,7 +167,7 @@ static void find_holes(block *b)
     }
 }
 
-/* Widen the bounds of a block to include a span's times. */
+/* Widen the bounds of a block to include the steps of a span. */
 static void widen(block *b, const span *item)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {

@@ -26,7 +26,7 @@ int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
     return data * plan->group[ZR_GROUP_TENSOR].size + place;
 }
 
-/* Return the number of consecutive ranks that a border encloses, or 0 if the layout has no such border. */
+/* Return the number of consecutive ranks that a border encloses, or 0 if the layout lacks this border. */
 static int border_ranks(const zr_layout *l, zr_border border)
 {
     if (border == ZR_BORDER_HOST) return l->host_ranks;

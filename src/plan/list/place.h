@@ -15,7 +15,7 @@ int zr__plan_shard(const zr_plan *plan, int rank);
 int zr__plan_rank_of(const zr_plan *plan, int shard, int place);
 
 /** Return how many of the bytes that a rank receives from a group come from beyond a border. The rank receives `bytes`
- * in equal parts from the group's other members. The result is 0 if the layout has no such border. */
+ * in equal parts from the group's other members. The result is 0 if the layout lacks this border. */
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
 /** Return one of the ranks that have the largest number of members of their group beyond a border. */

@@ -219,7 +219,7 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     }
 }
 
-/* Return the bytes of the largest value that tensor-parallel ranks join, or that they may store in pieces. */
+/* Return the bytes of the largest value that tensor-parallel ranks join or may store in pieces. */
 static int64_t largest_joined(const zr_plan *plan)
 {
     int64_t largest = 0;
@@ -250,7 +250,7 @@ static int64_t largest_joined(const zr_plan *plan)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* minimum bytes per rank, for both halves together */
 
 /* Plan the staging memory of each group. With zr_layout.fused_buffer, the staging memory of the group DATA holds the
- * whole model's gradients; this is the papers' baseline for buffers of constant size. */
+ * whole model's gradients, as the papers' baseline does. */
 zr_status zr__plan_staging(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -258,8 +258,7 @@ zr_status zr__plan_staging(zr_plan *plan)
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
     find_moved(plan, &largest, &all);
     const int64_t joined = largest_joined(plan);
-    plan->moves =
-        l->ranks > 1 && largest > 0; /* false if parameters stay whole and nothing trains, since no bytes move */
+    plan->moves = l->ranks > 1 && largest > 0; /* otherwise no bytes move between data ranks */
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
     const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saved states also pass through this memory */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),

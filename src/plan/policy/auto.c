@@ -11,7 +11,7 @@ typedef struct search {
     const zr_layout *layout;
     const zr_profile *profile;
     bool free;               /* whether the search also chooses how checkpoints are stored */
-    bool partition, offload; /* members of zr__mix for the plans being tried */
+    bool partition, offload; /* how the plans being tried store checkpoints (see zr__mix) */
     int32_t units;           /* number of units that may be recomputed */
     zr_plan *best;
 } search;
@@ -41,7 +41,7 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     int32_t low = 0, high = s->units;
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
-    /* Reduce the number from the top first: the last units may need no recompute, since their activations can use the
+    /* First try fewer and fewer heavy units: the last units may need no recompute, since their activations can use the
      * memory in which other units are recomputed later. */
     while (bytes > limit && high > 0) {
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));

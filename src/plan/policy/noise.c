@@ -1,5 +1,5 @@
 /* The policy of the gradient noise scale (McCandlish et al. 2018). The squared norm of each micro-batch's own gradient
- * is computed before a reduction may overwrite the gradient with sums. NORM sends the sum of these squares together
+ * is computed before a reduction may overwrite the gradient with sums. NORM sends the sum of the squared norms together
  * with its own scalars. */
 #include "plan/policy/policy.h"
 

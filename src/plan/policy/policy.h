@@ -32,7 +32,7 @@ typedef struct zr__policy {
 extern const zr__policy zr__policy_noise, zr__policy_save, zr__policy_recompute, zr__policy_residency;
 
 zr_status zr__policies_check(const zr_layout *layout);
-/* Return the first policy whose choice the layout leaves open, or NULL if there is none. */
+/* Return the first policy whose choice the layout leaves open, or NULL if no choice is open. */
 const zr__policy *zr__policies_choose(const zr_layout *layout);
 zr_status zr__policies_add_buffers(zr_plan *plan);
 void zr__policies_round(zr__list *l);

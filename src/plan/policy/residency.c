@@ -90,7 +90,7 @@ static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
 }
 
 /* Write the copies of a bucket to the device. All even buckets share one buffer on the device, and all odd buckets
- * share a second one. The uses of these two buffers order the buckets. */
+ * share a second one. The uses of the two buffers order the buckets. */
 static void fetch_bucket(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {
@@ -112,7 +112,7 @@ static void store_bucket(const cut *c, int64_t bucket)
             (void)copy_bucket(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
 }
 
-/* Write the step that computes one bucket. For the last bucket, turn the original step into this step. */
+/* Write the step that computes one bucket. The original step is reused as the last bucket's step. */
 static void compute_bucket(const cut *c, int64_t bucket, bool last)
 {
     zr__list *l = c->l;
@@ -132,7 +132,7 @@ static void compute_bucket(const cut *c, int64_t bucket, bool last)
     zr__list_pace_as(l, id, c->id);
 }
 
-/* Return the last compute step before this step, or ZR_NONE if there is none. */
+/* Return the last compute step before the step `id`, or ZR_NONE if no compute step precedes it. */
 static zr__id computed_before(const zr__list *l, zr__id id)
 {
     for (id = l->link[id].prev; id != ZR_NONE; id = l->link[id].prev) {

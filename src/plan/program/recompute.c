@@ -151,7 +151,7 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
  * example, a norm would be repeated only for its two numbers per row. */
 static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
 {
-    double written = 0, read = 0; /* as double, since sizes that no machine can hold are rejected only later */
+    double written = 0, read = 0; /* double, since sizes that no machine can hold are rejected only later */
     int32_t at = -1;
     for (int j = 0; j < op->n_out; j++) {
         zr_value out = op->out[j];

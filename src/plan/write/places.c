@@ -59,7 +59,7 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
 }
 
 /* Return whether output `out` of `run` is a part of a parameter's gradient, and its only reader adds the rest of the
- * gradient in place. Such an output is written directly into the gradient's buffer. */
+ * gradient in place. If so, the output is written directly into the gradient's buffer. */
 static bool grows_in_place(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
