@@ -105,8 +105,8 @@ static zr_status take_copies(zr_engine *e)
     return ZR_OK;
 }
 
-/* Allocate the staging memory. The call is collective, so all ranks must have succeeded so far. Engines with the same
- * communicator share the memory. */
+/* Allocate the staging memory. The call is collective, so no rank may have failed before. Engines with the same
+ * communicator share the staging memory. */
 static zr_status take_staging(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -201,7 +201,7 @@ void zr_engine_destroy(zr_engine **engine)
     *engine = NULL;
 }
 
-/* Return whether the group has a communicator, and no earlier group has the same one. */
+/* Return whether the group has a communicator that no earlier group has. */
 static bool has_own_comm(const zr_engine *e, int32_t group)
 {
     for (int32_t g = ZR_GROUP_DATA; g < group; g++)

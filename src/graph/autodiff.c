@@ -130,8 +130,8 @@ void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
     const zr__value *v = &graph->value[value];
     bool final = v->begun == v->expected && v->grad == ZR_NONE;
     bool whole = final && is_whole_gradient(v);
-    /* A single contribution can serve as the gradient without a copy, unless the gradient has its own buffer or another
-     * dtype. */
+    /* A single contribution can serve as the gradient without a copy, unless the gradient has its own buffer or a
+     * different dtype. */
     bool copied = v->grad == ZR_NONE && (whole || zr_graph_value(graph, contribution)->type.dtype != partial_dtype(v));
     if (copied) {
         zr_value copy = sum_add(graph, value, final);

@@ -14,7 +14,8 @@ static bool name_matches(const char *pattern, const char *name)
     return fnmatch(pattern, name, 0) == 0 || (dot && fnmatch(pattern, dot + 1, 0) == 0);
 }
 
-/* Return a hint about a pattern that matches no parameter, or "" if the pattern has neither of two likely mistakes. */
+/* Return a hint for a pattern that matches no parameter: whether it holds a comma, or names a head that is tied. Return
+ * "" if the pattern shows neither mistake. */
 static const char *pattern_hint(const char *pattern)
 {
     if (strchr(pattern, ',')) return "; several patterns are a JSON list";

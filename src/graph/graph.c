@@ -257,7 +257,7 @@ int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int6
     const zr_param_info *info = &graph->param[param];
     *run = n;
     if (info->cut.parts == 0) return first;
-    /* Shapes: a rank's piece is [outer, part, here, inner]; the whole parameter is [outer, part, there, inner]. */
+    /* A rank's piece has the shape [outer, part, here, inner], the whole parameter [outer, part, there, inner]. */
     int64_t inner = 1, parts = info->cut.parts;
     for (int d = info->cut.dim + 1; d < info->whole.ndim; d++) inner *= info->whole.dim[d];
     const int64_t here = info->shape.dim[info->cut.dim] / parts, there = info->whole.dim[info->cut.dim] / parts;

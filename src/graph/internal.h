@@ -1,7 +1,7 @@
 /** graph, internal: the contents of a graph, and helpers for the files and ops of this folder. graph.c builds a graph,
  * freeze.c moves frozen parameters to units of their own, autodiff.c adds the backward pass, read.c answers questions
  * about a finished graph. ops/ holds each op's builder, shape rule, adjoint and cost, by family; check.c and share.c
- * help all ops. The device has the kernels. */
+ * help all ops. Kernels are not in this folder but in the device. */
 #ifndef ZR_GRAPH_INTERNAL_H
 #define ZR_GRAPH_INTERNAL_H
 

@@ -106,11 +106,12 @@ static const struct {
     {"4090", {.flops_f32 = 82.6e12, .flops_bf16 = 165.2e12, .memory_bytes_sec = 1008e9, .memory_bytes = 24000000000}}};
 
 /*
- * Links' rates are one way, while data sheets count both ways together. A network has two rates: one adapter's, into
- * one device, and all adapters', into the host.
+ * Rates of links count one direction; data sheets add up both directions. A network has two rates: the rate of one
+ * adapter, into one device, and the rate of all adapters, into the host. A size at the end of an entry is the
+ * memory of a host.
  *
  * dgx2x25    25 DGX-2H, the ZeRO paper's cluster: 16 V100 of 32 GB each. NVSwitch gives any two GPUs all six links of
- *            25 GB/s. Eight EDR adapters a host. Two GPUs share an x16 of PCI Express 3.0 to the host. 1.5 TB.
+ *            25 GB/s. A host has eight EDR adapters. Two GPUs share an x16 of PCI Express 3.0 to the host. 1.5 TB.
  * azure-nc24rs-v3x8
  *            8 virtual machines NC24rs v3 of Azure, 4 V100 of 16 GB each, the ZeRO paper's small cluster. GPUs reach
  *            each other and the host over PCI Express 3.0. One InfiniBand adapter: FDR, as Azure's documentation of

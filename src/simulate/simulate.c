@@ -1,5 +1,5 @@
-/* Simulates a plan's training step on a cluster. One rank represents all ranks, since all have the same schedule and
- * the same exchanges. */
+/* Simulates a plan's training step on a cluster. One rank represents all ranks, since all ranks have the same schedule
+ * and the same exchanges. */
 #include "simulate/simulate.h"
 
 #include <math.h>

@@ -33,7 +33,7 @@ static bool is_agreed(const zr__proof *p, int32_t update)
  * Return false only if they certainly touch disjoint elements of the same rank. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    /* The elements of the use, assuming that they belong to the same rank as the elements of the update. */
+    /* The elements of the use, if they belong to the same rank as the elements of the update. */
     zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;

@@ -6,7 +6,7 @@
  * of steps (check_order.c). */
 #include "plan/check/check.h"
 
-/* Elements of a state that another buffer holds a copy of. */
+/* The elements of a state that a buffer holds a copy of. */
 typedef struct copied {
     int32_t state; /* home buffer of the state, or -1 if this buffer holds no copy of a state */
     zr_range range;
@@ -40,7 +40,7 @@ bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
 }
 
-/* number of states of a unit: number 0 is the master, numbers 1 to 4 are the optimizer's states */
+/* number of states of a unit: the master (index 0) and the optimizer's states (indices 1 to 4) */
 enum { STATES = 5 };
 static const zr_state *kept_state(const zr_plan_unit *u, int number)
 {
@@ -120,7 +120,7 @@ static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
     return ZR_OK;
 }
 
-/* Check a copy of a state from its home to another buffer, or back. */
+/* Check a copy of a state from its home to another buffer, or from another buffer to its home. */
 static zr_status check_state_copy(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];

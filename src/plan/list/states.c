@@ -97,9 +97,9 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
                           plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
-    /* The binary tree over micro-batches holds one partial sum for each 1 in the binary form of micro-batch j: an even
-     * j opens a new partial sum, an odd j is added to the newest. `sums` holds the first partial sum, `open_sums` the
-     * others. */
+    /* The binary tree over micro-batches holds one partial sum for each 1 in the binary form of the micro-batch's index
+     * j: an even j opens a new partial sum, an odd j is added to the newest partial sum. `sums` holds the first partial
+     * sum, `open_sums` the later ones. */
     while (l->rank_free_sums && ((uint64_t)l->accum + 1) >> (u->n_open_sums + 1) > 1) u->n_open_sums++;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);

@@ -1,7 +1,7 @@
-/** plan/policy: choices of a layout other than the ZeRO stage, one file each.
+/** plan/policy: choices of a layout other than the ZeRO stage. Each policy has a file of its own.
  *
  * A policy is an entry of policies.c. It consists of hooks that check a layout, choose among plans, add buffers, or
- * write and rewrite steps. A new policy belongs here and needs no change elsewhere. */
+ * write and rewrite steps. A new policy is added in this folder and needs no change in other folders. */
 #ifndef ZR_PLAN_POLICY_H
 #define ZR_PLAN_POLICY_H
 

@@ -1,6 +1,6 @@
 /* The policy of asynchronous saves during a training step. A rank's shards of the states are written to the checkpoint
- * on the stream SAVE, from their own buffers or from copies. Updates wait for these writes or copies, because both use
- * the same buffers. */
+ * on the stream SAVE, from their own buffers or from copies. An update waits until its states are written or copied,
+ * because the update uses the same buffers. */
 #include "plan/policy/policy.h"
 
 /* Return the number of states of a unit that are saved. A unit that does not train has no optimizer states. */
@@ -16,8 +16,8 @@ static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
     return plan->save == ZR_SAVE_COPY && u->trains;
 }
 
-/* Return the fp32 state of a unit that is saved under a number: number 0 is the parameters, numbers from 1 on are the
- * optimizer's states. */
+/* Return the fp32 state that is saved under a number: number 0 is the unit's parameters, numbers from 1 on are the
+ * optimizer's states of the unit. */
 static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
     if (state > 0) return &u->slot[state - 1];

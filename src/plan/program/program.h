@@ -2,7 +2,7 @@
  *
  * An op runs in the forward pass, in the backward pass, or once more for recompute; activation checkpoints are stored
  * and restored. The program is divided into segments; segments.c decides how long each value lives and when a unit's
- * gradient is complete. Buffers and streams play no part here. */
+ * gradient is complete. This folder knows no buffers and no streams. */
 #ifndef ZR_PLAN_PROGRAM_H
 #define ZR_PLAN_PROGRAM_H
 

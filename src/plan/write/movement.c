@@ -117,8 +117,8 @@ void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
 }
 
 /* Write the gather of a fetch. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), a unit's first gather of a training
- * step comes from all ranks, and this rank then copies its shard of the secondary partition. Later gathers of the step
- * read this partition within the group. */
+ * step comes from all ranks, and this rank then copies its shard of the secondary partition. Later gathers of the
+ * training step read the secondary partition within the group. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
 {
     const zr_plan *plan = l->plan;
@@ -183,8 +183,8 @@ static bool is_alone(const zr_plan *plan, const level *v)
 }
 
 /* Add a step that reduces all ranks' parts of a unit to their owners and into the sums. On a level with one rank, the
- * step adds the rank's own gradient. `kept` means that the sums are the final sums of a micro-batch; these may
- * accumulate over micro-batches. */
+ * step adds the rank's own gradient. `kept` means that the sums are the final sums of a micro-batch rather than partial
+ * sums of a level; final sums may accumulate over micro-batches. */
 static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
                         const zr_state *sums, bool kept)
 {
@@ -235,7 +235,7 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], &sums, &sums);
 }
 
-/* Reduce `from` over all ranks into the sums, in one or two levels. kept: see reduce_step. */
+/* Reduce `from` over all ranks into the sums, in one or two levels. `kept` is explained at reduce_step. */
 static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
 {
     level v[2];

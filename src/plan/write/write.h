@@ -60,7 +60,7 @@ typedef struct zr__writing {
     zr__decided decided;
     zr__gathers gathers;
     int32_t *instance;    /* by value: the value's newest instance, or -1 if the value is not written yet */
-    int32_t *kept;        /* by value: buffer that holds the value's checkpoint */
+    int32_t *kept;        /* by value: buffer of the value's checkpoint */
     int32_t *place;       /* by instance: its buffer */
     int32_t *grad_buffer; /* by unit: buffer of this pass's whole gradient, or ZR_NONE if not begun */
     int32_t n_instances;
