@@ -66,7 +66,7 @@ static zr_status take_comms(zr_engine *e)
         }
         /* A group without staging memory exchanges no pieces. */
         if (plan->staging[g] == ZR_NONE && g != ZR_GROUP_DATA) continue;
-        int color = e->comm->rank; /* rank of the group's member with all coordinates 0 */
+        int color = e->comm->rank; /* becomes the rank of the group's first member */
         for (int32_t i = 0; i < plan->group[g].n_axes; i++) {
             const zr_axis *axis = &plan->axis[plan->group[g].axis[i]];
             color -= e->comm->rank / axis->step % axis->size * axis->step;

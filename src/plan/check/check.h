@@ -15,7 +15,7 @@ typedef struct zr__use_of {
     bool reads, writes;
 } zr__use_of;
 
-/* The first of two consecutive rounds for which the body of REPEAT is proved. */
+/* The kind of the first of two consecutive rounds for which the body of REPEAT is proved. */
 typedef enum zr__pair {
     ZR__PAIR_STALE,   /* first round of a training step, without a flush before it */
     ZR__PAIR_FLUSHED, /* first round of a training step after a flush, which skips the ZR_WHEN_STALE steps */

@@ -47,8 +47,8 @@ static const zr_state *kept_state(const zr_plan_unit *u, int number)
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* Return the state that is saved under a number: 0 is the parameters in fp32 (the master, if there is one), 1 to 4 are
- * the optimizer's states. */
+/* Return the state that is saved under a number: number 0 is the parameters in fp32 (the master, if there is a master),
+ * numbers 1 to 4 are the optimizer's states. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);

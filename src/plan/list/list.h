@@ -56,7 +56,7 @@ typedef struct zr__list {
 /* Begin a list whose schedule has the plan's persistent buffers. */
 zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
 void zr__list_end(zr__list *l);
-/* Insert the following steps before the step `before`, or at the end of the list if `before` is ZR_NONE. */
+/* Set where later calls insert steps: before the step `before`, or at the end of the list if `before` is ZR_NONE. */
 void zr__list_seek(zr__list *l, zr__id before);
 /* Insert a step that involves only this rank (group SELF) and return its id. The caller completes the step through
  * zr__list_newest. */
