@@ -1,6 +1,6 @@
-/* Binds schedules to memory, once when the engine is created. Operands of ops get their addresses, and kernels prepare.
- * Buffers are listed by the steps at which their lifetimes begin and end. Steps for which another stream waits get
- * marks. Steps other than RUN compute the addresses of their uses when they run. */
+/* Binds schedules to memory once, when the engine is created: computes the addresses of ops' operands and prepares
+ * their kernels, lists the buffers by the steps at which their lifetimes begin and end, and numbers the steps for which
+ * another stream waits. Steps other than RUN compute the addresses of their uses when they run. */
 #include "engine/walk.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ int64_t zr__first(const zr_engine *engine, const zr_range *range)
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use)
 {
     zr_range range = use->range;
-    if (use->each) range.by = (zr_stride){0}; /* take the range of the group's first rank */
+    if (use->each) range.by = (zr_stride){0}; /* without a stride, this is the range of the group's first rank */
     return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr_dtype_span(use->dtype, zr__first(engine, &range));
 }
 
@@ -35,7 +35,7 @@ static zr_status by_step(const zr_schedule *s, int32_t n_persistent, bool begins
     *list = zr_alloc(sizeof **list * (size_t)(n + 1));
     *end = zr_alloc(sizeof **end * (size_t)(s->n_steps + 2));
     ZR_CHECK(*list && *end, ZR_ERR_MEMORY, "no memory to bind %d steps", s->n_steps);
-    int32_t *at = *end + 1; /* shifted by one, so that after the sort end[i] is the end of step i's list */
+    int32_t *at = *end + 1; /* shifted by one index: after the sort, end[i] is the end of step i's list */
     for (int32_t b = n_persistent; b < s->n_buffers; b++)
         at[begins ? s->buffer[b].first_step : s->buffer[b].last_step]++;
     for (int32_t i = 0, sum = 0; i < s->n_steps; i++) {
@@ -103,7 +103,7 @@ static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
     return ZR_OK;
 }
 
-/* Number the steps for which other streams wait, and allocate the marks of their ends. */
+/* Number the steps for which other streams wait, and allocate a mark for the end of each. */
 static zr_status bind_waits(zr__bound *b)
 {
     const zr_schedule *s = b->schedule;

@@ -1,4 +1,4 @@
-/* Engines: creation and destruction, the calls that walk through a schedule, and the measured bytes. */
+/* Creates and destroys engines, and holds the calls that walk through a schedule or report measured bytes. */
 #include "engine/walk.h"
 #include "base/core/core.h"
 #include "base/number/exact.h"
@@ -22,19 +22,19 @@ static zr_status take_memory(zr_engine *e)
         ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes, &memory));
         e->memory[space] = memory;
         e->taken_bytes[space] = zr__alloc_taken() - before;
-        /* Use the planned bytes where zr__alloc_taken differs: it counts 1 byte for an allocation of 0 bytes, and
-         * nothing for memory of a device. */
+        /* zr__alloc_taken reports 1 byte for an allocation of 0 bytes, and nothing for memory of a device. Use the
+         * planned bytes in these two cases. */
         if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
     return ZR_OK;
 }
 
-/* Return the kind of queue for a stream and the streams that share its queue. Collectives and file writes need a thread
- * that waits for them; other work is only issued to the device. */
+/* Return the kind of queue for the stream `first` and the streams that share its queue. Collectives and file writes
+ * need a thread that waits for them; other work is only issued to the device. */
 static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 {
-    enum { COMM_TASKS = 1024 }; /* maximum number of tasks waiting for the link, more than are ever pending */
+    enum { COMM_TASKS = 1024 }; /* capacity of the comm queue, more than the number of tasks ever pending */
     if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
     /* Twice the number of SAVE steps, since waits are tasks too. */
@@ -55,7 +55,7 @@ static zr_status take_queues(zr_engine *e)
     return ZR_OK;
 }
 
-/* Create a communicator for each group that moves bytes, in the same order on all ranks. */
+/* Create a communicator for each group that moves bytes. All ranks create their communicators in the same order. */
 static zr_status take_comms(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -66,7 +66,7 @@ static zr_status take_comms(zr_engine *e)
         }
         /* A group without staging memory exchanges no pieces. */
         if (plan->staging[g] == ZR_NONE && g != ZR_GROUP_DATA) continue;
-        int color = e->comm->rank; /* rank of the group's member with all coordinates 0 */
+        int color = e->comm->rank; /* becomes the rank of the group's first member */
         for (int32_t i = 0; i < plan->group[g].n_axes; i++) {
             const zr_axis *axis = &plan->axis[plan->group[g].axis[i]];
             color -= e->comm->rank / axis->step % axis->size * axis->step;
@@ -86,16 +86,16 @@ static zr_status finish_on(void *device)
     return ((zr_device *)device)->ops->finish(device);
 }
 
-/* Let the comm queue's device copy memory between ranks if the processor cannot access this memory. Ranks of different
- * processes wait for each other in each call, so all ranks agree on the outcome after each: no rank may begin the call
- * for a group after another rank has failed in the call for the previous group. */
+/* Let the comm queue's device copy memory between ranks if the processor cannot access the device's memory. The call
+ * for a group waits for ranks of other processes. Therefore all ranks agree on the outcome of each call, and no rank
+ * begins the next group's call if another rank has failed. */
 static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;
     const zr_comm_copier copier = {copy_on, finish_on, device, device->stream};
     if (!device->profile.facts.apart) return ZR_OK;
-    /* NCCL communicators are created on the calling thread's current GPU. The device's last operation, finish, sets
-     * it. */
+    /* NCCL creates a communicator on the GPU that is current in the calling thread. finish_on makes the device's GPU
+     * current. */
     ZR_TRY(zr_comm_agree(e->comm, finish_on(e->device)));
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++) {
         zr_comm *comm = e->group_comm[g];
@@ -105,8 +105,8 @@ static zr_status take_copies(zr_engine *e)
     return ZR_OK;
 }
 
-/* Allocate the staging memory. The call is collective, so all ranks must have succeeded so far. Engines with the same
- * communicator share the memory. */
+/* Allocate the staging memory. The call is collective, so no rank may have failed before. Engines with the same
+ * communicator share the staging memory. */
 static zr_status take_staging(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -130,7 +130,7 @@ static zr_status prepare_engine(zr_engine *e)
     const zr_plan *plan = e->plan;
     zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
     if (plan->optimizer.name)
-        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* fails for an unknown rule */
+        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* fails for an unknown update rule */
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         const zr_buffer *buffer = &plan->persistent[b];
         const zr_category c = buffer->category;
@@ -201,7 +201,7 @@ void zr_engine_destroy(zr_engine **engine)
     *engine = NULL;
 }
 
-/* Return whether the group has a communicator, and no earlier group has the same one. */
+/* Return whether the group has a communicator that no earlier group has. */
 static bool has_own_comm(const zr_engine *e, int32_t group)
 {
     for (int32_t g = ZR_GROUP_DATA; g < group; g++)
@@ -277,8 +277,8 @@ static zr_status check_step_args(const zr_engine *e, const zr_step_args *args, c
     return ZR_OK;
 }
 
-/* Return this rank's batch failure instead of the walk's status, if there is one; the other ranks only see a loss that
- * is not finite. */
+/* Return the failure of this rank's batch function, or the walk's status if the batch function did not fail. Other
+ * ranks only see a loss that is not finite. */
 static zr_status batch_failure(const zr_engine *e, zr_status walked)
 {
     if (e->batch_failed.status == ZR_OK || (walked != ZR_OK && walked != ZR_ERR_DIVERGED)) return walked;
@@ -293,11 +293,11 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     begin_step(e, args);
     e->refresh = e->stale;
     e->saving.now = e->saving.left > 0 && e->saving.next == 0;
-    e->stale = true; /* even if the step is skipped, so that every step moves the same bytes */
+    e->stale = true; /* true even if the optimizer step is skipped, so that every training step moves the same bytes */
     zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
-    /* Whether the failed step has changed nothing. */
+    /* Whether the training step failed before it changed anything. */
     const bool whole = (st == ZR_ERR_STOPPED || st == ZR_ERR_DIVERGED) && e->updated == 0;
     if (whole) e->stale = e->refresh;
     *result = result_of(e);
@@ -379,7 +379,7 @@ zr_status zr_engine_decode(zr_engine *e, int32_t token, int64_t position, zr_ten
     return ZR_OK;
 }
 
-/* A copy of a value to host memory. */
+/* The arguments of a task that copies a value to host memory. */
 typedef struct reading {
     const char *from;
     void *to;
@@ -411,8 +411,8 @@ static bool overlaps(const extent *a, const extent *b)
     return a->space == b->space && a->begin < b->end && b->begin < a->end;
 }
 
-/* Return whether a later buffer of the schedule, or a later value in the same buffer, overwrites bytes of this
- * value. */
+/* Return whether this value's bytes are overwritten, by a later buffer of the schedule or by a later value in the same
+ * buffer. */
 static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value value)
 {
     const zr_use *use = &s->value[value];

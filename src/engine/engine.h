@@ -1,7 +1,7 @@
-/** engine: walks through the schedules of a plan on a device, together with the other ranks. The public calls are in
- * zr/engine.h; this header adds what train also needs: a step without update, and the progress of a walk. engine.c
- * creates engines and has the calls that walk through a schedule, state.c fills and reads states, save.c saves them
- * during training steps. walk.h is private to this folder. */
+/** engine: walks through the schedules of a plan on a device, together with the other ranks. zr/engine.h has the public
+ * calls; this header adds the calls that only train needs: a training step without update, and the progress of a walk.
+ * engine.c creates engines and has the calls that walk through a schedule, state.c fills and reads states, save.c saves
+ * them during training steps. walk.h is private to this folder. */
 #ifndef ZR_ENGINE_ENGINE_H
 #define ZR_ENGINE_ENGINE_H
 
@@ -19,12 +19,13 @@ ZR_NODISCARD zr_status zr__engine_probe(zr_engine *engine, const zr_step_args *a
 typedef void (*zr__watch_fn)(void *arg, const zr_event *event);
 void zr__engine_watch(zr_engine *engine, zr__watch_fn fn, void *arg);
 
-/** Index on the communicator's board (zr__comm_show) of the number of the step that the computing thread began last. If
- * calls between ranks run on another thread, the next index is for that thread. zr__engine_shown decodes the number. */
+/** Index on the communicator's board (zr__comm_show) of a number that encodes the step which the computing thread began
+ * last; zr__engine_shown decodes the number. If another thread makes the calls between ranks, the next index holds that
+ * thread's number. */
 #define ZR_ENGINE_SHOWN 0
 
 /** Index on the board of a number that changes whenever a part of a state was filled or read, so that long transfers
- * are seen to progress. Between calls of the engine, other code may increase the number too. */
+ * visibly progress. Between calls of the engine, other code may also increase the number. */
 #define ZR_ENGINE_MOVED 3
 typedef struct zr__engine_at {
     bool walks; /* whether a schedule is being walked */

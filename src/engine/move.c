@@ -1,6 +1,6 @@
-/* The steps that move a unit: casts and gathers of parameters, and reductions of gradients.
+/* Runs the steps that move a unit: casts and gathers of parameters, and reductions of gradients.
  *
- * Within a collective, other ranks read and write this rank's memory, so the device's pending work is finished before
+ * During a collective, other ranks read and write this rank's memory, so the device's pending work is finished before
  * each collective. */
 #include "engine/walk.h"
 
@@ -9,8 +9,7 @@ static zr_comm *comm_of(const zr__running *r)
     return r->engine->group_comm[r->step->group];
 }
 
-/* Wait for the device's pending work. With one rank in the group this is unnecessary, since the device works in
- * order. */
+/* Wait for the device's pending work, unless the group has only one rank: the device itself works in order. */
 static zr_status finish_pending(const zr__running *r)
 {
     return comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
@@ -46,14 +45,14 @@ zr_status zr__broadcast(const zr__running *r)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-enum { SUMS = 2 }; /* index of the sums' use, followed by the uses of the other accumulators */
+enum { SUMS = 2 }; /* index of the use of the sums; the uses of the other accumulators follow */
 
 /* A chunk: elements [first, first + count) of the bucket. */
 typedef struct chunk {
     int64_t first, count;
 } chunk;
 
-/* Return the address of a chunk in accumulator d; accumulator 0 is the sum itself. */
+/* Return the address of a chunk in accumulator d. Accumulator 0 holds the sums. */
 static float *accumulator(const zr__running *r, chunk s, int d)
 {
     return (float *)zr__at(r, SUMS + d) + s.first;
@@ -65,8 +64,8 @@ static zr_status merge_trees(const zr__running *r, chunk s, int into)
     return r->device->ops->sum(r->device, accumulator(r, s, into), ZR_F32, true, &upper, 1, ZR_F32, s.count);
 }
 
-/* Add a micro-batch's sum over ranks, as a leaf of a binary tree over micro-batches. There is one accumulator, holding
- * a subtree, for each 1 in the binary form of the number of micro-batches so far; accumulator 0 holds the largest
+/* Add a micro-batch's sum over ranks as a leaf of a binary tree over micro-batches. For each 1 in the binary form of
+ * the number of micro-batches so far, one accumulator holds a finished subtree; accumulator 0 holds the largest
  * subtree. Two subtrees of equal size are merged immediately. After the last micro-batch the remaining subtrees are
  * merged, smallest first. The device adds the ranks' pieces in the same tree, so the sum does not depend on how samples
  * are divided among ranks and micro-batches. */
@@ -99,7 +98,7 @@ static zr_status sum_chunk(const zr__running *r, int64_t first_byte, int64_t byt
                                s.count);
 }
 
-/* Add a chunk of all ranks' pieces. The pieces are valid only during this call, so wait for the device before
+/* Add the same chunk of all ranks' pieces. The pieces are valid only during this call, so wait for the device before
  * returning. */
 static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
@@ -108,8 +107,8 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
     return finish_pending(r);
 }
 
-/* Reduce with NCCL. NCCL writes the sum over this rank's piece of the gradient; the sum stays there, or is added to the
- * sums as a single piece. */
+/* Reduce with NCCL, which overwrites this rank's piece of the gradient with the sum over ranks. If the sums have a
+ * buffer of their own, add this piece to them. */
 static zr_status reduce_nccl(const zr__running *r)
 {
     const int64_t count = r->count;

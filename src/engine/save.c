@@ -1,5 +1,5 @@
-/* Asynchronous saves. SAVE steps run on their own queue, for which no walk waits at its end. If they save copies, they
- * continue during later training steps. */
+/* Saves states asynchronously. SAVE steps run on their own queue, and walks do not wait for this queue. SAVE steps that
+ * write copies of the states continue during later training steps. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
@@ -115,12 +115,12 @@ zr_status zr__save_drain(zr_engine *e)
     const zr_schedule_kind walked = e->kind;
     zr_queue *queue[] = {e->queue[ZR_STREAM_COPY], e->queue[ZR_STREAM_SAVE]};
     zr__failure f = {0};
-    if (!zr_queues_apart(&e->queues, ZR_STREAM_SAVE)) return ZR_OK; /* then the plan saves nothing */
+    if (!zr_queues_apart(&e->queues, ZR_STREAM_SAVE)) return ZR_OK; /* without a saving queue, the plan saves nothing */
     e->kind = ZR_SCHEDULE_TRAIN;
     for (int32_t i = s->next; f.status == ZR_OK && s->left > 0 && i < train->n_steps; i++)
         if (zr_when_asked(train->step[i].when)) zr__failure_note(&f, zr__issue_saving(e, i, true));
-    /* Wait even after a failure, because the caller may free the sink only after the saving thread has ended all tasks.
-     * The copies issued here belong to no walk, so wait for them here too. */
+    /* Wait even after a failure: the caller may free the sink only after the saving thread has ended all tasks. The
+     * copies issued in this function belong to no walk, so wait for the copies too. */
     for (int i = 0; i < 2; i++) {
         if (f.status != ZR_OK) ops->cancel(queue[i]);
         zr__failure_note(&f, ops->sync(queue[i]));

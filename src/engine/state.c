@@ -1,11 +1,11 @@
-/* States in and out, by elements of whole parameters, for every layout. Initialization, loading and saving pass through
- * a host buffer of constant size, which is part of the plan, on each rank that stores the state. */
+/* Fills, reads and saves model states by elements of whole parameters, whatever the layout. On each rank that stores a
+ * state, its elements pass through a host buffer of constant size, which is part of the plan. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
 #include <string.h>
 
-/* Return where a unit's state is stored; its buffer is ZR_NONE if it is stored nowhere. */
+/* Return a unit's state. The buffer of the result is ZR_NONE if this rank does not store the state. */
 static const zr_state *engine_state(const zr_plan *plan, int32_t unit, int state)
 {
     const zr_plan_unit *u = &plan->unit[unit];
@@ -13,7 +13,7 @@ static const zr_state *engine_state(const zr_plan *plan, int32_t unit, int state
     return state == ZR_STATE_GRAD ? &u->sums : &u->slot[state - ZR_STATE_SLOT];
 }
 
-/* Return the address of an element of a unit that this rank stores. */
+/* Return the address of an element of a state. This rank must store the element. */
 static char *element_at(const zr_engine *e, const zr_state *state, int64_t element)
 {
     int64_t at = element - zr__first(e, &state->range);
@@ -78,7 +78,7 @@ typedef struct passing {
     int64_t at, n;
     int64_t whole; /* index in the whole parameter of the element at `at` */
     float *host;   /* NULL if initial values are generated directly in the state */
-    bool rounded;  /* whether to write the parameters in their own dtype too */
+    bool rounded;  /* whether to write the parameters also in the dtype in which ops read them */
 } passing;
 
 static zr_status set_part(void *arg, zr_device *device, int64_t index)
@@ -177,7 +177,7 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     filling all = {e, state};
     zr_queue *beside = NULL;
     zr_status st = ZR_OK;
-    /* Filling also works without this queue. */
+    /* Continue without this queue if it cannot be created. */
     if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL;
     for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
         st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});
@@ -196,7 +196,7 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
              "gradients are not filled, and states of the optimizer not without a function");
     zr_status st = fill_params(e, state, fn, arg);
-    ZR_TRY(zr_comm_agree(e->comm, st)); /* agree here, so that no rank waits for a rank that could not read its part */
+    ZR_TRY(zr_comm_agree(e->comm, st)); /* agree now, so that no rank waits for a rank that could not read its part */
     if (state != ZR_STATE_PARAM) return ZR_OK;
     e->stale = true;
     const zr__moved before = e->moved; /* traffic at start-up does not count as a step's traffic */

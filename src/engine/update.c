@@ -1,4 +1,4 @@
-/* The end of a training step: the global gradient norm, and the updates of this rank's shards. */
+/* Runs the end of a training step: the global gradient norm, and the updates of this rank's shards. */
 #include "engine/walk.h"
 #include "base/number/exact.h"
 #include "plan/list/place.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Return the number of a unit's first parameter with a gradient that is not finite, or INFINITY if all gradients are
+/* Return the index of a unit's first parameter whose gradient is not finite, or INFINITY if all gradients are
  * finite. */
 static double bad_param(const zr__running *r, int use)
 {
@@ -27,7 +27,7 @@ static zr_status square_range(const zr__running *r, int64_t begin, int64_t first
                                   (zr_square *)zr__at(r, 1));
 }
 
-/* Add the squares on a tensor-parallel rank other than the first. Count only this rank's pieces of cut parameters,
+/* Add the squares if this rank is not the first tensor-parallel rank. Count only this rank's pieces of cut parameters,
  * since the first rank counts the parameters that all ranks have. */
 static zr_status square_cut(const zr__running *r, int64_t begin)
 {
@@ -44,7 +44,7 @@ static zr_status square_cut(const zr__running *r, int64_t begin)
 zr_status zr__square(const zr__running *r)
 {
     const int64_t begin = zr__first(r->engine, &r->step->range);
-    /* Overwriting the previous squares is safe: NORM or AGREE has read them, after the device had finished. */
+    /* Overwrite the previous squares: NORM or AGREE has already read them. */
     if (!r->step->adds || r->micro == 0) *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
     return r->engine->runtime.place > 0 ? square_cut(r, begin)
                                         : square_range(r, begin, begin, begin + r->step->range.count);
@@ -73,8 +73,8 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     return list;
 }
 
-/* Agree with all ranks on a unit's gradient before its update, which follows immediately and cannot be undone. A number
- * that is not finite on any rank ends the run with ZR_ERR_DIVERGED. */
+/* Agree with all ranks that a unit's gradient is finite, before the unit's update, which cannot be undone. If a number
+ * is not finite on any rank, end the run with ZR_ERR_DIVERGED. */
 zr_status zr__agree(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -104,13 +104,13 @@ zr_status zr__agree(const zr__running *r)
 /* The results of NORM over all ranks. */
 typedef struct agreed {
     double squares, loss;
-    double bad;   /* first parameter whose gradient is not finite; the number of parameters if only the loss is not
-                     finite; INFINITY if all are finite */
+    double bad; /* index of the first parameter whose gradient is not finite; the number of parameters if only the loss
+                   is not finite; INFINITY if all are finite */
     double micro; /* sum of the squares of all micro-gradients, or 0 if not requested */
 } agreed;
 
-/* Sum the ranks' numbers. Squares are summed in double within each shard, and then over the shards in shard order. So
- * the sum is the same for every stage and for every assignment of shards to ranks. */
+/* Sum the ranks' numbers in a fixed order. Squares are summed in double within each shard, and then over the shards in
+ * shard order. So the sum is the same for every stage and every assignment of shards to ranks. */
 static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
@@ -146,7 +146,7 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     return sum;
 }
 
-/* Exchange all numbers in one call. Exact sums of micro-gradients take a second call. */
+/* Exchange all numbers in one call; exact sums of micro-gradients take a second call. */
 static zr_status exchange_numbers(const zr__running *r, double *numbers)
 {
     zr_engine *e = r->engine;
@@ -187,13 +187,13 @@ zr_status zr__norm(const zr__running *r)
     ZR_TRY(exchange_numbers(r, numbers));
     agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
-    /* torch.nn.utils.clip_grad_norm_ adds 1e-6 too, and the reference losses depend on it. */
+    /* Add 1e-6, as torch.nn.utils.clip_grad_norm_ does; the reference losses depend on this. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);
     *(zr_verdict *)zr__at(r, VERDICT) =
         (zr_verdict){.grad_norm = norm,
                      .loss = all.loss * e->mean,
-                     /* A micro-gradient is 1 / rounds of the gradient of its mean loss, so the mean of the squares is
-                      * rounds^2 * sum / rounds. */
+                     /* The gradient of a micro-batch's mean loss is `rounds` times its micro-gradient, so the mean of
+                      * the squares is rounds^2 * sum / rounds. */
                      .micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds,
                      .grad_scale = (float)(ratio / e->scale),
                      .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,

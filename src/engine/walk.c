@@ -1,5 +1,5 @@
-/* The walk through a schedule. One thread issues each step to its stream's queue, after it has made the queue wait for
- * the marks of the steps that the step waits for. */
+/* Walks through a schedule. One thread issues the steps to their streams' queues. Before it issues a step, it makes the
+ * queue wait for the marks of the steps that the step waits for. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
@@ -27,8 +27,8 @@ static zr_status run_batch(const zr__running *r)
     zr_status st = e->batch_fn(e->batch_arg, &e->batch, r->bound->input);
     if (st == ZR_ERR_STOPPED) return st;
     zr__failure_note(&e->batch_failed, st);
-    /* Replace a batch that failed by zeros with a loss that is not finite. If this rank stopped here, the other ranks
-     * would wait for it; instead NORM or AGREE informs all ranks before anything is updated. */
+    /* If the batch function failed, continue with zeros and a loss that is not finite. If this rank stopped instead,
+     * the other ranks would wait for it; NORM or AGREE informs all ranks before anything is updated. */
     if (st != ZR_OK && e->plan->loss != ZR_NONE) ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
     for (int32_t i = 0; i < inputs; i++) {
         const zr_use *place = &r->use[2 * i];
@@ -132,7 +132,7 @@ zr__engine_at zr__engine_shown(uint64_t number)
                            .step = (int32_t)(number & INT32_MAX)};
 }
 
-/* Run a step. A move runs bucket by bucket. */
+/* Run a step. A step that moves a unit runs bucket by bucket. */
 static zr_status run_step(void *arg, zr_device *device, int64_t index)
 {
     zr_engine *e = arg;
@@ -154,7 +154,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
 static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
 {
     zr_engine *e = arg;
-    if (!e->watch) return; /* return if the watch was removed: a task may end late, after a failure */
+    if (!e->watch) return; /* return if the watch was removed: after a failure, a task may end late */
     const zr_schedule *s = e->bound[e->kind].schedule;
     const int32_t i = (int32_t)(index % s->n_steps);
     zr_event event = {.schedule = e->kind,
@@ -176,8 +176,8 @@ static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool t
     }
 }
 
-/* Make a step's queue wait for the marks of the steps that the step waits for. saves_alone: only wait for ZR_WHEN_SAVE
- * steps, since all other steps have ended. */
+/* Make a step's queue wait for the marks of the steps that the step waits for. If `saves_alone`, only wait for
+ * ZR_WHEN_SAVE steps, since all other steps have ended. */
 static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step, int64_t micro, bool saves_alone)
 {
     for (int32_t w = step->waits; w < step->waits + step->n_waits; w++) {
@@ -192,7 +192,7 @@ static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step
     return ZR_OK;
 }
 
-/* Record the mark of a ZR_WHEN_SAVE step, for all rounds. */
+/* Record the mark of a ZR_WHEN_SAVE step for both even and odd rounds. */
 static void note_mark(const zr__bound *b, int32_t i, zr_mark mark)
 {
     if (b->awaited[i] >= 0) b->mark[0][b->awaited[i]] = b->mark[1][b->awaited[i]] = mark;
@@ -206,7 +206,7 @@ zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
     const zr_task task = {out ? zr__engine_put : run_step, !out && e->watch ? step_ended : NULL, e,
                           task_index(b, 0, i)};
     ZR_TRY(await_all(e, b, step, 0, alone));
-    ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* if this fails, the step will be issued again */
+    ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* after a failure, the step will be issued again */
     e->saving.next = i + 1;
     note_mark(b, i, e->device->ops->mark(e->queue[step->stream]));
     return ZR_OK;
@@ -222,7 +222,7 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
     if (zr_when_asked(step->when)) {
         if (micro > 0) return ZR_OK;
         if (e->saving.now) return zr__issue_saving(e, i, false);
-        note_mark(b, i, nothing); /* no step waits for the save of an earlier training step */
+        note_mark(b, i, nothing); /* steps do not wait for the save of an earlier training step */
         return ZR_OK;
     }
     ZR_TRY(await_all(e, b, step, micro, false));
@@ -265,7 +265,7 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
     zr__failure first = {0};
-    /* Do not record a stop first, since a collective may have failed before it. */
+    /* Do not record ZR_ERR_STOPPED as the first failure, since a failure of a collective may have caused it. */
     if (walked != ZR_ERR_STOPPED) zr__failure_note(&first, walked);
     if (first.status != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
         e->stopped = true;
@@ -275,7 +275,7 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
     for (int i = 1; i <= ZR_STREAMS; i++) {
         const int s = i % ZR_STREAMS;
         if (e->queues.of[s] != s || s == ZR_STREAM_SAVE) continue;
-        /* Later failures of its tasks would only be consequences of the first. */
+        /* Cancel the queue's remaining tasks: their failures would only follow from the first failure. */
         if (first.status != ZR_OK) ops->cancel(e->queue[s]);
         zr__failure_note(&first, ops->sync(e->queue[s]));
     }
@@ -294,7 +294,7 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     e->walked = st == ZR_OK && e->batch_failed.status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
     for (int i = 0; i <= !zr_engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
-    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* a walk that failed leaves buffers counted as live */
+    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* a failed walk leaves its buffers counted as live */
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;
 }

@@ -1,6 +1,6 @@
 /** engine, internal: the state of an engine, a step while it runs, and the functions that the files of this folder
- * share. walk.c issues the steps of a schedule to queues; bind.c binds the steps to memory; move.c and update.c run the
- * steps of ZeRO, and save.c the asynchronous saves. */
+ * share. walk.c issues the steps of a schedule to queues; bind.c binds the steps to memory; move.c runs the steps that
+ * move units, update.c those that end a training step, and save.c the asynchronous saves. */
 #ifndef ZR_ENGINE_WALK_H
 #define ZR_ENGINE_WALK_H
 
@@ -13,19 +13,18 @@ typedef struct zr__run {
     zr_kernel_args args;
 } zr__run;
 
-/* A schedule with its operands bound to memory, which happens once when the engine is created. */
+/* A schedule with its operands bound to memory. Operands are bound once, when the engine is created. */
 typedef struct zr__bound {
     const zr_schedule *schedule;
     int32_t *run_of; /* by step, for RUN steps: index in `run` */
     zr__run *run;
     int32_t n_runs;
     zr_tensor *tensor;        /* operands and outputs of all runs, run by run */
-    void **input;             /* by graph input: its host memory */
+    void **input;             /* by graph input: address of its host memory */
     int32_t *take, *take_end; /* buffers whose life begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* buffers whose life ends at step i, in the format of `take` */
-    int32_t *awaited; /* by step: its number among the steps for which another stream waits, or -1 if no stream waits
-                         for it */
-    zr_mark *mark[2]; /* by the number in `awaited`: mark of the step's end, in even and odd rounds */
+    int32_t *awaited;         /* by step: index in `mark`, or -1 if no other stream waits for the step */
+    zr_mark *mark[2];         /* mark of the step's end, in even rounds ([0]) and odd rounds ([1]) */
 } zr__bound;
 
 /* Bytes received from other ranks. */
@@ -38,10 +37,10 @@ typedef struct zr__saving {
     zr_sink sink;
     bool prepared; /* whether zr__save_prepare was called */
     bool now;      /* whether the training step in progress issues the saving steps */
-    bool cut; /* whether the training step that issued the saving steps failed, so that the next one must drain the save
-               */
-    _Atomic bool gone;    /* whether the engine is being destroyed; nothing more is passed to the sink then */
-    int32_t next;         /* index in the schedule of the first step from which saving steps are still to be issued */
+    bool cut;      /* whether the training step that issued the saving steps failed, so that the next training step must
+                      drain the save */
+    _Atomic bool gone;    /* whether the engine is being destroyed, so that nothing more is passed to the sink */
+    int32_t next;         /* index in the schedule; saving steps from this index on are still to be issued */
     _Atomic int32_t left; /* number of SAVE steps that have not ended; 0 if no save is in progress */
     zr__failure failed;   /* the sink's first failure; while left > 0, only the saving queue may access it */
 } zr__saving;
@@ -54,7 +53,7 @@ struct zr_engine {
     char *memory[ZR_SPACES];            /* by space; NULL for STAGING, which only comm uses */
     int64_t taken_bytes[ZR_SPACES];     /* by space: bytes allocated */
     int place[ZR_GROUPS_MAX];           /* by group: this rank's number within the group */
-    zr_queues queues;                   /* which streams share a queue */
+    zr_queues queues;                   /* for each stream, its queue; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
@@ -65,17 +64,16 @@ struct zr_engine {
     /* Fields of the step in progress follow. */
     zr_schedule_kind kind; /* schedule that is being walked, or was walked last */
     bool walked;           /* whether the last walk reached its end */
-    bool failed_elsewhere; /* whether the walk stopped because the comm stream's queue, for which a step waits, had
-                              failed */
+    bool failed_elsewhere; /* whether the walk stopped because the comm queue, for which a step waits, had failed */
     zr_batch batch;
     zr_batch_fn batch_fn;
     void *batch_arg;
     const zr_step_args *step;
-    double mean, scale;       /* mean: 1 / number of losses in the global batch; scale: the loss scale */
+    double mean, scale;       /* mean: 1 divided by the number of losses in the global batch; scale: the loss scale */
     int32_t updated;          /* number of units updated in this step */
     bool probing;             /* whether a probe (a step without updates) is in progress */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
-    int64_t updates;          /* number of steps that were not skipped, as the optimizer counts them */
+    int64_t updates;          /* number of optimizer steps that were not skipped */
 
     zr__watch_fn watch; /* NULL if the engine is not watched */
     void *watch_arg;
@@ -91,11 +89,11 @@ struct zr_engine {
 zr_status zr__bind(zr_engine *engine, zr_schedule_kind kind);
 void zr__unbind(zr__bound *bound);
 
-/* zr__buffer: return the address of a buffer. zr__use_at: return the address of a use on this rank, or of the range of
- * the group's first rank if `use->each`. */
+/* zr__buffer returns the address of a buffer. zr__use_at returns the address of a use on this rank; if `use->each`, it
+ * returns the address of the range of the group's first rank. */
 char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer);
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use);
-/* Return the first element of a range on this rank. */
+/* Return the index of the first element that a range has on this rank. */
 int64_t zr__first(const zr_engine *engine, const zr_range *range);
 /* Return the address of a result in host memory; `index` is a persistent buffer. */
 void *zr__result(const zr_engine *engine, int32_t index);
@@ -107,7 +105,7 @@ zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
 /* Run a task on the compute queue, and wait for it. */
 zr_status zr__call(zr_engine *engine, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg);
 
-/* A step while it runs, on the device of its stream's queue. */
+/* A step that is running, on the device of its stream's queue. */
 typedef struct zr__running {
     zr_engine *engine;
     const zr__bound *bound;
@@ -115,27 +113,28 @@ typedef struct zr__running {
     const zr_use *use; /* uses of the step */
     zr_device *device;
     int64_t micro;
-    int64_t first, count; /* elements of the step's range, or of the current bucket for a move */
+    int64_t first, count; /* elements of the step's range or, for a step that moves a unit, of the current bucket */
 } zr__running;
 
-/* Return the address of a use of the step, or of the current bucket of a move. */
+/* Return the address of a use of the step or, if the step moves a unit, of its current bucket. */
 char *zr__at(const zr__running *r, int use);
 
-/* Show on the board that another part of a state was filled, read or saved. */
+/* Count on the board one more part of a state as filled, read or saved. */
 void zr__moved_part(zr_engine *engine);
 
 /* A span of elements of a unit. */
 typedef struct zr__span {
     int64_t begin, end;
 } zr__span;
-/* Return the elements that a parameter and a range of its unit have in common. */
+/* Return the elements of a unit that lie both in a parameter and in a range of the unit. */
 zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
-/* Return the index, in the whole parameter, of an element of its unit on this rank, or -1 for padding. *n is the number
- * of elements wanted; it is reduced to the number that are contiguous both in the unit and in the whole parameter. */
+/* Return the index in the whole parameter of an element of its unit on this rank, or -1 if the element is padding. On
+ * entry *n is the number of elements wanted; on return, the number of these that are contiguous in the whole
+ * parameter. */
 int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
-/* Return the elements of a parameter, within a range of its unit, that this rank reads and saves. Of a cut parameter,
- * each tensor-parallel rank takes the elements of its own piece. Of other parameters, which all tensor-parallel ranks
- * hold, only the first of these ranks takes elements. The result is empty if begin >= end. */
+/* Return the elements of a parameter, within a range of its unit, that this rank reads and saves. If the parameter is
+ * cut, these are the elements of this rank's piece. If all tensor-parallel ranks hold the parameter, only the first of
+ * these ranks gets elements. The result is empty if begin >= end. */
 zr__span zr__passed(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
 
 /* Run the steps that move a unit (move.c). */
@@ -152,8 +151,8 @@ zr_status zr__update(const zr__running *r);
 
 /* ---- saving (save.c) --------------------------------------------------------------------------- */
 
-/* Issue a ZR_WHEN_SAVE step with its waits. `alone` means that no walk is in progress, so the step waits only for other
- * ZR_WHEN_SAVE steps. */
+/* Issue a ZR_WHEN_SAVE step, after making its queue wait. If `alone`, no walk is in progress, so the step waits only
+ * for other ZR_WHEN_SAVE steps. */
 zr_status zr__issue_saving(zr_engine *engine, int32_t step, bool alone);
 /* Run a SAVE step, as a task of the saving queue. */
 zr_status zr__engine_put(void *engine, zr_device *device, int64_t step);

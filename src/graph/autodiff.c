@@ -1,4 +1,4 @@
-/** Reverse-mode differentiation: runs the adjoints of the forward ops, from the last op to the first.
+/** Differentiates in reverse mode: runs the adjoints of the forward ops, from the last op to the first.
  *
  * The number of contributions to each gradient is counted before any adjoint runs. Therefore the last contribution to a
  * parameter's gradient can be rounded once and written directly into the gradient that is sent between ranks. The count
@@ -29,14 +29,15 @@ static bool is_whole_gradient(const zr__value *v)
     return is_param(v) && !v->parts;
 }
 
-/* Return the dtype of a partial sum of contributions: F32 for a parameter's gradient, the activation's own dtype for an
- * activation's gradient. */
+/* Return the dtype of a partial sum of contributions. The dtype is F32 for a parameter's gradient, and the activation's
+ * own dtype for an activation's gradient. */
 static zr_dtype partial_dtype(const zr__value *v)
 {
     return is_param(v) ? ZR_F32 : v->info.type.dtype;
 }
 
-/* Add the value that holds a sum of contributions. The final sum for a parameter is the parameter's gradient. */
+/* Add a value that holds a sum of contributions. If the sum is a parameter's final sum, the value is the parameter's
+ * gradient. */
 static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
 {
     const zr__value *v = &graph->value[value];
@@ -69,7 +70,7 @@ zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
     if (!begin_contribution(graph, value)) return ZR_NONE;
     zr__value *v = &graph->value[value];
     bool others_open = v->begun - v->ended > 1;
-    if (earlier) { /* the caller's op adds the earlier sum to its own contribution */
+    if (earlier) { /* the caller's op adds the sum of earlier contributions to its own */
         *earlier = v->grad;
         v->grad = ZR_NONE;
     }
@@ -129,8 +130,8 @@ void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
     const zr__value *v = &graph->value[value];
     bool final = v->begun == v->expected && v->grad == ZR_NONE;
     bool whole = final && is_whole_gradient(v);
-    /* A sole contribution can serve as the gradient without a copy, unless the gradient has its own buffer or another
-     * dtype. */
+    /* A single contribution can serve as the gradient without a copy, unless the gradient has its own buffer or a
+     * different dtype. */
     bool copied = v->grad == ZR_NONE && (whole || zr_graph_value(graph, contribution)->type.dtype != partial_dtype(v));
     if (copied) {
         zr_value copy = sum_add(graph, value, final);
@@ -156,7 +157,7 @@ void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again)
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Find the values that depend on a parameter that trains. */
+/* Mark the values that depend on a parameter that trains. */
 static void find_needed(zr_graph *graph)
 {
     for (int32_t p = 0; p < graph->n_params; p++) graph->value[graph->param[p].value].needed = !graph->param[p].frozen;
@@ -171,7 +172,7 @@ static void find_needed(zr_graph *graph)
 /* Count the contributions that each value's gradient will get from ops whose adjoints will run. */
 static void count_uses(zr_graph *graph)
 {
-    graph->value[graph->losses].expected = 1; /* the loss seed */
+    graph->value[graph->losses].expected = 1; /* one contribution: the loss seed */
     for (int32_t i = graph->n_ops - 1; i >= 0; i--) {
         const zr_op *op = &graph->op[i];
         bool runs = false;
@@ -181,7 +182,8 @@ static void count_uses(zr_graph *graph)
     }
 }
 
-/* Run the adjoint of an op. Check that each operand which needs a gradient got one contribution per use. */
+/* Run the adjoint of an op. Check that each operand which needs a gradient got one contribution for each of its uses by
+ * the op. */
 static void run_adjoint(zr_graph *graph, const zr_op *op)
 {
     int32_t before[ZR_OP_INS] = {0};

@@ -1,4 +1,4 @@
-/* Checks an op's operands and counts their bytes, for infer and cost functions. */
+/* Checks the operands of ops and counts their bytes, for infer and cost functions. */
 #include "graph/internal.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ const zr_type *zr__out(const zr_graph *graph, const zr_op *op, int i)
     return &graph->value[op->out[i]].info.type;
 }
 
-/* Format a type as text: "F32 (2, *, 64)". */
+/* Format a type as text, such as "F32 (2, *, 64)". */
 #define TYPE_TEXT(dtype, shape) type_text((dtype), (shape), (char[TYPE_BYTES]){0})
 static const char *type_text(zr_dtype dtype, const zr_shape *shape, char text[TYPE_BYTES])
 {

@@ -1,12 +1,12 @@
-/* Selects frozen parameters by name patterns, and moves them to units of their own. So ZeRO can shard gradients and
- * optimizer states, and form buckets, by whole units. */
+/* Selects frozen parameters by name patterns, and moves them to units of their own, because ZeRO shards gradients and
+ * optimizer states, and forms buckets, by whole units. */
 #include "graph/internal.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Return whether a pattern matches a name, or the name without its first component, which Hugging Face's files may
+/* Return whether a pattern matches a name with or without the name's first component, which Hugging Face's files may
  * omit. */
 static bool name_matches(const char *pattern, const char *name)
 {
@@ -14,7 +14,8 @@ static bool name_matches(const char *pattern, const char *name)
     return fnmatch(pattern, name, 0) == 0 || (dot && fnmatch(pattern, dot + 1, 0) == 0);
 }
 
-/* Return a hint if a pattern that matches no parameter has one of two likely mistakes, otherwise "". */
+/* Return a hint for a pattern that matches no parameter: whether it holds a comma, or names a head that is tied. Return
+ * "" if the pattern shows neither mistake. */
 static const char *pattern_hint(const char *pattern)
 {
     if (strchr(pattern, ',')) return "; several patterns are a JSON list";
@@ -55,7 +56,7 @@ void zr_graph_freeze(zr_graph *graph, const char *patterns)
 
 /* ---- units ------------------------------------------------------------------------------------- */
 
-/* Store `param` as parameter number `place`, at the end of this unit. */
+/* Store `param` as the parameter of index `place`, at the end of the unit `unit`. */
 static void place_param(zr_graph *graph, int32_t place, zr_param_info param, int32_t unit)
 {
     zr_unit_info *its = &graph->unit[unit];

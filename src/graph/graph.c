@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* maximum number of random streams: 24 bits of the generator's counter */
+/* maximum number of random streams: the generator's counter has 24 bits for the stream */
 enum { STREAMS_MAX = 1 << 24 };
 
 /* ---- create, destroy ------------------------------------------------------------------------- */
@@ -258,13 +258,12 @@ int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int6
     const zr_param_info *info = &graph->param[param];
     *run = n;
     if (info->cut.parts == 0) return first;
-    /* A rank's piece has shape [outer, part, here, inner]; the whole parameter has shape [outer, part, there,
-     * inner]. */
+    /* A rank's piece has the shape [outer, part, here, inner], the whole parameter [outer, part, there, inner]. */
     int64_t inner = 1, parts = info->cut.parts;
     for (int d = info->cut.dim + 1; d < info->whole.ndim; d++) inner *= info->whole.dim[d];
     const int64_t here = info->shape.dim[info->cut.dim] / parts, there = info->whole.dim[info->cut.dim] / parts;
     const int64_t block = first / (here * inner), past = first % (here * inner), own = there - place * here;
-    /* Elements of the block that are not padding. */
+    /* The number of elements of the block that are not padding. */
     const int64_t valid = own < 0 ? 0 : own < here ? own * inner : here * inner;
     const int64_t end = past < valid ? valid : here * inner;
     if (end - past < n) *run = end - past;
@@ -327,7 +326,7 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
 }
 
 /* Determine whether the op's output is cut among the ranks (`cut`) or holds only this rank's tokens (`tokens`). Fail if
- * the op cannot take operands that are cut or split by tokens in this way. Ops added by adjoints are not checked. */
+ * the op cannot take operands that are cut or split by tokens. Ops added by adjoints are not checked. */
 static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut, bool *tokens)
 {
     if (op->backward) return ZR_OK;
@@ -361,7 +360,7 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut
     return ZR_OK;
 }
 
-/* Record the parameters that an op reads. If an op reads a parameter for this rank's tokens only, each rank computes
+/* Record the parameters that an op reads. If the op applies a parameter to this rank's tokens only, each rank computes
  * only a part of the parameter's gradient. */
 static zr_status read_params(zr_graph *graph, const zr_op *op, bool tokens)
 {
@@ -471,7 +470,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*(const zr_param_info *const *)a)->name, (*(const zr_param_info *const *)b)->name);
 }
 
-/* Check that parameter names are unique. Checkpoints are keyed by name, so two parameters with one name would load the
+/* Check that parameter names are unique: checkpoints are keyed by name, so two parameters with one name would load the
  * same numbers. */
 static zr_status check_names(const zr_graph *graph)
 {

@@ -1,7 +1,7 @@
 /** graph, internal: the contents of a graph, and helpers for the files and ops of this folder. graph.c builds a graph,
  * freeze.c moves frozen parameters to units of their own, autodiff.c adds the backward pass, read.c answers questions
  * about a finished graph. ops/ holds each op's builder, shape rule, adjoint and cost, by family; check.c and share.c
- * help all ops. The kernels belong to the device. */
+ * help all ops. Kernels are not in this folder but in the device. */
 #ifndef ZR_GRAPH_INTERNAL_H
 #define ZR_GRAPH_INTERNAL_H
 
@@ -17,8 +17,8 @@ typedef struct zr__value {
     int32_t expected; /* total number of contributions: the value's uses by ops whose adjoints will run */
     int32_t begun, ended;
     bool read, parts; /* read: whether an op reads this parameter; parts: whether each of the M ranks computes only a
-                         part of its gradient */
-    zr_value whole;   /* this value with all tokens gathered, if its own tokens are split over the ranks, or ZR_NONE */
+                         part of the parameter's gradient */
+    zr_value whole;   /* value with all ranks' tokens gathered from this value, or ZR_NONE if there is none */
 } zr__value;
 
 struct zr_graph {
@@ -42,16 +42,17 @@ struct zr_graph {
 
 /* ---- graph.c --------------------------------------------------------------------------------- */
 
-/** Return whether the graph has a value of this number. */
+/** Return whether `value` is the number of a value of the graph. */
 static inline bool zr__graph_has(const zr_graph *graph, zr_value value)
 {
     return value >= 0 && value < graph->n_values;
 }
 /** Return whether building has ended, by an error or by zr_graph_finish. */
 bool zr__graph_closed(const zr_graph *graph);
-/** Latch a failed `status` with this thread's error message, unless building has already ended. ZR_OK does nothing. */
+/** Latch a failed `status` with this thread's error message, unless building has already ended. If `status` is ZR_OK,
+ * do nothing. */
 void zr__graph_latch(zr_graph *graph, zr_status status);
-/** Add a value that no op writes yet. Return ZR_NONE and latch an error if this fails or building has ended. */
+/** Add a value that no op writes yet. Return ZR_NONE on failure, with the error latched, or if building has ended. */
 zr_value zr__graph_value_add(zr_graph *graph, zr_value_kind kind, zr_type type, int32_t param);
 /** Ensure capacity for one more item. The items may move, so a pointer to an item is invalid after the call. */
 zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item_bytes);
@@ -79,7 +80,7 @@ void zr__fill(zr_graph *graph, zr_value out);
 
 /* ---- check.c: for infer and cost functions ---------------------------------------------------- */
 
-/** wildcard for a dimension of a wanted shape: any size matches */
+/** wildcard for a dimension of an expected shape; any size matches */
 #define ZR__ANY (-1)
 
 /** Make a shape from its dimensions: ZR__SHAPE(B, T, C). */
@@ -100,13 +101,14 @@ zr_status zr__want_optional(const zr_graph *graph, const zr_op *op, int i, const
                             zr_shape shape);
 /** Check that the op has at most n operands. */
 zr_status zr__want_at_most(const zr_op *op, int n);
-/** Return whether 0 <= p < 1, as a probability of dropout must be; latch an error if not. Return false also if building
- * has ended. */
+/** Return whether p is a valid probability of dropout, 0 <= p < 1; latch an error if p is invalid. Also return false if
+ * building has ended. */
 bool zr__probability_ok(zr_graph *graph, const char *what, double p);
-/** Return the dtype of the value that an adjoint prepared for output `out`, or `otherwise` if it prepared no value. */
-zr_dtype zr__out_dtype(const zr_graph *graph, const zr_op *op, int out, zr_dtype otherwise);
-/** Return the dtype of a contribution to a parameter's gradient: the prepared value's dtype, or F32 if there is
+/** Return the dtype of the value that an adjoint prepared for output `out`, or `otherwise` if the adjoint prepared
  * none. */
+zr_dtype zr__out_dtype(const zr_graph *graph, const zr_op *op, int out, zr_dtype otherwise);
+/** Return the dtype of a contribution to a parameter's gradient: the dtype of the value prepared for output `out`, or
+ * F32 if no value is prepared. */
 zr_dtype zr__sum_dtype(const zr_graph *graph, const zr_op *op, int out);
 /** Return the shape that holds one number per row: (B, T, C) -> (B, T). A vector is a single row. */
 zr_shape zr__row_shape(zr_shape shape);
@@ -116,42 +118,41 @@ zr_shape zr__with_cols(zr_shape shape, int64_t cols);
 
 /** Return the total bytes of all operands and outputs. */
 double zr__bytes(const zr_graph *graph, const zr_op *op);
-/** Return the cost of an op whose time depends only on the bytes that it reads and writes. Its FLOPs are 0: as in the
- * papers' figures, only matrix products count. */
+/** Return the cost of an op whose time depends only on the bytes that it reads and writes. The cost has 0 FLOPs
+ * because, as in the papers' figures, only matrix products count. */
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
 
 /* ---- linear_cross_entropy.c: for tests and benchmarks -------------------------------------------- */
 
-/** Return the rows per block when a head (the op linear_cross_entropy) splits `rows` rows; the last block may be
- * shorter. */
+/** Return the number of rows per block into which a head (the op linear_cross_entropy) splits `rows` rows. The last
+ * block may be shorter. */
 int64_t zr__head_block(int64_t rows);
 
 /* ---- ops/tensor_parallel.c: of graphs of degree M > 1 -------------------------------------------- */
 
-/** Add the sum of `part` over all ranks. On entry *sum is a value from zr_grad_begin to write into, or ZR_NONE; on
+/** Add an op that sums `part` over all ranks. On entry *sum is a value from zr_grad_begin to write into, or ZR_NONE; on
  * return *sum is the sum. */
 void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum);
-/** Sum `part` over all ranks and return the result, a value between layers: all tokens (B,T,C), or with sequence
- * parallelism only this rank's tokens, (B T / M, C). */
+/** Sum `part` over all ranks, and return the sum as a value between layers. The sum has all tokens, (B,T,C), or with
+ * sequence parallelism only this rank's tokens, (B T / M, C). */
 zr_value zr__between_layers(zr_graph *graph, zr_value part);
-/** Return x with all its tokens, (B,T,C). If each rank holds only its own tokens, gather them, at most once per
- * unit. */
+/** Return the value of shape (B,T,C) that holds all tokens of x. If each rank holds only its own tokens, gather the
+ * tokens, at most once per unit. */
 zr_value zr__all_tokens(zr_graph *graph, zr_value x);
-/** Return whether zr__all_tokens gathered x. If so, an adjoint returns only this rank's part of x's gradient, and the
- * adjoint of the gather sums the parts. */
+/** Return whether x is the result of a gather by zr__all_tokens. If so, an adjoint returns only this rank's part of the
+ * gradient of x, and the adjoint of the gather sums the parts. */
 bool zr__is_gathered(const zr_graph *graph, zr_value x);
 /** Gather every rank's x into one value of shape (M, ...). */
 zr_value zr__tensor_gather(zr_graph *graph, zr_value x);
-/** Return into how many side-by-side parts a parameter is divided before each part is cut among the ranks along `dim`.
- * Return 0 if the parameter is not cut along `dim`. */
+/** Return the number of side-by-side parts into which a parameter is divided before each part is cut among the ranks
+ * along `dim`, or 0 if the parameter is not cut along `dim`. */
 int32_t zr__is_cut(const zr_graph *graph, zr_value param, int dim);
-/** Return whether a table is cut among the ranks. Latch an error if it is cut in any other way than by rows in one
- * part. */
+/** Return whether a table is cut among the ranks. Latch an error if the table is cut, but not by rows in one part. */
 bool zr__is_cut_table(zr_graph *graph, const char *op, zr_value table);
 
 /* ---- share.c --------------------------------------------------------------------------------- */
 
-/** Infer the output type of an op with one operand x: the output has the type of x. */
+/** Infer the output type of an op with one operand: the type of the operand. */
 zr_status zr__unary_infer(const zr_graph *graph, const zr_op *op, zr_type *out);
 /** Infer the output type of an op whose n operands share one shape and have the graph's dtype. The output has that
  * shape; `names` holds the operands' names for messages. */
@@ -162,7 +163,8 @@ zr_value zr__apply(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr
 zr_status zr__contribute(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,
                          const zr_value *in);
 /** If `value` needs a gradient, add an op whose output is an adjoint's contribution to this gradient. After the n
- * operands given, the op takes one more: the sum of earlier contributions, or ZR_NONE if there are none. */
+ * operands given, the op gets the sum of earlier contributions as one more operand (ZR_NONE for the first
+ * contribution). */
 zr_status zr__accumulate(zr_graph *graph, zr_value value, const zr_op_def *def, const zr_op_attr *attr, int n,
                          const zr_value *in);
 

@@ -1,4 +1,5 @@
-/* Defines the built-in optimizers. The device's kernels hold their update rules; their states have PyTorch's names. */
+/* Defines the built-in optimizers: their states have PyTorch's names, and the device's kernels implement their update
+ * rules. */
 #include "zr/graph.h"
 
 zr_optimizer zr_adamw(double beta1, double beta2, double eps, double weight_decay)

@@ -81,9 +81,9 @@ static zr_value gpt2_norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, 
     return zr_layernorm(graph, x, gain, bias, c->layer_norm_epsilon);
 }
 
-/* Add a Conv1D as in Hugging Face, with a weight of shape (inputs, outputs). The weight is cut by columns as in
- * Megatron (Shoeybi et al. 2019, section 3): each of its `parts` side-by-side parts is cut, hence by heads or by hidden
- * units. The next product, which reads the output, must be cut by rows. */
+/* Add a Conv1D as in Hugging Face, with a weight of shape (inputs, outputs). As in Megatron (Shoeybi et al. 2019,
+ * section 3), the weight is cut by columns: each of its `parts` side-by-side parts is cut, and so each rank gets whole
+ * heads or hidden units. The next product, which reads the output, must be cut by rows. */
 static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
                                  int parts, double std)
 {
@@ -101,7 +101,7 @@ static zr_value dense_by_rows(zr_graph *graph, zr_value x, const char *name, int
 }
 
 #define PART_BYTES 64
-/* Return the name of a part of block i; the text lives in a temporary of the calling block. */
+/* Return the name of a part of block i. The text is in a temporary array of the calling block. */
 #define PART(what) part_name((char[PART_BYTES]){0}, i, what)
 static const char *part_name(char name[PART_BYTES], int64_t i, const char *what)
 {

@@ -98,7 +98,7 @@ const char *const *zr_gpt2_presets(void)
     return names;
 }
 
-/* Return the length of the longest prefix of `wanted` that occurs anywhere in `name`: "60b" occurs in
+/* Return the length of the longest prefix of `wanted` that occurs anywhere in `name`. For example, "60b" occurs in
  * zero-60b-75x8192x32. */
 static size_t likeness(const char *name, const char *wanted)
 {
@@ -111,13 +111,13 @@ static size_t likeness(const char *name, const char *wanted)
     return most;
 }
 
-/* List up to NEAREST names that contain a prefix of at least half of `wanted`, longest prefix first. A space precedes
- * each name. */
+/* List up to NEAREST names that contain a prefix of `wanted` of at least half its length, longest prefix first. A space
+ * precedes each name. */
 static void nearest(const char *wanted, char text[NEAREST_BYTES])
 {
     size_t used = 0, length = strlen(wanted), found = 0;
     text[0] = '\0';
-    /* A name at edit distance 1 is listed first, unless some name contains all of `wanted`. */
+    /* List a name at edit distance 1 first, unless some name contains all of `wanted`. */
     const char *close = zr__text_nearest(wanted, names, SHAPES);
     if (close && zr__text_distance(wanted, close) > 1) close = NULL;
     for (size_t i = 0; i < SHAPES; i++)

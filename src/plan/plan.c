@@ -1,5 +1,5 @@
-/* Creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. This is pure
- * arithmetic. */
+/* Creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. A plan is computed by
+ * arithmetic alone. */
 #include "base/core/names.h"
 #include "plan/cost/cost.h"
 #include "plan/write/write.h"
@@ -35,7 +35,7 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
 
-/* Reject options for storing and moving model states that exclude each other, with ZR_ERR_CONFIG or
+/* Reject combinations of options for storing and moving model states that exclude each other. Return ZR_ERR_CONFIG or
  * ZR_ERR_UNSUPPORTED. */
 static zr_status check_choices(const zr_layout *l)
 {
@@ -177,8 +177,8 @@ static zr_status check_layout(const zr_layout *l)
     return zr__policies_check(l);
 }
 
-/* Build a graph, and check what the engine assumes of it: evaluation needs losses; decoding needs a single token as
- * input, and an output. */
+/* Build a graph, and check the assumptions of the engine: an evaluation graph has losses; a decoding graph has a single
+ * token as input, and an output. */
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
 {
     const zr_layout *l = &plan->layout;
@@ -273,9 +273,9 @@ static void make_groups(zr_plan *plan)
     plan->n_axes = n;
 }
 
-/* Translate the ZeRO stage into the groups over which each state is sharded. With one rank a shard is the whole state
- * and nothing is gathered: the whole gradient can be dropped only with fp32 sums, whole parameters only with the cast
- * of lean. */
+/* Translate the ZeRO stage into the groups over which each state is sharded. On a single rank a shard is the whole
+ * state, so stages 2 and 3 save memory only in special cases: stage 2 with fp32 sums (the gradient is dropped once
+ * added), stage 3 with lean states (parameters are cast from the master when needed). */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;

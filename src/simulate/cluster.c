@@ -16,7 +16,7 @@ enum { MOST_FILES = 16, MESSAGE_BYTES = 1024 };
 /* ---- keys ------------------------------------------------------------------------------------- */
 
 typedef enum kind {
-    OTHER, /* read elsewhere, not as a plain field */
+    OTHER, /* take_fields leaves the value to other code */
     TEXT,
     RATE,
     SECONDS,
@@ -26,7 +26,7 @@ typedef enum kind {
     BYTES
 } kind;
 
-/* A key of a JSON object, and the member of a struct that receives its value. */
+/* A key of a JSON object, and the struct member that receives the key's value. */
 typedef struct field {
     const char *key;
     kind kind;
@@ -35,7 +35,7 @@ typedef struct field {
     bool must;
 } field;
 
-/* Bounds of each kind of value. They are beyond any real machine; within them, no sum or product of the model leaves
+/* Bounds of each kind of value. No real machine exceeds the bounds; within them, no sum or product of the model leaves
  * the range of a double. */
 static const struct {
     double min, max;
@@ -93,15 +93,15 @@ typedef struct source {
     const char *body; /* the text after any byte order mark */
     size_t bytes;     /* length of `body` */
     json_t *root;
-    dev_t device; /* device, inode: identify the file under any name; 0, 0 if it is missing, which reading the file
-                     reports */
+    dev_t device; /* device, inode: identify the file under any name; both are 0 if the file is missing, which is
+                     reported when the file is read */
     ino_t inode;
 } source;
 
 /* A file, the file that it includes, and so on; the last file includes no file. */
 typedef struct chain {
     int n;
-    const zr__generation *generation; /* generation of the named device, or NULL if none is named or fitted */
+    const zr__generation *generation; /* generation of the named device, or NULL if unknown */
     source source[MOST_FILES];
 } chain;
 
@@ -176,8 +176,8 @@ static zr_status take_fields(const source *s, const zr__json_place *parent, json
     return ZR_OK;
 }
 
-/* Check that all required fields were given. A value of 0 means that the field was not given, because no required field
- * may be 0. */
+/* Check that all required fields were given. A required field may not be 0, so 0 means that the file did not give the
+ * field. */
 static zr_status check_required(const source *s, const zr__json_place *parent, const field *fields, int n,
                                 const void *base)
 {
@@ -253,7 +253,7 @@ static zr_status take_algorithm(const source *s, const json_t *json, zr_cluster 
                      near ? "did you mean " : "", near ? near : "", near ? "? " : "");
 }
 
-/* Name a cluster after its file, in case the file gives no name: a changed cluster must not have the name of the
+/* Name a cluster after its file, in case the file gives no name. Otherwise a changed cluster would have the name of the
  * cluster that it includes. */
 static void name_by_path(const source *s, zr_cluster *cluster)
 {
@@ -319,7 +319,7 @@ static zr_status read_included(chain *c, const zr__json_place *place, const char
 {
     source *s = &c->source[c->n - 1], *next = s + 1;
     if (c->n == MOST_FILES) return refuse_at(s, place, "files include each other at most %d deep", MOST_FILES);
-    const char *slash = strrchr(s->path, '/'); /* relative paths start at the folder of the including file */
+    const char *slash = strrchr(s->path, '/'); /* relative paths start in the folder of the including file */
     const size_t folder = slash && *include != '/' ? (size_t)(slash - s->path) + 1 : 0;
     memcpy(next->path, s->path, folder);
     if (snprintf(next->path + folder, PATH_MAX - folder, "%s", include) >= (int)(PATH_MAX - folder))
@@ -392,8 +392,8 @@ static bool is_in_chain(const chain *c, const zr__json_place *place)
     return stands_in(source_of(c, place), place);
 }
 
-/* Check the levels of links. Drop the levels above the first level that connects all devices, since an included cluster
- * may have more levels. */
+/* Check the levels of links. Drop all levels above the first level that connects all devices, since an included cluster
+ * may have more levels than needed. */
 static zr_status settle_links(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0}, devices = {&top, "devices", 0};
@@ -403,7 +403,7 @@ static zr_status settle_links(const chain *c, zr_cluster *cluster)
     zr_cluster_link *link = cluster->link;
     int n = cluster->n_links;
     if (cluster->any_hosts && n && !is_in_chain(c, &links) && link[n - 1].devices < all)
-        link[n - 1].devices = all; /* the included cluster may have any number of hosts */
+        link[n - 1].devices = all; /* set to all devices, since the included cluster may have another number of hosts */
     if (all > 1 && n == 0) return refuse_at(source_of(c, &links), &links, "is missing; %d devices need links", all);
     if (n && link[n - 1].devices < all)
         return refuse_at(s, place, "the last level, %s, connects %d of the %d devices; it must connect all",
@@ -429,7 +429,7 @@ static zr_status settle_host_devices(const chain *c, zr_cluster *cluster)
                      cluster->devices);
 }
 
-/* Set the shares of peak rates that the named device's generation reaches, where no file gives them. */
+/* Set the shares of peak rates that no file gives to the shares of the named device's generation. */
 static void settle_device_shares(const chain *c, zr_cluster *cluster)
 {
     const struct {
@@ -447,9 +447,8 @@ static void settle_device_shares(const chain *c, zr_cluster *cluster)
     }
 }
 
-/* Set the links' share if no file gives it: to the share of the named device's generation, or to 1 without a
- * generation. For links given by a file, also set the NVLink share and the network latency of the generation where they
- * are missing. */
+/* Set the links' share if no file gives a share: to the share of the named device's generation, or to 1 if there is no
+ * generation. If a file gives links, also set their missing NVLink shares and network latencies to the generation's. */
 static void settle_link_shares(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0};
@@ -460,7 +459,7 @@ static void settle_link_shares(const chain *c, zr_cluster *cluster)
     for (int i = 0; i < cluster->n_links; i++) {
         zr_cluster_link *link = &cluster->link[i];
         const zr__json_place level = {&links, NULL, (size_t)i}, latency = {&level, "latency_sec", 0};
-        /* the first level counts as within hosts even if it also connects hosts */
+        /* The first level counts as a link within hosts even if it also connects hosts. */
         const bool within = link->devices <= cluster->host_devices || (i == 0 && cluster->host_devices > 1);
         if (within && shares && link->share == 0 && !zr__through_pcie(cluster))
             link->share = generation->value[ZR__NVLINK_SHARE];
@@ -498,7 +497,7 @@ zr_status zr_cluster_read(const char *name, zr_cluster *cluster)
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to read a cluster's file");
     zr_status st = read_chain(name, c, &read);
     if (st == ZR_OK) st = settle_cluster(c, &read);
-    read.any_hosts = false; /* since a file fixes the number of devices */
+    read.any_hosts = false; /* false, since a file fixes the number of devices */
     close_chain(c);
     ZR_TRY(st);
     *cluster = read;

@@ -1,5 +1,5 @@
-/* Clusters by name, with the rates of data sheets. A separate list has the shares of peak rates that runs reach, by
- * generation of devices. */
+/* Defines clusters by name, with the rates of data sheets. A separate list gives, for each generation of devices, the
+ * shares of peak rates that runs reach. */
 #include "simulate/simulate.h"
 #include "base/text/text.h"
 
@@ -54,8 +54,8 @@ static const zr__generation generations[] = {
       [ZR__NETWORK_SEC] = 1e-5},
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)}};
 
-/* The generation of each device. Devices below the line have no fit of their own, and take the values of the nearest
- * generation. */
+/* The generation of each device. Devices below the line "----" have no fit of their own, and take the values of the
+ * nearest generation. */
 static const struct {
     const char *device, *generation;
 } generation_of[] = {{"v100-dgx2", "volta"},
@@ -80,8 +80,8 @@ const zr__generation *zr__generation_of(const char *device)
     return NULL;
 }
 
-/* Bytes per second in one direction: the rate of a lane after coding (128 bits in 130, 64 in 66) times the number of
- * lanes. */
+/* Bytes per second in one direction: the rate of a lane after coding (128 of 130 bits, or 64 of 66, carry data) times
+ * the number of lanes. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
 #define PCIE4_X16 (16e9 * 128 / 130 * 16 / 8)
 #define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)
@@ -92,7 +92,8 @@ const zr__generation *zr__generation_of(const char *device)
 
 #define GIB (INT64_C(1) << 30)
 
-/* Devices without a profile, by their data sheets. The 16-bit products are dense, on GeForce with fp32 accumulation. */
+/* Devices without a profile, with the rates of their data sheets. The 16-bit products are dense products, on GeForce
+ * with fp32 accumulation. */
 static const struct {
     const char *name;
     zr_machine machine;
@@ -105,11 +106,12 @@ static const struct {
     {"4090", {.flops_f32 = 82.6e12, .flops_bf16 = 165.2e12, .memory_bytes_sec = 1008e9, .memory_bytes = 24000000000}}};
 
 /*
- * Links' rates are one way, while data sheets count both ways together. A network has two rates: one adapter's, into
- * one device, and all adapters', into the host.
+ * Rates of links count one direction; data sheets add up both directions. A network has two rates: the rate of one
+ * adapter, into one device, and the rate of all adapters, into the host. A size at the end of an entry is the
+ * memory of a host.
  *
  * dgx2x25    25 DGX-2H, the ZeRO paper's cluster: 16 V100 of 32 GB each. NVSwitch gives any two GPUs all six links of
- *            25 GB/s. Eight EDR adapters a host. Two GPUs share an x16 of PCI Express 3.0 to the host. 1.5 TB.
+ *            25 GB/s. A host has eight EDR adapters. Two GPUs share an x16 of PCI Express 3.0 to the host. 1.5 TB.
  * azure-nc24rs-v3x8
  *            8 virtual machines NC24rs v3 of Azure, 4 V100 of 16 GB each, the ZeRO paper's small cluster. GPUs reach
  *            each other and the host over PCI Express 3.0. One InfiniBand adapter: FDR, as Azure's documentation of

@@ -1,5 +1,5 @@
-/* Prices the collectives of a group: finds the links that they cross, how many groups share these links, and the time
- * of each algorithm.
+/* Prices the collectives of a group: finds the links that the collectives cross, how many groups share these links, and
+ * the time of each algorithm.
  *
  * The formulas of ring and tree are from Thakur, Rabenseifner, Gropp (2005), with the bytes that cross each level of a
  * cluster; docs/simulate.md derives them. */
@@ -10,7 +10,7 @@
 
 /* ---- where ranks are ---------------------------------------------------------------------------- */
 
-/* A kind of group, and the numbers that determine where the ranks of its groups are. */
+/* A kind of group, and the numbers that determine on which devices the ranks of its groups are. */
 typedef struct placing {
     const zr_plan *plan;
     const zr_cluster *cluster;
@@ -26,7 +26,7 @@ static int32_t unit_devices(const zr_cluster *cluster, int level)
     return level == 0 ? 1 : cluster->link[level - 1].devices;
 }
 
-/* Return the rank of the member at `place` of a group, relative to the rank of the group's first member. The group's
+/* Return the rank of a group's member number `place`, relative to the rank of the group's first member. The group's
  * first axis varies slowest. */
 static int64_t rank_at(const placing *p, int32_t place)
 {
@@ -44,7 +44,8 @@ static int64_t unit_of(const placing *p, int64_t rank, int32_t devices)
     return zr__device_of(p->cluster, p->ranks_per_host, rank) / devices;
 }
 
-/* Return the first place after `place` whose member is in another unit, or the group's size if there is none. */
+/* Return the number of the first member after member `place` that is in another unit, or the group's size if all later
+ * members are in the same unit. */
 static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t devices)
 {
     const int64_t unit = unit_of(p, first + rank_at(p, place), devices);
@@ -52,7 +53,7 @@ static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t 
     return place;
 }
 
-/* Return the first rank that is on this device or on a later one. */
+/* Return the first rank on this device or on a later device. */
 static int64_t rank_from(const placing *p, int64_t device)
 {
     const int32_t host = p->cluster->host_devices, rest = (int32_t)(device % host);
@@ -60,8 +61,8 @@ static int64_t rank_from(const placing *p, int64_t device)
     return rank < p->plan->ranks ? rank : p->plan->ranks;
 }
 
-/* Count the groups of this kind with members both inside and outside a unit, since these groups share the links into
- * the unit. */
+/* Count the groups of this kind with members both inside and outside a unit. These groups share the links into the
+ * unit. */
 static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
 {
     const int64_t first = rank_from(p, unit * devices), end = rank_from(p, (unit + 1) * devices);
@@ -75,8 +76,8 @@ static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
     return n;
 }
 
-/* Return the bytes per second into a device over a level of links. If the devices of a host are linked by PCI Express,
- * traffic of outer levels passes through these links too. */
+/* Return the bytes per second into a device over a level of links. If PCI Express links the devices of a host, traffic
+ * of outer levels passes through these links too. */
 static double level_rate(const zr_cluster *cluster, int level)
 {
     const zr_cluster_link *link = &cluster->link[level];
@@ -84,8 +85,8 @@ static double level_rate(const zr_cluster *cluster, int level)
     return level > 0 && zr__through_pcie(cluster) ? fmin(rate, level_rate(cluster, 0)) : rate;
 }
 
-/* Raise a spot's times to those of the links of a level, for the group whose first rank is `first`. A ring enters each
- * unit once, and there are as many rings as the unit with the fewest members has members. */
+/* Raise a spot's times to the times over a level's links, for the group whose first rank is `first`. A ring enters each
+ * unit once. The number of rings is the number of members in the unit with the fewest members. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
@@ -98,7 +99,7 @@ static void add_level(const placing *p, int64_t first, int level, zr__spot *spot
         for (int32_t in = place, out; in < end; in = out) {
             out = unit_end(p, first, in, below);
             const int32_t members = out - in, others = end - place - members;
-            if (others == 0) continue; /* these members cross no link of this level */
+            if (others == 0) continue; /* members of a single lower unit cross no link of this level */
             if (fewest == 0 || members < fewest) fewest = members;
             spot->direct_sec = fmax(spot->direct_sec, others / (rate * (size - 1)));
             if (shared <= 0) continue;
@@ -155,7 +156,7 @@ double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double 
     return sec + cluster->step_sec;
 }
 
-/* Price a broadcast as pipelined along the ring. */
+/* Return the seconds of a broadcast that is pipelined along the ring. */
 double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
 {
     return spot->size < 2 ? 0 : ring_sec(spot, bytes) + cluster->step_sec;

@@ -1,14 +1,14 @@
-/* Finds by how much steps in a measured launch take longer than alone, because ranks wait for each other and streams
- * share the cores. */
+/* Finds how much longer steps take in a measured launch than alone, because ranks wait for each other and streams share
+ * the cores. */
 #include "simulate/simulate.h"
 
 #include <math.h>
 
 /* ---- ranks that wait for each other -------------------------------------------------------------- */
 
-/* Return the wait for an exchange as a share of the computation before it. The share is interpolated between measured
- * models, by the distance in octaves of their computation between exchanges. The wait stops growing at the longest
- * measured computation, since a rank is late by at most the time slice that the system gives to other tasks on its
+/* Return the wait for an exchange as a share of the computation before the exchange. The share is interpolated between
+ * measured models, by the distance in octaves of their computation between exchanges. The wait stops growing at the
+ * longest measured computation: a rank is late by at most the time slice that the system gives to other tasks on its
  * core. */
 static double wait_share(const zr_launch *launch, double computed_sec)
 {
@@ -28,8 +28,8 @@ static bool is_meeting(const zr_plan *plan, int32_t index)
     return zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks > 1;
 }
 
-/* Find how long each exchange waits: in proportion to the computation since the previous exchange. For the first
- * exchange, the previous exchange is the last one of the previous training step. */
+/* Find how long each exchange waits, in proportion to the computation since the previous exchange. For the first
+ * exchange of a training step, the previous exchange is the last exchange of the training step before. */
 static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -65,8 +65,8 @@ static int32_t next_of_stream(const zr_schedule *s, const zr_step_time *time, zr
     return from;
 }
 
-/* For each step of `stream`, find the seconds during which steps of the stream `other` run at the same time. The steps
- * of one stream run in order. */
+/* For each step of `stream`, find the seconds during which steps of the stream `other` run simultaneously. Each stream
+ * runs its steps in order. */
 static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream stream, zr_stream other,
                       double *both_sec)
 {
@@ -83,9 +83,9 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
     }
 }
 
-/* Find the slowdown of computation and exchanges that overlap: each loses a share of the time of overlap. The overlap
- * depends on the slowdown, so iterate from no slowdown to a fixed point, until the total loss changes by less than a
- * thousandth. The larger share is the rate of convergence. */
+/* Find the slowdown of computation and exchanges that overlap: each step takes longer by a share of its time of
+ * overlap. The overlap depends on the slowdown, so iterate from no slowdown to a fixed point, until the total slowdown
+ * changes by less than a thousandth. The larger share is the rate of convergence. */
 static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     enum { ROUNDS = 64 };

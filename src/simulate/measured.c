@@ -1,4 +1,4 @@
-/* Estimates the time of a step in a measured launch: seconds per unit of work, interpolated between similar measured
+/* Estimates the time of a step in a measured launch. Seconds per unit of work are interpolated between similar measured
  * steps by inverse distance weighting (Shepard, 1968). */
 #include "simulate/simulate.h"
 #include "plan/list/place.h"
@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Distance in octaves of size below which measured steps have nearly equal weights; beyond it, weights fall with the
- * fourth power of the distance. */
+/* Distance in octaves of size. Measured steps nearer than this have nearly equal weights; beyond it, weights fall with
+ * the fourth power of the distance. */
 #define NEAR 0.05
 
 zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
@@ -26,8 +26,8 @@ zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, in
     return sample;
 }
 
-/* Return the work to which a step's time is proportional: its FLOPs, or else its bytes from other ranks, or else its
- * bytes of memory. The result is 0 for a step without a size. */
+/* Return the work to which a step's time is proportional: the step's FLOPs, or if these are 0 its bytes from other
+ * ranks, or if these are 0 its bytes of memory. The result is 0 for a step without a size. */
 static double sample_work(const zr_step_cost *cost)
 {
     if (cost->flops > 0) return cost->flops;
@@ -55,8 +55,8 @@ static double squared_octaves(const zr_step_cost *a, const zr_step_cost *b)
     return work * work + head * head;
 }
 
-/* Return how far a sample's group size is from `ranks`, in octaves. Only samples with the nearest group size are
- * used. */
+/* Return the distance in octaves between a sample's group size and `ranks`. Only samples with the nearest group size
+ * are used. */
 static double group_distance(const zr_step_sample *sample, int32_t ranks)
 {
     return fabs(octaves_between((double)sample->ranks, (double)ranks));

@@ -1,15 +1,15 @@
 /** simulate, internal: prices a plan on a cluster that is not at hand. clusters.c holds clusters by name, cluster.c
- * reads them from files; check.c rejects plans that cannot be priced; simulate.c prices steps and a training step;
- * collectives.c prices exchanges by the positions of a group's ranks in the cluster; measured.c and longer.c price
- * steps from measurements on this machine. The public API's clusters are in zr/simulate.h. */
+ * reads clusters from files; check.c rejects plans that cannot be priced; simulate.c prices steps and a training step;
+ * collectives.c prices exchanges by the devices on which a group's ranks are; measured.c and longer.c price steps from
+ * measurements on this machine. The public API is in zr/simulate.h. */
 #ifndef ZR_SIMULATE_INTERNAL_H
 #define ZR_SIMULATE_INTERNAL_H
 
 #include "zr/simulate.h"
 #include "plan/cost/cost.h"
 
-/** Return step number `index` as a sample, without its seconds. zr_layout.host_ranks determines whether the step's
- * ranks are on several hosts. */
+/** Return the step of index `index` as a sample, without the sample's seconds. zr_layout.host_ranks determines whether
+ * the step's ranks are on several hosts. */
 zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index);
 
 /** Add hosts to a cluster that has a network, until it has at least `devices` devices. */
@@ -19,7 +19,7 @@ const char *zr__cause_name(zr_cause cause);
 /** The cost of a group's collectives, as determined by the positions of its ranks in the cluster. */
 typedef struct zr__spot {
     int32_t size;
-    double ring_sec, direct_sec; /* seconds per byte: along a ring, and directly from every other member */
+    double ring_sec, direct_sec; /* seconds per byte, along a ring and directly from every other member */
     double latency_sec;          /* latency in seconds of one message over the slowest links that it crosses */
 } zr__spot;
 
@@ -29,19 +29,19 @@ static inline int64_t zr__device_of(const zr_cluster *cluster, int32_t ranks_per
     return rank / ranks_per_host * cluster->host_devices + rank % ranks_per_host;
 }
 
-/** Return the worst times among all groups of this kind, because in the end all ranks wait for each other. The groups
- * are alike if degrees divide full hosts; otherwise some groups cross a border between hosts, or have fewer links into
- * their host. */
+/** Return the worst times among all groups of this kind, because all ranks must wait for the slowest group. All groups
+ * have equal times if degrees divide full hosts; otherwise some groups cross a border between hosts, or have fewer
+ * links into their host. */
 zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *cluster, int32_t ranks_per_host);
 
-/** Return the seconds of an all-gather or reduce-scatter, in which each rank receives `bytes` in equal parts from the
- * others. */
+/** Return the seconds of an all-gather or reduce-scatter in which each rank receives `bytes`, in equal parts from all
+ * other ranks of the group. */
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
 /** Return the seconds of a broadcast from one rank, or of a reduction to one rank. */
 double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
 
-/** Return how many times a step of a schedule runs in a training step without a save. Call this for all steps in order.
- * *rounds must be 1 before the first call; the calls update it at REPEAT and END. */
+/** Return how many times a step of a schedule runs in a training step without a save. Call this function for all steps
+ * in order. *rounds must be 1 before the first call; the calls update *rounds at REPEAT and END. */
 static inline double zr__step_runs(const zr_step *step, int64_t *rounds)
 {
     if (step->kind == ZR_STEP_REPEAT) *rounds = step->rounds;
@@ -49,11 +49,11 @@ static inline double zr__step_runs(const zr_step *step, int64_t *rounds)
     return (double)zr_when_rounds(step->when, *rounds, true, false);
 }
 
-/** Estimate the seconds of a step in a launch from similar steps measured there; step->sec is ignored. Return false if
- * no similar step was measured. */
+/** Estimate the seconds of a step in a launch from similar steps measured in this launch; step->sec is ignored. Return
+ * false if no similar step was measured. */
 bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec);
 /** For each step of the training schedule in a launch, find how many seconds longer the step takes than alone, because
- * ranks wait for each other or overlapping streams slow each other. `pricer` returns each step's time alone plus
+ * ranks wait for each other or overlapping streams slow each other. `pricer` must return each step's time alone plus
  * `longer_sec`, which must be all zeros on entry. Return ZR_ERR_MEMORY if memory runs out. */
 ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer,
                                        double *longer_sec);
@@ -62,8 +62,9 @@ ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *lau
 ZR_NODISCARD zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host);
 /** Return a device's peak FLOP/s in the plan's dtype. */
 double zr__peak_of(const zr_plan *plan, const zr_machine *device);
-/** zr__copies_to_host: return whether a plan's training schedule has copies to or from host memory, among the steps
- * that save if `saves`, otherwise among all other steps. zr__is_host_copy: return whether one step is such a copy. */
+/** zr__copies_to_host returns whether a plan's training schedule has copies to or from host memory; if `saves`, only
+ * among the steps that save, otherwise only among all other steps. zr__is_host_copy returns whether one step is a copy
+ * to or from host memory. */
 bool zr__copies_to_host(const zr_plan *plan, bool saves);
 bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step);
 
@@ -83,20 +84,20 @@ typedef enum zr__reached {
 typedef struct zr__generation {
     const char *name, *source;
     double value[ZR__REACHED];
-    unsigned fitted; /* bits 1 << zr__reached of the values fitted on runs of this generation; the other values have
-                        other sources */
+    unsigned fitted; /* bits 1 << zr__reached of the values that were fitted on runs of this generation; all other
+                        values have another source */
 } zr__generation;
 
-/** Return the fitted generation of a device that zr__cluster_device knows, or NULL if it has none. */
+/** Return the fitted generation of a device that zr__cluster_device knows, or NULL if the device has no generation. */
 const zr__generation *zr__generation_of(const char *device);
 /** Return whether traffic between devices and between hosts uses the same PCI Express links as copies to the host. */
 bool zr__through_pcie(const zr_cluster *cluster);
 
-/** Find a device by name, in the table of clusters.c or among the profiles (zr_profile_named). The links of a profile
- * are dropped, since a cluster has its own links. */
+/** Find a device by name, in the table of clusters.c or among the profiles (zr_profile_named). Drop the links of a
+ * profile, since a cluster has its own links. */
 ZR_NODISCARD zr_status zr__cluster_device(const char *name, zr_machine *device);
-/** Find a cluster of the table by name. Return ZR_ERR_NOT_FOUND, with a message that lists the names, if there is
- * none. */
+/** Find a cluster of the table by name. If the table has no such name, return ZR_ERR_NOT_FOUND with a message that
+ * lists the names. */
 ZR_NODISCARD zr_status zr__cluster_named(const char *name, zr_cluster *cluster);
 
 #endif

@@ -26,7 +26,7 @@ static zr_cost slice_cost(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 0, .bytes = bytes * (double)zr_shape_elems(&y->shape)};
 }
 
-/* Infer dx from the output that the adjoint prepared, because no operand shows the width of x. */
+/* Infer the type of dx from the output that the adjoint prepared, because no operand shows the width of x. */
 static zr_status slice_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "slice_dx: the output must come from zr_grad_begin");

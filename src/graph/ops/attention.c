@@ -20,9 +20,9 @@ static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand
     return ZR_OK;
 }
 
-/* Return the cost with model FLOPs counted as in the papers. Each product takes D multiply-adds, the width of a head,
- * for all T x T pairs of a head, including the masked half; all heads together have width C. Scores that the backward
- * pass recomputes are not counted. (ZeRO SC20 artifact; Narayanan et al. 2021, appendix.) */
+/* Return the cost with model FLOPs counted as in the papers (ZeRO SC20 artifact; Narayanan et al. 2021, appendix). Each
+ * product takes D multiply-adds, where D is the width of a head, for all T x T pairs of a head, including the masked
+ * half. All heads together have width C. Scores that the backward pass recomputes are not counted. */
 static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, const zr_shape *y)
 {
     double B = (double)y->dim[0], T = (double)y->dim[1], C = (double)y->dim[2];
@@ -116,7 +116,7 @@ static zr_status cached_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return ZR_OK;
 }
 
-/* Return an upper bound of the cost, for the longest sequence: the position is known only at run time. */
+/* Return the cost for the longest sequence, as an upper bound, because the position is known only at run time. */
 static zr_cost cached_cost(const zr_graph *graph, const zr_op *op)
 {
     const int64_t *cache = zr__in(graph, op, 1)->shape.dim;
@@ -150,7 +150,7 @@ zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double drop
                            n_head, spec->tensor);
     }
     const int64_t all_heads = n_head;
-    if (info && info->cut) n_head /= spec->tensor; /* number of this rank's heads */
+    if (info && info->cut) n_head /= spec->tensor; /* a rank has only its own heads */
     int64_t width = info ? zr_shape_cols(&info->type.shape) / 3 : 0;
     if (n_head < 1 || width < n_head) {
         zr_graph_error(graph, ZR_ERR_SHAPE, "attention: %" PRId64 " heads do not divide the width %" PRId64, n_head,

@@ -3,7 +3,8 @@
 
 #include <inttypes.h>
 
-/* Infer a table's gradient from the output that the adjoint prepared, because no operand shows the number of rows. */
+/* Infer the type of a table's gradient from the output that the adjoint prepared, because no operand shows the number
+ * of rows. */
 static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t C, zr_type *out)
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "%s: the output must come from zr_grad_begin", op->def->name);
@@ -68,8 +69,8 @@ static const zr_op_def embedding = {
     .takes_pieces = true,
 };
 
-/* Look up the table's row for each id. If the table is cut, each rank looks up only its own rows and yields zeros for
- * the others, so the sum over the ranks is exact. */
+/* Look up the table's row for each id. If the table is cut, each rank looks up only ids of its own rows and yields
+ * zeros for all other ids, so the sum over the ranks is exact. */
 zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 {
     const zr_value_info *info = zr_graph_value(graph, table);
@@ -82,8 +83,8 @@ zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 
 /* ---- position -------------------------------------------------------------------------------- */
 
-/* Return the shape wanted of x. attr.i[0] is T if each rank holds only its own tokens (rows of the flat micro-batch),
- * or 0. */
+/* Return the expected shape of x. attr.i[0] is T if each rank holds only its own tokens (rows of the flat micro-batch),
+ * or 0 otherwise. */
 static zr_shape rows_shape(const zr_op *op)
 {
     return op->attr.i[0] ? ZR__SHAPE(ZR__ANY, ZR__ANY) : ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY);

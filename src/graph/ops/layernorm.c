@@ -11,8 +11,8 @@ static bool centres(const zr_op *op)
     return strncmp(op->def->name, "layernorm", 9) == 0;
 }
 
-/* Check the operands with which both norm_dx and norm_dw begin: dy, x, gain (if `gain`), and the mean and rstd of each
- * row that the forward op stored. Set *n to the index of the last operand checked plus 1. */
+/* Check the first operands of norm_dx and norm_dw: dy, x, gain (if `gain`), and the mean and rstd of each row that the
+ * forward op stored. Set *n to the number of operands checked. */
 static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool gain, int *n)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -43,7 +43,7 @@ static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* Define the op for a norm's dx. dx overwrites dy, which is always present, unlike `earlier`. */
+/* Define the op for a norm's dx. dx overwrites dy rather than `earlier`, which may be absent. */
 #define NORM_DX(text)                                                                                                  \
     {                                                                                                                  \
         .name = text, .n_out = 1, .infer = norm_dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                    \
@@ -57,8 +57,8 @@ static const zr_op_def layernorm_dw = NORM_DW("layernorm_dw", 2), rmsnorm_dw = N
 
 /* ---- the norms -------------------------------------------------------------------------------- */
 
-/* Infer the output y and the row statistics. layernorm takes x, gain, bias and gives y, mean, rstd; rmsnorm takes x,
- * gain and gives y, rstd. */
+/* Infer the types of the output y and of the row statistics. layernorm takes x, gain, bias and gives y, mean, rstd;
+ * rmsnorm takes x, gain and gives y, rstd. */
 static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;

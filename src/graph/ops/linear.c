@@ -9,7 +9,8 @@ static zr_shape weight_shape(const zr_op *op, int64_t K, int64_t N)
     return op->attr.i[0] ? ZR__SHAPE(N, K) : ZR__SHAPE(K, N);
 }
 
-/* Return the cost of a matrix product from rows as wide as x to rows as wide as y. */
+/* Return the cost of a matrix product whose input rows have the width of x and whose output rows have the width of
+ * y. */
 static zr_cost product_cost(const zr_graph *graph, const zr_op *op, const zr_type *x, const zr_type *y)
 {
     const int64_t rows = zr_shape_rows(&x->shape), K = zr_shape_cols(&x->shape), N = zr_shape_cols(&y->shape);
@@ -91,8 +92,8 @@ static int output_dim(const zr_op_attr *attr)
     return attr->i[0] ? 0 : 1;
 }
 
-/* Add the ops for dw and db before the op for dx. So x is last used before its gradient takes memory, and the
- * parameters' gradients can be reduced while dx is computed. dy is needed until the last op in any order. */
+/* Add the ops for dw and db before the op for dx. In this order, x is last used before its gradient takes memory, and
+ * the parameters' gradients can be reduced while dx is computed. In any order, dy is needed until the last op. */
 static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], b = op->in[2], dy = zr_grad_of(graph, op->out[0]);
@@ -100,8 +101,8 @@ static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
     ZR_TRY(zr__accumulate(graph, b, &linear_db, NULL, 1, &dy));
     if (zr_grad_needed(graph, x)) {
         zr_value dx = zr_grad_begin(graph, x, NULL), part = ZR_NONE;
-        /* Since w is cut by columns, each rank computes only a part of dx. The parts are summed here, unless the
-         * adjoint of the gather of x's tokens sums them. */
+        /* If w is cut by columns, each rank computes only a part of dx. Sum the parts, unless the adjoint of the gather
+         * of x's tokens sums them. */
         const bool cut = zr__is_cut(graph, w, output_dim(&op->attr)) && !zr__is_gathered(graph, x);
         zr_graph_op(graph, &linear_dx, &op->attr, 2, (zr_value[]){dy, w}, cut ? &part : &dx);
         if (cut) zr__tensor_sum(graph, part, &dx);
@@ -157,7 +158,7 @@ static const zr_op_def bias = {
 
 /* ---- builder --------------------------------------------------------------------------------- */
 
-/* Build a product with a weight that is cut by rows. Each rank computes a partial sum; b is added once, after the sum
+/* Build a product with a weight that is cut by rows. Each rank computes a partial sum; b is added only once, to the sum
  * over the ranks. */
 static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value b, const zr_op_attr *attr)
 {

@@ -49,7 +49,7 @@ static zr_status mean_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* Infer dx from the output that the adjoint prepared, because no operand shows the width of x. */
+/* Infer the type of dx from the output that the adjoint prepared, because no operand shows the width of x. */
 static zr_status mean_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "mean_dx: the output must come from zr_grad_begin");

@@ -1,5 +1,5 @@
-/* Ops in which tensor-parallel ranks exchange values: sums of parts, and gathers. The planner writes their collectives
- * (zr_op_def.join). */
+/* Ops in which tensor-parallel ranks exchange values: sums of parts, and gathers. The planner writes the collectives of
+ * these ops (zr_op_def.join). */
 #include "graph/internal.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -63,7 +63,7 @@ static zr_status scatter_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* Infer the gathered value (B,T,C). attr.i[0] is B, attr.i[1] is T. */
+/* Infer the type of the gathered value (B,T,C). attr.i[0] is B, attr.i[1] is T. */
 static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     const int64_t B = op->attr.i[0], T = op->attr.i[1];
@@ -75,8 +75,8 @@ static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return ZR_OK;
 }
 
-/* Contribute the gradients of tensor_scatter, which reduce-scatters partial sums over tokens, and tensor_tokens, which
- * all-gathers tokens. Each op is the adjoint of the other. */
+/* Contribute the gradient of tensor_scatter, which reduce-scatters partial sums over tokens, or of tensor_tokens, which
+ * all-gathers tokens. Each of these two ops is the adjoint of the other. */
 static zr_status scatter_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op);
 
@@ -130,7 +130,7 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_value_info *info = zr_graph_value(graph, x);
     if (!info || !info->tokens) return x;
-    /* A gather is reused only within its unit: if units shared it, the whole value would be stored until the backward
+    /* Reuse a gather only within its unit: if units shared the gathered value, it would be stored until the backward
      * pass. */
     const zr_value before = graph->value[x].whole;
     if (before != ZR_NONE && graph->value[before].info.unit == graph->current_unit) return before;

@@ -1,10 +1,10 @@
-/* The independent proof of a plan: runs all checks, and checks the properties that no use of a buffer shows.
- * check_order.c checks order and offsets; check_reads.c and check_values.c check reads. The proof shares no code with
- * the writer or the packer. */
+/* Proves a plan independently: runs all checks, and checks the properties that no use of a buffer shows. check_order.c
+ * checks order and offsets; check_reads.c and check_values.c check reads. The proof shares no code with the files that
+ * write and pack plans. */
 #include "plan/check/check.h"
 #include "plan/list/place.h"
 
-/* Return whether a step of this kind and unit (-1: any unit) happens before `step`. */
+/* Return whether a step of this kind and unit (-1 for any unit) happens before `step`. */
 static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
 {
     for (int32_t i = 0; i < step; i++)
@@ -29,11 +29,11 @@ static bool is_agreed(const zr__proof *p, int32_t update)
     return false;
 }
 
-/* Return whether a use and an update may touch the same elements of a unit in a buffer that holds a state. Return false
- * only if the use and the update certainly concern disjoint parts of the same rank's elements. */
+/* Return whether a use and an update may touch the same elements of a unit, in a buffer that holds one of its states.
+ * Return false only if they certainly touch disjoint elements of the same rank. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    /* The elements of the use, assuming that they belong to the same rank as the elements of the update. */
+    /* The elements of the use, if they belong to the same rank as the elements of the update. */
     zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;
@@ -41,8 +41,8 @@ static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *up
            (part.first < updated->first + updated->count && updated->first < part.first + part.count);
 }
 
-/* Check that an update, or the copy that writes its result home, is the last use of the elements of a state that it
- * changes. */
+/* Check that no step may use elements of a state after `update` has changed them. `update` is an update, or the copy
+ * that writes its result to the home buffer. */
 static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_state *kept)
 {
     const int32_t b = kept->buffer;
@@ -64,7 +64,7 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_sta
 }
 
 /* Check that each unit is updated completely and only once, after all ranks have agreed on its gradient and after every
- * step that uses its old states. The uses of buffers do not show this. */
+ * step that uses its old states. The uses of buffers do not show these properties. */
 static zr_status check_updates(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_TRAIN; u++) {
@@ -87,8 +87,8 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that a unit's gradient is summed over all data-parallel ranks: the product of the sizes of the groups that
- * reduce it must equal the number of these ranks. With reduce_once, check that all reductions between ranks come after
+/* Check that a unit's gradient is summed over all data-parallel ranks: the sizes of the groups that reduce it must
+ * multiply to the number of data-parallel ranks. With reduce_once, check that all reductions between ranks come after
  * the last micro-batch. */
 static zr_status check_sums(const zr__proof *p)
 {
@@ -117,8 +117,8 @@ static zr_status check_sums(const zr__proof *p)
 }
 
 /* Check that the square of each unit's whole micro-gradient is taken once in every round, before a reduction may change
- * the gradient. If sums overwrite a piece of the gradient, no use of the buffer shows whether it holds the gradient or
- * the sums. */
+ * the gradient. If sums overwrite a piece of the gradient, the uses of the buffer do not show whether it holds the
+ * gradient or the sums. */
 static zr_status check_micro_squares(const zr__proof *p)
 {
     const int32_t rest = p->end >= 0 ? p->end : p->s->n_steps;
@@ -145,7 +145,7 @@ static zr_status check_micro_squares(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that a reduce-scatter by NCCL works in place on whole pieces that lie side by side. */
+/* Check that NCCL's reduce-scatter works in place, and that its pieces are whole and lie side by side. */
 static zr_status check_nccl(const zr__proof *p, int32_t index)
 {
     const zr_step *step = &p->s->step[index];
@@ -162,7 +162,7 @@ static zr_status check_nccl(const zr__proof *p, int32_t index)
 }
 
 /* Check that all collectives are on the comm stream, since no two may run at once. Check that moves use the staging
- * memory, and that it holds at least the smallest chunk per rank. */
+ * memory, and that the staging memory holds at least the smallest chunk per rank. */
 static zr_status check_comm(const zr__proof *p)
 {
     if (p->plan->ranks == 1) return ZR_OK;
@@ -193,8 +193,8 @@ static zr_status check_comm(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check the ZR_WHEN_STALE steps, which are skipped after a flush. Each must gather parts of a unit that stays whole and
- * wait for no step of this training step; together they must bring the unit up to date. */
+/* Check the ZR_WHEN_STALE steps, which are skipped after a flush. Each must gather parts of a unit that stays whole,
+ * and must not wait for a step of this training step. Together they must bring the unit up to date. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -220,13 +220,13 @@ static zr_status check_once(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Prove pairs of consecutive rounds: the first two rounds of a training step, with and without a flush before them, and
- * two later rounds if these have other steps. In a schedule that saves, prove each pair of first rounds both with and
- * without saving. */
+/* Prove pairs of consecutive rounds: the first two rounds of a training step, with and without a flush before them; and
+ * two later rounds, if later rounds run other steps than the first. In a schedule that saves, prove each pair of first
+ * rounds both with and without saving. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* Two rounds suffice to need the pair of later rounds: the second round is a later round, and the steps after END
-     * follow it. */
+    /* Whether there are later rounds. With only two rounds, the second still must be proved as a later round, since the
+     * steps after END follow it. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};

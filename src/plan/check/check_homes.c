@@ -6,12 +6,12 @@
  * of steps (check_order.c). */
 #include "plan/check/check.h"
 
-/* Elements of a state of which another buffer holds a copy. */
+/* The elements of a state that a buffer holds a copy of. */
 typedef struct copied {
     int32_t state; /* home buffer of the state, or -1 if this buffer holds no copy of a state */
     zr_range range;
     zr_when when; /* rounds in which the elements were copied */
-    bool changed; /* whether an update changed the copy and the change is not yet copied home */
+    bool changed; /* whether an update changed the copy and the changed elements are not yet copied home */
 } copied;
 
 /* The state of the check of homes; arrays are indexed by buffer unless noted. */
@@ -40,21 +40,21 @@ bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
 }
 
-/* Return a state of a unit by its number: 0 is the master, 1 to 4 are the optimizer's states. */
+/* number of states of a unit: the master (index 0) and the optimizer's states (indices 1 to 4) */
 enum { STATES = 5 };
 static const zr_state *kept_state(const zr_plan_unit *u, int number)
 {
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* Return the state that is saved under a number: 0 is the parameters in fp32 (the master, if there is one), 1 to 4 are
- * the optimizer's states. */
+/* Return the state that is saved under a number: number 0 is the parameters in fp32 (the master, if there is a master),
+ * numbers 1 to 4 are the optimizer's states. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
 }
 
-/* Return the state whose home is this buffer, or NULL if there is none. */
+/* Return the state whose home is this buffer, or NULL if the buffer is no state's home. */
 static const zr_state *kept_by(const homes *h, int32_t buffer)
 {
     const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
@@ -69,7 +69,7 @@ static bool same_range(const zr_range *a, const zr_range *b)
     return zr__names(&use, &(zr_range){0}, b);
 }
 
-/* Return whether a use covers a whole copy of `range`. A copy begins at the first element of its buffer. */
+/* Return whether a use covers a whole copy of `range`. The copy begins at the first element of its buffer. */
 static bool is_copy_of(const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
@@ -78,7 +78,7 @@ static bool is_copy_of(const zr_use *use, const zr_range *range)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Check that an operand is on the device and holds the state's elements that the step's range names. */
+/* Check that an operand is on the device and holds the elements of the state that the step's range selects. */
 static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool changes)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -120,7 +120,7 @@ static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
     return ZR_OK;
 }
 
-/* Check a copy of a state from its home to another buffer, or back. */
+/* Check a copy of a state from its home to another buffer, or from another buffer to its home. */
 static zr_status check_state_copy(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -162,7 +162,8 @@ static zr_status check_update(const homes *h, int32_t index)
     return u->param.buffer == ZR_NONE ? ZR_OK : note_written(h, index, u->param.buffer);
 }
 
-/* Check that a SAVE writes this rank's shard of the state that it names, from the state's buffer or from a copy. */
+/* Check that a SAVE step writes this rank's shard of the state that the step names, from the state's buffer or from a
+ * copy. */
 static zr_status check_save(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -182,7 +183,7 @@ static zr_status check_save(const homes *h, int32_t index)
 static zr_status check_step_homes(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
-    int first = 0; /* first of the uses that are not state operands */
+    int first = 0; /* index of the first use that is not a state operand */
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;

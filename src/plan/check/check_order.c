@@ -28,8 +28,8 @@ bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b)
     return (a >= p->s->n_steps && follows_end(p, b)) || (b >= p->s->n_steps && follows_end(p, a));
 }
 
-/* Return whether b's clock for the stream of a has reached a. This is enough, since a stream's times increase in the
- * order in which it runs its steps. */
+/* Return whether b's clock for the stream of a has reached a. This comparison is enough, since a stream runs its steps
+ * in the order of their time points. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b)
 {
     return p->clock[b][p->s->step[zr__step_at(p, a)].stream] >= a && !zr__never_meet(p, a, b);
@@ -66,14 +66,14 @@ void zr__proof_end(zr__proof *p)
 
 /* ---- the order of steps ------------------------------------------------------------------------ */
 
-/* Return whether a time is in the first round of a training step. */
+/* Return whether a time point is in the first round of a training step. */
 static bool is_first(const zr__proof *p, int32_t time)
 {
     return time < p->s->n_steps && p->pair != ZR__PAIR_LATER;
 }
 
-/* Return whether a step is skipped at a time. A step with ZR_WHEN_LATER is never skipped here: in the first round it
- * does nothing but still follows the step that it replaces, so that a single wait for it serves all rounds. */
+/* Return whether the step at a time point is skipped. A step with ZR_WHEN_LATER never counts as skipped: in the first
+ * round it does nothing but still follows the step that it replaces, so that a single wait for it serves all rounds. */
 static bool is_idle(const zr__proof *p, int32_t time)
 {
     const zr_step *step = &p->s->step[zr__step_at(p, time)];
@@ -91,8 +91,8 @@ static void order_after(const zr__proof *p, int32_t time, int32_t earlier)
     if (earlier > mine[stream]) mine[stream] = earlier;
 }
 
-/* Compute the clock of a time from its stream's previous step and from its waits. A wait for a step that does not run
- * has no effect. `last` holds the last time so far of each stream. */
+/* Compute the clock of a time point from its stream's previous step and from its waits. A wait for a step that does not
+ * run has no effect. `last` holds each stream's last time point so far. */
 static zr_status order_time(const zr__proof *p, int32_t time, int32_t last[ZR_STREAMS])
 {
     const int32_t at = zr__step_at(p, time);
@@ -148,7 +148,7 @@ static const zr_buffer *buffer_of(const zr__proof *p, int32_t instance)
     return &p->s->buffer[instance < p->s->n_buffers ? instance : instance - p->s->n_buffers + p->plan->n_persistent];
 }
 
-/* Return the step whose uses count at a time, or a step without uses if the step at this time does not run. */
+/* Return the step at a time point, or a step without uses if that step does not run. */
 static const zr_step *using_step(const zr__proof *p, int32_t time)
 {
     static const zr_step none = {0};
@@ -188,8 +188,8 @@ static zr_status list_uses(zr__proof *p)
 }
 
 /* Check that all conflicting uses of a buffer are ordered. If `both`, consider the uses in both rounds of the pair;
- * otherwise those in the first round and after END. Comparing with a stream's last read and last write is enough,
- * because the stream's earlier uses come before these. */
+ * otherwise consider the uses in the first round and after END. Comparing a use with each stream's last read and last
+ * write is enough, because the stream's earlier uses come before these. */
 static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both)
 {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
@@ -213,17 +213,17 @@ static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both
 
 /* ---- bytes that buffers share ------------------------------------------------------------------ */
 
-/* The bytes that a buffer occupies, and the times of its first and last use by each stream, or -1 if the stream does
- * not use it. */
+/* The bytes that a buffer occupies, and the time points of its first and last use by each stream (-1 if the stream does
+ * not use the buffer). */
 typedef struct placed {
     const zr_buffer *buffer;
     int64_t begin, end;
     int32_t first[ZR_STREAMS], last[ZR_STREAMS];
-    int32_t begins; /* time of the buffer's first use by any stream, or -1 for a persistent buffer */
+    int32_t begins; /* time point of the buffer's first use by any stream, or -1 for a persistent buffer */
 } placed;
 
-/* Find a buffer's bytes and the times of its uses, in the rounds that `both` selects (see check_conflicts). Return
- * false if the buffer has no bytes, or is transient and has no use in these rounds. */
+/* Find a buffer's bytes and the time points of its uses, in the rounds that `both` selects (see check_conflicts).
+ * Return false if the buffer has no bytes, or is transient and has no use in these rounds. */
 static bool find_placed(const zr__proof *p, int32_t instance, bool both, placed *x)
 {
     *x = (placed){.buffer = buffer_of(p, instance), .begins = -1};
@@ -270,8 +270,8 @@ typedef struct space_taken {
     int64_t room;
 } space_taken;
 
-/* Compare a buffer with the last buffers that occupied its bytes, and record it as their new occupant. "Happens before"
- * is transitive, so earlier occupants need no comparison. */
+/* Check a buffer against the last buffers that occupied its bytes, and record it as the new occupant. "Happens before"
+ * is transitive, so earlier occupants need no check. */
 static zr_status take_bytes(const zr__proof *p, space_taken *t, const placed *x)
 {
     int32_t from = (int32_t)zr__sorted_below(t->list, t->n, sizeof(taken), offsetof(taken, end), x->begin + 1),

@@ -1,10 +1,10 @@
 /* Part of the proof of a plan: checks that every byte that a step reads has been written before. Conflicting uses are
  * ordered as in the list of steps (check_order.c), so "before" means earlier in the list.
  *
- * A range may begin at a different byte on each rank, offset by a stride times the rank's place (its number) in a
- * group. Written bytes are recorded per combination of strides, as a set of ranges ("stretches"). A range that all
- * members of a group write together, or that has no stride, is recorded without a stride. The record is the same for
- * all ranks, however many there are. */
+ * The first byte of a range may differ between ranks: it is shifted by a stride times the rank's number in a group.
+ * Written bytes are recorded per combination of strides, as a set of ranges ("stretches"). A range that all members of
+ * a group write together, or that has no stride, is recorded without a stride. So one record serves any number of
+ * ranks. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"
@@ -32,14 +32,15 @@ typedef struct stretch {
     int64_t begin, end;
 } stretch;
 
-/* The written bytes of a buffer that were written with the strides of `at`: disjoint ranges in order, with gaps between
+/* The bytes of a buffer that were written with the strides of `at`, as disjoint ranges in order, with gaps between
  * them. */
 typedef struct written {
     spot at; /* only buffer, summed and strides are used */
     stretch *stretch;
     int32_t n, next; /* next: index of the next entry for the same buffer, or -1 */
     int64_t room;
-    stretch turn; /* turn: bytes that the owners reduce one after another; owners: number of owners that have done so */
+    stretch turn; /* turn: bytes that the owners reduce one after another; owners: number of owners that have reduced
+                     them */
     int32_t owners;
 } written;
 
@@ -73,7 +74,7 @@ static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
     return at;
 }
 
-/* Return the spot extended over the ranges of all members of stride i's group, and without this stride. */
+/* Return the spot extended over the ranges of all members of stride i's group; the result no longer has stride i. */
 static spot along(const zr_plan *plan, spot at, int i)
 {
     at.end += (plan->group[at.by[i].group].size - 1) * at.by[i].bytes;
@@ -148,7 +149,7 @@ static zr_status note_spot(state *k, spot at)
     return ZR_OK;
 }
 
-/* Record a reduction to one owner. Once every owner has had its turn, every rank has its sums, and the bytes count as
+/* Record a reduction to one owner. Once every owner has reduced, every rank has its sums, and the bytes count as
  * written. */
 static zr_status note_owner(state *k, const zr_step *step, spot at)
 {
@@ -160,8 +161,8 @@ static zr_status note_owner(state *k, const zr_step *step, spot at)
     return w->owners == k->p->plan->group[step->group].size ? note_spot(k, at) : ZR_OK;
 }
 
-/* Return whether all bytes of a spot are written. Bytes missing in the record with the spot's own strides may be found
- * in a record that covers all members of a group. */
+/* Return whether all bytes of a spot are written. Search the record with the spot's own strides, and for missing bytes
+ * the records that cover all members of a group. */
 static bool is_written(const state *k, const spot *at)
 {
     const written *w = find_written(k, at);
@@ -200,8 +201,8 @@ static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
 }
 
-/* Record the gaps between the parameters in a persistent whole gradient as written: they are zero from the start, and
- * no op writes them. */
+/* Record as written the gaps between the parameters in a persistent whole gradient: the gaps are zero from the start,
+ * and no op writes them. */
 static zr_status note_gaps(state *k, int32_t unit)
 {
     const zr_graph *g = k->p->graph;
@@ -237,9 +238,9 @@ static zr_status note_beginning(state *k, bool stale)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Return whether a step's i-th use reads bytes that other steps must have written. Bytes that the step itself first
- * writes (scratch) do not count, nor does the target of a move. Sums, also of squares, are read from the second round
- * on. */
+/* Return whether a step's i-th use reads bytes that other steps must have written. The result is false for scratch,
+ * which the step itself writes first, and for the target of a move. Sums, also of squares, are read from the second
+ * round on. */
 static bool reads_written(const zr_step *step, int i, const zr_use *use, bool later)
 {
     bool works = use->writes && use->range.count == 0 && !zr__adds_to_sums(step, later);
@@ -253,7 +254,7 @@ static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
-    /* Sums of an op's values do not count as sums, since the next gather reads them as values. */
+    /* Sums of an op's values do not count as sums: the next gather reads them as ordinary values. */
     if (zr__reduces(step)) return i > 0 && step->op < 0 && !own;
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
@@ -308,8 +309,8 @@ static void forget_written(state *k, int32_t first_buffer)
     }
 }
 
-/* Check a training step of two rounds. More rounds need no check, since a third round would find the same bytes written
- * as the second. */
+/* Check a training step of two rounds. A third round would find the same bytes written as the second, so more rounds
+ * need no check. */
 static zr_status check_run_reads(state *k, bool stale, bool asked)
 {
     const zr__proof *p = k->p;
@@ -320,7 +321,7 @@ static zr_status check_run_reads(state *k, bool stale, bool asked)
         if (i == p->end && p->times > p->s->n_steps && !later) {
             later = true;
             i = p->repeat;
-            forget_written(k, p->plan->n_persistent); /* transient buffers hold nothing in a new round */
+            forget_written(k, p->plan->n_persistent); /* transient buffers are empty at the beginning of a round */
         } else if (zr__runs(&p->s->step[i], !(later && i < p->end), stale, asked)) {
             ZR_TRY(check_step_reads(k, i, later));
         }

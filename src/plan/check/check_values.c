@@ -2,7 +2,7 @@
  * every rank, and the buffer of an operand, of the losses or of the output must still hold this value. */
 #include "plan/check/check.h"
 
-/* Return the first element of a range on the rank where it is lowest (which = -1) or highest (which = 1). */
+/* Return the lowest (which = -1) or highest (which = 1) first element that a range has on any rank. */
 static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
     const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
@@ -10,8 +10,8 @@ static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
     return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
-/* Check that every use lies within its buffer on every rank. If a step concerns a part of a unit, check that its uses
- * have that part's number of elements. */
+/* Check that every use lies within its buffer on every rank. If a step concerns a part of a unit, also check that its
+ * uses have the part's number of elements. */
 zr_status zr__check_ranges(const zr__proof *p)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {
@@ -47,8 +47,8 @@ static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
     *end = *begin + zr_dtype_span(use->dtype, use->range.count);
 }
 
-/* Return whether `value`, a part of a parameter's gradient, is the last value that steps before `end_step` wrote to
- * these bytes of the unit's gradient. */
+/* Return whether `value` is the last value that steps before `end_step` wrote to these bytes of the unit's gradient.
+ * `value` is a part of a parameter's gradient. */
 static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const zr_use *use)
 {
     int64_t first, end, at, stop;
@@ -65,8 +65,8 @@ static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const
     return false;
 }
 
-/* Check that a use names the buffer of `value`, and that the buffer still holds the value. `made`: this step itself has
- * just written it. */
+/* Check that a use names the buffer of `value`, and that the buffer still holds the value. `made` means that this step
+ * has just written the value. */
 static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use,
                             bool made)
 {
@@ -92,8 +92,8 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
     return ZR_OK;
 }
 
-/* Return the use of a whole value of which each rank holds a piece. The range of the use is empty if the pieces do not
- * tile the value. */
+/* Return a use of a whole value, given the use of this rank's piece of the value. The range of the result is empty if
+ * the ranks' pieces do not tile the value. */
 static zr_use all_of(const zr__proof *p, const zr_use *pieces)
 {
     const zr_range *r = &pieces->range;
@@ -103,7 +103,7 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
-/* The values that buffers hold, whole or as this rank's piece, and the value stored at each parameter's gradient. */
+/* The values that buffers hold, whole or as this rank's piece, and the values in the bytes of parameters' gradients. */
 typedef struct held {
     zr_value *all, *piece; /* by buffer */
     zr_value *grad;        /* by parameter: the value in the bytes of its gradient */
@@ -123,8 +123,8 @@ static bool is_whole_value(const zr_use *use, int64_t elems)
     return r->first == 0 && r->count == elems && r->by.elems == 0 && r->outer.elems == 0;
 }
 
-/* Check a copy of a value, either whole or of this rank's piece. A piece may be copied back to its position among the
- * other ranks' pieces. */
+/* Check a copy of a whole value or of this rank's piece. A piece may be copied back to its position among the other
+ * ranks' pieces. */
 static zr_status check_value_copy(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_use *from = &p->s->use[p->s->step[i].uses], *to = from + 1;
@@ -204,8 +204,8 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
     return check_held(p, holder, i, op->out[0], &all, true);
 }
 
-/* Record which value is in the bytes of a parameter's gradient. A part of the gradient may be written there first, and
- * the rest added in place. */
+/* Record which value is in the bytes of a parameter's gradient. A part of the gradient may be written to these bytes
+ * first, and the rest added in place. */
 static void note_gradient(const zr__proof *p, const held *h, zr_value value, const zr_use *use, bool finished)
 {
     const int32_t param = zr_graph_value(p->graph, value)->param;

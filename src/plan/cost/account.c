@@ -1,5 +1,5 @@
-/* Accounts of a plan: memory by category, bytes sent between ranks, and FLOPs. All numbers are computed from the
- * schedules; there are no formulas for ZeRO stages. */
+/* Computes the accounts of a plan: memory by category, bytes sent between ranks, and FLOPs. All numbers are computed
+ * from the schedules; there are no formulas for ZeRO stages. */
 #include "plan/cost/cost.h"
 #include "plan/list/list.h"
 #include "plan/list/place.h"
@@ -18,8 +18,8 @@ static int by_last_step(const void *x, const void *y)
     return (a->last_step > b->last_step) - (a->last_step < b->last_step);
 }
 
-/* Raise the high-water marks in `memory` to those of one schedule. As in the engine, buffers that begin in a step are
- * added before buffers that end in the step are removed. */
+/* Raise the high-water marks in `memory` to the marks of one schedule. As in the engine, buffers whose life begins in a
+ * step are added before buffers whose life ends in the step are removed. */
 static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
 {
     const int32_t n = s->n_buffers - plan->n_persistent;
@@ -67,8 +67,8 @@ void zr__memory_sum(zr_memory *memory)
     memory->total_bytes = device->total_bytes + staging->total_bytes;
 }
 
-/* Add `bytes` to the traffic once for each run of a step. Each kind is limited to a quarter of the range of 64 bits, so
- * that the kinds can be added without overflow. */
+/* Add `bytes` to the traffic of a kind for each run of a step. Limit each kind to a quarter of the range of 64 bits, so
+ * that a sum over the kinds cannot overflow. */
 static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t runs)
 {
     const bool wraps = __builtin_mul_overflow(bytes, runs, &bytes);
@@ -110,7 +110,7 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
-        /* ZR_WHEN_STALE steps are not counted here, since the flush schedule counts their gathers. */
+        /* ZR_WHEN_STALE steps count as not run, since the flush schedule already counts their gathers. */
         const int64_t runs = zr_when_rounds(step->when, times, false, false);
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         const zr_step_traits traits = zr_step_traits_of(step->kind);

@@ -1,5 +1,6 @@
 /* Computes the time of one training step. The schedule is walked with one clock per stream, and a pricer returns the
- * duration of each step. The pricer of a profile takes the larger of a step's time for FLOPs and its time for bytes. */
+ * duration of each step. The pricer that uses a profile returns the larger of a step's time for FLOPs and its time for
+ * bytes. */
 #include "plan/cost/cost.h"
 #include "base/core/core.h"
 
@@ -10,13 +11,13 @@ typedef struct pricing {
     const zr__pricer *pricer;
     bool in_turn;             /* whether all streams except SAVE share one queue */
     bool saves;               /* whether the training step saves states */
-    double clock[ZR_STREAMS]; /* by stream: time in seconds at which it is free */
+    double clock[ZR_STREAMS]; /* by stream: time in seconds at which the stream is free */
     double busy[ZR_STREAMS];
     struct ran *ran; /* steps in the order in which they ran, or NULL if waits are not reported */
     int32_t n_ran;
-    int32_t last[ZR_STREAMS]; /* by stream: index in `ran` of its last step, or -1 */
+    int32_t last[ZR_STREAMS]; /* by stream: index in `ran` of the stream's last step, or -1 */
     double rounds;            /* number of rounds that the walk represents */
-    zr_step_time *time;       /* begin and end of each step of one round, or NULL if not wanted */
+    zr_step_time *time;       /* begin and end of each step in one round, or NULL if not wanted */
 } pricing;
 
 /* Return the time in seconds for an amount at a rate, or 0 if the rate is unknown. */
@@ -124,7 +125,7 @@ static double all_streams_free(const pricing *p)
     return free_at;
 }
 
-/* Times in seconds at which each step ends, in this round of REPEAT and in the previous round. */
+/* Times in seconds at which steps end, in the current round of REPEAT and in the previous round. */
 typedef struct ends {
     double *now, *before; /* before: NULL in the first round */
 } ends;
@@ -143,9 +144,9 @@ static void report_wait(const pricing *p, int32_t waiting, int32_t awaited, doub
         p->pricer->waited(p->pricer, p->plan, ZR_SCHEDULE_TRAIN, waiting, awaited, p->rounds * sec);
 }
 
-/* Report a wait of the compute stream, from `from` to `until`, for steps of `stream`. The awaited step may have been
- * queued behind other steps of its stream: the time during which the stream was busy with each of these is reported for
- * that step. Time during which the stream itself waited is reported for the step that it began next. */
+/* Report a wait of the compute stream, from `from` to `until`, for the step `awaited` of `stream`. If other steps ran
+ * on `stream` in this time, report the time of each step separately. Report time in which `stream` itself waited for
+ * the step that began next. */
 static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_stream stream, double from, double until)
 {
     if (!p->ran) return;
@@ -162,8 +163,8 @@ static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_str
     report_wait(p, waiting, awaited, until - from);
 }
 
-/* Advance all streams of each queue to the latest clock in the queue. If all streams except SAVE share one queue, the
- * issuing thread runs their steps, so a SAVE cannot begin before this thread issues it. */
+/* Advance all streams of each queue to the latest clock among them. If all streams except SAVE share one queue, the
+ * issuing thread runs their steps, so a SAVE cannot begin before this thread issues the SAVE. */
 static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;
@@ -178,7 +179,8 @@ static void advance_queues(pricing *p, int32_t index)
     if (p->in_turn) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], p->clock[ZR_STREAM_COMPUTE]);
 }
 
-/* Return the time at which a step may begin: when its stream is free and the steps that it waits for have ended. */
+/* Return the time at which a step may begin: its stream must be free, and the steps that it waits for must have
+ * ended. */
 static double begin_of(const pricing *p, int32_t index, const ends *end)
 {
     const zr_schedule *s = p->s;
@@ -204,8 +206,8 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
         const zr_step *step = &p->s->step[i];
         advance_queues(p, i);
         if (!zr_when_runs(step->when, end->before != NULL, true, p->saves)) {
-            /* The step is skipped here. A step that waits for a skipped ZR_WHEN_LATER step waits for the steps before
-             * it in its stream instead. */
+            /* The step is skipped. If it has ZR_WHEN_LATER, steps that wait for it may begin when its stream is
+             * free. */
             const double now = p->clock[step->stream];
             bool goes_on = zr_when_asked(step->when) && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
@@ -224,7 +226,7 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
     }
 }
 
-/* Walk through the second round and extrapolate to all later rounds, which take equally long. */
+/* Walk through the second round, and extrapolate to all later rounds, which take as long as the second. */
 static void walk_again(pricing *p, int32_t repeat, int32_t stop, ends *end)
 {
     const zr_step *step = p->s->step;
@@ -299,7 +301,8 @@ static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
     return p;
 }
 
-/* Price a step in the middle of a training run: the step includes the gathers that a flush would otherwise do. */
+/* Price a training step in the middle of training: it includes gathers of parameters that the previous step has
+ * updated. */
 zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price)
 {
     pricing p = pricing_by(plan, pricer);

@@ -1,24 +1,26 @@
 /* Machine profiles by name: the rates of one rank, and facts about its device. A GPU has memory of its own and
- * multiplies attention in 16 bits. For a processor the facts ask for the least scratch that kernels take on any
- * processor: one thread and no panels. */
+ * multiplies attention in 16 bits. A processor's facts state one thread and no panels, for which kernels need the least
+ * scratch. */
 #include "base/text/text.h"
 #include "zr/plan.h"
 
 #include <string.h>
 
 /*
- * v100-dgx2  one of the 16 V100 of a DGX-2: NVIDIA's data sheets (Tesla V100 SXM3 32 GB: 125 TFLOP/s of fp16 tensor
- *            products, 15.7 fp32, 900 GB/s HBM2), NVSwitch in one direction, 150 GB/s: ranks of one node. 32 GB as
- *            the ZeRO paper counts.
- *            It multiplies fp16 and not bf16; plans in either type are priced as fp16.
+ * The link of a GPU's profile is NVLink within a node, in one direction.
+ *
+ * v100-dgx2  One of the 16 V100 of a DGX-2: NVIDIA's data sheet of the Tesla V100 SXM3 32 GB (125 TFLOP/s for fp16
+ *            tensor products, 15.7 for fp32, 900 GB/s of HBM2 memory), and NVSwitch at 150 GB/s. The memory is 32 GB,
+ *            as in the ZeRO paper.
+ *            A V100 multiplies fp16 but not bf16; plans in either type are priced as fp16.
  * a100-40gb, a100-80gb
- *            A100 SXM4: NVIDIA's data sheet (312 TFLOP/s of bf16 without sparsity, 19.5 fp32, 1,555 and 2,039
- *            GB/s), NVLink 3 in one direction, 300 GB/s: ranks of one node.
- * h100       H100 SXM5 80 GB: NVIDIA's data sheet (989 TFLOP/s of bf16 without sparsity, 67 fp32, 3.35 TB/s), NVLink 4
- *            in one direction, 450 GB/s: ranks of one node.
- * h200       H200 SXM: NVIDIA's data sheet, as h100 with 141 GB at 4.8 TB/s.
- * zen3       two cores of an AMD Zen 3 server, measured: 200 GFLOP/s fp32, no bf16 product, 25 to 32 GB/s. Ranks share
- *            its memory, so bytes come from a peer as they come from memory.
+ *            A100 SXM4: NVIDIA's data sheet (312 TFLOP/s for bf16 without sparsity, 19.5 for fp32, 1,555 and 2,039
+ *            GB/s of memory), and NVLink 3 at 300 GB/s.
+ * h100       H100 SXM5 80 GB: NVIDIA's data sheet (989 TFLOP/s for bf16 without sparsity, 67 for fp32, 3.35 TB/s of
+ *            memory), and NVLink 4 at 450 GB/s.
+ * h200       H200 SXM: NVIDIA's data sheet. It differs from h100 in its memory: 141 GB at 4.8 TB/s.
+ * zen3       Two cores of an AMD Zen 3 server, measured: 200 GFLOP/s for fp32, no bf16 product, 25 to 32 GB/s of
+ *            memory. Ranks share this memory, so bytes from a peer arrive at the rate of memory.
  */
 /* columns: name, whether it is a GPU, fp32 FLOP/s, 16-bit FLOP/s (0 if there are no 16-bit products), memory bytes/s,
  * the link's level, the link's bytes/s, memory bytes (0 if unknown) */

@@ -1,4 +1,4 @@
-/* The queues of streams: decides which streams share a queue, for the engine, the prices and the simulator. */
+/* Decides which streams share a queue, for the engine, the prices and the simulator. */
 #include "plan/cost/cost.h"
 
 zr_queues zr__queues_of(bool comm, bool copy, bool save)

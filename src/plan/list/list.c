@@ -1,5 +1,5 @@
-/* The list of steps while plans are written and rewritten. Steps keep their ids when other steps are inserted.
- * Lifetimes and waits depend on the whole list, so they are found when it is finished. */
+/* Holds the list of steps while plans are written and rewritten. Steps keep their ids when other steps are inserted.
+ * Lifetimes and waits depend on the whole list, so they are computed when the list is finished. */
 #include "base/core/grow.h"
 #include "plan/list/list.h"
 
@@ -27,7 +27,7 @@ bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, siz
 
 int64_t zr__round_bytes(zr_space space, int64_t bytes)
 {
-    /* Align to a cache line in memory, and on disk to a page, as direct I/O requires. */
+    /* Align memory buffers to a cache line, and disk buffers to a page, as direct I/O requires. */
     const int64_t alignment = space == ZR_SPACE_DISK ? 4096 : 64;
     return (bytes + alignment - 1) / alignment * alignment;
 }
@@ -120,7 +120,7 @@ void zr__list_use(zr__list *l, zr__id id, zr_use use)
     if (l->status != ZR_OK) return;
     zr_step *step = &l->step[id];
     const int32_t from = step->uses;
-    /* The uses of a step must be contiguous, so the uses of an older step are first copied to the end. */
+    /* The uses of a step must be contiguous, so if the step is not the newest, its uses are first copied to the end. */
     const bool moves = from + step->n_uses != l->n_uses;
     if (moves) step->uses = l->n_uses;
     for (int32_t i = 0; moves && i < step->n_uses; i++) {
@@ -173,8 +173,8 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
 
 /* ---- the finished schedule ------------------------------------------------------------------- */
 
-/* Move the list's uses and steps into the schedule, the steps in list order. Find each id's position, the id at each
- * position, and the positions of REPEAT and END with the number of rounds. */
+/* Move the list's uses and steps into the schedule, with the steps in list order. Record the position of each id, the
+ * id at each position, and the positions of REPEAT and END with the number of rounds. */
 static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, zr__order *order)
 {
     zr_schedule *s = l->schedule;

@@ -1,7 +1,7 @@
 /** plan/list: the steps of a schedule, in a linked list while they are written (list.c), and the buffers that they use.
  *
- * Also here, because every step uses them, are the persistent buffers of the model states (states.c) and the grid of
- * ranks (place.h). When the list is finished, order.c and painted.c find the waits between steps, and pack.c gives
+ * This folder also has the persistent buffers of the model states (states.c) and the grid of ranks (place.h), because
+ * every step uses them. When the list is finished, order.c and painted.c find the waits between steps, and pack.c gives
  * every transient buffer an offset. */
 #ifndef ZR_PLAN_LIST_H
 #define ZR_PLAN_LIST_H
@@ -10,7 +10,7 @@
 
 /* ---- a list of steps (list.c) ---------------------------------------------------------------------------------- */
 
-/* Id of a step, or ZR_NONE. It stays the same when other steps are inserted before or after the step. */
+/* Id of a step, or ZR_NONE. A step keeps its id when other steps are inserted before or after it. */
 typedef int32_t zr__id;
 
 typedef struct zr__link {
@@ -18,7 +18,8 @@ typedef struct zr__link {
     int32_t pace; /* index of the step's newest pace (zr__pace), or ZR_NONE */
 } zr__link;
 
-/* A wait for `step` that no use of a buffer requires; it keeps the waiting step from running too far ahead. */
+/* A wait for the step `step` that no use of a buffer requires. The wait keeps the waiting step from running too far
+ * ahead. */
 typedef struct zr__pace {
     zr__id step;
     int32_t next; /* index of the waiting step's next older pace, or ZR_NONE */
@@ -36,27 +37,26 @@ typedef struct zr__list {
     zr__pace *pace;
     int32_t n, n_uses, n_paces;
     int64_t step_room, link_room, use_room, pace_room, buffer_room;
-    bool edited;              /* whether a step was inserted before the end, so that ids are not positions */
-    zr__id first, end;        /* first and last step of the list */
-    zr__id before;            /* step before which new steps are inserted, or ZR_NONE for the end of the list */
-    zr_when when;             /* rounds in which new steps run */
-    zr__id newest;            /* step that was inserted last */
-    zr__id last[ZR_STREAMS];  /* by stream: its last step appended at the end of the list */
-    zr__id reduced[2];        /* last step of the newest unit's reduction, and last step of the reduction before that */
-    int64_t bytes[ZR_SPACES]; /* by space: total bytes of all buffers as if none shared memory, an upper bound of every
-                                 offset */
+    bool edited;             /* whether a step was inserted before the end; if so, ids are not positions */
+    zr__id first, end;       /* first and last step of the list */
+    zr__id before;           /* step before which new steps are inserted, or ZR_NONE for the end of the list */
+    zr_when when;            /* rounds in which new steps run */
+    zr__id newest;           /* step that was inserted last */
+    zr__id last[ZR_STREAMS]; /* by stream: its last step appended at the end of the list */
+    zr__id reduced[2]; /* last step of the newest reduction of a unit ([0]), and of the reduction before it ([1]) */
+    int64_t bytes[ZR_SPACES]; /* by space: total bytes of all buffers without sharing, an upper bound of every offset */
     zr_step unused;           /* dummy step that zr__list_newest returns after a failure */
     zr_status status;
 } zr__list;
 
-/* maximum number of steps in a schedule: a step takes about 300 bytes with its uses, and a longer schedule takes
+/* maximum number of steps in a schedule; a step takes about 300 bytes with its uses, and a longer schedule takes
  * seconds to write */
 #define ZR__STEPS_MAX (1 << 20)
 
 /* Begin a list whose schedule has the plan's persistent buffers. */
 zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
 void zr__list_end(zr__list *l);
-/* Insert the following steps before the step `before`, or at the end of the list if `before` is ZR_NONE. */
+/* Set where later calls insert steps: before the step `before`, or at the end of the list if `before` is ZR_NONE. */
 void zr__list_seek(zr__list *l, zr__id before);
 /* Insert a step that involves only this rank (group SELF) and return its id. The caller completes the step through
  * zr__list_newest. */
@@ -67,7 +67,7 @@ void zr__list_use(zr__list *l, zr__id id, zr_use use);
 zr__id zr__list_copy(zr__list *l, zr_stream stream, int32_t unit, zr_range range, zr_use from, zr_use to);
 /* Add a wait for the step `earlier` that no use of a buffer requires. If `earlier` is ZR_NONE, add nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
-/* Give `step` all the paces of `other`. */
+/* Add to `step` all paces that the step `other` has. */
 void zr__list_pace_as(zr__list *l, zr__id step, zr__id other);
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
                         int64_t bytes);
@@ -88,8 +88,8 @@ typedef struct zr__found {
     zr_wait wait;
 } zr__found;
 
-/* The latest times at which streams used each byte of a space (painted.c): each buffer's times are "painted" over its
- * bytes. */
+/* The latest time points at which streams used each byte of a space (painted.c): each buffer's time points are
+ * "painted" over its bytes. */
 typedef struct zr__painted {
     int64_t *edge; /* offsets at which transient buffers begin or end, ascending */
     struct zr__cell *cell;
@@ -98,12 +98,12 @@ typedef struct zr__painted {
 
 zr_status zr__painted_begin(zr__painted *painted, const zr_schedule *schedule, zr_space space);
 void zr__painted_end(zr__painted *painted);
-/* Record the times at which each stream last used the bytes of a buffer of the schedule, with -1 for never. */
+/* Record the time point at which each stream last used the bytes of a buffer of the schedule, or -1 for never. */
 void zr__painted_add(zr__painted *painted, const zr_buffer *buffer, const int32_t time[ZR_STREAMS]);
-/* Raise `time` to the latest times recorded for any byte of the buffer. */
+/* Raise `time` to the latest time points recorded for any byte of the buffer. */
 void zr__painted_latest(const zr__painted *painted, const zr_buffer *buffer, int32_t time[ZR_STREAMS]);
 
-/* The last times at which each stream read and wrote a buffer, with -1 for never. */
+/* The last time points at which each stream read and wrote a buffer, or -1 for never. */
 typedef struct zr__touched {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
     bool again; /* whether the buffer is used in the second round */
@@ -113,7 +113,7 @@ typedef struct zr__order {
     const zr_plan *plan;
     zr_schedule *schedule;
     const zr__list *list;
-    const int32_t *position, *id; /* position: step id -> position in the schedule; id: position -> step id */
+    const int32_t *position, *id; /* position: by id; id: by position */
     int64_t rounds;
     int32_t repeat, end; /* positions of REPEAT and END, or -1 if absent */
     int32_t (*clock)[ZR_STREAMS];
@@ -128,7 +128,8 @@ typedef struct zr__order {
     zr_status status;
 } zr__order;
 
-/* Find the lifetimes of buffers, the waits within a round, and the clocks that decide which buffers may share bytes. */
+/* Find the lifetimes of buffers, the waits within a round, and the clocks that determine which buffers may share
+ * bytes. */
 zr_status zr__order_steps(zr__order *order);
 /* Find the waits for the previous round, which depend on the buffers' offsets. Write all waits into the schedule. */
 zr_status zr__order_rounds(zr__order *order);
@@ -143,7 +144,7 @@ zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 
 typedef struct zr__packed {
     int64_t bytes[ZR_SPACES]; /* by space: end of the highest buffer */
-    int64_t looks; /* number of comparisons with a placed buffer or a block, as a measure of the work of packing */
+    int64_t looks; /* number of comparisons with placed buffers or blocks, as a measure of the work of packing */
 } zr__packed;
 
 /* Assign an offset to every transient buffer. */
@@ -161,12 +162,12 @@ zr_status zr__plan_staging(zr_plan *plan);
 /* Plan the buffers of results on which later steps depend. */
 zr_status zr__plan_results(zr_plan *plan);
 
-/* Return a use of a range of a unit, in the buffer that holds the state of the whole unit or of this rank's shard.
- * Return an absent use if no buffer holds the state. */
+/* Return a use of a range of a unit, in the buffer that holds the unit's state (whole or this rank's shard). Return an
+ * absent use if no buffer holds the state. */
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes);
 /* Return a use of a whole buffer, or an absent use if `buffer` is ZR_NONE. */
 zr_use zr__use_all(int32_t buffer, bool reads, bool writes);
-/* Return `use` with other `reads` and `writes`. */
+/* Return a copy of `use` with the given `reads` and `writes`. */
 static inline zr_use zr__use_as(zr_use use, bool reads, bool writes)
 {
     use.reads = reads;

@@ -1,14 +1,14 @@
-/* Finds the waits that follow from uses. A step waits for steps of other streams that wrote the buffers it reads, and
- * for those that wrote or read the buffers it writes. From one round of REPEAT to the next, a step that is the first to
- * use a buffer also waits for the previous round's last uses of its bytes. A wait that is implied by the order of a
- * stream or by another wait is not written.
+/* Finds the waits that follow from uses of buffers. A step that reads a buffer waits for the steps of other streams
+ * that wrote the buffer. A step that writes a buffer waits for the steps of other streams that wrote or read the
+ * buffer. If a step is the first in its round of REPEAT to use a buffer, it also waits for the last uses of the
+ * buffer's bytes in the previous round. A wait is not written if the order of a stream or another wait implies it.
  *
- * Times number the steps of the first round, and then the steps of a second round. The clock of a time has, for each
- * stream, the last time of that stream that comes before it. */
+ * Time points number the steps of the first round, and then the steps of a second round. The clock of a time point has,
+ * for each stream, the stream's last time point that comes before it. */
 #include "plan/list/list.h"
 
-/* The constraints of one step: the latest time of each other stream that the step must come after, or -1; and whether a
- * pace caused it. */
+/* The constraints of one step. at: by stream, the latest time point that the step must come after, or -1; pace: by
+ * stream, whether a pace caused this constraint. */
 typedef struct earlier {
     int32_t at[ZR_STREAMS];
     bool pace[ZR_STREAMS];
@@ -19,15 +19,15 @@ static int32_t later(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
-/* Return the step that runs at a time. */
+/* Return the step that runs at a time point. */
 static const zr_step *step_at(const zr__order *o, int32_t time)
 {
     const int32_t n = o->schedule->n_steps;
     return &o->schedule->step[time < n ? time : time - n];
 }
 
-/* Return whether step `by` may rely on the waits of `step`. It may not if `step` runs only on request (zr_when_asked)
- * and `by` always runs. */
+/* Return whether the step `by` may rely on the waits of `step`. The result is false if `step` runs only on request
+ * (zr_when_asked) and `by` always runs. */
 static bool is_known(const zr_step *step, const zr_step *by)
 {
     return !zr_when_asked(step->when) || zr_when_asked(by->when);
@@ -38,7 +38,8 @@ static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
     for (int s = 0; s < ZR_STREAMS; s++) time[s] = later(time[s], by[s]);
 }
 
-/* Raise the clock of step `by` to include `time` and, if `by` may rely on it, the clock of `time`. */
+/* Raise the clock of the step `by` to include the time point `time` and, if `by` may rely on the step at `time`, also
+ * the clock of `time`. */
 static void follow_clock(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
 {
     const zr_step *step = step_at(o, time);
@@ -48,8 +49,8 @@ static void follow_clock(const zr__order *o, const zr_step *by, int32_t *clock, 
 
 /* ---- what a step comes after ----------------------------------------------------------------- */
 
-/* Collect the earlier uses that conflict with the step's uses. In the second round, for buffers that no step of this
- * round has used yet, also collect the first round's last uses of their bytes. */
+/* Collect the earlier uses that conflict with the step's uses. In the second round, if no step of that round has used a
+ * buffer yet, also collect the first round's last uses of the buffer's bytes. */
 static void after_uses(const zr__order *o, const zr_step *step, int32_t round, earlier *e)
 {
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
@@ -78,7 +79,7 @@ static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier
 
 /* ---- clocks and waits ------------------------------------------------------------------------ */
 
-/* If `record`, record the waits of a step that are not implied. Then set the clock of the step's time. */
+/* Record the waits of a step that are not implied, if `record`. Set the clock of the step's time point. */
 static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
 {
     const zr_step *its = &o->schedule->step[step];
@@ -88,7 +89,7 @@ static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier
         for (int k = 0; k < ZR_STREAMS && !implied; k++)
             implied =
                 k != s && e->at[k] >= 0 && is_known(step_at(o, e->at[k]), its) && o->clock[e->at[k]][s] >= e->at[s];
-        /* A wait within a round is recorded only once, in the first round in which the step runs. */
+        /* Record a wait within a round only once, in the first round in which the step runs. */
         const int32_t first_round = its->when == ZR_WHEN_LATER ? 1 : 0;
         if (implied || (!before && time / n != first_round)) continue;
         if (zr__grow(&o->status, (void **)&o->found, o->n_found, &o->found_room, sizeof *o->found))
@@ -115,7 +116,7 @@ static void note_uses(const zr__order *o, const zr_step *step, int32_t time)
 }
 
 /* Walk through steps [begin, end) of a round. A step with ZR_WHEN_FIRST does nothing in the second round. A step with
- * ZR_WHEN_LATER counts as run in the first round as well, after the step that it replaces, so that a single wait for it
+ * ZR_WHEN_LATER counts as run in the first round too, after the step that it replaces, so that a single wait for it
  * serves both rounds. */
 static void walk_round(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
@@ -161,8 +162,8 @@ static zr_status sort_streams(zr__order *o)
     return ZR_OK;
 }
 
-/* Extend the lifetime of an evaluation's output to the end of the schedule, since the caller reads it after all steps
- * (zr_engine_value). When decoding, the output is copied instead. */
+/* Extend the lifetime of an evaluation's output to the end of the schedule, since the caller reads the output after all
+ * steps (zr_engine_value). When decoding, the output is copied to the host instead. */
 static void keep_output(zr__order *o)
 {
     const zr_graph *g = o->list->graph;
@@ -187,7 +188,7 @@ zr_status zr__order_steps(zr__order *o)
     return o->status;
 }
 
-/* Record the first round's last uses on the bytes of all transient buffers. */
+/* Record when each stream last used the bytes of each transient buffer in the first round. */
 static zr_status paint_first_round(zr__order *o)
 {
     for (int space = 0; space < ZR_SPACES; space++)
@@ -203,8 +204,7 @@ static zr_status paint_first_round(zr__order *o)
 
 /* ---- the schedule's list --------------------------------------------------------------------- */
 
-/* Write the waits in the order of steps. For each step, waits within a round come before waits for the previous
- * round. */
+/* Write the waits, step by step. For each step, waits within a round come before waits for the previous round. */
 static zr_status write_waits(const zr__order *o)
 {
     zr_schedule *s = o->schedule;

@@ -12,14 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* At level l, time is divided into 4^l slices. A buffer belongs to the finest level at which it lives in at most two
- * slices. So long-lived buffers are kept together, and a short-lived buffer is compared with few others. */
-enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: minimum of buffers per slice, on average */
+/* At level l, the schedule is divided into 4^l slices of time. A buffer belongs to the finest level at which it lives
+ * in at most two slices. So long-lived buffers are kept together, and a short-lived buffer is compared with few
+ * others. */
+enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: minimum average number of buffers per slice */
 
 typedef struct span {
     int64_t bytes, offset;
-    int32_t first[ZR_STREAMS]; /* by stream: its last step that happens before the buffer's first step */
-    int32_t last[ZR_STREAMS];  /* by stream: its last step that uses the buffer, or -1 */
+    int32_t first[ZR_STREAMS]; /* by stream: the stream's last step that happens before the buffer's first step */
+    int32_t last[ZR_STREAMS];  /* by stream: the stream's last step that uses the buffer, or -1 */
     int32_t buffer, from, to;  /* from, to: first and last step in which the buffer may be alive */
     zr_space space;
 } span;
@@ -29,7 +30,7 @@ typedef struct placed {
     const span *span;
 } placed;
 
-/* maximum number of neighbouring buffers, by offset, in a block */
+/* maximum number of buffers in a block; these are neighbours by offset */
 enum { BLOCK = 64 };
 typedef struct block {
     placed item[BLOCK];
@@ -53,8 +54,8 @@ typedef struct packing {
     slice *slice;                      /* slices of all levels, level by level */
 } packing;
 
-/* Return whether all uses of a happen before the first step of b. This is the innermost operation of packing, so the
- * loop over streams has no branch. */
+/* Return whether all uses of a's buffer happen before the first step of b's buffer. This is the innermost operation of
+ * packing, so the loop over streams has no branch. */
 static bool is_before(const span *a, const span *b)
 {
     int32_t later = 0;
@@ -70,7 +71,7 @@ static int by_span_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* Return the first step of a stream after `step`, or the number of all steps if there is none. */
+/* Return the first step of a stream after `step`, or the number of all steps if `step` is the stream's last. */
 static int32_t next_of(const zr__order *o, int stream, int32_t step)
 {
     int32_t begin = 0, end = o->n_of[stream];
@@ -84,8 +85,8 @@ static int32_t next_of(const zr__order *o, int stream, int32_t step)
     return begin < o->n_of[stream] ? o->of_all[stream][begin] : o->schedule->n_steps;
 }
 
-/* Find a buffer's span. The buffer may be alive from the first step that is not known to happen before its first use,
- * until its last use. Buffers that end earlier or begin later are ordered with respect to it. */
+/* Find a buffer's span: the steps in which the buffer may be alive. The span begins at the first step that is not known
+ * to happen before the buffer's first use, and ends at its last use. Buffers whose spans do not overlap are ordered. */
 static span find_span(const zr__order *o, int32_t buffer)
 {
     const zr_buffer *b = &o->schedule->buffer[buffer];
@@ -108,8 +109,8 @@ static slice *slice_at(const packing *k, int level, int32_t step)
     return &k->slice[(slices - 1) / 3 + step * slices / k->n_steps];
 }
 
-/* meets_all: return whether an item is certainly alive at the same time as every span of a block. meets_none: return
- * whether it is never alive at the same time as any span of the block. */
+/* meets_all returns whether an item is certainly alive at the same time as every span of a block. meets_none returns
+ * whether the item is never alive at the same time as a span of the block. */
 static bool meets_all(const block *b, const span *item)
 {
     bool none_before = false, none_behind = false;
@@ -137,7 +138,7 @@ static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t o
     if (b->hole < item->bytes && meets_all(b, item)) return b->reach;
     for (const placed *p = b->item; p < b->item + b->n; p++) {
         k->looks++;
-        if (p->offset >= offset + item->bytes) break; /* the item fits before this buffer and all buffers after it */
+        if (p->offset >= offset + item->bytes) break; /* the item fits below this buffer and all later buffers */
         if (p->end <= offset || is_before(p->span, item) || is_before(item, p->span)) continue;
         offset = p->end;
     }
@@ -166,7 +167,7 @@ static void find_holes(block *b)
     }
 }
 
-/* Widen the bounds of a block to include a span's times. */
+/* Widen the bounds of a block to include the steps of a span. */
 static void widen(block *b, const span *item)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {
@@ -251,7 +252,7 @@ static void empty_slice(slice *s)
 static zr_status place_span(packing *k, span *item)
 {
     int level = k->levels - 1;
-    for (int64_t tried = -1; tried != item->offset;) { /* repeat until the offset fits in all slices */
+    for (int64_t tried = -1; tried != item->offset;) { /* repeat until one offset fits in all slices */
         tried = item->offset;
         for (int l = 0; l < k->levels; l++)
             for (const slice *s = slice_at(k, l, item->from); s <= slice_at(k, l, item->to); s++)

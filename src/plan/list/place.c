@@ -1,4 +1,4 @@
-/* The grid of ranks: numbers within groups, shards, and the ranks beyond a border. */
+/* Answers questions about the grid of ranks: numbers within groups, shards, and the ranks beyond a border. */
 #include "plan/list/place.h"
 
 int zr__plan_place(const zr_plan *plan, int32_t group, int rank)
@@ -26,7 +26,7 @@ int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
     return data * plan->group[ZR_GROUP_TENSOR].size + place;
 }
 
-/* Return the number of consecutive ranks that a border encloses, or 0 if the layout has no such border. */
+/* Return the number of consecutive ranks that a border encloses, or 0 if the layout lacks this border. */
 static int border_ranks(const zr_layout *l, zr_border border)
 {
     if (border == ZR_BORDER_HOST) return l->host_ranks;
@@ -58,8 +58,8 @@ int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, in
     return width > 0 && size > 1 ? bytes / (size - 1) * count_beyond(plan, group, width, rank) : 0;
 }
 
-/* Find a rank with the most group members beyond a border. Only the ranks below `all` need a search, since the pattern
- * repeats after a number of ranks that is a multiple of both the border's width and the size of the group LOCAL. */
+/* Return a rank with the maximum number of group members beyond a border. Search only the ranks below `all`, since the
+ * numbers repeat with a period that is a multiple of both the border's width and the size of the group LOCAL. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;

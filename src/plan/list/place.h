@@ -10,12 +10,12 @@ int zr__plan_place(const zr_plan *plan, int32_t group, int rank);
 /** Return the index of a rank's own shard among the N shards of a unit. */
 int zr__plan_shard(const zr_plan *plan, int rank);
 
-/** Return the rank that owns a shard. With tensor parallelism M ranks own each shard, each for its own part of the
- * layers; return the one whose number in ZR_GROUP_TENSOR is `place`. */
+/** Return the rank that owns a shard. With tensor parallelism, M ranks own each shard, each for its own part of the
+ * layers; `place` is the wanted rank's number in ZR_GROUP_TENSOR. */
 int zr__plan_rank_of(const zr_plan *plan, int shard, int place);
 
-/** A rank receives `bytes` in equal parts from the other members of a group. Return how many of these bytes come from
- * beyond a border, or 0 if the layout has no such border. */
+/** Return how many of the bytes that a rank receives from a group come from beyond a border. The rank receives `bytes`
+ * in equal parts from the group's other members. The result is 0 if the layout lacks this border. */
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
 /** Return one of the ranks that have the largest number of members of their group beyond a border. */

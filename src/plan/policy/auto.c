@@ -11,13 +11,13 @@ typedef struct search {
     const zr_layout *layout;
     const zr_profile *profile;
     bool free;               /* whether the search also chooses how checkpoints are stored */
-    bool partition, offload; /* values of zr__mix for the plans being tried */
+    bool partition, offload; /* how the plans being tried store checkpoints (see zr__mix) */
     int32_t units;           /* number of units that may be recomputed */
     zr_plan *best;
 } search;
 
-/* Create a plan and make it the best so far if it is better. If both plans fit and the search chooses only the mix, the
- * plan with fewer hardware FLOPs is better; otherwise zr__plan_better decides. */
+/* Create a plan, and keep it if it is better than the best plan so far. If both plans fit and the search chooses only
+ * the mix, the plan with fewer hardware FLOPs is better; otherwise zr__plan_better decides. */
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
                          int64_t *bytes)
 {
@@ -41,7 +41,8 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     int32_t low = 0, high = s->units;
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
-    /* The last units may need no recompute, since they can use the memory in which the other units are recomputed. */
+    /* First try fewer and fewer heavy units: the last units may need no recompute, since their activations can use the
+     * memory in which other units are recomputed later. */
     while (bytes > limit && high > 0) {
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
         if (fewer > bytes) return ZR_OK;
@@ -59,15 +60,15 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     return ZR_OK;
 }
 
-/* Search for the best mix for the current option to store checkpoints. */
+/* Search for the best mix, with checkpoints stored as s->partition and s->offload say. */
 static zr_status find_mix(search *s)
 {
     int64_t bytes = INT64_MAX, before = INT64_MAX;
     ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
-    /* Longer groups of units have fewer checkpoints but recompute more at once. Once memory grows with `every`, it
-     * keeps growing, so the search stops. */
+    /* Longer groups of units have fewer checkpoints but recompute more at once. Stop when memory grows with `every`,
+     * since it then keeps growing. */
     for (int64_t every = 2; !zr__plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
         ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
@@ -82,7 +83,7 @@ static zr_status find_best(search *s)
     if (zr__plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     ZR_TRY(find_mix(s));
-    /* Try the simpler option first, since a plan must be better to replace the best one. */
+    /* Try the simpler option first, since a later plan replaces the best plan only if it is better. */
     for (int way = 0; s->free && way < 2; way++) {
         s->partition = true;
         s->offload = way > 0;
@@ -91,8 +92,8 @@ static zr_status find_best(search *s)
     return ZR_OK;
 }
 
-/* Return whether the search may choose how checkpoints are stored. With sequence parallelism there is no choice, since
- * each rank holds only the piece of its own tokens. */
+/* Return whether the search may choose how checkpoints are stored. With sequence parallelism the search has no choice,
+ * since each rank holds only the piece of its own tokens. */
 static bool leaves_keeping_open(const zr_layout *l)
 {
     return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&

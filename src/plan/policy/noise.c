@@ -1,5 +1,5 @@
 /* The policy of the gradient noise scale (McCandlish et al. 2018). The squared norm of each micro-batch's own gradient
- * is computed before a reduction may overwrite the gradient with sums. NORM sends the sum of these squares together
+ * is computed before a reduction may overwrite the gradient with sums. NORM sends the sum of the squared norms together
  * with its own scalars. */
 #include "plan/policy/policy.h"
 
@@ -11,7 +11,7 @@ static zr_status check_micro_gradients(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return whether the squares of a unit's micro-gradients are computed. */
+/* Return whether this plan computes the squares of a unit's micro-gradients. */
 static bool is_taken(const zr_plan *plan, int32_t unit)
 {
     return plan->layout.train && plan->layout.micro_squares && plan->unit[unit].trains;

@@ -1,7 +1,7 @@
-/** plan/policy: choices of a layout other than the ZeRO stage, one file each.
+/** plan/policy: choices of a layout other than the ZeRO stage. Each policy has a file of its own.
  *
  * A policy is an entry of policies.c. It consists of hooks that check a layout, choose among plans, add buffers, or
- * write and rewrite steps. A new policy belongs here and needs no change elsewhere. */
+ * write and rewrite steps. A new policy is added in this folder and needs no change in other folders. */
 #ifndef ZR_PLAN_POLICY_H
 #define ZR_PLAN_POLICY_H
 
@@ -12,7 +12,7 @@
 typedef struct zr__policy {
     /* Reject an impossible layout with ZR_ERR_CONFIG or ZR_ERR_UNSUPPORTED. */
     zr_status (*check)(const zr_layout *layout);
-    /* chooses: return whether the layout leaves this policy's choice open. create: create the best plan among all
+    /* chooses returns whether the layout leaves this policy's choice open. create creates the best plan among all
      * candidates for the choice. */
     bool (*chooses)(const zr_layout *layout);
     zr_status (*create)(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan);
@@ -20,7 +20,8 @@ typedef struct zr__policy {
     zr_status (*add_buffers)(zr_plan *plan);
     /* Write steps at the beginning of a round of training. */
     void (*round)(zr__list *l);
-    /* Write steps for a unit's gradient of this micro-batch, between its completion and its reduction. */
+    /* Write steps that use a unit's gradient of this micro-batch, after the gradient is complete and before it is
+     * reduced. */
     void (*gradient)(zr__list *l, int32_t unit, const zr_state *gradient);
     /* Add uses to the step NORM, which is the newest step of the list. */
     void (*norm)(zr__list *l, zr__id norm);
@@ -31,7 +32,7 @@ typedef struct zr__policy {
 extern const zr__policy zr__policy_noise, zr__policy_save, zr__policy_recompute, zr__policy_residency;
 
 zr_status zr__policies_check(const zr_layout *layout);
-/* Return the first policy whose choice the layout leaves open, or NULL if there is none. */
+/* Return the first policy whose choice the layout leaves open, or NULL if no choice is open. */
 const zr__policy *zr__policies_choose(const zr_layout *layout);
 zr_status zr__policies_add_buffers(zr_plan *plan);
 void zr__policies_round(zr__list *l);

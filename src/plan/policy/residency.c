@@ -1,11 +1,11 @@
 /* The policy of homes: model states may be stored in another space than the device's (zr_layout.home). All other files
- * write steps as if they used each state where it is stored. This file splits every step that computes with a state
- * stored elsewhere into buckets. Each bucket of the states is copied to the device before its computation, and states
- * that it writes are copied home afterwards (ZeRO-Offload, Ren et al. 2021). At most two buckets are on the device: one
- * is computed while the next is prefetched. */
+ * write steps as if a step used each state where the state is stored. This file splits every step that computes with a
+ * state outside the device into buckets. Each bucket of the states is copied to the device before its computation, and
+ * the states that the computation writes are copied home afterwards (ZeRO-Offload, Ren et al. 2021). At most two
+ * buckets are on the device: one is computed while the next is prefetched. */
 #include "plan/policy/policy.h"
 
-/* maximum number of operands; an update has the most: sums, master, four slots, parameters, verdict */
+/* maximum number of operands of a step; an update has this many: sums, master, four slots, parameters, verdict */
 enum { USES_MAX = 8 };
 
 static zr_status check_homes_built(const zr_layout *l)
@@ -45,7 +45,7 @@ typedef struct cut {
     bool away[USES_MAX];
     int64_t elems;
     zr__id pace; /* last compute step before the original step; the copies of the first two buckets wait for it */
-    int32_t place[2][USES_MAX]; /* [bucket % 2][use]: buffer on the device */
+    int32_t place[2][USES_MAX]; /* [bucket % 2][use]: the bucket's buffer on the device */
 } cut;
 
 static int64_t count_of(const cut *c, int64_t bucket)
@@ -54,7 +54,7 @@ static int64_t count_of(const cut *c, int64_t bucket)
     return left < c->elems ? left : c->elems;
 }
 
-/* Return a bucket's part of use i, in the buffer where the state is stored. */
+/* Return a bucket's part of the original step's use i, in the buffer where the state is stored. */
 static zr_use at_home(const cut *c, int64_t bucket, int i)
 {
     zr_use use = c->use[i];
@@ -64,7 +64,8 @@ static zr_use at_home(const cut *c, int64_t bucket, int i)
     return use;
 }
 
-/* Return a bucket's part of use i, in the bucket's buffer on the device if the state is stored elsewhere. */
+/* Return a bucket's part of the original step's use i. If the state is stored outside the device, return the use of the
+ * bucket's buffer on the device instead. */
 static zr_use on_device(const cut *c, int64_t bucket, int i)
 {
     zr_use use = at_home(c, bucket, i);
@@ -82,14 +83,14 @@ static zr_range bucket_range_of(const cut *c, int64_t bucket)
     return range;
 }
 
-/* Write a COPY of a bucket of a state, to the device or home. */
+/* Write a COPY of a bucket of a state, either to the device or to the state's home. */
 static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
 {
     return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, bucket_range_of(c, bucket), from, to);
 }
 
-/* Write the copies of a bucket to the device. All even buckets share one buffer there, and all odd buckets a second
- * one. The uses of these two buffers order the buckets. */
+/* Write the copies of a bucket to the device. All even buckets share one buffer on the device, and all odd buckets
+ * share a second one. The uses of the two buffers order the buckets. */
 static void fetch_bucket(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {
@@ -111,7 +112,7 @@ static void store_bucket(const cut *c, int64_t bucket)
             (void)copy_bucket(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
 }
 
-/* Write the computation of one bucket. The last bucket is computed by the original step. */
+/* Write the step that computes one bucket. The original step is reused as the last bucket's step. */
 static void compute_bucket(const cut *c, int64_t bucket, bool last)
 {
     zr__list *l = c->l;
@@ -131,7 +132,7 @@ static void compute_bucket(const cut *c, int64_t bucket, bool last)
     zr__list_pace_as(l, id, c->id);
 }
 
-/* Return the last compute step before this step, or ZR_NONE if there is none. */
+/* Return the last compute step before the step `id`, or ZR_NONE if no compute step precedes it. */
 static zr__id computed_before(const zr__list *l, zr__id id)
 {
     for (id = l->link[id].prev; id != ZR_NONE; id = l->link[id].prev) {
@@ -142,7 +143,7 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Return the number of elements per bucket: one part's share of a bucket of the reduction. */
+/* Return the number of elements per bucket: the elements that one part has in a bucket of the reduction. */
 static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
 {
     const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;

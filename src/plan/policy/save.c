@@ -1,6 +1,6 @@
 /* The policy of asynchronous saves during a training step. A rank's shards of the states are written to the checkpoint
- * on the stream SAVE, from their own buffers or from copies. Updates wait for these writes or copies because of their
- * uses, as for all waits. */
+ * on the stream SAVE, from their own buffers or from copies. An update waits until its states are written or copied,
+ * because the update uses the same buffers. */
 #include "plan/policy/policy.h"
 
 /* Return the number of states of a unit that are saved. A unit that does not train has no optimizer states. */
@@ -16,7 +16,8 @@ static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
     return plan->save == ZR_SAVE_COPY && u->trains;
 }
 
-/* Return where a unit's state is stored in fp32. State 0 is the parameters, states from 1 on are the optimizer's. */
+/* Return the fp32 state that is saved under a number: number 0 is the unit's parameters, numbers from 1 on are the
+ * optimizer's states of the unit. */
 static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
     if (state > 0) return &u->slot[state - 1];
@@ -72,8 +73,8 @@ static void write_save(zr__list *l, int32_t unit, int state)
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
-/* Write the steps that save, at the beginning of a round: state by state, in the order of the files, and after the
- * gathers of parameters that other ranks have updated. */
+/* Write the steps that save, at the beginning of a round and after the gathers of parameters that other ranks have
+ * updated. The steps save one state after another, in the order of the files. */
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
@@ -88,16 +89,16 @@ static void write_saves(zr__list *l)
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Return whether a plan stores activation checkpoints at least as simply as another. The two may differ because policy
- * auto may choose how they are stored. */
+/* Return whether a plan stores activation checkpoints at least as simply as another plan. Policy auto chooses how
+ * checkpoints are stored, so the two plans may differ. */
 static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 {
     return plan->partition_checkpoints <= other->partition_checkpoints &&
            plan->offload_checkpoints <= other->offload_checkpoints;
 }
 
-/* Choose between saving from copies and saving in place. Copies are chosen only if they fit without more recompute, and
- * without activation checkpoints in pieces or on the host that saving in place does not need. */
+/* Choose between saving from copies and saving in place. Save from copies only if the copies fit without more
+ * recompute, and without storing activation checkpoints in pieces or on the host where saving in place would not. */
 static zr_status choose_save(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;
@@ -105,8 +106,8 @@ static zr_status choose_save(const zr_model *model, const zr_layout *layout, con
     zr_status st = ZR_OK;
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
-    /* zr_memory_taken counts the copies even if they are outside the device's memory, since the size of that other
-     * memory is unknown. Without a limit (0) no copy fits, as in zr__plan_fits. */
+    /* zr_memory_taken counts the copies even if they are outside the device's memory, since the size of host memory is
+     * unknown. Without a limit (0) no copy fits, as in zr__plan_fits. */
     bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;

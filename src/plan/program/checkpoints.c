@@ -1,22 +1,22 @@
-/* A rewrite of the program: how activation checkpoints are stored from the forward pass until their unit's backward
- * pass (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its
- * piece (P_a). Checkpoints may also be stored in host memory (P_a+cpu). A checkpoint is copied out after the run that
- * writes it, and fetched back at the beginning of the segment that recomputes from it. Lifetimes, buffers and waits of
- * these copies follow from the program, as they do for ops. */
+/* Rewrites the program so that activation checkpoints are stored from the forward pass until their unit's backward pass
+ * (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its own piece
+ * (P_a). Checkpoints may also be stored in host memory (P_a+cpu). A checkpoint is copied out after the run that writes
+ * it, and fetched back at the beginning of the segment that recomputes from it. Lifetimes, buffers and waits of these
+ * copies follow from the program, as they do for ops. */
 #include "plan/program/program.h"
 
 #include <string.h>
 
-/* The activation checkpoints. goes: by value, whether it is copied out; pieces: by value, whether each rank stores only
- * a piece. */
+/* The activation checkpoints. goes: by value, whether the value is copied out; pieces: by value, whether each rank
+ * stores only a piece. */
 typedef struct checkpoints {
-    int32_t *made; /* by value: forward run that writes it, or -1 */
+    int32_t *made; /* by value: forward run that writes the value, or -1 */
     bool *goes;
     bool *pieces;
 } checkpoints;
 
-/* Mark the values of the forward pass that are read by a replay which the policy requires. segments.c uses the same
- * rule. */
+/* Mark the checkpoints: values of the forward pass that are read by a replay which the policy requires. segments.c uses
+ * the same rule. */
 static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
 {
     for (int32_t v = 0; v < zr_graph_values(g); v++) c->made[v] = -1;
@@ -27,8 +27,8 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
             if (op->in[j] != ZR_NONE && c->made[op->in[j]] >= 0) c->goes[op->in[j]] = true;
         for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
     }
-    /* Only values that are identical on all tensor-parallel ranks are stored in pieces: not values cut by columns or
-     * tokens, nor partial sums. */
+    /* Store a value in pieces only if it is identical on all tensor-parallel ranks, so not if it is cut by columns or
+     * tokens, or is a partial sum. */
     const bool pieces = plan->partition_checkpoints && zr_plan_shares_layers(plan);
     for (int32_t v = 0; v < zr_graph_values(g); v++)
         c->pieces[v] = pieces && !zr_graph_value(g, v)->cut && !zr_graph_value(g, v)->tokens;

@@ -21,8 +21,8 @@ static void emit_op(zr__program *p, const zr_graph *g, int32_t op, zr__role role
     zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit, false});
 }
 
-/* Return the forward op that computes `value`, if the value was dropped and is not recomputed yet. Otherwise return
- * -1. */
+/* Return the forward op that must be replayed to compute `value`, or -1 if `value` was not dropped or is recomputed
+ * already. */
 static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
 {
     if (value == ZR_NONE || !dropped[value]) return -1;
@@ -31,7 +31,7 @@ static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bo
 }
 
 /* Emit replays of the dropped values that backward op `index` needs, directly or through other replays, in forward
- * order. With ZR_RECOMPUTE_PAPER, replay all forward ops of its unit. */
+ * order. With ZR_RECOMPUTE_PAPER, replay all forward ops of the op's unit. */
 static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, const bool *live,
                          bool *present, bool *wanted, int32_t index)
 {
@@ -76,8 +76,8 @@ static void mark_producer(const zr_graph *g, bool *live, zr_value value)
     if (producer >= 0) live[producer] = true;
 }
 
-/* Emit the forward ops whose results the losses, the output or a backward op uses. If a backward op computes the losses
- * itself, a forward op that would only compute the losses is left out. */
+/* Emit the forward ops whose results are used by the losses, the output or a backward op. If a backward op computes the
+ * losses itself, leave out a forward op that would only compute the losses. */
 static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
 {
     int32_t n = zr_graph_ops(g);

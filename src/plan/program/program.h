@@ -2,7 +2,7 @@
  *
  * An op runs in the forward pass, in the backward pass, or once more for recompute; activation checkpoints are stored
  * and restored. The program is divided into segments; segments.c decides how long each value lives and when a unit's
- * gradient is complete. Buffers and streams play no part here. */
+ * gradient is complete. This folder knows no buffers and no streams. */
 #ifndef ZR_PLAN_PROGRAM_H
 #define ZR_PLAN_PROGRAM_H
 
@@ -38,14 +38,14 @@ void zr__program_emit(zr__program *program, zr__run_of run);
 /* Return the op of a run, or NULL for KEEP and RESTORE. */
 const zr_op *zr__program_op(const zr__program *program, const zr_graph *graph, int32_t run);
 
-/* Rewrite the program so that activation checkpoints are stored from the forward to the backward pass, as pieces or
+/* Rewrite the program so that activation checkpoints are stored from the forward to the backward pass: in pieces or
  * whole, on the device or on the host (checkpoints.c). */
 zr_status zr__keep_checkpoints(zr__program *program, const zr_plan *plan, const zr_graph *graph);
 /* Return the number of elements in one tensor-parallel rank's piece of a value. The last rank's piece may end in
  * padding. */
 int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value);
 
-/* The recompute policies of the first n_first units and of the remaining units, and how checkpoints are stored. */
+/* Two recompute policies (for the first n_first units and for the remaining units), and how checkpoints are stored. */
 typedef struct zr__mix {
     zr_recompute first, rest;
     int32_t n_first;
@@ -75,12 +75,12 @@ typedef struct zr__decided {
     zr__program program;
     zr__segment *segment;
     int32_t n_segments, n_instances;
-    int32_t *last_use; /* by instance: last run that reads it; the number of runs if it is used after all runs; -1 if no
-                          run reads it */
+    int32_t *last_use; /* by instance: last run that reads it; the number of runs if the instance is used after all
+                          runs; -1 if no run reads it */
     bool *checkpoint; /* by instance: whether the forward pass writes it and a replay required by the policy reads it */
-    int32_t *due;     /* [pass][unit]: segment at whose end the unit is reduced in that pass, or -1 for never */
-    int32_t *consumed; /* [pass][unit]: segment at whose end the unit's update consumes its gradient
-                          (zr_plan.consume_grad), or -1 for never */
+    int32_t *due;     /* [pass][unit]: the unit is reduced at the end of this segment, or never if -1 */
+    int32_t *consumed; /* [pass][unit]: the unit's update consumes its gradient (zr_plan.consume_grad) at the end of
+                          this segment, or never if -1 */
 } zr__decided;
 
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);

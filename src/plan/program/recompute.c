@@ -1,10 +1,10 @@
-/* Activation checkpointing: decides which values of the forward pass are dropped and recomputed in the backward pass.
- * The policy says which values may be dropped; program.c then replays only the ops that are needed again. Under every
- * policy, outputs of cheap ops are dropped if their operands are available anyway.
+/* Decides which values of the forward pass are dropped and recomputed in the backward pass (activation checkpointing).
+ * The policy determines which values may be dropped; program.c then replays only the ops that are needed again. Under
+ * every policy, outputs of cheap ops are dropped if their operands are available anyway.
  *
- * Units are replayed in groups of recompute_every consecutive units. A value that another group reads, above all its
- * input, is kept, so a replay never reaches beyond its own group. Sources: Chen et al. 2016; Korthikanti et al. 2022
- * (selective). */
+ * Units are replayed in groups of recompute_every consecutive units. A value that another group reads, above all a
+ * group's input, is kept, so a replay never reaches beyond its own group. Sources: Chen et al. 2016; Korthikanti et al.
+ * 2022 (selective). */
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 
@@ -117,10 +117,10 @@ static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t
 
 /* For each value, the backward ops that read it, and whether another unit reads it. */
 typedef struct readers {
-    int32_t *first, *last; /* by value: first and last backward op that reads it, or -1 */
-    bool *elsewhere;       /* by value: whether an op of another unit reads it */
-    bool *whole; /* by unit: whether its backward pass reads its parameters, so that at stage 3 they are gathered anyway
-                  */
+    int32_t *first, *last; /* by value: first and last backward op that reads the value, or -1 */
+    bool *elsewhere;       /* by value: whether an op of another unit reads the value */
+    bool *whole; /* by unit: whether the unit's backward pass reads its parameters, so that at stage 3 they are gathered
+                    anyway */
 } readers;
 
 static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
@@ -133,7 +133,7 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
             if (in == ZR_NONE) continue;
             const zr_value_info *v = zr_graph_value(g, in);
             if (v->unit != op->unit) r->elsewhere[in] = true;
-            /* A dropped gather is replayed, and the replay reads its operand. */
+            /* If a gather's output is dropped, the gather is replayed before this op and reads its own operand. */
             if (op->backward && dropped[in] && gathers_tokens(g, v)) {
                 in = zr_graph_get_op(g, v->producer)->in[0];
                 v = zr_graph_value(g, in);
@@ -147,11 +147,11 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
 }
 
 /* Return the backward op before which `op` would be recomputed, or -1 if recompute does not pay or another unit reads
- * an output of `op`. Recompute pays only if more than half of the bytes that `op` writes are read; otherwise a norm
- * would be repeated only for its two numbers per row. */
+ * an output of `op`. Recompute pays only if more than half of the bytes that `op` writes are read; otherwise, for
+ * example, a norm would be repeated only for its two numbers per row. */
 static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
 {
-    double written = 0, read = 0; /* as double, since sizes that no machine can hold are rejected only later */
+    double written = 0, read = 0; /* double, since sizes that no machine can hold are rejected only later */
     int32_t at = -1;
     for (int j = 0; j < op->n_out; j++) {
         zr_value out = op->out[j];
@@ -195,7 +195,7 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped
 {
     size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(g);
     int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
-    /* Numbers of groups, then the two tables of `readers`. */
+    /* One allocation for the group numbers, followed by the two index tables of `readers`. */
     int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1));
     bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
     zr_status st = input_bytes && index && flag

@@ -1,4 +1,4 @@
-/* Decisions that are made before steps are written: segments, lifetimes of values, and when units are reduced.
+/* Makes the decisions that precede the writing of steps: segments, lifetimes of values, and when units are reduced.
  *
  * A segment is a sequence of consecutive runs of one unit. At stage 3 a segment gathers the units that it reads. A
  * segment reduces a unit if it holds the last contribution to the unit's gradient. For example, GPT-2's blocks are
@@ -37,7 +37,7 @@ static void find_segments(zr__decided *d)
 /* ---- lifetimes ------------------------------------------------------------------------------- */
 
 /* Find the last use of each instance of a value, and the instances that are checkpoints. Instances of inputs are
- * numbered first. newest: by value, its newest instance so far. */
+ * numbered first. newest: by value, the value's newest instance so far. */
 static void find_lifetimes(zr__decided *d, int32_t *newest)
 {
     const zr_graph *g = d->graph;
@@ -77,9 +77,9 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Find the segment at whose end each unit is reduced: the last segment that contributes to its gradient. If the unit's
- * update consumes the gradient, this is the last segment that reads the unit's parameters, if later. With a fused
- * buffer it is the last segment of all. */
+/* Find the segment at whose end each unit is reduced: the last segment that contributes to the unit's gradient. If the
+ * unit's update consumes the gradient, this is the last segment that contributes to the gradient or reads the unit's
+ * parameters afterwards. With a fused buffer it is the last segment of all. */
 static void find_due(const zr__decided *d, int pass)
 {
     const zr_plan *plan = d->plan;
@@ -106,7 +106,7 @@ static void find_due(const zr__decided *d, int pass)
             due[u] = -1;
         else if (due[u] < 0 || plan->layout.fused_buffer)
             due[u] = last;
-        /* With overlap, the gradient is consumed one segment later, which computes during the reduction. */
+        /* With overlap, consume the gradient one segment later: that segment computes during the reduction. */
         const bool later = plan->layout.overlap && plan->moves && due[u] < last;
         consumed[u] = plan->consume_grad && due[u] >= 0 ? due[u] + later : -1;
     }

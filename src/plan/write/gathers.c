@@ -1,6 +1,5 @@
-/* The gathers of stage 3: decides when units are gathered and how long they stay whole. DeepSpeed's thresholds are
- * applied when the plan is created: how far to prefetch (prefetch, live), and whether a unit is held until its next use
- * (reuse). */
+/* Decides when stage 3 gathers units and how long they stay whole. DeepSpeed's thresholds are applied when the plan is
+ * created: how far to prefetch (prefetch, live), and whether a unit is held until its next use (reuse). */
 #include "plan/write/write.h"
 
 #include <string.h>
@@ -30,8 +29,8 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     if (newest && newest->to == segment) return;
     while (g->segment < segment) g->used_elems[++g->segment] = g->total_elems;
     g->total_elems += plan->unit[unit].padded_elems;
-    /* number of elements used between the unit's last use and this one; a unit that the very next segment uses is
-     * always held */
+    /* number of elements used between the unit's last use and this use; if the segment before this one uses the unit,
+     * the unit is always held */
     int64_t between = newest ? g->used_elems[segment] - g->used_elems[newest->to + 1] : 0;
     if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems)) {
         newest->to = segment;

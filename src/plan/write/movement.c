@@ -1,12 +1,12 @@
-/* The steps that move a unit between ranks: gathers of parameters and reductions of gradients. A bucket is the same
- * sub-range of all N shards of a unit, so a reduced bucket is a part of every shard.
+/* Writes the steps that move a unit between ranks: gathers of parameters and reductions of gradients. A bucket is the
+ * same sub-range of all N shards of a unit, so a reduced bucket is a part of every shard.
  *
- * The papers' baselines can be planned as well: reduction to one owner after another, broadcasts from one owner after
- * another, all-reduce, and one fused buffer for the whole model; and also NCCL's own reduce-scatter. */
+ * The papers' baselines can be planned as well: reductions or broadcasts with one owner after another, all-reduce, and
+ * one fused buffer for the whole model. NCCL's own reduce-scatter is another option. */
 #include "plan/write/write.h"
 
-/* A collective along one stride. Each rank of the group has `elems` elements, and they lie in the order of the
- * ranks. */
+/* A collective along one stride. Each rank of the group has `elems` elements; the ranks' elements lie in the order of
+ * the ranks. */
 typedef struct level {
     int64_t elems;
     zr_stride by, outer;
@@ -44,7 +44,7 @@ static zr_range level_range(const level *v)
     return (zr_range){.count = v->elems, .by = v->by, .outer = v->outer};
 }
 
-/* Return the state of a whole unit that is stored in a buffer. */
+/* Return the state of a whole unit that `buffer` stores. */
 static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
 {
     return (zr_state){buffer, dtype, {.count = u->padded_elems}};
@@ -63,7 +63,7 @@ static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t u
     return step;
 }
 
-/* Return a use of all ranks' parts, or only of the owner's part if there is an owner. */
+/* Return a use of all ranks' parts if `owner` is -1, otherwise of the owner's part only. */
 static zr_use parts_use(const level *v, const zr_state *state, int32_t owner, bool reads, bool writes)
 {
     zr_range range = level_range(v);
@@ -84,8 +84,8 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
     return step;
 }
 
-/* Gather along one stride. If `cast` (lean), first cast this rank's part of the fp32 master to the 16-bit type, and
- * write it to its position in the whole unit. */
+/* Gather along one stride. If `cast` (lean states), first cast this rank's part of the fp32 master to the 16-bit type,
+ * and write the result to its position in the whole unit. */
 static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
                          bool cast, zr__id pace)
 {
@@ -117,8 +117,8 @@ void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
 }
 
 /* Write the gather of a fetch. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), a unit's first gather of a training
- * step comes from all ranks, and this rank then copies its shard of the secondary partition. Later gathers of the step
- * read this partition within the group. */
+ * step comes from all ranks, and this rank then copies its shard of the secondary partition. Later gathers of the
+ * training step read the secondary partition within the group. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
 {
     const zr_plan *plan = l->plan;
@@ -176,15 +176,15 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
     return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
 }
 
-/* Return whether a level has only one rank. If so, the compute stream adds this rank's own gradient. */
+/* Return whether a level has only one rank. On such a level, the compute stream adds this rank's own gradient. */
 static bool is_alone(const zr_plan *plan, const level *v)
 {
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
 /* Add a step that reduces all ranks' parts of a unit to their owners and into the sums. On a level with one rank, the
- * step adds the rank's own gradient. kept: whether the sums are the final sums of a micro-batch, which may accumulate
- * over micro-batches. */
+ * step adds the rank's own gradient. `kept` means that the sums are the final sums of a micro-batch rather than partial
+ * sums of a level; final sums may accumulate over micro-batches. */
 static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
                         const zr_state *sums, bool kept)
 {
@@ -211,7 +211,7 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     }
 }
 
-/* Reduce along one stride: all owners at once, or one owner after another (ZR_REDUCE_TO_OWNER). */
+/* Reduce along one stride, to all owners at once or to one owner after another (ZR_REDUCE_TO_OWNER). */
 static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
                          bool kept)
 {
@@ -235,7 +235,7 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], &sums, &sums);
 }
 
-/* Reduce `from` over all ranks into the sums, in one or two levels. kept: see reduce_step. */
+/* Reduce `from` over all ranks into the sums, in one or two levels. `kept` is explained at reduce_step. */
 static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
 {
     level v[2];

@@ -1,5 +1,5 @@
-/* Buffers of an op's operands and outputs. An output is a part of its unit's gradient, or reuses the buffer of an input
- * whose last use is this op, or has its own buffer. */
+/* Chooses the buffers of an op's operands and outputs. An output is a part of its unit's gradient, or reuses the buffer
+ * of an input whose last use is this op, or has its own buffer. */
 #include "plan/write/write.h"
 
 /* Return the bytes of a value's buffer. A value that may be stored in pieces gets extra space for the padding of the
@@ -39,8 +39,8 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
 }
 
 /* Return the buffer of the input that output `out` may overwrite, or ZR_NONE if there is none. The input must have the
- * output's size, be used for the last time by this op, be only one of its operands, and not be taken by an earlier
- * output. */
+ * output's size, this op must be its last use, it must be only one of the op's operands, and no earlier output may have
+ * claimed it. */
 static int32_t donated(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -58,8 +58,8 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
     return d->kind == ZR_VALUE_ACT && fits ? w->place[given] : ZR_NONE;
 }
 
-/* Return whether output `out` of `run` is a part of a parameter's gradient to which its only reader adds the rest in
- * place. If so, the output is written directly into the gradient's buffer. */
+/* Return whether output `out` of `run` is a part of a parameter's gradient, and its only reader adds the rest of the
+ * gradient in place. If so, the output is written directly into the gradient's buffer. */
 static bool grows_in_place(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -100,7 +100,7 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
         use.buffer = zr__unit_gradient(w, param->unit);
         return use;
     }
-    /* Either a part of a parameter's gradient or an activation. */
+    /* The category is GRAD for a part of a parameter's gradient, and ACT for an activation. */
     zr_category category = v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT;
     if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
     use.buffer = donated(w, run, out);

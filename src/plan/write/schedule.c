@@ -5,20 +5,21 @@
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Return a unit's entry, for the pass of a segment, in a table of zr__decided (`due` or `consumed`). */
+/* Return a unit's entry in `decided`, a table of zr__decided (`due` or `consumed`), for the pass to which a segment
+ * belongs. */
 static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t unit, int32_t segment)
 {
     return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
 }
 
-/* Return whether the pass of a segment only computes the norm. */
+/* Return whether a segment belongs to a pass that only computes the norm. */
 static bool for_norm(const zr__writing *w, int32_t segment)
 {
     return w->decided.segment[segment].pass + 1 < w->decided.program.passes;
 }
 
-/* Update the units whose gradients are consumed at the end of this segment (lean): those that are also reduced at its
- * end if reduced_now, otherwise those that were reduced earlier. */
+/* Update the units whose gradients are consumed at the end of this segment (lean states). If reduced_now, update the
+ * units that are also reduced at the end of this segment; otherwise update the units that were reduced earlier. */
 static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 {
     const zr__decided *d = &w->decided;
@@ -30,13 +31,14 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 
 static void reduce_units(zr__writing *w, int32_t segment)
 {
-    /* Do this before the reductions of this segment; otherwise the AGREE steps of earlier units would wait for these
+    /* Update before this segment's reductions; otherwise the AGREE steps of earlier units would wait for these
      * reductions on the comm stream. */
     consume_units(w, segment, false);
     for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
-        /* A pass that only computes the norm needs no more than the shards. */
+        /* Gather the other shards of the sums, unless the pass only computes the norm, for which each rank's shards
+         * suffice. */
         if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false);
     }
     consume_units(w, segment, true);
@@ -44,7 +46,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Record that `place` holds a new instance of a value. */
+/* Record that the buffer of `place` holds a new instance of a value. */
 static void now_at(zr__writing *w, zr_value value, zr_use place)
 {
     w->list.schedule->value[value] = place;
@@ -97,7 +99,7 @@ static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind k
     return step;
 }
 
-/* Return a use of the pieces of all ranks if `each`, or else of this rank's piece among them. */
+/* Return a use of all ranks' pieces if `each`, otherwise a use of this rank's piece among them. */
 static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool writes)
 {
     use.range.count = piece;
@@ -106,8 +108,8 @@ static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool wr
     return zr__use_as(use, reads, writes);
 }
 
-/* Write a gather of all ranks' pieces into `out`. This rank's piece is at `mine`, or already in `out` if `mine` is
- * NULL. */
+/* Write a gather of all ranks' pieces into `out`. `mine` is the use of this rank's piece, or NULL if the piece is
+ * already in `out`. */
 static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, const zr_use *mine, zr_use out,
                                   int64_t piece)
 {
@@ -119,8 +121,8 @@ static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, cons
     return step;
 }
 
-/* Write a reduce-scatter of all ranks' `in`. This rank's piece of the sum is written to its position in the output, or
- * is the whole output (ZR_JOIN_SCATTER). Return the output. */
+/* Write a reduce-scatter that sums all ranks' `in`. This rank's piece of the sum is the whole output (ZR_JOIN_SCATTER),
+ * or is written to its position in the output. Return the use of the output. */
 static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t piece)
 {
     zr__list *l = &w->list;
@@ -184,8 +186,8 @@ static void write_keep(zr__writing *w, int32_t run)
     (void)zr__list_copy(l, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit, (zr_range){0}, from, to);
 }
 
-/* Write the steps that restore a checkpoint into its own buffer: a copy from host memory on the copy stream, and a
- * gather from the other ranks, as far as these are needed. */
+/* Write the steps that restore a checkpoint into its own buffer: if needed, a copy from host memory on the copy stream,
+ * and a gather from the other ranks. */
 static void write_restore(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -208,8 +210,8 @@ static void write_restore(zr__writing *w, int32_t run)
         zr__list_newest(l)->restores = true;
         if (!host) step = gather;
     }
-    /* Do not fetch before the previous segment computes; otherwise all checkpoints might be on the device at the same
-     * time. */
+    /* Do not fetch before the previous segment computes; otherwise all checkpoints might be on the device
+     * simultaneously. */
     zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
     now_at(w, of->value, to);
 }
@@ -237,8 +239,8 @@ static void write_batch(zr__writing *w)
     if (w->kind != ZR_SCHEDULE_DECODE) zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
 }
 
-/* Write the gathers, at stages 1 and 2, of parameters that the previous training step has updated. Units come in order
- * of their first use. */
+/* Write the gathers of parameters that the previous training step has updated (stages 1 and 2). Gather units in the
+ * order of their first use. */
 static void refresh_units(zr__writing *w, bool *done)
 {
     zr__list *l = &w->list;
@@ -255,8 +257,8 @@ static void refresh_units(zr__writing *w, bool *done)
         if (!done[u]) zr__write_refresh(l, u, ZR_WHEN_STALE);
 }
 
-/* Write the runs from `run` to `end`, or, if `restores`, only the RESTOREs at their beginning. Return the first run
- * that is not yet written. */
+/* Write the runs [run, end). If `restores`, write only the RESTOREs at the beginning of this range. Return the first
+ * run that is not yet written. */
 static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restores)
 {
     for (; run < end; run++) {
@@ -289,7 +291,7 @@ static void write_segments(zr__writing *w)
         next = write_runs(w, next, segment[i].end, false);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
-        /* Restore the checkpoints of the next segment before reducing this segment's units, since they are needed
+        /* Restore the next segment's checkpoints before reducing this segment's units, since the checkpoints are needed
          * earlier. */
         const bool ahead = l->plan->layout.overlap && i + 1 < w->decided.n_segments && segment[i + 1].pass == pass;
         if (ahead) next = write_runs(w, next, segment[i + 1].end, true);

@@ -10,7 +10,7 @@
 zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind);
 zr_status zr__write_flush(zr_plan *plan);
 
-/* A span of segments, `from` to `to`, during which a unit is held gathered (stage 3). */
+/* The segments `from` to `to`, during which a unit is held gathered (stage 3). */
 typedef struct zr__fetch {
     int32_t unit, from, to;
     bool first;     /* whether this is the unit's first fetch in the schedule */
@@ -21,9 +21,9 @@ typedef struct zr__gathers {
     zr__fetch *fetch; /* fetches, in order of `from` */
     int32_t n, issued, begun;
     int64_t room;
-    int32_t *of;         /* by unit: the fetch that holds the unit now, or ZR_NONE */
-    int64_t *gone_elems; /* by segment: elements of the fetches that end with the segment */
-    int64_t *used_elems; /* by segment: elements used by all segments before this one */
+    int32_t *of;         /* by unit: index of the fetch that holds the unit now, or ZR_NONE */
+    int64_t *gone_elems; /* by segment: number of elements of the fetches that end with the segment */
+    int64_t *used_elems; /* by segment: number of elements used by all earlier segments */
     int32_t segment;     /* last segment that has begun */
     int64_t total_elems, live_elems, ahead_elems;
     zr_status status;
@@ -33,7 +33,7 @@ zr_status zr__gathers_begin(zr__gathers *gathers, const zr_plan *plan, int32_t n
 void zr__gathers_end(zr__gathers *gathers);
 /* Record that a segment reads a parameter of `unit`. Call this segment by segment, in order of use. */
 void zr__gathers_add(zr__gathers *gathers, const zr_plan *plan, int32_t segment, int32_t unit);
-/* Write the gathers at the start of a segment: of the units that the segment reads, and of the units that the layout
+/* Write the gathers at the start of a segment: of the units that the segment reads, and of later units that the layout
  * allows to prefetch. Prefetches wait for the step `pace`. */
 void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__id pace);
 
@@ -43,14 +43,14 @@ void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace);
  * fetches gather from the secondary partition. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace);
 /* Reduce-scatter a unit's gradient to the owners of its shards. `grad` is the buffer of this micro-batch's gradient.
- * `again` means that this is the second backward pass, and that the first took the squares. */
+ * `again` means that this is the second backward pass; the squares were computed in the first pass. */
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
 /* Reduce a unit's sums over all micro-batches, once, after the last micro-batch (zr_plan.reduce_once). */
 void zr__write_reduce_once(zr__list *l, int32_t unit);
 /* Gather the parts of a unit that other ranks have updated, if this rank holds the whole unit. */
 void zr__write_refresh(zr__list *l, int32_t unit, zr_when when);
-/* Gather the other ranks' sums that this rank's update reads, or all sums with ZR_REDUCE_ALL_REDUCE. The sums are of
- * this micro-batch, or of all micro-batches if `step`. At stage 0 this completes an all-reduce. */
+/* Gather the other ranks' sums that this rank's update reads; with ZR_REDUCE_ALL_REDUCE, gather all sums. The sums are
+ * of all micro-batches if `step`, otherwise of this micro-batch. At stage 0 this gather completes an all-reduce. */
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step);
 
 /* The state of writing a graph's schedule. */
@@ -59,19 +59,19 @@ typedef struct zr__writing {
     zr_schedule_kind kind;
     zr__decided decided;
     zr__gathers gathers;
-    int32_t *instance;    /* by value: its newest instance, or -1 if the value is not written yet */
-    int32_t *kept;        /* by value: buffer that holds its checkpoint */
+    int32_t *instance;    /* by value: the value's newest instance, or -1 if the value is not written yet */
+    int32_t *kept;        /* by value: buffer of the value's checkpoint */
     int32_t *place;       /* by instance: its buffer */
     int32_t *grad_buffer; /* by unit: buffer of this pass's whole gradient, or ZR_NONE if not begun */
     int32_t n_instances;
     zr__id ended[2]; /* last compute step of the previous segment, and of the segment before that */
 } zr__writing;
 
-/* Return a use of a value in this buffer. A parameter or its gradient is at its offset in its unit, any other value at
- * the beginning. */
+/* Return a use of a value in `buffer`. A parameter or its gradient is at its offset in its unit; any other value is at
+ * the beginning of the buffer. */
 zr_use zr__use_value(const zr_graph *graph, zr_value value, int32_t buffer, bool reads, bool writes);
-/* zr__place_input: return the use of a run's operand, in its buffer. zr__place_output: return the use of the output
- * that `step` writes, in its buffer. */
+/* zr__place_input returns the use of a run's operand, in the operand's buffer. zr__place_output returns the use of the
+ * output that `step` writes, in the output's buffer. */
 zr_use zr__place_input(const zr__writing *w, zr_value value);
 zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out);
 /* Return the buffer of a unit's whole gradient in this pass. */
@@ -79,7 +79,7 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit);
 
 /* Return whether a unit's whole gradient is stored in a transient buffer, one per micro-batch. */
 bool zr__grad_transient(const zr_plan *plan);
-/* zr__whole_grad: return the state of a unit's whole gradient in a buffer of the schedule. zr__sums_of: return the
+/* zr__whole_grad returns the state of a unit's whole gradient in a buffer of the schedule. zr__sums_of returns the
  * state of the unit's sums, in this buffer or in the unit's persistent buffer. */
 zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer);
 zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
