@@ -25,7 +25,7 @@ typedef struct zr_safetensors_tensor {
     const char *name;  /* UTF-8 */
     const char *dtype; /* type as spelled in the file, such as "F32" or "I64" */
     bool loadable;     /* whether the type is F32, BF16 or F16, which can be read */
-    int ndim;          /* number of dimensions, of any size */
+    int ndim;          /* number of dimensions, without limit */
     const int64_t *dim;
     int64_t elems;
     int64_t offset; /* offset of the tensor's first byte from the start of the file */
@@ -75,9 +75,9 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_write(const zr_safetensors *st, con
  * byte of all files, itself included. A checkpoint does not depend on the layout that wrote it: a file holds whole
  * tensors, whichever rank wrote which range.
  *
- * A file is divided into chunks at every multiple of ZR_CHUNK_BYTES of its offset, and at the ends of each range that
- * one writer wrote without a gap. Chunks cover the file, and each has its own XXH3-64 hash, so that the reader of a
- * part needs to check only that part.
+ * A file is divided into chunks at every offset that is a multiple of ZR_CHUNK_BYTES, and at both ends of each range
+ * that one writer wrote without a gap. Chunks cover the file, and each has its own XXH3-64 hash, so that the reader of
+ * a part needs to check only that part.
  *
  * Tensor-parallel ranks write the columns of a matrix: each rank writes its slice of every row, next to the other
  * ranks' slices. There a chunk is the part of one rank's slices between two multiples of ZR_CHUNK_BYTES, with one
@@ -90,8 +90,8 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_write(const zr_safetensors *st, con
 
 #define ZR_CHUNK_BYTES ((int64_t)4 << 20)
 
-/** Bytes of a file from `offset` on, which never cross a multiple of ZR_CHUNK_BYTES, and their XXH3-64 hash. They are
- * contiguous unless `offset` lies in slices; then they are bytes of the slices of the same rank as `offset`. */
+/** A chunk: bytes of a file from `offset` on, which never cross a multiple of ZR_CHUNK_BYTES, and their XXH3-64 hash.
+ * The bytes are contiguous, unless `offset` lies in a slice of a row; then they are bytes of that rank's slices. */
 typedef struct zr_chunk {
     int64_t offset, bytes;
     uint64_t hash;
@@ -113,11 +113,11 @@ typedef struct zr_chunk_writer zr_chunk_writer;
  * writers together take 16 MiB. Errors: ZR_ERR_NOT_FOUND if the file is missing, not a regular file or a symbolic link;
  * ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer);
-/** Write n bytes at file offset `offset`; they are copied. Offsets must ascend. A put that begins where the last one
- * ended continues its range, any other begins a new range. Nothing may lie past the end of the file. Errors: ZR_ERR_ARG
- * for the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming file and byte, perhaps for an earlier
- * put. A writer that has failed returns the same status from every later call, because the system may later report
- * bytes as synced that it has dropped. */
+/** Write n bytes at file offset `offset`; they are copied. Offsets must ascend. A put that begins where the last put
+ * ended continues its range; any other put begins a new range. No byte may lie past the end of the file. Errors:
+ * ZR_ERR_ARG for the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming file and byte, perhaps for
+ * an earlier put. A writer that has failed returns the same status from every later call, because the system may later
+ * report bytes as synced that it has dropped. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put(zr_chunk_writer *writer, int64_t offset, const void *bytes,
                                                   int64_t n);
 /** Finish after the last put: return ZR_OK only if all bytes are written and on the disk (fsync). Call once. Error:
@@ -129,9 +129,9 @@ ZR_API const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *writer, int
 /** Close a writer, at any time. If it was not ended, the contents of the file are undefined. It may be NULL. */
 ZR_API void zr_chunk_writer_close(zr_chunk_writer **writer);
 
-/** Read bytes [first, end) of a file and hash them, with -1 for the end of the file. For headers and whole small files.
- * Free *chunk with zr_free; it is NULL if the range is empty. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_ARG if the range is not
- * inside the file; ZR_ERR_IO; ZR_ERR_MEMORY. */
+/** Read bytes [first, end) of a file and return their chunks with hashes; end -1 stands for the end of the file. Used
+ * for headers and whole small files. Free *chunk with zr_free; *chunk is NULL if the range is empty. Errors:
+ * ZR_ERR_NOT_FOUND; ZR_ERR_ARG if the range is not inside the file; ZR_ERR_IO; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_chunks_of_file(const char *path, int64_t first, int64_t end, zr_chunk **chunk,
                                                 int64_t *n);
 
@@ -208,8 +208,8 @@ ZR_API void zr_chunk_reader_close(zr_chunk_reader **reader);
 
 /** Check every byte of a checkpoint. `report` (size bytes) receives a line "FILE: what" for each damage and for each
  * file that is not in the manifest (which is harmless); otherwise it is "". fn (may be NULL) is called with the
- * progress. Errors: ZR_ERR_DATA if there is any damage, with the first as message; ZR_ERR_NOT_FOUND and ZR_ERR_DATA as
- * from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
+ * progress. Errors: ZR_ERR_DATA if there is any damage, with the first damage as message; ZR_ERR_NOT_FOUND and
+ * ZR_ERR_DATA as from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report,
                                                    size_t size);
 
@@ -218,9 +218,9 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_
  * negative. */
 ZR_API void zr_checkpoint_name(int64_t step, char name[ZR_CHECKPOINT_NAME_BYTES]);
 
-/** List the steps of all entries of run_dir that have a checkpoint's name, newest first. They may be incomplete;
- * zr_manifest_read tells which are. Free *step with zr_free; it is NULL if there are none. Errors: ZR_ERR_NOT_FOUND if
- * run_dir is missing; ZR_ERR_IO. */
+/** List the steps of all entries of run_dir that have a checkpoint's name, newest first. These checkpoints may be
+ * incomplete, which zr_manifest_read finds out. Free *step with zr_free; *step is NULL if there are no such entries.
+ * Errors: ZR_ERR_NOT_FOUND if run_dir is missing; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_list(const char *run_dir, int64_t **step, int64_t *n);
 
 /** Create the empty directory run_dir/step-N.tmp, in which a checkpoint is built, after removing leftovers of a failed
