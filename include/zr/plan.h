@@ -347,7 +347,7 @@ typedef struct zr_stride {
 } zr_stride;
 
 /** Range of `count` elements from offset `first` + by.elems * (this rank's place in by.group) + outer.elems * (this
- * rank's place in outer.group). The ranges of two ranks differ in nothing else. */
+ * rank's place in outer.group). Steps of different ranks differ in nothing else. */
 typedef struct zr_range {
     int64_t first, count;
     zr_stride by, outer;

@@ -22,13 +22,14 @@ ZR_NODISCARD zr_status zr__safetensors_create_as(const char *path, zr_dtype dtyp
  * own ranges. Close it with zr_safetensors_close. */
 ZR_NODISCARD zr_status zr__safetensors_attach(const char *path, zr_safetensors **st);
 
-/** Make all writes durable (fsync). Every writer calls this; then one of them commits the file's name. */
+/** Make all writes durable (fsync). Every writer calls this; then one writer commits the file's name. */
 ZR_NODISCARD zr_status zr__safetensors_sync(const zr_safetensors *st);
 
-/** Write n bytes of one slice of `slices` at `offset`. At the end of a row's slice they continue in the next row, at
- * the same column. A writer must write all of a slice or nothing of it, in ascending order and without other puts
- * in between; the writers of neighbouring slices must pass the same `slices`. With slices NULL this is
- * zr_chunk_writer_put. Errors: those of zr_chunk_writer_put, and ZR_ERR_ARG if the bytes are not inside the slices. */
+/** Write n bytes of one slice of `slices` at `offset`. At the end of a row's slice the bytes continue in the next row,
+ * at the same column. A writer must write all of a slice or nothing of it, in ascending order and without other puts in
+ * between; the writers of neighbouring slices must pass the same `slices`. With slices NULL the call is the same as
+ * zr_chunk_writer_put. Errors: the errors of zr_chunk_writer_put, and ZR_ERR_ARG if the bytes are not inside the
+ * slices. */
 ZR_NODISCARD zr_status zr__chunk_writer_put_sliced(zr_chunk_writer *writer, const zr_slices *slices, int64_t offset,
                                                    const void *bytes, int64_t n);
 
@@ -51,8 +52,9 @@ ZR_NODISCARD zr_status zr__hf_model_type(const char *dir, const char *const *kno
 ZR_NODISCARD zr_status zr__hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config);
 
 /** Check that the weights fit a model: all wanted tensors must be present, loadable and of the wanted shape; otherwise
- * fail with ZR_ERR_DATA and the list of those that are not. A name matches with and without the prefix. `note` (size
- * bytes, may be NULL) receives the names of tensors that are not wanted, except redundant ones (zr_hf_names), or "". */
+ * fail with ZR_ERR_DATA and a list of the tensors that are not. A name matches with and without the prefix. `note`
+ * (size bytes, may be NULL) receives the names of tensors that are not wanted, except redundant ones (zr_hf_names), or
+ * "". */
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
                                          size_t size);
 

@@ -36,9 +36,9 @@ bool zr__device_facts_same(const zr_device_facts *a, const zr_device_facts *b);
  * ratios of sizes. Return the type's peak if the machine has no measured rates or `sizes` are zeros. */
 double zr__machine_flops(const zr_machine *machine, bool bf16, zr_product_sizes sizes);
 
-/** Return the link speed to assume for every exchange: that of the widest level with a known rate. A plan does not know
- * which hosts its ranks run on, and no exchange of all ranks is faster than the widest level. Return zeros if no rate
- * is known. */
+/** Return the link speed to assume for every exchange: the speed of the widest level whose rate is known. A plan does
+ * not know which hosts its ranks run on, and no exchange of all ranks is faster than the widest level. Return zeros if
+ * no rate is known. */
 zr_link zr__machine_link(const zr_machine *machine);
 
 #endif
