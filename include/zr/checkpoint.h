@@ -91,7 +91,7 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_write(const zr_safetensors *st, con
 #define ZR_CHUNK_BYTES ((int64_t)4 << 20)
 
 /** A chunk: bytes of a file from `offset` on, which never cross a multiple of ZR_CHUNK_BYTES, and their XXH3-64 hash.
- * The bytes are contiguous, unless `offset` lies in a slice of a row; then they are bytes of that rank's slices. */
+ * The bytes are contiguous, unless `offset` lies in slices of rows; then they are bytes of the slices of one rank. */
 typedef struct zr_chunk {
     int64_t offset, bytes;
     uint64_t hash;
@@ -172,8 +172,8 @@ typedef struct zr_manifest {
 #define ZR_MANIFEST_MAX_BYTES ((int64_t)256 << 20)
 
 /** Write dir/manifest.json and sync it. Chunks may be in any order, and slices may have duplicates. Errors:
- * ZR_ERR_INTERNAL if chunks do not cover a file exactly or a reader would refuse anything else; ZR_ERR_CREATE if a
- * manifest exists; ZR_ERR_IO. */
+ * ZR_ERR_INTERNAL if chunks do not cover a file exactly or a reader would refuse the manifest for another reason;
+ * ZR_ERR_CREATE if a manifest exists; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest);
 /** Read and check dir/manifest.json, and check that its files exist, are regular and have the recorded sizes; neither
  * they nor dir may be symbolic links. The files' contents are not read. Free the result with zr_manifest_free. Takes

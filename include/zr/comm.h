@@ -72,7 +72,7 @@ typedef struct zr_comm_board {
     uint64_t told;                 /* nonzero once a rank has claimed the right to report why the job ends */
     uint64_t awaited;              /* during a long wait, 1 + world number of a rank for which this rank waits; 0 if not
                                       known */
-    uint64_t shown[ZR_COMM_SHOWN]; /* values in which a rank shows its progress */
+    uint64_t shown[ZR_COMM_SHOWN]; /* values by which a rank shows its progress */
 } zr_comm_board;
 
 struct zr_comm {

@@ -22,7 +22,7 @@ typedef struct zr_tokenizer zr_tokenizer;
 /** Token that GPT-2 puts between documents. */
 #define ZR_END_OF_TEXT "<|endoftext|>"
 
-/** Open the tokenizer `name`. This is "bytes" (a token is a byte value; vocabulary 256), or the path of a
+/** Open the tokenizer `name`. The name is "bytes" (a token is a byte value; vocabulary 256), or the path of a
  * tokenizer.json or of a directory with the files of a byte-level BPE tokenizer like GPT-2's (tokenizer.json, else
  * vocab.json and merges.txt). An open tokenizer is constant: any number of threads may use it at once.
  *
@@ -106,7 +106,7 @@ typedef struct zr_data_args {
     const char *path;
     const char *tokenizer; /* tokenizer of texts; NULL for "bytes" */
     int64_t vocab_size;    /* size of the vocabulary; token ids must be below it */
-    int64_t seq_length;    /* T >= 1; each source must have at least T+1 tokens */
+    int64_t seq_length;    /* T, the tokens of a window, at least 1; each source must have at least T+1 tokens */
     zr_data_order order;
     uint64_t seed;           /* seed of the order; source s > 0 uses a seed derived from it and s */
     const char *text_key;    /* key of the text in a line of .jsonl; NULL for "text" */

@@ -200,8 +200,8 @@ ZR_API void zr_graph_unit(zr_graph *graph, const char *format, ...) ZR_PRINTF(2,
 ZR_API zr_value zr_param(zr_graph *graph, zr_init init, zr_shape shape, const char *format, ...) ZR_PRINTF(4, 5);
 
 /** Declare a parameter of the whole `shape` that may be cut; with M = 1 this is the same as zr_param. If M does not
- * divide its parts, store ZR_ERR_CONFIG in the graph, except that a first dimension of one part (a vocabulary) is
- * padded instead. */
+ * divide the length of a part, store ZR_ERR_CONFIG in the graph, except that a first dimension of one part (a
+ * vocabulary) is padded instead. */
 ZR_API zr_value zr_param_cut(zr_graph *graph, zr_init init, zr_shape shape, zr_cut cut, const char *format, ...)
     ZR_PRINTF(5, 6);
 
@@ -220,11 +220,12 @@ ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
  * a value of any shape, such as logits, whose memory is then kept to the end of the schedule, for zr_engine_value. */
 ZR_API void zr_graph_output(zr_graph *graph, zr_value output);
 
-/** Freeze the parameters declared so far that match these patterns. They keep the bits that they are given; neither
- * their gradients nor those of values that depend on no trained parameter are computed. `patterns` are fnmatch
+/** Freeze the parameters declared so far that match these patterns. Frozen parameters keep the bits with which they are
+ * filled. No gradient is computed for them or for values that depend on no trained parameter. `patterns` are fnmatch
  * patterns, one per line, for a whole name or the part after its first dot ("h.0.*" matches like "transformer.h.0.*");
- * NULL for none. Store ZR_ERR_CONFIG in the graph if a pattern matches no parameter or all parameters would be
- * frozen. */
+ * NULL freezes none. Store ZR_ERR_CONFIG in the graph if a pattern matches no parameter or all parameters would be
+ * frozen.
+ */
 ZR_API void zr_graph_freeze(zr_graph *graph, const char *patterns);
 
 /** Store an error from model code in the graph. */

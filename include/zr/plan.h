@@ -69,8 +69,8 @@ typedef enum zr_gather {
 /** Asynchronous saves, which write states out during the following training steps (zr_engine_save). */
 typedef enum zr_save {
     ZR_SAVE_NONE,     /* no asynchronous save; states are read between steps (zr_engine_read) */
-    ZR_SAVE_COPY,     /* the next training step first copies the states to the host's space; they are written out from
-                         there during it and later steps */
+    ZR_SAVE_COPY,     /* the next training step first copies the states to the host's space; from there they are written
+                         out during that and later training steps */
     ZR_SAVE_IN_PLACE, /* states are written out from where they are: in the next training step a unit's update waits
                          until its states are written */
     ZR_SAVE_AUTO      /* COPY if it fits limit_bytes without more recompute, else IN_PLACE */
@@ -151,7 +151,7 @@ typedef struct zr_layout {
     int64_t live_elems;     /* maximum number of gathered elements: no unit is gathered ahead if it would exceed this
                                number; 0 to gather one segment ahead */
     int64_t reuse_elems;    /* a unit stays gathered if it is used again within this many elements of other units */
-    int64_t persist_elems;  /* a unit stays whole if all its parameters are smaller than this */
+    int64_t persist_elems;  /* a unit stays whole if each of its parameters has fewer elements than this */
     int64_t persist_model_elems; /* maximum elements of all units that stay whole; 0 for no limit */
     bool micro_squares;          /* whether to compute the square norm of each micro-batch's own gradient before the
                                     reduction too (zr_step_result.micro_square); requires at least two micro-batches
@@ -165,9 +165,9 @@ typedef struct zr_layout {
     zr_optimizer optimizer;
 } zr_layout;
 
-/** Count of numbers that NORM and AGREE exchange per rank. NORM: squares of the gradient, loss, first parameter with a
- * bad gradient; with rank_free_sums the squares and the loss are exact sums. AGREE: first parameter with a bad
- * gradient, whether the loss is bad. */
+/** Counts of the numbers that each rank passes to NORM and AGREE. NORM gets the gradient's sum of squares, the loss,
+ * and the first parameter with a bad gradient; with rank_free_sums the sum of squares and the loss are exact sums.
+ * AGREE gets the first parameter with a bad gradient, and whether the loss is bad. */
 #define ZR_NORM_SCALARS 3
 #define ZR_NORM_SCALARS_RANK_FREE (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
@@ -323,7 +323,7 @@ ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 typedef enum zr_move {
     ZR_MOVE_NONE,
     ZR_MOVE_GATHER,    /* each rank receives the pieces of all ranks */
-    ZR_MOVE_REDUCE,    /* each rank receives the sum of all ranks' pieces for its part */
+    ZR_MOVE_REDUCE,    /* each rank receives its part of the sum over all ranks */
     ZR_MOVE_BROADCAST, /* all ranks receive the piece of one rank, the step's owner */
     ZR_MOVE_COLLECT,   /* the owner receives the sum of all ranks' pieces */
     ZR_MOVE_SCALARS    /* all ranks receive a few numbers from each rank */
@@ -372,21 +372,22 @@ typedef enum zr_when {
     ZR_WHEN_SAVE   /* in the first round of a training step during which states are saved */
 } zr_when;
 
-/** Return whether a step runs in a round of REPEAT, counted from 0. stale: no flush has gathered the parameters that
- * the previous training step updated. saves: states are saved during this training step. */
+/** Return whether a step of the schedule runs in a round of REPEAT, counted from 0. `stale` is whether the parameters
+ * that the previous training step updated are still to be gathered; `saves` is whether states are saved during this
+ * training step. */
 static inline bool zr_when_runs(zr_when when, int64_t round, bool stale, bool saves)
 {
     if (when == ZR_WHEN_ALWAYS) return true;
     if (when == ZR_WHEN_LATER) return round > 0;
     return round == 0 && (when == ZR_WHEN_FIRST || (when == ZR_WHEN_STALE ? stale : saves));
 }
-/** Return whether a step runs only in training steps for which the caller requests it. In other training steps nothing
- * may depend on its order. */
+/** Return whether a step of the schedule runs only in training steps for which the caller requests it. In other
+ * training steps nothing may depend on that step's order. */
 static inline bool zr_when_asked(zr_when when)
 {
     return when == ZR_WHEN_SAVE;
 }
-/** Return the number of rounds of a training step in which a step runs. */
+/** Return in how many of a training step's `rounds` rounds a step of the schedule runs. */
 static inline int64_t zr_when_rounds(zr_when when, int64_t rounds, bool stale, bool saves)
 {
     return zr_when_runs(when, 0, stale, saves) + (rounds - 1) * zr_when_runs(when, 1, stale, saves);
@@ -429,7 +430,7 @@ static inline int64_t zr_step_buckets(const zr_step *step)
 /** A wait for a step of another stream, which must have ended in this or the previous round of REPEAT. */
 typedef struct zr_wait {
     int32_t step;
-    bool before; /* whether to wait for the previous round's step; in the first round there is nothing to wait for */
+    bool before; /* whether to wait for the step's run in the previous round; in the first round there is no wait */
     bool pace;   /* whether the wait only keeps memory from being allocated too early, without being needed by a use */
 } zr_wait;
 
@@ -477,7 +478,7 @@ typedef struct zr_plan_unit {
     int32_t n_open_sums;
     int32_t saved;        /* for ZR_SAVE_COPY: first of the buffers for the parameters and states of this rank's
                              shard */
-    int32_t square;       /* buffer of a zr_square, or ZR_NONE without training */
+    int32_t square;       /* buffer of the zr_square of the unit's gradient, or ZR_NONE without training */
     int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without zr_layout.micro_squares */
     int32_t verdict;      /* buffer of the zr_verdict that decides about the unit's update */
 } zr_plan_unit;
@@ -520,8 +521,8 @@ ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
 /** Borders that bytes may cross on their way from another rank. */
 typedef enum zr_border {
-    ZR_BORDER_GROUP, /* between groups of mics_shard_size or zero_hpz_partition_size data-parallel ranks, each
-                        including all ranks that share their layers */
+    ZR_BORDER_GROUP, /* between groups of mics_shard_size or zero_hpz_partition_size data-parallel ranks; all ranks that
+                        share a layer are in one group */
     ZR_BORDER_HOST,
     ZR_BORDER_TENSOR, /* between tensor-parallel ranks, for tensor parallelism; ZeRO's own steps are not counted */
     ZR_BORDERS

@@ -88,8 +88,8 @@ typedef struct zr_train_save {
     const char *dir; /* the run's directory; the checkpoint's name in it comes from zr_checkpoint_name */
 } zr_train_save;
 
-/** Maximum number of kinds of steps whose time is listed separately. The remaining kinds of each stream are listed
- * together as its kind "other". */
+/** Maximum number of kinds of steps whose time is listed separately. The remaining kinds of a stream are listed
+ * together as the stream's kind "other". */
 #define ZR_TIMING_KINDS 64
 #define ZR_TIMING_NAME 48
 
@@ -123,9 +123,9 @@ typedef struct zr_timings {
     int n_kinds;
 } zr_timings;
 
-/** A trace file written while training, in Chrome's trace event format. It has each step of the schedule on its stream,
- * for all ranks, and is complete after each optimizer step. An older trace is replaced. Any other existing file, or a
- * file that the run reads or writes, is refused with ZR_ERR_CREATE. */
+/** A trace file written while training, in Chrome's trace event format. The file has each step of the schedule on its
+ * stream, for all ranks, and is complete after each optimizer step. An older trace is replaced. Any other existing
+ * file, or a file that the run reads or writes, is refused with ZR_ERR_CREATE. */
 typedef struct zr_trace {
     const char *path;              /* path of the file, which rank 0 writes; NULL for no trace */
     int64_t first_step, last_step; /* first and last training step in the trace, counted from 1 */
@@ -162,7 +162,7 @@ typedef struct zr_observer {
     void (*timings)(void *arg, const zr_timings *timings); /* called at the end of the run; if NULL, steps are not
                                                               timed */
     zr_trace trace;
-    /* Report a rank that hangs, on a thread beside the working ones. The library cannot end a process, and waiting
+    /* Report a rank that hangs, on a thread beside the working threads. The library cannot end a process, and waiting
      * ranks cannot be interrupted, so the callback must end the job after ZR_HANG_OVER or ZR_HANG_GONE. One process per
      * host calls it, within the limits of train.hang_timeout. If NULL, hangs are not detected. */
     void (*hang)(void *arg, zr_hang_event event, const char *line);

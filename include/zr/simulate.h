@@ -149,7 +149,7 @@ typedef struct zr_simulation {
 typedef struct zr_simulate_options {
     int32_t ranks_per_host; /* 0 for one rank per device of the host */
     double straggler;       /* factor of at least 1 by which rank 0 computes more slowly; 0 for no difference */
-    double jitter; /* rank r computes 1 + jitter * |n| times more slowly, where n is element r of the standard normal
+    double jitter; /* computing takes rank r 1 + jitter * |n| times as long, where n is element r of the standard normal
                       sequence of ZR_RNG_JITTER with `seed` */
     uint64_t seed;
     bool copies_hold;         /* whether computation stops while checkpoints are copied to the host and back */

@@ -73,7 +73,7 @@ typedef struct zr__weights_out zr__weights_out;
 
 /** Create a writer of weights; no file is written yet. spec (n) is borrowed; dtype is F32, BF16 or F16. A file receives
  * tensors in order as long as their bytes stay within file_bytes, and a larger tensor gets a file of its own, as with
- * max_shard_size of transformers; 0 puts all into one file. Error: ZR_ERR_MEMORY. */
+ * max_shard_size of transformers; file_bytes 0 puts all tensors into one file. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n,
                                           int64_t file_bytes, zr__weights_out **out);
 int64_t zr__weights_out_files(const zr__weights_out *out);

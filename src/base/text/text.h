@@ -10,7 +10,7 @@
 /** A growing string. Zero-initialise. The first failed allocation sets `failed`, and later additions are dropped, so a
  * writer needs to check only once, at the end. */
 typedef struct zr__text {
-    char *data; /* terminated by '\0'; NULL while empty; zr_free it */
+    char *data; /* the string, terminated by '\0', or NULL while the string is empty; zr_free it */
     size_t length;
     int64_t room;
     bool failed;

@@ -19,8 +19,8 @@ enum { USUAL_THREADS = 8 };
 typedef struct worker {
     const struct encoder *e;
     zr__part part;
-    int32_t *ids; /* one token per byte is enough: a line of .jsonl has more bytes around its text than the separator
-                     takes */
+    int32_t *ids; /* buffer for one token per byte of the part; a line of .jsonl has more bytes than its text, so this
+                     leaves space for the separator */
     int64_t room, n;
     pthread_t thread;
     bool started;
