@@ -14,8 +14,6 @@
 extern "C" {
 #endif
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
 typedef struct zr_safetensors zr_safetensors;
@@ -80,9 +78,9 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_write(const zr_safetensors *st, con
  * a part needs to check only that part.
  *
  * Tensor-parallel ranks write the columns of a matrix: each rank writes its slice of every row, next to the other
- * ranks' slices. There a chunk is the part of one rank's slices between two multiples of ZR_CHUNK_BYTES, with one
- * checksum for all its rows (zr_slices); otherwise the manifest would grow with the number of rows. Chunks whose bytes
- * interleave are read together.
+ * ranks' slices. In such a matrix a chunk is the part of one rank's slices between two multiples of ZR_CHUNK_BYTES,
+ * with one checksum for all its rows (zr_slices); otherwise the manifest would grow with the number of rows. Chunks
+ * whose bytes interleave are read together.
  *
  * Steps of a save: call zr_checkpoint_begin, then zr_safetensors_create for each file; each writer writes its ranges
  * (zr_chunk_writer); zr_chunks_of_file hashes the headers and small files; then zr_manifest_write and
@@ -224,8 +222,8 @@ ZR_API void zr_checkpoint_name(int64_t step, char name[ZR_CHECKPOINT_NAME_BYTES]
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_list(const char *run_dir, int64_t **step, int64_t *n);
 
 /** Create the empty directory run_dir/step-N.tmp, in which a checkpoint is built, after removing leftovers of a failed
- * attempt. Errors: ZR_ERR_STATE if a checkpoint of this step exists (it is already saved, or the caller removes it if
- * it knows it to be damaged); ZR_ERR_CREATE; ZR_ERR_IO. */
+ * attempt. Errors: ZR_ERR_STATE if a checkpoint of this step exists (a caller that knows this checkpoint to be damaged
+ * removes it first); ZR_ERR_CREATE; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_begin(const char *run_dir, int64_t step);
 /** Rename step-N.tmp, whose files must all be synced, to step-N atomically. Then replace run_dir/latest, a text file
  * with the name and a newline. `latest` is for people and other tools; zr itself reads the directories. Errors:

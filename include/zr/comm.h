@@ -180,9 +180,6 @@ ZR_API void zr_comm_abort(zr_comm *comm, int code);
  * ones: those are freed when zr_comm_threads_run returns. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
 
-/* The board. These functions are not collective. Any thread, and also a signal handler, may call them during any
- * call. */
-
 /** Create the communicator of one rank, without a transport. */
 ZR_API ZR_NODISCARD zr_status zr_comm_create_self(zr_comm **comm);
 

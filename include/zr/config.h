@@ -107,7 +107,8 @@ typedef struct zr_config {
         const char *started_in;    /* directory to which relative paths in a run's own config.json refer; NULL for
                                       the current directory */
         int64_t threads;           /* compute threads per rank; 0 to choose automatically */
-        int64_t hang_timeout;      /* limit in seconds for ranks without progress; 0 to choose automatically */
+        int64_t hang_timeout;      /* seconds without progress after which a rank counts as hanging; 0 to choose
+                                      automatically */
         int64_t save_interval;     /* steps between checkpoints; 0 to write none at intervals */
         bool save_end;             /* whether to write a checkpoint after the last step, whatever the interval */
         int64_t keep_last;

@@ -57,10 +57,6 @@ ZR_API int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *tex
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text,
                                                   int64_t *bytes);
 
-/* ---- learning a tokenizer -------------------------------------------------------------------- */
-
-/* ---- texts, once ----------------------------------------------------------------------------- */
-
 /* ---- text and tokens ------------------------------------------------------------------------- */
 
 typedef struct zr_data zr_data;

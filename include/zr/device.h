@@ -162,7 +162,7 @@ typedef struct zr_device_ops {
      * their inputs. */
     zr_status (*finish)(zr_device *device);
     /** Allocate zeroed device memory, 64-byte aligned. The host may access it only through the device's operations in a
-     * queue. Fail with ZR_ERR_MEMORY, whose message has the number of bytes; the failure is fatal. */
+     * queue. Fail with ZR_ERR_MEMORY and the number of bytes in the message; this failure is fatal. */
     zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);
     void (*free)(zr_device *device, void *memory);
     /** Allocate memory that both host and device can access; otherwise like alloc. */
@@ -172,8 +172,8 @@ typedef struct zr_device_ops {
     zr_status (*copy)(zr_device *device, void *to, const void *from, int64_t bytes);
     const zr_kernel *(*kernel)(zr_device *device, const char *op);
     /** Compute out[i] = [out[i] +] sum over r of piece[r][i], in F32 in a fixed binary tree over r (pairs (0,1), (2,3)
-     * ..., then pairs of pairs; an odd one moves up unchanged), rounded once to out's dtype. With `accumulate`, out is
-     * F32 and the tree's sum is added to it. `pieces` has n_pieces arrays (n). */
+     * ..., then pairs of pairs; an operand without a partner moves up unchanged), rounded once to out's dtype. With
+     * `accumulate`, out is F32 and the tree's sum is added to it. `pieces` has n_pieces arrays (n). */
     zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t n);
     /** Add the squares of x (n), of type F32, BF16 or F16, to square->sum or, with `exact`, to square->exact.

@@ -123,8 +123,8 @@ ZR_API ZR_NODISCARD zr_status zr_engine_save_end(zr_engine *engine);
 
 /** Return the number of steps that updated weights: the optimizer's own count, which its bias correction uses. */
 ZR_API int64_t zr_engine_updates(const zr_engine *engine);
-/** Continue from a state that `updates` updates have produced, after zr_engine_fill has loaded it: the next update
- * counts as number updates + 1. Pass the same value on every rank; not collective. Fail with ZR_ERR_ARG if updates is
+/** Continue from a state that `updates` updates have produced, after zr_engine_fill has loaded it: the next update then
+ * has the number `updates` + 1. Pass the same value on every rank; not collective. Fail with ZR_ERR_ARG if updates is
  * negative, or ZR_ERR_STATE after a step has run. */
 ZR_API ZR_NODISCARD zr_status zr_engine_resume(zr_engine *engine, int64_t updates);
 

@@ -110,7 +110,7 @@ ZR_API zr_value zr_transpose(zr_graph *graph, zr_value x);
 ZR_API zr_value zr_split_heads(zr_graph *graph, zr_value x, int64_t n_head);
 ZR_API zr_value zr_merge_heads(zr_graph *graph, zr_value x);
 
-/** Add y = a + b, of equal shapes; each operand may be F32, BF16 or F16.
+/** Compute y = a + b, of equal shapes; each operand may be F32, BF16 or F16.
  *  i[0] = dtype of y for internal use (sums of gradients), or -1 for the dtype of a
  *  add: a, [b] -> y; may be in place of a; without b, y = a (internal: a copy, perhaps of another dtype) */
 ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);

@@ -118,7 +118,8 @@ typedef struct zr_layout {
                           group has a full copy; 0 for one group of all ranks */
     int hpz_ranks;     /* ZeRO++'s hpZ at stage 3: number of data-parallel ranks over which a second copy of the
                           parameters is sharded; 0 for no copy */
-    int host_ranks;    /* ranks per host, consecutive among all N * M; 0 for all */
+    int host_ranks;    /* number of ranks per host, which are consecutive among all N * M ranks; 0 if all are on one
+                          host */
     bool hierarchical; /* whether collectives run first within each host, then between hosts */
     bool fused_buffer; /* whether to use one buffer for the whole model instead of buckets; gradients are then
                           reduced at the end */
@@ -535,8 +536,9 @@ typedef struct zr_plan {
     int32_t n_axes;
     zr_group group[ZR_GROUPS_MAX];
     int32_t n_groups;
-    int32_t optim_group, grad_group, param_group; /* the ZeRO stage: for each state, the group of ranks that share one
-                                                     copy of it; SELF if it is not sharded */
+    int32_t optim_group, grad_group, param_group; /* groups that make up the ZeRO stage: the ranks that share one copy
+                                                     of the optimizer's states, gradients and parameters; SELF for a
+                                                     state that is not sharded */
     int64_t recompute_every;                      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     bool partition_checkpoints, offload_checkpoints; /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     zr_save save;                                    /* from the layout, or chosen by ZR_SAVE_AUTO */

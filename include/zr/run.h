@@ -228,16 +228,16 @@ ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *com
  * Resume the run in train.output_dir from its newest complete checkpoint. Damaged checkpoints are skipped with a note.
  * In a directory without a run, or with a run that has no checkpoint yet, training begins at step 0.
  *
- * Number of ranks, stage, layout, types, buckets and micro-batch may differ from the earlier run. If they are equal,
- * the run continues as if it had never ended, with the same losses to the last bit. Otherwise the resumed state has the
- * same bits, and later results are as described in ARCHITECTURE.md, section 3. If other parts of the configuration have
- * changed, the new one is used, and each change is noted. metrics.jsonl is truncated after the checkpoint's step, and
- * an existing model/ is replaced when the run ends.
+ * Number of ranks, stage, layout, types, buckets and micro-batch may differ from the earlier run. If all of these are
+ * equal, the run continues as if it had never ended, with the same losses to the last bit. Otherwise the resumed state
+ * still has the same bits, and later results are as described in ARCHITECTURE.md, section 3. If other parts of the
+ * configuration have changed, the new values are used, and a note reports each change. metrics.jsonl is truncated after
+ * the checkpoint's step, and an existing model/ is replaced when the run ends.
  *
  * Collective. Errors: those of zr_train_run; ZR_ERR_CONFIG if the model is not the checkpoint's, or the checkpoint is
  * beyond train.steps; ZR_ERR_DATA if the data or the tokenizer differ, or no checkpoint is complete; ZR_ERR_CREATE if
- * the directory belongs to another job, holds no run, holds a run that ended without a checkpoint, or holds weights of
- * a step after the newest checkpoint, which would be replaced.
+ * the directory belongs to another job, has files of a run but neither metrics.jsonl nor a checkpoint, holds a run that
+ * ended without a checkpoint, or holds weights of a step after the newest checkpoint, which would be replaced.
  */
 ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                               zr_train_result *result);

@@ -76,9 +76,9 @@ typedef struct zr_launch {
 
 typedef struct zr_cluster {
     char name[48];
-    /** One device: peaks, memory and its rate. Products run at the rates in `product` if there is one of nearby sizes,
-     * otherwise at the share product_share * s / (s + product_half) of the peak, where s is the smallest of the
-     * product's three sizes. Of the device's link fields only link_copies is used. */
+    /** One device: peak rates, memory and the memory's rate. A product runs at the rate that device.product has for
+     * nearby sizes, or, if there is none, at the share product_share * s / (s + product_half) of the peak, where s is
+     * the smallest of the product's three sizes. Of the device's link fields only link_copies is used. */
     zr_machine device;
     double product_share, product_half;
     double attention_share; /* share of the peak that attention's kernels reach, counting all query-key pairs, even

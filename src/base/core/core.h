@@ -22,8 +22,8 @@ void zr__failure_note(zr__failure *failure, zr_status st);
 /** Return ZR_OK, or fail with the stored status and message. */
 zr_status zr__failure_tell(const zr__failure *failure);
 
-/** Map pages to memory before its first use without changing its contents, so that the first user takes no page faults.
- * Other threads may use the memory meanwhile. Do nothing where the system cannot do this. */
+/** Map the pages of `memory` before its first use, without changing its contents, so that the first user takes no page
+ * faults. Other threads may use the memory meanwhile. Do nothing where the system cannot do this. */
 void zr__alloc_populate(void *memory, int64_t bytes);
 
 /** Return the sizes m, n and k of a matrix product in ascending order. */

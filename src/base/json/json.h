@@ -50,7 +50,7 @@ ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_
 /** Replace each comment, from `//` to the end of its line, with spaces, so that later positions do not change. */
 void zr__json_blank_comments(char *text, size_t bytes);
 
-/** Skip a byte order mark by advancing *text; positions in messages are counted from after it. */
+/** Skip a byte order mark by advancing *text; positions in messages do not count the mark. */
 void zr__json_skip_mark(const char **text, size_t *bytes);
 
 /** Find line and column (both from 1, the column in characters) of the key or array element. Return false if it is not

@@ -56,8 +56,8 @@ ZR_INLINE float zr__normal_radius(uint32_t word)
     return sqrtf(-2.0f * log);
 }
 
-/** Compute cosine and sine of the angle 2 pi word / 2^32: reduce it to the nearest quarter turn, then rotate back by
- * quarter turns. */
+/** Compute cosine and sine of the angle 2 pi word / 2^32: subtract the nearest multiple of a quarter turn, then rotate
+ * back by it. */
 ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
 {
     uint32_t quarters = (word + 0x20000000u) >> 30, odd = 0u - (quarters & 1);

@@ -22,7 +22,8 @@ typedef struct zr__bpe_added {
 typedef struct zr__bpe {
     int64_t vocab;
     char *text;         /* bytes of all tokens, concatenated */
-    int64_t *begin;     /* (vocab + 1) offset of each token's bytes in `text`; the last entry is their end */
+    int64_t *begin;     /* (vocab + 1) offset of each token's bytes in `text`; the last entry is the end of the last
+                           token */
     bool *spelled;      /* (vocab) whether the token's name consists of symbols for bytes, so that merges may produce
                            it */
     bool *alone;        /* (vocab) whether a piece with exactly the token's bytes is encoded as this token */
@@ -99,7 +100,7 @@ typedef struct zr__bpe_told {
     int64_t tokens;
     const zr__bpe_pair *merges; /* merges in the order of their ranks */
     int64_t n_merges;
-    bool end_of_text; /* whether ZR_END_OF_TEXT is one more token, the last one, and an added token */
+    bool end_of_text; /* whether an added token ZR_END_OF_TEXT follows these tokens */
 } zr__bpe_told;
 
 /** Print a tokenizer.json that cuts text into pieces as GPT-2's does; zr_free it. Error: ZR_ERR_MEMORY. */

@@ -18,7 +18,7 @@ static inline uint64_t zr__le(const unsigned char *at, int bytes)
 typedef struct zr__shard {
     char *path;                    /* path to open; for a text with cached tokens, the path of the cache file */
     zr__file file;                 /* fd is -1 while it is closed */
-    char name[ZR_FILE_NAME_BYTES]; /* name in messages; for a text, its own name even if its tokens are cached */
+    char name[ZR_FILE_NAME_BYTES]; /* name in messages; for a text, the text's own name even if the tokens are cached */
     const char *format;            /* as in zr_data_info */
     int token_bytes;               /* bytes per token: 1, 2 or 4 */
     int64_t first_byte;            /* file offset of token 0 */
@@ -44,7 +44,7 @@ typedef struct zr__opening {
 ZR_NODISCARD zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shard);
 void zr__shard_close(zr__shard *shard);
 
-/** Find whether the file is a text, and whether it is .jsonl (`lines`) or plain. `note` receives a remark on a
+/** Find whether the file is a text, and whether the text is .jsonl (`lines`) or plain. `note` receives a remark on a
  * suspicious plain text, or "". */
 ZR_NODISCARD zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *note, size_t size);
 
