@@ -103,8 +103,8 @@ typedef struct zr_slices {
 
 /** Writer of ranges of a file that already has its full size (zr_safetensors_create). Any number of writers, in threads
  * or processes, may write ranges of one file; a writer serves one thread. Bytes bypass the page cache (O_DIRECT) where
- * the file system allows it, except those at the ends of a range outside multiples of 4096. A writer has a thread and
- * two buffers: it writes one buffer while the caller fills and hashes the other. */
+ * the file system allows it, except a range's bytes before its first and after its last multiple of 4096. A writer has
+ * a thread and two buffers: it writes one buffer while the caller fills and hashes the other. */
 typedef struct zr_chunk_writer zr_chunk_writer;
 
 /** Open a writer. `writers` is the number of writers of this process that write at once; the buffers of up to 128

@@ -177,7 +177,7 @@ typedef struct zr_config {
         zr_config_switch hierarchical;
     } collectives;
     struct {
-        zr_config_switch async; /* whether to write checkpoints asynchronously, during the next steps */
+        zr_config_switch async; /* whether to write checkpoints asynchronously, during the next training steps */
         int64_t every;          /* a checkpoint whose step is a multiple of this number is never removed; 0 if every
                                    checkpoint may be removed */
     } checkpoint;

@@ -149,8 +149,8 @@ typedef struct zr_layout {
      * a whole. */
     int64_t prefetch_elems; /* prefetch: units are gathered ahead until this many elements are being transferred; 0
                                for no prefetch */
-    int64_t live_elems;     /* maximum number of gathered elements: no unit is gathered ahead if it would exceed this
-                               number; 0 to gather one segment ahead */
+    int64_t live_elems;     /* maximum number of gathered elements; a unit that would exceed this maximum is not
+                               gathered ahead; 0 to gather one segment ahead */
     int64_t reuse_elems;    /* a unit stays gathered if it is used again within this many elements of other units */
     int64_t persist_elems;  /* a unit stays whole if each of its parameters has fewer elements than this */
     int64_t persist_model_elems; /* maximum elements of all units that stay whole; 0 for no limit */

@@ -63,7 +63,7 @@ ZR_NODISCARD zr_status zr__file_write(const zr__file *file, int64_t offset, cons
 ZR_NODISCARD zr_status zr__file_sync(const zr__file *file);
 
 /** Set the file's size and allocate its disk space now, so that a full disk is found before writing begins. If the file
- * system cannot allocate, only check that its free space is as large. Error: ZR_ERR_IO. */
+ * system cannot allocate, only check that its free space is large enough. Error: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__file_reserve(const zr__file *file, int64_t bytes);
 
 #endif

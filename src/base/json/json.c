@@ -199,7 +199,7 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
 /* Target to which a failed allocation jumps out of jansson while jansson reads a text, otherwise NULL. The jump must
  * happen at once: after a failed allocation jansson (2.14) drops characters, reports an error that is not in the text,
  * or frees memory twice. The memory that jansson had allocated leaks. */
-static _Thread_local jmp_buf *leave; /* NULL while jansson reads nothing */
+static _Thread_local jmp_buf *leave;
 
 void *zr__json_allocated(void *memory)
 {

@@ -11,7 +11,7 @@
 #define PART_LEAST_BYTES ((int64_t)64 << 10)
 /* Bytes added to a thread's share of a short text, because a part ends at a cut, which may lie before its full size. */
 #define SHARE_SPARE_BYTES 4096
-/* Largest size in bytes at which a part's memory is kept for the next part. */
+/* Maximum size in bytes of a part whose memory is kept for the next part. */
 #define KEPT_BYTES ((int64_t)1 << 20)
 enum { USUAL_THREADS = 8 };
 

@@ -181,7 +181,7 @@ typedef struct candidate {
 typedef struct learner {
     const zr__tokenizer_trainer *from;
     strings tokens;
-    int32_t *symbols; /* tokens of all words; those of a word begin at the offset of its bytes */
+    int32_t *symbols; /* tokens of all words; a word's tokens begin at the offset of the word's bytes */
     int64_t *length;  /* number of tokens left in each word */
     pair *pairs;
     int64_t n_pairs, pairs_room;
