@@ -198,8 +198,9 @@ typedef struct zr_device_ops {
      * bits are the same at every processor level and for any number of threads. */
     void (*normal)(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
     /** Measure the peak rate in this type: the rate of operations between registers or of a matrix product, whichever
-     * is higher. Store the rate in profile.machine.flops_bf16 for BF16, else in flops_f32 (F16 is widened to F32). If
-     * the device also widens BF16, flops_bf16 becomes 0. Takes about 50 ms, and allocates memory meanwhile. */
+     * is higher. Store the rate in profile.machine.flops_f32 for F32 and flops_bf16 for BF16. For F16, store it in
+     * flops_f32 on processors, which widen F16, and in flops_bf16 on GPUs. flops_bf16 becomes 0 if the device widens
+     * BF16 too. Takes about 50 ms, and allocates memory meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);
     /** Measure all rates of zr_rates, except `product`, best_f32 and best_bf16, with the device's threads. Takes 1 to 2
      * seconds and allocates memory meanwhile: on processors three arrays, each four times as large as the last-level
