@@ -2,8 +2,8 @@
  * base: the foundation of every layer: status codes, error text, counter-based random numbers, memory and traffic
  * ledgers, and the plain description of a machine (zr_profile): what its kernels need and the rates that it reaches.
  *
- * Errors: every fallible function returns a must-use zr_status. The message of the last failure of this thread, with
- * the trace of calls it passed, is kept thread-locally (zr_error_message).
+ * Errors: every fallible function returns a must-use zr_status. Each thread keeps the message of its last failure, and
+ * the trace of the calls through which the failure passed (zr_error_message).
  */
 #ifndef ZR_BASE_H
 #define ZR_BASE_H
@@ -35,7 +35,7 @@ extern "C" {
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
-/** All status codes: name and text of each. */
+/** List of all status codes, each with its name and text. */
 #define ZR_STATUS_LIST(X)                                                                                              \
     X(OK, "success")                                                                                                   \
     X(ERR_ARG, "bad argument")                                                                                         \
@@ -142,8 +142,8 @@ typedef struct zr_ledger {
 ZR_API void zr_ledger_take(zr_ledger *ledger, zr_category category, int64_t bytes);
 ZR_API void zr_ledger_give(zr_ledger *ledger, zr_category category, int64_t bytes);
 
-/** Kinds of traffic, by collective. Traffic is bytes that this rank receives from other ranks, each counted once, where
- * it is moved. */
+/** Kinds of traffic, one for each collective. Traffic is the bytes that this rank receives from other ranks. Each byte
+ * is counted once, by the transport that moves it. */
 typedef enum zr_traffic_kind {
     ZR_TRAFFIC_REDUCE_SCATTER,
     ZR_TRAFFIC_ALL_GATHER,
@@ -166,7 +166,7 @@ ZR_API void zr_free(void *memory);
 /** Return the time of a monotonic clock in seconds. */
 ZR_API double zr_clock_sec(void);
 
-/** Callback for the progress of a long call, in bytes: `done` of `all`. Called about once per megabyte. */
+/** Callback that reports the progress of a long call: `done` of `all` bytes. It is called about once per megabyte. */
 typedef void (*zr_progress_fn)(void *arg, int64_t done, int64_t all);
 
 /* ---- exact sums ------------------------------------------------------------------------------ */
@@ -237,7 +237,7 @@ struct zr_kernel;
 /** Facts about a device on which plans depend: the scratch memory of its kernels and the types in which they multiply.
  * The device fills them in. A plan prints the name of the device that it was made for. */
 typedef struct zr_device_facts {
-    char name[48];                   /* such as "this machine (v4)" */
+    char name[48];                   /* name of the device, such as "this machine (v4)" */
     int threads;                     /* compute threads per rank */
     bool apart;                      /* whether its memory is separate from the host's, so that the processor cannot
                                         access it */
@@ -245,8 +245,9 @@ typedef struct zr_device_facts {
                                         first */
     bool narrow_attention;           /* whether attention multiplies 16-bit operands directly rather than widening
                                         them first */
-    int64_t panel_bytes;             /* most bytes for the packed form of a product's operand, or 0 if none is packed */
-    const struct zr_kernel *kernels; /* user-defined kernels, which replace the device's (zr_device_config), or NULL */
+    int64_t panel_bytes;             /* maximum bytes of the packed form of a product's operand, or 0 if no operand is
+                                        packed */
+    const struct zr_kernel *kernels; /* user kernels that replace the device's kernels (zr_device_config), or NULL */
     /** Return the scratch bytes of one run of an op's kernel, or 0 if the op has no kernel. If an operand has more
      * elements than kernels can count, return more bytes than any plan can provide. The pointer is NULL if no op needs
      * scratch. */

@@ -14,8 +14,6 @@
 extern "C" {
 #endif
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
 /* ---- safetensors ----------------------------------------------------------------------------- */
 
 typedef struct zr_safetensors zr_safetensors;
@@ -25,7 +23,7 @@ typedef struct zr_safetensors_tensor {
     const char *name;  /* UTF-8 */
     const char *dtype; /* type as spelled in the file, such as "F32" or "I64" */
     bool loadable;     /* whether the type is F32, BF16 or F16, which can be read */
-    int ndim;          /* number of dimensions, of any size */
+    int ndim;          /* number of dimensions, without limit */
     const int64_t *dim;
     int64_t elems;
     int64_t offset; /* offset of the tensor's first byte from the start of the file */
@@ -82,14 +80,14 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
  * byte of all files, itself included. A checkpoint does not depend on the layout that wrote it: a file holds whole
  * tensors, whichever rank wrote which range.
  *
- * A file is divided into chunks at every multiple of ZR_CHUNK_BYTES of its offset, and at the ends of each range that
- * one writer wrote without a gap. Chunks cover the file, and each has its own XXH3-64 hash, so that the reader of a
- * part needs to check only that part.
+ * A file is divided into chunks at every offset that is a multiple of ZR_CHUNK_BYTES, and at both ends of each range
+ * that one writer wrote without a gap. Chunks cover the file, and each has its own XXH3-64 hash, so that the reader of
+ * a part needs to check only that part.
  *
  * Tensor-parallel ranks write the columns of a matrix: each rank writes its slice of every row, next to the other
- * ranks' slices. There a chunk is the part of one rank's slices between two multiples of ZR_CHUNK_BYTES, with one
- * checksum for all its rows (zr_slices); otherwise the manifest would grow with the number of rows. Chunks whose bytes
- * interleave are read together.
+ * ranks' slices. In such a matrix a chunk is the part of one rank's slices between two multiples of ZR_CHUNK_BYTES,
+ * with one checksum for all its rows (zr_slices); otherwise the manifest would grow with the number of rows. Chunks
+ * whose bytes interleave are read together.
  *
  * Steps of a save: call zr_checkpoint_begin, then zr_safetensors_create for each file; each writer writes its ranges
  * (zr_chunk_writer); zr_chunks_of_file hashes the headers and small files; then zr_manifest_write and
@@ -97,8 +95,8 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 
 #define ZR_CHUNK_BYTES ((int64_t)4 << 20)
 
-/** Bytes of a file from `offset` on, which never cross a multiple of ZR_CHUNK_BYTES, and their XXH3-64 hash. They are
- * contiguous unless `offset` lies in slices; then they are bytes of the slices of the same rank as `offset`. */
+/** A chunk: bytes of a file from `offset` on, which never cross a multiple of ZR_CHUNK_BYTES, and their XXH3-64 hash.
+ * The bytes are contiguous, unless `offset` lies in slices of rows; then they are bytes of the slices of one rank. */
 typedef struct zr_chunk {
     int64_t offset, bytes;
     uint64_t hash;
@@ -112,19 +110,19 @@ typedef struct zr_slices {
 
 /** Writer of ranges of a file that already has its full size (zr_safetensors_create). Any number of writers, in threads
  * or processes, may write ranges of one file; a writer serves one thread. Bytes bypass the page cache (O_DIRECT) where
- * the file system allows it, except those at the ends of a range outside multiples of 4096. A writer has a thread and
- * two buffers: it writes one buffer while the caller fills and hashes the other. */
+ * the file system allows it, except a range's bytes before its first and after its last multiple of 4096. A writer has
+ * a thread and two buffers: it writes one buffer while the caller fills and hashes the other. */
 typedef struct zr_chunk_writer zr_chunk_writer;
 
 /** Open a writer. `writers` is the number of writers of this process that write at once; the buffers of up to 128
  * writers together take 16 MiB. Errors: ZR_ERR_NOT_FOUND if the file is missing, not a regular file or a symbolic link;
  * ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer);
-/** Write n bytes at file offset `offset`; they are copied. Offsets must ascend. A put that begins where the last one
- * ended continues its range, any other begins a new range. Nothing may lie past the end of the file. Errors: ZR_ERR_ARG
- * for the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming file and byte, perhaps for an earlier
- * put. A writer that has failed returns the same status from every later call, because the system may later report
- * bytes as synced that it has dropped. */
+/** Write n bytes at file offset `offset`; they are copied. Offsets must ascend. A put that begins where the last put
+ * ended continues its range; any other put begins a new range. No byte may lie past the end of the file. Errors:
+ * ZR_ERR_ARG for the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming file and byte, perhaps for
+ * an earlier put. A writer that has failed returns the same status from every later call, because the system may later
+ * report bytes as synced that it has dropped. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put(zr_chunk_writer *writer, int64_t offset, const void *bytes,
                                                   int64_t n);
 /** Finish after the last put: return ZR_OK only if all bytes are written and on the disk (fsync). Call once. Error:
@@ -136,9 +134,9 @@ ZR_API const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *writer, int
 /** Close a writer, at any time. If it was not ended, the contents of the file are undefined. It may be NULL. */
 ZR_API void zr_chunk_writer_close(zr_chunk_writer **writer);
 
-/** Read bytes [first, end) of a file and hash them, with -1 for the end of the file. For headers and whole small files.
- * Free *chunk with zr_free; it is NULL if the range is empty. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_ARG if the range is not
- * inside the file; ZR_ERR_IO; ZR_ERR_MEMORY. */
+/** Read bytes [first, end) of a file and return their chunks with hashes; end -1 stands for the end of the file. Used
+ * for headers and whole small files. Free *chunk with zr_free; *chunk is NULL if the range is empty. Errors:
+ * ZR_ERR_NOT_FOUND; ZR_ERR_ARG if the range is not inside the file; ZR_ERR_IO; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_chunks_of_file(const char *path, int64_t first, int64_t end, zr_chunk **chunk,
                                                 int64_t *n);
 
@@ -179,8 +177,8 @@ typedef struct zr_manifest {
 #define ZR_MANIFEST_MAX_BYTES ((int64_t)256 << 20)
 
 /** Write dir/manifest.json and sync it. Chunks may be in any order, and slices may have duplicates. Errors:
- * ZR_ERR_INTERNAL if chunks do not cover a file exactly or a reader would refuse anything else; ZR_ERR_CREATE if a
- * manifest exists; ZR_ERR_IO. */
+ * ZR_ERR_INTERNAL if chunks do not cover a file exactly or a reader would refuse the manifest for another reason;
+ * ZR_ERR_CREATE if a manifest exists; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest);
 /** Read and check dir/manifest.json, and check that its files exist, are regular and have the recorded sizes; neither
  * they nor dir may be symbolic links. The files' contents are not read. Free the result with zr_manifest_free. Takes
@@ -215,8 +213,8 @@ ZR_API void zr_chunk_reader_close(zr_chunk_reader **reader);
 
 /** Check every byte of a checkpoint. `report` (size bytes) receives a line "FILE: what" for each damage and for each
  * file that is not in the manifest (which is harmless); otherwise it is "". fn (may be NULL) is called with the
- * progress. Errors: ZR_ERR_DATA if there is any damage, with the first as message; ZR_ERR_NOT_FOUND and ZR_ERR_DATA as
- * from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
+ * progress. Errors: ZR_ERR_DATA if there is any damage, with the first damage as message; ZR_ERR_NOT_FOUND and
+ * ZR_ERR_DATA as from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report,
                                                    size_t size);
 
@@ -225,14 +223,14 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_
  * negative. */
 ZR_API void zr_checkpoint_name(int64_t step, char name[ZR_CHECKPOINT_NAME_BYTES]);
 
-/** List the steps of all entries of run_dir that have a checkpoint's name, newest first. They may be incomplete;
- * zr_manifest_read tells which are. Free *step with zr_free; it is NULL if there are none. Errors: ZR_ERR_NOT_FOUND if
- * run_dir is missing; ZR_ERR_IO. */
+/** List the steps of all entries of run_dir that have a checkpoint's name, newest first. These checkpoints may be
+ * incomplete, which zr_manifest_read finds out. Free *step with zr_free; *step is NULL if there are no such entries.
+ * Errors: ZR_ERR_NOT_FOUND if run_dir is missing; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_list(const char *run_dir, int64_t **step, int64_t *n);
 
 /** Create the empty directory run_dir/step-N.tmp, in which a checkpoint is built, after removing leftovers of a failed
- * attempt. Errors: ZR_ERR_STATE if a checkpoint of this step exists (it is already saved, or the caller removes it if
- * it knows it to be damaged); ZR_ERR_CREATE; ZR_ERR_IO. */
+ * attempt. Errors: ZR_ERR_STATE if a checkpoint of this step exists (a caller that knows this checkpoint to be damaged
+ * removes it first); ZR_ERR_CREATE; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_begin(const char *run_dir, int64_t step);
 /** Rename step-N.tmp, whose files must all be synced, to step-N atomically. Then replace run_dir/latest, a text file
  * with the name and a newline. `latest` is for people and other tools; zr itself reads the directories. Errors:

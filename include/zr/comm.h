@@ -4,12 +4,12 @@
  * interface and several transports (threads, MPI). All calls are collective over the communicator and block; every rank
  * makes them in the same order with the same sizes.
  *
- * Any thread may call, but never two threads at once in a communicator and the communicators split off it (under MPI:
- * in any two communicators). Ranks that share several communicators must make all their calls in the same order: two
- * ranks that begin with different communicators wait for each other forever.
+ * Any thread may call, but two threads must not call at once in a communicator and the communicators split off it.
+ * Under MPI two threads must never call at once. Ranks that share several communicators must make all their calls in
+ * the same order: two ranks that begin with different communicators wait for each other forever.
  *
  * Failure of a peer is fatal: calls return ZR_ERR_PEER or ZR_ERR_COMM, after which only abort and destroy are allowed,
- * in every communicator. Arguments number ranks within their communicator, messages within the world.
+ * in every communicator. Arguments give a rank's number in its communicator; messages give its number in the world.
  */
 #ifndef ZR_COMM_H
 #define ZR_COMM_H
@@ -70,8 +70,9 @@ typedef struct zr_comm_board {
                                       with the lowest value is behind */
     int64_t process;               /* process ID, as valid on this host */
     uint64_t told;                 /* nonzero once a rank has claimed the right to report why the job ends */
-    uint64_t awaited;              /* during a long wait, 1 + world number of a rank that is awaited; 0 if not known */
-    uint64_t shown[ZR_COMM_SHOWN]; /* values in which a rank shows its progress */
+    uint64_t awaited;              /* during a long wait, 1 + world number of a rank for which this rank waits; 0 if not
+                                      known */
+    uint64_t shown[ZR_COMM_SHOWN]; /* values by which a rank shows its progress */
 } zr_comm_board;
 
 struct zr_comm {
@@ -82,17 +83,17 @@ struct zr_comm {
     const int *world_ranks;     /* (size) world numbers of the ranks; all ranks of a process share one table */
     unsigned char *staging;     /* (staging_bytes) this rank's own staging memory */
     int64_t staging_bytes;
-    int64_t staging_taken_bytes; /* bytes actually allocated for it */
-    bool concurrent;       /* whether calls wait for a link, so that it pays to make them on a second thread beside
-                              the computing one */
-    zr_traffic traffic;    /* counted where bytes move; the owner may reset it at any time */
-    zr_comm_copier copier; /* how to copy; `copy` is NULL if the processor copies */
-    zr_status copied;      /* status of the first copy that failed during the current call */
-    const double *table;   /* (size, n) numbers of all ranks from the last call of scalars, agree, same or split,
-                              valid until the next; all ranks of a process share one table */
-    double alone[ZR_COMM_SCALARS]; /* the table if there is only one rank */
+    int64_t staging_taken_bytes; /* bytes actually allocated for `staging` */
+    bool concurrent;             /* whether calls wait for a link, so that making calls on a second thread beside the
+                                    computing thread saves time */
+    zr_traffic traffic;          /* counted where bytes move; the owner may reset it at any time */
+    zr_comm_copier copier;       /* functions that copy in shared memory; `copy` is NULL if memcpy is used */
+    zr_status copied;            /* status of the first copy that failed during the current call */
+    const double *table; /* (size, n) numbers of all ranks from the last call of scalars, agree, same or split, valid
+                            until the next of these calls; all ranks of a process share one table */
+    double alone[ZR_COMM_SCALARS]; /* memory of `table` if there is only one rank */
     const void **pieces;           /* (size) scratch for the argument `pieces` of zr_comm_arrived_fn */
-    zr_comm_board *board;          /* this rank's board; a group's ranks use their boards of the world */
+    zr_comm_board *board;          /* board of this rank, which is the same one in the world and in all its groups */
     zr_comm_board **boards;        /* boards of the world's `n_boards` ranks; NULL for a rank whose board is not
                                       visible, as on another host */
     int n_boards;
@@ -103,14 +104,15 @@ struct zr_comm {
 /** Allocate this rank's staging memory: `bytes`, zeroed, 64-byte aligned. It is freed with the communicator or by the
  * next call. Pieces pass through it in chunks, in two alternating halves, so its size does not limit the size of a
  * piece: ZR_COMM_STAGING_LEAST * size bytes (none if size is 1) are enough for any piece whose grain has at most 64
- * bytes. A larger grain needs 2 * size times its bytes, rounded up to 64. More staging means fewer and longer chunks.
- * From 2 * size * piece_bytes (rounded up to 64) on, a piece moves in one chunk.
+ * bytes. A larger grain needs 2 * size * grain_bytes, with grain_bytes rounded up to 64. More staging means fewer and
+ * longer chunks. With 2 * size * piece_bytes or more, where piece_bytes is rounded up to 64, a piece moves in one
+ * chunk.
  *      min(2 * size * the largest piece_bytes, max(4 MiB, size * 128 KiB))
  *  is a good choice of bounded size. On a host with more ranks than cores each chunk costs a context switch, so more
  *  staging pays. */
 #define ZR_COMM_STAGING_LEAST 128
-/** Maximum staging bytes in host memory if the pieces of `ranks` processes, and so the rest of the staging memory, are
- * in GPU memory. */
+/** Maximum bytes of staging memory that lie in host memory when `ranks` processes exchange pieces in GPU memory. The
+ * rest of their staging memory is GPU memory. */
 #define ZR_COMM_STAGING_HOST(ranks) (((int64_t)1 << 20) + (int64_t)(ranks)*ZR_COMM_STAGING_LEAST)
 ZR_API ZR_NODISCARD zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging);
 
@@ -124,8 +126,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, 
                                                void *arg);
 
 /** Give every rank's `send` (piece) to the owner only, in grains as in zr_comm_exchange. fn is called only on the owner
- * and may be NULL elsewhere. No peer reads the owner's `send`; the others' must not change until the call returns.
- * Needs staging. Traffic: (size-1) * piece_bytes on the owner, counted as reduce_scatter. */
+ * and may be NULL elsewhere. No peer reads the owner's `send`; every other rank's `send` must not change until the call
+ * returns. Needs staging. Traffic: (size-1) * piece_bytes on the owner, counted as reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes,
                                               int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 
@@ -147,7 +149,7 @@ ZR_API ZR_NODISCARD zr_status zr_comm_all_gather(zr_comm *comm, const void *mine
                                                  int64_t piece_bytes);
 
 /** Give every rank the numbers of all ranks: all[r*n + i] = rank r's mine[i], with 1 <= n <= ZR_COMM_SCALARS. The
- * numbers are also in comm->table; if `all` is NULL they are only there. Traffic: (size-1)*n*8, counted as
+ * numbers are also stored in comm->table; `all` may be NULL if that is enough. Traffic: (size-1)*n*8, counted as
  * all_reduce. */
 ZR_API ZR_NODISCARD zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all);
 
@@ -156,30 +158,27 @@ ZR_API ZR_NODISCARD zr_status zr_comm_barrier(zr_comm *comm);
 
 /** Agree on a status: every rank passes its own. Return ZR_OK if all ranks passed ZR_OK, else the status of the lowest
  * rank that failed. A rank that failed keeps its message; the others get the message of the lowest failed rank, as
- * "rank R: TEXT". Traffic is not counted. Used at few points only: start, save, end of a step. */
+ * "rank R: TEXT". Traffic is not counted. Called only at the start, at a save and at the end of a step. */
 ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
 /** Split ranks into groups. Ranks that pass the same color (>= 0) form a communicator, numbered by key, or by their
- * rank in `comm` if keys are equal. A rank with a color below 0 is in no group and gets *sub = NULL. Calls work in
- * a group as in the world, and in a group of one as in the communicator of zr_comm_create_self. A group has its own
- * staging (none at first), traffic counters and tables, and may be split again. Its ranks share memory if they do
- * in `comm`. Collective over `comm`; no traffic is counted. All ranks return the same status: if any has no memory
- * (ZR_ERR_MEMORY), no rank gets a group. The caller owns `sub` and destroys it before `comm`; communicators split
- * off a lent one (zr_comm_threads_run) are lent as well. If a rank fails, returns, is stopped or aborts in one of
- * its communicators, it wakes the ranks that wait for it in any communicator (threads); under MPI its abort ends
- * the job. */
+ * rank in `comm` if keys are equal. A rank with a color below 0 is in no group and gets *sub = NULL. Calls work in a
+ * group as in the world, and in a group of one as in the communicator of zr_comm_create_self. A group has its own
+ * staging (none at first), traffic counters and tables, and may be split again. The ranks of a group share memory if
+ * they share it in `comm`. Collective over `comm`; no traffic is counted. All ranks return the same status: if any has
+ * no memory (ZR_ERR_MEMORY), no rank gets a group. The caller owns `sub` and destroys it before `comm`; a communicator
+ * split off a lent one (zr_comm_threads_run) is lent as well. With threads, a rank that fails, returns, is stopped or
+ * aborts in one communicator wakes the ranks that wait for this rank in any communicator. Under MPI the abort of a rank
+ * ends the job. */
 ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
 
-/** Give up this rank, which will make no further call. Not collective. Under MPI, end the job with exit code `code` and
- * do not return; with threads, the other ranks fail with ZR_ERR_PEER. */
+/** Withdraw this rank, which will make no further call. Not collective. Under MPI, end the job with exit code `code`
+ * and do not return; with threads, the other ranks fail with ZR_ERR_PEER. */
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
 
 /** Destroy a communicator. Collective, except for communicators that are lent by zr_comm_threads_run or split off lent
  * ones: those are freed when zr_comm_threads_run returns. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
-
-/* The board. These functions are not collective. Any thread, and also a signal handler, may call them during any
- * call. */
 
 /** Create the communicator of one rank, without a transport. */
 ZR_API ZR_NODISCARD zr_status zr_comm_create_self(zr_comm **comm);
@@ -193,9 +192,9 @@ ZR_API ZR_NODISCARD zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void 
  * by an MPI launcher. */
 ZR_API int zr_comm_mpi_launched(void);
 /** Start MPI (argc and argv are main's) and create the world's communicator. zr_comm_mpi_stop stops MPI; call it at the
- * end, after zr_comm_destroy. It does nothing if MPI is not running. If the program has initialised MPI itself, it is
- * used as it is, and the program calls MPI_Finalize instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED if the
- * launcher's number of ranks differs from MPI's or zr was built without MPI. */
+ * end, after zr_comm_destroy. It does nothing if MPI is not running. If the program has initialised MPI itself, that
+ * MPI is used unchanged, and the program calls MPI_Finalize instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED
+ * if the launcher's number of ranks differs from MPI's or zr was built without MPI. */
 ZR_API ZR_NODISCARD zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm);
 ZR_API void zr_comm_mpi_stop(void);
 

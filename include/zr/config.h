@@ -64,19 +64,21 @@ typedef struct zr_config {
         const char *type;      /* family of the model, such as "gpt2" */
         const char *preset;    /* name of a known shape, which gives the sizes */
         const char *init;      /* directory with config.json and model.safetensors, which give the sizes */
-        const char *frozen;    /* name patterns of the parameters that are not trained, one per line; NULL to train
-                                  all */
-        zr_config_sizes sizes; /* sizes; open (0) after loading with preset or init, or if not given */
+        const char *frozen;    /* patterns, one per line, for the names of parameters that are not trained; NULL to
+                                  train all parameters */
+        zr_config_sizes sizes; /* sizes of the model; after loading, a size is 0 if it is not given or comes from preset
+                                  or init */
         double dropout;        /* value of the key `dropout`, for all three dropout probabilities; 0 if not given */
         double embd_pdrop, resid_pdrop, attn_pdrop;
         double layer_norm_epsilon;
         double initializer_range;
     } model;
     struct {
-        const char *train;     /* path as in zr_data_args.path; if NULL, data cannot be read but a plan can be made */
+        const char *train;     /* training data, as in zr_data_args.path; if NULL, a plan can be made but no data can be
+                                  read */
         const char *val;       /* evaluation data, whose sources have no weights */
-        const char *tokenizer; /* name as for zr_tokenizer_open; if NULL, texts use "bytes" and token files no
-                                  tokenizer */
+        const char *tokenizer; /* tokenizer's name for zr_tokenizer_open; if NULL, texts use "bytes", and token files
+                                  use no tokenizer */
         int64_t seq_length;    /* sequence length T; 0 until resolved, by default to n_positions */
         zr_config_order order;
         const char *text_key;  /* key of the text in a line of a .jsonl file */
@@ -91,7 +93,8 @@ typedef struct zr_config {
     struct {
         zr_config_layout layout;
         zr_config_norm norm; /* how to compute the whole gradient's norm in layout lean with one micro-batch per step */
-        int64_t limit_bytes; /* memory.limit: bytes of a rank's process or of its GPU memory; 0 for no limit */
+        int64_t limit_bytes; /* memory limit (key memory.limit) in bytes of a rank's process, or of its GPU memory; 0
+                                for no limit */
     } memory;
     struct {
         int64_t steps;
@@ -104,8 +107,9 @@ typedef struct zr_config {
         const char *started_in;    /* directory to which relative paths in a run's own config.json refer; NULL for
                                       the current directory */
         int64_t threads;           /* compute threads per rank; 0 to choose automatically */
-        int64_t hang_timeout;      /* limit in seconds for ranks without progress; 0 to choose automatically */
-        int64_t save_interval;     /* steps between checkpoints; 0 for none */
+        int64_t hang_timeout;      /* seconds without progress after which a rank counts as hanging; 0 to choose
+                                      automatically */
+        int64_t save_interval;     /* steps between checkpoints; 0 to write none at intervals */
         bool save_end;             /* whether to write a checkpoint after the last step, whatever the interval */
         int64_t keep_last;
         bool keep_best;      /* whether to keep the weights with the lowest val_loss */
@@ -132,7 +136,7 @@ typedef struct zr_config {
         int64_t total_num_steps; /* 0 until resolved, by default to train.steps */
         double warmup_min_ratio, cos_min_ratio;
     } scheduler;
-    double gradient_clipping; /* largest gradient norm, or 0 for no clipping */
+    double gradient_clipping; /* maximum gradient norm, or 0 for no clipping */
     bool reduce_once;         /* key "gradient_reduction": whether to reduce over ranks once per step rather than
                                  after every micro-batch */
     bool bf16, fp16;          /* at most one of the two is true */
@@ -151,11 +155,11 @@ typedef struct zr_config {
                                                                resolved, then ON by default */
         int64_t prefetch_bucket_elems;                      /* elements gathered ahead at stage 3; 0 to gather no
                                                                unit ahead */
-        int64_t persistence_elems, model_persistence_elems; /* 0 in model_persistence_elems means no limit */
-        int64_t max_live_elems;                             /* most elements gathered at once at stage 3; 0 for two
-                                                               units */
+        int64_t persistence_elems, model_persistence_elems; /* model_persistence_elems 0 means no limit */
+        int64_t max_live_elems;                             /* maximum number of elements gathered at once at stage 3; 0
+                                                               to allow two units */
         int64_t max_reuse_elems;
-        int64_t mics_shard_ranks;    /* number of ranks over which states are sharded (MiCS), or -1 for all */
+        int64_t mics_shard_ranks;    /* number of ranks over which states are sharded (MiCS), or -1 for all ranks */
         int64_t hpz_partition_ranks; /* number of ranks over which a second copy of the parameters is sharded (hpZ),
                                         or 1 for no copy */
     } zero;
@@ -173,8 +177,9 @@ typedef struct zr_config {
         zr_config_switch hierarchical;
     } collectives;
     struct {
-        zr_config_switch async; /* whether to write checkpoints asynchronously, during the next steps */
-        int64_t every;          /* checkpoints of steps that are a multiple of this are never removed; 0 for none */
+        zr_config_switch async; /* whether to write checkpoints asynchronously, during the next training steps */
+        int64_t every;          /* a checkpoint whose step is a multiple of this number is never removed; 0 if every
+                                   checkpoint may be removed */
     } checkpoint;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* 0 until resolved */
@@ -182,10 +187,10 @@ typedef struct zr_config {
     struct zr_config_state *state; /* strings, notes and the set of given keys; private to the config layer */
 } zr_config;
 
-/** Read a JSON file, in which `//` begins a comment (NULL for defaults only), then apply overrides "key.path=value";
- * later ones win. The value is JSON or else a string; for a key of string type a string is preferred to a number. A
- * leading "--" is allowed. Errors: NOT_FOUND (exit code 66), CONFIG (78), UNSUPPORTED (69: the key's feature does not
- * exist). */
+/** Read the JSON file `path`, in which `//` begins a comment, or begin with the defaults if `path` is NULL. Then apply
+ * the overrides "key.path=value" in order, so that later overrides win. A value is read as JSON, or as a string if it
+ * is not JSON; for a key of string type, a number is read as a string too. A leading "--" is allowed. Errors: NOT_FOUND
+ * (exit code 66), CONFIG (78), UNSUPPORTED (69: the key's feature does not exist). */
 ZR_API ZR_NODISCARD zr_status zr_config_load(const char *path, const char *const *overrides, int n_overrides,
                                              zr_config **config);
 
@@ -209,8 +214,8 @@ ZR_API ZR_NODISCARD zr_status zr_config_resolve(zr_config *config, int ranks);
 /** Write the configuration, with all defaults, as JSON; zr_free it. Loading the JSON gives the same configuration. */
 ZR_API ZR_NODISCARD zr_status zr_config_to_json(const zr_config *config, char **json);
 
-/** Return the number of notices for the user, each one line: keys without meaning here, values of "auto", rounded
- * sizes. */
+/** Return the number of notes for the user. A note is one line about a key without meaning in zr, a value chosen for
+ * "auto" or a rounded size. */
 ZR_API int zr_config_notes(const zr_config *config);
 ZR_API const char *zr_config_note(const zr_config *config, int index);
 
@@ -238,16 +243,17 @@ typedef enum zr_key_state {
 } zr_key_state;
 
 typedef struct zr_key {
-    const char *path; /* such as "train.steps"; a "*" at the end stands for all other keys of that object */
+    const char *path; /* path of the key, such as "train.steps"; a "*" at the end stands for all other keys of that
+                         object */
     zr_key_type type;
     zr_key_state state;
-    double min, max;      /* range of INT, NUMBER and BYTES */
-    const char *choices;  /* for CHOICE, EITHER and STRING: "a|b|c", in the order of the enum */
+    double min, max;      /* allowed range of values of type INT, NUMBER and BYTES */
+    const char *choices;  /* for CHOICE, EITHER and STRING: the allowed words as "a|b|c", in the order of the enum */
     const char *built;    /* for LIMITED: the supported values, such as "0" or "a|b" */
     const char *standard; /* default value as JSON */
     const char *help;     /* help text of one line */
     const char *instead;  /* for LIMITED: advice, in one line, for users of unsupported values; or NULL */
-    size_t offset;        /* offset of its field in zr_config, or SIZE_MAX if it has no field */
+    size_t offset;        /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
     unsigned only;        /* bit set (1 << type) of the optimizers or schedulers that have this key, or 0 for all */
 } zr_key;
 

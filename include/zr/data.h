@@ -22,7 +22,7 @@ typedef struct zr_tokenizer zr_tokenizer;
 /** Token that GPT-2 puts between documents. */
 #define ZR_END_OF_TEXT "<|endoftext|>"
 
-/** Open the tokenizer `name`. This is "bytes" (a token is a byte value; vocabulary 256), or the path of a
+/** Open the tokenizer `name`. The name is "bytes" (a token is a byte value; vocabulary 256), or the path of a
  * tokenizer.json or of a directory with the files of a byte-level BPE tokenizer like GPT-2's (tokenizer.json, else
  * vocab.json and merges.txt). An open tokenizer is constant: any number of threads may use it at once.
  *
@@ -43,8 +43,8 @@ ZR_API int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer);
 ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
 
 /** Encode text[0, bytes) into `tokens`, which has space for `room` tokens; *n receives their number. Fail with
- * ZR_ERR_ARG if `room` is too small (`bytes` is always enough). Takes at most O(n log n) time, except in the
- * tokenizer's own regular expressions, for which ZR_ERR_DATA is returned if they exceed their limits. */
+ * ZR_ERR_ARG if `room` is too small (`bytes` is always enough). Takes at most O(bytes log bytes) time, not counting
+ * regular expressions of the tokenizer's own; fail with ZR_ERR_DATA if these exceed their limits. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                                   int32_t *tokens, int64_t room, int64_t *n);
 
@@ -56,10 +56,6 @@ ZR_API int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *tex
  * the token is outside the vocabulary. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text,
                                                   int64_t *bytes);
-
-/* ---- learning a tokenizer -------------------------------------------------------------------- */
-
-/* ---- texts, once ----------------------------------------------------------------------------- */
 
 /* ---- text and tokens ------------------------------------------------------------------------- */
 
@@ -106,7 +102,7 @@ typedef struct zr_data_args {
     const char *path;
     const char *tokenizer; /* tokenizer of texts; NULL for "bytes" */
     int64_t vocab_size;    /* size of the vocabulary; token ids must be below it */
-    int64_t seq_length;    /* T >= 1; each source must have at least T+1 tokens */
+    int64_t seq_length;    /* T, the tokens of a window, at least 1; each source must have at least T+1 tokens */
     zr_data_order order;
     uint64_t seed;           /* seed of the order; source s > 0 uses a seed derived from it and s */
     const char *text_key;    /* key of the text in a line of .jsonl; NULL for "text" */
@@ -120,7 +116,7 @@ typedef struct zr_data_args {
 } zr_data_args;
 
 /**
- * Open data for training or evaluation. Each file is checked; few stay open.
+ * Open data for training or evaluation. Every file is checked, and only a few files stay open.
  *
  * Formats: llm.c's (256 int32: magic 20240520 version 1, uint16; or magic 20240801 version 7, uint32), recognised by
  * the magic number; Megatron-LM's uint16 or int32, X.bin with X.idx beside it; nanoGPT's headerless uint16, recognised
@@ -131,13 +127,13 @@ typedef struct zr_data_args {
  * tokens are read completely once, and created again if their hash is not the recorded one.
  *
  * Memory: a text of any length passes through up to eight threads, each with some MiB. A line of .jsonl (up to 16 MiB)
- * takes about 30 times its length if it is one word that cannot be cut, and up to 75 times if it consists of other
- * members; only one such line is processed at a time.
+ * takes about 30 times its length in memory if its text is one word that cannot be cut, and up to 75 times if the line
+ * consists of members other than the text; only one such line is processed at a time.
  *
- * Each text of a .jsonl file is followed by the tokenizer's ZR_END_OF_TEXT if that is one token, else by a newline. The
- * tokens of a text are those of the whole text, with one exception: if 1 MiB contains no position at which it can be
- * cut, it is cut before a character. If the tokenizer allows cuts in no text, a plain text of up to 4 MiB is tokenized
- * whole, and a longer one is refused.
+ * Each text of a .jsonl file is followed by the tokenizer's ZR_END_OF_TEXT if that is one token, else by a newline. A
+ * text has the tokens that it would have if it were encoded as a whole, with one exception: 1 MiB of text without a
+ * position at which it can be cut is cut between two characters. If the tokenizer allows cuts in no text, a plain text
+ * of up to 4 MiB is tokenized whole, and a longer one is refused.
  *
  * Errors: ZR_ERR_NOT_FOUND if a file is missing, unreadable or not regular, or a pattern matches nothing; ZR_ERR_DATA
  * if the size, header, index or a line of .jsonl is wrong (the message has file, offset or line, value found, value
@@ -158,26 +154,27 @@ ZR_API int64_t zr_data_tokens(const zr_data *data);
 /** Return W, the number of non-overlapping windows from the start of each source, used for evaluation. */
 ZR_API int64_t zr_data_windows(const zr_data *data);
 
-/** Read sample g into tokens (T) and targets (T), where each target is the token after. Errors: ZR_ERR_DATA for a token
- * outside the vocabulary (with file and position); ZR_ERR_IO if the file has changed since it was opened or cannot be
- * read. */
+/** Read sample g into tokens (T) and targets (T), where each target is the token that follows. Errors: ZR_ERR_DATA for
+ * a token outside the vocabulary (with file and position); ZR_ERR_IO if the file has changed since it was opened or
+ * cannot be read. */
 ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
 
-/** Prefetch samples first to first+n-1, which the caller will read next, on a thread of the object; zr_data_sample
- * waits for it if necessary. n must be the same in each call; only as many windows as fit into ZR_DATA_AHEAD_BYTES
- * are prefetched. zr_data_sample reports errors. The first call allocates the memory and starts the thread
- * (ZR_ERR_MEMORY); after it zr_data_window must not be called. */
+/** Prefetch samples first to first+n-1, which the caller will read next, on a thread of the data object; zr_data_sample
+ * waits for this thread if necessary. n must be the same in each call. At most the windows that fit into
+ * ZR_DATA_AHEAD_BYTES are prefetched. zr_data_sample reports errors. The first call allocates the memory and starts the
+ * thread (ZR_ERR_MEMORY); after that call zr_data_window must not be called. */
 #define ZR_DATA_AHEAD_BYTES ((int64_t)4 << 20)
 ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
 
 /** Return the memory in bytes needed to prefetch n samples of seq_length tokens, or 0 if not even one sample fits. */
 ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n);
 
-/** Read tokens first to first+n-1 of all sources, which follow one another; n is at most T+1. Errors: those of
- * zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. Must not be called after zr_data_read_ahead. */
+/** Read tokens first to first+n-1, where the tokens of all sources are numbered one source after the other; n is at
+ * most T+1. Errors: the errors of zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. Must not be called
+ * after zr_data_read_ahead. */
 ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens);
 
-/** Read window w, 0 <= w < zr_data_windows, independently of the order. */
+/** Read window w, 0 <= w < zr_data_windows, whatever the order of the samples. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
 
 #ifdef __cplusplus

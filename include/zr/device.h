@@ -24,8 +24,8 @@ typedef struct zr_queue {
 /** Task of a queue. `run` is called once with the queue's own device, and calls that device's operations. */
 typedef struct zr_task {
     zr_status (*run)(void *arg, zr_device *device, int64_t index);
-    /** Called after the task with times of zr_clock_sec: when the queue was free for the task, when the task began
-     * (until then the queue waited for others) and when it ended. NULL if no times are wanted. */
+    /** Called after the task with times of zr_clock_sec: when the queue became free for the task, when the task began
+     * (between these times the queue waited for other queues) and when the task ended. NULL if no times are wanted. */
     void (*ended)(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec);
     void *arg;
     int64_t index;
@@ -33,7 +33,7 @@ typedef struct zr_task {
 
 /** A point in a queue: everything issued to the queue before zr_device_ops.mark was called. */
 typedef struct zr_mark {
-    zr_queue *queue; /* NULL for a mark of nothing */
+    zr_queue *queue; /* NULL if there is nothing to wait for */
     int64_t ticket;
 } zr_mark;
 
@@ -43,7 +43,8 @@ typedef enum zr_queue_runs {
     ZR_QUEUE_AT_ONCE, /* immediately, on the issuing thread, in the device's own stream */
     ZR_QUEUE_STREAM,  /* immediately, on the issuing thread, in the queue's own stream; for tasks that only launch
                          asynchronous work */
-    ZR_QUEUE_THREAD   /* on a thread of its own, in a stream of its own; computes with one processor thread */
+    ZR_QUEUE_THREAD   /* on the queue's own thread and in the queue's own stream; tasks compute with one processor
+                         thread */
 } zr_queue_runs;
 
 typedef struct zr_queue_config {
@@ -87,8 +88,8 @@ typedef struct zr_kernel {
 
 typedef struct zr_device_config {
     int threads;              /* 0 for one thread */
-    const zr_kernel *kernels; /* user-defined kernels, searched before the device's; the list ends with op NULL; may
-                                 be NULL */
+    const zr_kernel *kernels; /* user-defined kernels, which are searched before the device's kernels; the list ends
+                                 with op NULL; may be NULL */
     int gpu;                  /* for zr_device_create_cuda: index of the GPU, from 0 */
 } zr_device_config;
 
@@ -97,7 +98,7 @@ typedef struct zr_device_config {
         1, NULL, 0                                                                                                     \
     }
 
-/** A rate of one thread alone, and of all threads working at once; 0 if not possible on this device. */
+/** Rate of one thread alone (`one`) and of all threads together (`all`); 0 if this device cannot do the work. */
 typedef struct zr_rate {
     double one, all;
 } zr_rate;
@@ -122,7 +123,8 @@ typedef struct zr_rates {
     int n_levels;
     double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products: the rate of one thread times the
                                        number of threads */
-    zr_rate triad;                  /* bytes/s of a = b + s c from memory, counting 12 bytes per element */
+    zr_rate triad;                  /* bytes/s of the loop a = b + s * c on arrays in memory, counting 12 bytes per
+                                       element */
     zr_rate link; /* bytes/s received by one-thread ranks that read each other's memory; `all` is the sum over all
                      ranks */
     /* Rates that bench does not measure: products computed by all threads, and the fastest product in each type. */
@@ -155,11 +157,12 @@ typedef struct zr_device_ops {
     zr_status (*sync)(zr_queue *queue);
     /** Cancel all tasks that have not begun. */
     void (*cancel)(zr_queue *queue);
-    /** Wait, in a task, until all operations called in its queue and everything the queue awaits have completed. After
-     * that the host or other ranks may read their results and overwrite their inputs. */
+    /** Wait until all operations called in the current task's queue, and everything that the queue awaits, have
+     * completed. Call it in a task. Afterwards the host and other ranks may read the operations' results and overwrite
+     * their inputs. */
     zr_status (*finish)(zr_device *device);
     /** Allocate zeroed device memory, 64-byte aligned. The host may access it only through the device's operations in a
-     * queue. Fail with ZR_ERR_MEMORY, whose message has the number of bytes; the failure is fatal. */
+     * queue. Fail with ZR_ERR_MEMORY and the number of bytes in the message; this failure is fatal. */
     zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);
     void (*free)(zr_device *device, void *memory);
     /** Allocate memory that both host and device can access; otherwise like alloc. */
@@ -169,8 +172,8 @@ typedef struct zr_device_ops {
     zr_status (*copy)(zr_device *device, void *to, const void *from, int64_t bytes);
     const zr_kernel *(*kernel)(zr_device *device, const char *op);
     /** Compute out[i] = [out[i] +] sum over r of piece[r][i], in F32 in a fixed binary tree over r (pairs (0,1), (2,3)
-     * ..., then pairs of pairs; an odd one moves up unchanged), rounded once to out's dtype. With `accumulate`, out is
-     * F32 and the tree's sum is added to it. `pieces` has n_pieces arrays (n). */
+     * ..., then pairs of pairs; an operand without a partner moves up unchanged), rounded once to out's dtype. With
+     * `accumulate`, out is F32 and the tree's sum is added to it. `pieces` has n_pieces arrays (n). */
     zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t n);
     /** Add the squares of x (n), of type F32, BF16 or F16, to square->sum or, with `exact`, to square->exact.
@@ -184,23 +187,24 @@ typedef struct zr_device_ops {
     zr_status (*update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
     /** Set each byte of x to `byte`. */
     zr_status (*fill)(zr_device *device, void *x, int byte, int64_t bytes);
-    /** Map pages to memory that will be written soon, if memory gets its pages only when touched. Its contents do not
-     * change. */
+    /** Map the pages of memory that will be written soon, if the system otherwise maps a page at its first access. The
+     * memory's contents do not change. */
     void (*populate)(zr_device *device, void *memory, int64_t bytes);
     /** Convert between F32, BF16 and F16, or copy if the types are equal. */
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
     /** Add x (n) F32 to *sum exactly. */
     zr_status (*total)(zr_device *device, const float *x, int64_t n, zr_exact *sum);
-    /** Write out[i] = std times element first+i of zr_rng_normal's sequence, rounded once more, as (n) F32. The bits
-     * are the same at every level and number of threads. */
+    /** Write std times element first+i of zr_rng_normal's sequence to out[i], rounded to F32 once more; out is (n). The
+     * bits are the same at every processor level and for any number of threads. */
     void (*normal)(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
-    /** Measure the peak rate in this type: the higher of the rates between registers and of a matrix product. Store it
-     * in profile.machine.flops_f32 (also for F16, which is widened) or flops_bf16, which is 0 if bf16 is widened too.
-     * Takes about 50 ms, and allocates memory meanwhile. */
+    /** Measure the peak rate in this type: the rate of operations between registers or of a matrix product, whichever
+     * is higher. Store the rate in profile.machine.flops_f32 for F32 and flops_bf16 for BF16. For F16, store it in
+     * flops_f32 on processors, which widen F16, and in flops_bf16 on GPUs. flops_bf16 becomes 0 if the device widens
+     * BF16 too. Takes about 50 ms, and allocates memory meanwhile. */
     void (*measure)(zr_device *device, zr_dtype dtype);
-    /** Measure all rates of zr_rates, except the last ones, with the device's threads. Takes 1 to 2 seconds and
-     * allocates memory meanwhile: on processors three arrays, each of four times the last-level cache, but 64 to 256
-     * MiB. Error: ZR_ERR_MEMORY. */
+    /** Measure all rates of zr_rates, except `product`, best_f32 and best_bf16, with the device's threads. Takes 1 to 2
+     * seconds and allocates memory meanwhile: on processors three arrays, each four times as large as the last-level
+     * cache, but at least 64 and at most 256 MiB. Error: ZR_ERR_MEMORY. */
     zr_status (*bench)(zr_device *device, zr_rates *rates);
 } zr_device_ops;
 
@@ -210,11 +214,11 @@ struct zr_device {
     void *stream;       /* the cudaStream_t that orders the device's work, or NULL if it has none */
 };
 
-/** Create the device of the processor. Its kernels are those of one processor level: x86-64-v2, v3, v4, v4 with
- * bf16, v4 with bf16 tiles (which the operating system must permit on request), or NEON. The level is the highest
- * that the processor has and ONEDNN_MAX_CPU_ISA allows, except that v4 is used instead of v4bf16 if bf16 is
- * multiplied at half the rate of fp32. If ZR_KERNELS names a level ("v2", "v3", "v4", "v4bf16", "v4amx"), that one
- * is used; fail with ZR_ERR_CONFIG if the processor lacks it. */
+/** Create the device of the processor. Its kernels are those of one processor level: x86-64-v2, v3, v4, v4 with bf16,
+ * v4 with bf16 tiles (which the operating system must permit on request), or NEON. The level is the highest that the
+ * processor has and ONEDNN_MAX_CPU_ISA allows, except that v4 is used instead of v4bf16 if bf16 is multiplied at half
+ * the rate of fp32. If ZR_KERNELS names a level ("v2", "v3", "v4", "v4bf16", "v4amx"), that level is used; fail with
+ * ZR_ERR_CONFIG if the processor lacks the level. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device);
 ZR_API void zr_device_destroy(zr_device **device);
 /** Return zr_device_facts.scratch_bytes for processors, which is the same at every level. For plans made without a

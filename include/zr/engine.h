@@ -37,10 +37,10 @@ typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *
 typedef struct zr_step_args {
     int64_t step; /* index of the step, from 0 */
     double lr;
-    double clip;       /* largest global gradient norm, or 0 for no clipping; requires zr_layout.norm_first */
-    double loss_scale; /* factor by which gradients are multiplied and updates divide again; 0 means 1. A scale that
-                          may overflow also requires zr_layout.norm_first, since otherwise a step that overflows
-                          cannot be skipped */
+    double clip;       /* maximum global gradient norm, or 0 for no clipping; requires zr_layout.norm_first */
+    double loss_scale; /* factor by which gradients are multiplied, and by which updates divide them again; 0 means 1. A
+                          scale that may overflow also requires zr_layout.norm_first, since otherwise a step that
+                          overflows cannot be skipped */
     zr_batch_fn batch;
     void *arg;
 } zr_step_args;
@@ -93,7 +93,8 @@ typedef struct zr_event {
     int32_t step;     /* index of the step in its schedule */
     zr_stream stream; /* stream of that step */
     int64_t micro;    /* micro-batch of the optimizer step, from 0 */
-    double wait_sec;  /* time at which its queue became free; from then until begin_sec it waited for other steps */
+    double wait_sec;  /* time at which the step's queue became free; from this time to begin_sec the step waited for
+                         other steps */
     double begin_sec, end_sec;
 } zr_event;
 
@@ -122,15 +123,16 @@ ZR_API ZR_NODISCARD zr_status zr_engine_save_end(zr_engine *engine);
 
 /** Return the number of steps that updated weights: the optimizer's own count, which its bias correction uses. */
 ZR_API int64_t zr_engine_updates(const zr_engine *engine);
-/** Continue from a state that `updates` updates have produced, after zr_engine_fill has loaded it: the next update
- * counts as number updates + 1. Pass the same value on every rank; not collective. Fail with ZR_ERR_ARG if updates is
+/** Continue from a state that `updates` updates have produced, after zr_engine_fill has loaded it: the next update then
+ * has the number `updates` + 1. Pass the same value on every rank; not collective. Fail with ZR_ERR_ARG if updates is
  * negative, or ZR_ERR_STATE after a step has run. */
 ZR_API ZR_NODISCARD zr_status zr_engine_resume(zr_engine *engine, int64_t updates);
 
 /** Run one optimizer step. Collective. If a gradient or the loss is not finite and the layout lean updates units before
- * this is known (without norm_first), fail with ZR_ERR_DIVERGED on all ranks. If result->skipped is then set, it was
- * found before the first update, which is always the case for a loss that is not finite; otherwise only some units are
- * updated, and the parameters are useless. After ZR_ERR_STOPPED (zr_batch_fn) nothing is updated. */
+ * this is known (without norm_first), fail with ZR_ERR_DIVERGED on all ranks. If result->skipped is set after this
+ * failure, nothing was updated: the bad number was found before the first update, as a bad loss always is. Otherwise
+ * only some units are updated, and the parameters are useless. After ZR_ERR_STOPPED (zr_batch_fn) nothing is updated.
+ */
 ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
 /** Return whether one thread makes all calls of comm, in the order of the schedule. If so, batch callbacks may call
@@ -174,7 +176,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_value(zr_engine *engine, zr_schedule_kin
 typedef struct zr_measured {
     zr_memory memory;
     zr_traffic traffic;
-    zr_traffic across[ZR_BORDERS]; /* this rank's traffic from beyond each border (zr_plan.across) */
+    zr_traffic across[ZR_BORDERS]; /* traffic that this rank received across each border (zr_plan.across) */
     int64_t steps;
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);

@@ -68,7 +68,8 @@ typedef struct zr_value_info {
     zr_type type;
     int32_t unit;     /* unit of the op that writes the value, or unit in which a parameter was declared; -1 for
                          inputs */
-    int32_t param;    /* parameter of a PARAM or GRAD, or of an ACT that is a part of its gradient; otherwise -1 */
+    int32_t param;    /* index of the parameter, for a PARAM, for its GRAD and for an ACT that is a part of its
+                         gradient; otherwise -1 */
     int32_t producer; /* op that writes the value; -1 for parameters, inputs and caches */
     int32_t cut;      /* number of equal parts of the columns if they are cut, so that each rank has one piece of
                          each part; 0 if each rank has all columns */
@@ -101,8 +102,8 @@ typedef struct zr_param_info {
     int64_t unit_offset; /* offset of the rank's first element in its unit's flat buffer */
     int64_t first;       /* index of the whole parameter's first element in the whole model (for random numbers) */
     zr_value value;
-    zr_value grad; /* gradient; ZR_NONE if the parameter is frozen or nothing contributes, in which case no update
-                      touches it */
+    zr_value grad; /* gradient, or ZR_NONE if the parameter is frozen or no op contributes to its gradient; no update
+                      then changes the parameter */
 } zr_param_info;
 
 /** A unit, such as a transformer block: parameters that ZeRO gathers together, and ops that recomputation repeats
@@ -112,7 +113,7 @@ typedef struct zr_unit_info {
     char name[ZR_NAME_MAX];
     int32_t first_param, n_params;
     int64_t elems; /* number of parameter elements on one rank, without padding */
-    bool frozen;   /* whether it is a unit of frozen parameters, named such as "h.0, frozen"; it has no ops */
+    bool frozen;   /* whether this is a unit of frozen parameters, which has no ops and a name such as "h.0, frozen" */
 } zr_unit_info;
 
 /** Attributes of an op. Each op's comment in zr/ops.h gives the meaning of its numbers. */
@@ -141,7 +142,7 @@ struct zr_op {
 
 typedef struct zr_cost {
     double flops;             /* FLOPs, with a multiplication and an addition counted as two */
-    double again;             /* FLOPs among them that repeat work of another op of the model */
+    double again;             /* part of `flops` that repeats work of another op of the model */
     double bytes;             /* bytes of memory read and written */
     zr_product_sizes product; /* sizes of the matrix products that make up the FLOPs; zeros if there are no products,
                                  or none with measured rates */
@@ -199,8 +200,8 @@ ZR_API void zr_graph_unit(zr_graph *graph, const char *format, ...) ZR_PRINTF(2,
 ZR_API zr_value zr_param(zr_graph *graph, zr_init init, zr_shape shape, const char *format, ...) ZR_PRINTF(4, 5);
 
 /** Declare a parameter of the whole `shape` that may be cut; with M = 1 this is the same as zr_param. If M does not
- * divide its parts, store ZR_ERR_CONFIG in the graph, except that a first dimension of one part (a vocabulary) is
- * padded instead. */
+ * divide the length of a part, store ZR_ERR_CONFIG in the graph, except that a first dimension of one part (a
+ * vocabulary) is padded instead. */
 ZR_API zr_value zr_param_cut(zr_graph *graph, zr_init init, zr_shape shape, zr_cut cut, const char *format, ...)
     ZR_PRINTF(5, 6);
 
@@ -219,11 +220,12 @@ ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
  * a value of any shape, such as logits, whose memory is then kept to the end of the schedule, for zr_engine_value. */
 ZR_API void zr_graph_output(zr_graph *graph, zr_value output);
 
-/** Freeze the parameters declared so far that match these patterns. They keep the bits that they are given; neither
- * their gradients nor those of values that depend on no trained parameter are computed. `patterns` are fnmatch
+/** Freeze the parameters declared so far that match these patterns. Frozen parameters keep the bits with which they are
+ * filled. No gradient is computed for them or for values that depend on no trained parameter. `patterns` are fnmatch
  * patterns, one per line, for a whole name or the part after its first dot ("h.0.*" matches like "transformer.h.0.*");
- * NULL for none. Store ZR_ERR_CONFIG in the graph if a pattern matches no parameter or all parameters would be
- * frozen. */
+ * NULL freezes none. Store ZR_ERR_CONFIG in the graph if a pattern matches no parameter or all parameters would be
+ * frozen.
+ */
 ZR_API void zr_graph_freeze(zr_graph *graph, const char *patterns);
 
 /** Store an error from model code in the graph. */
@@ -275,9 +277,9 @@ ZR_API zr_value zr_graph_input(const zr_graph *graph, int32_t input);
  * forward op (zr_grad_losses). */
 ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
-/** Return the offset in the whole parameter of element `first` of the part of rank `place` of M, or -1 if the
- * element is padding. *run receives how many of the n >= 1 elements from `first` on are contiguous in the whole
- * parameter too. */
+/** Take element `first` of the part of a parameter that rank `place` of M has. Return the element's offset in the whole
+ * parameter, or -1 if the element is padding. *run receives how many of the n >= 1 elements from `first` on are
+ * contiguous in the whole parameter too. */
 ZR_API int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int64_t first, int64_t n,
                               int64_t *run);
 /** Return the number of parameters of the whole model (Psi), without padding. */
@@ -296,7 +298,7 @@ typedef struct zr_square {
 typedef struct zr_update_args {
     int64_t n;
     float *weight;        /* master weights, read and written */
-    uint16_t *param16;    /* 16-bit copy, written; NULL if there is none */
+    uint16_t *param16;    /* 16-bit copy of the weights, written; NULL if there is no copy */
     zr_dtype param_dtype; /* type of param16: BF16 or F16 */
     const void *grad;     /* gradient, in grad_dtype */
     zr_dtype grad_dtype;  /* F32, BF16 or F16 */

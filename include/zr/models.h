@@ -38,7 +38,7 @@ typedef struct zr_gpt2_config {
  *     gpt-neox-20b bloom-176b                    their layers, width, heads, positions and vocabulary
  *     gpt-1t                                     10^12 parameters within 0.02 %
  *     zero-<size>b                               models of the ZeRO papers, by the size that the papers give
- *     zero-<size>b-<layers>x<width>x<heads>      the same, where several shapes have one size
+ * zero-<size>b-<layers>x<width>x<heads> one of several such models of equal size
  *     zero-c1 ... zero-c5                        the largest models of the SC20 paper's configurations C1 to C5
  *
  * All use GPT-2's blocks here. Positions are 1,024 and the vocabulary 50,257 if the source does not give them. The

@@ -26,7 +26,7 @@ ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
  *  i[0] = 0; or T, if this rank has R rows of the flat micro-batch: then x is (R,C), its first row is row place * R of
  *         the micro-batch (zr_runtime.place), and row r has position r % T
  *  position:    x (B,T,C) g, table (P,C) g -> y (B,T,C) g; may be in place of x
- *  position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w, rows from T on are earlier or 0 */
+ * position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w, rows from T on are copied from earlier, or 0 */
 ZR_API zr_value zr_position(zr_graph *graph, zr_value x, zr_value table);
 
 /** Multiply by a weight: y = x w + b with w (K,N), or, if transposed, y = x w^T + b with w (N,K). b may be ZR_NONE.
@@ -66,11 +66,12 @@ ZR_API zr_value zr_silu(zr_graph *graph, zr_value x);
 
 /** Multiply by a constant: y = factor * x, where factor is finite in F32.
  *  f[0] = factor
- *  scale: x g -> y g; may be in place of x. The adjoint is scale itself, -> dx w for a parameter. */
+ * scale: x g -> y g; may be in place of x. The adjoint is scale itself; dx has type w for a parameter. */
 ZR_API zr_value zr_scale(zr_graph *graph, zr_value x, double factor);
 
 /** Multiply element by element: y = a * b, of equal shapes. A square is zr_mul(graph, x, x).
- *  mul: a g, b g -> y g; may be in place of a. The adjoint is mul itself (da = dy * b), -> w for a parameter. */
+ * mul: a g, b g -> y g; may be in place of a. The adjoint is mul itself (da = dy * b); da has type w for a parameter.
+ */
 ZR_API zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b);
 
 /** Compute the softmax over the last dimension: y = e^x / sum of e^x.
@@ -109,7 +110,7 @@ ZR_API zr_value zr_transpose(zr_graph *graph, zr_value x);
 ZR_API zr_value zr_split_heads(zr_graph *graph, zr_value x, int64_t n_head);
 ZR_API zr_value zr_merge_heads(zr_graph *graph, zr_value x);
 
-/** Add y = a + b, of equal shapes; each operand may be F32, BF16 or F16.
+/** Compute y = a + b, of equal shapes; each operand may be F32, BF16 or F16.
  *  i[0] = dtype of y for internal use (sums of gradients), or -1 for the dtype of a
  *  add: a, [b] -> y; may be in place of a; without b, y = a (internal: a copy, perhaps of another dtype) */
 ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
@@ -129,7 +130,7 @@ ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, doub
  *  i[0] = stream; i[1] = 0, or the elements of a row of the batch if this rank has only its tokens of x; f[0] = p
  *  dropout: x g -> y g; may be in place of x. The adjoint is dropout itself.
  *  Element i of the flat micro-batch uses random element first_row * (elems / B) + i; element i of a rank's tokens uses
- *  first_row * i[1] + place * elems + i. It is kept if (u32 >> 8) * 2^-24 >= p. */
+ * first_row * i[1] + place * elems + i. An element is kept if (u32 >> 8) * 2^-24 >= p. */
 ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
 
 /** Compute the cross-entropy losses[b,t] = lse(logits[b,t,:]) - logits[b,t,targets[b,t]]. A negative target gives
@@ -148,7 +149,7 @@ ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targ
  *                           dx may be in place of x */
 ZR_API zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets);
 
-/* Internal kernel "fill": -> y, where every element is the run-time loss seed, 1/(losses of the global batch). */
+/* Internal kernel "fill": -> y. It sets every element of y to zr_runtime.loss_seed. */
 
 #ifdef __cplusplus
 }

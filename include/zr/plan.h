@@ -18,7 +18,7 @@ extern "C" {
 /** Alignment of shards and buckets on each rank, in elements of any dtype. */
 #define ZR_SHARD_ALIGN 32
 
-/** Layout of the model states in memory. The training results have the same bits with both. */
+/** Layout of the model states in memory. The training results have the same bits with either layout. */
 typedef enum zr_states {
     ZR_STATES_PAPER, /* 16-bit parameters and gradients, and fp32 states of the optimizer: 2 + 2 + K bytes per
                         parameter */
@@ -38,8 +38,8 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_AUTO,      /* choose a policy for each unit: the mix with the least work whose total is at most
                                limit_bytes, or the smallest mix if no mix fits. Tensor-parallel ranks without sequence
                                parallelism also try activation checkpoints in pieces, on the device and on the host,
-                               unless the layout requests pieces or host. The fastest choice that fits wins, whole
-                               checkpoints among equals */
+                               unless the layout requests pieces or host. Of the choices that fit, the fastest is taken,
+                               and of equally fast ones the choice with whole checkpoints */
     ZR_RECOMPUTE_PAPER /* like UNIT with recompute_every 1, but run the whole unit again, including its last product,
                           whose result is not needed: this is how the papers count (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
@@ -52,8 +52,8 @@ typedef enum zr_sequence {
     ZR_SEQUENCE_REGATHER /* its own tokens; the inputs of products are gathered again in the backward pass */
 } zr_sequence;
 
-/** Collectives for gradients and for parameters; the first of each list is ZeRO's. All give the same sums, except
- * NCCL's. */
+/** Collectives for gradients and for parameters. The first collective of each list is the one that ZeRO uses. All
+ * collectives give the same sums, except NCCL's. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS,  /* each rank receives its shard of the sums */
     ZR_REDUCE_ALL_REDUCE, /* stage 1 in its first form: all ranks receive all sums, which takes 1.5 times the volume */
@@ -69,8 +69,8 @@ typedef enum zr_gather {
 /** Asynchronous saves, which write states out during the following training steps (zr_engine_save). */
 typedef enum zr_save {
     ZR_SAVE_NONE,     /* no asynchronous save; states are read between steps (zr_engine_read) */
-    ZR_SAVE_COPY,     /* the next training step first copies the states to the host's space; they are written out from
-                         there during it and later steps */
+    ZR_SAVE_COPY,     /* the next training step first copies the states to the host's space; from there they are written
+                         out during that and later training steps */
     ZR_SAVE_IN_PLACE, /* states are written out from where they are: in the next training step a unit's update waits
                          until its states are written */
     ZR_SAVE_AUTO      /* COPY if it fits limit_bytes without more recompute, else IN_PLACE */
@@ -118,7 +118,8 @@ typedef struct zr_layout {
                           group has a full copy; 0 for one group of all ranks */
     int hpz_ranks;     /* ZeRO++'s hpZ at stage 3: number of data-parallel ranks over which a second copy of the
                           parameters is sharded; 0 for no copy */
-    int host_ranks;    /* ranks per host, consecutive among all N * M; 0 for all */
+    int host_ranks;    /* number of ranks per host, which are consecutive among all N * M ranks; 0 if all are on one
+                          host */
     bool hierarchical; /* whether collectives run first within each host, then between hosts */
     bool fused_buffer; /* whether to use one buffer for the whole model instead of buckets; gradients are then
                           reduced at the end */
@@ -140,18 +141,18 @@ typedef struct zr_layout {
     int64_t recompute_every;
     int64_t limit_bytes; /* limit in bytes for a rank's arena (on a GPU, for its device memory alone), used by
                             ZR_RECOMPUTE_AUTO and, with the copy included, by ZR_SAVE_AUTO; 0 for no limit */
-    /* How to keep activation checkpoints (ZeRO section 6.1): in pieces, one on each tensor-parallel rank (P_a); in the
-     * host's space (P_a+cpu). */
+    /* Whether to keep each activation checkpoint in pieces, one on each tensor-parallel rank (P_a), and whether to keep
+     * checkpoints in the host's space (P_a+cpu), as in ZeRO section 6.1. */
     bool partition_checkpoints, offload_checkpoints;
     zr_save save; /* requires `train` */
     /* Limits for stage 3, in elements: DeepSpeed's thresholds, applied to units, which are gathered, kept and freed as
      * a whole. */
     int64_t prefetch_elems; /* prefetch: units are gathered ahead until this many elements are being transferred; 0
                                for no prefetch */
-    int64_t live_elems;     /* no unit is gathered ahead if more than this many elements would be gathered; 0 for one
-                               segment ahead */
+    int64_t live_elems;     /* maximum number of gathered elements; a unit that would exceed this maximum is not
+                               gathered ahead; 0 to gather one segment ahead */
     int64_t reuse_elems;    /* a unit stays gathered if it is used again within this many elements of other units */
-    int64_t persist_elems;  /* a unit stays whole if all its parameters are smaller than this */
+    int64_t persist_elems;  /* a unit stays whole if each of its parameters has fewer elements than this */
     int64_t persist_model_elems; /* maximum elements of all units that stay whole; 0 for no limit */
     bool micro_squares;          /* whether to compute the square norm of each micro-batch's own gradient before the
                                     reduction too (zr_step_result.micro_square); requires at least two micro-batches
@@ -160,13 +161,14 @@ typedef struct zr_layout {
                                     states */
     bool eval;                   /* whether to plan the schedule eval */
     int64_t decode_len;          /* key-value cache size in tokens for the schedule decode, or 0 to not plan it */
-    zr_homes home; /* homes of states; of a state that is not on the device, at most two buckets are on it at a time */
+    zr_homes home; /* home spaces of the states; a state whose home is not the device has at most two buckets on the
+                      device at a time */
     zr_optimizer optimizer;
 } zr_layout;
 
-/** Count of numbers that NORM and AGREE exchange per rank. NORM: squares of the gradient, loss, first parameter with a
- * bad gradient; with rank_free_sums the squares and the loss are exact sums. AGREE: first parameter with a bad
- * gradient, whether the loss is bad. */
+/** Counts of the numbers that each rank passes to NORM and AGREE. NORM gets the gradient's sum of squares, the loss,
+ * and the first parameter with a bad gradient; with rank_free_sums the sum of squares and the loss are exact sums.
+ * AGREE gets the first parameter with a bad gradient, and whether the loss is bad. */
 #define ZR_NORM_SCALARS 3
 #define ZR_NORM_SCALARS_RANK_FREE (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
@@ -273,35 +275,39 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
 /** Kinds of steps: action and uses, the uses in order. "Mine" is this rank's range; "each" is one range for every rank
  * of the step's group. */
 #define ZR_STEP_LIST(X)                                                                                                \
-    X(BATCH, "batch")                   /* the caller fills a micro-batch; uses: for each graph input its value and    \
-                                           the host memory passed to the caller; loss. The range: rows of the          \
-                                           global batch in the first round; each later round takes the rows after      \
-                                           those of the group's ranks */                                               \
+    X(BATCH, "batch")                   /* the caller fills a micro-batch; uses: for each graph input, its value and   \
+                                           the host memory passed to the caller; then the loss. The range gives the    \
+                                           rows of the global batch in the first round; in each later round it moves   \
+                                           on by the rows of all ranks of the group */                                 \
     X(RUN, "run")                       /* run an op of the graph; uses: its inputs, outputs and scratch, in order */  \
-    X(ZERO, "zero")                     /* clear a range that no op writes, of a unit's gradient or after a value */   \
-    X(CAST, "cast")                     /* cast from the master (mine) to the whole unit (mine) */                     \
+    X(ZERO, "zero")                     /* clear a range that no op writes: part of a unit's gradient, or the padding  \
+                                           after a value */                                                            \
+    X(CAST, "cast")                     /* cast this rank's range of the master into its range of the unit; uses:      \
+                                           master (mine), unit (mine) */                                               \
     X(COPY, "copy")                     /* copy bytes between buffers, usually of different spaces */                  \
     X(GATHER, "gather")                 /* all-gather of parameters: mine, each, staging */                            \
     X(BROADCAST, "broadcast")           /* broadcast of parameters from one owner: mine, each, staging */              \
     X(GATHER_GRAD, "gather_grad")       /* all-gather of sums: mine, each, staging */                                  \
-    X(REDUCE_SCATTER, "reduce_scatter") /* sum each rank's piece of "mine" in a tree; uses: each, [staging], sums      \
-                                           (mine), [the accumulators above]. With one rank the single piece is the     \
-                                           sum. With nccl, NCCL first sums the pieces into this rank's piece of        \
-                                           "each" */                                                                   \
+    X(REDUCE_SCATTER, "reduce_scatter") /* sum all ranks' pieces for this rank's range in a tree; uses: each,          \
+                                           [staging], sums (mine), [further accumulators: open_sums]. With one rank    \
+                                           the single piece is the sum. With nccl, NCCL first sums the pieces into     \
+                                           this rank's piece of "each" */                                              \
     X(REDUCE, "reduce")                 /* sum as in REDUCE_SCATTER, but only on one owner */                          \
     X(LOSS, "loss")                     /* add this micro-batch's losses to this rank's loss */                        \
     X(REPEAT, "repeat")                 /* run the following steps, up to END, `rounds` times */                       \
     X(END, "end")                                                                                                      \
-    X(SQUARE_MICRO, "square_micro") /* add up squares, beginning in the first round; uses: the whole gradient of       \
-                                       this rank's micro-batch before it is reduced; its squares */                    \
-    X(SQUARE, "square")             /* write the sum of squares; uses: sums (mine), the sum of their squares */        \
+    X(SQUARE_MICRO, "square_micro") /* add the squares of a micro-gradient to a sum that begins in the first round;    \
+                                       uses: the whole gradient of this rank's micro-batch before the reduction, the   \
+                                       sum */                                                                          \
+    X(SQUARE, "square")             /* write the sum of the squares of a gradient; uses: sums (mine), the sum of       \
+                                       squares */                                                                      \
     X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, and end the run if not; uses: loss,    \
-                           numbers of all ranks, the unit's verdict, its square */                                     \
-    X(NORM, "norm")     /* agree on the norm of the gradient, on whether it is finite, on the loss and on the          \
-                           factor for gradients; uses: loss, numbers of all ranks, the verdict, the square of each     \
-                           unit, [of its micro-gradients] */                                                           \
-    X(SAVE, "save")     /* write out a state of a unit; uses: the state (mine), [host memory through which it          \
-                           passes, if it lies elsewhere] */                                                            \
+                           numbers of all ranks, the unit's verdict, the unit's square */                              \
+    X(NORM, "norm")     /* agree on the norm of the gradient, on whether it is finite, on the loss and on the factor   \
+                           for gradients; uses: loss, numbers of all ranks, the verdict, the square of each unit,      \
+                           [the square of each unit's micro-gradients] */                                              \
+    X(SAVE, "save")     /* write out a state of a unit; uses: the state (mine), [host memory through which the state   \
+                           passes, if its home is not host memory] */                                                  \
     X(UPDATE, "update") /* update a range of a unit, except for parameters without gradient; uses: sums (mine),        \
                            master (mine) or none, each state (mine), parameters (mine) or none, the verdict */
 
@@ -318,7 +324,7 @@ ZR_API const char *zr_step_kind_name(zr_step_kind kind);
 typedef enum zr_move {
     ZR_MOVE_NONE,
     ZR_MOVE_GATHER,    /* each rank receives the pieces of all ranks */
-    ZR_MOVE_REDUCE,    /* each rank receives the sum of all ranks' pieces for its part */
+    ZR_MOVE_REDUCE,    /* each rank receives its part of the sum over all ranks */
     ZR_MOVE_BROADCAST, /* all ranks receive the piece of one rank, the step's owner */
     ZR_MOVE_COLLECT,   /* the owner receives the sum of all ranks' pieces */
     ZR_MOVE_SCALARS    /* all ranks receive a few numbers from each rank */
@@ -330,7 +336,7 @@ typedef struct zr_step_traits {
     zr_move move;
     int pieces;              /* for moves other than SCALARS: index of the use that gives the communicated range and
                                 type */
-    zr_traffic_kind traffic; /* kind of traffic as which the move is counted */
+    zr_traffic_kind traffic; /* kind of traffic under which the move is counted */
 } zr_step_traits;
 
 ZR_API zr_step_traits zr_step_traits_of(zr_step_kind kind);
@@ -341,8 +347,8 @@ typedef struct zr_stride {
     int32_t group;
 } zr_stride;
 
-/** Range of `count` elements from offset `first` + by.elems * (this rank's place in by.group) + outer.elems * (its
- * place in outer.group). Nothing else differs between ranks. */
+/** Range of `count` elements from offset `first` + by.elems * (this rank's place in by.group) + outer.elems * (this
+ * rank's place in outer.group). Steps of different ranks differ in nothing else. */
 typedef struct zr_range {
     int64_t first, count;
     zr_stride by, outer;
@@ -367,21 +373,22 @@ typedef enum zr_when {
     ZR_WHEN_SAVE   /* in the first round of a training step during which states are saved */
 } zr_when;
 
-/** Return whether a step runs in a round of REPEAT, counted from 0. stale: no flush has gathered the parameters that
- * the previous training step updated. saves: states are saved during this training step. */
+/** Return whether a step of the schedule runs in a round of REPEAT, counted from 0. `stale` is whether the parameters
+ * that the previous training step updated are still to be gathered; `saves` is whether states are saved during this
+ * training step. */
 static inline bool zr_when_runs(zr_when when, int64_t round, bool stale, bool saves)
 {
     if (when == ZR_WHEN_ALWAYS) return true;
     if (when == ZR_WHEN_LATER) return round > 0;
     return round == 0 && (when == ZR_WHEN_FIRST || (when == ZR_WHEN_STALE ? stale : saves));
 }
-/** Return whether a step runs only in training steps for which the caller requests it. In other training steps nothing
- * may depend on its order. */
+/** Return whether a step of the schedule runs only in training steps for which the caller requests it. In other
+ * training steps nothing may depend on that step's order. */
 static inline bool zr_when_asked(zr_when when)
 {
     return when == ZR_WHEN_SAVE;
 }
-/** Return the number of rounds of a training step in which a step runs. */
+/** Return in how many of a training step's `rounds` rounds a step of the schedule runs. */
 static inline int64_t zr_when_rounds(zr_when when, int64_t rounds, bool stale, bool saves)
 {
     return zr_when_runs(when, 0, stale, saves) + (rounds - 1) * zr_when_runs(when, 1, stale, saves);
@@ -405,12 +412,12 @@ typedef struct zr_step {
                        computed a gathered checkpoint; otherwise -1 */
     int32_t owner;  /* for REDUCE, BROADCAST: the owner's place in the group; otherwise -1 */
     int32_t slot;   /* for SAVE: index of the optimizer's state, or -1 for the parameters */
-    int64_t rounds; /* for REPEAT: number of rounds; for a reduction: micro-batches that it adds up; for NORM:
-                       micro-gradients of all ranks whose squares it gets, or 0 if none */
+    int64_t rounds; /* for REPEAT: number of rounds; for a reduction: micro-batches that it adds up; for NORM: number of
+                       micro-gradients, over all ranks, whose squares it receives, or 0 if none */
     zr_range range; /* range of the unit (ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE, SAVE, copies of a state)
                        or of rows (BATCH) */
-    int64_t bucket_elems;   /* for moves of a unit: elements of the range moved by one exchange (the last may move
-                               fewer); 0 to move all at once */
+    int64_t bucket_elems;   /* for moves of a unit: elements of the range that one exchange moves (the last exchange may
+                               move fewer); 0 to move all at once */
     int32_t uses, n_uses;   /* range in the schedule's use list */
     int32_t waits, n_waits; /* range in the schedule's wait list */
 } zr_step;
@@ -424,7 +431,7 @@ static inline int64_t zr_step_buckets(const zr_step *step)
 /** A wait for a step of another stream, which must have ended in this or the previous round of REPEAT. */
 typedef struct zr_wait {
     int32_t step;
-    bool before; /* whether to wait for the previous round's step; in the first round there is nothing to wait for */
+    bool before; /* whether to wait for the step's run in the previous round; in the first round there is no wait */
     bool pace;   /* whether the wait only keeps memory from being allocated too early, without being needed by a use */
 } zr_wait;
 
@@ -438,8 +445,8 @@ typedef struct zr_schedule {
     int32_t n_waits;
     zr_buffer *buffer; /* the plan's persistent buffers, followed by this schedule's transient ones */
     int32_t n_buffers; /* number of buffers, persistent and transient */
-    zr_use *value;     /* for each graph value: where it was last written; buffer ZR_NONE for parameters, which a
-                          step's uses name */
+    zr_use *value;     /* for each graph value: the use that last wrote the value; its buffer is ZR_NONE for a
+                          parameter, which the steps' own uses name */
 } zr_schedule;
 
 /** Elements of a unit that a rank keeps contiguously in a persistent buffer. */
@@ -467,11 +474,12 @@ typedef struct zr_plan_unit {
     zr_state sums;          /* gradient of a training step, which the update reads: fp32 accumulators, or grad */
     zr_state master;        /* fp32 master parameters, for 16-bit training; none for a frozen unit */
     zr_state slot[4];       /* fp32 states of the optimizer */
-    int32_t open_sums;      /* first of n_open_sums buffers: accumulators of this rank's shard for rank_free_sums */
+    int32_t open_sums;      /* first of n_open_sums buffers, which are further accumulators of this rank's shard for
+                               rank_free_sums */
     int32_t n_open_sums;
     int32_t saved;        /* for ZR_SAVE_COPY: first of the buffers for the parameters and states of this rank's
                              shard */
-    int32_t square;       /* buffer of a zr_square, or ZR_NONE without training */
+    int32_t square;       /* buffer of the zr_square of the unit's gradient, or ZR_NONE without training */
     int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without zr_layout.micro_squares */
     int32_t verdict;      /* buffer of the zr_verdict that decides about the unit's update */
 } zr_plan_unit;
@@ -479,7 +487,7 @@ typedef struct zr_plan_unit {
 /** Result that controls an update. Like a zr_square, it lies in a buffer of the host's space. */
 typedef struct zr_verdict {
     double grad_norm, loss;
-    double micro_square; /* as in zr_step_result.micro_square */
+    double micro_square; /* mean square of micro-gradients, as in zr_step_result.micro_square */
     float grad_scale;    /* factor for gradients in an update */
     int32_t bad_param;   /* first parameter with a gradient that is not finite on any rank, or -1 if none */
     bool skipped;        /* whether nothing may be updated */
@@ -508,14 +516,14 @@ typedef struct zr_memory {
     int64_t total_bytes;                   /* total of device and staging memory */
 } zr_memory;
 
-/** Return the bytes of a rank that grow with model and batch if the device uses host memory: the total, plus the
- * checkpoints and copies in the host's space. */
+/** Return the bytes of memory on one rank that grow with model and batch, for a device that uses host memory:
+ * total_bytes plus the activation checkpoints and copies in the host's space. */
 ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
 /** Borders that bytes may cross on their way from another rank. */
 typedef enum zr_border {
-    ZR_BORDER_GROUP, /* between groups of mics_shard_size or zero_hpz_partition_size data-parallel ranks, each
-                        including all ranks that share their layers */
+    ZR_BORDER_GROUP, /* between groups of mics_shard_size or zero_hpz_partition_size data-parallel ranks; all ranks that
+                        share a layer are in one group */
     ZR_BORDER_HOST,
     ZR_BORDER_TENSOR, /* between tensor-parallel ranks, for tensor parallelism; ZeRO's own steps are not counted */
     ZR_BORDERS
@@ -528,8 +536,9 @@ typedef struct zr_plan {
     int32_t n_axes;
     zr_group group[ZR_GROUPS_MAX];
     int32_t n_groups;
-    int32_t optim_group, grad_group, param_group; /* the ZeRO stage: for each state, the group of ranks that share one
-                                                     copy of it; SELF if it is not sharded */
+    int32_t optim_group, grad_group, param_group; /* groups that make up the ZeRO stage: the ranks that share one copy
+                                                     of the optimizer's states, gradients and parameters; SELF for a
+                                                     state that is not sharded */
     int64_t recompute_every;                      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     bool partition_checkpoints, offload_checkpoints; /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     zr_save save;                                    /* from the layout, or chosen by ZR_SAVE_AUTO */
@@ -569,7 +578,7 @@ typedef struct zr_plan {
     int64_t space_bytes[ZR_SPACES];         /* DEVICE: size of the arena; STAGING: at least ZR_STAGING_LEAST per rank */
     zr_memory memory;
     zr_traffic traffic;            /* traffic of one training step, including its flush */
-    zr_traffic across[ZR_BORDERS]; /* traffic from beyond each border, for the rank that has most of it */
+    zr_traffic across[ZR_BORDERS]; /* traffic received across each border, for the rank with the most such traffic */
     double flops_model;            /* FLOPs of a training step on all ranks */
     double flops_hardware;
 } zr_plan;
@@ -587,8 +596,8 @@ ZR_API ZR_NODISCARD zr_status zr_plan_create(const zr_model *model, const zr_lay
 ZR_API void zr_plan_destroy(zr_plan **plan);
 
 /** Prove that a plan is correct, independently of the planner:
- *  - no two buffers share bytes, unless every use of one happens before the first write of the other in the graph of
- *    stream order and waits;
+ *  - no two buffers share bytes, unless stream order and waits put every use of one buffer before the first write of
+ * the other;
  *  - every byte that is read on any rank has been written before, with and without a preceding flush, and every value
  * is still in memory when it is read;
  *  - every buffer lies in its space, and all bytes between ranks go through staging memory;
@@ -605,7 +614,7 @@ ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
  * nothing. */
 typedef struct zr_step_cost {
     double flops;
-    zr_product_sizes product; /* zeros if the FLOPs are not those of a matrix product */
+    zr_product_sizes product; /* sizes of the matrix product that makes up the FLOPs, or zeros if there is none */
     double pairs;             /* query-key pairs of attention, as in zr_cost */
     int64_t head;
     double memory_bytes;
@@ -629,22 +638,22 @@ ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profil
 typedef struct zr_save_price {
     int64_t bytes;    /* bytes that are written to files */
     double write_sec; /* time to write them */
-    double stall_sec; /* how much longer the training step takes in which the save begins */
+    double stall_sec; /* seconds by which the save prolongs the training step in which it begins */
 } zr_save_price;
 
 /** Estimated time at which a step of the schedule begins and ends, by the rates used for zr_price. */
 typedef struct zr_step_time {
     double begin_sec, end_sec;
 } zr_step_time;
-/** Compute when each step of training runs; `time` has an entry for each step. With several micro-batches, the first is
- * timed, and the steps after the micro-batches as if it were the only one. Fail with ZR_ERR_STATE if the plan has no
- * training step. */
+/** Compute when each step of training runs; `time` has an entry for each step. With several micro-batches, only the
+ * first is timed, and the steps after the micro-batches are timed as if the first were the only one. Fail with
+ * ZR_ERR_STATE if the plan has no training step. */
 ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
 
-/** Find a machine by name, such as "h100". Its rates are those of data sheets, for 16-bit products without sparsity.
- * Fail with ZR_ERR_NOT_FOUND and the list of names. A GPU has facts.apart. Facts about kernels are not known: one
- * thread, no panels, and facts.scratch_bytes NULL, which the caller sets to the device's function
- * (zr_device_cuda_scratch, zr_device_cpu_scratch). */
+/** Find a machine by name, such as "h100". Its rates come from data sheets, for 16-bit products without sparsity. For
+ * an unknown name fail with ZR_ERR_NOT_FOUND, with the known names in the message. A GPU has facts.apart. Facts about
+ * kernels are not known: one thread, no panels, and facts.scratch_bytes NULL, which the caller sets to the device's
+ * function (zr_device_cuda_scratch, zr_device_cpu_scratch). */
 ZR_API ZR_NODISCARD zr_status zr_profile_named(const char *name, zr_profile *profile);
 /** Return the names of machines, ending with NULL. */
 ZR_API const char *const *zr_profile_names(void);

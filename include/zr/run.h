@@ -18,10 +18,10 @@ extern "C" {
 
 /* ---- what a plan promises and a run measures ------------------------------------------------- */
 
-/** Numbers of `zr plan --json`, and of `planned` and `measured` in run.json: bytes of one rank, traffic of one rank per
- * optimizer step, FLOPs of one step over all ranks. */
+/** Numbers that `zr plan --json` prints and that run.json has as `planned` and `measured`: memory of one rank, traffic
+ * of one rank per optimizer step, FLOPs of one optimizer step over all ranks. */
 typedef struct zr_report {
-    int64_t params, trained; /* number of parameters, and of those that are trained */
+    int64_t params, trained; /* number of parameters, and number of trained parameters */
     int ranks, stage;
     zr_memory memory;
     zr_traffic traffic;
@@ -50,14 +50,15 @@ typedef struct zr_train_info {
     const char *output_dir;
     int threads;                      /* compute threads of each rank */
     int64_t from_step;                /* steps done before this run; above 0 if it resumes from a checkpoint */
-    int64_t train_tokens, val_tokens; /* number of tokens in the files; val is 0 if there are none */
+    int64_t train_tokens, val_tokens; /* number of tokens for training and for evaluation; val_tokens is 0 without
+                                         evaluation data */
 } zr_train_info;
 
 /** Size of the data in bytes above which a thread prefetches the samples of the next micro-batch. Smaller data stay in
  * the page cache. */
 #define ZR_TRAIN_AHEAD_BYTES ((int64_t)64 << 20)
 
-/** Report of one training step. Tokens and rates are those of all ranks together, unless a field says otherwise. */
+/** Report of one training step. Tokens and rates are totals over all ranks, unless a field's comment says otherwise. */
 typedef struct zr_train_step {
     int64_t step;  /* number of the step, from 1 */
     int64_t steps; /* number of steps of the run */
@@ -87,15 +88,16 @@ typedef struct zr_train_save {
     const char *dir; /* the run's directory; the checkpoint's name in it comes from zr_checkpoint_name */
 } zr_train_save;
 
-/** Maximum number of kinds of steps whose time is listed separately. The remaining kinds of each stream are listed
- * together as its kind "other". */
+/** Maximum number of kinds of steps whose time is listed separately. The remaining kinds of a stream are listed
+ * together as the stream's kind "other". */
 #define ZR_TIMING_KINDS 64
 #define ZR_TIMING_NAME 48
 
-/** Time of one kind of step per optimizer step and rank. A kind is an op of the graph by its name (a matrix product
- * also by the shape of its weight) or a step without an op. Recomputed ops are included. */
+/** Time that one kind of the schedule's steps takes per optimizer step and rank. Steps that run an op form one kind if
+ * the op's name is equal and, for matrix products, the weight's shape too. Other steps form a kind by their action,
+ * such as "gather". Recomputed ops are included. */
 typedef struct zr_timing {
-    char name[ZR_TIMING_NAME]; /* such as "gelu_dx", "linear 768x3072" or "gather" */
+    char name[ZR_TIMING_NAME]; /* name of the kind, such as "gelu_dx", "linear 768x3072" or "gather" */
     zr_stream stream;
     bool in_f32; /* whether it is attention that computes in fp32 whatever the type of the graph, as on processors */
     double calls;
@@ -121,9 +123,9 @@ typedef struct zr_timings {
     int n_kinds;
 } zr_timings;
 
-/** A trace file written while training, in Chrome's trace event format. It has each step of the schedule on its stream,
- * for all ranks, and is complete after each optimizer step. An older trace is replaced. Any other existing file, or a
- * file that the run reads or writes, is refused with ZR_ERR_CREATE. */
+/** A trace file written while training, in Chrome's trace event format. The file has each step of the schedule on its
+ * stream, for all ranks, and is complete after each optimizer step. An older trace is replaced. Any other existing
+ * file, or a file that the run reads or writes, is refused with ZR_ERR_CREATE. */
 typedef struct zr_trace {
     const char *path;              /* path of the file, which rank 0 writes; NULL for no trace */
     int64_t first_step, last_step; /* first and last training step in the trace, counted from 1 */
@@ -148,19 +150,19 @@ typedef struct zr_observer {
     void (*note)(void *arg, const char *text); /* gives one line for the user */
     void (*warn)(void *arg, const char *text); /* gives one line about a file that could not be written; if NULL,
                                                   `note` receives the line */
-    /* Return true to end the run; it ends if any rank does. Called on every rank after each step, between the batches
-     * of an evaluation and, unless ranks of several hosts are communicating then, between the micro-batches of a
-     * step. */
+    /* Return true to end the run, which ends if any rank's callback returns true. Called on every rank after each step,
+     * between the batches of an evaluation and, unless ranks of several hosts are communicating then, between the
+     * micro-batches of a step. */
     bool (*stop)(void *arg);
-    /* Return true to write a checkpoint now and continue; it is written if any rank does. Called on every rank after
-     * each step; each true requests one checkpoint. */
+    /* Return true to write a checkpoint now and continue; the checkpoint is written if any rank's callback returns
+     * true. Called on every rank after each step. */
     bool (*save)(void *arg);
-    double end_sec; /* deadline by zr_clock_sec, at which the run ends as with `stop`, early enough to write the
-                       checkpoint; 0 for none */
+    double end_sec; /* deadline as a time of zr_clock_sec, or 0 for none; the run ends, as with `stop`, early enough to
+                       write its checkpoint before the deadline */
     void (*timings)(void *arg, const zr_timings *timings); /* called at the end of the run; if NULL, steps are not
                                                               timed */
     zr_trace trace;
-    /* Report a rank that hangs, on a thread beside the working ones. The library cannot end a process, and waiting
+    /* Report a rank that hangs, on a thread beside the working threads. The library cannot end a process, and waiting
      * ranks cannot be interrupted, so the callback must end the job after ZR_HANG_OVER or ZR_HANG_GONE. One process per
      * host calls it, within the limits of train.hang_timeout. If NULL, hangs are not detected. */
     void (*hang)(void *arg, zr_hang_event event, const char *line);
@@ -178,8 +180,9 @@ typedef struct zr_train_result {
     double val_loss;    /* loss of the last evaluation, or NaN if there was none */
     double noise_scale; /* gradient noise scale in tokens, or NaN if not known or not requested */
     double wall_sec;
-    int64_t peak_rss_bytes;     /* highest peak of all processes, or -1 if unknown */
-    int64_t promised_rss_bytes; /* limit for each process: 1.03 x its ranks' planned bytes + 48 MiB */
+    int64_t peak_rss_bytes; /* peak resident memory in bytes of the process with the highest peak, or -1 if unknown */
+    int64_t
+        promised_rss_bytes; /* limit of resident memory for each process: 1.03 x its ranks' planned bytes + 48 MiB */
     zr_report planned, measured;
     bool saved;           /* whether model/ is complete */
     char model_dir[4096]; /* path of model/, on rank 0 (the run's directory may have been renamed) */
@@ -191,21 +194,21 @@ typedef struct zr_train_result {
  * anything is created. Then create the engine, set initial weights, run steps and evaluations, and write model/ and
  * run.json.
  *
- * A step whose gradient or loss is not finite updates nothing; it is counted and noted. If updates begin before the
- * whole gradient is known (layout lean, one micro-batch per step, neither clipping nor fp16 nor norm two_pass), such a
- * step ends the run instead.
+ * A step whose gradient or loss is not finite updates nothing; the step is counted as skipped, and a note reports it.
+ * If updates begin before the whole gradient is known (layout lean, one micro-batch per step, neither clipping nor fp16
+ * nor norm two_pass), such a step ends the run instead.
  *
  * Disk space for the weights is reserved before the first step. However the run ends, the last good weights are saved
- * if the ranks can still agree, and the message says where. This holds when data cannot be read, when training
- * diverges, and when the run is asked to stop; in the last case they are saved as a checkpoint from which
- * zr_train_resume continues (as plain weights if it cannot be written). Weights are not saved if they are not finite,
- * have given no finite loss twice, or were updated only in part by a step.
+ * if the ranks can still agree, and the message says where. For example, they are saved when data cannot be read or
+ * training diverges. When the run is asked to stop, a checkpoint is saved from which zr_train_resume continues, or
+ * plain weights if the checkpoint cannot be written. Weights are not saved if they are not finite, if their loss was
+ * not finite twice, or if a step updated only some of them.
  *
  * Every train.save_interval steps, and after the last step (train.save_end), a checkpoint OUTPUT_DIR/step-N is written.
- * If it cannot be written, this is noted and the run continues; at the end it fails with ZR_ERR_IO, unless it fails
- * otherwise. With train.save_interval 0, a failure of the last checkpoint does not fail the run. Lines of metrics.jsonl
- * that cannot be written are kept in memory, up to 1 MiB, and written once that is possible; if lines are lost, the run
- * fails with ZR_ERR_IO at the end.
+ * If a checkpoint cannot be written, a note reports this and the run continues; at its end the run fails with
+ * ZR_ERR_IO, unless it fails for another reason. With train.save_interval 0, a failure of the last checkpoint does not
+ * fail the run. Lines of metrics.jsonl that cannot be written are kept in memory, up to 1 MiB, and written as soon as
+ * writing succeeds again; if lines are lost, the run fails with ZR_ERR_IO at the end.
  *
  * With activation_checkpointing.policy auto and no memory.limit, each rank's limit is nine tenths of its share of the
  * available host memory, or its share of a GPU. The ranks agree on the lowest limit; a note reports it, and the run's
@@ -225,16 +228,16 @@ ZR_API ZR_NODISCARD zr_status zr_train_run(const zr_config *config, zr_comm *com
  * Resume the run in train.output_dir from its newest complete checkpoint. Damaged checkpoints are skipped with a note.
  * In a directory without a run, or with a run that has no checkpoint yet, training begins at step 0.
  *
- * Number of ranks, stage, layout, types, buckets and micro-batch may differ from the earlier run. If they are equal,
- * the run continues as if it had never ended, with the same losses to the last bit. Otherwise the resumed state has the
- * same bits, and later results are as described in ARCHITECTURE.md, section 3. If other parts of the configuration have
- * changed, the new one is used, and each change is noted. metrics.jsonl is truncated after the checkpoint's step, and
- * an existing model/ is replaced when the run ends.
+ * Number of ranks, stage, layout, types, buckets and micro-batch may differ from the earlier run. If all of these are
+ * equal, the run continues as if it had never ended, with the same losses to the last bit. Otherwise the resumed state
+ * still has the same bits, and later results are as described in ARCHITECTURE.md, section 3. If other parts of the
+ * configuration have changed, the new values are used, and a note reports each change. metrics.jsonl is truncated after
+ * the checkpoint's step, and an existing model/ is replaced when the run ends.
  *
  * Collective. Errors: those of zr_train_run; ZR_ERR_CONFIG if the model is not the checkpoint's, or the checkpoint is
  * beyond train.steps; ZR_ERR_DATA if the data or the tokenizer differ, or no checkpoint is complete; ZR_ERR_CREATE if
- * the directory belongs to another job, holds no run, holds a run that ended without a checkpoint, or holds weights of
- * a step after the newest checkpoint, which would be replaced.
+ * the directory belongs to another job, has files of a run but neither metrics.jsonl nor a checkpoint, holds a run that
+ * ended without a checkpoint, or holds weights of a step after the newest checkpoint, which would be replaced.
  */
 ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                               zr_train_result *result);
@@ -251,7 +254,7 @@ typedef struct zr_eval_result {
     char data[1024];     /* path of the file read */
     char note[512];      /* one line for the user about skipped bad lines (data.bad_lines) and damaged tokens in the
                             cache, or "" */
-    int64_t bytes;       /* bytes of text of these tokens, or -1 if unknown */
+    int64_t bytes;       /* bytes of text that the counted tokens encode, or -1 if unknown */
     int64_t seq, stride; /* length and distance of the windows in tokens */
 } zr_eval_result;
 
@@ -272,12 +275,12 @@ typedef struct zr_eval_args {
     int64_t stride;
 } zr_eval_args;
 
-/** Compute the loss on a text or a token file of the weights in `dir`: a run's directory, a checkpoint or a Hugging
- * Face directory. Text is encoded with the weights' own tokenizer: the run's; else the one beside the weights or in
- * the run's model/; else bytes, if the model has 256 tokens. The tokens are cached as described at
+/** Compute the loss of the weights in `dir` on a text or a token file. `dir` is a run's directory, a checkpoint or a
+ * Hugging Face directory. A text is encoded with the run's tokenizer; else with the tokenizer beside the weights or in
+ * the run's model/; else with bytes, if the model has 256 tokens. The tokens are cached as described at
  * zr_data_open_with. Not collective. Errors: ZR_ERR_ARG for the stride; ZR_ERR_UNSUPPORTED for a text without
- * tokenizer, or a stride with several sources; ZR_ERR_DATA if the text is shorter than a window; ZR_ERR_DIVERGED if
- * the loss is not finite. Source of the stride: "Perplexity of fixed-length models" in the guide of Hugging Face's
+ * tokenizer, or a stride with several sources; ZR_ERR_DATA if the text is shorter than a window; ZR_ERR_DIVERGED if the
+ * loss is not finite. Source of the stride: "Perplexity of fixed-length models" in the guide of Hugging Face's
  * transformers. */
 ZR_API ZR_NODISCARD zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result *result);
 
@@ -285,8 +288,8 @@ ZR_API ZR_NODISCARD zr_status zr_eval_dir(const char *dir, const zr_eval_args *a
 typedef struct zr_generated {
     int64_t sample; /* index of the sample, from 0 */
     uint64_t seed;
-    int64_t tokens; /* number of tokens added, including those of the text at which it stopped */
-    bool stopped;   /* whether it ended before a text of zr_generate_args.stop */
+    int64_t tokens; /* number of tokens added, including the tokens of the stop text */
+    bool stopped;   /* whether the sample ended at a stop text (zr_generate_args.stop) */
 } zr_generated;
 
 typedef struct zr_generate_args {
@@ -308,7 +311,7 @@ typedef struct zr_generate_args {
     zr_status (*done)(void *arg, const zr_generated *text); /* called after a sample's last text; may be NULL */
 } zr_generate_args;
 
-/** Callback for generated text: that of one token, or of several tokens if it was held back. */
+/** Callback that receives generated text: the text of one token, or of several tokens if the text was held back. */
 typedef zr_status (*zr_emit_fn)(void *arg, const char *text, int64_t bytes);
 
 /** Continue a prompt with the weights in `dir`. Token i draws its uniform number from (seed, SAMPLE, i). When the text

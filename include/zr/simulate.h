@@ -22,8 +22,8 @@ typedef struct zr_cluster_link {
     int32_t devices;         /* number of consecutive devices that it connects: a multiple of the next lower level's,
                                 at least 2 */
     double bytes_sec;        /* rate into one device, and also out of it */
-    double shared_bytes_sec; /* rate into all devices of one unit (such as a node) of the next lower level together,
-                                and also out of them; 0 if it is no less than the sum of the devices' own */
+    double shared_bytes_sec; /* total rate into all devices of one unit of the next lower level, such as a node, and
+                                also out of them; 0 if this rate does not limit the devices' own rates */
     double latency_sec;      /* latency of one message */
     double share;            /* share of the level's rates that exchanges reach; 0 for the cluster's link_share */
 } zr_cluster_link;
@@ -38,7 +38,7 @@ typedef enum zr_algorithm {
 
 /* ---- measured steps --------------------------------------------------------------------------- */
 
-/** A measured step of a schedule: its kind, cost and time. For a move, the time of one exchange. */
+/** A measured step of a schedule: its kind, cost and time. The time of a move is the time of one exchange. */
 typedef struct zr_step_sample {
     char kind[32]; /* name of the op, or of the kind of step */
     bool narrow;   /* whether the run was in bf16; fp16 counts as fp32 on processors, which widen it */
@@ -64,7 +64,7 @@ typedef struct zr_launch {
     double around_sec; /* time of a training step outside the steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
-    bool beside;             /* whether exchanges overlap with computation; samples are always of steps alone */
+    bool beside;             /* whether exchanges overlap with computation; every sample was measured without overlap */
     double lost, late;       /* with overlap: shares below 1 by which overlapping slows down computation (lost) and
                                 exchanges (late) */
     double spread;           /* with overlap: standard deviation of an exchange's time, as a share of that time */
@@ -76,9 +76,9 @@ typedef struct zr_launch {
 
 typedef struct zr_cluster {
     char name[48];
-    /** One device: peaks, memory and its rate. Products run at the rates in `product` if there is one of nearby sizes,
-     * otherwise at the share product_share * s / (s + product_half) of the peak, where s is the smallest of the
-     * product's three sizes. Of the device's link fields only link_copies is used. */
+    /** One device: peak rates, memory and the memory's rate. A product runs at the rate that device.product has for
+     * nearby sizes, or, if there is none, at the share product_share * s / (s + product_half) of the peak, where s is
+     * the smallest of the product's three sizes. Of the device's link fields only link_copies is used. */
     zr_machine device;
     double product_share, product_half;
     double attention_share; /* share of the peak that attention's kernels reach, counting all query-key pairs, even
@@ -129,12 +129,12 @@ typedef enum zr_cause {
 } zr_cause;
 
 typedef struct zr_simulation {
-    zr_price price; /* of one training step */
+    zr_price price; /* price of one training step */
     double exposed_sec[ZR_CAUSES];
     /** Busy time of the compute stream, by cause: matrix products, memory, kernel launches. */
     double product_sec, memory_sec, launch_sec;
-    const char *bound_by; /* largest of these times and exposed_sec: "products", "memory", "launches", or the name of
-                             a cause of waiting */
+    const char *bound_by; /* name of the largest of the three times above and of exposed_sec: "products", "memory",
+                             "launches", or a cause of waiting */
     double samples_sec, tokens_sec;
     double flops_sec; /* FLOP/s of a device, including recomputation */
     double mfu;       /* model FLOPs utilization: share of the device's peak, not counting recomputation */
@@ -149,7 +149,7 @@ typedef struct zr_simulation {
 typedef struct zr_simulate_options {
     int32_t ranks_per_host; /* 0 for one rank per device of the host */
     double straggler;       /* factor of at least 1 by which rank 0 computes more slowly; 0 for no difference */
-    double jitter; /* rank r computes 1 + jitter * |n| times more slowly, where n is element r of the standard normal
+    double jitter; /* computing takes rank r 1 + jitter * |n| times as long, where n is element r of the standard normal
                       sequence of ZR_RNG_JITTER with `seed` */
     uint64_t seed;
     bool copies_hold;         /* whether computation stops while checkpoints are copied to the host and back */
@@ -162,9 +162,9 @@ typedef struct zr_simulate_options {
 } zr_simulate_options;
 
 /** Simulate a training step. `options` may be NULL for zeros. `time` is NULL or has an entry for each step, to be
- * filled as by zr_plan_times. Fail with ZR_ERR_CONFIG if the plan's ranks do not fit the cluster, or naming the key
- * of a number that the plan needs and the cluster lacks; ZR_ERR_ARG for an invalid option; ZR_ERR_STATE without a
- * training step. */
+ * filled as by zr_plan_times. Errors: ZR_ERR_CONFIG if the plan's ranks do not fit the cluster, or if the cluster lacks
+ * a number that the plan needs (the message names its key); ZR_ERR_ARG for an invalid option; ZR_ERR_STATE if the plan
+ * has no training step. */
 ZR_API ZR_NODISCARD zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster,
                                           const zr_simulate_options *options, zr_simulation *simulation,
                                           zr_step_time *time);

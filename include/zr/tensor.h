@@ -78,9 +78,9 @@ ZR_INLINE float zr_f32_from_bf16(uint16_t x)
     return v.f;
 }
 
-/** Round fp32 to fp16 (IEEE 754 binary16), to nearest even. Values from 65520 on become infinity, below 2^-14
- * subnormal; NaN stays NaN. The bits are those of x86's VCVTPS2PH. Masks replace branches, so that loops over it
- * vectorise. */
+/** Round fp32 to fp16 (IEEE 754 binary16), to nearest even. Magnitudes from 65520 on become infinity, magnitudes below
+ * 2^-14 become subnormal, and NaN stays NaN. The bits are those of x86's VCVTPS2PH. Masks replace branches, so that
+ * loops over it vectorise. */
 ZR_INLINE uint16_t zr_f16_from_f32(float x)
 {
     union {
@@ -92,7 +92,7 @@ ZR_INLINE uint16_t zr_f16_from_f32(float x)
     normal = normal < 0x7c00u ? normal : 0x7c00u;
     normal = size > 0x7f800000u ? nan : normal;
     v.u = size;
-    v.f += 0.5f; /* the addition rounds as fp16 subnormals need, because an ulp of 0.5 is 2^-24, as is theirs */
+    v.f += 0.5f; /* rounds to a multiple of 2^-24, which is the ulp of 0.5 and of fp16 subnormals */
     return (uint16_t)(sign | (tiny & (v.u - 0x3f000000u)) | (~tiny & normal));
 }
 

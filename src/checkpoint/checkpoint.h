@@ -44,8 +44,9 @@ ZR_NODISCARD zr_status zr__hf_model_type(const char *dir, const char *const *kno
 ZR_NODISCARD zr_status zr__hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config);
 
 /** Check that the weights fit a model: all wanted tensors must be present, loadable and of the wanted shape; otherwise
- * fail with ZR_ERR_DATA and the list of those that are not. A name matches with and without the prefix. `note` (size
- * bytes, may be NULL) receives the names of tensors that are not wanted, except redundant ones (zr_hf_names), or "". */
+ * fail with ZR_ERR_DATA and a list of the tensors that are not. A name matches with and without the prefix. `note`
+ * (size bytes, may be NULL) receives the names of tensors that are not wanted, except redundant ones (zr_hf_names), or
+ * "". */
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
                                          size_t size);
 
@@ -64,7 +65,7 @@ typedef struct zr__weights_out zr__weights_out;
 
 /** Create a writer of weights; no file is written yet. spec (n) is borrowed; dtype is F32, BF16 or F16. A file receives
  * tensors in order as long as their bytes stay within file_bytes, and a larger tensor gets a file of its own, as with
- * max_shard_size of transformers; 0 puts all into one file. Error: ZR_ERR_MEMORY. */
+ * max_shard_size of transformers; file_bytes 0 puts all tensors into one file. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n,
                                           int64_t file_bytes, zr__weights_out **out);
 int64_t zr__weights_out_files(const zr__weights_out *out);

@@ -25,7 +25,7 @@ ZR_NODISCARD zr_status zr__chunk_add(zr__chunk_list *list, zr_chunk chunk);
 
 /** Return whether rows and slices are valid in a file of `bytes` bytes: whole rows, each of several whole slices. */
 bool zr__slices_good(const zr_slices *slices, int64_t bytes);
-/** Return the offset at which the region that begins at `offset`, and every chunk in it, ends. */
+/** Return the offset at which the region that begins at `offset` ends. All chunks of the region end at or before it. */
 int64_t zr__slices_limit(const zr_slices *slices, int64_t offset);
 /** Return the number of contiguous bytes of the slice from `offset` on. */
 int64_t zr__slice_run(const zr_slices *slices, int64_t offset);
@@ -49,11 +49,11 @@ ZR_NODISCARD zr_status zr__slices_add(zr__slices_list *list, const zr_slices *sl
 /** Bytes [offset, end) of a file that are read at once: a chunk, or several chunks whose bytes interleave. */
 typedef struct zr__region {
     int64_t offset, end;
-    int64_t first, n;        /* index of the first of its chunks, and their number */
-    const zr_slices *slices; /* slices that its chunks belong to, or NULL if it is a single chunk */
+    int64_t first, n;        /* index of the region's first chunk, and number of its chunks */
+    const zr_slices *slices; /* slices to which the region's chunks belong, or NULL if the region is a single chunk */
 } zr__region;
-/** Find slices of a file whose slices are in ascending order. _at: the slices that contain the byte at `offset`; _from:
- * the first slices that end after it. Return NULL if there are none. */
+/** Return the slices that contain the byte at `offset` (_at), or the first slices that end after this byte (_from), or
+ * NULL if there are none. The file's slices must be in ascending order. */
 const zr_slices *zr__slices_at(const zr_manifest_file *file, int64_t offset);
 const zr_slices *zr__slices_from(const zr_manifest_file *file, int64_t offset);
 /** Return the region of chunk i of a file whose chunks and slices are in ascending order. */

@@ -54,8 +54,8 @@ static void give_region(zr__checked_file *file, int part, const zr__region *regi
     zr__queue_give(&file->queue, part);
 }
 
-/* Switch to the other part of the queue with the region in it, not checked yet. If it is not prefetched there, read
- * it. */
+/* Switch to the queue's other part, which then holds the region, not checked yet: wait for its prefetch, or read the
+ * region now if it is not being prefetched. */
 static zr_status take_region(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;

@@ -61,7 +61,7 @@ ZR_NODISCARD zr_status zr__hf_config_bool(const zr__hf_config *config, const cha
 int zr__hf_set_integers(json_t *root, const zr__hf_numbers *numbers, const void *in);
 int zr__hf_set_reals(json_t *root, const zr__hf_numbers *numbers, const void *in);
 
-/** Write dir/config.json with as many digits as its real numbers need, replacing an older file. */
+/** Write dir/config.json, with enough digits for all its real numbers, and replace an older file. */
 ZR_NODISCARD zr_status zr__hf_config_write(const char *dir, const json_t *root, const zr__hf_numbers *numbers,
                                            const void *in);
 

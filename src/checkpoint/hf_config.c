@@ -144,6 +144,6 @@ zr_status zr__hf_config_write(const char *dir, const json_t *root, const zr__hf_
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(numbers, in)));
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the text of config.json");
     zr_status st = zr__file_put(path, text, (int64_t)strlen(text));
-    free(text); /* allocated by jansson, so not zr_free */
+    free(text); /* jansson allocated the text, so zr_free cannot free it */
     return st;
 }

@@ -190,8 +190,8 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
     return ZR_OK;
 }
 
-/* Return n regions plus the further chunks of those regions that are sliced. If the text is too short for that many
- * hashes, return any number that is too large. */
+/* Return the number of chunks in n regions: one for each region, and the further chunks of sliced regions. If the text
+ * is too short for that many hashes, return any number that is too large. */
 static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
 {
     const int64_t most = (int64_t)(p->bytes / DIGITS);
@@ -249,7 +249,7 @@ static zr_status list_chunks(listing *l, size_t ends)
     parser at = *l->p;
     at.at = ends;
     for (int64_t offset = 0, end = 0, stop; offset < l->file->bytes; offset = stop) {
-        if (end <= offset) { /* take the next end of a range; after the last one, the end of the file */
+        if (end <= offset) { /* take the next end of a range, or the end of the file after the last range */
             zr__json_token token = next_token(&at);
             end = token.kind == 'x' ? strtoll(at.text + token.begin, NULL, 10) : l->file->bytes;
             if (token.kind == 'x') (void)next_token(&at);
@@ -325,7 +325,7 @@ static zr_status read_run(parser *p)
 {
     size_t begin = zr__json_next(p->text, p->bytes, p->at).begin;
     p->at = zr__json_skip(p->text, p->bytes, begin);
-    REFUSE_UNLESS(p->at < p->bytes, p, "\"run\" does not end"); /* the checksum must follow it */
+    REFUSE_UNLESS(p->at < p->bytes, p, "\"run\" does not end"); /* the checksum must follow "run" */
     REFUSE_UNLESS(p->at - begin <= ZR_MANIFEST_RUN_MAX_BYTES, p, "\"run\" of %zu bytes, wanted at most %d",
                   p->at - begin, ZR_MANIFEST_RUN_MAX_BYTES);
     json_t *root = NULL;

@@ -29,7 +29,7 @@ static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_
     int64_t elems = 1;
     for (int d = 0; d < spec->shape.ndim; d++) {
         ZR_CHECK(spec->shape.dim[d] >= 0 && !__builtin_mul_overflow(elems, spec->shape.dim[d], &elems) &&
-                     elems < ZR_SAFETENSORS_BYTES_MAX / 4, /* 4 is the bytes of the widest type */
+                     elems < ZR_SAFETENSORS_BYTES_MAX / 4, /* 4 is the size in bytes of the widest type */
                  ZR_ERR_ARG, "%s: tensor %s has the impossible shape %s", path, ZR_SHOWN(spec->name), shape);
     }
     *bytes = elems * zr_dtype_bytes(dtype);

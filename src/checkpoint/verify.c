@@ -24,8 +24,8 @@ typedef struct verifier {
     /* State of the current file: */
     zr__checked_file file;
     zr_safetensors tensors;
-    int64_t damaged_from, damaged_to; /* bytes of consecutive damaged regions that are not reported yet; empty if the
-                                         two are equal */
+    int64_t damaged_from, damaged_to; /* range of bytes of consecutive damaged regions that are not reported yet; empty
+                                         if both ends are equal */
 } verifier;
 
 static void report_line(verifier *v, const char *line)

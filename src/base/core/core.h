@@ -22,8 +22,8 @@ void zr__failure_note(zr__failure *failure, zr_status st);
 /** Return ZR_OK, or fail with the stored status and message. */
 zr_status zr__failure_tell(const zr__failure *failure);
 
-/** Map pages to memory before its first use without changing its contents, so that the first user takes no page faults.
- * Other threads may use the memory meanwhile. Do nothing where the system cannot do this. */
+/** Map the pages of `memory` before its first use, without changing its contents, so that the first user takes no page
+ * faults. Other threads may use the memory meanwhile. Do nothing where the system cannot do this. */
 void zr__alloc_populate(void *memory, int64_t bytes);
 
 /** Return the sizes m, n and k of a matrix product in ascending order. */
@@ -36,9 +36,9 @@ bool zr__device_facts_same(const zr_device_facts *a, const zr_device_facts *b);
  * ratios of sizes. Return the type's peak if the machine has no measured rates or `sizes` are zeros. */
 double zr__machine_flops(const zr_machine *machine, bool bf16, zr_product_sizes sizes);
 
-/** Return the link speed to assume for every exchange: that of the widest level with a known rate. A plan does not know
- * which hosts its ranks run on, and no exchange of all ranks is faster than the widest level. Return zeros if no rate
- * is known. */
+/** Return the link speed to assume for every exchange: the speed of the widest level whose rate is known. A plan does
+ * not know which hosts its ranks run on, and no exchange of all ranks is faster than the widest level. Return zeros if
+ * no rate is known. */
 zr_link zr__machine_link(const zr_machine *machine);
 
 #endif

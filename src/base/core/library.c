@@ -7,7 +7,7 @@
 enum { TEXT = 512 };
 
 /* Load the first file of the library that can be loaded. If no file can, return NULL and write the loader's message for
- * each to `why`. */
+ * each file to `why`. */
 static void *load_first(const zr__library *library, char *why)
 {
     size_t used = 0;

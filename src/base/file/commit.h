@@ -27,8 +27,8 @@ ZR_NODISCARD zr_status zr__new_file_end(zr__new_file *made, zr_status st);
  * Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__file_put(const char *path, const void *bytes, int64_t n);
 
-/** Create a file under its final name, write it and sync it. For files of a folder that zr__dir_commit renames later.
- * Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
+/** Create a file under its final name, write it and sync it. Used for files of a folder that zr__dir_commit renames
+ * later. Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__file_write_new(const char *path, const void *bytes, int64_t n);
 
 /** Rename file `tmp` to `final`, replacing an existing file, and sync the folder so that the new name survives a crash.

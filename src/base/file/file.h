@@ -22,7 +22,7 @@ typedef struct zr__file {
 } zr__file;
 
 /** Fail with ZR_ERR_NOT_FOUND for a file that could not be opened; `error` is errno. If a relative path does not exist,
- * the message also names the directory it was looked up in. */
+ * the message also names the directory to which the path is relative. */
 zr_status zr__file_missing(const char *path, int error);
 
 /** Open a regular file for reading, or for reading and writing. Fail with ZR_ERR_NOT_FOUND and a message with path and
@@ -63,7 +63,7 @@ ZR_NODISCARD zr_status zr__file_write(const zr__file *file, int64_t offset, cons
 ZR_NODISCARD zr_status zr__file_sync(const zr__file *file);
 
 /** Set the file's size and allocate its disk space now, so that a full disk is found before writing begins. If the file
- * system cannot allocate, only compare the size with its free space. Error: ZR_ERR_IO. */
+ * system cannot allocate, only check that its free space is large enough. Error: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__file_reserve(const zr__file *file, int64_t bytes);
 
 #endif

@@ -97,7 +97,7 @@ static void print_trail(const char *text, const zr__json_trail *trail, char *out
     for (int i = 0; i < trail->depth; i++) {
         char key[64];
         size_t begin = trail->level[i].begin, end = trail->level[i].end;
-        if (trail->level[i].bracket == '{' && end < begin + 2) continue; /* the object's first key is still to come */
+        if (trail->level[i].bracket == '{' && end < begin + 2) continue; /* no key of this object has been read yet */
         if (trail->level[i].bracket == '{')
             snprintf(key, sizeof(key), "%.*s", (int)(end - begin - 2), text + begin + 1);
         add_part(out, size, trail->level[i].bracket == '{' ? key : NULL, trail->level[i].index);
@@ -196,10 +196,10 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
 }
 
-/* Where to jump out of jansson when an allocation fails while it reads a text; NULL while it reads none. The jump must
+/* Target to which a failed allocation jumps out of jansson while jansson reads a text, otherwise NULL. The jump must
  * happen at once: after a failed allocation jansson (2.14) drops characters, reports an error that is not in the text,
- * or frees memory twice. The memory that it had allocated leaks. */
-static _Thread_local jmp_buf *leave; /* NULL while jansson reads nothing */
+ * or frees memory twice. The memory that jansson had allocated leaks. */
+static _Thread_local jmp_buf *leave;
 
 void *zr__json_allocated(void *memory)
 {

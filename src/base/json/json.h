@@ -39,8 +39,9 @@ ZR_NODISCARD zr_status zr__json_load(const char *text, size_t bytes, size_t flag
                                      json_error_t *error);
 /** Call json_loads with `flags`. Return NULL if the text is not JSON or memory is short. */
 json_t *zr__json_loads(const char *text, size_t flags);
-/** Return `memory`, an allocator's result. If it is NULL and zr__json_load is running on this thread, end that call.
- * Outside of such a call jansson may silently drop a value, so the program must remember that an allocation failed. */
+/** Return `memory`, an allocator's result. If `memory` is NULL and zr__json_load is running on this thread, end that
+ * call. Outside of zr__json_load jansson may silently drop a value, so the program must remember that an allocation
+ * failed. */
 void *zr__json_allocated(void *memory);
 /** Parse like zr__json_parse, but with a limit of `most` bytes. */
 ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name,
@@ -49,11 +50,11 @@ ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_
 /** Replace each comment, from `//` to the end of its line, with spaces, so that later positions do not change. */
 void zr__json_blank_comments(char *text, size_t bytes);
 
-/** Skip a byte order mark by advancing *text; positions in messages are counted from after it. */
+/** Skip a byte order mark by advancing *text; positions in messages do not count the mark. */
 void zr__json_skip_mark(const char **text, size_t *bytes);
 
 /** Find line and column (both from 1, the column in characters) of the key or array element. Return false if it is not
- * found; line and column are then those of its nearest ancestor that is found. */
+ * found; line and column are then the position of the nearest ancestor that is found. */
 bool zr__json_find(const char *text, size_t bytes, const zr__json_place *place, int *line, int *column);
 
 /** Write the path of a value, such as "a.b[1]", to `out`, truncated to `size`. Return `out`. */

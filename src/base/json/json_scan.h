@@ -28,8 +28,8 @@ zr__json_token zr__json_next(const char *text, size_t bytes, size_t at);
 /** Return the offset at which the value that begins at `at` ends: after its closing bracket, or the end of the text. */
 size_t zr__json_skip(const char *text, size_t bytes, size_t at);
 
-/** Walk through the tokens to the one that reaches byte `stop` (SIZE_MAX for the end of the text). Return false if the
- * text is nested too deeply; *token is then the bracket that exceeds the limit. */
+/** Walk through the tokens up to the first token that ends at offset `stop` or later (SIZE_MAX for the end of the
+ * text). Return false if the text is nested too deeply; *token is then the bracket that exceeds the limit. */
 bool zr__json_walk(const char *text, size_t bytes, size_t stop, zr__json_trail *trail, zr__json_token *token);
 
 /** Compute line and column of the byte at offset `at`, both from 1; columns count characters. */

@@ -17,8 +17,8 @@ typedef struct zr__json_out {
     bool spaced;    /* whether to write "key": value, with a space, rather than "key":value */
     bool tight;     /* whether to leave out the space after a comma */
     bool more;      /* whether the open object or array has a member already */
-    const char *at; /* separator before the next member, such as "\n  ", in place of a space; after the first member
-                       a comma precedes it */
+    const char *at; /* text to write before the next member instead of a space, such as "\n  "; a comma precedes this
+                       text unless the member is the first */
 } zr__json_out;
 
 /** Add a member to the open object, or an element to the open array if key is NULL. Booleans need zr__json_add_bool,

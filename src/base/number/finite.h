@@ -23,7 +23,7 @@ static inline bool zr__finite_all(const float *x, int64_t n)
 static inline int64_t zr__first_bad(const float *x, int64_t n)
 {
     enum { BLOCK = 1024 };
-    /* Call with a constant length for a whole block, so that the compiler vectorises its loop. */
+    /* Pass a constant length for a whole block, so that the compiler vectorises the block's loop. */
     for (int64_t first = 0, length; first < n; first += length) {
         length = n - first < BLOCK ? n - first : BLOCK;
         if (length == BLOCK ? zr__finite_all(x + first, BLOCK) : zr__finite_all(x + first, length)) continue;

@@ -56,8 +56,8 @@ ZR_INLINE float zr__normal_radius(uint32_t word)
     return sqrtf(-2.0f * log);
 }
 
-/** Compute cosine and sine of the angle 2 pi word / 2^32: reduce it to the nearest quarter turn, then rotate back by
- * quarter turns. */
+/** Compute cosine and sine of the angle 2 pi word / 2^32: subtract the nearest multiple of a quarter turn, then rotate
+ * back by it. */
 ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
 {
     uint32_t quarters = (word + 0x20000000u) >> 30, odd = 0u - (quarters & 1);
@@ -68,9 +68,9 @@ ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
     *sine = zr__choose(odd, c, s) * (float)(1 - (int32_t)(quarters & 2));
 }
 
-/** Write group number `group`, i.e. elements from group * ZR__NORMAL_GROUP, times `std` to `out`. Within a group, words
- * 0 of all its blocks come first, then all words 1, and so on, since vectors hold them in this order. Words 0 and 1 of
- * a block give two numbers, and so do words 2 and 3. */
+/** Write the elements of group number `group`, multiplied by `std`, to `out`. The group begins at element group *
+ * ZR__NORMAL_GROUP. In a group, words 0 of all its blocks come first, then all words 1, and so on, since vectors hold
+ * them in this order. Words 0 and 1 of a block give two numbers, and so do words 2 and 3. */
 ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, float *__restrict out)
 {
     uint32_t word[4][ZR__RNG_BLOCKS];

@@ -1,8 +1,8 @@
 /**
- * base/number: random numbers (rng.h), normally distributed ones (normal.h), exact sums (exact.h), searches for NaN
- * (finite.h) and in sorted arrays (sorted.h), and copies that bypass the caches (stream.h).
+ * base/number: random numbers (rng.h), normally distributed random numbers (normal.h), exact sums (exact.h), search for
+ * NaN (finite.h), search in sorted arrays (sorted.h), and copies that bypass the caches (stream.h).
  *
- * This header: the generator Philox-4x32-10 (Salmon et al., SC11), inline so that kernels can vectorise over blocks.
+ * This header has the generator Philox-4x32-10 (Salmon et al., SC11), inline so that kernels can vectorise over blocks.
  *
  * Counter words: block low, block high, step, purpose << 24 | stream. Key words: seed low, seed high.
  */

@@ -10,7 +10,7 @@
 typedef struct zr__output_kind {
     const char *what; /* name of the kind for messages, such as "trace" */
     const char *head; /* first bytes of every file of this kind */
-    bool streams;     /* whether it is written from beginning to end, so that it may be a pipe */
+    bool streams;     /* whether the output is written from beginning to end, so that it may be a pipe */
 } zr__output_kind;
 
 /**
@@ -25,8 +25,8 @@ typedef struct zr__output_kind {
 ZR_NODISCARD zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs,
                                        zr__file *file);
 
-/** Open the output and write all of it in place: no other file is touched, and a link stays a link. Errors: those of
- * zr__output_open, and ZR_ERR_IO, after which a later call may overwrite the partial file. */
+/** Open the output and write all its bytes in place: no other file is touched, and a link stays a link. Errors: the
+ * errors of zr__output_open, and ZR_ERR_IO, after which a later call may overwrite the partial file. */
 ZR_NODISCARD zr_status zr__output_write(const char *path, const zr__output_kind *kind, const char *const *inputs,
                                         const char *data, size_t bytes);
 

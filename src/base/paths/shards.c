@@ -179,7 +179,7 @@ zr_status zr__shards_each(const char *value, zr__shards_fn fn, void *arg, char *
     if (st == ZR_OK && list && !dumped) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names of files");
     const char *now = list ? dumped : found;
     if (st == ZR_OK) st = zr__text_copy(now, strlen(now), changed);
-    free(dumped); /* allocated by jansson, so not zr_free */
+    free(dumped); /* jansson allocated the text, so zr_free cannot free it */
     json_decref(list);
     return st;
 }

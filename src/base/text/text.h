@@ -10,7 +10,7 @@
 /** A growing string. Zero-initialise. The first failed allocation sets `failed`, and later additions are dropped, so a
  * writer needs to check only once, at the end. */
 typedef struct zr__text {
-    char *data; /* terminated by '\0'; NULL while empty; zr_free it */
+    char *data; /* the string, terminated by '\0', or NULL while the string is empty; zr_free it */
     size_t length;
     int64_t room;
     bool failed;
@@ -34,7 +34,8 @@ const char *zr__text_g9(double x, char out[ZR_NUMBER_BYTES]);
 const char *zr__text_shortest(double x, char out[ZR_NUMBER_BYTES]);
 
 #define ZR_SIZE_BYTES 32
-/** Print an amount with a prefix in powers of 1000, such as "1.23 T" or "12 "; the unit is to follow. Return `out`. */
+/** Print an amount with a prefix for a power of 1000, such as "1.23 T" or "12 ", to which the caller appends the unit.
+ * Return `out`. */
 const char *zr__text_amount(double amount, char out[ZR_SIZE_BYTES]);
 /** Print a size as "1.23 GB", the only form used in messages. GB means 10^9 bytes, as in papers and on data sheets.
  * Return `out`. */
@@ -43,10 +44,10 @@ const char *zr__text_size(double bytes, char out[ZR_SIZE_BYTES]);
  * form or is above 2^53. */
 bool zr__text_bytes(const char *text, int64_t *bytes);
 
-/** Count the insertions, deletions, replacements and swaps of neighbours that turn a into b. Names longer than 63 bytes
- * count as far from every other name. */
+/** Count the insertions, deletions, replacements and swaps of neighbours that turn a into b. A name longer than 63
+ * bytes has a large distance from every other name. */
 int zr__text_distance(const char *a, const char *b);
-/** Return the name closest to `wanted`, or NULL if no name is close enough to be what was meant. */
+/** Return the name closest to `wanted`, or NULL if no name is close enough for a suggestion. */
 const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names);
 
 /** Write `text` with backslashes and hidden characters (zr__text_hidden) escaped, each byte as in "\x1b". Truncate it
@@ -62,7 +63,8 @@ const char *zr__text_escape(const char *text, char *out, size_t size);
 #define ZR_SIZE(bytes) zr__text_size((bytes), (char[ZR_SIZE_BYTES]){0})
 /** An amount with its prefix, such as "1.23 M"; see zr__text_amount. */
 #define ZR_AMOUNT(amount) zr__text_amount((amount), (char[ZR_SIZE_BYTES]){0})
-/** A real number with nine digits (zr__text_g9), or with the fewest that read back as the same (zr__text_shortest). */
+/** A real number with nine digits (zr__text_g9), or with the fewest digits that read back as the same number
+ * (zr__text_shortest). */
 #define ZR_G9(x) zr__text_g9((x), (char[ZR_NUMBER_BYTES]){0})
 #define ZR_SHORTEST(x) zr__text_shortest((x), (char[ZR_NUMBER_BYTES]){0})
 

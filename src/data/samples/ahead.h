@@ -20,7 +20,7 @@ void zr__ahead_destroy(zr__ahead **ahead);
 void zr__ahead_want(zr__ahead *ahead, int64_t first, int64_t n);
 
 /** Wait until a sample's window is read, copy it, and return the error of reading it. If the sample is not in the
- * range, set *there to false; the thread has then stopped, so the caller may read itself. */
+ * range, set *there to false; the thread then reads nothing, so the caller may read the window itself. */
 ZR_NODISCARD zr_status zr__ahead_take(zr__ahead *ahead, int64_t sample, int32_t *window, bool *there);
 
 #endif

@@ -12,9 +12,9 @@
 #include <string.h>
 
 typedef struct source {
-    int64_t begin, tokens; /* the source's range of tokens, within those of all sources */
+    int64_t begin, tokens; /* the source's range in the concatenated tokens of all sources */
     int64_t windows, epoch_samples;
-    int64_t place, share; /* the source's range of positions in a block: the first position, and their number */
+    int64_t place, share; /* first position of the source's samples in a block, and number of these positions */
     uint64_t seed;
 } source;
 
@@ -27,7 +27,7 @@ struct zr_data {
     int64_t windows, seq_length;
     zr_data_order order;
     uint64_t seed;
-    unsigned char *stage; /* (T+1) tokens in the form in which files have them */
+    unsigned char *stage; /* (T+1) tokens in the form in which files store them */
     int32_t *window;      /* (T+1) tokens of the current window */
     zr__ahead *ahead;     /* NULL without prefetching */
 };
@@ -67,7 +67,7 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     return ZR_OK;
 }
 
-/* Return the source whose share is furthest below its exact value; if several are, the first of them. */
+/* Return the source whose share is furthest below its exact value, or the first of several such sources. */
 static int64_t most_wanting(const zr_data *d, const zr__shards *shards, double sum)
 {
     int64_t most = 0;

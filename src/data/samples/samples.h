@@ -13,10 +13,10 @@ ZR_NODISCARD zr_status zr__data_look(const char *path, bool *text, char *note, s
 
 /** Read all files once, in parts, and check that every token is below vocab_size. fn (may be NULL) is called with the
  * progress. *hash (unless NULL) receives the XXH3-64 of the file's bytes, or of the tokens' bytes for a text whose
- * tokens are cached. For several files it is one hash of all of them, of each file's source and of how sources are
- * mixed. A file is not read if no hash is wanted and every value of its token type is valid. Cached tokens are read
- * only if zr_data_open_with has not read them (cache_is_whole). Errors: ZR_ERR_DATA naming file, position and token, or
- * if cached tokens are damaged; ZR_ERR_IO as from zr_data_sample. */
+ * tokens are cached. For several files, *hash combines the hashes of all files, the source of each file and the mixture
+ * of the sources. A file is not read if no hash is wanted and every value of its token type is valid. Cached tokens are
+ * read only if zr_data_open_with has not read them (cache_is_whole). Errors: ZR_ERR_DATA naming file, position and
+ * token, or if cached tokens are damaged; ZR_ERR_IO as from zr_data_sample. */
 ZR_NODISCARD zr_status zr__data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 /** Find the index of the first token of sample g (counted from 0 over all ranks and steps), counting tokens from the

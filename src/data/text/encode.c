@@ -11,7 +11,7 @@
 #define PART_LEAST_BYTES ((int64_t)64 << 10)
 /* Bytes added to a thread's share of a short text, because a part ends at a cut, which may lie before its full size. */
 #define SHARE_SPARE_BYTES 4096
-/* Largest size in bytes at which a part's memory is kept for the next part. */
+/* Maximum size in bytes of a part whose memory is kept for the next part. */
 #define KEPT_BYTES ((int64_t)1 << 20)
 enum { USUAL_THREADS = 8 };
 
@@ -19,8 +19,8 @@ enum { USUAL_THREADS = 8 };
 typedef struct worker {
     const struct encoder *e;
     zr__part part;
-    int32_t *ids; /* one token per byte is enough: a line of .jsonl has more bytes around its text than the separator
-                     takes */
+    int32_t *ids; /* buffer for one token per byte of the part; a line of .jsonl has more bytes than its text, so this
+                     leaves space for the separator */
     int64_t room, n;
     pthread_t thread;
     bool started;
@@ -101,8 +101,8 @@ static zr_status take_encoded(encoder *e, const worker *w, zr__encoded *all)
     return ZR_OK;
 }
 
-/* Encode the whole file. A large part is the last one of its round, so that only one is in memory at a time, and its
- * memory is freed afterwards. */
+/* Encode the whole file, several parts at a time. A large part is always the last of the parts encoded together, so
+ * that only one large part is in memory, and its memory is freed afterwards. */
 static zr_status encode_all(encoder *e, zr__encoded *all)
 {
     const int64_t bytes = e->parts.file->bytes;
@@ -127,7 +127,8 @@ static int64_t encoding_cut(const void *of, const char *text, int64_t from, int6
     return zr__tokenizer_cut(of, text, from, bytes);
 }
 
-/* Return whether the tokenizer can cut a text. If it has any cuts, there is one between two words. */
+/* Return whether the tokenizer can cut a text. To find out, try a text of two words: a tokenizer that can cut any text
+ * can cut this one. */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer)
 {
     static const char words[] = "a b";

@@ -6,7 +6,7 @@
 #include "data/text/parts.h"
 #include "zr/data.h"
 
-/** Callback that receives the next n tokens, little-endian, each of the encoding's token_bytes. */
+/** Callback that receives the next n tokens, each as a little-endian number of zr__encoding.token_bytes bytes. */
 typedef zr_status (*zr__tokens_fn)(void *arg, const unsigned char *tokens, int64_t n);
 
 typedef struct zr__encoding {

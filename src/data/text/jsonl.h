@@ -9,8 +9,8 @@
 
 #define ZR__REASON_BYTES 192
 
-/** Find the text of a line. It is borrowed from *root, which must be freed with json_decref, also after an error (it
- * may be NULL). If the line is bad, *text is NULL, and `reason` says why, calling the key `key_named`. A line of
+/** Find the text of a line. The text is borrowed from *root, which must be freed with json_decref, also after an error
+ * (*root may be NULL). If the line is bad, *text is NULL, and `reason` says why, calling the key `key_named`. A line of
  * only white space has the text "". Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__jsonl_text(const char *line, int64_t bytes, const char *key, const char *key_named,
                                       json_t **root, const char **text, int64_t *text_bytes,

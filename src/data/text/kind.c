@@ -8,9 +8,9 @@
 
 enum {
     LOOK_BYTES = 1 << 16,
-    SURE_BYTES = 4, /* a magic number of at least this length does not occur by chance */
+    SURE_BYTES = 4, /* length in bytes from which a magic number does not occur by chance */
     TAR_AT = 257,
-    BINARY = 16, /* a file with one NUL or more in this many bytes is not text but numbers */
+    BINARY = 16, /* a file in which at least one of this many bytes is NUL holds numbers, not text */
 };
 
 /* Magic numbers of other formats, and their offsets in a file. */

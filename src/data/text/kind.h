@@ -9,8 +9,8 @@
  * chance. */
 ZR_NODISCARD zr_status zr__data_refuse_kind(const zr__file *file, bool tokens);
 
-/** Check beginning, middle and end of a text. Fail with ZR_ERR_DATA if one byte in sixteen or more is NUL, since it
- * then is no text. `note` receives a line about fewer NULs or bytes that are not UTF-8, or "". */
+/** Check beginning, middle and end of a text. Fail with ZR_ERR_DATA if at least one byte in sixteen is NUL, since such
+ * a file is not text. `note` receives a line about fewer NULs or bytes that are not UTF-8, or "". */
 ZR_NODISCARD zr_status zr__data_look_at_text(const zr__file *file, char *note, size_t size);
 
 #endif

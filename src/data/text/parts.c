@@ -19,7 +19,7 @@ zr_status zr__parts_begin(zr__parts *parts)
     return ZR_OK;
 }
 
-/* Return n, or less if the text's end at n may cut off a character; the result is then the character's beginning. */
+/* Return n, or, if the text's end at n may cut a character in two, the offset at which that character begins. */
 static int64_t character_cut(const char *text, int64_t n)
 {
     int64_t at = n;
@@ -27,8 +27,8 @@ static int64_t character_cut(const char *text, int64_t n)
     return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : n;
 }
 
-/* Return the offset at which a part of text[0, n) can end, or 0 if there is none. The first `from` bytes are already
- * known to have none. Not called for the part that ends with the file. */
+/* Return the offset at which a part of text[0, n) can end, or 0 if there is none. The first `from` bytes are known to
+ * contain no such offset. Not called for the part that ends with the file. */
 static int64_t part_end(const zr__parts *parts, const char *text, int64_t from, int64_t n)
 {
     if (!parts->lines) {

@@ -41,12 +41,13 @@ typedef struct zr__part {
     int64_t room, n, at; /* capacity and length of the part in bytes, and its offset in the file */
     bool too_long;       /* whether the part stands for a line above the limit */
     /* Results of zr__part_run: */
-    zr__found_texts found; /* in it, first_skipped counts lines from the part's first line, which is 1 */
+    zr__found_texts found; /* counts of the part's texts; first_skipped is a line number within the part, from 1 */
     int64_t lines, bad_line;
     zr__failure failed;
 } zr__part;
 
-/** Callback that receives a document's text, or a piece of it. `ends` is whether the document of a line ends here. */
+/** Callback that receives a document's text, or a piece of it. `ends` tells whether the document of a line ends with
+ * this piece. */
 typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, bool ends);
 
 /** Begin to read. The byte order mark of a .jsonl file is skipped. */

@@ -14,18 +14,20 @@
 /** A token that is searched for before the text is cut into pieces, such as <|endoftext|>. */
 typedef struct zr__bpe_added {
     int32_t token;
-    bool later; /* whether it is searched for only in the text between added tokens that are not `later` */
+    bool later; /* whether the token is searched for only after the added tokens that are not `later`, in the text
+                   between them */
 } zr__bpe_added;
 
 /** A tokenizer as read from its files. zr__bpe_find and zr__bpe_merge_of look up its tables. */
 typedef struct zr__bpe {
     int64_t vocab;
     char *text;         /* bytes of all tokens, concatenated */
-    int64_t *begin;     /* (vocab + 1) offset of each token's bytes in `text`; the last entry is their end */
+    int64_t *begin;     /* (vocab + 1) offset of each token's bytes in `text`; the last entry is the end of the last
+                           token */
     bool *spelled;      /* (vocab) whether the token's name consists of symbols for bytes, so that merges may produce
                            it */
     bool *alone;        /* (vocab) whether a piece with exactly the token's bytes is encoded as this token */
-    bool ignore_merges; /* whether a piece that equals a token's bytes is that token, without merging */
+    bool ignore_merges; /* whether a piece with exactly a token's bytes becomes that token, without merging */
     int32_t byte_token[ZR__BPE_BYTES];
 
     struct zr__bpe_merge *merges; /* hash table of merges */
@@ -36,8 +38,8 @@ typedef struct zr__bpe {
     zr__bpe_added *added; /* added tokens, longest first */
     int64_t n_added;
     bool begins[ZR__BPE_BYTES]; /* whether an added token begins with this byte */
-    bool has_later, spaced;     /* has_later: whether any added token is `later`; spaced: whether any has white space
-                                   after its first byte */
+    bool has_later, spaced;     /* has_later: whether any added token is `later`; spaced: whether any added token has
+                                   white space after its first byte */
 
     zr__split *split;
     uint64_t hash;
@@ -98,7 +100,7 @@ typedef struct zr__bpe_told {
     int64_t tokens;
     const zr__bpe_pair *merges; /* merges in the order of their ranks */
     int64_t n_merges;
-    bool end_of_text; /* whether ZR_END_OF_TEXT is one more token, the last one, and an added token */
+    bool end_of_text; /* whether an added token ZR_END_OF_TEXT follows these tokens */
 } zr__bpe_told;
 
 /** Print a tokenizer.json that cuts text into pieces as GPT-2's does; zr_free it. Error: ZR_ERR_MEMORY. */

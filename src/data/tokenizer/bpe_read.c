@@ -126,7 +126,7 @@ static zr_status read_pre_tokenizer(reader *r, const json_t *told)
 typedef struct names {
     const char **name;
     int64_t *bytes;
-    bool *raw; /* whether it is an added token, whose name is its text */
+    bool *raw; /* whether the token is an added token, whose name is its text */
     int64_t n, all_bytes;
 } names;
 

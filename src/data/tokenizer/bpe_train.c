@@ -3,9 +3,10 @@
  * with a list of the words in which it occurs. A merge visits only these words, and corrects the counts of the
  * neighbours.
  *
- * No two merges produce the same bytes. A part of a word that consists of whole tokens has been merged as if it stood
- * alone, so equal parts are equal tokens: where "ab" and "c" occur, "a" and "bc" do not. Therefore a merge's token is
- * new, every pair with it is first found by that merge, and each pair enters the heap once. */
+ * No two merges produce the same bytes. A part of a word that consists of whole tokens has been merged as if it were a
+ * word of its own, so parts with equal bytes always consist of equal tokens: if "abc" is "ab" and "c" in one word, it
+ * is not "a" and "bc" in another word. Therefore a merge's token is new, every pair with it is first found by that
+ * merge, and each pair enters the heap once. */
 #include "base/core/grow.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/tokenizer.h"
@@ -166,12 +167,12 @@ typedef struct place {
 typedef struct pair {
     zr__bpe_pair of;
     int64_t count;
-    int64_t places; /* list of the words that contain it, until it is put into the heap */
+    int64_t places; /* list of the words that contain the pair, until the pair enters the heap */
 } pair;
 
 /* A pair in the heap. Pairs with higher counts come first; among equal counts, pairs with lower token numbers. */
 typedef struct candidate {
-    int64_t count; /* the count when it was put into the heap */
+    int64_t count; /* count of the pair when it entered the heap */
     zr__bpe_pair of;
     int32_t pair;
     int64_t places;
@@ -180,7 +181,7 @@ typedef struct candidate {
 typedef struct learner {
     const zr__tokenizer_trainer *from;
     strings tokens;
-    int32_t *symbols; /* tokens of all words; those of a word begin at the offset of its bytes */
+    int32_t *symbols; /* tokens of all words; a word's tokens begin at the offset of the word's bytes */
     int64_t *length;  /* number of tokens left in each word */
     pair *pairs;
     int64_t n_pairs, pairs_room;

@@ -140,7 +140,7 @@ static void translate_group(translation *t)
         copy_construct(t, 1);
 }
 
-/* Return the length of "{3}?" at `at`, with any number, or 0 if there is none. */
+/* Return the length of a construct like "{3}?" at `at`, or 0 if there is none. */
 static int fixed_then_question(const char *at)
 {
     int n = *at == '{' ? (int)strspn(at + 1, "0123456789") : 0;
@@ -156,11 +156,13 @@ static void translate_outside(translation *t)
     } else if (*t->at == '(') {
         translate_group(t);
     } else if (*t->at == '^' || *t->at == '$') {
-        refuse_construct(t, 1); /* Oniguruma: beginning or end of a line; PCRE2: of the text */
+        refuse_construct(t, 1); /* in Oniguruma the beginning or end of a line, in PCRE2 that of the text */
     } else if ((t->at[0] == '}' && t->at[1] == '+') || (t->at[0] == '{' && t->at[1] == ',')) {
-        refuse_construct(t, 2); /* "}+" is greedy or possessive; "{," means from 0 on, or is plain text */
+        refuse_construct(t, 2); /* "}+" is greedy in one library and possessive in the other; "{," means "from 0 on" in
+                                   one and is plain text in the other */
     } else if (fixed_then_question(t->at) > 0) {
-        refuse_construct(t, fixed_then_question(t->at)); /* Oniguruma: optional; PCRE2: exact repetition */
+        refuse_construct(t,
+                         fixed_then_question(t->at)); /* in Oniguruma an optional repetition, in PCRE2 an exact one */
     } else {
         copy_construct(t, 1);
     }

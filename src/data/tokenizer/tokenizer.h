@@ -8,13 +8,13 @@
 
 #include "zr/data.h"
 
-/** Return whether this directory has all files of a tokenizer. zr_tokenizer_open tells whether their kind is
- * supported. */
+/** Return whether this directory has all files of a tokenizer. Whether the tokenizer's kind is supported is found by
+ * zr_tokenizer_open. */
 bool zr__tokenizer_is_in(const char *dir);
 
 /** Return the last offset p, from <= p < bytes, at which a text with this beginning may safely be cut: the two parts
- * have the same tokens as the whole, whatever follows after `bytes`. Return 0 if there is no safe offset, or none can
- * be known for this tokenizer (its regular expressions are not GPT-2's); it must then encode a text as a whole. */
+ * have the same tokens as the whole, whatever follows after `bytes`. Return 0 if there is no safe offset, or if none
+ * can be known because the tokenizer's regular expressions are not GPT-2's; a text must then be encoded as a whole. */
 int64_t zr__tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes);
 
 /** Write the text of a tokenizer.json with the tokens of "bytes", for programs that read only such files; zr_free it.

@@ -27,7 +27,7 @@ enum { VERSION = 3, HASHED_BYTES = 64, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS
 
 static const char magic[8] = "zrtokens";
 
-/* What identifies a text's tokens in the cache, and the paths of their files. */
+/* Key of a text's tokens in the cache, and the paths of their files. */
 typedef struct place {
     zr__encoding encoding;
     uint64_t key;
@@ -239,9 +239,9 @@ static void await_maker(const place *p, int lock)
     nanosleep(&nap, NULL);
 }
 
-/* Wait for the lock. It only saves double work and is not needed for correctness: on a network file system each host
- * may have its own lock, or none may exist. If the previous holder has removed the lock file, set *held to false; the
- * caller must then look for the tokens again. */
+/* Wait for the lock. The lock only saves double work and is not needed for correctness: on a network file system each
+ * host may have its own lock, or locks may not work at all. If the previous holder has removed the lock file, set *held
+ * to false; the caller must then look for the tokens again. */
 static zr_status hold_lock(const place *p, zr__file *lock, bool *held)
 {
     struct stat mine, there;

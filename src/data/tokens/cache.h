@@ -36,9 +36,9 @@ typedef struct zr__cached {
     bool damaged;  /* whether a damaged file of the same name was replaced */
 } zr__cached;
 
-/** Find the file of a text's tokens, or create it if it is missing or damaged. Unless args->cache_is_whole, its tokens
- * are read to check them. If another process or thread is creating the file, wait for it; if it ends without success,
- * create the file here. `lines` is whether the text is .jsonl. Errors: those of zr_data_open_with. */
+/** Find the file of a text's tokens, or create it if it is missing or damaged. Unless args->cache_is_whole, read the
+ * file's tokens to check them. If another process or thread is creating the file, wait for it, and create the file here
+ * if the other one fails. `lines` is whether the text is .jsonl. Errors: those of zr_data_open_with. */
 ZR_NODISCARD zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text,
                                         bool lines, char path[PATH_MAX], zr__cached *made);
 

@@ -17,7 +17,8 @@
 #include "base/file/file.h"
 
 /** Check a whole index against the size of its token file: the sequences must cover the file in order and without gaps,
- * so that it is one sequence of tokens. Errors: ZR_ERR_DATA naming file and byte; ZR_ERR_NOT_FOUND. */
+ * so that the file can be read as one long sequence of tokens. Errors: ZR_ERR_DATA naming file and byte;
+ * ZR_ERR_NOT_FOUND. */
 ZR_NODISCARD zr_status zr__indexed_read(const char *index, const zr__file *bin, int *token_bytes);
 
 #endif

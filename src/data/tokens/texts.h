@@ -55,8 +55,8 @@ ZR_NODISCARD zr_status zr__texts_learn(zr__texts *texts, zr__tokenizer_trainer *
 
 #define ZR_LLMC_HEADER_BYTES 1024
 
-/** Write the header of an llm.c file of `tokens` tokens of token_bytes (2 or 4) each. Fail with ZR_ERR_DATA if the
- * format cannot count that many. */
+/** Write the header of an llm.c file with `tokens` tokens, each of token_bytes bytes (2 or 4). Fail with ZR_ERR_DATA if
+ * the format cannot count so many tokens. */
 ZR_NODISCARD zr_status zr__llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES]);
 
 #endif
