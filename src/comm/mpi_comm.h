@@ -49,7 +49,7 @@ typedef struct zr__comm_mpi {
     pthread_mutex_t lock; /* guards `parts` of all communicators; only the world's lock is used */
 } zr__comm_mpi;
 
-/** Return whether some ranks are outside this rank's node. All ranks get the same answer. */
+/** Return whether some ranks are outside this rank's node. All ranks get the same result. */
 static inline bool zr__mpi_has_remote(const zr__comm_mpi *me)
 {
     return me->node_size < me->comm.size;
