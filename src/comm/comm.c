@@ -144,9 +144,8 @@ static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_
     }
     arrival t = {.fn = fn, .arg = arg};
     zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, hand_over, &t);
-    if (t.status != ZR_OK)
-        return ZR_FAIL(t.status, "%s",
-                       t.text); /* report the callback's failure, which is the cause, even if the exchange failed too */
+    /* Report the callback's failure, which is the cause, even if the exchange failed too. */
+    if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text);
     ZR_TRY(st);
     return ZR_OK;
 }
@@ -307,8 +306,8 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
     int first = -1;
     zr_status status = ZR_OK;
     zr_status shared = share_failure(comm, mine, text, &first, &status, their_text);
-    if (shared != ZR_OK && mine != ZR_OK)
-        return ZR_FAIL(mine, "%s", text); /* report this rank's own failure, not that of the exchange */
+    /* Report this rank's own failure, not that of the exchange. */
+    if (shared != ZR_OK && mine != ZR_OK) return ZR_FAIL(mine, "%s", text);
     ZR_TRY(shared);
     /* Several ranks may have failed with different statuses. All ranks return the status of the first rank that failed,
      * because what a rank does next may depend on the status. */
@@ -449,8 +448,8 @@ void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boa
     comm->board = mine;
     comm->boards = boards;
     comm->n_boards = n;
-    if (mine->process == 0)
-        mine->process = getpid(); /* written only once, since other ranks may read the field afterwards */
+    /* Written only once, since other ranks may read the field afterwards. */
+    if (mine->process == 0) mine->process = getpid();
 }
 
 void zr__comm_show(zr_comm *comm, int i, uint64_t number)

@@ -33,8 +33,7 @@ typedef struct zr__comm_mpi {
     zr_comm_board **boards; /* the world's boards; this rank's is `own_board` if no other rank shares its memory */
     zr_comm_board own_board;
     MPI_Win staging_window; /* window of the staging, or MPI_WIN_NULL when the node is this rank alone */
-    unsigned char
-        *staging; /* (staging_bytes) staging in the host's memory; comm.staging may be NCCL's staging instead */
+    unsigned char *staging; /* (staging_bytes) staging in the host's memory; comm.staging may be NCCL's instead */
     int64_t staging_bytes;
     unsigned char **stagings; /* (size) address of each node peer's staging in this process */
     int half;                 /* half of the staging for the next chunk, 0 or 1; equal on all ranks */
@@ -44,9 +43,8 @@ typedef struct zr__comm_mpi {
     struct zr__comm_mpi *parent;  /* communicator that this one was split off, or NULL if this one is the world */
     struct zr__comm_mpi *parts;   /* first in the list of communicators split off this one */
     struct zr__comm_mpi *sibling; /* next communicator in the parent's list of `parts` */
-    struct zr__comm_mpi
-        *world; /* the world from which this communicator was split, or this communicator if it is the world */
-    pthread_mutex_t lock; /* guards `parts` of all communicators; only the world's lock is used */
+    struct zr__comm_mpi *world;   /* the world that this communicator is, or was split from */
+    pthread_mutex_t lock;         /* guards `parts` of all communicators; only the world's lock is used */
 } zr__comm_mpi;
 
 /** Return whether some ranks are outside this rank's node. All ranks get the same result. */

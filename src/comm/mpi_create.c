@@ -304,8 +304,8 @@ const char *zr__comm_mpi_version(void)
     static _Thread_local char line[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     MPI_Get_library_version(line, &length);
-    line[strcspn(line, "\n,")] =
-        '\0'; /* cut the rest of the text, where MPICH describes its build and Open MPI its package */
+    /* Cut the rest of the text, where MPICH describes its build and Open MPI its package. */
+    line[strcspn(line, "\n,")] = '\0';
     for (char *c = line; *c; c++)
         if (*c == '\t') *c = ' ';
     return line;

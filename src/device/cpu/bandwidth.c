@@ -84,8 +84,8 @@ static int64_t array_bytes(void)
 
 zr_status zr__cpu_bandwidth(const zr__peak_ops *ops, int threads, zr_rate *of_triad, zr_rate *link)
 {
-    arrays m = {.n = array_bytes() / (int64_t)sizeof(float) / threads *
-                     threads}; /* a whole number of elements for each thread */
+    /* Round the array down, so that all threads get equal shares. */
+    arrays m = {.n = array_bytes() / (int64_t)sizeof(float) / threads * threads};
     const size_t bytes = (size_t)m.n * sizeof(float);
     m.a = zr_alloc(bytes);
     m.b = zr_alloc(bytes);

@@ -53,8 +53,8 @@ zr__processor zr__processor_here(void)
      * created later have the permission too. */
     if (zr__processor_has_tiles(&p)) p.tiles_permitted = syscall(SYS_arch_prctl, ASK_FOR_STATE, XCR0_TILE_DATA) == 0;
     const char *most = getenv("ONEDNN_MAX_CPU_ISA");
-    p.most_of_library =
-        most && *most ? most : getenv("DNNL_MAX_CPU_ISA"); /* older name of the same variable in oneDNN */
+    /* DNNL_MAX_CPU_ISA is oneDNN's older name of the variable. */
+    p.most_of_library = most && *most ? most : getenv("DNNL_MAX_CPU_ISA");
     return p;
 }
 #else

@@ -13,8 +13,7 @@ typedef struct zr__processor {
     uint32_t cpuid_7_edx; /* CPUID leaf 7, EDX; bit 22: bf16 products on tiles, bit 23: fp16 products, bit 24: tiles */
     uint64_t xcr0;        /* register XCR0; bits 17 and 18: whether the system saves tiles */
     bool tiles_permitted; /* whether the kernel lets this process use tiles */
-    const char
-        *most_of_library; /* ONEDNN_MAX_CPU_ISA, the limit on oneDNN's instructions, or NULL if there is no limit */
+    const char *most_of_library; /* ONEDNN_MAX_CPU_ISA, which limits oneDNN's instructions, or NULL */
 } zr__processor;
 
 /* Describe the processor and the environment of this process. The function also asks the kernel for permission to use

@@ -58,8 +58,7 @@ struct zr__attention {
     float scale;
     bool wide; /* whether all arrays are `wide`, as zr__tokens defines it */
     bool drops;
-    bool
-        fours; /* whether the random number of every key that is a multiple of 4 has an index that is a multiple of 4 */
+    bool fours; /* whether random numbers of keys 0, 4, 8 ... have indices that are multiples of 4 */
     zr__dropout dropout;
     int64_t first_head, all_heads; /* for dropout: number of heads before this rank's first head, over all rows, and
                                       number of heads in a row */

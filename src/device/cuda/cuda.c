@@ -184,8 +184,8 @@ static void cuda_free_host(zr_device *device, void *memory)
 
 static void cuda_populate(zr_device *device, void *memory, int64_t bytes)
 {
-    (void)device, (void)memory,
-        (void)bytes; /* do nothing, since memory of the GPU or of the host has its pages from the start */
+    /* Do nothing, since memory of the GPU or of the host has its pages from the start. */
+    (void)device, (void)memory, (void)bytes;
 }
 
 /* ---- the table --------------------------------------------------------------------------------- */

@@ -305,8 +305,8 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
     for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
         const int64_t n = zr__min64(NB, s->T - j0);
         pack_transposed(work + at->keys_t, work + at->keys, qkv, s, 1, j0, n);
-        pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0,
-                        n); /* dv serves as a buffer until dv is computed */
+        /* The memory of dv serves as a buffer until dv is computed. */
+        pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0, n);
         for (int64_t i0 = j0; i0 < s->T; i0 += NB) block_backward(s, at, work, lse, i0, j0);
         for (int64_t j = 0; j < n; j++) {
             unpack_row(out, qkv_at(s, j0 + j, 1), work + at->dk + j * w, s, 1.0f);

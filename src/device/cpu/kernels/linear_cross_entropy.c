@@ -199,8 +199,8 @@ static zr_status run_join(const zr_kernel_args *args)
         for (int64_t m = 0; m < ranks; m++) most = fmax(most, part[2 * (m * rows + r)]);
         for (int64_t m = 0; m < ranks; m++) {
             sum += exp(part[2 * (m * rows + r)] - most);
-            own += part[2 * (m * rows + r) +
-                        1]; /* the target's logit from the rank that holds the target, 0 from other ranks */
+            /* Add the target's logit, which the rank that holds the target passes; other ranks pass 0. */
+            own += part[2 * (m * rows + r) + 1];
         }
         lse[r] = (float)(most + log(sum));
         losses[r] = target[r] < 0 ? 0.0f : (float)(most - own + log(sum));

@@ -54,8 +54,8 @@ static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t fir
     *lse = (float)((double)max + tail);
     if (target < 0) return 0.0f;
     zr__load(&x, logits, dtype, first + target, 1);
-    return (float)((double)max - (double)x +
-                   tail); /* not computed from lse, whose rounding error grows with the logits */
+    /* Not computed from lse, whose rounding error grows with the logits. */
+    return (float)((double)max - (double)x + tail);
 }
 
 /* Compute dloss times the gradient of the loss. The result replaces the logits, or goes to another array of their type.

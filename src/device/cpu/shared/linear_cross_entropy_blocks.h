@@ -22,8 +22,8 @@ static inline zr__head_layout zr__head_layout_make(int64_t rows, int64_t block, 
                                                    zr_dtype w)
 {
     zr__head_layout l = {.rows = block, .blocks = (rows + block - 1) / block};
-    l.sum_in_dw = w == ZR_F32 || (l.blocks == 1 &&
-                                  w == g); /* with a single block, dw is rounded only once even without a sum in fp32 */
+    /* With a single block, dw is rounded only once even without a sum in fp32. */
+    l.sum_in_dw = w == ZR_F32 || (l.blocks == 1 && w == g);
     l.sum = (l.rows * V * zr_dtype_bytes(g) + 63) / 64 * 64;
     l.panels = l.sum + (l.sum_in_dw ? 0 : (V * C * zr_dtype_bytes(ZR_F32) + 63) / 64 * 64);
     return l;

@@ -1,8 +1,7 @@
 /*
  * attention_dx. The weights are recomputed twice from q, k and lse: in blocks that hold queries and sum dq over the
  * keys, and in blocks that hold keys and sum dk and dv over the queries. So one block computes each sum, in a fixed
- * order. With P the weights
- * before dropout and `kept` the factors of dropout:
+ * order. With P for the weights before dropout and `kept` for the factors of dropout:
  *   - dv = (kept P)^T dy, dS = P (kept dy v^T - delta), dq = scale dS k, dk = scale dS^T q
  *   - delta = sum of dy y over the width of a head, for each query
  */
@@ -161,8 +160,8 @@ template <int W, bool DROPS> struct dk_tiles {
     /* pair: number of elements of a tile of q and a tile of dy together */
     static constexpr int keys = 16 * M * ZR__ATTENTION_WARPS, pair = 2 * queries * zr__tile_stride<W>;
     static constexpr bool kept = W <= (M == 1 ? 96 : 32); /* whether registers hold k and v */
-    static constexpr int part =
-        W <= 128 ? W : 128; /* number of elements of each token's dk and dv that a block computes */
+    /* Number of elements of each token's dk and dv that a block computes. */
+    static constexpr int part = W <= 128 ? W : 128;
     static constexpr int turns = W <= 128 ? 2 : 1; /* number of buffers for tiles of columns */
     static constexpr int stats = 2 * queries;      /* number of floats for lse and delta of a tile */
     static constexpr int shared = turns * stats * 4 + (2 * keys * zr__tile_stride<W> + turns * pair) * 2;

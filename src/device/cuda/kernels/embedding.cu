@@ -26,8 +26,8 @@ struct token_ids {
 zr_status tokens_of(const zr_kernel_args *args, int64_t rows, token_ids *tokens)
 {
     const zr_tensor *ids = &args->in[0];
-    const int64_t all =
-        args->op->attr.i[0]; /* number of rows of the whole table if its rows are split over ranks, else 0 */
+    /* Number of rows of the whole table if its rows are split over ranks, else 0. */
+    const int64_t all = args->op->attr.i[0];
     *tokens = {(const int32_t *)ids->data, zr_shape_elems(&ids->shape), all ? args->runtime->place * rows : 0, rows};
     return zr__check_indices(args, ids, "token id", 0, all ? all : rows);
 }
@@ -279,8 +279,8 @@ template <typename T, int V> struct row_sums {
         if (earlier.data) zr__get_all<V>(sum, earlier, at.row * C + c);
         for (int64_t i = at.begin; i < at.end; i += few_batch) {
 #pragma unroll
-            for (int j = 0; j < few_batch;
-                 j++) { /* beyond the last token, token i is read again but not added, which saves a branch */
+            /* Beyond the last token, token i is read again but not added, which saves a branch. */
+            for (int j = 0; j < few_batch; j++) {
                 const int64_t token = sorted.order[i + j < at.end ? i + j : i];
                 zr__get_all<V>(x[j], dy, token * C + c);
             }
