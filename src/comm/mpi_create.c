@@ -223,7 +223,7 @@ static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
     return number_node_ranks(me);
 }
 
-/* Do the part of creation that communicates with the other ranks, over me->all. */
+/* Communicate with the other ranks over me->all, and create what needs them: the node and the shared memory. */
 static zr_status connect_ranks(zr__comm_mpi *me, int ranks_per_node)
 {
     ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));

@@ -39,8 +39,9 @@ typedef struct zr__group {
     int color;
 } zr__group;
 
-/** List the group's ranks in the group's order, by their numbers in the world, in names (size). The function reads
- * colors and keys from comm->table, which zr_comm_ops.split finds there and any other call of `comm` may overwrite. */
+/** List the group's ranks in the group's order, by their numbers in the world, in names (size). Call this function only
+ * in zr_comm_ops.split, before any other call of `comm`: comm->table must still hold the colors and keys of all ranks.
+ */
 void zr__group_names(const zr_comm *comm, const zr__group *group, int *names);
 
 /** Return this rank's number in the world, which messages use as the rank's name. */

@@ -29,8 +29,8 @@ extern "C" {
 typedef struct zr__cuda_room {
     double part[ZR__CUDA_PARTS]; /* partial sum of each block */
     int64_t bad[ZR__CUDA_PARTS]; /* index of each block's first element that is not finite, or -1 if all are finite */
-    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* for each exponent: sum of the low 32 bits of the runs' sums, and
-                                                       sum of their high bits */
+    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* for each exponent, over the runs: sum of the low 32 bits of a
+                                                       run's sum, and sum of its high bits */
 } zr__cuda_room;
 
 /** The first index in an operand that is outside its table. A kernel records the index, and `finish` fails with it. */

@@ -28,7 +28,7 @@ typedef struct zr__cuda_product_spec {
     int64_t workspace_bytes; /* at least the result of zr__cuda_workspace */
 } zr__cuda_product_spec;
 
-/** Return the spec of a product without a bias of dense matrices, none of which is transposed. */
+/** Return the spec of a product of dense matrices, without transposes and without a bias. */
 static inline zr__cuda_product_spec zr__cuda_product_spec_make(int64_t m, int64_t n, int64_t k, zr_dtype dtype,
                                                                zr_dtype out_dtype)
 {

@@ -83,7 +83,7 @@ enum { TILE = 32 }; /* edge of a tile; elements are moved by tiles, so that cach
         for (int64_t i = i0; i < i1; i++)                                                                              \
     ((type *)out->data)[at + j * s.a + i] = ((const type *)in->data)[at + i * s.b + j]
 
-/* Transpose a tile, whose rows begin with i0 and columns with j0, of a matrix (a, b) that begins at element `at`. */
+/* Transpose the tile with first row i0 and first column j0 of the matrix (a, b) that begins at element `at`. */
 static void swap_tile(const zr_tensor *out, const zr_tensor *in, swap_sizes s, int64_t at, int64_t i0, int64_t j0)
 {
     const int64_t i1 = zr__min64(i0 + TILE, s.a), j1 = zr__min64(j0 + TILE, s.b);

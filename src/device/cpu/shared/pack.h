@@ -7,7 +7,7 @@
 #include "device/cpu/shared/transpose.h"
 
 /* Size of the tile of C that stays in registers during the loop over k: ZR_PRODUCT_ROWS rows of ZR_PRODUCT_VECS
- * vectors. Processors whose vectors have 16, 8 or 4 floats have 32, 16 or 16 vector registers. A tile with rows of
+ * vectors. A processor has 32 vector registers if its vectors have 16 floats, else 16. A tile with rows of
  * three vectors needs fewer loads for each multiply-add than a square tile. Its 48, 24 or 8 columns divide the widths
  * of models. A vector holds the rows of one or two panels of A. */
 #if ZR_VEC > 4

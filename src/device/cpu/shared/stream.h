@@ -19,7 +19,8 @@
 #define ZR_STREAM_LANES ZR_VEC
 #endif
 #define ZR_STREAM_LOOP _Pragma("omp simd simdlen(ZR_STREAM_LANES)")
-#define ZR_WIDE_LOOP _Pragma("omp simd") /* uses vectors of full width, for loops limited by arithmetic */
+#define ZR_WIDE_LOOP                                                                                                   \
+    _Pragma("omp simd") /* for loops whose speed arithmetic limits: vectors of the level's full width */
 
 /* Minimum bytes of a result that is stored past the caches: several times a core's second-level cache. */
 #define ZR_STREAM_BYTES ((int64_t)4 << 20)

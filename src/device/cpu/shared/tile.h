@@ -11,7 +11,7 @@
 #include "device/cpu/shared/level.h"
 
 /* Size of a tile: the maximum number of accumulators that leaves registers for b and a broadcast element of a.
- * Processors whose vectors have 16, 8 or 4 floats have 32, 16 or 16 vector registers. */
+ * A processor has 32 vector registers if its vectors have 16 floats, else 16. */
 #if defined(__AVX512F__)
 #define ZR_TILE_ROWS 8
 #elif defined(__AVX2__)

@@ -1,7 +1,7 @@
 /*
- * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. In the scratch, the gradient of
- * a block's logits replaces the logits; products that read the logits or the gradient run meanwhile.
- * linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
+ * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. A product computes a block's
+ * logits in the scratch. In the backward pass the logits' gradient replaces them, and the products for dx and dw read
+ * the gradient there. linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
  * linear_cross_entropy_join joins the results of the ranks that hold the parts.
  */
 #include "device/cuda/cross_entropy_rows.h"
