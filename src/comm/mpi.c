@@ -30,9 +30,8 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status)
     return ZR_FAIL(status, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-/* Pause between two polls of a wait. If another thread of this rank computes, the wait must leave the core to that
- * thread, so it sleeps briefly. Bytes that a link delivers meanwhile (12 KB at 1 Gbit/s) wait in the sockets' buffers.
- */
+/* Pause between two polls of a wait. If another thread of this rank computes, sleep briefly, which leaves the core to
+ * that thread. Bytes that a link delivers meanwhile (12 KB at 1 Gbit/s) wait in the sockets' buffers. */
 static void relax_mpi(const zr__comm_mpi *me, int polls)
 {
     if (!me->world->comm.concurrent)
@@ -70,7 +69,8 @@ static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, co
 
 static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer)
 {
-    enum { CLOCK_POLLS = 128 }; /* a poll takes microseconds, or milliseconds on a busy machine */
+    /* Number of polls before the clock is read. A poll takes microseconds, or milliseconds on a busy machine. */
+    enum { CLOCK_POLLS = 128 };
     const double long_sec = 0.25;
     double shown_sec = zr_clock_sec();
     int done = 0;
@@ -294,7 +294,7 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
 }
 
 /* Gather pieces. Node peers read a copy of `mine` in the staging, since `mine` may change after the call. Without
- * remote ranks, the copy may use the whole half of the staging. */
+ * remote ranks, a half of the staging needs no slots, so a chunk of the copy may fill the whole half. */
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                          int64_t piece_bytes)
 {

@@ -23,9 +23,8 @@ typedef struct zr__comm_mpi {
     int *node_rank; /* (size) each rank's number within this rank's node, or -1 if that rank is remote */
     int *names;     /* (size) the ranks' numbers in the world, to which comm.world_ranks points */
     zr__flight flight[2];
-    MPI_Status *statuses; /* (2 * size) statuses of the requests */
-    double
-        *scalars; /* (1 + size, ZR_COMM_SCALARS) this rank's numbers, then comm.table with the numbers of all ranks */
+    MPI_Status *statuses;  /* (2 * size) statuses of the requests */
+    double *scalars;       /* (1 + size, ZR_COMM_SCALARS) this rank's numbers, then comm.table */
     bool unfinished;       /* whether a call of scalars has failed, so that MPI may still write to `scalars` */
     int64_t chunk_bytes;   /* length of the longest message, in bytes */
     MPI_Win shared_window; /* window of the sleeping barrier and, in the world's communicator, of the boards */

@@ -9,8 +9,8 @@ typedef struct zr__strides {
     int64_t row, col;
 } zr__strides;
 
-/* The product C (m,n) = A (m,k) B (k,n), or C += A B. To the first, bias (n), in A's dtype, may be added, and earlier
- * (m,n), which is F32 and not C itself. */
+/* The product C (m,n) = A (m,k) B (k,n) + bias + earlier, or C += A B. bias (n) is optional and has A's dtype. earlier
+ * (m,n) is optional, F32, and not C itself. */
 typedef struct zr__product_spec {
     int64_t m, n, k;
     zr_dtype dtype, out_dtype; /* dtype of A and B, and dtype of C */

@@ -19,8 +19,8 @@
 #define ZR_STREAM_LANES ZR_VEC
 #endif
 #define ZR_STREAM_LOOP _Pragma("omp simd simdlen(ZR_STREAM_LANES)")
-#define ZR_WIDE_LOOP                                                                                                   \
-    _Pragma("omp simd") /* for loops whose speed arithmetic limits: vectors of the level's full width */
+/* Before a loop whose speed arithmetic limits, let the loop use vectors of full width. */
+#define ZR_WIDE_LOOP _Pragma("omp simd")
 
 /* Minimum bytes of a result that is stored past the caches: several times a core's second-level cache. */
 #define ZR_STREAM_BYTES ((int64_t)4 << 20)
