@@ -6,12 +6,12 @@
 
 /* Functions of a kind of device that its queues call. For a synchronous device, all but `side` are NULL. */
 typedef struct zr__queue_kind {
-    /* Create a device on which a queue's tasks run, unless the queue is ZR_QUEUE_AT_ONCE. Destroy the device by
-     * zr_device_destroy. */
+    /* Create a device on which the tasks of a queue run. A queue that is ZR_QUEUE_AT_ONCE needs none. Destroy the
+     * device by zr_device_destroy. */
     zr_status (*side)(zr_device *device, zr_queue_runs runs, zr_device **side);
     /* Prepare the thread of a queue. The thread calls this function first. */
     zr_status (*enter)(zr_device *side);
-    /* Run a task of a queue without a thread, and report the times of the task when the times are known. */
+    /* Run a task of a queue that has no thread. Report the task's times when they are known. */
     zr_status (*run)(zr_device *device, const zr_task *task);
     /* `mark` assigns this ticket to all work launched on the device so far. `reach` waits, on any thread, until that
      * work has completed. */

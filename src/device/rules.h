@@ -24,7 +24,7 @@ static inline zr__dropout zr__dropout_make(const zr_runtime *runtime, int64_t st
     d.rng.purpose = ZR_RNG_DROPOUT;
     d.rng.stream = (uint32_t)stream;
     d.rng.step = (uint32_t)runtime->step;
-    /* The comparison u >= threshold decides exactly as u * 2^-24 >= p does. */
+    /* For a 24-bit random number u, the comparison u >= threshold decides exactly as u * 2^-24 >= p does. */
     d.threshold = (uint32_t)ceil(p * 0x1p24);
     d.scale = (float)(1.0 / (1.0 - p));
     return d;

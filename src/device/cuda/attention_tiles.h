@@ -184,8 +184,8 @@ __device__ __forceinline__ void zr__score(float (&score)[M][N][4], const zr__lef
     }
 }
 
-/* Set to `value` the scores of keys that come after their query, which the query must not see. i0 is the warp's first
- * query, j0 the tile's first key. */
+/* Set to `value` the score of each key that comes after its query, since a query must not see later keys. i0 is the
+ * warp's first query, j0 the tile's first key. */
 template <int M, int N>
 __device__ __forceinline__ void zr__hide_later(float (&score)[M][N][4], int i0, int j0, float value)
 {

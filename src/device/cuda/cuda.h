@@ -64,8 +64,8 @@ typedef struct zr__cuda_device {
     cudaEvent_t ended; /* event by which the queue's thread waits for the end of a task, or NULL without a thread */
     zr__cuda_times *times;
     zr__cuda_lost lost;
-    bool in_task; /* whether a task runs, in which operations are asynchronous; outside tasks, operations complete
-                     before they return */
+    bool in_task; /* whether a task runs; operations are asynchronous in tasks, and complete before they return outside
+                     tasks */
 } zr__cuda_device;
 
 static inline zr__cuda_device *zr__cuda(zr_device *device)

@@ -168,8 +168,8 @@ template <int W, bool DROPS> struct dk_tiles {
     static_assert(shared <= ZR__SHARED_MOST && stats % 4 == 0, "the tiles fit");
 };
 
-/* Set to 0 the scores and gradients of queries that must not see the key, because they come before it, and of queries
- * beyond the last query. */
+/* Set to 0 the scores and gradients of queries that come before the key, since a query must not see later keys, and of
+ * queries beyond the last query. */
 template <int M, int N>
 __device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], float (&gradient)[M][N][4], int i0,
                                                      int j0, int n_queries)
