@@ -306,7 +306,7 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
     int first = -1;
     zr_status status = ZR_OK;
     zr_status shared = share_failure(comm, mine, text, &first, &status, their_text);
-    /* Report this rank's own failure, not that of the exchange. */
+    /* Report this rank's own failure, not the failure of the exchange. */
     if (shared != ZR_OK && mine != ZR_OK) return ZR_FAIL(mine, "%s", text);
     ZR_TRY(shared);
     /* Several ranks may have failed with different statuses. All ranks return the status of the first rank that failed,

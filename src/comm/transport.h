@@ -80,9 +80,9 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
 }
 
 /** Compute the chunk length of an exchange that has `room_bytes` for each rank: the greatest multiple of 64 bytes that
- * fits and consists of whole grains, so that chunks of an aligned piece begin on cache lines, or the largest number of
- * whole grains if no such multiple fits. If a grain is one element, which divides 64, the length is `room_bytes`
- * rounded down to a multiple of 64. Return ZR_ERR_ARG if not even one grain fits. */
+ * fits and consists of whole grains, so that chunks of an aligned piece begin on cache lines, or, if no multiple fits,
+ * the largest number of whole grains. If a grain is one element, which divides 64, the length is `room_bytes` rounded
+ * down to a multiple of 64. Return ZR_ERR_ARG if not even one grain fits. */
 ZR_NODISCARD zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes,
                                       int64_t *chunk_bytes);
 

@@ -23,7 +23,7 @@ typedef struct entry {
 } entry;
 
 typedef struct host_queue {
-    zr_queue base; /* base.device is `owner`, or the device for which the queue was created */
+    zr_queue base; /* base.device is `owner`, or a device created for this queue */
     const zr__queue_kind *kind;
     zr_device *owner;
     bool threaded;

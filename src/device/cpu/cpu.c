@@ -13,7 +13,7 @@
 #include "base/number/exact.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
-/* Declare the tables of a level. Kernels other than matrix products are those of the level `vector`. */
+/* Declare the tables of a level. All kernels but matrix products come from the level `vector`. */
 #define DECLARE_LEVEL(level, vector)                                                                                   \
     ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level, vector)                                                                  \
     extern const zr__shards zr__shards_##vector;                                                                       \

@@ -22,7 +22,7 @@ struct zr__product {
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[OPERANDS]; /* the operands' memory objects; NULL for an operand that the product lacks */
     pthread_t owner;
-    int threads; /* number of threads, at most that of the spec */
+    int threads; /* number of threads, at most the spec's number */
     zr__product_spec spec;
     int users;
     zr__product *next; /* next product of the same thread */

@@ -129,7 +129,7 @@ bool zr__processor_has(const zr__processor *p, const char *level)
 bool zr__processor_wants(const zr__processor *p, const char *level)
 {
     /* Detect Intel processors that multiply bf16 in vectors at half the rate of their fp32 multiply-adds (32 FLOPs a
-     * cycle were measured, compared with 64): those with tiles, and those of a generation designed for tiles. */
+     * cycle were measured, compared with 64): processors with tiles, or of a generation designed for tiles. */
     bool slow_dots = p->intel && bit(p->cpuid_7_edx, EDX_AVX512_FP16);
     return zr__processor_has(p, level) && !(slow_dots && level_index(level) == V4BF16);
 }

@@ -1,7 +1,7 @@
 /*
  * Attention on tensor cores: tiles of tokens in shared memory, and the products of a warp with them.
  *
- * A block of four warps holds some tokens of a head, called rows, of which each warp has 16 * M. For y and dq the rows
+ * A block of four warps holds some tokens of a head, called rows; each warp has 16 * M rows. For y and dq the rows
  * are queries and the columns keys; for dk and dv the rows are keys and the columns queries. Columns are loaded one
  * tile at a time. A warp needs no data of another warp: its scores become weights in its registers, and the weights
  * multiply the tile of columns.
@@ -274,8 +274,8 @@ __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const z
 }
 
 /* Compute the dropout factors of a lane's four scores in a tile of 16 keys x 8 queries. Four lanes in consecutive rows
- * share the four keys of a block of random numbers. Each of these lanes computes the block of one of the four scores,
- * and the lanes exchange numbers. */
+ * share the four keys of a block of random numbers. Each of the four lanes computes the block of one of the four
+ * scores, and the lanes exchange numbers. */
 __device__ __forceinline__ void zr__factors_by_key(float (&factor)[4], const zr__attention &a, uint64_t first)
 {
     const zr__lane at = zr__lane_here();

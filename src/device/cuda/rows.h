@@ -39,7 +39,7 @@ template <typename T> zr__row_grid zr__row_grid_of(int64_t rows, int64_t C, bool
 }
 
 /* Position of a thread: its current row, the step to its next row, its number among the row's threads, and the number
- * of these threads. */
+ * of the row's threads. */
 struct zr__row_place {
     int64_t row, step;
     int lane, lanes;
@@ -188,7 +188,7 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
-constexpr int ZR__MOVE_ROWS = 4; /* number of rows of which a thread reads a piece before it writes the pieces */
+constexpr int ZR__MOVE_ROWS = 4; /* number of rows; a thread reads a piece of each row before it writes the pieces */
 
 /* Call f.put(at, i, f.get(at, i)) for each piece i of each row, where at = f.row(row). */
 template <typename F>

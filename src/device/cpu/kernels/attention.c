@@ -19,7 +19,7 @@
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
-    int64_t first_head, all_heads; /* this rank's first head, and number of heads of all ranks (tensor parallelism) */
+    int64_t first_head, all_heads; /* with tensor parallelism: this rank's first head, number of heads of all ranks */
     int64_t width;
     float scale;
     bool drops;

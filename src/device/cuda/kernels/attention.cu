@@ -81,7 +81,7 @@ __device__ __forceinline__ void drop_weights(float (&weight)[M][N][4], const zr_
         }
 }
 
-/* Store y and lse of a warp's queries, the first of which is i0. */
+/* Store y and lse of a warp's queries, which begin with query i0. */
 template <typename T, int W, int M, int NY>
 __device__ __forceinline__ void store_queries(const zr__tokens<T> &y, float *lse, int i0, T *rows,
                                               const float (&sum)[M][NY][4], const online<M> &all, float to_log2)

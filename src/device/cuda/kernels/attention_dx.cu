@@ -187,7 +187,7 @@ __device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], fl
 }
 
 /* Replace scores by weights, and gradients of weights by gradients of scores. `first` is the index of the random number
- * of the tile's first query and the warp's first key. lse and delta are those of the tile's queries. */
+ * of the tile's first query and the warp's first key. lse and delta belong to the tile's queries. */
 template <bool DROPS, int M, int N>
 __device__ __forceinline__ void backward_by_key(float (&score)[M][N][4], float (&gradient)[M][N][4],
                                                 const zr__attention &a, uint64_t first, const float *lse,

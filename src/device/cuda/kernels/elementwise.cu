@@ -1,5 +1,5 @@
-/* gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout, fill. The formulas are those of the
- * processor's kernels. */
+/* gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout, fill. The processor's kernels use the same
+ * formulas. */
 #include "device/cuda/dropout.h"
 #include "device/operands.h"
 

@@ -201,8 +201,8 @@ struct sorted_tokens {
     token_ids tokens;
     const uint32_t *order;
     uint32_t *first;
-    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by the numbers of these rows,
-                       in any order */
+    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by those rows' numbers, in
+                       any order */
 
     __device__ int64_t row_at(int64_t i) const
     {

@@ -226,7 +226,7 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
     }
 }
 
-/* Sum a run of rows in each block, for as many columns as a warp processes. Each warp sums some of the rows; the warps'
+/* Sum a run of rows in each block, for the columns that a warp processes. Each warp sums some of the rows; the warps'
  * sums are then added in the order of the warps. */
 template <typename T, bool PACKED, bool CENTRED>
 __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)

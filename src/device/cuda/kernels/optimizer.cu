@@ -1,6 +1,6 @@
 /*
- * The built-in optimizers: one pass over the parameters that unscales, clips, updates and casts. The operations are
- * those of src/device/cpu/kernels/optimizer.c, whose comments give the formulas and the memory traffic.
+ * The built-in optimizers: one pass over the parameters that unscales, clips, updates and casts. The operations are the
+ * same as in src/device/cpu/kernels/optimizer.c, whose comments give the formulas and the memory traffic.
  */
 #include "device/cuda/launch.h"
 #include "device/rules.h"
@@ -11,7 +11,7 @@ namespace
 /* Arrays of the range of parameters that is updated. */
 template <typename Grad, typename Param> struct arrays {
     float *weight;
-    Param *param; /* the weights' 16-bit copy, or NULL if there is none */
+    Param *param; /* the weights' 16-bit copy, or NULL without a copy */
     const Grad *grad;
     float *slot[2];
 };
