@@ -72,7 +72,7 @@ bool zr__processor_has_tiles(const zr__processor *p)
 
 /* ---- what the library may use ------------------------------------------------------------------ */
 
-/* Return the highest level all of whose instructions oneDNN may use, by the value of ONEDNN_MAX_CPU_ISA. Names outside
+/* Return the highest level for which the value of ONEDNN_MAX_CPU_ISA lets oneDNN use all instructions. Names outside
  * the table set no limit: "ALL", names of instructions beyond tiles, and names that oneDNN does not know and ignores.
  */
 static int most_of(const char *isa)

@@ -1,5 +1,5 @@
 /* Queues of a GPU, as an extension of src/device/queue.c. Tasks only launch work. Therefore marks are events in the
- * stream, and a task begins and ends when the stream passes the task's begin and end. */
+ * stream, and a task's times are the times when the stream passed the events before and after the task's work. */
 #include "device/queue.h"
 
 #include <pthread.h>

@@ -29,7 +29,7 @@ typedef struct products {
 
 typedef struct head {
     products whole, last;  /* products of a whole block and of a shorter last block, whose dw is added to the sum */
-    zr__matmul *dw_begins; /* product of the first block's dw, which sets the sum */
+    zr__matmul *dw_begins; /* product that sets the sum of dw to the first block's dw */
 } head;
 
 extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);

@@ -1,7 +1,7 @@
 /* Helpers of kernels that process rows in pieces of ZR_CHUNK elements: zr__view reads operands, zr__target returns
- * where to compute results, zr__settle stores them. An output may share the memory of an operand if both have equal
- * offsets. Loops that write to a target declare that there is no other overlap (ZR_STREAM_LOOP), so that the compiler
- * can vectorise them. */
+ * where to compute results, zr__settle stores them. An element of an output may share memory with the operand elements
+ * from which it is computed. Loops that write to a target declare that there is no other overlap (ZR_STREAM_LOOP), so
+ * that the compiler can vectorise them. */
 #ifndef ZR_DEVICE_CPU_ROWS_H
 #define ZR_DEVICE_CPU_ROWS_H
 
