@@ -6,7 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Polls before a wait sleeps, about 50 us: longer than the skew of a balanced step, shorter than a lost time slice. */
+/* Number of polls before a wait sleeps. They take about 50 us: longer than ranks of a balanced step wait for each
+ * other, shorter than a time slice that the system gives to another process. */
 #define SPINS 1000
 
 /* Lowest bit of `word`: set once a rank has left for good. Completing a barrier adds 2 to the word, so it never changes
@@ -56,8 +57,8 @@ int zr__barrier_wait(zr__barrier *barrier)
     }
     for (uint32_t looks = 0;; looks++) {
         uint32_t now = atomic_load_explicit(&barrier->word, memory_order_acquire);
-        /* Check for completion before LEFT: a rank may pass this barrier and leave for good before this rank polls
-         * again. */
+        /* Check for completion before LEFT: a rank that completed this barrier may leave for good before this rank
+         * polls again. */
         if ((now ^ entry) & ~LEFT) return 0;
         if (now & LEFT) return (int)atomic_load_explicit(&barrier->leaver, memory_order_relaxed);
         if (looks < barrier->spins)

@@ -21,10 +21,10 @@ typedef struct zr__barrier {
 /** Initialise a barrier for `size` ranks. The host runs `host_ranks` ranks in all, which share its cores. */
 void zr__barrier_init(zr__barrier *barrier, int size, int host_ranks);
 
-/** Wait for all ranks. Return 0 when all have arrived, or 1 + the leaver's rank if a rank has left for good. */
+/** Wait for all ranks. Return 0 when all have arrived, or 1 + the number of a rank that has left for good. */
 int zr__barrier_wait(zr__barrier *barrier);
 
-/** Leave for good: all present and later waiters learn that `rank` will not arrive again. */
+/** Leave for good. All present and later waits of other ranks end, and return that `rank` has left. */
 void zr__barrier_leave(zr__barrier *barrier, int rank);
 
 #endif

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Capacity of a failure's text: the bytes of one call of scalars, in which it travels. A longer text is cut. */
+/* Maximum bytes of a failure's text: the bytes of one call of scalars, which carries the text. A longer text is cut. */
 #define TEXT_BYTES (ZR_COMM_SCALARS * sizeof(double))
 
 zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size,
@@ -86,7 +86,7 @@ zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_
         " bytes of staging for %d ranks); make the grain shorter, or, unless messages between hosts are the limit, "
         "the staging longer (zr_comm_staging)",
         grain_bytes, room_bytes, comm->staging_bytes, comm->size);
-    const int64_t shared = grain_bytes & -grain_bytes; /* largest power of two that divides the grain */
+    const int64_t shared = grain_bytes & -grain_bytes; /* largest power of two that divides the grain's bytes */
     const int64_t both = shared < ZR__COMM_ALIGN_BYTES ? grain_bytes * (ZR__COMM_ALIGN_BYTES / shared) : grain_bytes;
     const int64_t unit = both <= room_bytes ? both : grain_bytes;
     *chunk_bytes = room_bytes / unit * unit;
@@ -116,7 +116,7 @@ zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)
     return ZR_OK;
 }
 
-/* The caller's function, and the first failure that it returned. */
+/* The caller's function in an exchange, and the first failure that the function returned. */
 typedef struct arrival {
     zr_comm_arrived_fn fn;
     void *arg;
@@ -124,8 +124,8 @@ typedef struct arrival {
     char text[TEXT_BYTES];
 } arrival;
 
-/* Call the caller's function, until it has failed once. Return ZR_OK even then: the exchange must go on, because peers
- * would wait for ever for a rank that left it midway. */
+/* Call the caller's function, until it has failed once. Return ZR_OK even after a failure: the exchange must go on,
+ * because peers would wait for ever for a rank that left the exchange midway. */
 static zr_status hand_over(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     arrival *t = arg;
@@ -146,7 +146,8 @@ static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_
     }
     arrival t = {.fn = fn, .arg = arg};
     zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, hand_over, &t);
-    if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text); /* the cause, even if the exchange failed too */
+    /* Report the callback's failure, which is the cause, even if the exchange failed too. */
+    if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text);
     ZR_TRY(st);
     return ZR_OK;
 }
@@ -170,7 +171,7 @@ zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t pi
     ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
     ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
-    /* A stride of 0 makes all of `send` the piece for every rank. */
+    /* With a stride of 0, all of `send` is the piece for every rank. */
     return exchange_pieces(comm, owner, send, 0, piece_bytes, grain_bytes, fn, arg);
 }
 
@@ -202,7 +203,7 @@ zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier)
     return ZR_OK;
 }
 
-/* Return the first failure among the copies of the call that has just ended, and reset it. */
+/* Return the first failure among the copies of the call that has just ended. Then forget that failure. */
 static zr_status copies_status(zr_comm *comm)
 {
     const zr_status st = comm->copied;
@@ -221,8 +222,8 @@ zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
     return copies_status(comm);
 }
 
-/* Check that this rank's piece lies outside `out`, or at its own offset in `out`. Anywhere else in `out`, peers would
- * overwrite the piece while it is still being read. */
+/* Check that this rank's piece lies outside `out`, or at its own offset in `out`. At any other offset in `out`, peers
+ * would overwrite the piece while it is still being read. */
 static zr_status check_mine(const zr_comm *comm, const void *mine, const void *out, int64_t stride_bytes,
                             int64_t piece_bytes)
 {
@@ -251,7 +252,7 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
 
 /* ---- scalars --------------------------------------------------------------------------------- */
 
-/* Exchange numbers without counting them as traffic: zr_comm_agree and zr__comm_same use this function too. */
+/* Exchange numbers without counting them as traffic. zr_comm_agree and zr__comm_same also call this function. */
 static zr_status scalars(zr_comm *comm, const double *mine, int n)
 {
     if (comm->size > 1) return comm->ops->scalars(comm, mine, n);
@@ -267,7 +268,8 @@ zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
              ZR_COMM_SCALARS);
     ZR_TRY(scalars(comm, mine, n));
     if (all) memcpy(all, comm->table, (size_t)comm->size * (size_t)n * sizeof *all);
-    /* Count traffic here and not in scalars(): the scalars of zr_comm_agree and zr__comm_same are no traffic. */
+    /* Count traffic here and not in scalars(), because the numbers of zr_comm_agree and zr__comm_same do not count as
+     * traffic. */
     zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
     return ZR_OK;
 }
@@ -281,9 +283,9 @@ zr_status zr_comm_barrier(zr_comm *comm)
 
 /* ---- agree ----------------------------------------------------------------------------------- */
 
-/* Share the ranks' statuses. Set *first to the first rank that failed, and copy that rank's status and text; if no rank
- * failed, *first stays -1. The text travels as the bytes of scalars, so only a failure pays for it and transports need
- * no call of their own for text. */
+/* Share the ranks' statuses. Set *first to the first rank that failed, and copy that rank's status and text. If no rank
+ * failed, *first stays -1. A second call of scalars carries the text as bytes. It is made only after a failure, and
+ * saves transports a function for text. */
 static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, int *first, zr_status *status,
                                char *their_text)
 {
@@ -309,10 +311,11 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
     int first = -1;
     zr_status status = ZR_OK;
     zr_status shared = share_failure(comm, mine, text, &first, &status, their_text);
-    if (shared != ZR_OK && mine != ZR_OK) return ZR_FAIL(mine, "%s", text); /* the cause, not its consequence */
+    /* Report this rank's own failure, not the failure of the exchange. */
+    if (shared != ZR_OK && mine != ZR_OK) return ZR_FAIL(mine, "%s", text);
     ZR_TRY(shared);
-    /* Several ranks may have failed with different statuses. All return the first rank's status, because what a rank
-     * does next may depend on it. */
+    /* Several ranks may have failed with different statuses. All ranks return the status of the first rank that failed,
+     * because what a rank does next may depend on the status. */
     if (mine == status) return zr_error_frame(mine, __func__, __FILE__, __LINE__);
     if (mine != ZR_OK) return ZR_FAIL(status, "%s", text);
     if (first >= 0) return ZR_FAIL(status, "rank %d: %s", comm->world_ranks[first], their_text);
@@ -321,13 +324,13 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
 
 /* ---- same ------------------------------------------------------------------------------------ */
 
-/* Return rank r's number. It travels as two 32-bit halves, because a double holds each half exactly. */
+/* Return rank r's number. The number was sent as two 32-bit halves, because a double holds each half exactly. */
 static uint64_t number_of(const zr_comm *comm, int r)
 {
     return ((uint64_t)comm->table[2 * r] << 32) | (uint64_t)comm->table[2 * r + 1];
 }
 
-/* Return the lowest rank among those that hold the most common number. */
+/* Return the lowest rank that holds the most common number. */
 static int usual_rank(const zr_comm *comm)
 {
     int usual = 0, most = 0;
@@ -342,7 +345,7 @@ static int usual_rank(const zr_comm *comm)
     return usual;
 }
 
-/* Return the first rank whose number differs from `number`, or the communicator's size if no rank's does. */
+/* Return the first rank whose number differs from `number`, or the communicator's size if all ranks have `number`. */
 static int odd_rank(const zr_comm *comm, uint64_t number)
 {
     int r = 0;
@@ -364,7 +367,8 @@ static void list_odd_ranks(const zr_comm *comm, uint64_t usual, char *list, size
     }
 }
 
-/* Print a number: a count in decimal, and a hash, which is longer (48 bits or more), in hexadecimal. Return `text`. */
+/* Print a number: in decimal if it is a count, or in hexadecimal if it is a hash, which has 48 bits or more. Return
+ * `text`. */
 #define NUMBER_BYTES 24
 static const char *print_number(uint64_t number, char text[NUMBER_BYTES])
 {
@@ -398,7 +402,8 @@ static bool has_color(const zr_comm *comm, int r, int color)
     return comm->table[2 * r] == color;
 }
 
-/* Return whether rank a comes before rank b in a group: ranks are ordered by key, and ranks of equal keys by number. */
+/* Return whether rank a comes before rank b in a group: ranks are ordered by key, and ranks with equal keys by number.
+ */
 static bool is_before(const zr_comm *comm, int a, int b)
 {
     const double first = comm->table[2 * a + 1], second = comm->table[2 * b + 1];
@@ -447,7 +452,8 @@ void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boa
     comm->board = mine;
     comm->boards = boards;
     comm->n_boards = n;
-    if (mine->process == 0) mine->process = getpid(); /* written only once, since other ranks may read it afterwards */
+    /* Written only once, since other ranks may read the field afterwards. */
+    if (mine->process == 0) mine->process = getpid();
 }
 
 void zr__comm_show(zr_comm *comm, int i, uint64_t number)
@@ -482,12 +488,12 @@ int zr__comm_gone(const zr_comm *comm)
     return -1;
 }
 
-/* Return the address of this host's flag that some rank reports why the job ends. The flag is on the board of the
- * host's first rank. */
+/* Return the address of this host's flag, which is set when a rank begins to report why the job ends. The flag is on
+ * the board of the host's first rank. */
 static uint64_t *told_mark(const zr_comm *comm)
 {
     int r = 0;
-    while (!comm->boards[r]) r++; /* ends at this rank's own board at the latest */
+    while (!comm->boards[r]) r++; /* the loop ends at this rank's own board at the latest */
     return &comm->boards[r]->told;
 }
 

@@ -14,7 +14,8 @@ int zr_comm_mpi_launched(void)
 {
     int count = count_in("OMPI_COMM_WORLD_SIZE"); /* set by Open MPI's mpirun */
     if (count == 0) count = count_in("PMI_SIZE"); /* set by the mpirun of MPICH and its relatives */
-    /* Slurm: SLURM_NTASKS and SLURM_PROCID exist in a job's batch shell too; only srun sets SLURM_STEP_ID. */
+    /* Slurm's job steps. A job's batch shell has SLURM_NTASKS and SLURM_PROCID too, but only srun sets SLURM_STEP_ID.
+     */
     if (count == 0 && getenv("SLURM_PROCID") && getenv("SLURM_STEP_ID")) {
         count = count_in("SLURM_STEP_NUM_TASKS");
         if (count == 0) count = count_in("SLURM_NTASKS");

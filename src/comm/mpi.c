@@ -11,8 +11,8 @@
  * Each chunk has one barrier of the node. A rank that has passed the barrier of chunk c knows that all ranks have read
  * chunk c-1, so that chunk c+1 may overwrite it.
  *
- * MPI's own waits occupy a core each. Ranks may outnumber cores, so waits here poll and yield. If one node holds the
- * whole world, barriers of the world and of all groups sleep instead.
+ * MPI's own waits occupy a core each. Ranks may outnumber cores, so waits in this file poll MPI and yield the core. If
+ * one node holds the whole world, barriers of the world and of all groups sleep instead.
  */
 #include "comm/mpi_comm.h"
 
@@ -30,9 +30,8 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status)
     return ZR_FAIL(status, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-/* Pause between two polls of a wait. If communication runs on a thread beside the computing one, the wait must leave
- * the core to computation, so it naps. Bytes that a link delivers during a nap (12 KB at 1 Gbit/s) wait in the sockets'
- * buffers. */
+/* Pause between two polls of a wait. If another thread of this rank computes, sleep briefly, which leaves the core to
+ * that thread. Bytes that a link delivers meanwhile (12 KB at 1 Gbit/s) wait in the sockets' buffers. */
 static void relax_mpi(const zr__comm_mpi *me, int polls)
 {
     if (!me->world->comm.concurrent)
@@ -58,7 +57,7 @@ static int first_error(const zr__comm_mpi *me, int code, int n)
     return code;
 }
 
-/* Show on the board a rank whose message has not come yet, so that other ranks can find the reason of a hang. */
+/* Show on the board a rank whose message has not arrived yet, so that other ranks can find out why the job hangs. */
 static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, const int *peer)
 {
     int done = 1, i = 0;
@@ -70,7 +69,8 @@ static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, co
 
 static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer)
 {
-    enum { CLOCK_POLLS = 128 }; /* a poll takes microseconds, or milliseconds on a busy machine */
+    /* Number of polls before the clock is read. A poll takes microseconds, or milliseconds on a busy machine. */
+    enum { CLOCK_POLLS = 128 };
     const double long_sec = 0.25;
     double shown_sec = zr_clock_sec();
     int done = 0;
@@ -107,14 +107,14 @@ zr_status zr__mpi_poll(zr_comm *comm)
 
 /* Wait until every rank of this node has arrived, and make the bytes that they wrote to the windows visible. If the
  * world has remote ranks, poll MPI meanwhile: a remote rank may be waiting for a message that MPI has yet to send,
- * perhaps for a call of another communicator. */
+ * possibly for another communicator's call. */
 static zr_status meet_node(zr__comm_mpi *me)
 {
     if (me->node_size == 1) return ZR_OK;
     if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
     if (me->barrier) {
         zr__comm_wait(&me->comm);
-        /* The result is 0 or more if that rank was cancelled: only a cancelled rank leaves this barrier. */
+        /* A result of 0 or more is a rank that was cancelled, because only cancelled ranks leave this barrier. */
         int cancelled = zr__barrier_wait(me->barrier) - 1;
         zr__comm_wait(&me->comm);
         ZR_CHECK(cancelled < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[cancelled]);
@@ -140,11 +140,11 @@ typedef struct move {
     unsigned char *out;
     int64_t out_stride;
     int64_t slot_stride, piece_bytes, chunk_bytes;
-    zr_comm_arrived_fn fn; /* callback for pieces in slots */
+    zr_comm_arrived_fn fn; /* callback for pieces in slots; NULL in a gather */
     void *arg;
 } move;
 
-/* One chunk: its range of the piece, its half of the staging and its messages in flight. */
+/* One chunk of a transfer. */
 typedef struct chunk {
     int64_t at, bytes;
     int64_t half; /* offset of this half in the staging, in bytes */
@@ -172,10 +172,10 @@ static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
     zr_traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
 }
 
-/* Start all sends, or all receives, of a chunk; callers start the sends first. A long message waits until its receiver
- * permits it, and over TCP the permission travels in the same stream as the receiver's own data. If a peer got our
- * permission to send before it saw our sends, it would grant its own permission only behind all its data, and the link
- * would carry one direction after the other. */
+/* Start all sends, or all receives, of a chunk. Callers start the sends first. Over TCP, a receiver's permission to
+ * send a long message travels in the same stream as the receiver's own data. If a peer got this rank's permission
+ * before it saw this rank's sends, it would queue its own permission behind all its data, and the link would carry one
+ * direction after the other. */
 static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     zr__flight *f = c->flight;
@@ -230,14 +230,14 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
                                                  : me->staging + c->half + r * m->slot_stride;
-        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* messages are counted when they start */
+        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* messages were counted when they were started */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
     (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* fn never fails, see transport.h */
 }
 
-/* Return the chunk that begins at byte `at`, in the half of the staging whose turn it is. At the end of the pieces the
- * chunk has 0 bytes. */
+/* Return the chunk that begins at byte `at`. Chunks use the two halves of the staging in turn. At the end of the pieces
+ * the chunk has 0 bytes. */
 static chunk next_chunk(zr__comm_mpi *me, const move *m, int64_t at)
 {
     int64_t left = m->piece_bytes - at;
@@ -256,7 +256,7 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
     ZR_TRY(start_messages(me, m, &now, true));
     fill_staging(me, m, &now);
     for (chunk next; now.bytes > 0; now = next) {
-        /* Start sending the next chunk before the wait, so that the link is never idle. */
+        /* Start sending the next chunk before waiting for this one, so that the link is never idle. */
         next = next_chunk(me, m, now.at + now.bytes);
         if (next.bytes > 0) ZR_TRY(start_messages(me, m, &next, true));
         if (now.at == 0) ZR_TRY(start_messages(me, m, &now, false));
@@ -294,7 +294,7 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
 }
 
 /* Gather pieces. Node peers read a copy of `mine` in the staging, since `mine` may change after the call. Without
- * remote ranks the copy may use the whole half of the staging. */
+ * remote ranks, a half of the staging needs no slots, so a chunk of the copy may fill the whole half. */
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                          int64_t piece_bytes)
 {
@@ -322,7 +322,8 @@ zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int6
     return ZR_OK;
 }
 
-/* Exchange numbers as bytes: zr_comm_agree sends text by this function, which MPI must not convert as numbers. */
+/* Exchange numbers as bytes, because zr_comm_agree sends text by this function: MPI must not convert the bytes as
+ * numbers. */
 zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
@@ -331,7 +332,7 @@ zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
     MPI_Request request;
     ZR_TRY(check_cancelled(me));
     memcpy(sent, mine, (size_t)bytes);
-    me->unfinished = true; /* stays true if the wait fails, since a collective cannot be cancelled */
+    me->unfinished = true; /* stays true if the wait fails, since a collective call cannot be cancelled */
     ZR__TRY_MPI(MPI_Iallgather(sent, bytes, MPI_BYTE, received, bytes, MPI_BYTE, me->all, &request));
     ZR_TRY(zr__mpi_finish(me, 1, &request, NULL));
     me->unfinished = false;

@@ -1,6 +1,6 @@
 /*
- * Communication of pieces in memory of GPUs by NCCL, between ranks that are processes. The MPI transport still moves
- * scalars and does barriers; by its scalars NCCL's ranks also exchange the identities by which they find each other.
+ * Communication of pieces in memory of GPUs by NCCL, between ranks that are processes. The MPI transport still
+ * exchanges scalars, among them the identities by which NCCL's ranks find each other, and does barriers.
  *
  * A call issues work to the copier's stream and waits until the stream has completed it. NCCL's communicators are
  * non-blocking: NCCL's functions return before the peers have arrived, so every wait is a loop in this file. The loop
@@ -8,8 +8,8 @@
  * its waiting work from the stream.
  *
  * An exchange moves pieces in chunks. One chunk of every peer's piece is received into the staging, in memory of the
- * GPU, and handed over from there before the next chunk is requested. One stream does both steps in order, so a second
- * half of the staging would gain nothing.
+ * GPU, and handed to the callback there, before the next chunk is requested. One stream does both steps in order, so
+ * two halves of the staging would gain nothing.
  */
 #include "comm/nccl_comm.h"
 
@@ -51,7 +51,7 @@ struct zr__nccl {
     zr_comm_copier copier;
     zr__nccl_poll_fn poll;
     functions f;
-    unsigned char *staging; /* (staging_bytes) memory of the GPU */
+    unsigned char *staging; /* (staging_bytes) staging in memory of the GPU */
     int64_t staging_bytes;
     ncclComm_t ranks; /* NCCL's communicator, or NULL if not created yet or aborted after a failure */
     int gpu;
@@ -83,8 +83,8 @@ static void abort_nccl(zr__nccl *me)
     me->ranks = NULL;
 }
 
-/* Fail with the first line of NCCL's own message. Read the message before the communicator is aborted, which loses it.
- */
+/* Fail with the first line of NCCL's own message. Read the message before aborting the communicator, since the abort
+ * loses it. */
 static zr_status nccl_failed(zr__nccl *me, ncclResult_t result, const char *call)
 {
     char text[160] = "";
@@ -124,7 +124,7 @@ static ncclResult_t state_of(const zr__nccl *me)
     return asked == ncclSuccess ? state : asked;
 }
 
-/* Wait until NCCL has completed a non-blocking call. No other call on the communicator is allowed before. */
+/* Wait until NCCL has completed a non-blocking call. NCCL allows no other call on the communicator before that. */
 static zr_status await_nccl(zr__nccl *me, ncclResult_t result, const char *call)
 {
     for (int polls = 0; result == ncclInProgress; polls++) {
@@ -159,7 +159,7 @@ static zr_status await_call(zr__nccl *me, ncclResult_t result, const char *call)
     return st;
 }
 
-/* Check, before each call, that this rank was not stopped and that NCCL has not failed. */
+/* Check before a call that this rank was not stopped and that NCCL has not failed. */
 static zr_status check_usable(zr__nccl *me)
 {
     ZR_TRY(poll_transport(me));
@@ -169,9 +169,9 @@ static zr_status check_usable(zr__nccl *me)
 
 /* ---- begin ------------------------------------------------------------------------------------- */
 
-/* Identity of a rank, which it sends to the other ranks. Hosts are distinguished by the same names as in NCCL. */
+/* Identity of a rank, which the rank sends to all others. Hosts are distinguished by the names that NCCL uses, too. */
 typedef struct introduction {
-    ncclUniqueId id; /* NCCL's id of the communicator; all ranks use rank 0's */
+    ncclUniqueId id; /* NCCL's id of the communicator; all ranks use the id of rank 0 */
     char host[64];   /* host name, or the value of NCCL_HOSTID */
     char boot[40];   /* the host's boot id, which distinguishes two hosts of equal name; empty with NCCL_HOSTID */
     char bus[24];    /* PCI bus id of the GPU, such as "0000:3b:00.0" */
@@ -214,8 +214,8 @@ static void read_introduction(const zr__nccl *me, int r, introduction *theirs)
     memcpy(theirs, me->comm->table + r * INTRODUCTION, sizeof *theirs);
 }
 
-/* Check that no two ranks use the same GPU: NCCL would refuse some ranks and leave the others waiting. From NCCL 2.30
- * on, an environment variable allows ranks to share a GPU. */
+/* Check that no two ranks use the same GPU, because NCCL would refuse some ranks and leave the others waiting. From
+ * NCCL 2.30 on, an environment variable lets ranks share a GPU. */
 static zr_status check_gpus(const zr__nccl *me)
 {
     const zr_comm *comm = me->comm;
@@ -254,7 +254,7 @@ static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
     double words[INTRODUCTION];
     memcpy(words, mine, sizeof *mine);
     ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION));
-    ZR_TRY(check_gpus(me)); /* has the same result on all ranks */
+    ZR_TRY(check_gpus(me)); /* returns the same status on all ranks */
     return zr_comm_agree(comm, init_nccl(me));
 }
 
@@ -289,7 +289,8 @@ static void drop_staging(zr__nccl *me)
     me->staging_bytes = 0;
 }
 
-/* Finalize NCCL, which first delivers the bytes in flight to peers. Abort it if that fails or takes too long. */
+/* Finalize NCCL, which first delivers to peers the bytes in flight. Abort NCCL if finalization fails or takes too long.
+ */
 static void finalize_nccl(zr__nccl *me)
 {
     const double late_sec = zr_clock_sec() + END_SEC;
@@ -347,8 +348,8 @@ zr_status zr__nccl_staging(zr__nccl *me, int64_t bytes, unsigned char **staging)
     return ZR_OK;
 }
 
-/* Combine the results of the calls of an NCCL group in *all: the first failure, or ncclInProgress if no call failed and
- * one is in progress. */
+/* Combine the results of the calls of an NCCL group in *all: the first failure, or ncclInProgress if no call failed but
+ * one is still in progress. */
 static void combine_results(ncclResult_t *all, ncclResult_t one)
 {
     if (*all == ncclSuccess || (*all == ncclInProgress && one != ncclSuccess)) *all = one;
@@ -373,7 +374,7 @@ static ncclResult_t swap_pieces(zr__nccl *me, int to, const unsigned char *send,
     return all;
 }
 
-/* Set comm->pieces: each peer's chunk has a slot of the staging, and this rank's own chunk lies at `own`. */
+/* Set comm->pieces. A peer's chunk has a slot of the staging; this rank's own chunk is at `own`. */
 static void place_slots(zr__nccl *me, const void *own, int64_t slot_bytes)
 {
     zr_comm *comm = me->comm;
@@ -401,8 +402,8 @@ zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stri
     return ZR_OK;
 }
 
-/* Gather by sends and receives, since NCCL's own gather allows no gaps between pieces. This rank's own piece is copied
- * in the stream, too; comm.c reports a failure of that copy. */
+/* Gather by sends and receives, since NCCL's own gather allows no gaps between pieces. This rank's own piece is also
+ * copied in the stream; comm.c reports a failure of that copy. */
 static ncclResult_t gather_apart(zr__nccl *me, const void *mine, unsigned char *out, int64_t stride_bytes,
                                  int64_t piece_bytes)
 {

@@ -1,6 +1,6 @@
 /**
- * Communication of memory of GPUs by NCCL, for transports whose ranks are processes. The functions do the same as the
- * functions of zr_comm_ops with the same names (transport.h), but on memory of the GPU.
+ * Communication by NCCL between processes, of data in memory of GPUs. Functions do the same on memory of the GPU as the
+ * functions of zr_comm_ops (transport.h) with the same names do on memory of the host.
  */
 #ifndef ZR_COMM_NCCL_COMM_H
 #define ZR_COMM_NCCL_COMM_H
@@ -12,25 +12,26 @@ typedef struct zr__nccl zr__nccl;
 /** Advice for error messages on systems without NCCL. */
 #define ZR__NCCL_INSTEAD "run ranks as threads of one process (--ranks), or compute on processors (\"device\": \"cpu\")"
 
-/** Callback that every wait calls repeatedly, so that the transport makes progress with its own messages. A failure
- * ends the wait: this rank was stopped. */
+/** Callback that every wait calls repeatedly, so that the transport makes progress with its own messages. If the
+ * callback fails, this rank was stopped, and the wait ends. */
 typedef zr_status (*zr__nccl_poll_fn)(zr_comm *comm);
 
 /** Initialise NCCL for the ranks of `comm` (two or more), on the calling thread's current GPU. Collective; ranks
- * exchange identities by the transport's scalars. All ranks return the same status: ZR_ERR_UNSUPPORTED if NCCL is
- * missing or two ranks use the same GPU. */
+ * exchange identities by the transport's scalars. All ranks return the same status, which is ZR_ERR_UNSUPPORTED if NCCL
+ * is missing or two ranks use the same GPU. */
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl);
 
 /** Use the stream of `copier` from now on. */
 void zr__nccl_copy_with(zr__nccl *nccl, const zr_comm_copier *copier);
 
-/** Destroy NCCL's communicator and free the staging. Ranks need not call this at the same time. */
+/** Destroy NCCL's communicator and free the staging. Ranks may call this at different times. */
 void zr__nccl_destroy(zr__nccl **nccl);
 
 /** Return whether `memory` is memory of a GPU, so that NCCL must move its pieces. */
 bool zr__nccl_takes(const zr__nccl *nccl, const void *memory);
 
-/** Allocate the staging in memory of the GPU, and free the previous staging, even on failure. Not collective. */
+/** Allocate the staging in memory of the GPU. The previous staging is freed even if the allocation fails. Not
+ * collective. */
 zr_status zr__nccl_staging(zr__nccl *nccl, int64_t bytes, unsigned char **staging);
 zr_status zr__nccl_exchange(zr__nccl *nccl, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                             int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);

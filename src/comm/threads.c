@@ -14,24 +14,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Least stack of a rank's thread: a rank runs whole programs, and some systems' default for threads is far smaller. */
+/* Minimum stack of a rank's thread. A rank runs whole programs, and some systems' default stack for threads is far
+ * smaller. */
 #define STACK_BYTES ((size_t)8 << 20)
 #define TEXT_BYTES 512
 
-/* Bytes of a piece that a rank copies to all ranks before it goes on to the next bytes: the first copy reads them from
- * memory, the others from the nearest cache. */
+/* Number of bytes of a piece that a rank copies to all ranks before it goes on to the next bytes. Only the first copy
+ * reads the bytes from memory; later copies read them from the nearest cache. */
 #define PART_BYTES ((int64_t)16 << 10)
 
 typedef struct group group;
 typedef struct team team;
 
-/* One rank's part of a group. */
+/* One rank's communicator of a group. */
 typedef struct comm_threads {
     zr_comm comm;
     group *group;
-    unsigned turn; /* number of calls of scalars; its parity selects one of the two tables; equal on all ranks */
+    unsigned turn; /* number of calls of scalars so far, equal on all ranks; calls use the group's two tables in turn */
     bool failed;   /* whether a call has failed */
-    void *lent;    /* memory that peers use between a call's two barriers; written only in a gather (`out`) */
+    void *lent; /* memory that peers access between a call's two barriers; peers write to it only in a gather (`out`) */
 } comm_threads;
 
 /* The ranks of one communicator: the whole team, or a group split off another communicator. */
@@ -39,11 +40,11 @@ struct group {
     team *team;
     group *next; /* next in the team's list of groups */
     zr__barrier barrier;
-    _Atomic int borrowers; /* number of ranks that use their peers' memory, or are about to */
+    _Atomic int borrowers; /* number of ranks that use their peers' memory, or are about to use it */
     int size;
     int *names;           /* (size) the ranks' numbers in the world */
     double *table[2];     /* two tables (size, ZR_COMM_SCALARS) of scalars, used in turn */
-    comm_threads ranks[]; /* (size) each rank's part */
+    comm_threads ranks[]; /* (size) each rank's communicator */
 };
 
 typedef struct member {
@@ -65,7 +66,7 @@ struct team {
     zr_comm_board **boards; /* (size) address of each rank's board */
 };
 
-/* Wait for the group's ranks. Fail if any rank has left the barrier, as ranks do when they fail or return. */
+/* Wait for the group's ranks. Fail if a rank has left the barrier, which ranks do when they fail or return. */
 static zr_status meet_group(comm_threads *me)
 {
     zr__comm_wait(&me->comm);
@@ -80,15 +81,15 @@ static zr_status meet_group(comm_threads *me)
                    mine);
 }
 
-/* Wait, after a failure, until no peer uses this rank's memory any more. Some peer may still do so: a peer that is
- * being stopped from another thread may have completed the barrier in which the other ranks failed. */
+/* Wait, after a failure, until no peer uses this rank's memory any more. A peer that another thread is stopping may
+ * still use the memory, because it may have completed the barrier in which the other ranks failed. */
 static void await_borrowers(const comm_threads *me)
 {
     while (atomic_load(&me->group->borrowers) > 0) sched_yield();
 }
 
 /* Lend `mine` to peers, and borrow their memory, until take_back. A rank counts itself as a borrower before the
- * barrier, so that no rank finds the count at zero while a peer is still about to borrow. */
+ * barrier, so that the count is never zero while a peer is about to borrow. */
 static zr_status lend(comm_threads *me, const void *mine)
 {
     me->lent = (void *)mine;
@@ -109,7 +110,7 @@ static zr_status take_back(comm_threads *me)
 }
 
 /* Exchange in one chunk, straight from the memory where the pieces lie. Fail if a grain exceeds the staging, although
- * staging is not used here: a program must run alike with ranks as threads and as processes. */
+ * this function does not use staging: a program must behave alike with ranks as threads and as processes. */
 static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                   int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
@@ -127,8 +128,8 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
     return take_back(me);
 }
 
-/* Copy this rank's piece to every rank, including itself, part by part. Thus each of N ranks reads its piece from
- * memory once and writes it N times; if peers fetched the piece, it would be read N times as well. */
+/* Copy this rank's piece to every rank, including itself, part by part. Each of N ranks thus reads its own piece from
+ * memory once and writes it N times. If instead peers fetched the piece, memory would be read N times, too. */
 static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
 {
     const int64_t part_bytes = me->comm.copier.copy ? piece_bytes : PART_BYTES;
@@ -136,7 +137,7 @@ static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t str
     for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
         bytes = piece_bytes - at < part_bytes ? piece_bytes - at : part_bytes;
         for (int i = 0; i < me->comm.size; i++) {
-            /* Begin with the own rank, so that not all ranks write to the same rank at once. */
+            /* Begin with this rank, so that not all ranks write to the same rank at once. */
             int r = (me->comm.rank + i) % me->comm.size;
             unsigned char *out = me->group->ranks[r].lent;
             zr__comm_copy(&me->comm, out + me->comm.rank * stride_bytes + at, mine + at, bytes, piece_bytes);
@@ -146,8 +147,8 @@ static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t str
     zr_traffic_count(&me->comm.traffic, ZR_TRAFFIC_ALL_GATHER, sent);
 }
 
-/* Gather between two barriers; the second barrier costs less than a second copy would. A gather of one rank's piece (a
- * broadcast) lets all peers fetch it at once. */
+/* Gather between two barriers; the second barrier costs less than a second copy of the piece would. In a gather of a
+ * single rank's piece (a broadcast), all peers fetch that piece at once. */
 static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                                 int64_t piece_bytes)
 {
@@ -164,9 +165,9 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     return take_back(me);
 }
 
-/* Exchange numbers by two tables that all ranks share, used in turn. A rank may overwrite a table, since it has passed
- * the barrier of the call between, and every rank reads the table before it enters that barrier. After a failure the
- * barrier does not block, so nothing is written. */
+/* Exchange numbers by two tables, which all ranks share and calls use in turn. Two calls write to the same table only
+ * with another call between them. Every rank reads the table before it enters the barrier of the call between, so
+ * overwriting is safe after that barrier. After a failure the barrier does not block, so nothing is written. */
 static zr_status scalars_threads(zr_comm *comm, const double *mine, int n)
 {
     comm_threads *me = (comm_threads *)comm;
@@ -183,7 +184,7 @@ static zr_status barrier_threads(zr_comm *comm)
     return meet_group((comm_threads *)comm);
 }
 
-/* Leave all groups of this rank of the world, so that no rank waits for it any more. */
+/* Leave all groups of the rank with this number in the world, so that no rank waits for it any more. */
 static void leave_groups(team *t, int rank)
 {
     pthread_mutex_lock(&t->lock);
@@ -207,7 +208,7 @@ static void cancel_threads(zr_comm *comm)
 
 static void abort_threads(zr_comm *comm, int code)
 {
-    (void)code; /* the process goes on, and the status that fn returns describes the failure */
+    (void)code; /* do nothing, since the process goes on and the status that fn returns describes the failure */
     cancel_threads(comm);
 }
 
@@ -274,8 +275,8 @@ static void show_on_board(comm_threads *me)
     zr__comm_set_boards(&me->comm, t->boards[zr__comm_name(&me->comm)], t->boards, t->size);
 }
 
-/* Add a group to the team. A rank that leaves the team's groups later also leaves this one. A rank that left before has
- * also left the parent group, where all ranks must still agree before any of them gets the new group. */
+/* Add a group to the team. A rank that leaves the team's groups later also leaves this group. A rank that left before
+ * has also left the parent group, so the agreement of all ranks there fails, and no rank gets the new group. */
 static void enlist(team *t, group *g)
 {
     pthread_mutex_lock(&t->lock);
@@ -284,7 +285,7 @@ static void enlist(team *t, group *g)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* Create a group for all its ranks. Only the group's first rank calls this. */
+/* Create a group for all its ranks. Only the group's first rank calls this function. */
 static zr_status make_group(comm_threads *me, const zr__group *of, group **made)
 {
     ZR_TRY(create_group(me->group->team, of->size, made));
@@ -298,7 +299,7 @@ static zr_status split_threads(zr_comm *comm, const zr__group *of, zr_comm **sub
 {
     comm_threads *me = (comm_threads *)comm;
     group *made = NULL;
-    double address = 0; /* carries the address of the new group */
+    double address = 0; /* address of the new group, as the bytes of a double */
     bool first = of->size > 0 && of->rank == 0;
     ZR_TRY(zr_comm_agree(comm, first ? make_group(me, of, &made) : ZR_OK));
     memcpy(&address, &made, sizeof made);
@@ -318,7 +319,7 @@ static void *run_rank(void *arg)
     member *rank = &t->ranks[me->comm.rank];
     rank->status = t->fn(&me->comm, t->arg);
     if (rank->status == ZR_OK) {
-        /* Let no rank hang that still waits for this one. Calls are collective, so in a correct program no rank does.
+        /* Let no rank hang that still waits for this rank. Calls are collective, so no rank waits in a correct program.
          */
         leave_groups(t, me->comm.rank);
     } else {
@@ -328,7 +329,7 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-/* Start the ranks' threads. Return how many have started: all, or only those before the first thread that could not be
+/* Start the ranks' threads. Return how many have started: all, or those before the first thread that could not be
  * created. */
 static int start_ranks(team *t, group *world, pthread_attr_t *attr)
 {
@@ -359,9 +360,9 @@ static zr_status run_team(team *t, group *world)
     int first = atomic_load(&t->first_failed);
     if (first < 0) return ZR_OK;
     const member *failed = &t->ranks[first];
-    /* A rank that called zr_comm_abort and then returned ZR_OK has failed, too. */
+    /* A rank that called zr_comm_abort has failed, too, even if it then returned ZR_OK. */
     if (failed->status == ZR_OK) return ZR_FAIL(ZR_ERR_PEER, "rank %d aborted", first);
-    /* A failure that ranks agreed upon already begins with its rank. */
+    /* A failure that ranks agreed upon already begins with a rank's number. */
     if (t->size == 1 || strncmp(failed->text, "rank ", 5) == 0) return ZR_FAIL(failed->status, "%s", failed->text);
     return ZR_FAIL(failed->status, "rank %d: %s", first, failed->text);
 }

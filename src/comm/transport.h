@@ -1,9 +1,9 @@
 /**
  * Interface between comm.c and the transports: self.c, threads.c, mpi*.c, and nccl.c for memory of GPUs.
  *
- * A transport fills zr_comm_ops. comm.c checks arguments, and handles single ranks and empty calls, so that a transport
- * gets neither. A transport counts the bytes of pieces that its rank receives from others (zr_traffic_count), in the
- * code that copies, sends or hands them over.
+ * A transport fills zr_comm_ops. comm.c checks arguments, and itself handles single ranks and empty calls. Transports
+ * get neither of the two. A transport counts the bytes of pieces that its rank receives from others (zr_traffic_count),
+ * in the code that copies, sends or hands them over.
  *
  *     split     Create the communicator of a group. No rank may use it before all its ranks have it. All ranks of
  *               `comm` return the same status.
@@ -34,16 +34,17 @@
 
 /** The group that this rank joins in a split. */
 typedef struct zr__group {
-    int rank, size; /* this rank's number in the group, and the group's size; size 0: this rank joins no group */
-    int first;      /* the group's rank 0, by its number in the communicator that is split */
+    int rank, size; /* this rank's number in the group, and the group's size; size is 0 if this rank joins no group */
+    int first;      /* number of the group's rank 0 in the communicator that is split */
     int color;
 } zr__group;
 
-/** List the group's ranks in the group's order, by their numbers in the world, in names (size). The function reads
- * colors and keys from comm->table, so no other call of `comm` may come between zr_comm_ops.split and it. */
+/** List the group's ranks in the group's order, by their numbers in the world, in names (size). Call this function only
+ * in zr_comm_ops.split, before any other call of `comm`: comm->table must still hold the colors and keys of all ranks.
+ */
 void zr__group_names(const zr_comm *comm, const zr__group *group, int *names);
 
-/** Return this rank's number in the world, by which messages name it. */
+/** Return this rank's number in the world, which messages use as the rank's name. */
 static inline int zr__comm_name(const zr_comm *comm)
 {
     return comm->world_ranks[comm->rank];
@@ -60,7 +61,7 @@ static inline int64_t zr__comm_floor_aligned(int64_t bytes)
     return bytes / ZR__COMM_ALIGN_BYTES * ZR__COMM_ALIGN_BYTES;
 }
 
-/** Return the size of a slot: each half of the staging has one for each of `size` ranks. */
+/** Return the size of a slot. Each half of the staging has a slot for each of `size` ranks. */
 static inline int64_t zr__comm_slot(int64_t staging_bytes, int size)
 {
     return zr__comm_floor_aligned(staging_bytes / 2 / size);
@@ -78,15 +79,15 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
     return (const unsigned char *)send + r * stride_bytes;
 }
 
-/** Compute the chunk length of an exchange that has `room_bytes` for each rank. The length is the largest number of
- * whole grains that fits and is a multiple of 64 bytes, so that chunks of an aligned piece begin on cache lines. If no
- * multiple of 64 fits, the length is the largest number of whole grains. A grain that is one element divides 64, so its
- * chunk is `room_bytes` rounded down to 64. Return ZR_ERR_ARG if not even one grain fits. */
+/** Compute the chunk length of an exchange that has `room_bytes` for each rank: the greatest multiple of 64 bytes that
+ * fits and consists of whole grains, so that chunks of an aligned piece begin on cache lines, or, if no multiple fits,
+ * the largest number of whole grains. If a grain is one element, which divides 64, the length is `room_bytes` rounded
+ * down to a multiple of 64. Return ZR_ERR_ARG if not even one grain fits. */
 ZR_NODISCARD zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes,
                                       int64_t *chunk_bytes);
 
-/** Copy `bytes` of a piece of `piece_bytes`, unless `to` is `from`. A large piece is written past the caches, where it
- * would not stay anyway. Call zr__comm_copied on the same thread before another thread may read the bytes. */
+/** Copy `bytes` of a piece of `piece_bytes`, unless `to` is `from`. A large piece is written past the caches, which
+ * could not hold it anyway. Call zr__comm_copied on the same thread before another thread may read the bytes. */
 static inline void zr__comm_copy(zr_comm *comm, void *to, const void *from, int64_t bytes, int64_t piece_bytes)
 {
     if (to == from) return;
@@ -98,8 +99,8 @@ static inline void zr__comm_copy(zr_comm *comm, void *to, const void *from, int6
         zr__stream(to, from, bytes);
 }
 
-/** Complete the copies of a call. A failure is stored in comm->copied, so that the ranks stay in step; comm.c returns
- * it when the call has ended. */
+/** Complete the copies of a call. A failure is stored in comm->copied instead of ending the call, so that the ranks
+ * stay in step. comm.c returns the failure at the end of the call. */
 static inline void zr__comm_copied(zr_comm *comm)
 {
     zr__stream_end();
@@ -108,7 +109,7 @@ static inline void zr__comm_copied(zr_comm *comm)
     if (comm->copied == ZR_OK) comm->copied = st;
 }
 
-/** Mark the begin or the end of a wait for other ranks on the board. Waits do not nest. */
+/** Mark on the board that a wait for other ranks begins or ends. Waits do not nest. */
 static inline void zr__comm_wait(zr_comm *comm)
 {
     uint64_t *waits = &comm->board->waits; /* written by this rank alone */
@@ -124,21 +125,21 @@ static inline void zr__comm_relax(int polls)
         sched_yield();
 }
 
-/** Set the world's boards; `mine` is this rank's. A group uses its parent's boards. */
+/** Set the world's boards. `mine` is this rank's board. A group uses its parent's boards. */
 void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boards, int n);
 
-/** Initialise the fields that all transports share, for ranks that are all on one host, without staging or traffic.
- * `names` (the ranks' numbers in the world) stays the transport's, which frees it. */
+/** Initialise the fields that all transports share, for ranks that are all on one host, without staging or traffic. The
+ * transport keeps and frees `names`, the ranks' numbers in the world. */
 ZR_NODISCARD zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size,
                                      const int *names);
 void zr__comm_finish(zr_comm *comm);
 
-/** Allocate staging that only this rank accesses, or set *staging to NULL for 0 bytes. *taken becomes the bytes really
+/** Allocate staging that only this rank accesses, or set *staging to NULL for 0 bytes. Set *taken to the bytes really
  * allocated. */
 ZR_NODISCARD zr_status zr__comm_alloc_staging(int64_t bytes, unsigned char **staging, int64_t *taken);
 
-/** Allocate the staging in memory of the process: zr_comm_ops.staging of transports whose ranks read each other's
- * memory directly. */
+/** Allocate the staging in the process's own memory. This is zr_comm_ops.staging of transports whose ranks read each
+ * other's memory directly. */
 ZR_NODISCARD zr_status zr__comm_own_staging(zr_comm *comm, int64_t bytes);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Greatest number of elements of an operand: more than any machine can store, and few enough for the kernels' counters.
+/* Maximum number of elements of an operand: more than any machine can store, yet few enough for the kernels' counters.
  */
 #define COUNTED_ELEMS_MAX ((int64_t)1 << 48)
 

@@ -1,5 +1,5 @@
 /*
- * device, internal: calls that layers above need beside zr/device.h, and the look-up of kernels. All devices share
+ * device, internal: calls that higher layers need besides zr/device.h, and the look-up of kernels. All devices share
  * operands.h (operands and attributes of ops), rules.h (constants of dropout and optimizers) and queue.h (queues of
  * tasks). Each device has a folder: cpu/cpu.h, cuda/cuda.h.
  */
@@ -13,10 +13,10 @@
 const char *zr__device_cpu_matmul(void);
 
 /** Write the name and version of the GPU's library of matrix products, such as "cuBLASLt 13.1.0", cut to `bytes`. Write
- * "" if it cannot be loaded, or zr was built without CUDA. */
+ * "" if the library cannot be loaded, or if zr was built without CUDA. */
 void zr__device_cuda_matmul(char *text, int64_t bytes);
 
-/** Return the GPUs for which zr was built, such as "sm_80 sm_90, PTX 90", or "" if it was built without CUDA. */
+/** Return the GPUs for which zr was built, such as "sm_80 sm_90, PTX 90", or "" if zr was built without CUDA. */
 const char *zr__device_cuda_built(void);
 
 typedef struct zr__gpu {
@@ -32,13 +32,13 @@ ZR_NODISCARD zr_status zr__device_cuda_gpu(int gpu, zr__gpu *found);
  * ends. */
 ZR_NODISCARD zr_status zr__device_cuda_free(int gpu, int64_t *bytes);
 
-/** Return the kernel of an op in a list that ends with op NULL. Return NULL if the list is NULL or does not have the
- * op. */
+/** Return the kernel of an op in a list whose last entry has a NULL op. Return NULL if the list is NULL or has no
+ * kernel of the op. */
 const zr_kernel *zr__kernel_find(const zr_kernel *list, const char *op);
-/** Return the first kernel of an op in the user's list, then in the families (NULL-terminated), or NULL if neither has
- * it. */
+/** Return the first kernel of an op in the user's list, or else in the families (NULL-terminated). Return NULL if there
+ * is no kernel of the op. */
 const zr_kernel *zr__kernel_first(const zr_kernel *user, const zr_kernel *const *family, const char *op);
-/** Return whether the op's operands have few enough elements for the kernels' counters. */
+/** Return whether each operand of the op has few enough elements for the kernels' counters. */
 bool zr__op_is_counted(const zr_graph *graph, const zr_op *op);
 
 #endif

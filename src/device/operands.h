@@ -1,5 +1,5 @@
 /**
- * Operands and attributes of ops as kernels read them, on processors and on GPUs. This is plain C, which the kernels of
+ * Access of kernels to operands and attributes of ops, on processors and on GPUs. This is plain C, which kernels of
  * GPUs include as C++.
  */
 #ifndef ZR_DEVICE_OPERANDS_H
@@ -21,13 +21,13 @@ static inline const zr_type *zr__out_type(const zr_graph *graph, const zr_op *op
 
 /* ---- rows of a micro-batch --------------------------------------------------------------------- */
 
-/** Number of tokens in a sequence, and the first row of this rank in the flat micro-batch. */
+/** Number of tokens in a sequence, and number of this rank's first row in the micro-batch, whose rows are tokens. */
 typedef struct zr__sequence {
     int64_t T, row;
 } zr__sequence;
 
-/** Return the sequence of a position or position_dw. Attribute 0 is T if this rank has only some tokens of a row, else
- * 0. */
+/** Return the sequence of a position or position_dw. Attribute 0 is T if this rank has only some tokens of each
+ * sequence, else 0. */
 static inline zr__sequence zr__sequence_of(const zr_kernel_args *args)
 {
     const zr_shape *x = &args->in[0].shape;
@@ -37,7 +37,7 @@ static inline zr__sequence zr__sequence_of(const zr_kernel_args *args)
 }
 
 /** Return the index of the random number of the first element of x, which has `elems` elements. Attribute 1 is the
- * number of elements in a row if this rank has only some tokens of it, else 0. */
+ * number of elements in a row if this rank has only some tokens of the row, else 0. */
 static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t elems)
 {
     const zr_runtime *now = args->runtime;
@@ -48,13 +48,15 @@ static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t ele
 
 /* ---- linear_cross_entropy and its kin ---------------------------------------------------------- */
 
-/** Operands of an op of this family. In the forward pass dlosses, dx and dw are NULL; in a backward pass without dw, dw
- * is NULL. */
+/** Operands of linear_cross_entropy or a related op. In the forward pass dlosses, dx and dw are NULL. In a backward
+ * pass without dw, only dw is NULL. */
 typedef struct zr__loss_operands {
     const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
-    const zr_tensor *lse, *part; /* for a part of the vocabulary: backward input lse, forward output part */
+    const zr_tensor *lse, *part; /* for ops on a part of the vocabulary: lse is an input of the backward pass, part the
+                                    output of the forward pass */
     int64_t rows, V, C;
-    int64_t first, valid, all; /* the part's first token, its tokens without padding, tokens of all the vocabulary */
+    int64_t first, valid, all; /* number of the part's first token, number of its tokens without padding, number of
+                                  tokens of the whole vocabulary */
 } zr__loss_operands;
 
 /** Return the index of x among the inputs. w and the targets follow x. */
@@ -91,7 +93,8 @@ static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
     o.V = o.w->shape.dim[0];
     o.C = o.w->shape.dim[1];
     o.all = all ? all : o.V;
-    o.first = all && args->runtime ? args->runtime->place * o.V : 0; /* prepare has no runtime and needs no place */
+    /* `prepare` has no runtime, and does not need this rank's first token. */
+    o.first = all && args->runtime ? args->runtime->place * o.V : 0;
     o.valid = o.all - o.first < o.V ? o.all - o.first : o.V;
     if (o.valid < 0) o.valid = 0;
     return o;

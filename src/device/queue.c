@@ -1,11 +1,12 @@
 /*
  * Queues whose tasks run on threads of the processor. A task of an asynchronous device (a GPU) only launches work. A
- * queue either runs its tasks at once, on the thread that issues them, or has its own thread. On a queue's thread, a
- * task ends when all work that it launched has completed; the queue's entries are in a ring that is allocated with the
+ * queue either runs its tasks at once, on the thread that issues them, or has its own thread. On a queue's own thread,
+ * a task ends when all work that it launched has completed. Entries are stored in a ring, which is allocated with the
  * queue.
  *
- * Tickets count the entries issued to a queue. A thread that waits for a ticket is woken for that ticket and for no
- * earlier one, because on a busy host each wake-up takes the processor from computation.
+ * A ticket is the number of an entry in the order in which a queue's entries are issued. A thread that waits for a
+ * ticket is not woken when earlier entries end, because on a busy host each wake-up takes the processor from
+ * computation.
  */
 #include "device/queue.h"
 
@@ -16,13 +17,13 @@ enum { TEXT_BYTES = 512 };
 
 /* An entry of a queue: a task, or a wait for another queue. */
 typedef struct entry {
-    zr_task task; /* run is NULL in a wait */
+    zr_task task; /* its function `run` is NULL if the entry is a wait */
     zr_mark mark;
-    double asked_sec; /* time when the task was issued, if its times are wanted */
+    double asked_sec; /* time when the task was issued, in seconds; set only if the task's times are reported */
 } entry;
 
 typedef struct host_queue {
-    zr_queue base; /* base.device is `owner`, or the queue's own device */
+    zr_queue base; /* base.device is `owner`, or a device created for this queue */
     const zr__queue_kind *kind;
     zr_device *owner;
     bool threaded;
@@ -32,13 +33,13 @@ typedef struct host_queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t issued, ended; /* last tickets issued and ended */
-    int64_t reached;       /* last ticket that ended without failure, and before any task that failed */
-    int64_t awaited;       /* lowest ticket for which a thread sleeps; no thread sleeps if it has ended */
-    double free_sec;       /* time when the last task since sync ended, or 0 if none has */
+    int64_t reached;       /* last ticket that ended without failure, and before any failure */
+    int64_t awaited;       /* lowest ticket for which a thread sleeps; if this ticket has ended, no thread sleeps */
+    double free_sec; /* time when the last task since the last sync ended, in seconds, or 0 if no task has ended */
     bool quit;
     bool dropping;    /* whether tasks are dropped until the next sync */
-    bool cancelled;   /* whether the next sync must report no failure */
-    zr_status status; /* first failure since sync */
+    bool cancelled;   /* whether the queue was cancelled, so that the next sync reports no failure */
+    zr_status status; /* first failure since the last sync */
     char text[TEXT_BYTES];
 } host_queue;
 
@@ -64,15 +65,15 @@ static void end_entry(host_queue *q, zr_status status)
     if (wakes) pthread_cond_broadcast(&q->changed);
 }
 
-/* Sleep until woken; the end of this ticket wakes the thread. If `awaited` has ended, the thread that slept for it is
- * being woken and will call again if necessary. */
+/* Sleep until woken, at the latest when this ticket ends. If the ticket `awaited` has ended, the thread that slept for
+ * it is being woken, and will call this function again if necessary. */
 static void sleep_for(host_queue *q, int64_t ticket)
 {
     if (q->awaited <= q->ended || ticket < q->awaited) q->awaited = ticket;
     pthread_cond_wait(&q->changed, &q->lock);
 }
 
-/* Wait until the queue has reached this ticket. Return true, or false if it never will. */
+/* Wait until the queue has reached this ticket. Return false if the queue never will, because it drops its tasks. */
 static bool await_ticket(host_queue *q, int64_t ticket)
 {
     pthread_mutex_lock(&q->lock);
@@ -82,7 +83,7 @@ static bool await_ticket(host_queue *q, int64_t ticket)
     return reached;
 }
 
-/* Wait until the work before a mark has completed. Return false if it never will. */
+/* Wait until the work before a mark has completed. Return false if that work will never complete. */
 static bool await_mark(const zr_mark *mark)
 {
     host_queue *q = host_of(mark->queue);
@@ -105,7 +106,7 @@ static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)
 
 /* ---- a queue with a thread --------------------------------------------------------------------- */
 
-/* Get the next entry. Return false if there will be none. *drop tells whether the entry must be skipped. */
+/* Get the next entry. Return false if the queue ends. Set *drop to whether the entry must be skipped. */
 static bool take_entry(host_queue *q, entry *next, bool *drop)
 {
     pthread_mutex_lock(&q->lock);
@@ -136,7 +137,8 @@ static void *run_queue(void *arg)
 
 static void put_entry(host_queue *q, const entry *new)
 {
-    if (!await_ticket(q, q->issued + 1 - q->room)) return; /* the queue has failed, which sync reports */
+    /* Return without storing the entry: the queue has failed, which sync reports. */
+    if (!await_ticket(q, q->issued + 1 - q->room)) return;
     pthread_mutex_lock(&q->lock);
     q->ring[q->issued++ % q->room] = *new;
     pthread_mutex_unlock(&q->lock);
@@ -175,11 +177,11 @@ zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
 {
     host_queue *q = host_of(queue), *other = mark.queue ? host_of(mark.queue) : q;
     if (other == q) return ZR_OK;
-    /* If the other queue runs its tasks at once on a synchronous device, it has already reached every mark. */
+    /* If the other queue runs its tasks at once on a synchronous device, that queue has already reached every mark. */
     const bool there = !other->threaded && !other->kind->reach;
     if (q->threaded && !there) put_entry(q, &(entry){.mark = mark});
     if (q->threaded) return ZR_OK;
-    /* Wait for the other queue's thread. When one of its tasks ends, all work of the task has completed. */
+    /* Wait for the other queue's thread. When a task of that thread ends, all work of the task has completed. */
     if (!await_ticket(other, mark.ticket)) return failure_of(other);
     return other->threaded || there ? ZR_OK : q->kind->follow(q->base.device, other->base.device, mark.ticket);
 }

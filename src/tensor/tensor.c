@@ -10,7 +10,7 @@ const char *zr_dtype_name(zr_dtype dtype)
     ZR__NAME_IN(ZR_DTYPE_LIST, ZR_DTYPES, dtype, "unknown");
 }
 
-/* Unit of storage of a type: `bytes` hold `elems` elements. An unknown type has 0 bytes. */
+/* Storage unit of a dtype: `bytes` bytes hold `elems` elements. An unknown dtype has 0 bytes. */
 typedef struct record {
     int64_t bytes, elems;
 } record;

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Number of queries, and of keys, in a block: a multiple of the lanes. At 64, the blocks of heads of width 64 stay in
- * the second-level cache; between 48 and 128 the speed hardly changes. */
+/* Number of queries, and of keys, in a block; a multiple of the lanes. With blocks of 64, heads of width 64 stay in the
+ * second-level cache; with 48 to 128 the speed hardly changes. */
 #define ZR__ATTENTION_BLOCK 64
 #define ZR__ATTENTION_LANES 16
 
@@ -20,7 +20,7 @@
  * not exist. */
 typedef struct zr__attention_layout {
     int64_t width;    /* D rounded up to lanes: row stride of q, k, v, y and their gradients */
-    int64_t keys_t;   /* transposed keys, (D, BLOCK) for each block: forward all blocks, backward one */
+    int64_t keys_t;   /* transposed keys, (D, BLOCK) for each block; forward has all blocks, backward only one */
     int64_t keys;     /* keys of one block, backward only: (BLOCK, width) */
     int64_t values_t; /* transposed values of one block, backward only: (D, BLOCK) */
     int64_t values;   /* values of the whole head, forward only: (T rounded up to lanes, width) */
@@ -29,14 +29,14 @@ typedef struct zr__attention_layout {
     int64_t dy;       /* gradient of the result, backward only: (T, width) */
     int64_t dq;       /* gradient of the queries, backward only: (T, width) */
     int64_t dk, dv;   /* gradients of keys and of values, backward only: (BLOCK, width) each */
-    int64_t p;        /* (BLOCK, BLOCK) scores, which become probabilities */
+    int64_t p;        /* scores, later replaced by probabilities: (BLOCK, BLOCK) */
     int64_t ds;       /* gradients of the scores, backward only: (BLOCK, BLOCK) */
     int64_t kept;     /* factors of dropout, backward only: (BLOCK, BLOCK) */
     int64_t stat;     /* forward: maximum and sum of each row (BLOCK each); backward: sum of dy * y of each row (T) */
     int64_t floats;   /* length of the whole scratch, in floats */
 } zr__attention_layout;
 
-/** Return n rounded up to whole lanes. */
+/** Return n rounded up to a multiple of the lanes. */
 static inline int64_t zr__attention_lanes(int64_t n)
 {
     return (n + ZR__ATTENTION_LANES - 1) / ZR__ATTENTION_LANES * ZR__ATTENTION_LANES;

@@ -1,17 +1,17 @@
-/* Measurement of bandwidths: of memory, by the triad of McCalpin's STREAM, and between ranks. For the bandwidth between
- * ranks, threads read each other's memory as thread ranks do in a gather. Threads share the measured resource, so the
- * time of a pass is the time of all threads, and the best of several passes counts. */
+/* Measurement of two bandwidths: of memory, by the triad of McCalpin's STREAM, and between ranks, by threads that read
+ * each other's memory as thread ranks do in a gather. Threads share the measured resource, so a pass is timed from its
+ * begin to the end of its last thread, and the fastest of several passes counts. */
 #include <string.h>
 #include <unistd.h>
 
 #include "device/cpu/peak.h"
 
-/* Limits on the bytes of one array. With any number of threads, a pass goes over whole arrays, since parts of arrays
- * may fit into caches. */
+/* Minimum and maximum bytes of an array. With any number of threads, a pass goes over whole arrays, since parts of
+ * arrays may fit into caches. */
 #define LEAST_BYTES ((int64_t)64 << 20)
 #define MOST_BYTES ((int64_t)256 << 20)
 #define MEASURE_SEC 0.08
-enum { LEAST_PASSES = 5, OF_CACHE = 4 /* bytes of an array / bytes of the last cache, by STREAM's rule */ };
+enum { LEAST_PASSES = 5, OF_CACHE = 4 /* bytes of an array for each byte of the last cache, by STREAM's rule */ };
 
 typedef struct arrays {
     float *a, *b, *c;
@@ -63,7 +63,7 @@ static double best_rate(pass run, const arrays *m, const zr__peak_ops *ops, int 
     return best > 0.0 ? (double)(elem_bytes * m->n) / best : 0.0;
 }
 
-/* Measure the rate of one thread, and of all threads together. */
+/* Measure a pass's rate, by one thread alone and by all threads together. */
 static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int threads, int64_t elem_bytes)
 {
     zr_rate rate = {.one = best_rate(run, m, ops, 1, elem_bytes)};
@@ -71,7 +71,7 @@ static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int t
     return rate;
 }
 
-/* Return the bytes of an array: beyond the last cache, if its size is known. */
+/* Return the bytes of an array. If the size of the last cache is known, the array exceeds that cache. */
 static int64_t array_bytes(void)
 {
     int64_t bytes = 0;
@@ -84,7 +84,8 @@ static int64_t array_bytes(void)
 
 zr_status zr__cpu_bandwidth(const zr__peak_ops *ops, int threads, zr_rate *of_triad, zr_rate *link)
 {
-    arrays m = {.n = array_bytes() / (int64_t)sizeof(float) / threads * threads}; /* equal shares */
+    /* Round the array down, so that all threads get equal shares. */
+    arrays m = {.n = array_bytes() / (int64_t)sizeof(float) / threads * threads};
     const size_t bytes = (size_t)m.n * sizeof(float);
     m.a = zr_alloc(bytes);
     m.b = zr_alloc(bytes);

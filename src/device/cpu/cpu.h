@@ -1,13 +1,14 @@
-/* device/cpu, internal: the tables that each processor level exports, and creation of a device at a chosen level (tests
- * run every level that the machine supports). cpu.c is the table of operations, processor.c chooses the level, matmul.c
- * selects the code of a matrix product (onednn.c or kernels/product.c), peak.c and bandwidth.c measure, *_blocks.h lay
- * out scratch. kernels/ has one file for each family of ops, compiled once for each level, over shared/level.h. */
+/* device/cpu, internal: the tables that each processor level exports, and creation of a device at a chosen level, by
+ * which tests run every level that the machine supports. cpu.c is the table of operations, processor.c chooses the
+ * level, matmul.c selects the code of a matrix product (onednn.c or kernels/product.c), peak.c and bandwidth.c measure,
+ * *_blocks.h lay out scratch. kernels/ has one file for each family of ops, compiled once for each level, with
+ * shared/level.h. */
 #ifndef ZR_DEVICE_CPU_CPU_H
 #define ZR_DEVICE_CPU_CPU_H
 
 #include "device/cpu/peak.h"
 
-/* Functions of kernels/shards.c: the steps of ZeRO that compute. zr_device_ops describes each function. */
+/* Functions of kernels/shards.c: the computations of ZeRO's steps. zr_device_ops describes each function. */
 typedef struct zr__shards {
     void (*sum)(int threads, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces, int n_pieces,
                 zr_dtype dtype, int64_t n);
@@ -16,7 +17,7 @@ typedef struct zr__shards {
     void (*cast)(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
 } zr__shards;
 
-/* Greatest number of pieces that `sum` accepts, because its tree has a fixed depth. */
+/* Maximum number of pieces that `sum` accepts, because its tree has a fixed depth. */
 #define ZR_SUM_PIECES 4095
 
 /* Function of kernels/exact.c: add the squares of n elements to *sum, without rounding. */
@@ -33,13 +34,13 @@ typedef struct zr__rule {
 
 /* Return the names of the levels of this build, lowest first; the last entry is NULL. */
 const char *const *zr__cpu_levels(void);
-/* Return whether this processor supports the level and this process may use it. */
+/* Return whether this processor has the level's instructions and this process may use them. */
 bool zr__cpu_has(const char *level);
-/* Return a level's functions for matrix products, and for measuring its peak rates. The build must have the level. */
+/* Return a level's functions for matrix products, or for measuring its peak rates. The build must have the level. */
 const zr__panel_ops *zr__cpu_panels(const char *level);
 const zr__peak_ops *zr__cpu_peaks(const char *level);
-/* Create a device as zr_device_create_cpu does, but at a given level that the processor supports, whatever ZR_KERNELS
- * says. */
+/* Create a device as zr_device_create_cpu does, but at the given level, whatever ZR_KERNELS says. The processor must
+ * support the level. */
 ZR_NODISCARD zr_status zr__device_create_cpu_level(const zr_device_config *config, const char *level,
                                                    zr_device **device);
 

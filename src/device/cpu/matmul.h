@@ -1,5 +1,5 @@
-/* Matrix products of kernels. oneDNN multiplies bf16 if the processor has bf16 products. This level's own code
- * (kernels/product.c) does all other products in fp32; it widens 16-bit operands when it packs them. */
+/* Matrix products of kernels. If the processor has bf16 products, oneDNN multiplies bf16. All other products are
+ * computed in fp32 by this level's own code (kernels/product.c), which widens 16-bit operands when it packs them. */
 #ifndef ZR_DEVICE_CPU_MATMUL_H
 #define ZR_DEVICE_CPU_MATMUL_H
 
@@ -7,7 +7,7 @@
 #include "zr/device.h"
 
 typedef struct zr__matmul_operands {
-    const void *a, *b, *bias; /* bias and earlier are not read if the spec has none */
+    const void *a, *b, *bias; /* bias and earlier are read only if the spec has them */
     const float *earlier;
     void *c;
     void *panels; /* part of the kernel's scratch, of zr__matmul_scratch bytes */
@@ -19,12 +19,12 @@ typedef struct zr__panel_ops {
     void (*multiply)(const zr__product_spec *spec, const zr__matmul_operands *operands);
 } zr__panel_ops;
 
-/* Greatest number of bytes of the operand that threads share in a product. With a part of C it fits into a last-level
- * cache. */
+/* Maximum bytes of the operand that threads share in a product. This operand and a part of C fit into a last-level
+ * cache together. */
 #define ZR__PANEL_BYTES ((int64_t)4 << 20)
 
-/* Return the scratch bytes of a product C (m,n) = A (m,k) B (k,n). A has `dtype`, C has `out_dtype`. The result is 0 if
- * a library computes the product, or the device packs nothing. */
+/* Return the scratch bytes of a product C (m,n) = A (m,k) B (k,n). A has `dtype`, C has `out_dtype`. Return 0 if a
+ * library computes the product, or if the device packs nothing. */
 int64_t zr__matmul_scratch(const zr_device_facts *facts, int64_t m, int64_t n, int64_t k, zr_dtype dtype,
                            zr_dtype out_dtype);
 

@@ -22,15 +22,15 @@ struct zr__product {
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[OPERANDS]; /* the operands' memory objects; NULL for an operand that the product lacks */
     pthread_t owner;
-    int threads; /* number of threads, at most the spec's */
+    int threads; /* number of threads, at most the spec's number */
     zr__product_spec spec;
     int users;
     zr__product *next; /* next product of the same thread */
 };
 
-/* List of this thread's products. Ops of equal shape share one: each product holds tens of kilobytes of oneDNN's
- * memory, which a deep model would otherwise need for every op of every layer. A product belongs to the thread that
- * created it. */
+/* List of this thread's products. Ops of equal shape share a product, because each product holds tens of kilobytes of
+ * oneDNN's memory; a deep model would otherwise need these for every op of every layer. A product belongs to the thread
+ * that created it. */
 static _Thread_local zr__product *products;
 
 static zr_status check_dnnl(dnnl_status_t status, const char *call)
@@ -44,7 +44,7 @@ static zr_status check_dnnl(dnnl_status_t status, const char *call)
     return ZR_FAIL(ZR_ERR_INTERNAL, "oneDNN failed with status %d (%s)", (int)status, call);
 }
 
-/* Set the number of threads that oneDNN uses, by the calling thread's OpenMP setting. Return the caller's setting,
+/* Set the number of threads that oneDNN uses, by the calling thread's OpenMP setting. Return the previous setting,
  * which threads_leave restores. */
 static int threads_enter(int threads)
 {
@@ -95,7 +95,7 @@ static dnnl_status_t layout_make(layout *out, const dnnl_dims_t dims, dnnl_data_
 
 static void layout_free(layout *l)
 {
-    (void)l; /* a plain struct in oneDNN 2, nothing to free */
+    (void)l; /* do nothing, since a layout is a plain struct in oneDNN 2 */
 }
 
 static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const layout l[OPERANDS], bool bias,
@@ -119,8 +119,8 @@ static dnnl_data_type_t type_of(zr_dtype dtype)
     return dtype == ZR_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* Describe a matrix to oneDNN. The stride of a dimension with one element has no meaning, but oneDNN expects the stride
- * of a dense matrix there. */
+/* Describe a matrix to oneDNN. If a dimension has one element, its stride has no meaning, but oneDNN expects the stride
+ * that the dimension has in a dense matrix. */
 static dnnl_status_t matrix_layout(layout *l, int64_t rows, int64_t cols, zr_dtype dtype, zr__strides strides)
 {
     if (rows == 1 || (cols == 1 && strides.row == 1))
@@ -139,8 +139,8 @@ static zr_status make_layouts(const zr__product_spec *s, layout l[OPERANDS])
     return ZR_OK;
 }
 
-/* Add the spec's further terms to the product: `earlier`, or C itself. oneDNN may store partial sums in C during its
- * loop over k. So C += A B must use oneDNN's sum operation; C must never be passed as another operand. */
+/* Tell oneDNN what to add to the product: `earlier`, or C itself if the spec accumulates. For C += A B use oneDNN's sum
+ * operation, and never pass C as a further operand: oneDNN may store partial sums in C during its loop over k. */
 static zr_status add_terms(dnnl_primitive_attr_t attr, const zr__product_spec *s, const layout *earlier)
 {
     if (!s->earlier && !s->accumulate) return ZR_OK;
@@ -161,9 +161,9 @@ static int64_t scratch_bytes(const_dnnl_primitive_desc_t desc)
     return bytes;
 }
 
-/* Describe the product with the greatest number of threads whose scratch is within the limit. With some numbers of
- * threads, oneDNN divides k among the threads and gives each a whole copy of C: gigabytes for the gradient of a large
- * table. Fewer threads avoid that. */
+/* Describe the product for the greatest number of threads whose scratch is within the limit. For some numbers of
+ * threads, oneDNN divides k among the threads and gives each thread a whole copy of C. For the gradient of a large
+ * table these copies take gigabytes. Fewer threads avoid them. */
 static zr_status make_desc(zr__product *p, const zr__product_spec *s, const layout l[OPERANDS],
                            const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *desc)
 {
@@ -192,7 +192,7 @@ done:
     return st;
 }
 
-/* Create the memory objects, still without memory: execute_product sets the operands' addresses. */
+/* Create the memory objects without addresses: execute_product sets the operands' addresses. */
 static zr_status make_memory(zr__product *p, const zr__product_spec *s, const layout l[OPERANDS])
 {
     const bool has[OPERANDS] = {[A] = true, [B] = true, [BIAS] = s->bias, [C] = true, [EARLIER] = s->earlier};
@@ -268,8 +268,8 @@ void zr__product_destroy(zr__product **product)
 {
     zr__product *p = *product;
     *product = NULL;
-    /* A product must be destroyed on its own thread. On another thread it is left to leak, since its owner's list still
-     * holds it. */
+    /* A product must be destroyed on its own thread. On another thread, leave the product allocated, since its owner's
+     * list still holds it. */
     if (!p || !pthread_equal(p->owner, pthread_self()) || --p->users > 0) return;
     zr__product **at = &products;
     while (*at != p) at = &(*at)->next;
@@ -296,7 +296,7 @@ zr_status zr__product_run(const zr__product *p, const void *a, const void *b, co
 {
     ZR_CHECK(pthread_equal(p->owner, pthread_self()), ZR_ERR_STATE,
              "a matrix product was made on another thread: use an engine on the thread that created it");
-    /* casts: oneDNN's interface has no const, but these operands are not written */
+    /* cast const away, since oneDNN's interface has no const; these operands are not written */
     void *const data[OPERANDS] = {
         [A] = (void *)a, [B] = (void *)b, [BIAS] = (void *)bias, [C] = c, [EARLIER] = (void *)earlier};
     int before = threads_enter(p->threads);
@@ -335,7 +335,7 @@ zr_status zr__onednn_cap(const char *level)
                  {"v4amx", dnnl_cpu_isa_avx512_core_amx}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(level, table[i].level) != 0) continue;
-        /* Only the process's first call has an effect, so check the resulting limit instead of the status. */
+        /* Only the process's first call has an effect, so check the resulting limit instead of the call's status. */
         (void)dnnl_set_max_cpu_isa(table[i].isa);
         ZR_CHECK(dnnl_get_effective_cpu_isa() == table[i].isa, ZR_ERR_CONFIG,
                  "ZR_KERNELS=%s was set too late: oneDNN was already used in this process; set it at the start", level);

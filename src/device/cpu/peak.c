@@ -1,22 +1,23 @@
 /*
- * Measurement of the processor's peak rates: of its own matrix product, for runs that have no better measurement, and
- * of operations in registers, which no product exceeds.
+ * Measurement of two peak rates of the processor: of the matrix product, for runs that have no better measurement, and
+ * of operations in registers, a rate that no product exceeds.
  *
  * On a busy machine only short intervals are undisturbed, so the best of many short measurements counts. Products: one
  * thread multiplies square matrices that fit its cache, and its rate is multiplied by the number of threads. A product
- * by all threads would measure the machine's load instead (a fifth of the true rate was seen). Registers: all threads
- * also run at once, and each contributes its own best interval ("stretch"). That includes the effects of shared units
- * and of a lower clock when all threads work.
+ * by all threads would measure the machine's load instead (a fifth of the true rate was seen). Operations in registers:
+ * one thread runs alone, and then all threads run at once, where each thread contributes its own best interval
+ * ("stretch"). The second rate includes the effects of shared units and of a lower clock when all threads work.
  */
 #include "device/cpu/peak.h"
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/product_blocks.h"
 
-/* SIDE: size of the matrices. It is no power of two, since then the rows would compete for the same cache lines. */
+/* SIDE: number of rows and of columns of the matrices. The number is no power of two, because rows whose length is a
+ * power of two would compete for the same cache lines. */
 enum { SIDE = 240, LEAST_RUNS = 16 };
-/* A stretch takes a tenth of a millisecond. The number of stretches is fixed, not their total time, because a thread
- * that waits for its core measures nothing. */
+/* A stretch takes a tenth of a millisecond. A thread that waits for its core measures nothing, so the number of
+ * stretches is fixed instead of their total time. */
 enum { STRETCH_ROUNDS = 1 << 14, STRETCHES = 300 };
 #define MEASURE_SEC 0.02
 #define FLOPS (2.0 * SIDE * SIDE * SIDE)

@@ -4,24 +4,25 @@
 
 #include "device/cpu/matmul.h"
 
-/** Benchmark loops of a level (kernels/peak.c). The first two repeat an operation in registers and return the number of
- * FLOPs. `in` has two operands that keep results normal numbers; writing to `out` keeps the compiler from removing the
- * work. */
+/** Benchmark loops of a level (kernels/peak.c). fma_f32 and dot_bf16 repeat an operation in registers and return the
+ * number of FLOPs. `in` has two operands that keep results normal numbers; writing to `out` keeps the compiler from
+ * removing the work. */
 typedef struct zr__peak_ops {
     double (*fma_f32)(int64_t rounds, const float in[2], float *out);
     double (*dot_bf16)(int64_t rounds, const float in[2], float *out); /* NULL if the level has no bf16 products */
     void (*triad)(float *restrict a, const float *restrict b, const float *restrict c, float s, int64_t n);
 } zr__peak_ops;
 
-/** Measure the FLOP/s of a level's matrix products of `dtype` with `threads` threads. Return 0 if they cannot run. The
- * measurement takes about 20 ms and 2 MB. */
+/** Measure the FLOP/s of a level's matrix products of `dtype` with `threads` threads. Return 0 if these products cannot
+ * run. The measurement takes about 20 ms and 2 MB. */
 double zr__cpu_peak_flops(const zr__panel_ops *level, int threads, zr_dtype dtype);
 
 /** Measure the FLOP/s of a loop in registers, which takes about 60 ms. Return 0 if `loop` is NULL. */
 zr_rate zr__cpu_register_flops(double (*loop)(int64_t rounds, const float in[2], float *out), int threads);
 
-/** Measure the bytes/s of the triad, and of ranks that read each other's memory. The measurement takes a second or two
- * and 192 MiB, or up to 768 MiB if the last cache is large. Return ZR_ERR_MEMORY if that memory is not available. */
+/** Measure the bytes/s of the triad, and of ranks that read each other's memory. The measurement takes a second or two.
+ * It needs 192 MiB of memory, or up to 768 MiB if the last cache is large. Return ZR_ERR_MEMORY if that memory is not
+ * available. */
 ZR_NODISCARD zr_status zr__cpu_bandwidth(const zr__peak_ops *ops, int threads, zr_rate *triad, zr_rate *link);
 
 #endif

@@ -28,7 +28,7 @@ static bool bit(uint64_t word, int i)
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ECX_OSXSAVE = 27, ASK_FOR_STATE = 0x1023 /* ARCH_REQ_XCOMP_PERM */ };
+enum { ECX_OSXSAVE = 27, ASK_FOR_STATE = 0x1023 /* Linux's ARCH_REQ_XCOMP_PERM */ };
 
 static uint64_t read_xcr0(void)
 {
@@ -49,11 +49,12 @@ zr__processor zr__processor_here(void)
                        .intel = __builtin_cpu_is("intel"),
                        .xcr0 = read_xcr0()};
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) p.cpuid_7_edx = d;
-    /* Ask Linux for permission to use tiles, which it grants for each process because tile data is large. Threads
+    /* Ask Linux for permission to use tiles, which Linux grants for each process because tile data is large. Threads
      * created later have the permission too. */
     if (zr__processor_has_tiles(&p)) p.tiles_permitted = syscall(SYS_arch_prctl, ASK_FOR_STATE, XCR0_TILE_DATA) == 0;
     const char *most = getenv("ONEDNN_MAX_CPU_ISA");
-    p.most_of_library = most && *most ? most : getenv("DNNL_MAX_CPU_ISA"); /* oneDNN's older name of the variable */
+    /* DNNL_MAX_CPU_ISA is oneDNN's older name of the variable. */
+    p.most_of_library = most && *most ? most : getenv("DNNL_MAX_CPU_ISA");
     return p;
 }
 #else
@@ -71,8 +72,9 @@ bool zr__processor_has_tiles(const zr__processor *p)
 
 /* ---- what the library may use ------------------------------------------------------------------ */
 
-/* Return the highest level all of whose instructions oneDNN may use. Names outside the table set no limit: "ALL", names
- * of instructions beyond tiles, and names that oneDNN does not know and ignores. */
+/* Return the highest level for which the value of ONEDNN_MAX_CPU_ISA lets oneDNN use all instructions. Names outside
+ * the table set no limit: "ALL", names of instructions beyond tiles, and names that oneDNN does not know and ignores.
+ */
 static int most_of(const char *isa)
 {
     static const struct {
@@ -126,8 +128,8 @@ bool zr__processor_has(const zr__processor *p, const char *level)
 
 bool zr__processor_wants(const zr__processor *p, const char *level)
 {
-    /* Intel processors with tiles, or of a generation designed for tiles, multiply bf16 in vectors at half the rate of
-     * their fp32 multiply-adds: 32 FLOPs a cycle were measured, compared with 64. */
+    /* Detect Intel processors that multiply bf16 in vectors at half the rate of their fp32 multiply-adds (32 FLOPs a
+     * cycle were measured, compared with 64): processors with tiles, or of a generation designed for tiles. */
     bool slow_dots = p->intel && bit(p->cpuid_7_edx, EDX_AVX512_FP16);
     return zr__processor_has(p, level) && !(slow_dots && level_index(level) == V4BF16);
 }

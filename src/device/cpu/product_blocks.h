@@ -3,19 +3,19 @@
  * itself, from packed operands. A kernel's scratch_bytes and the product both use this layout.
  *
  * The operand on the shorter side of C is packed once for all threads. Each thread packs the other operand for itself,
- * a block at a time. Both are packed for one range of k at a time. If C is 16-bit, and the sums of several ranges must
- * be rounded only at the end, a part of C is stored in fp32 until then.
+ * a block at a time. Both operands are packed for one range of k at a time. If C is 16-bit and k has several ranges, a
+ * part of C is stored in fp32 until the last range is added, because the sums must be rounded only once.
  */
 #ifndef ZR_DEVICE_CPU_PRODUCT_BLOCKS_H
 #define ZR_DEVICE_CPU_PRODUCT_BLOCKS_H
 
 #include "zr/tensor.h"
 
-#define ZR__PRODUCT_DEPTH 768                  /* longest range of k, at any level */
+#define ZR__PRODUCT_DEPTH 768                  /* maximum length of a range of k, at any level */
 #define ZR__PRODUCT_SHORT 384                  /* greatest k for which every level uses a single range */
 #define ZR__PRODUCT_BLOCK ((int64_t)640 << 10) /* bytes of a thread's own block, which stays in the thread's cache */
-#define ZR__PRODUCT_UNIT 48                    /* rows or columns in a unit; blocks have whole units at every level */
-#define ZR__PRODUCT_SIDE ((int64_t)1024)       /* most rows or columns of a part of C that is stored in fp32 */
+#define ZR__PRODUCT_UNIT 48 /* number of rows or columns in a unit; blocks have whole units at every level */
+#define ZR__PRODUCT_SIDE ((int64_t)1024) /* maximum number of rows or columns of a part of C that is stored in fp32 */
 
 /** Sizes in bytes, and offsets in bytes from the start of the scratch. All are multiples of 64. */
 typedef struct zr__product_layout {
@@ -24,7 +24,8 @@ typedef struct zr__product_layout {
     int64_t bytes;     /* size of the whole scratch */
 } zr__product_layout;
 
-/** Return the bytes of a buffer for `length` rows or columns: at most `most`, but at least the bytes of one unit. */
+/** Return the bytes of a buffer for `length` rows or columns: at most `most` bytes, but at least the bytes of one unit.
+ */
 static inline int64_t zr__product_room(int64_t length, int64_t depth, int64_t most)
 {
     const int64_t each = depth * zr_dtype_bytes(ZR_F32), whole = (length + ZR__PRODUCT_UNIT) * each,

@@ -1,6 +1,6 @@
 /* Heads of attention, the addresses of their tokens and their factors of dropout, for all kernels of attention. A block
- * of threads works on one head of one row of the batch. Scores exist for a tile of queries x keys at a time (Dao et al.
- * 2022), never for T x T. */
+ * of threads works on one head of one row of the batch. Only the scores of a tile of queries x keys exist at a time
+ * (Dao et al. 2022), never all T x T scores. */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_H
 #define ZR_DEVICE_CUDA_ATTENTION_H
 
@@ -10,19 +10,20 @@
 constexpr float ZR__LOG2_E = 1.44269504088896340736f;
 constexpr float ZR__LN_2 = 0.69314718055994530942f;
 
-/* Bytes of shared memory that a block of threads can have on every GPU of compute capability 8.0 or higher. */
+/* Maximum bytes of shared memory that a block of threads can have on every GPU of compute capability 8.0 or higher. */
 constexpr int ZR__SHARED_MOST = 99 << 10;
 
-/* Address of q, k, v, y or a gradient of one head: token t is at data + t * stride. */
+/* One head of an array: q, k, v, y or a gradient. Token t is at data + t * stride. */
 template <typename T> struct zr__tokens {
     T *data;
     int64_t stride;
-    int n, width; /* number of tokens, and of elements in a token */
+    int n, width; /* number of tokens, and number of elements in a token */
     bool wide;    /* whether tokens can be read in aligned pieces of 16 bytes */
     bool f16;     /* whether a zr__narrow is fp16; if not, it is bf16 */
 };
 
-/* An element that is bf16 or fp16, for kernels that are used too rarely to be compiled for each of the two types. */
+/* An element that is bf16 or fp16. Kernels that are rarely used have this type, so that they are not compiled for each
+ * of the two types. */
 struct zr__narrow {
     uint16_t bits;
 };
@@ -55,11 +56,12 @@ struct zr__attention {
     int T, D;
     int64_t B, C, n_head;
     float scale;
-    bool wide; /* whether all arrays are `wide`, as in zr__tokens */
+    bool wide; /* whether all arrays are `wide`, as zr__tokens defines it */
     bool drops;
-    bool fours; /* whether keys that are multiples of 4 have random numbers at multiples of 4 */
+    bool fours; /* whether random numbers of keys 0, 4, 8 ... have indices that are multiples of 4 */
     zr__dropout dropout;
-    int64_t first_head, all_heads; /* dropout: heads before this rank's first one, over all rows; heads in a row */
+    int64_t first_head, all_heads; /* for dropout: number of heads before this rank's first head, over all rows, and
+                                      number of heads in a row */
     bool f16;                      /* whether a zr__narrow is fp16; if not, it is bf16 */
 };
 
@@ -78,7 +80,7 @@ static inline zr__attention zr__attention_make(const zr_kernel_args *args, const
     a.f16 = qkv->dtype == ZR_F16;
     a.fours = a.T % 4 == 0;
     if (a.drops) a.dropout = zr__dropout_make(now, attr->i[1], attr->f[1]);
-    /* If other ranks have some of the heads, i[2] is the number of heads of all ranks. */
+    /* If heads are divided among ranks, i[2] is the number of heads of all ranks. */
     const bool shared = attr->i[2] > a.n_head;
     a.all_heads = shared ? attr->i[2] : a.n_head;
     a.first_head = now->first_row * a.all_heads + (shared ? now->place * a.n_head : 0);
@@ -88,7 +90,7 @@ static inline zr__attention zr__attention_make(const zr_kernel_args *args, const
     return a;
 }
 
-/* Return the number of blocks of threads if each works on `tokens` tokens of one head. The blocks of a head are
+/* Return the number of blocks of threads, if each block works on `tokens` tokens of one head. The blocks of a head are
  * consecutive. */
 static inline int64_t zr__attention_blocks(const zr__attention *a, int tokens)
 {
@@ -98,7 +100,7 @@ static inline int64_t zr__attention_blocks(const zr__attention *a, int tokens)
 /* ---- in kernels -------------------------------------------------------------------------------- */
 
 struct zr__head {
-    int64_t index, row, head; /* `index` counts the heads of all rows */
+    int64_t index, row, head; /* `index` is the head's number among the heads of all rows */
 };
 
 __device__ __forceinline__ zr__head zr__head_at(const zr__attention &a, int64_t index)
@@ -106,14 +108,14 @@ __device__ __forceinline__ zr__head zr__head_at(const zr__attention &a, int64_t 
     return {index, index / a.n_head, index % a.n_head};
 }
 
-/* Return one head of an array like qkv: q (part 0), k (part 1) or v (part 2). */
+/* Return one head's q (part 0), k (part 1) or v (part 2) in an array with the layout of qkv. */
 template <typename T>
 __device__ __forceinline__ zr__tokens<T> zr__part(const zr__attention &a, const zr__head &h, T *qkv, int part)
 {
     return {qkv + (h.row * a.T * 3 + part) * a.C + h.head * a.D, 3 * a.C, a.T, a.D, a.wide, a.f16};
 }
 
-/* Return one head of an array like y. */
+/* Return one head in an array with the layout of y. */
 template <typename T>
 __device__ __forceinline__ zr__tokens<T> zr__result(const zr__attention &a, const zr__head &h, T *y)
 {
@@ -131,7 +133,7 @@ __device__ __forceinline__ float zr__factor(const zr__dropout &dropout, uint32_t
     return (word >> 8) >= dropout.threshold ? dropout.scale : 0.0f;
 }
 
-/* Return 2^x, with a relative error of about 2^-22, or 0 if that is below 2^-126. */
+/* Return 2^x with a relative error of about 2^-22, or 0 if the result is below 2^-126. */
 __device__ __forceinline__ float zr__exp2(float x)
 {
 #ifdef __CUDACC__

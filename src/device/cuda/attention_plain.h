@@ -1,11 +1,12 @@
 /*
  * Attention in plain fp32: for operands in fp32, whose products must not be rounded to TF32, and for heads of any
- * width. Dropout is a branch in the kernels, which all threads take alike; it costs little next to the products.
+ * width. The kernels test at run time whether dropout is used. All threads take the same branch, which costs little
+ * next to the products.
  *
- * A block of threads has a tile of 64 rows x 64 columns of scores, and each thread 8 x 4 of the scores. The block sums
- * the scores over the head's width, a segment (STRETCH) at a time. It stores them in shared memory as weights, and
- * multiplies the weights by a part of the columns' elements. Each part of a wide head has its own block, which
- * recomputes the scores.
+ * A block of threads computes a tile of 64 rows x 64 columns of scores, and each thread 8 x 4 scores of the tile. The
+ * block sums the scores over the head's width, a segment (STRETCH) at a time. The block then stores the weights in
+ * shared memory, and multiplies them by a part of the columns' elements. Each part of a wide head has its own block,
+ * which recomputes the scores.
  */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
 #define ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
@@ -13,11 +14,12 @@
 #include "device/cuda/attention.h"
 
 constexpr int ZR__PLAIN_TILE = 64, ZR__PLAIN_STRETCH = 32, ZR__PLAIN_THREADS = 128;
-constexpr int ZR__PLAIN_ROWS = 8, ZR__PLAIN_COLUMNS = 4; /* rows and columns of a thread's scores */
-/* Row strides in shared memory: four rows, or a thread's eight columns in consecutive rows, use different banks. */
+constexpr int ZR__PLAIN_ROWS = 8, ZR__PLAIN_COLUMNS = 4; /* numbers of rows and of columns of a thread's scores */
+/* Row strides in shared memory. With these strides, four rows, or a thread's eight columns in consecutive rows, use
+ * different banks. */
 constexpr int ZR__PLAIN_STRIDE = ZR__PLAIN_TILE + 4, ZR__STRETCH_STRIDE = ZR__PLAIN_STRETCH + 4;
-/* Floats of shared memory for two segments. The weights replace them when the scores are complete. The columns'
- * elements need further memory (zr__plain_shared). */
+/* Number of floats in shared memory for two segments. The weights replace the segments when the scores are complete.
+ * The columns' elements need further memory (zr__plain_shared). */
 constexpr int ZR__PLAIN_SCORES = 2 * ZR__PLAIN_TILE * ZR__STRETCH_STRIDE;
 static_assert(ZR__PLAIN_SCORES >= ZR__PLAIN_TILE * ZR__PLAIN_STRIDE, "the weights fit where the stretches were");
 
@@ -30,7 +32,7 @@ struct alignas(16) zr__four {
     float x[4];
 };
 
-/* The scores of a thread: rows 4 ty + r % 4 + r / 4 * 32 and columns 4 tx + c of the tile. */
+/* The scores of a thread: element [r][c] is row 4 ty + r % 4 + r / 4 * 32 and column 4 tx + c of the tile. */
 using zr__plain_scores = float[ZR__PLAIN_ROWS][ZR__PLAIN_COLUMNS];
 
 __device__ __forceinline__ int zr__plain_row(int r)
@@ -50,9 +52,9 @@ template <typename Op> __device__ __forceinline__ float zr__row_all(float x, Op 
     return x;
 }
 
-/* Load the elements [d0, d0 + WIDTH) of the tokens [first, first + 64) of x to tile (64, WIDTH), whose rows are
- * `stride` apart; zeros beyond x. PERMUTED: token first + 4 a + b goes to row a + 16 b, so that a thread's columns are
- * 16 rows apart. */
+/* Load the elements [d0, d0 + WIDTH) of the tokens [first, first + 64) of x to tile (64, WIDTH), whose row stride is
+ * `stride`. Elements beyond the end of x become 0. If PERMUTED, token first + 4 a + b goes to row a + 16 b, so that a
+ * thread's columns are 16 rows apart. */
 template <int WIDTH, bool PERMUTED, typename T>
 __device__ __forceinline__ void zr__plain_load(float *tile, int stride, const zr__tokens<const T> &x, int first, int d0)
 {
@@ -63,8 +65,8 @@ __device__ __forceinline__ void zr__plain_load(float *tile, int stride, const zr
     }
 }
 
-/* Compute score = rows times columns^T. `shared` has ZR__PLAIN_SCORES floats; the block synchronizes before it writes
- * them. */
+/* Compute score = rows times columns^T. `shared` has ZR__PLAIN_SCORES floats; the block of threads synchronizes before
+ * it writes to `shared`. */
 template <typename T>
 __device__ __forceinline__ void zr__plain_score(zr__plain_scores &score, float *shared, const zr__tokens<const T> &rows,
                                                 int first_row, const zr__tokens<const T> &columns, int first_column)
@@ -95,7 +97,7 @@ __device__ __forceinline__ void zr__plain_score(zr__plain_scores &score, float *
     }
 }
 
-/* Store scores as weights (64, 64) in shared memory. */
+/* Store a thread's scores, which are weights now, in the tile (64, 64) in shared memory. */
 __device__ __forceinline__ void zr__plain_put(float *weights, const zr__plain_scores &score)
 {
 #pragma unroll
@@ -106,10 +108,11 @@ __device__ __forceinline__ void zr__plain_put(float *weights, const zr__plain_sc
     }
 }
 
-/* Sums of a thread: its rows, and elements 4 tx + 64 p + c of the part of the width. */
+/* Sums of a thread for each of its rows: elements 4 tx + 64 p + c of the part of the width. */
 template <int PART> using zr__plain_sums = zr__four[ZR__PLAIN_ROWS][PART / 64];
 
-/* Add to `sum` the product of weights (64, 64) and elements (64, PART) of the columns' tokens, all in shared memory. */
+/* Add to `sum` the product of weights (64, 64) and elements (64, PART) of the columns' tokens. Weights and elements are
+ * in shared memory. */
 template <int PART>
 __device__ __forceinline__ void zr__plain_add(zr__plain_sums<PART> &sum, const float *weights, const float *elements)
 {
@@ -132,8 +135,8 @@ __device__ __forceinline__ void zr__plain_add(zr__plain_sums<PART> &sum, const f
     }
 }
 
-/* Put weights and the elements [d0, d0 + PART) of the tokens [first, first + 64) of `columns` into shared memory, and
- * add their product to `sum`. The block synchronizes before it writes; the weights overwrite the scores' segments. */
+/* Put the weights, and the elements [d0, d0 + PART) of the tokens [first, first + 64) of `columns`, into shared memory,
+ * and add their product to `sum`. The block synchronizes before it writes; the weights overwrite the segments. */
 template <int PART, typename T>
 __device__ __forceinline__ void zr__plain_weighted(zr__plain_sums<PART> &sum, float *shared,
                                                    const zr__plain_scores &weight, const zr__tokens<const T> &columns,
@@ -157,7 +160,8 @@ template <int PART> __device__ __forceinline__ void zr__plain_clear(zr__plain_su
             for (int c = 0; c < 4; c++) sum[r][p].x[c] = 0.0f;
 }
 
-/* Store a row's factor times its sums to the elements [d0, d0 + PART) of the tokens [first, first + 64) of x. */
+/* Store each row's sums, times the row's factor, to the elements [d0, d0 + PART) of the tokens [first, first + 64) of
+ * x. */
 template <int PART, typename T>
 __device__ __forceinline__ void zr__plain_store(const zr__tokens<T> &x, int first, int d0,
                                                 const zr__plain_sums<PART> &sum, const float (&factor)[ZR__PLAIN_ROWS])

@@ -1,9 +1,10 @@
 /*
  * Attention on tensor cores: tiles of tokens in shared memory, and the products of a warp with them.
  *
- * A block of four warps holds some tokens of a head, the rows; each warp has 16 M of them. Rows are queries for y and
- * dq, and keys for dk and dv. The other tokens, the columns, are loaded tile by tile. A warp needs no data of another
- * warp: its scores become weights in its registers, and the weights multiply the tile of columns.
+ * A block of four warps holds some tokens of a head, called rows; each warp has 16 * M rows. For y and dq the rows
+ * are queries and the columns keys; for dk and dv the rows are keys and the columns queries. Columns are loaded one
+ * tile at a time. A warp needs no data of another warp: its scores become weights in its registers, and the weights
+ * multiply the tile of columns.
  *
  * T is zr__bf16 or zr__f16. W is the width of a head, rounded up to a width for which kernels exist.
  */
@@ -15,7 +16,8 @@
 
 constexpr int ZR__ATTENTION_THREADS = 128, ZR__ATTENTION_WARPS = ZR__ATTENTION_THREADS / ZR__WARP;
 
-/* Call f with the smallest width of a kernel that fits heads of width D: `f(std::integral_constant<int, W>())`. */
+/* Call f with the smallest width W for which kernels exist and which fits heads of width D:
+ * `f(std::integral_constant<int, W>())`. */
 constexpr int ZR__ATTENTION_WIDEST = 256;
 template <typename F> zr_status zr__with_width(int D, F f)
 {
@@ -26,19 +28,19 @@ template <typename F> zr_status zr__with_width(int D, F f)
     return f(std::integral_constant<int, ZR__ATTENTION_WIDEST>());
 }
 
-/* Return whether the kernels on tensor cores support this attention: its heads must not be too wide, and its scale must
- * be positive, since these kernels compute maxima of scores before scaling. */
+/* Return whether the kernels on tensor cores support this attention. Its heads must not be too wide. Its scale must be
+ * positive, since these kernels compute maxima of scores before they scale them. */
 static inline bool zr__suits_tiles(const zr__attention *a)
 {
     return a->D <= ZR__ATTENTION_WIDEST && a->scale > 0.0f;
 }
 
-/* Elements from one token of a tile to the next. They are an odd multiple of 16 bytes, so that 16-byte reads of eight
- * consecutive tokens use different banks. */
+/* Number of elements from one token of a tile to the next. The distance is an odd multiple of 16 bytes, so that 16-byte
+ * reads of eight consecutive tokens use different banks. */
 template <int W> constexpr int zr__tile_stride = W + 8;
 
 struct zr__lane {
-    int g, t; /* the g and t of mma.h */
+    int g, t; /* the lane's g and t, as mma.h defines them */
 };
 
 __device__ __forceinline__ zr__lane zr__lane_here()
@@ -47,7 +49,7 @@ __device__ __forceinline__ zr__lane zr__lane_here()
     return {lane / 4, lane % 4};
 }
 
-/* Return the thread's warp. The shuffle tells the compiler that the result is the same for all lanes. */
+/* Return the number of the thread's warp. The shuffle tells the compiler that all lanes have the same result. */
 __device__ __forceinline__ int zr__warp_here()
 {
     return __shfl_sync(ZR__ALL_LANES, (int)threadIdx.x / ZR__WARP, 0);
@@ -55,8 +57,8 @@ __device__ __forceinline__ int zr__warp_here()
 
 /* ---- tiles in shared memory ---------------------------------------------------------------------- */
 
-/* Load the tokens [first, first + N) of x to tile (N, W), with zeros beyond the tokens and beyond their width. The tile
- * is complete after a wait for the copies and a barrier of the block. */
+/* Load the tokens [first, first + N) of x to tile (N, W). Elements beyond the tokens and beyond their width become 0.
+ * The tile is complete after a wait for the copies and a barrier of the block. */
 template <int N, int W, typename T>
 __device__ __forceinline__ void zr__load_tile(zr__copies &copies, T *tile, const zr__tokens<const T> &x, int first)
 {
@@ -81,8 +83,8 @@ __device__ __forceinline__ void zr__load_tile(zr__copies &copies, T *tile, const
             copies.add<16>(to + e, from + e, first + row + r < x.n && d + e < x.width);
 }
 
-/* Store a warp's sums, times a factor for each row, to the tokens [first, first + 16 M) of x, elements from `column`
- * on. `rows` is a buffer: 16 M rows of a tile that no other warp uses. */
+/* Store a warp's sums, times a factor for each row, to the tokens [first, first + 16 * M) of x, elements from `column`
+ * on. `rows` is a buffer: 16 * M rows of a tile that no other warp uses. */
 template <int W, int M, int N, typename T>
 __device__ __forceinline__ void zr__store_rows(const zr__tokens<T> &x, int first, int column, T *rows,
                                                const float (&sum)[M][N][4], const float (&factor)[M][2])
@@ -114,8 +116,8 @@ __device__ __forceinline__ void zr__store_rows(const zr__tokens<T> &x, int first
 
 /* ---- products ------------------------------------------------------------------------------------ */
 
-/* The 16 M rows of a warp as the left operand of products. KEPT: registers hold them; otherwise each product reads them
- * again from the tile. */
+/* The 16 * M rows of a warp as the left operand of products. If KEPT, registers hold the rows; otherwise each product
+ * reads them from the tile again. */
 template <typename T, int M, int W, bool KEPT> struct zr__left {
     uint32_t kept[KEPT ? M : 1][KEPT ? W / 16 : 1][4];
     const T *rows;
@@ -155,7 +157,8 @@ template <int M, int N> __device__ __forceinline__ void zr__clear(float (&x)[M][
             for (int i = 0; i < 4; i++) x[m][n][i] = 0.0f;
 }
 
-/* Compute score (16 M rows, 8 N columns) = rows times columns^T. The columns are the first 8 N tokens of a tile. */
+/* Compute score (16 * M rows, 8 * N columns) = rows times columns^T. The columns are the first 8 * N tokens of a tile.
+ */
 template <typename T, int M, int N, int W, bool KEPT>
 __device__ __forceinline__ void zr__score(float (&score)[M][N][4], const zr__left<T, M, W, KEPT> &left,
                                           const T *columns)
@@ -181,8 +184,8 @@ __device__ __forceinline__ void zr__score(float (&score)[M][N][4], const zr__lef
     }
 }
 
-/* Set to `value` the scores of keys that their query must not see, because they come after it. i0 is the warp's first
- * query, j0 the tile's first key. */
+/* Set to `value` the score of each key that comes after its query, since a query must not see later keys. i0 is the
+ * warp's first query, j0 the tile's first key. */
 template <int M, int N>
 __device__ __forceinline__ void zr__hide_later(float (&score)[M][N][4], int i0, int j0, float value)
 {
@@ -198,7 +201,7 @@ __device__ __forceinline__ void zr__hide_later(float (&score)[M][N][4], int i0, 
             }
 }
 
-/* Round scores to T, packed in words as a left operand. */
+/* Round scores to T, and pack them in words as a left operand. */
 template <typename T, int M, int N>
 __device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const float (&score)[M][N][4])
 {
@@ -212,8 +215,8 @@ __device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const f
                     zr__neighbours<T>(score[m][2 * k + i / 2][i % 2 * 2], score[m][2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
-/* Add to sum (16 M rows, 8 N elements) the product of weight (16 M rows, 16 K columns) and the first 16 K tokens of a
- * tile, whose elements are taken from `begin` on. */
+/* Add to sum (16 * M rows, 8 * N elements) the product of weight (16 * M rows, 16 * K columns) and the first 16 * K
+ * tokens of a tile. Of each token, elements from `begin` on are used. */
 template <typename T, int W, int M, int N, int K>
 __device__ __forceinline__ void zr__add_weighted(float (&sum)[M][N][4], const uint32_t (&weight)[M][K][4],
                                                  const T *begin)
@@ -244,13 +247,13 @@ __device__ __forceinline__ void zr__put_factor(float (&factor)[4], int i, float 
 }
 
 /* Compute the dropout factors of a lane's four scores in a tile of 16 queries x 8 keys. `first` is the index of the
- * random number of the tile's first score. A block of random numbers covers four keys, which two lanes share: each of
- * the two computes the block of a different query, and they exchange numbers. */
+ * random number of the tile's first score. A block of random numbers covers four keys of a query, which two lanes
+ * share. Each of the two lanes computes the block of a different query, and the lanes exchange numbers. */
 __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const zr__attention &a, uint64_t first)
 {
     const zr__lane at = zr__lane_here();
     if (!a.fours) {
-#pragma unroll 1 /* not unrolled: lengths that are no multiple of 4 are rare, and each tile would repeat the code */
+#pragma unroll 1 /* lengths that are no multiple of 4 are rare, and unrolled code would be long */
         for (int i = 0; i < 4; i++) {
             float one[1];
             const int query = at.g + i / 2 * 8, key = 2 * at.t + i % 2;
@@ -271,8 +274,8 @@ __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const z
 }
 
 /* Compute the dropout factors of a lane's four scores in a tile of 16 keys x 8 queries. Four lanes in consecutive rows
- * share the four keys of a block of random numbers: each computes the block of one of the four scores, and they
- * exchange numbers. */
+ * share the four keys of a block of random numbers. Each of the four lanes computes the block of one of the four
+ * scores, and the lanes exchange numbers. */
 __device__ __forceinline__ void zr__factors_by_key(float (&factor)[4], const zr__attention &a, uint64_t first)
 {
     const zr__lane at = zr__lane_here();

@@ -11,11 +11,11 @@ __device__ __forceinline__ uint32_t zr__shared_address(const void *x)
     return (uint32_t)__cvta_generic_to_shared(x);
 }
 
-/* Asynchronous copies of 16 or 4 bytes from global to shared memory. Copies belong to a group, which the next `close`
- * ends. After `wait<N>`, the copies of all groups but the last N are complete for this thread; a barrier makes them
- * visible to other threads. */
+/* Asynchronous copies of 16 or 4 bytes from global to shared memory. Each `close` ends a group, which has all copies
+ * since the `close` before. After `wait<N>`, the copies of all groups but the last N are complete for this thread; a
+ * barrier makes them visible to other threads. */
 struct zr__copies {
-    /* Start one copy. If `there` is false, nothing is read and zeros are written. */
+    /* Start one copy. If `there` is false, read nothing and write zeros. */
     template <int BYTES> __device__ __forceinline__ void add(void *to, const void *from, bool there)
     {
         const int bytes = there ? BYTES : 0;
@@ -40,10 +40,11 @@ struct zr__copies {
     }
 };
 
-#else /* the stand-in for tests without a GPU */
+#else /* stand-in for tests without a GPU */
 
-/* Copies of the stand-in. In every other block of threads, a copy is done at once; in the remaining blocks it is
- * delayed until it is waited for. So a missing wait or barrier shows in one of the two. */
+/* Copies of the stand-in. Blocks of threads with even numbers do a copy at once; blocks with odd numbers delay the copy
+ * until the kernel waits for it. So a missing wait or barrier gives a wrong result in one of the two kinds of blocks.
+ */
 struct zr__copies {
     struct copy {
         void *to;

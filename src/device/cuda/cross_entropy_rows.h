@@ -10,28 +10,29 @@
 /* Rows of logits whose losses or gradients are computed. Pointers that are not used are null. */
 struct zr__loss_rows {
     const void *logits;
-    void *dlogits;         /* may be equal to `logits` */
+    void *dlogits;         /* may be the same array as `logits` */
     int64_t ld, V;         /* row stride in elements, and number of columns */
     int64_t width;         /* number of columns of dlogits; columns from V on become 0 */
     int64_t first;         /* token of the first column */
-    const int32_t *target; /* target tokens; negative: no loss or gradient; outside these columns: no target term */
+    const int32_t *target; /* target tokens; a row with a negative target has loss and gradient 0; a target in another
+                              part adds no term */
     const float *dlosses;
-    const float *lse; /* log-sum-exps for the gradient, if the kernel does not compute them from the logits */
+    const float *lse; /* log-sum-exps for the gradient, used if the kernel does not compute them from the logits */
     float *losses, *lses;
-    /* Output in place of losses and lses, (rows,2): log-sum-exp of the row's columns, and the target's logit, or 0 if
-     * the target is in another part. */
+    /* Output that replaces losses and lses, (rows,2): log-sum-exp of the row's columns, and the target's logit, or 0 if
+     * another part has the target. */
     float *part;
 };
 
 namespace
 {
 
-/* Number of elements that a thread processes at a time. Each thread has the same elements at any alignment of the row.
- */
+/* Number of elements that a thread processes at a time. A thread gets the same elements whether or not the row is
+ * aligned. */
 constexpr int zr__loss_pack = 8;
 
-/* Load the elements [i, i + pack) of a row of n. Elements beyond its end are -inf, which adds nothing to a sum of
- * exponentials. */
+/* Load the elements [i, i + pack) of a row of n elements. Elements beyond the row's end are -inf, which adds nothing to
+ * a sum of exponentials. */
 template <typename T>
 __device__ __forceinline__ void zr__loss_get(float (&x)[zr__loss_pack], const T *row, int64_t i, int64_t n, bool packed)
 {
@@ -53,8 +54,8 @@ __device__ __forceinline__ void zr__loss_put(T *row, int64_t i, int64_t n, bool 
         if (i + v < n) zr__put(row, i + v, x[v]);
 }
 
-/* Compute the largest logit and the sum of exp(logit - largest), equal in every thread. The maximum starts at the
- * lowest finite number, so that masked logits (-inf) never give -inf - -inf. A NaN makes the sum NaN. */
+/* Compute the largest logit and the sum of exp(logit - largest), which every thread gets. The maximum starts at the
+ * lowest finite number, not at -inf, so that masked logits (-inf) never give -inf - -inf. A NaN makes the sum NaN. */
 template <typename T>
 __device__ __forceinline__ void zr__loss_softmax(const T *row, int64_t n, bool packed, float *largest, float *total)
 {
@@ -74,15 +75,15 @@ __device__ __forceinline__ void zr__loss_softmax(const T *row, int64_t n, bool p
     *total = zr__block_all(sum * expf(max - *largest), zr__plus(), 0.0f);
 }
 
-/* Return the column of the target, or -1 if it is not in this part. */
+/* Return the column of the target, or -1 if the target is not in this part of the vocabulary. */
 __device__ __forceinline__ int64_t zr__loss_own(const zr__loss_rows &r, int64_t row)
 {
     const int64_t own = r.target[row] - r.first;
     return r.target[row] >= 0 && own >= 0 && own < r.V ? own : -1;
 }
 
-/* Store a row's results, and return its log-sum-exp. One thread calls this. The loss is not computed from the stored
- * logarithm, whose rounding error grows with the logits. */
+/* Store a row's results, and return the row's log-sum-exp. One thread calls this function. The loss is not computed
+ * from the stored log-sum-exp, whose rounding error grows with the logits. */
 template <typename T>
 __device__ float zr__loss_tell(const zr__loss_rows &r, int64_t row, const T *logits, float max, float sum)
 {
@@ -117,7 +118,8 @@ __device__ __forceinline__ void zr__loss_gradient(const zr__loss_rows &r, int64_
     }
 }
 
-/* Process one row for each block of threads. SOFTMAX: compute losses and lses, or part. GRADIENT: compute dlogits. */
+/* Process one row in each block of threads. If SOFTMAX, compute losses and lses, or `part`. If GRADIENT, compute
+ * dlogits. */
 template <bool SOFTMAX, bool GRADIENT, typename T>
 __global__ void __launch_bounds__(512) zr__loss_kernel(zr__loss_rows r, bool packed)
 {
@@ -137,7 +139,7 @@ __global__ void __launch_bounds__(512) zr__loss_kernel(zr__loss_rows r, bool pac
 
 } // namespace
 
-/* Return the number of threads of a row's block. */
+/* Return the number of threads in the block that processes a row. */
 static inline unsigned zr__loss_threads(int64_t width)
 {
     const int64_t wanted = zr__ceil_div(zr__ceil_div(width, zr__loss_pack), ZR__WARP) * ZR__WARP;

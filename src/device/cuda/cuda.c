@@ -1,5 +1,6 @@
-/* NVIDIA GPUs. A device is a stream of one GPU, to which its operations are issued. In a task, operations return at
- * once. Kernels and the computing steps are in kernels/, one file for each family. */
+/* NVIDIA GPUs. A device is a stream of a GPU; the device's operations are issued to that stream. In a task, operations
+ * return before they have completed. Kernels and the computations of ZeRO's steps are in kernels/, one file for each
+ * family. */
 #include "device/cuda/cuda.h"
 #include "device/cuda/products.h"
 
@@ -15,7 +16,7 @@ ZR_CUDA_FAMILIES(DECLARE_FAMILY)
 #define FAMILY_ENTRY(family) zr__cuda_kernels_##family,
 static const zr_kernel *const families[] = {ZR_CUDA_FAMILIES(FAMILY_ENTRY) NULL};
 
-/* Lowest major compute capability that the kernels support. */
+/* Minimum major compute capability that the kernels support. */
 enum { MAJOR_LEAST = 8 };
 
 /* ---- failures ---------------------------------------------------------------------------------- */
@@ -31,7 +32,7 @@ static zr_status no_memory(const char *what)
 
 zr_status zr__cuda_failed(cudaError_t error, const char *what)
 {
-    (void)cudaGetLastError(); /* clear it, since it would look like the failure of a later launch */
+    (void)cudaGetLastError(); /* clear the error, since it would look like the failure of a later launch */
     if (error == cudaErrorMemoryAllocation) return no_memory(what);
     bool here = error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver || error == cudaErrorInvalidDevice;
     return ZR_FAIL(here ? ZR_ERR_UNSUPPORTED : ZR_ERR_IO, "the GPU: %s (in %.40s)", cudaGetErrorString(error), what);
@@ -119,7 +120,7 @@ zr_status zr__cuda_enter(zr_device *device)
     return ZR_OK;
 }
 
-/* Begin an operation. Outside a task, make the GPU current; a task has already done that. */
+/* Begin an operation. Outside a task, make the GPU current. Inside a task, the task has already done so. */
 static zr_status begin_operation(zr_device *device)
 {
     return zr__cuda(device)->in_task ? ZR_OK : zr__cuda_enter(device);
@@ -127,7 +128,7 @@ static zr_status begin_operation(zr_device *device)
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-/* End an operation. Outside a task, wait until it has completed. */
+/* End an operation. Outside a task, wait until the operation has completed. */
 static zr_status end_operation(zr_device *device, zr_status status)
 {
     zr__cuda_device *cuda = zr__cuda(device);
@@ -183,12 +184,13 @@ static void cuda_free_host(zr_device *device, void *memory)
 
 static void cuda_populate(zr_device *device, void *memory, int64_t bytes)
 {
-    (void)device, (void)memory, (void)bytes; /* memory of the GPU and of the host both has its pages from the start */
+    /* Do nothing, since memory of the GPU or of the host has its pages from the start. */
+    (void)device, (void)memory, (void)bytes;
 }
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
-/* Fail if a kernel has found an index outside its table. The stream must have completed. */
+/* Fail if a kernel has found an index outside its table. The stream must have completed all work. */
 static zr_status outside_failure(zr__cuda_device *cuda)
 {
     const zr__cuda_outside found = *cuda->outside;
@@ -200,10 +202,10 @@ static zr_status outside_failure(zr__cuda_device *cuda)
     return ZR_OK;
 }
 
-/* Wait for the stream. The computing thread spins, as CUDA does by default if there are enough cores, because the GPU
- * is idle until this thread goes on. A queue's thread sleeps: for most of a step it waits for copies and for other
- * ranks, and its core is needed by ranks and loaders. Its wake-up, some 20 us late, only delays work that runs beside
- * computation. */
+/* Wait until the stream has completed all work. The computing thread spins while it waits, as CUDA does by default if
+ * there are enough cores, because the GPU is idle until this thread goes on. A queue's thread sleeps, because it waits
+ * for copies and other ranks for most of a step, and ranks and loaders need its core. It wakes some 20 us late, but
+ * this delays only work that runs beside computation. */
 static zr_status await_stream(zr__cuda_device *cuda)
 {
     if (cuda->ended) ZR_CUDA(cudaEventRecord(cuda->ended, cuda->stream));
@@ -216,7 +218,7 @@ static zr_status cuda_finish(zr_device *device)
     zr__cuda_device *cuda = zr__cuda(device);
     ZR_TRY(begin_operation(device));
     const zr_status lost = zr__cuda_lost_failure(cuda, true), waited = await_stream(cuda);
-    /* Discard the times: their receiver may no longer exist when the next `finish` reports them. */
+    /* Discard the times, whose receiver may no longer exist when the next `finish` reports times. */
     if (lost != ZR_OK || waited != ZR_OK) zr__cuda_forget_times(cuda);
     ZR_TRY(waited);
     ZR_TRY(lost);
@@ -237,7 +239,8 @@ static zr_status cuda_fill(zr_device *device, void *x, int byte, int64_t bytes)
     return end_operation(device, set_bytes(device, x, byte, bytes));
 }
 
-/* Make a piece accessible to this GPU. If the piece lies on another GPU of this process, this GPU reads it there. */
+/* Make a piece accessible to this GPU. If the piece lies on another GPU of this process, let this GPU read that GPU's
+ * memory. */
 static zr_status reach_piece(int gpu, const void *piece)
 {
     struct cudaPointerAttributes at;
@@ -296,10 +299,10 @@ static void cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, in
     zr__cuda_lose(zr__cuda(device), st);
 }
 
-/* Find a kernel, and make the device's GPU current, because the caller then prepares the kernel there. */
+/* Find a kernel. Make the device's GPU current, because the caller then prepares the kernel on the current GPU. */
 static const zr_kernel *cuda_kernel(zr_device *device, const char *op)
 {
-    (void)!begin_operation(device); /* after a failure here, the kernel's own calls fail */
+    (void)!begin_operation(device); /* ignore a failure: the kernel's own calls will fail then */
     return zr__kernel_first(device->profile.facts.kernels, families, op);
 }
 
@@ -340,8 +343,8 @@ static zr_status create_ended(zr__cuda_device *cuda)
     return ZR_OK;
 }
 
-/* Complete a device: create its stream and memory, and the event that its thread waits for or, without a thread, the
- * events that mark the stream. */
+/* Complete a device: create its stream and memory. If the device's queue has a thread, also create the event that the
+ * thread waits for, otherwise the events that mark the stream. */
 static zr_status complete_device(zr__cuda_device *cuda, bool threaded, zr_device **device)
 {
     zr_status st = take_own(cuda);

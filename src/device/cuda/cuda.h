@@ -1,9 +1,9 @@
 /**
  * device/cuda, internal: GPUs of NVIDIA. This header has the device and its failures. cuda.c is the table of
  * operations, queue.c marks and times tasks, products.[ch] multiply matrices by cuBLASLt, rates.c measures, and
- * scratch.[ch] compute the kernels' scratch, in every build. Headers of kernels: launch.h (begin there), rows.h (loops
- * over rows), indices.h, dropout.h, cross_entropy_rows.h, attention*.h over mma.h and copies.h. kernels/ has a file for
- * each family of ops.
+ * scratch.[ch] compute the kernels' scratch, also in builds without CUDA. Headers of kernels: launch.h (read it first),
+ * rows.h (loops over rows), indices.h, dropout.h, cross_entropy_rows.h, attention*.h over mma.h and copies.h. kernels/
+ * has a file for each family of ops.
  */
 #ifndef ZR_DEVICE_CUDA_H
 #define ZR_DEVICE_CUDA_H
@@ -17,24 +17,26 @@
 extern "C" {
 #endif
 
-/** Number of partial sums of a square norm or a total. Each block of threads computes one; blocks have the same size on
- * every GPU. */
+/** Number of partial sums of a square norm or a total. Each block of threads computes a partial sum; blocks have the
+ * same size on every GPU. */
 #define ZR__CUDA_PARTS 1024
 
-/** Number of exponents of an F32. */
+/** Number of values that the exponent of an F32 can have. */
 #define ZR__CUDA_EXACT_BINS 256
 
-/** Memory on the GPU through which the device's own steps pass results. The device of each queue has its own. */
+/** Memory on the GPU through which kernels of the device's own steps pass results to each other. The device of each
+ * queue has its own memory for this. */
 typedef struct zr__cuda_room {
-    double part[ZR__CUDA_PARTS]; /* sum of each block */
-    int64_t bad[ZR__CUDA_PARTS]; /* first element of each block that is not finite, or -1 if all are finite */
-    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* per exponent: low 32 bits of the runs' sums, and high bits */
+    double part[ZR__CUDA_PARTS]; /* partial sum of each block */
+    int64_t bad[ZR__CUDA_PARTS]; /* index of each block's first element that is not finite, or -1 if all are finite */
+    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* for each exponent, over the runs: sum of the low 32 bits of a
+                                                       run's sum, and sum of its high bits */
 } zr__cuda_room;
 
-/** The first index in an operand that is outside its table. A kernel records it, and `finish` fails with it. */
+/** The first index in an operand that is outside its table. A kernel records the index, and `finish` fails with it. */
 typedef struct zr__cuda_outside {
     const char *what; /* name of the index, such as "target" or "token id"; NULL if no index is outside */
-    int64_t at, cols; /* position of the index in the operand, and columns of the operand's rows */
+    int64_t at, cols; /* position of the index in the operand, and number of columns of the operand */
     int64_t end;      /* number of rows of the table */
     int32_t index;
 } zr__cuda_outside;
@@ -43,9 +45,9 @@ typedef struct zr__cuda_times zr__cuda_times;
 typedef struct zr__cuda_marks zr__cuda_marks;
 typedef struct zr__cuda_products zr__cuda_products;
 
-/** First failure of functions that cannot return a status. The next `finish` returns it. */
+/** First failure of functions that cannot return a status. The next `finish` returns the failure. */
 typedef struct zr__cuda_lost {
-    pthread_mutex_t lock; /* needed since one thread may fail while another waits for a mark */
+    pthread_mutex_t lock; /* needed since a thread may store a failure while another thread waits for a mark */
     zr_status status;
     char text[256];
 } zr__cuda_lost;
@@ -56,13 +58,14 @@ typedef struct zr__cuda_device {
     int ordinal;
     cudaStream_t stream;
     zr__cuda_room *room;
-    zr__cuda_outside *outside;   /* memory of the host that the GPU can write */
-    zr__cuda_products *products; /* cuBLASLt and its products; NULL until the first product is prepared (products.c) */
-    zr__cuda_marks *marks;       /* events that mark the stream; NULL if the queue has a thread */
-    cudaEvent_t ended; /* event by which the queue's thread waits for the end of a task; NULL without a thread */
+    zr__cuda_outside *outside;   /* record that kernels write, in memory of the host */
+    zr__cuda_products *products; /* cuBLASLt's products (products.c), or NULL before the first is prepared */
+    zr__cuda_marks *marks;       /* events that mark the stream, or NULL if the queue has a thread */
+    cudaEvent_t ended; /* event by which the queue's thread waits for the end of a task, or NULL without a thread */
     zr__cuda_times *times;
     zr__cuda_lost lost;
-    bool in_task; /* whether operations are asynchronous; if not, they complete before they return */
+    bool in_task; /* whether a task runs; operations are asynchronous in tasks, and complete before they return outside
+                     tasks */
 } zr__cuda_device;
 
 static inline zr__cuda_device *zr__cuda(zr_device *device)
@@ -73,9 +76,9 @@ static inline zr__cuda_device *zr__cuda(zr_device *device)
 /** Return a failure of the CUDA runtime as a status: ZR_ERR_MEMORY if memory is exhausted, ZR_ERR_UNSUPPORTED if the
  * driver or the GPU is not usable, else ZR_ERR_IO (a device of this machine failed). `what` says what failed. */
 zr_status zr__cuda_failed(cudaError_t error, const char *what);
-/** Store a failure, with its message, that cannot be returned now. */
+/** Store a failure and its message until `finish` returns it, since the caller cannot return a status. */
 void zr__cuda_lose(zr__cuda_device *cuda, zr_status status);
-/** Return the first stored failure, or ZR_OK if no failure is stored. forget: clear the failure. */
+/** Return the first stored failure, or ZR_OK if no failure is stored. If `forget`, clear the failure. */
 ZR_NODISCARD zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget);
 #define ZR_CUDA(call)                                                                                                  \
     do {                                                                                                               \
@@ -84,7 +87,7 @@ ZR_NODISCARD zr_status zr__cuda_lost_failure(zr__cuda_device *cuda, bool forget)
             return zr_error_frame(zr__cuda_failed(zr__error, #call), __func__, __FILE__, __LINE__);                    \
     } while (0)
 
-/** Make the device's GPU current on the calling thread. Tasks begin with this call, and so do operations outside tasks,
+/** Make the device's GPU current on the calling thread. Tasks and operations outside tasks begin with this call,
  * because a thread may use several devices. */
 ZR_NODISCARD zr_status zr__cuda_enter(zr_device *device);
 
@@ -93,7 +96,7 @@ ZR_NODISCARD zr_status zr__cuda_enter(zr_device *device);
 zr_status zr__cuda_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue);
 zr_status zr__cuda_marks_create(zr__cuda_device *cuda);
 void zr__cuda_marks_destroy(zr__cuda_device *cuda);
-/** Report the times of the tasks that have ended. All work launched so far must have completed. */
+/** Report the times of the tasks that have ended. All work launched before this call must have completed. */
 zr_status zr__cuda_tell_times(zr__cuda_device *cuda);
 /* Discard all times that have not been reported, after a failure. */
 void zr__cuda_forget_times(zr__cuda_device *cuda);

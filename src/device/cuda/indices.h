@@ -1,6 +1,6 @@
 /*
- * Checks of indices into a table, which a kernel gets as an operand. They run on the GPU before the indices are used.
- * An index outside the table is reported when the host next waits; until then, kernels treat it as an index of no row.
+ * Checks of an operand's indices into a table. The checks run on the GPU before the indices are used. An index outside
+ * the table is reported when the host next waits. Until then, kernels act as if the index selected no row.
  */
 #ifndef ZR_DEVICE_CUDA_INDICES_H
 #define ZR_DEVICE_CUDA_INDICES_H
@@ -17,8 +17,8 @@ struct zr__least {
 namespace
 {
 
-/* Find the first index outside [low, found.end), by one block of threads. A result that is already in *first is kept.
- */
+/* Find the first index outside [low, found.end), by one block of threads. If *first already has a result, keep that
+ * result. */
 __global__ void zr__find_outside(const int32_t *index, int64_t n, int32_t low, zr__cuda_outside found,
                                  zr__cuda_outside *first)
 {
@@ -34,8 +34,8 @@ __global__ void zr__find_outside(const int32_t *index, int64_t n, int32_t low, z
 
 } // namespace
 
-/* Check that the indices are in [low, end). If one is not, the next `finish` fails with ZR_ERR_DATA. `what` names the
- * indices in the message, and must be constant text. */
+/* Check that the indices are in [low, end). If an index is not, the next `finish` fails with ZR_ERR_DATA. `what` names
+ * the indices in the message; it must be constant text. */
 static inline zr_status zr__check_indices(const zr_kernel_args *args, const zr_tensor *indices, const char *what,
                                           int32_t low, int64_t end)
 {

@@ -25,8 +25,8 @@
     extern __shared__ __align__(16) unsigned char zr__shared[];                                                        \
     type *name = (type *)zr__shared
 #else
-/* Return the limit on the bytes of a kernel's parameters: 4,096, unless one of the parameter types sets a higher one.
- */
+/* Return the limit on the bytes of a kernel's parameters: 4,096, or the higher limit that one of the parameters' types
+ * sets. */
 template <typename T> constexpr size_t zr__parameter_room()
 {
     if constexpr (requires { T::parameter_room; })
@@ -35,7 +35,7 @@ template <typename T> constexpr size_t zr__parameter_room()
         return 4096;
 }
 
-/* Launch a kernel on the stand-in. Operands are copied at the launch, as CUDA copies them. */
+/* Launch a kernel on the stand-in. The arguments are copied when the kernel is launched, as CUDA does. */
 template <typename... Params, typename... Args>
 void zr__launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, void (*kernel)(Params...),
                 Args... args)
@@ -51,13 +51,14 @@ void zr__launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_by
 constexpr int ZR__WARP = 32;
 constexpr unsigned ZR__ALL_LANES = 0xffffffffu;
 
-/* Define the table of a family of kernels, which {} ends: `ZR_CUDA_KERNELS(softmax) = {zr__kernel(...), {}};`. */
+/* Define the table of a family of kernels: `ZR_CUDA_KERNELS(softmax) = {zr__kernel(...), {}};`. An empty entry {} ends
+ * the table. */
 #define ZR_CUDA_KERNELS(family)                                                                                        \
     extern "C" const zr_kernel zr__cuda_kernels_##family[];                                                            \
     extern "C" const zr_kernel zr__cuda_kernels_##family[]
 
-/* Return an entry of a family's table. It has no function for scratch, since zr_device_cuda_scratch knows the scratch
- * of all kernels. */
+/* Return an entry of a family's table. The entry has no function for scratch, since zr_device_cuda_scratch computes the
+ * scratch of all kernels. */
 constexpr zr_kernel zr__kernel(const char *op, zr_status (*run)(const zr_kernel_args *args),
                                zr_status (*prepare)(const zr_kernel_args *args, void **state) = nullptr,
                                void (*release)(void *state) = nullptr)
@@ -106,7 +107,8 @@ __device__ __forceinline__ void zr__put(zr__f16 *x, int64_t i, float value)
     x[i].bits = zr_f16_from_f32(value);
 }
 
-/* Call f with a null pointer of the type that `dtype` names: `zr__typed(dtype, [&]<typename T>(T *) { ... })`. */
+/* Call f with a null pointer whose type is the element type of `dtype`: `zr__typed(dtype, [&]<typename T>(T *) { ...
+ * })`. */
 template <typename F> zr_status zr__typed(zr_dtype dtype, F f)
 {
     switch (dtype) {
@@ -122,7 +124,7 @@ template <typename F> zr_status zr__typed(zr_dtype dtype, F f)
     }
 }
 
-/* Call f with null pointers of the two types that a and b name. */
+/* Call f with two null pointers, whose types are the element types of a and b. */
 template <typename F> zr_status zr__typed2(zr_dtype a, zr_dtype b, F f)
 {
     return zr__typed(a, [&](auto *x) { return zr__typed(b, [&](auto *y) { return f(x, y); }); });
@@ -143,22 +145,23 @@ struct zr__larger {
     }
 };
 
-/* Reduce x over the lanes of a warp, in the order of a butterfly, which gives every lane the same bits. */
+/* Reduce x over the lanes of a warp. Lanes exchange values in the order of a butterfly, so that every lane gets the
+ * same bits. */
 template <typename T, typename Op> __device__ __forceinline__ T zr__warp_all(T x, Op op)
 {
     for (int mask = ZR__WARP / 2; mask > 0; mask /= 2) x = op(x, __shfl_xor_sync(ZR__ALL_LANES, x, mask));
     return x;
 }
 
-/* Reduce x over a block of at most 1024 threads in whole warps, which gives every thread the same bits. All threads
- * must call it. */
+/* Reduce x over a block of at most 1024 threads in whole warps. Every thread gets the same bits. All threads must call
+ * this function. */
 template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T x, Op op, T neutral)
 {
     __shared__ T part[ZR__WARP];
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int warps = (int)blockDim.x / ZR__WARP;
     x = zr__warp_all(x, op);
-    __syncthreads(); /* all reads of an earlier call must end before part[] is written */
+    __syncthreads(); /* all threads must have read part[] in an earlier call before it is written again */
     if (lane == 0) part[warp] = x;
     __syncthreads();
     x = lane < warps ? part[lane] : neutral;
@@ -167,12 +170,13 @@ template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T 
 
 /* ---- several elements at a time ---------------------------------------------------------------- */
 
-/* Elements that one thread reads or writes in one access. */
+/* Elements that a thread reads or writes in a single access. */
 struct alignas(16) [[gnu::may_alias]] zr__chunk {
     uint32_t word[4];
 };
 
-/* Load V elements from x[i] on. If V > 1, they must be a multiple of 16 bytes and aligned to 16 bytes. */
+/* Load V elements from x[i] on. If V > 1, their bytes must be a multiple of 16, and they must be aligned to 16 bytes.
+ */
 template <int V, typename T> __device__ __forceinline__ void zr__get_all(float (&out)[V], const T *x, int64_t i)
 {
     if constexpr (V == 1)
@@ -198,8 +202,8 @@ template <int V, typename T> __device__ __forceinline__ void zr__put_all(T *x, i
     }
 }
 
-/* An array whose type is known only when the kernel runs. If every thread takes the same branch, and memory limits the
- * speed, three types do not need three kernels. */
+/* An array whose type is known only when the kernel runs. Branches on the type are cheap if all threads take the same
+ * branch and memory limits the speed, so such kernels need not be compiled for each of the three types. */
 struct zr__array {
     void *data; /* NULL if the array is absent */
     zr_dtype dtype;
@@ -250,7 +254,8 @@ static inline int64_t zr__ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Return the number of blocks of `threads` threads for n elements. It is limited, so kernels loop over the grid. */
+/* Return the number of blocks of `threads` threads for n elements. The number is limited, so kernels must loop over the
+ * grid. */
 static inline unsigned zr__blocks(int64_t n, int64_t threads)
 {
     const int64_t most = 1 << 16, blocks = zr__ceil_div(n, threads);
@@ -281,7 +286,7 @@ static inline zr_status zr__launched(void)
     return ZR_OK;
 }
 
-/* Number of elements that zr__each gives a thread at a time, if all arrays are aligned. */
+/* Number of elements that zr__each gives a thread at a time if all arrays are aligned. */
 constexpr int ZR__PACK = 8;
 
 template <int V, typename F> __global__ void zr__each_kernel(int64_t n, F f)
@@ -305,8 +310,8 @@ static inline bool zr__is_aligned(zr__array x)
     return zr__is_aligned(x.data);
 }
 
-/* Run f.run<V>(i) for the elements [i, i + V) of n, on the GPU; V is ZR__PACK or 1. packed: whether every array that f
- * reads or writes is aligned to 16 bytes. Each element gets the same operations, whatever V is. */
+/* Run f.run<V>(i) on the GPU for each range [i, i + V) of n elements, where V is ZR__PACK or 1. packed: whether every
+ * array that f reads or writes is aligned to 16 bytes. An element gets the same operations for either V. */
 template <typename F> zr_status zr__each(cudaStream_t stream, int64_t n, bool packed, F f)
 {
     constexpr int threads = 256;

@@ -1,11 +1,13 @@
 /*
  * Tensor cores: products of 16 x 16 by 16 x 8 tiles of bf16 or fp16, summed in fp32, by one warp.
  *
- * Each matrix is distributed over the lanes of the warp in the layout of the PTX ISA's mma.m16n8k16. With g = lane / 4
- * and t = lane % 4, and two neighbouring elements in a word, the first element in the word's low half: a (16 x 16) a[0]
- * = A[g][2t], a[1] = A[g + 8][2t], a[2] = A[g][2t + 8], a[3] = A[g + 8][2t + 8] b (16 x 8)   b0 = B[2t][g], b1 = B[2t +
- * 8][g]; neighbours in a column c (16 x 8)   c[0], c[1] = C[g][2t], C[g][2t + 1]; c[2], c[3] = C[g + 8][2t], C[g +
- * 8][2t + 1]; fp32 So the rounded c of two tiles side by side has the layout of the a of another product.
+ * Each matrix is distributed over the lanes of the warp in the layout of the PTX ISA's mma.m16n8k16. g = lane / 4 and
+ * t = lane % 4. A word of a holds two neighbours of a row of A, and a word of b two neighbours of a column of B, the
+ * first in its low half; below, each word is named by its first element:
+ *   - a (16 x 16): a[0] = A[g][2t], a[1] = A[g + 8][2t], a[2] = A[g][2t + 8], a[3] = A[g + 8][2t + 8]
+ *   - b (16 x 8): b0 = B[2t][g], b1 = B[2t + 8][g]
+ *   - c (16 x 8), in fp32: c[0], c[1] = C[g][2t], C[g][2t + 1]; c[2], c[3] = C[g + 8][2t], C[g + 8][2t + 1]
+ * Therefore the c of two tiles side by side, once rounded, has the layout of the a of another product.
  *
  * All lanes of the warp must call these functions together.
  */

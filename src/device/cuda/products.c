@@ -1,6 +1,7 @@
 /*
- * Products by cuBLASLt. cuBLASLt stores matrices by columns, zr by rows: the memory of zr's C (m,n) is cuBLASLt's C^T
- * (n,m), and C^T = B^T A^T. So B is passed as cuBLASLt's left matrix and A as its right one, and no data is moved.
+ * Products by cuBLASLt. cuBLASLt stores matrices by columns, zr by rows. Therefore the memory of zr's C (m,n) is
+ * cuBLASLt's C^T (n,m), and C^T = B^T A^T. B is passed as cuBLASLt's left matrix and A as its right matrix, and no data
+ * is moved.
  */
 #include "device/cuda/products.h"
 
@@ -11,8 +12,7 @@
 #include "device/cuda/scratch.h"
 #include "device/device.h"
 
-/* Greatest alignment in bytes that affects cuBLASLt's choice of kernels, which load at most this many bytes at a time.
- */
+/* Maximum alignment in bytes that affects cuBLASLt's choice of kernels; no kernel loads more bytes at a time. */
 enum { ALIGNED = 16 };
 
 /* ---- the library ------------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ typedef struct functions {
     FUNCTIONS(FIELD)
 } functions;
 
-/* Open cuBLASLt: first the version of the CUDA that zr was built with, to which the header belongs, then other
+/* Open cuBLASLt. Try first the version that belongs to the CUDA with which zr was built, as the header does, then other
  * versions. */
 static zr_status open_library(functions *lt)
 {
@@ -121,7 +121,7 @@ struct zr__cuda_product {
     uint32_t left_aligned, right_aligned, earlier_aligned, result_aligned, bias_aligned;
 };
 
-/* Return the largest power of two that divides the address, but at most ALIGNED. */
+/* Return the largest power of two that divides the address, or ALIGNED if that is smaller. */
 static uint32_t alignment(const void *x)
 {
     const uintptr_t low = (uintptr_t)x & (0 - (uintptr_t)x);
@@ -176,7 +176,7 @@ static zr_status create_desc(const zr__cuda_product_spec *s, zr__cuda_product *p
     TRY_LT(lt, cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right));
     if (!s->bias) return ZR_OK;
     TRY_LT(lt, cublasLtMatmulDescSetAttribute(p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    /* The heuristic uses only the alignment of this address. */
+    /* The address is not read: the heuristic uses only its alignment. */
     return set_bias(p, (const void *)(uintptr_t)p->bias_aligned);
 }
 
@@ -184,7 +184,8 @@ static zr_status set_preferences(const zr__cuda_product *p, cublasLtMatmulPrefer
 {
     const functions *lt = p->lt;
     const uint64_t workspace = p->workspace_bytes;
-    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* stored apart in fp32, then added in order */
+    /* Partial sums are stored separately in fp32, then added in order. */
+    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t attribute;
         const void *value;
@@ -232,7 +233,9 @@ static zr_status create_all(const zr__cuda_product_spec *s, zr__cuda_product *p)
 
 bool zr__cuda_product_takes_bias(const void *bias)
 {
-    return alignment(bias) == ALIGNED; /* cuBLASLt reads the bias 16 bytes at a time, but does not document that */
+    /* Return true for an aligned bias only: cuBLASLt reads the bias 16 bytes at a time, which its documentation does
+     * not mention. */
+    return alignment(bias) == ALIGNED;
 }
 
 zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec *spec,

@@ -1,10 +1,11 @@
 /**
  * Products of matrices on a GPU, by cuBLASLt: C = op(A) op(B), row-major, in memory of the GPU.
  *
- * F32 operands are multiplied and added in fp32 (no TF32), BF16 and F16 operands are added in fp32. The result has the
- * operands' type or F32, and is rounded once. The algorithm is the first one that cuBLASLt's heuristic names for the
- * shapes, the types and the operands' alignment up to 16 bytes; nothing is timed. Partial sums are added only in fp32
- * and in one order, so a product always has the same bits on GPUs of one model with one version of cuBLASLt.
+ * F32 operands are multiplied and added in fp32, without TF32. Products of BF16 and F16 operands are added in fp32. The
+ * result has the operands' type or F32, and is rounded once. The algorithm is the first one that cuBLASLt's heuristic
+ * names for the shapes, the types and the operands' alignment up to 16 bytes; nothing is timed. Partial sums are added
+ * only in fp32 and in one order, so a product always has the same bits on GPUs of one model with one version of
+ * cuBLASLt.
  */
 #ifndef ZR_DEVICE_CUDA_PRODUCTS_H
 #define ZR_DEVICE_CUDA_PRODUCTS_H
@@ -20,14 +21,14 @@ typedef struct zr__cuda_product_spec {
     int64_t m, n, k;
     bool a_transposed;       /* whether A (m,k) is stored as (k,m) */
     bool b_transposed;       /* whether B (k,n) is stored as (n,k) */
-    int64_t a_ld, c_ld;      /* row strides of A and C as stored, in elements; 0: rows are contiguous */
+    int64_t a_ld, c_ld;      /* row strides of A and C as stored, in elements; 0 if the rows are contiguous */
     zr_dtype dtype;          /* dtype of A and B */
     zr_dtype out_dtype;      /* dtype of C */
-    bool bias;               /* whether to add a bias (n), of C's dtype, to each row before rounding */
-    int64_t workspace_bytes; /* result of zr__cuda_workspace, or more */
+    bool bias;               /* whether to add a bias (n), which has C's dtype, to each row before rounding */
+    int64_t workspace_bytes; /* at least the result of zr__cuda_workspace */
 } zr__cuda_product_spec;
 
-/** Return the spec of a product of dense matrices that are not transposed, without a bias. */
+/** Return the spec of a product of dense matrices, without transposes and without a bias. */
 static inline zr__cuda_product_spec zr__cuda_product_spec_make(int64_t m, int64_t n, int64_t k, zr_dtype dtype,
                                                                zr_dtype out_dtype)
 {
@@ -36,22 +37,22 @@ static inline zr__cuda_product_spec zr__cuda_product_spec_make(int64_t m, int64_
 }
 
 /** Addresses of the operands. A product is created for the alignment, up to 16 bytes, of the addresses at its creation.
- * Later addresses must not be less aligned. */
+ * Addresses of later runs must have at least that alignment. */
 typedef struct zr__cuda_product_operands {
     const void *a, *b;
     const void *bias;    /* used only if the spec has a bias */
-    const void *earlier; /* array to add before rounding, with the layout and type of C; may be C itself; NULL: none */
+    const void *earlier; /* array to add before rounding, with the layout and type of C, or NULL; may be C itself */
     void *c;
     void *workspace;
 } zr__cuda_product_operands;
 
 typedef struct zr__cuda_product zr__cuda_product;
 
-/** Return whether the product can add a bias at this address. If not, write the bias to C first, and pass C as
+/** Return whether a product can add the bias at this address. If not, write the bias to C before the run, and pass C as
  * `earlier`. */
 bool zr__cuda_product_takes_bias(const void *bias);
-/** Create a product for operands that are aligned like `used`, the operands of a later run. Return ZR_ERR_DTYPE or
- * ZR_ERR_UNSUPPORTED if there is no product for the types or sizes. */
+/** Create a product. `used` are the operands of a later run, whose alignment the product assumes. Return ZR_ERR_DTYPE
+ * or ZR_ERR_UNSUPPORTED if there is no product for the types or sizes. */
 ZR_NODISCARD zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec *spec,
                                                const zr__cuda_product_operands *used, zr__cuda_product **product);
 void zr__cuda_product_destroy(zr__cuda_product **product);

@@ -1,19 +1,19 @@
-/* Queues of a GPU, as an extension of src/device/queue.c. Tasks only launch work, so marks are events in the stream,
- * and a task's times are the times when the stream passed the task's begin and end. */
+/* Queues of a GPU, as an extension of src/device/queue.c. Tasks only launch work. Therefore marks are events in the
+ * stream, and a task's times are the times when the stream passed the events before and after the task's work. */
 #include "device/queue.h"
 
 #include <pthread.h>
 
 #include "device/cuda/cuda.h"
 
-/* Number of marks with their own event. An older mark shares the event of a later one: when the later mark is reached,
- * so is the older. */
+/* Number of marks that have their own event. An older mark shares the event of a later mark: when the stream has passed
+ * the later mark, it has also passed the older mark. */
 enum { MARKS = 1024 };
-/* Greatest number of tasks whose times are not yet reported. */
+/* Maximum number of tasks whose times are not reported yet. */
 enum { TASKS = 1024 };
 
 struct zr__cuda_marks {
-    pthread_mutex_t lock; /* needed since one thread marks while another waits */
+    pthread_mutex_t lock; /* needed since a thread may mark the stream while another thread waits */
     cudaEvent_t event[MARKS];
 };
 
@@ -39,8 +39,8 @@ zr_status zr__cuda_marks_create(zr__cuda_device *cuda)
     cuda->marks = zr_alloc(sizeof *cuda->marks);
     ZR_CHECK(cuda->marks, ZR_ERR_MEMORY, "no memory for a device's marks");
     pthread_mutex_init(&cuda->marks->lock, NULL);
-    /* Let threads that wait for a mark sleep, as they do for the end of their own stream (cuda_finish). Queues' threads
-     * wait for marks, mostly while the GPU computes. */
+    /* Let threads that wait for a mark sleep instead of spin, as queues' threads do when they wait for their own stream
+     * (cuda_finish). Queues' threads wait for marks, mostly while the GPU computes. */
     const unsigned flags = cudaEventDisableTiming | cudaEventBlockingSync;
     for (int i = 0; i < MARKS; i++) ZR_CUDA(cudaEventCreateWithFlags(&cuda->marks->event[i], flags));
     return ZR_OK;
@@ -66,7 +66,7 @@ void zr__cuda_marks_destroy(zr__cuda_device *cuda)
     zr_free(cuda->marks);
 }
 
-/* Mark the stream. A failure is reported to the thread that waits for the mark, and by `finish`. */
+/* Mark the stream. Both the thread that waits for the mark and `finish` report a failure. */
 static void mark_stream(zr_device *device, int64_t ticket)
 {
     zr__cuda_device *cuda = zr__cuda(device);
@@ -87,7 +87,7 @@ static zr_status reach_mark(zr_device *device, int64_t ticket)
     return ZR_OK;
 }
 
-/* Let the stream wait for the mark's event, which may by now belong to a later mark. */
+/* Let the stream wait for the mark's event, which may belong to a later mark by now. */
 static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket)
 {
     zr__cuda_device *marked = zr__cuda(other);
@@ -98,8 +98,8 @@ static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket
 
 /* ---- times ------------------------------------------------------------------------------------- */
 
-/* Set the zero of times to now. Wait for the stream first, so that it has no work left and waits for no other stream.
- */
+/* Set the zero of times to now. First wait until the stream has completed its work, so that the event at time zero is
+ * passed at once. */
 static zr_status set_zero(zr__cuda_device *cuda)
 {
     ZR_CUDA(cudaStreamSynchronize(cuda->stream));
@@ -160,8 +160,8 @@ static zr_status run_timed(zr__cuda_device *cuda, const zr_task *task)
     cudaEvent_t begin = t->task[i].begin;
     ZR_CUDA(cudaEventRecord(begin, cuda->stream));
     ZR_TRY(task->run(task->arg, &cuda->base, task->index));
-    /* If the task waited for the stream, all earlier times were reported, and this task now has the first entry. Move
-     * its begin event there. */
+    /* Move the task's begin event if the task itself waited for the stream. In that case all earlier times were
+     * reported, and this task now has the first entry. */
     const int32_t own = t->n;
     t->task[i].begin = t->task[own].begin;
     t->task[own].begin = begin;

@@ -1,18 +1,19 @@
-/* Measurement of a GPU's rates: of memory by a copy within it, of arithmetic by a product of two large matrices. */
+/* Measurement of a GPU's rates: of memory by a copy within the GPU's memory, of arithmetic by a product of two large
+ * matrices. */
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
 
 enum { RUNS = 8 };
 #define COPY_BYTES ((int64_t)256 << 20)
-/* Edges of the products that are timed: the first edge, then twice the edge each time, up to the last edge or until a
- * product takes LONG_SEC. */
+/* First and last edge of the matrices in timed products. The edge is doubled from product to product, until the last
+ * edge, or until a product takes LONG_SEC. */
 enum { FIRST_EDGE = 128, LAST_EDGE = 8192 };
 #define LONG_SEC 1e-3
-#define SCRATCH_BYTES ((int64_t)64 << 20) /* more than a product needs */
+#define SCRATCH_BYTES ((int64_t)64 << 20) /* more scratch than a product needs */
 
-/* Measure the seconds of the fastest of several runs, after a first run that warms up. `run` may return before its work
- * is complete. */
+/* Measure the seconds of the fastest of several runs, after a run that warms up. `run` may return before its work is
+ * complete. */
 static zr_status fastest(zr_device *device, zr_status (*run)(void *arg), void *arg, double *sec)
 {
     *sec = 0;
@@ -39,7 +40,7 @@ static zr_status copy_half(void *arg)
     return h->device->ops->copy(h->device, h->memory + COPY_BYTES, h->memory, COPY_BYTES);
 }
 
-/* Measure the bytes that copies within the GPU's memory read and write in a second. */
+/* Measure the bytes/s that copies within the GPU's memory read and write. */
 static zr_status copy_rate(zr_device *device, double *bytes_sec)
 {
     void *memory;
@@ -93,8 +94,8 @@ static zr_status time_product(zr_device *device, zr_dtype dtype, int64_t edge, c
 }
 
 /* Fill both operands with normal random numbers. Zeros, or bits that are no numbers of the type, would falsify the
- * result on a chip whose clock depends on its load. 16-bit operands are rounded from fp32 numbers, which use the memory
- * of the two matrices behind the first. */
+ * result on a chip whose clock depends on its load. For 16-bit operands, fp32 random numbers are computed in the memory
+ * of the second and third matrix, and then rounded. */
 static zr_status fill_operands(zr_device *device, zr_dtype dtype, int64_t edge, char *memory)
 {
     const int64_t n = edge * edge, bytes = n * zr_dtype_bytes(dtype);
@@ -106,7 +107,7 @@ static zr_status fill_operands(zr_device *device, zr_dtype dtype, int64_t edge, 
     return ZR_OK;
 }
 
-/* Measure the FLOP/s of products. Return 0 if they cannot be measured; that is no failure, since rates are only for
+/* Measure the FLOP/s of products. Return 0 without failing if they cannot be measured, since rates are only for
  * information. */
 static double product_rate(zr_device *device, zr_dtype dtype)
 {

@@ -1,6 +1,6 @@
 /*
- * Loops over rows for two sorts of kernels: those that need all of a row before they write any of it (kept rows), and
- * those that process every piece of a row by itself (pieces, moves).
+ * Loops over rows for two sorts of kernels. Some kernels need all of a row before they write any of it ("rows that are
+ * kept"). The others process each piece of a row independently ("pieces of rows", "pieces that are moved").
  */
 #ifndef ZR_DEVICE_CUDA_ROWS_H
 #define ZR_DEVICE_CUDA_ROWS_H
@@ -15,12 +15,12 @@ template <typename T> constexpr int zr__chunk_elems = (int)(sizeof(zr__chunk) / 
 
 /* ---- rows that are kept ------------------------------------------------------------------------ */
 
-/* Kept rows. A row of C elements has one warp, or a block whose number of warps depends on C alone, so the order of its
- * sums depends only on C and the type. Each thread processes every lanes-th chunk. PACKED: chunks are aligned to 16
- * bytes, and a thread keeps its chunks in registers, so that memory is read once. Otherwise every pass reads the
+/* Kept rows. A row of C elements has one warp, or a block whose number of warps depends only on C. So the order of the
+ * row's sums depends only on C and the type. Each thread processes every lanes-th chunk. If PACKED, chunks are aligned
+ * to 16 bytes, and a thread keeps its chunks in registers, so that memory is read once. Otherwise every pass reads the
  * elements again, one by one. */
-constexpr int ZR__ROW_KEPT = 32;   /* greatest number of elements that a thread keeps */
-constexpr int ZR__ROW_LANES = 512; /* greatest number of threads of a row */
+constexpr int ZR__ROW_KEPT = 32;   /* maximum number of elements that a thread keeps */
+constexpr int ZR__ROW_LANES = 512; /* maximum number of threads of a row */
 
 struct zr__row_grid {
     unsigned blocks, threads;
@@ -38,8 +38,8 @@ template <typename T> zr__row_grid zr__row_grid_of(int64_t rows, int64_t C, bool
     return {zr__blocks(rows, threads / lanes), (unsigned)threads, lanes, packed};
 }
 
-/* A thread's position: its current row, the step to its next row, its number among the row's threads, and their number.
- */
+/* Position of a thread: its current row, the step to its next row, its number among the row's threads, and the number
+ * of the row's threads. */
 struct zr__row_place {
     int64_t row, step;
     int lane, lanes;
@@ -60,7 +60,8 @@ __device__ __forceinline__ float zr__row_all(const zr__row_place &at, float x, O
     return at.lanes == ZR__WARP ? zr__warp_all(x, op) : zr__block_all(x, op, neutral);
 }
 
-/* Call f(k, c) for each chunk of the thread: chunk number k, which begins at element c. If not PACKED, k is 0. */
+/* Call f(k, c) for each chunk of the thread, where c is the chunk's first element and k the chunk's number. If not
+ * PACKED, k is 0. */
 template <typename T, bool PACKED, typename F>
 __device__ __forceinline__ void zr__row_chunks(const zr__row_place &at, int64_t C, F f)
 {
@@ -75,7 +76,8 @@ __device__ __forceinline__ void zr__row_chunks(const zr__row_place &at, int64_t 
         for (int64_t c = (int64_t)at.lane * V; c < C; c += (int64_t)at.lanes * V) f(0, c);
 }
 
-/* Return whether element c is inside the row. Packed rows have only whole chunks, so all their elements are. */
+/* Return whether element c is inside the row. A packed row has only whole chunks, so all elements of its chunks are
+ * inside. */
 template <bool PACKED> __device__ __forceinline__ bool zr__row_has(int64_t c, int64_t C)
 {
     return PACKED || c < C;
@@ -129,7 +131,8 @@ template <typename T, bool PACKED> struct zr__row_kept {
     }
 };
 
-/* Return n / by. Division of 32-bit numbers is several times faster, and most numbers fit into 32 bits. */
+/* Return n / by. 32-bit division is used if both numbers fit into 32 bits, as they usually do, because it is several
+ * times faster than 64-bit division. */
 __device__ __forceinline__ int64_t zr__divide(int64_t n, int64_t by)
 {
     return ((n | by) >> 32) == 0 ? (int64_t)((uint32_t)n / (uint32_t)by) : n / by;
@@ -153,8 +156,8 @@ static inline zr__piece_grid zr__piece_grid_of(int64_t rows, int64_t pieces)
     return {dim3(zr__blocks(rows, ZR__PIECE_THREADS >> log), (unsigned)(across < 1024 ? across : 1024)), log};
 }
 
-/* Do the share of block `block` of `blocks`: for each of its rows, compute at = f.row(row), the values that all pieces
- * of the row share, then call f.piece(at, i) for the thread's pieces i. */
+/* Process those rows that belong to block number `block` of `blocks` blocks. For each row, compute at = f.row(row), the
+ * values that all pieces of the row share, then call f.piece(at, i) for the thread's pieces i. */
 template <typename F>
 __device__ __forceinline__ void zr__pieces_of(int64_t block, int64_t blocks, int64_t rows, int64_t pieces, int log,
                                               const F &f)
@@ -185,7 +188,7 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
-constexpr int ZR__MOVE_ROWS = 4; /* number of rows; a thread reads one piece of each before it writes the pieces */
+constexpr int ZR__MOVE_ROWS = 4; /* number of rows; a thread reads a piece of each row before it writes the pieces */
 
 /* Call f.put(at, i, f.get(at, i)) for each piece i of each row, where at = f.row(row). */
 template <typename F>
@@ -196,8 +199,8 @@ __global__ void __launch_bounds__(ZR__PIECE_THREADS) zr__moves_kernel(int64_t ro
     for (int64_t row = blockIdx.x * in_block + (thread >> log); row < rows; row += gridDim.x * in_block) {
         decltype(f.row(row)) at[ZR__MOVE_ROWS];
 #pragma unroll
-        for (int j = 0; j < ZR__MOVE_ROWS; j++) /* after the last row a row is read twice, which saves a branch */
-            at[j] = f.row(row + j * next < rows ? row + j * next : row);
+        /* Beyond the last row, a row is read twice but written once, which saves a branch. */
+        for (int j = 0; j < ZR__MOVE_ROWS; j++) at[j] = f.row(row + j * next < rows ? row + j * next : row);
         for (int64_t i = (int64_t)blockIdx.y * lanes + (thread & (lanes - 1)); i < pieces;
              i += (int64_t)gridDim.y * lanes) {
             decltype(f.get(at[0], i)) value[ZR__MOVE_ROWS];
@@ -218,8 +221,8 @@ template <typename F> zr_status zr__each_move(cudaStream_t stream, int64_t rows,
     return zr__launched();
 }
 
-/* Mover of pieces from one array to another of the same type: it copies bytes. zr__move_values does so for different
- * types, in pieces of V elements. `to` and `from` count pieces. */
+/* Mover of pieces between arrays of the same type: it copies bytes. zr__move_values converts pieces of V elements
+ * between arrays of different types. `to` and `from` are numbers of pieces. */
 template <typename E> struct zr__move_bytes {
     E *out;
     const E *in;
@@ -261,8 +264,8 @@ template <int V> struct zr__move_values {
     }
 };
 
-/* Call f(mover, V) with a mover for pieces of V elements. V divides each of `sizes`, which are lengths of rows and runs
- * in elements. */
+/* Call f(mover, V) with a mover for pieces of V elements. V divides each of `sizes`, the lengths in elements of rows
+ * and runs. */
 template <typename F>
 zr_status zr__with_mover(const zr_tensor *out, const zr_tensor *in, std::initializer_list<int64_t> sizes, F f)
 {

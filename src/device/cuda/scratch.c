@@ -5,7 +5,8 @@
 #include "device/device.h"
 #include "device/operands.h"
 
-/* Scratch bytes of an op's kernel. The function is called only if all operands have elements that can be counted. */
+/* Scratch bytes of an op's kernel. The function is called only if the kernels can count the elements of all operands.
+ */
 typedef struct entry {
     const char *op;
     int64_t (*bytes)(const zr_graph *graph, const zr_op *op);
@@ -19,8 +20,8 @@ static int64_t product(const zr_graph *graph, const zr_op *op)
     return zr__cuda_workspace(zr_shape_rows(c), zr_shape_cols(c));
 }
 
-/* Return the scratch bytes of linear_dw. If a sum with earlier contributions must be rounded, the bytes include a block
- * of that sum. */
+/* Return the scratch bytes of linear_dw. If dw plus earlier contributions must be rounded, the scratch has a block of
+ * that sum in fp32. */
 static int64_t linear_dw(const zr_graph *graph, const zr_op *op)
 {
     const zr_type *dw = zr__out_type(graph, op, 0);
@@ -37,8 +38,8 @@ static int64_t linear_db(const zr_graph *graph, const zr_op *op)
     return zr__cuda_ceil_div(rows, zr__cuda_row_run(rows)) * zr_shape_cols(dy) * 4;
 }
 
-/* Return the scratch bytes of a linear_cross_entropy: a block's logits, the sum of dw if dw cannot hold it, and the
- * products' workspace. */
+/* Return the scratch bytes of linear_cross_entropy and related ops: a block's logits, the sum of dw if dw cannot hold
+ * it, and the products' workspace. */
 static int64_t head(const zr_graph *graph, const zr_op *op)
 {
     const bool with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);
@@ -51,7 +52,7 @@ static int64_t head(const zr_graph *graph, const zr_op *op)
 
 /* ---- rows -------------------------------------------------------------------------------------- */
 
-/* Return the scratch bytes of layernorm_dw and rmsnorm_dw: the sums of each run for each output, F32. */
+/* Return the scratch bytes of layernorm_dw and rmsnorm_dw: each run's sums for each output, in F32. */
 static int64_t norm_dw(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *x = &zr__in_type(graph, op, 1)->shape;
@@ -75,8 +76,8 @@ static int64_t attention_dx(const zr_graph *graph, const zr_op *op)
     return dy->dim[0] * op->attr.i[0] * dy->dim[1] * (int64_t)sizeof(float);
 }
 
-/* Return the scratch bytes of attention_cached: for each range of keys of each head, the weighted sum of values, and
- * the maximum and sum of the weights, F32. */
+/* Return the scratch bytes of attention_cached, in F32: for each range of keys of each head, the weighted sum of
+ * values, the maximum of the scores and the sum of the weights. */
 static int64_t attention_cached(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *cache = &zr__in_type(graph, op, 1)->shape;

@@ -1,6 +1,6 @@
 /**
- * Scratch of a GPU's kernels, computed from shapes alone. Plans are also made on machines without a GPU or CUDA, so
- * this is plain C. The kernels use the layouts that these functions compute.
+ * Scratch of a GPU's kernels, computed from shapes alone. This is plain C, because machines without a GPU or CUDA also
+ * create plans. The kernels use the layouts that these functions compute.
  */
 #ifndef ZR_DEVICE_CUDA_SCRATCH_H
 #define ZR_DEVICE_CUDA_SCRATCH_H
@@ -24,8 +24,8 @@ static inline int64_t zr__cuda_round_up(int64_t n, int64_t to)
     return zr__cuda_ceil_div(n, to) * to;
 }
 
-/** Greatest number of runs into which the rows of a sum over rows (gradients of biases and gains) are cut. The runs'
- * sums are added in order. The number is the same on every GPU. */
+/** Maximum number of runs into which the rows are cut if an op sums over rows (gradients of biases and gains). The
+ * runs' sums are added in order. The number is the same on every GPU. */
 #define ZR__CUDA_ROW_RUNS 128
 
 /** Return the number of rows in a run; the last run may have fewer. */
@@ -37,15 +37,16 @@ static inline int64_t zr__cuda_row_run(int64_t rows)
 
 /* ---- products ---------------------------------------------------------------------------------- */
 
-/** Greatest distance in bytes from the 64-byte aligned scratch to the library's aligned workspace in it. */
+/** Maximum distance in bytes from the begin of the scratch, which is aligned to 64 bytes, to the library's workspace in
+ * it, which needs a greater alignment. */
 #define ZR__CUDA_WORKSPACE_SHIFT 192
-/** Limits on the bytes of the workspace. The upper one is NVIDIA's recommendation for the library's largest products.
+/** Limits on the bytes of the workspace. The upper limit is NVIDIA's recommendation for the library's largest products.
  */
 #define ZR__CUDA_WORKSPACE_MOST ((int64_t)32 << 20)
 #define ZR__CUDA_WORKSPACE_LEAST ((int64_t)1 << 20)
 
-/** Return the workspace bytes of a product C (m,n). If C is small and the sums are long, the library stores partial
- * sums there in fp32: about 16 for each element. */
+/** Return the workspace bytes of a product C (m,n). If C is small and k is large, the library stores partial sums in
+ * the workspace, in fp32: about 16 sums for each element of C. */
 static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
 {
     const int64_t parts = m > ZR__CUDA_WORKSPACE_MOST / n ? ZR__CUDA_WORKSPACE_MOST : 16 * 4 * m * n;
@@ -53,11 +54,11 @@ static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
     return (most > ZR__CUDA_WORKSPACE_LEAST ? most : ZR__CUDA_WORKSPACE_LEAST) + ZR__CUDA_WORKSPACE_SHIFT;
 }
 
-/** Layout of the scratch of a linear_dw whose sum with `earlier`, in fp32, is rounded to 16 bits. The sum is computed
+/** Layout of the scratch of a linear_dw that adds `earlier` in fp32 and rounds the sum to 16 bits. The sum is computed
  * for one block of rows of w at a time. */
 typedef struct zr__cuda_rounded {
     int64_t rows;             /* number of rows in a block; the last block may have fewer */
-    int64_t workspace, bytes; /* offset of the workspace, behind the rows in fp32, and size of the whole scratch */
+    int64_t workspace, bytes; /* offset of the workspace (after the rows in fp32), and size of the whole scratch */
 } zr__cuda_rounded;
 
 static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
@@ -72,17 +73,17 @@ static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
 
 /* ---- a head and its losses --------------------------------------------------------------------- */
 
-/** Limits on the rows and bytes of a block of logits in linear_cross_entropy and related ops; a block has at least the
- * rows that the op asks for. Large blocks are faster, since the sum of dw is read and written once for each block. */
+/** Maximum rows and bytes of a block of logits in linear_cross_entropy and related ops; a block always has at least the
+ * rows that the op requests. Large blocks are faster, since the sum of dw is read and written once for each block. */
 #define ZR__CUDA_HEAD_ROWS 2048
 #define ZR__CUDA_HEAD_BYTES ((int64_t)256 << 20)
 
 /** Layout of the scratch of linear_cross_entropy; offsets are in bytes. */
 typedef struct zr__cuda_head {
     int64_t rows, blocks;     /* number of rows in a block (the last block may have fewer), and number of blocks */
-    int64_t ld;               /* row stride of the logits in elements: whole lines of 128 bytes */
+    int64_t ld;               /* row stride of the logits in elements; a row has whole lines of 128 bytes */
     bool sum_in_dw;           /* whether dw itself holds the sum over the blocks */
-    int64_t sum;              /* offset of the sum (V,C), F32, behind the logits; no bytes if sum_in_dw */
+    int64_t sum;              /* offset of the sum (V,C), F32, which follows the logits and has no bytes if sum_in_dw */
     int64_t workspace, bytes; /* offset of the products' workspace, and size of the whole scratch */
 } zr__cuda_head;
 
@@ -98,7 +99,8 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
     if (most < block) most = block;
     h.rows = rows <= most ? rows : zr__cuda_round_up(zr__cuda_ceil_div(rows, zr__cuda_ceil_div(rows, most)), 16);
     h.blocks = zr__cuda_ceil_div(rows, h.rows);
-    h.sum_in_dw = w == ZR_F32 || (h.blocks == 1 && w == g); /* a single block's product is rounded once anyway */
+    /* With a single block, dw is rounded only once even without a sum in fp32. */
+    h.sum_in_dw = w == ZR_F32 || (h.blocks == 1 && w == g);
     h.sum = zr__cuda_round_up(h.rows * h.ld * zr_dtype_bytes(g), 64);
     h.workspace = h.sum + (h.sum_in_dw ? 0 : zr__cuda_round_up(V * C * 4, 64));
     int64_t workspace = zr__cuda_workspace(h.rows, V);
@@ -110,8 +112,8 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
 
 /* ---- tokens in the order of their rows (embedding_dw) ------------------------------------------ */
 
-/** SORT_TILE: tokens that one block sorts. SORT_DIGITS: values of a digit in a round of the sort. MANY_TOKENS: rows
- * with more tokens get their own blocks. */
+/** SORT_TILE: number of tokens that a block sorts. SORT_DIGITS: number of values of a digit in a round of the sort.
+ * MANY_TOKENS: rows with more tokens than this get separate blocks. */
 #define ZR__CUDA_SORT_TILE 1024
 #define ZR__CUDA_SORT_DIGITS 256
 #define ZR__CUDA_MANY_TOKENS 64
@@ -122,7 +124,7 @@ typedef struct zr__cuda_token_places {
     int64_t order[2]; /* offsets of two buffers of tokens, which rounds of the sort use in turn */
     int64_t counts;   /* offset of the number of tokens of each digit in each tile */
     int64_t first;    /* offset of the first token of each row, and of the end of the last row */
-    int64_t many;     /* offset of the number of rows with many tokens, followed by these rows */
+    int64_t many;     /* offset of the number of rows with many tokens, which these rows' numbers follow */
     int64_t words;    /* size of the whole scratch */
 } zr__cuda_token_places;
 

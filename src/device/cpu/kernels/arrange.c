@@ -1,8 +1,8 @@
-/* slice, slice_dx, concat, transpose, split_heads and merge_heads. These ops move bytes, or convert them when a
- * gradient of another type is written. */
+/* slice, slice_dx, concat, transpose, split_heads and merge_heads. These ops copy elements unchanged, or convert them
+ * when a gradient of another type is written. */
 #include "device/cpu/shared/rows.h"
 
-/* Copy n elements: out[to ...] = in[from ...], converted if the types differ. */
+/* Copy n elements: out[to ...] = in[from ...]. Convert them if the types differ. */
 static void copy_elems(const zr_tensor *out, int64_t to, const zr_tensor *in, int64_t from, int64_t n)
 {
     if (out->dtype == in->dtype) {
@@ -29,7 +29,7 @@ static zr_status slice(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Write elements [to, to + n) of `out`: the same elements of `earlier`, or 0 if `earlier` is NULL. */
+/* Copy elements [to, to + n) of `earlier` to `out`, or set them to 0 if `earlier` is NULL. */
 static void keep_elems(const zr_tensor *out, int64_t to, const zr_tensor *earlier, int64_t n)
 {
     const int64_t width = zr_dtype_bytes(out->dtype);
@@ -83,7 +83,7 @@ enum { TILE = 32 }; /* edge of a tile; elements are moved by tiles, so that cach
         for (int64_t i = i0; i < i1; i++)                                                                              \
     ((type *)out->data)[at + j * s.a + i] = ((const type *)in->data)[at + i * s.b + j]
 
-/* Transpose a tile: rows from i0 and columns from j0 of a matrix (a, b) that begins at element `at`. */
+/* Transpose the tile with first row i0 and first column j0 of the matrix (a, b) that begins at element `at`. */
 static void swap_tile(const zr_tensor *out, const zr_tensor *in, swap_sizes s, int64_t at, int64_t i0, int64_t j0)
 {
     const int64_t i1 = zr__min64(i0 + TILE, s.a), j1 = zr__min64(j0 + TILE, s.b);

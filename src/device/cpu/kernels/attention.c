@@ -19,7 +19,7 @@
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
-    int64_t first_head, all_heads; /* with tensor parallelism: this rank's first head, heads of all ranks */
+    int64_t first_head, all_heads; /* with tensor parallelism: this rank's first head, number of heads of all ranks */
     int64_t width;
     float scale;
     bool drops;
@@ -51,7 +51,7 @@ static void head_select(head *s, const zr_runtime *runtime, int64_t index, int64
         (uint64_t)((runtime->first_row + s->b) * s->all_heads + s->first_head + s->h) * (uint64_t)(s->T * s->T);
 }
 
-/* Return the first element of token t of this head in qkv: in q (part 0), k (part 1) or v (part 2). */
+/* Return the index of this head's first element of token t in qkv: of q (part 0), k (part 1) or v (part 2). */
 static int64_t qkv_at(const head *s, int64_t t, int part)
 {
     return ((s->b * s->T + t) * 3 + part) * s->C + s->h * s->D;
@@ -88,8 +88,8 @@ static void unpack_row(const zr_tensor *x, int64_t first, float *row, const head
     zr__settle(x->data, x->dtype, first, row, s->D);
 }
 
-/* Pack one part (q, k or v) of n tokens from t0 on, with zeros up to whole lanes of tokens: transposed to out (D, NB),
- * and not transposed to rows (n rounded up to lanes, width). */
+/* Pack one part (q, k or v) of n tokens from t0 on: transposed to out (D, NB), and not transposed to rows (n rounded up
+ * to lanes, width). Lanes beyond the tokens are set to 0. */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr_tensor *qkv, const head *s, int part,
                             int64_t t0, int64_t n)
 {
@@ -103,22 +103,22 @@ static void pack_transposed(float *restrict out, float *restrict rows, const zr_
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Return how many keys of the block at j0 the queries [i0, i0 + nq) may see: all keys of the block, or on the diagonal
- * the keys up to the last query. */
+/* Return how many keys of the block at j0 the queries [i0, i0 + nq) may see: all keys of the block, or in the block on
+ * the diagonal only keys up to the last query. */
 static int64_t keys_seen(int64_t i0, int64_t nq, int64_t j0)
 {
     return zr__min64(NB, i0 + nq - j0);
 }
 
-/* Return how many of a query's n scores in a block the tiles read: the scores of keys that the query sees and, on the
- * diagonal, some scores beyond, which must be 0. */
+/* Return how many of a query's n scores in a block the tiles read. These are the scores of keys that the query sees
+ * and, in the block on the diagonal, some further scores, which must be 0. */
 static int64_t lanes_read(int64_t seen, int64_t n)
 {
     return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
 }
 
-/* Compute x = exp(x - m) in place; x - m is at most 0 except for rounding. The caller must overwrite the results of
- * scores that their query does not see, unless these scores are -infinity. */
+/* Compute x = exp(x - m) in place. x - m is at most 0 except for rounding. Scores of keys that their query does not see
+ * must be -infinity, or the caller must overwrite their results. */
 static void exp_run(float *restrict x, float m, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) x[j] = zr__expf_low(x[j] - m);
@@ -134,7 +134,8 @@ static void multiply_run(float *restrict x, const float *restrict factor, int64_
     for (int64_t j = 0; j < n; j++) x[j] *= factor[j];
 }
 
-/* Return the sum, lane by lane, of the products of x's and y's vectors. n is a whole number of vectors. */
+/* Multiply x and y element by element, and return the sums of the products for each lane. n is a multiple of a vector's
+ * lanes. */
 static zr__vec dot_lanes(const float *x, const float *y, int64_t n)
 {
     zr__vec acc = {0};
@@ -158,8 +159,8 @@ static zr__vec max_lanes(const float *x, int64_t n)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Turn the scores of `rows` <= ZR_VEC queries from i0 on into probabilities relative to the queries' running maxima.
- * Where a maximum grows, y and sum are rescaled. */
+/* Replace the scores of `rows` <= ZR_VEC queries from i0 on by probabilities relative to the queries' running maxima.
+ * If a query's maximum grows, rescale its y and its sum. */
 static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n, float *y, float *max,
                         float *sum)
 {
@@ -237,7 +238,7 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Compute gradients for query i and n keys from j0 on, in place. On entry p holds scores and ds holds dP; on return p =
+/* Compute gradients for query i and n keys from j0 on, in place. On entry p holds scores and ds holds dP. On return p =
  * kept P and ds = P (kept dP - delta), where P = exp(scores - lse) and `kept` holds the factors of dropout. */
 static void row_backward(const head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
                          int64_t j0, int64_t n, float lse, float delta)
@@ -254,9 +255,9 @@ static void row_backward(const head *s, float *restrict p, float *restrict ds, f
     for (int64_t j = seen; j < lanes; j++) p[j] = ds[j] = 0.0f;
 }
 
-/* Add the contributions of a block of queries and a block of keys to each other's gradients: dv += p^T dy, dk += ds^T
- * q, dq += ds k. The first block that contributes sets a gradient instead of adding: for dv and dk the block on the
- * diagonal, for dq the first block of keys. */
+/* Add the contributions of a block of queries and a block of keys to gradients: dv += p^T dy, dk += ds^T q, dq += ds k.
+ * The first contribution sets a gradient instead of adding to it. For dv and dk the block on the diagonal contributes
+ * first; for dq, the first block of keys. */
 static void block_backward(const head *s, const zr__attention_layout *at, float *work, const float *lse, int64_t i0,
                            int64_t j0)
 {
@@ -275,7 +276,7 @@ static void block_backward(const head *s, const zr__attention_layout *at, float 
     zr__tile_product(nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w, j0 > 0);
 }
 
-/* Prepare the whole head: pack q (scaled) and dy, and compute delta = the sum of dy * y over d for each query. */
+/* Prepare the whole head: pack scaled q and dy, and compute each query's delta, the sum of dy * y over d. */
 static void head_prepare(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
 {
     const zr_tensor *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2];
@@ -304,7 +305,8 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
     for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
         const int64_t n = zr__min64(NB, s->T - j0);
         pack_transposed(work + at->keys_t, work + at->keys, qkv, s, 1, j0, n);
-        pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0, n); /* dv serves as a buffer */
+        /* The memory of dv serves as a buffer until dv is computed. */
+        pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0, n);
         for (int64_t i0 = j0; i0 < s->T; i0 += NB) block_backward(s, at, work, lse, i0, j0);
         for (int64_t j = 0; j < n; j++) {
             unpack_row(out, qkv_at(s, j0 + j, 1), work + at->dk + j * w, s, 1.0f);
@@ -344,8 +346,8 @@ static zr_status attention_dx(const zr_kernel_args *args)
     return run_heads(args, &args->in[1], true);
 }
 
-/* Return the scratch bytes of all threads; each thread works on a head of its own. y is (B,T,C), the result or its
- * gradient. */
+/* Return the scratch bytes of all threads; each thread works on its own head. y, the result or its gradient, is
+ * (B,T,C). */
 static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const bool backward = op->n_in > 1;

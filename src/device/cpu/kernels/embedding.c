@@ -16,8 +16,8 @@ static zr_status check_ids(const int32_t *ids, int64_t n, int64_t T, int64_t V)
     return ZR_OK;
 }
 
-/* The part of a table that this rank holds, if rows are split over ranks: number of rows of the whole table, and this
- * rank's first row. */
+/* The part of a table that this rank holds, if the table's rows are split over ranks: number of rows of the whole
+ * table, and this rank's first row. */
 typedef struct table_part {
     int64_t all, first;
 } table_part;
@@ -60,7 +60,7 @@ static void row_add(float *restrict acc, const zr_tensor *x, int64_t row, int64_
     }
 }
 
-/* Set acc to a row of `earlier`, or to 0 if there is no `earlier`. */
+/* Set acc to a row of `earlier`, or to 0 if `earlier` is NULL. */
 static void row_begin(float *restrict acc, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     if (earlier->data)
@@ -69,8 +69,8 @@ static void row_begin(float *restrict acc, const zr_tensor *earlier, int64_t row
         memset(acc, 0, (size_t)C * sizeof(float));
 }
 
-/* Sort keys (id << 32 | position) by id, stably; ids are below V. Return the result, which lies in `keys` or in
- * `spare`. */
+/* Sort keys (id << 32 | position) by id. The sort is stable; ids are below V. Return the sorted keys, which are in
+ * `keys` or in `spare`. */
 static const uint64_t *sort_by_id(uint64_t *keys, uint64_t *spare, int64_t n, int64_t V)
 {
     for (int shift = 32; (V - 1) >> (shift - 32) > 0; shift += RADIX_BITS) {
@@ -114,14 +114,14 @@ static int64_t token_at(const sorted_tokens *t, int64_t i)
     return (int64_t)(uint32_t)t->key[i];
 }
 
-/* Return whether the gradient is written to the memory of `earlier`. If so, rows without tokens stay unchanged. */
+/* Return whether the gradient is written to the memory of `earlier`. If it is, rows without tokens need no write. */
 static bool is_in_place(const zr_kernel_args *args)
 {
     return args->in[2].data && args->in[2].data == args->out[0].data;
 }
 
 /* Return the first row of the table in share s of `shares`. Shares have equal cost, not equal numbers of rows: writing
- * a row costs as much as adding a token, and tokens are not spread evenly over a vocabulary. */
+ * a row is assumed to cost the same as adding a token, and tokens are not spread evenly over a vocabulary. */
 static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int s, int shares)
 {
     const int64_t each = in_place ? 0 : 1, before = (each * V + t->n) * s / shares;
@@ -137,7 +137,7 @@ static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int
     return low;
 }
 
-/* Prefetch a row. Rows of consecutive tokens lie far apart, so the processor cannot predict the next row. */
+/* Prefetch a row. The rows of consecutive tokens are far apart, so the processor cannot predict the next row. */
 static void row_prefetch(const zr_tensor *x, int64_t row, int64_t C)
 {
     const int64_t bytes = C * zr_dtype_bytes(x->dtype);
@@ -145,7 +145,8 @@ static void row_prefetch(const zr_tensor *x, int64_t row, int64_t C)
 }
 
 /* Return row v of the gradient: the row of `earlier` plus the sum over all tokens of id v, which begin at index *i of
- * t. The row is computed in acc; without tokens, the row in `earlier` itself is returned if it is F32. */
+ * t. The sum is computed in acc. If the row has no tokens and `earlier` is F32, the row of `earlier` itself is
+ * returned. */
 static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t, int64_t *i, int64_t v, float *acc)
 {
     const zr_tensor *dy = &args->in[1], *earlier = &args->in[2];
@@ -169,7 +170,7 @@ static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64
     const bool past_caches = !in_place && out->dtype == ZR_F32 && V * C * 4 >= ZR_STREAM_BYTES;
     int64_t i = first_of_id(t->key, t->n, begin);
     for (int64_t v = begin; v < end; v++) {
-        if (in_place) { /* skip to the row of the next token */
+        if (in_place) { /* skip to the row of the next token, since rows without tokens stay unchanged */
             if (i == t->n || token_id(t, i) >= end) break;
             v = token_id(t, i);
         }
@@ -182,8 +183,8 @@ static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64
     zr__stream_end();
 }
 
-/* Compute the gradient of a table. Tokens are sorted by id, so each row is written by one thread, which adds the row's
- * tokens in order. */
+/* Compute the gradient of a table. Tokens are sorted by id, so that one thread writes a row, and adds the row's tokens
+ * in order. */
 static zr_status embedding_dw(const zr_kernel_args *args)
 {
     const zr_tensor *ids = &args->in[0], *out = &args->out[0];
@@ -243,7 +244,7 @@ static zr_status position_dw(const zr_kernel_args *args)
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < P; t++) {
             row_begin(acc, earlier, t, C);
-            /* Add this rank's rows at position t, beginning with the first one. */
+            /* Add this rank's rows at position t in the order of their numbers. */
             for (int64_t r = (t - s.row % s.T + s.T) % s.T; t < s.T && r < rows; r += s.T) row_add(acc, dy, r, C);
             zr__store(out->data, out->dtype, t * C, acc, C);
         }

@@ -5,9 +5,11 @@
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
 
-#define ROW_CHUNKS 16 /* partial sums of layernorm_dw: a fixed number, so that bits do not depend on threads */
+/* Number of partial sums of layernorm_dw. The number is fixed, so that results do not depend on the number of threads.
+ */
+#define ROW_CHUNKS 16
 
-/* Return the vector of x from element i on, with `fill` in the lanes from element n on. */
+/* Return the vector of x from element i on. Lanes from element n on get `fill`. */
 static inline zr__vec lanes(const float *x, int64_t i, int64_t n, float fill)
 {
     return n - i >= ZR_VEC ? zr__vec_load(x + i) : zr__vec_load_part(x + i, n - i, fill);
@@ -30,8 +32,8 @@ static float square_centred(const float *x, float mean, int64_t n)
     return zr__vec_reduce(acc);
 }
 
-/* Compute the mean and 1 / the standard deviation of a row. Two passes are needed: for a row far from 0, E[x^2] -
- * E[x]^2 would lose the variance. `mean` is NULL for rmsnorm. */
+/* Compute the mean and 1 / the standard deviation of a row. The variance needs a second pass over the row: if the mean
+ * is far from 0, E[x^2] - E[x]^2 would lose precision. `mean` is NULL for rmsnorm. */
 static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, float *mean, float *rstd)
 {
     float buffer[ZR_CHUNK];
@@ -101,12 +103,12 @@ static zr_status rmsnorm(const zr_kernel_args *args)
     return norm(args, NULL, args->out[1].data, NULL);
 }
 
-/* Saved moments of all rows, for the gradients; `mean` is NULL for rmsnorm, which uses a mean of 0. */
+/* Saved moments of all rows, for the gradients. `mean` is NULL for rmsnorm, whose mean counts as 0. */
 typedef struct norm_saved {
     const float *mean, *rstd;
 } norm_saved;
 
-/* A part of a row, in fp32. xhat = (x - mean) * rstd and dxhat = dy * gain are computed from it on use. */
+/* A part of a row, in fp32, from which xhat = (x - mean) * rstd and dxhat = dy * gain are computed where needed. */
 typedef struct row_part {
     const float *dy, *x, *gain;
     float mean, rstd;
@@ -130,7 +132,7 @@ static row_part row_view(const zr_kernel_args *args, norm_saved saved, row_buffe
                       .n = n};
 }
 
-/* Add a part's sums of dxhat to *sum, and of dxhat * xhat to *product. */
+/* Add the part's sum of dxhat to *sum, and its sum of dxhat * xhat to *product. */
 static void add_sums(const row_part *p, float *sum, float *product)
 {
     zr__vec acc[ZR_ACCS] = {{0}}, both[ZR_ACCS] = {{0}};
@@ -161,8 +163,8 @@ static void part_dx(float *dx, const row_part *p, float a, float b)
         dx[c] = p->rstd * (p->dy[c] * p->gain[c] - a - (p->x[c] - p->mean) * p->rstd * b);
 }
 
-/* Compute dx of a row. a is the mean of dxhat, which comes from the derivative of the mean (0 for rmsnorm); b is the
- * mean of dxhat * xhat. */
+/* Compute dx of a row. part_dx's a is the mean of dxhat, which comes from the derivative of the mean (0 for rmsnorm);
+ * its b is the mean of dxhat * xhat. */
 static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     const zr_tensor *out = &args->out[0];
@@ -201,8 +203,8 @@ static zr_status rmsnorm_dx(const zr_kernel_args *args)
     return norm_dx(args, (norm_saved){NULL, args->in[3].data}, &args->in[4]);
 }
 
-/* Compute the sums over rows [begin, end) of dy * xhat, in dgain, and of dy, in dbias unless it is NULL. Columns are
- * [c0, c0 + n). */
+/* Sum over rows [begin, end) for columns [c0, c0 + n): dy * xhat into dgain and, unless dbias is NULL, dy into dbias.
+ */
 static void chunk_dw(const zr_kernel_args *args, norm_saved saved, int64_t C, int64_t begin, int64_t end, int64_t c0,
                      int64_t n, float *restrict dgain, float *restrict dbias)
 {
@@ -241,8 +243,8 @@ static zr_status norm_dw(const zr_kernel_args *args, norm_saved saved)
                 chunk_dw(args, saved, C, rows * k / ROW_CHUNKS, rows * (k + 1) / ROW_CHUNKS, c0,
                          zr__min64(ZR_CHUNK, C - c0), dgain, outs > 1 ? dgain + C : NULL);
             }
-            /* Add the partial sums in order, for each piece of columns: first all pieces of dgain, then all pieces of
-             * dbias. */
+            /* Add the partial sums in order, one piece of columns at a time: first all pieces of dgain, then all pieces
+             * of dbias. */
 #pragma omp for schedule(static)
         for (int64_t piece = 0; piece < outs * pieces; piece++) {
             const zr_tensor *out = &args->out[piece / pieces];

@@ -1,7 +1,7 @@
 /*
- * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. The gradient of a block's
- * logits replaces the logits in the scratch, and the products that need either run while it is there.
- * linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
+ * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. A product computes a block's
+ * logits in the scratch. In the backward pass the logits' gradient replaces them, and the products for dx and dw read
+ * the gradient there. linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
  * linear_cross_entropy_join joins the results of the ranks that hold the parts.
  */
 #include "device/cpu/shared/cross_entropy_rows.h"
@@ -28,8 +28,8 @@ typedef struct products {
 } products;
 
 typedef struct head {
-    products whole, last;  /* products of a whole block, and of a shorter last block; their dw is added to the sum */
-    zr__matmul *dw_begins; /* product of the first block's dw, which sets the sum */
+    products whole, last;  /* products of a whole block and of a shorter last block, whose dw is added to the sum */
+    zr__matmul *dw_begins; /* product that sets the sum of dw to the first block's dw */
 } head;
 
 extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);
@@ -119,9 +119,9 @@ static void run_rows(const zr_kernel_args *args, const operands *o, int64_t row,
     }
 }
 
-/* Process n rows from `row` on for a part of the vocabulary. Forward: compute the log-sum-exp over the part, and the
- * target's logit (0 if another part has it), from which linear_cross_entropy_join computes losses. Backward: replace
- * the logits by their gradient. */
+/* Process n rows from `row` on, for a part of the vocabulary. Forward: compute the log-sum-exp over the part, and the
+ * target's logit (0 if another part has the target); linear_cross_entropy_join computes losses from these. Backward:
+ * replace the logits by their gradient. */
 static void run_part_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
 {
     const int32_t *target = (const int32_t *)o->of.targets->data + row;
@@ -199,7 +199,8 @@ static zr_status run_join(const zr_kernel_args *args)
         for (int64_t m = 0; m < ranks; m++) most = fmax(most, part[2 * (m * rows + r)]);
         for (int64_t m = 0; m < ranks; m++) {
             sum += exp(part[2 * (m * rows + r)] - most);
-            own += part[2 * (m * rows + r) + 1]; /* the logit from the rank with the target, 0 from others */
+            /* Add the target's logit, which the rank that holds the target passes; other ranks pass 0. */
+            own += part[2 * (m * rows + r) + 1];
         }
         lse[r] = (float)(most + log(sum));
         losses[r] = target[r] < 0 ? 0.0f : (float)(most - own + log(sum));
@@ -214,7 +215,8 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Return the scratch bytes: a block's logits, and the packed operands of one product at a time. */
+/* Return the scratch bytes: a block's logits, the sum of dw if dw cannot hold it, and the packed operands of one
+ * product at a time. */
 static int64_t head_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const bool backward = op->n_in > 3, with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);

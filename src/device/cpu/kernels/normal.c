@@ -3,7 +3,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/level.h"
 
-#define SHARE 16384 /* number of elements that is worth waking a thread for */
+#define SHARE 16384 /* minimum number of elements for which waking a thread is worthwhile */
 
 static void normal(int threads, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out)
 {

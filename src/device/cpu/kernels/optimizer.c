@@ -1,6 +1,7 @@
 /*
- * The built-in optimizers: one pass that unscales, clips, updates and casts. Each element gets the same operations
- * wherever a range is cut. Constants (rules.h) are computed in double from the integer step.
+ * The built-in optimizers: one pass that unscales, clips, updates and casts. An element gets the same operations,
+ * however the parameters are divided into ranges. Constants (rules.h) are computed in double from the number of the
+ * step, an integer.
  *
  * Memory traffic in bytes for each parameter, if each array moves once and nothing in between leaves the first-level
  * cache: Adam reads and writes weight, m and v (24), reads the gradient (4 or 2) and writes the 16-bit copy (2). So
@@ -72,8 +73,8 @@ static void sgd_chunk(const zr__sgd *c, float *restrict w, const float *restrict
     for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-c->lr, ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), w[i]);
 }
 
-/* Update v = momentum v + g, then w. The step is v, or g + momentum v for Nesterov; c->look and c->own are the factors
- * of v and g in it. */
+/* Update v = momentum v + g, then w. The weight moves by v, or by g + momentum v for Nesterov; c->look and c->own are
+ * the factors of v and g in that sum. */
 static void momentum_chunk(const zr__sgd *c, float *restrict w, float *restrict v, const float *restrict g, int64_t n)
 {
     ZR_STREAM_LOOP

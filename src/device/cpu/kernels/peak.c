@@ -5,15 +5,15 @@
 
 #include "device/cpu/shared/level.h"
 
-/* Number of independent chains of operations. It is at least the latency of an operation times the number of units that
- * execute it; the chains and two operands fit into the registers. */
+/* Number of independent chains of operations: at least an operation's latency in cycles times the number of units that
+ * execute the operation. The chains and two operands fit into the registers. */
 #if ZR_VEC == 16
 #define CHAINS 24
 #else
 #define CHAINS 12
 #endif
 /* Loop over the chains, unrolled, so that each chain has its own register. Chains begin with different values, since
- * equal chains would be computed once. */
+ * the compiler would compute equal chains only once. */
 #define FOR_CHAINS(i) _Pragma("GCC unroll 32") for (int i = 0; i < CHAINS; i++)
 
 static float any_lane(const zr__vec acc[CHAINS])
@@ -34,11 +34,12 @@ static double fma_f32(int64_t rounds, const float in[2], float *out)
 }
 
 #if defined(__AMX_BF16__)
-/* Tell the compiler that the memory at `address` is used: intrinsics that load and store tiles do not. */
+/* Tell the compiler that the memory at `address` is used. The intrinsics that load and store tiles do not tell it. */
 #define IN_MEMORY(address) __asm__ volatile("" : : "r"(address) : "memory")
 
-/* Multiply bf16 on tiles: add the product of the same two tiles, (16,32) and (32,16), to each of six sums, which cover
- * the latency. Tile numbers must be constants in the source, hence six lines and no loop. */
+/* Multiply bf16 on tiles: add the product of the same two tiles, (16,32) and (32,16), to each of six sums. Six
+ * independent sums hide the latency. Tile numbers must be constants in the source, so there are six lines and no loop.
+ */
 static double dot_bf16(int64_t rounds, const float in[2], float *out)
 {
     enum { SIDE = 16, DEPTH = 32, SUMS = 6, TILES = 8, ROW_BYTES = 64 };
@@ -69,7 +70,7 @@ static double dot_bf16(int64_t rounds, const float in[2], float *out)
     _tile_zero(5);
     _tile_loadd(6, a, ROW_BYTES);
     _tile_loadd(7, b, ROW_BYTES);
-    const int64_t turns = rounds / 8; /* one turn takes about as long as eight rounds with vectors */
+    const int64_t turns = rounds / 8; /* one turn takes about the time of eight rounds with vectors */
     for (int64_t r = 0; r < turns; r++) {
         _tile_dpbf16ps(0, 6, 7);
         _tile_dpbf16ps(1, 6, 7);

@@ -17,8 +17,8 @@
 #include "device/cpu/product_blocks.h"
 #include "device/cpu/shared/row_product.h"
 
-/* DEPTH: longest range of k. OWN_ELEMS: most elements of a thread's own block. Without AVX-512, caches are assumed to
- * be small. */
+/* DEPTH: maximum length of a range of k. OWN_ELEMS: maximum number of elements in a thread's own block. Without
+ * AVX-512, caches are assumed to be small. */
 #if ZR_VEC == 16
 #define DEPTH ZR__PRODUCT_DEPTH
 #define OWN_ELEMS (ZR__PRODUCT_BLOCK / 4)
@@ -31,8 +31,8 @@
 
 /* ---- a tile ---------------------------------------------------------------------------------- */
 
-/* A tile c = base + a b, from packed a and b. base has the shape of c; if base_ld is 0, one row of base serves all
- * rows; if base is NULL, it counts as 0. */
+/* A tile c = base + a b, from packed a and b. base has the shape of c. If base_ld is 0, one row of base serves all
+ * rows. If base is NULL, base counts as 0. */
 typedef struct tile {
     int64_t depth;
     const float *a, *b, *base;
@@ -100,9 +100,10 @@ typedef struct job {
     const zr__product_spec *spec;
     const zr__matmul_operands *at;
     zr__side a, b;
-    const zr__side *shared, *own;  /* the operand packed for all threads; the operand that each thread packs alone */
-    int shared_ways, own_ways;     /* numbers of threads that divide the shared and the own operand's side of C */
-    int64_t shared_most, own_most; /* greatest number of rows or columns that fit into the buffer of each operand */
+    const zr__side *shared, *own; /* the operand packed for all threads; the operand that each thread packs alone */
+    int shared_ways, own_ways; /* numbers of threads among which the shared operand's side and the own operand's side of
+                                  C are divided */
+    int64_t shared_most, own_most; /* maximum number of rows or columns in each operand's buffer */
     float *shared_at, *own_at, *sums;
     int64_t own_elems; /* distance between the blocks of two threads, in elements */
 } job;
@@ -118,8 +119,8 @@ static bool is_last(const job *j, const part *p)
     return p->k + p->depth == j->spec->k;
 }
 
-/* Return the address where the fp32 sums of the part are stored until all ranges of k are added: in C if C is F32, else
- * in the scratch. */
+/* Return the address of the part's fp32 sums, which are stored there until all ranges of k are added: in C if C is F32,
+ * else in the scratch. */
 static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int64_t *ld)
 {
     const bool wide = j->spec->out_dtype == ZR_F32;
@@ -175,8 +176,8 @@ static void make_tile(const job *j, const part *p, int64_t row, int64_t col, con
         copy_rows(c, ld, made, COLS, rows, cols);
 }
 
-/* Multiply the own panels [o0, o1), packed at `own`, by the shared panels [s0, s1). The packed shared panels begin with
- * panel `first`. */
+/* Multiply the own panels [o0, o1), which are packed at `own`, by the shared panels [s0, s1). The packed shared panels
+ * begin with panel number `first`. */
 static void multiply_block(const job *j, const part *p, const float *own, int64_t o0, int64_t o1, int64_t first,
                            int64_t s0, int64_t s1)
 {
@@ -210,8 +211,8 @@ typedef struct range {
     int64_t begin, end;
 } range;
 
-/* Return share number `way` of `ways` shares of a range. The range begins at a multiple of the grain, and so does each
- * share. */
+/* Return share number `way` when a range is divided into `ways` shares. The range and each share begin at a multiple of
+ * the grain. */
 static range share_of(range all, int64_t grain, int way, int ways)
 {
     range r;
@@ -219,8 +220,8 @@ static range share_of(range all, int64_t grain, int way, int ways)
     return (range){all.begin + r.begin, all.begin + r.end};
 }
 
-/* Multiply one range of k for a part of C. All threads together pack the shared operand; then each thread packs and
- * multiplies its blocks of the own operand. */
+/* Multiply one range of k for a part of C. All threads together pack the shared operand. Each thread then packs blocks
+ * of the own operand and multiplies them. */
 static void multiply_part(const job *j, const part *p, range shared, range own, int thread, int threads)
 {
     const int own_way = thread / j->shared_ways, shared_way = thread % j->shared_ways;
@@ -241,7 +242,8 @@ static void multiply_part(const job *j, const part *p, range shared, range own, 
     }
 }
 
-/* Return the length of the ranges into which k is cut: about equal, and a multiple of 16. */
+/* Return the length of the ranges into which k is cut. The ranges have about equal lengths, which are multiples of 16.
+ */
 static int64_t depth_of(int64_t k)
 {
     return even(k, DEPTH, 16);
@@ -268,8 +270,8 @@ static void multiply_share(const job *j, int thread, int threads)
 
 /* ---- how the threads share it ---------------------------------------------------------------- */
 
-/* Choose the number of threads that divide each side of C, so that the largest share costs least. Packing an element is
- * assumed to cost as much as multiplying it by 16 elements. */
+/* Choose the number of threads for each side of C, so that the largest share costs least. Packing an element is assumed
+ * to cost the same as multiplying it by 16 elements. */
 static void choose_ways(job *j, int threads)
 {
     int64_t least = INT64_MAX;
@@ -285,7 +287,7 @@ static void choose_ways(job *j, int threads)
     }
 }
 
-/* Return the number of threads worth waking. */
+/* Return the number of threads that are worth waking for the product. */
 static int team_of(const zr__product_spec *s)
 {
     const double share = 1 << 17, wanted = (double)s->m * (double)s->n * (double)s->k / share;
@@ -311,7 +313,7 @@ static job make_job(const zr__product_spec *s, const zr__matmul_operands *at)
 
 /* ---- one row --------------------------------------------------------------------------------- */
 
-/* Compute columns [col, col + cols) of a product with one row. Nothing is packed. */
+/* Compute columns [col, col + cols) of a product with one row, without packing. */
 static void multiply_columns(const job *j, int64_t col, int64_t cols)
 {
     const zr__product_spec *s = j->spec;

@@ -1,4 +1,4 @@
-/* The steps of ZeRO that compute: sum of pieces, square norm, search for elements that are not finite, cast. */
+/* Computations of ZeRO's steps: sum of pieces, square norm, search for elements that are not finite, cast. */
 #include "base/number/finite.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/rows.h"
@@ -8,8 +8,8 @@
 #define SUM_BLOCK 512
 #define SUM_LEVELS 12
 
-/* Number of elements in a block of the square sum, and of blocks in a batch. The sums of a batch's blocks are stored,
- * then added in order. */
+/* SQUARE_BLOCK: number of elements in a block of the square sum. SQUARE_BATCH: number of blocks in a batch. The sums of
+ * a batch's blocks are stored, then added in order. */
 #define SQUARE_BLOCK 4096
 #define SQUARE_BATCH 256
 
@@ -18,9 +18,9 @@ typedef struct sum_part {
     int64_t first, n;
 } sum_part;
 
-/* Return the tree sum of the pieces: `out`, or the address of the elements themselves if there is one F32 piece. In
- * each level, all subtrees but the last are full, so the left half has the largest power of two below the number of
- * pieces. `out` is written only after everything has been read. */
+/* Return the tree sum of the pieces: in `out`, or in the piece itself if there is one F32 piece. The left half has the
+ * largest power of two below the number of pieces, so in each level all subtrees but the last are full. `out` is
+ * written only after everything has been read. */
 static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *const *pieces, int n_pieces,
                              const sum_part *part)
 {

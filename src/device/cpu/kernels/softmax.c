@@ -1,7 +1,7 @@
 /* softmax, softmax_dx, mean and mean_dx over the last dimension. */
 #include "device/cpu/shared/rows.h"
 
-/* Compute y = e^(x - top), or 0 if that is below e^-87. */
+/* Compute y = e^(x - top), or y = 0 if that value is below e^-87. */
 static void exps(float *restrict y, const float *restrict x, float top, int64_t n)
 {
     ZR_WIDE_LOOP

@@ -22,7 +22,7 @@ static inline zr_status zr__check_targets(const zr_tensor *targets, int64_t V)
 }
 
 /* Compute the largest logit of a row and the sum of exp(logit - largest), in one pass. The maximum starts at the lowest
- * finite number, so that masked logits (-inf) never give -inf - -inf. */
+ * finite number, not at -inf, so that masked logits (-inf) never give -inf - -inf. */
 static inline void zr__row_softmax(const void *logits, zr_dtype dtype, int64_t first, int64_t V, float *largest,
                                    float *total)
 {
@@ -54,10 +54,12 @@ static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t fir
     *lse = (float)((double)max + tail);
     if (target < 0) return 0.0f;
     zr__load(&x, logits, dtype, first + target, 1);
-    return (float)((double)max - (double)x + tail); /* not from lse, whose rounding error grows with the logits */
+    /* Not computed from lse, whose rounding error grows with the logits. */
+    return (float)((double)max - (double)x + tail);
 }
 
-/* Compute dloss times the gradient of the loss, in place of the logits or in another array of their type. */
+/* Compute dloss times the gradient of the loss. The result replaces the logits, or goes to another array of their type.
+ */
 static inline void zr__row_dlogits(void *out, const void *logits, zr_dtype dtype, int64_t first, int64_t V,
                                    int32_t target, float dloss, float lse)
 {
@@ -71,7 +73,7 @@ static inline void zr__row_dlogits(void *out, const void *logits, zr_dtype dtype
         int64_t n = zr__min64(ZR_CHUNK, V - v0);
         const float *x = zr__view(buffer, logits, dtype, first + v0, n);
         for (int64_t i = 0; i < n; i++) dx[i] = dloss * zr__expf_low(x[i] - lse);
-        /* Subtract the target's 1 exactly once, before rounding to the output's dtype. */
+        /* Subtract 1 from the target's probability exactly once, before rounding to the output's dtype. */
         if (target >= v0 && target < v0 + n) dx[target - v0] = dloss * (zr__expf_low(x[target - v0] - lse) - 1.0f);
         zr__store(out, dtype, first + v0, dx, n);
     }

@@ -5,7 +5,7 @@
 #include "device/cpu/shared/level.h"
 #include "device/rules.h"
 
-/* Compute the factors of the 4 * ZR__RNG_BLOCKS elements from element 4 * block on. */
+/* Compute the factors of 4 * ZR__RNG_BLOCKS elements, from element 4 * block on. */
 static inline void zr__dropout_blocks(const zr__dropout *dropout, uint64_t block, float *restrict out)
 {
     const uint32_t threshold = dropout->threshold;

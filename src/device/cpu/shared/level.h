@@ -1,11 +1,11 @@
 /*
  * device/cpu/shared: code that kernels of several families share. Every file of src/device/cpu/kernels/ includes this
- * header: the vector of a level, 16-bit storage, exp, sums. rows.h handles rows in pieces, tile.h products of small
- * blocks, pack.h operands of a matrix product, transpose.h transposes in registers.
+ * header: it defines the level's vector, 16-bit storage, exp and sums. rows.h handles rows in pieces, tile.h products
+ * of small blocks, pack.h operands of a matrix product, transpose.h transposes in registers.
  *
  * The files of kernels/ are compiled once for each processor level. ZR_LEVEL is the level's name, and the compiler's
- * target flags are the level's. Levels that only add instructions for matrix products share the files without products
- * (Makefile, VECTOR_*).
+ * target flags select the level's instructions. Levels that only add instructions for matrix products share the files
+ * without products (Makefile, VECTOR_*).
  *
  * Two rules make results independent of where a range is cut (ranks, threads, shards):
  *   - Element-wise loops use the same operations for every element. Plain loops do so: contraction is off, and the
@@ -189,12 +189,12 @@ static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const flo
 
 /* ---- exp ------------------------------------------------------------------------------------- */
 
-/* Split x into n ln2 + r, where n is an integer and |r| <= ln2/2; set *n and return expm1(r). expm1(r) = r + r^2 q(r),
- * where q interpolates at the Chebyshev points of the interval (error 8e-9). The first part of ln2 has 9 bits, so n
- * times it is exact with or without fused operations. */
+/* Split x into n ln2 + r, where n is an integer and |r| <= ln2/2. Set *n and return expm1(r) = r + r^2 q(r), where q
+ * interpolates at the Chebyshev points of the interval (error 8e-9). ln2 is split into two parts. The first part has 9
+ * bits, so its product with n is exact with or without fused operations. */
 static inline float zr__expm1_reduced(float x, int32_t *n)
 {
-    const float shift = 0x1.8p23f; /* adding it rounds to an integer, which is then in the low bits */
+    const float shift = 0x1.8p23f; /* adding this number rounds to an integer, which is then in the sum's low bits */
     float t = ZR_FMA(x, 0x1.715476p+0f, shift);
     float k = t - shift;
     float r = ZR_FMA(k, 2.12194440e-4f, ZR_FMA(k, -0.693359375f, x));
@@ -213,7 +213,7 @@ static inline float zr__expf(float x)
     x = zr__select(x > 130.0f, 130.0f, x);
     x = zr__select(x < -150.0f, -150.0f, x);
     float e = 1.0f + zr__expm1_reduced(x, &n);
-    /* Multiply by 2^n in two factors, since n itself may be outside the range of exponents. */
+    /* Multiply by 2^n in two factors, since 2^n itself may be outside the range of an F32. */
     int32_t half = n >> 1;
     return e * zr__float((uint32_t)(half + 127) << 23) * zr__float((uint32_t)(n - half + 127) << 23);
 }
@@ -222,7 +222,7 @@ static inline float zr__expf(float x)
 static inline float zr__expf_low(float x)
 {
     int32_t n;
-    x = zr__select(x < -88.0f, -88.0f, x); /* n is -127 at -88, which makes the power 0 */
+    x = zr__select(x < -88.0f, -88.0f, x); /* at -88 n is -127, for which the power of two below becomes 0 */
     float e = 1.0f + zr__expm1_reduced(x, &n);
     return e * zr__float((uint32_t)(n + 127) << 23);
 }
@@ -239,7 +239,7 @@ static inline zr__vec zr__vec_load_part(const float *x, int64_t n, float fill)
     return zr__vec_load(lane);
 }
 
-/* Return a * b + c in every lane, rounded as ZR_FMA does. */
+/* Return a * b + c in every lane, rounded in the same way as ZR_FMA. */
 static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 {
 #if defined(__AVX512F__)
@@ -255,15 +255,15 @@ static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 #endif
 }
 
-/* Return a vector with x in every lane. It is written as a difference, which compilers turn into a broadcast at every
- * level; a sum would turn -0 into 0. */
+/* Return a vector with x in every lane. The difference x - 0 is written because compilers turn it into a broadcast at
+ * every level; a sum x + 0 would turn -0 into 0. */
 static inline zr__vec zr__vec_splat(float x)
 {
     const zr__vec zero = {0};
     return x - zero;
 }
 
-/* Return the sum of all lanes, added by halves. */
+/* Return the sum of all lanes. Each step adds the upper half of the remaining lanes to the lower half. */
 static inline float zr__vec_total(zr__vec v)
 {
 #if defined(__AVX2__)
@@ -289,8 +289,8 @@ static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
     return zr__vec_total((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
-/* ZR_LANE_LOOP runs `body` for each pair of vectors x_ and y_ of the arrays x and y: first whole vectors, then a part
- * filled with zeros. `body` adds to accumulator a; vector k always has accumulator k mod ZR_ACCS. */
+/* ZR_LANE_LOOP runs `body` for each pair of vectors x_ and y_ of the arrays x and y. A last part that is shorter than a
+ * vector is filled with zeros. `body` adds to accumulator a; vector k always has accumulator k mod ZR_ACCS. */
 #define ZR_LANE_LOOP(x, y, n, a, x_, y_, body)                                                                         \
     do {                                                                                                               \
         int64_t i_ = 0;                                                                                                \
@@ -342,7 +342,8 @@ static inline float zr__max(const float *x, int64_t n)
     return out;
 }
 
-/* Compute share t of `threads` shares of n elements. Shares are whole multiples of `grain`, except at the end. */
+/* Compute the begin and the end of share t, if n elements are divided into `threads` shares. Shares are whole multiples
+ * of `grain`, except the last share. */
 static inline void zr__share(int64_t n, int64_t grain, int t, int threads, int64_t *begin, int64_t *end)
 {
     int64_t grains = (n + grain - 1) / grain;

@@ -1,14 +1,15 @@
-/* Operands of a matrix product in the order in which its inner loop reads them: in panels, each of a fixed number of
- * rows of A (or columns of B), stored k by k. 16-bit values are widened when they are packed. */
+/* Packed operands of a matrix product, in the order in which the product's inner loop reads them. A panel has a fixed
+ * number of rows of A (or columns of B), stored for one k after the other. 16-bit values are widened when they are
+ * packed. */
 #ifndef ZR_DEVICE_CPU_PACK_H
 #define ZR_DEVICE_CPU_PACK_H
 
 #include "device/cpu/shared/transpose.h"
 
 /* Size of the tile of C that stays in registers during the loop over k: ZR_PRODUCT_ROWS rows of ZR_PRODUCT_VECS
- * vectors. Processors with vectors of 16, 8 and 4 floats have 32, 16 and 16 registers. Rows of three vectors need fewer
- * loads for each multiply-add than a square tile, and 48, 24 or 8 columns divide the widths of models. A vector has the
- * rows of one or two panels of A. */
+ * vectors. A processor has 32 vector registers if its vectors have 16 floats, else 16. A tile with rows of
+ * three vectors needs fewer loads for each multiply-add than a square tile. Its 48, 24 or 8 columns divide the widths
+ * of models. A vector holds the rows of one or two panels of A. */
 #if ZR_VEC > 4
 #define ZR_PRODUCT_ROWS (ZR_VEC / 2)
 #define ZR_PRODUCT_VECS 3
@@ -18,25 +19,25 @@
 #endif
 #define ZR_PRODUCT_COLS (ZR_PRODUCT_VECS * ZR_VEC)
 
-/* One operand. Element (p, k) is at p * along + k * depth, where along or depth is 1; p is a row of A or a column of B.
- */
+/* One operand. Element (p, k) is at offset p * along + k * depth, where along or depth is 1; p is a row of A or a
+ * column of B. */
 typedef struct zr__side {
     const void *data;
     zr_dtype dtype;
     bool is_a;
     int64_t along, depth;
     int64_t n;     /* number of rows of A or columns of B */
-    int64_t width; /* rows or columns in a panel */
-    int64_t unit;  /* packing begins at a multiple of it, since it packs whole vectors and whole panels */
+    int64_t width; /* number of rows or columns in a panel */
+    int64_t unit;  /* packing begins at a multiple of `unit`, since whole vectors and whole panels are packed */
 } zr__side;
 
-/* Destination of packed panels: `out` gets the panels from row or column `first` on, for `depth` values of k. */
+/* Destination of packed panels. `out` receives the panels from row or column `first` on, for `depth` values of k. */
 typedef struct zr__panels_at {
     float *out;
     int64_t first, depth;
 } zr__panels_at;
 
-/* Load a vector of n >= 1 elements from `at` on. If n is less than a vector's lanes, the other lanes are 0. */
+/* Load a vector of n >= 1 elements from `at` on. If n is less than the vector's lanes, the remaining lanes are 0. */
 __attribute__((always_inline)) static inline zr__vec zr__pack_load(const void *data, zr_dtype dtype, int64_t at,
                                                                    int64_t n)
 {
@@ -81,8 +82,8 @@ __attribute__((always_inline)) static inline void zr__pack_put(zr__panels_at to,
 #endif
 }
 
-/* Pack an operand that is contiguous in p. For every k, a few vectors are packed at a time, so that few streams of
- * writes exist. */
+/* Pack an operand that is contiguous in p. For each k, only a few vectors are packed at a time, so that the processor
+ * has few streams of writes. */
 __attribute__((always_inline)) static inline void zr__pack_copy(const zr__side *s, zr_dtype dtype, bool is_a,
                                                                 zr__panels_at to, int64_t n, int64_t k0)
 {
@@ -101,8 +102,8 @@ __attribute__((always_inline)) static inline void zr__pack_copy(const zr__side *
     }
 }
 
-/* Pack an operand that is contiguous in k, by squares that are transposed in registers. After the last p its values are
- * repeated, but no code reads the repeats. */
+/* Pack an operand that is contiguous in k, by squares that are transposed in registers. Beyond the last p, its values
+ * are repeated, but no code reads the repeated values. */
 __attribute__((always_inline)) static inline void zr__pack_turn(const zr__side *s, zr_dtype dtype, bool is_a,
                                                                 zr__panels_at to, int64_t n, int64_t k0)
 {
@@ -130,7 +131,7 @@ __attribute__((always_inline)) static inline void zr__pack_turn(const zr__side *
 #define ZR_PACK_AS(s, dtype, is_a, to, n, k0)                                                                          \
     ((s)->along == 1 ? zr__pack_copy(s, dtype, is_a, to, n, k0) : zr__pack_turn(s, dtype, is_a, to, n, k0))
 
-/* Pack n values of p from to.first on, which is a multiple of the unit, for to.depth values of k from k0 on. */
+/* Pack n values of p from to.first on, for to.depth values of k from k0 on. to.first is a multiple of the unit. */
 static void zr__pack(const zr__side *s, zr__panels_at to, int64_t n, int64_t k0)
 {
     if (s->dtype == ZR_F32 && s->is_a)

@@ -1,6 +1,6 @@
 /*
- * A product with one row, c (n) = a (k) B (k,n), as in the generation of single tokens. Each element of B is used only
- * once, so B is not packed: memory limits the speed, and packing would read and write all of B once more.
+ * A product with one row, c (n) = a (k) B (k,n), as in the generation of single tokens. B is not packed, since each of
+ * its elements is used only once: memory limits the speed, and packing would read and write all of B once more.
  *
  * An element of c is summed in the same order as in a tile of a larger product (kernels/product.c), so its bits are the
  * same.
@@ -15,8 +15,8 @@
 #define ZR__ROW_COLS ((int64_t)1024)
 #define ZR__ROW_STEP 8
 
-/* Add to sum (cols, rounded up to a whole vector) the product a (rows) B, in order of k. B is contiguous in its
- * columns. */
+/* Add the product a (rows) B to sum (cols, rounded up to a whole vector), in order of k. The rows of B are contiguous.
+ */
 __attribute__((always_inline)) static inline void zr__row_add(int rows, const zr__side *b, zr_dtype dtype,
                                                               const float *a, int64_t at, int64_t cols, float *sum)
 {
@@ -48,8 +48,8 @@ __attribute__((always_inline)) static inline void zr__row_along(const zr__side *
     for (; k < depth; k++) zr__row_add(1, b, dtype, a + k, col + (k0 + k) * b->depth, cols, sum);
 }
 
-/* Multiply a row by a B that is contiguous in k. Squares of B are transposed in registers. The next squares are
- * prefetched, since hardware prefetchers do not follow this many streams. */
+/* Multiply a row by a B whose columns are contiguous in k. Squares of B are transposed in registers. The next squares
+ * are prefetched, since hardware prefetchers do not follow this many streams. */
 __attribute__((always_inline)) static inline void zr__row_turned(const zr__side *b, zr_dtype dtype, const float *a,
                                                                  int64_t k0, int64_t depth, int64_t col, int64_t cols,
                                                                  float *sum)
@@ -83,8 +83,8 @@ __attribute__((always_inline)) static inline void zr__row_turned(const zr__side 
 #define ZR_ROW_AS(b, dtype, ...)                                                                                       \
     ((b)->along == 1 ? zr__row_along(b, dtype, __VA_ARGS__) : zr__row_turned(b, dtype, __VA_ARGS__))
 
-/* Compute sum (cols) = a (depth) B for k from k0 on and columns from col on. cols is at most ZR__ROW_COLS; `sum` needs
- * a capacity of whole vectors. */
+/* Compute sum (cols) = a (depth) B for `depth` values of k from k0 on and columns from col on. cols is at most
+ * ZR__ROW_COLS; `sum` needs the capacity of cols rounded up to whole vectors. */
 static void zr__row_stretch(const zr__side *b, const float *a, int64_t k0, int64_t depth, int64_t col, int64_t cols,
                             float *sum)
 {

@@ -1,13 +1,14 @@
-/* Helpers of kernels that work on rows, in pieces of ZR_CHUNK elements: zr__view reads operands, zr__target says where
- * to compute results, zr__settle stores them. An output may share the memory of an operand, element by element. Loops
- * that write to a target declare that (ZR_STREAM_LOOP), so that the compiler need not assume any other overlap. */
+/* Helpers of kernels that process rows in pieces of ZR_CHUNK elements: zr__view reads operands, zr__target returns
+ * where to compute results, zr__settle stores them. An element of an output may share memory with the operand elements
+ * from which it is computed. Loops that write to a target declare that there is no other overlap (ZR_STREAM_LOOP), so
+ * that the compiler can vectorise them. */
 #ifndef ZR_DEVICE_CPU_ROWS_H
 #define ZR_DEVICE_CPU_ROWS_H
 
 #include "device/cpu/shared/stream.h"
 
-/* Return n elements of an array from `first` on, as fp32: in the array itself if it is F32, else widened into `buffer`.
- */
+/* Return n elements of an array from `first` on, as fp32. If the array is F32, return its own address; otherwise widen
+ * the elements into `buffer`. */
 static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtype, int64_t first, int64_t n)
 {
     if (dtype == ZR_F32) return (const float *)in + first;
@@ -15,14 +16,14 @@ static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtyp
     return buffer;
 }
 
-/* Return where to compute the elements of a result from `first` on: in the array itself if it is F32, else in `buffer`.
- */
+/* Return where to compute the elements of a result from `first` on: in the array itself if the array is F32, else in
+ * `buffer`. */
 static inline float *zr__target(float *buffer, void *out, zr_dtype dtype, int64_t first)
 {
     return dtype == ZR_F32 ? (float *)out + first : buffer;
 }
 
-/* Round the results that were computed in a buffer into the array. An F32 array already has them. */
+/* Round results that were computed in a buffer, and store them in the array. An F32 array already has its results. */
 static inline void zr__settle(void *out, zr_dtype dtype, int64_t first, const float *made, int64_t n)
 {
     if (dtype != ZR_F32) zr__round((uint16_t *)out + first, dtype, made, n);

@@ -1,8 +1,8 @@
 /*
  * Loops whose speed memory limits.
  *
- * ZR_STREAM_LOOP before a loop limits its loads to 32 bytes. On Zen 4 a core reads a quarter faster with two loads for
- * each cache line than with one of 64 bytes, since the prefetcher follows loads.
+ * ZR_STREAM_LOOP before a loop limits its loads to 32 bytes. On Zen 4 a core reads a quarter faster with two loads of
+ * 32 bytes for each cache line than with one load of 64 bytes, since the prefetcher follows loads.
  *
  * Stores past the caches (base/number/stream.h) are for results that do not replace an operand: an operand's lines are
  * in the cache already.
@@ -19,9 +19,10 @@
 #define ZR_STREAM_LANES ZR_VEC
 #endif
 #define ZR_STREAM_LOOP _Pragma("omp simd simdlen(ZR_STREAM_LANES)")
-#define ZR_WIDE_LOOP _Pragma("omp simd") /* whole vectors, for loops limited by arithmetic */
+/* Before a loop whose speed arithmetic limits, let the loop use vectors of full width. */
+#define ZR_WIDE_LOOP _Pragma("omp simd")
 
-/* Bytes from which results bypass the caches: several times a core's second-level cache. */
+/* Minimum bytes of a result that is stored past the caches: several times a core's second-level cache. */
 #define ZR_STREAM_BYTES ((int64_t)4 << 20)
 
 #endif

@@ -10,8 +10,8 @@
 
 #include "device/cpu/shared/level.h"
 
-/* Size of a tile: the most accumulators that leave registers for b and a broadcast. Processors with vectors of 16, 8
- * and 4 floats have 32, 16 and 16 registers. */
+/* Size of a tile: the maximum number of accumulators that leaves registers for b and a broadcast element of a.
+ * A processor has 32 vector registers if its vectors have 16 floats, else 16. */
 #if defined(__AVX512F__)
 #define ZR_TILE_ROWS 8
 #elif defined(__AVX2__)
@@ -23,7 +23,7 @@
 
 typedef struct zr__tile_a {
     const float *data;
-    int64_t row, depth; /* strides in elements */
+    int64_t row, depth; /* distances between rows and between values of the depth, in elements */
 } zr__tile_a;
 
 /* Compute c (rows, vecs vectors) = a (rows, depth) b (depth, vecs vectors), or add the product to c if `add`. */
@@ -52,13 +52,14 @@ __attribute__((always_inline)) static inline void zr__tile(int rows, int vecs, i
         for (int v = 0; v < vecs; v++) zr__vec_store(c + r * ldc + v * ZR_VEC, acc[r][v]);
 }
 
-/* The band of a that takes part in a product: a(i, k) with i - below <= k < i + above. Elements outside count as zero,
- * but only whole tiles are skipped: in a tile of rows that overlaps the band, a must have zeros outside it. */
+/* The band of a that takes part in a product: elements a(i, k) with i - below <= k < i + above. Elements outside the
+ * band count as 0, but the loops skip only those parts of the depth that all rows of a tile have outside. The remaining
+ * elements outside the band must be 0 in memory. */
 typedef struct zr__tile_band {
     int64_t below, above;
 } zr__tile_band;
 
-/* Multiply the rows [i, i + rows) of a, over the part of the depth that the band has. */
+/* Multiply the rows [i, i + rows) of a, over that part of the depth which the band covers. */
 __attribute__((always_inline)) static inline void zr__tile_rows(int rows, int vecs, int64_t i, int64_t depth,
                                                                 zr__tile_a a, zr__tile_band band, const float *b,
                                                                 int64_t ldb, float *c, int64_t ldc, bool add)
@@ -68,7 +69,7 @@ __attribute__((always_inline)) static inline void zr__tile_rows(int rows, int ve
     zr__tile(rows, vecs, end - begin, part, b + begin * ldb, ldb, c + i * ldc, ldc, add);
 }
 
-/* Multiply the rows [from, m): whole tiles, then the remaining rows by 4, 2 and 1. */
+/* Multiply the rows [from, m) in whole tiles, and the remaining rows in tiles of 4, 2 and 1 rows. */
 __attribute__((always_inline)) static inline void zr__tile_column(int vecs, int64_t from, int64_t m, int64_t depth,
                                                                   zr__tile_a a, zr__tile_band band, const float *b,
                                                                   int64_t ldb, float *c, int64_t ldc, bool add)
@@ -96,15 +97,15 @@ __attribute__((always_inline)) static inline void zr__tile_product(int64_t m, in
     if (j < n) zr__tile_column(1, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
 }
 
-/* Return the first row of the tile that contains the smallest i with j < i + above. */
+/* Return the first row of the tile that contains the smallest row i with j < i + above. */
 static inline int64_t zr__tile_first(int64_t j, int64_t above)
 {
     const int64_t i = j - above + 1;
     return i > 0 ? i / ZR_TILE_ROWS * ZR_TILE_ROWS : 0;
 }
 
-/* Compute the elements (i, j) of c (m, n) = a (m, depth) b (depth, n) with j < i + above, and those beyond in the same
- * tiles. The rest of c keeps its values. */
+/* Compute the elements (i, j) of c (m, n) = a (m, depth) b (depth, n) with j < i + above, and all other elements of the
+ * tiles in which these are. The rest of c keeps its values. */
 __attribute__((always_inline)) static inline void zr__tile_lower(int64_t m, int64_t n, int64_t depth, zr__tile_a a,
                                                                  const float *b, int64_t ldb, float *c, int64_t ldc,
                                                                  int64_t above)

@@ -1,7 +1,8 @@
 /*
- * The ZR_VEC x ZR_VEC transpose in registers: for step w = 1, 2, 4 ..., every pair of rows w apart swaps the
- * off-diagonal w x w parts of its 2w x 2w squares. The transpose also gives sums and maxima of ZR_VEC vectors, each
- * over the vector's lanes, at the price of one.
+ * The ZR_VEC x ZR_VEC transpose in registers. For w = 1, 2, 4 ..., a step swaps parts of every pair of rows at a
+ * distance of w: in each square of 2w x 2w, the two off-diagonal w x w parts change places. A transpose also serves to
+ * compute the sums or maxima of ZR_VEC vectors over their lanes: after the transpose, whole vectors are added or
+ * compared.
  */
 #ifndef ZR_DEVICE_CPU_TRANSPOSE_H
 #define ZR_DEVICE_CPU_TRANSPOSE_H
@@ -18,8 +19,8 @@
 #define ZR_LANES_8(f, w, l)                                                                                            \
     f(l, w), f(l + 1, w), f(l + 2, w), f(l + 3, w), f(l + 4, w), f(l + 5, w), f(l + 6, w), f(l + 7, w)
 
-/* Return the source of lane l in the upper or the lower row of a pair. Lanes of the lower row are numbered from ZR_VEC
- * on. */
+/* Return from which lane of a pair of rows lane l of the upper or lower row comes. Lanes of the lower row are numbered
+ * from ZR_VEC on. */
 #define ZR_LANE_UPPER(l, w) (((l) & (w)) ? ZR_VEC + (l) - (w) : (l))
 #define ZR_LANE_LOWER(l, w) (((l) & (w)) ? ZR_VEC + (l) : (l) + (w))
 #if defined(__clang__)
@@ -28,7 +29,7 @@
 #define ZR_SHUFFLE(a, b, f, w) __builtin_shuffle(a, b, (zr__mask){ZR_LANES(f, w)})
 #endif
 
-/* Exchange lanes of all pairs of rows w apart. This is a macro because the lanes must be constants. */
+/* Swap lanes of all pairs of rows at a distance of w. The step is a macro because the lanes must be constants. */
 #define ZR_TRANSPOSE_STEP(v, w)                                                                                        \
     _Pragma("GCC unroll 16") for (int i_ = 0; i_ < ZR_VEC; i_++) if (!(i_ & (w)))                                      \
     {                                                                                                                  \
@@ -50,7 +51,7 @@ __attribute__((always_inline)) static inline void zr__vec_transpose(zr__vec v[ZR
 #endif
 }
 
-/* Return a vector whose lane i is the sum of the lanes of v[i], added by halves. v is overwritten. */
+/* Return a vector whose lane i is the sum of the lanes of v[i], added in halves. v is overwritten. */
 static inline zr__vec zr__vec_sums(zr__vec v[ZR_VEC])
 {
     zr__vec_transpose(v);

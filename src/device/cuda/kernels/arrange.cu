@@ -1,5 +1,5 @@
-/* slice, slice_dx, concat, transpose, split_heads and merge_heads. These ops move bytes, or convert them when a
- * gradient of another type is written. */
+/* slice, slice_dx, concat, transpose, split_heads and merge_heads. These ops copy elements unchanged, or convert them
+ * when a gradient of another type is written. */
 #include "device/cuda/rows.h"
 
 namespace
@@ -7,12 +7,12 @@ namespace
 
 /* ---- columns ----------------------------------------------------------------------------------- */
 
-/* Offsets at which a row of the destination and a row of the source begin, in pieces. */
+/* Offsets in pieces: begin of a row in the destination, and begin of a row in the source. */
 struct row_ends {
     int64_t to, from;
 };
 
-/* Functor that copies columns of one matrix to columns of another. Widths and first columns are in pieces. */
+/* Functor that copies columns of a matrix to columns of another matrix. Widths and first columns are in pieces. */
 template <typename M> struct move_columns {
     M mover;
     int64_t to_width, to_first, from_width, from_first;
@@ -57,12 +57,12 @@ zr_status run_concat(const zr_kernel_args *args)
     return copy_columns(args, out, M, b, 0, N);
 }
 
-/* Functor that computes dx = earlier (or 0), plus dy in columns [first, first + n). Lengths are in pieces of V
- * elements. */
+/* Functor that computes dx = earlier, or 0 if there is no `earlier`, and adds dy to columns [first, first + n). Lengths
+ * are in pieces of V elements. */
 template <int V> struct slice_dx {
     zr__array dx, dy, earlier;
     int64_t C, n, first;
-    int64_t skipped; /* number of leading columns that are not written */
+    int64_t skipped; /* number of first columns that are not written */
 
     __device__ row_ends row(int64_t r) const
     {
@@ -89,7 +89,7 @@ zr_status slice_dx_by(const zr_kernel_args *args, zr__array earlier, int64_t C, 
 {
     const zr__array dx = zr__array_of(&args->out[0]), dy = zr__array_of(&args->in[0]);
     const int64_t rows = zr_shape_rows(&args->out[0].shape);
-    const bool in_place = dx.data == earlier.data; /* if so, only the columns of dy change */
+    const bool in_place = dx.data == earlier.data; /* if dx is written in place, only the columns of dy change */
     const slice_dx<V> f = {dx, dy, earlier, C / V, n / V, first / V, in_place ? first / V : 0};
     return zr__each_move(zr__stream_of(args), rows, (in_place ? n : C) / V, f);
 }
@@ -107,7 +107,8 @@ zr_status run_slice_dx(const zr_kernel_args *args)
 
 /* ---- swapped dimensions ------------------------------------------------------------------------ */
 
-/* Functor that swaps (outer, a, b, inner) to (outer, b, a, inner). A row of the result is `inner` pieces. */
+/* Functor that swaps two dimensions: (outer, a, b, inner) to (outer, b, a, inner). A row of the result is `inner`
+ * pieces. */
 template <typename M> struct swap_rows {
     M mover;
     int64_t a, b, inner;
@@ -151,7 +152,7 @@ zr_status run_merge_heads(const zr_kernel_args *args)
 
 /* ---- transpose --------------------------------------------------------------------------------- */
 
-/* Mover of elements whose type does not change: it copies their bits. */
+/* Mover of elements whose type does not change: the mover copies their bits. */
 template <typename E> struct element_bytes {
     using type = E;
     E *out;
@@ -185,12 +186,12 @@ constexpr int tile = 64, tile_threads = 256, tile_rows = tile_threads / tile, ti
 
 struct matrices {
     int64_t count, a, b;  /* number of matrices, each (a, b) */
-    int64_t down, across; /* tiles along a and along b */
+    int64_t down, across; /* number of tiles along a, and along b */
 };
 
-/* Transpose matrices by tiles, which are read and written along rows, so that each access of a warp has neighbouring
- * elements. In between, a tile is in shared memory. Its rows there are one word longer, so that the elements of a
- * column are in different banks. */
+/* Transpose matrices by tiles. A tile is read along rows of the source and written along rows of the result, so that a
+ * warp always accesses neighbouring elements. In between, the tile is in shared memory, where a row is one word longer
+ * than the tile, so that the elements of a column are in different banks. */
 template <typename M> __global__ void __launch_bounds__(tile_threads) transpose_tiles(M mover, matrices m)
 {
     using E = typename M::type;
@@ -213,7 +214,7 @@ template <typename M> __global__ void __launch_bounds__(tile_threads) transpose_
             const int64_t j = j0 + y + k * tile_rows, i = i0 + x;
             if (i < m.a && j < m.b) mover.put(at + j * m.a + i, held[x][y + k * tile_rows]);
         }
-        __syncthreads(); /* all reads must end before the next tile is written */
+        __syncthreads(); /* all threads must have read this tile before the next tile is written */
     }
 }
 

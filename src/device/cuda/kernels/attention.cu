@@ -11,7 +11,7 @@ namespace
 
 /* ---- on tensor cores --------------------------------------------------------------------------- */
 
-/* Sizes of the tiles, chosen so that a lane's part of a tile fits its 255 registers. */
+/* Sizes of the tiles, chosen so that a lane's part of a tile fits into the lane's 255 registers. */
 template <int W, bool DROPS> struct tiles {
     static constexpr int M = W <= 128 ? 2 : 1, keys = W <= (DROPS ? 96 : 128) ? 64 : 32, N = keys / 8;
     static constexpr int queries = 16 * M * ZR__ATTENTION_WARPS;
@@ -20,8 +20,8 @@ template <int W, bool DROPS> struct tiles {
     static_assert(shared <= ZR__SHARED_MOST, "the tiles fit");
 };
 
-/* Running softmax of a lane's queries: the maximum of the scores so far, not yet scaled, and this lane's part of the
- * sum. */
+/* Running softmax of a lane's queries: maximum of the scores so far, before scaling, and this lane's part of the sum.
+ */
 template <int M> struct online {
     float max[M][2], sum[M][2];
 };
@@ -33,8 +33,8 @@ template <typename Op> __device__ __forceinline__ float quad_all(float x, Op op)
     return op(x, __shfl_xor_sync(ZR__ALL_LANES, x, 2));
 }
 
-/* Turn scores into weights relative to the running maxima of their queries. If a maximum grows, y and the sums are
- * rescaled. to_log2 is the factor of scores that makes their exponential a power of 2. */
+/* Replace scores by weights relative to the running maxima of their queries. If a query's maximum grows, rescale its y
+ * and its sum. to_log2 is the factor of scores that makes their exponential a power of 2. */
 template <int M, int N, int NY>
 __device__ __forceinline__ void weigh(float (&score)[M][N][4], float (&y)[M][NY][4], online<M> &so_far, float to_log2)
 {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void drop_weights(float (&weight)[M][N][4], const zr_
         }
 }
 
-/* Store y and lse of a warp's queries from i0 on. */
+/* Store y and lse of a warp's queries, which begin with query i0. */
 template <typename T, int W, int M, int NY>
 __device__ __forceinline__ void store_queries(const zr__tokens<T> &y, float *lse, int i0, T *rows,
                                               const float (&sum)[M][NY][4], const online<M> &all, float to_log2)
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
     constexpr int M = tile::M, N = tile::N, keys = tile::keys, queries = tile::queries;
     ZR_SHARED(T, q_tile);
     T *k_tile = q_tile + queries * zr__tile_stride<W>, *v_tile = k_tile + keys * zr__tile_stride<W>;
-    /* Blocks of the last queries begin first, since these queries see the most keys. */
+    /* Start with the blocks of the last queries, since these queries see the most keys and take longest. */
     const int blocks = (a.T + queries - 1) / queries,
               i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * queries;
     const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
@@ -128,8 +128,8 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
     zr__load_tile<keys, W>(copies, k_tile, k, 0);
     copies.close();
     for (int j0 = 0; j0 < end; j0 += keys) {
-        /* v is copied while q k^T is computed, and the next k while y is computed. Warps whose queries see no key of
-         * the tile only synchronize. */
+        /* The next v is copied during q k^T, and the next k during the computation of y. Warps whose queries see no key
+         * of the tile only synchronize. */
         const bool sees = j0 < i0 + own + 16 * M;
         copies.wait<0>();
         __syncthreads();
@@ -167,7 +167,8 @@ struct plain_online {
     float max[ZR__PLAIN_ROWS], sum[ZR__PLAIN_ROWS];
 };
 
-/* Update the running softmax as `weigh` does, but scale scores first: here the scale may be any number. */
+/* Update the running softmax like `weigh`. Unlike `weigh`, scale the scores first, because the scale may be any number
+ * in these kernels. */
 template <int PART>
 __device__ __forceinline__ void plain_weigh(zr__plain_scores &score, zr__plain_sums<PART> &y, plain_online &so_far,
                                             float to_log2, int i0, int j0)
@@ -210,7 +211,7 @@ __device__ __forceinline__ void plain_drop(zr__plain_scores &weight, const zr__a
     }
 }
 
-/* Compute y and lse of a tile of queries in plain fp32. blockIdx.y is the part of the head's width. */
+/* Compute y and lse of a tile of queries in plain fp32. blockIdx.y is the number of the part of the head's width. */
 template <typename T, int PART>
 __global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2)
     forward_plain(zr__attention a, const T *qkv, T *y, float *lse)
@@ -257,7 +258,7 @@ template <typename T, int PART> zr_status launch_plain(const zr_kernel_args *arg
 /* ---- the op ------------------------------------------------------------------------------------ */
 
 /* Choose the kernels. With dropout, tiles have other sizes, since random numbers need registers. 16-bit heads that the
- * tiles do not support are wide or rare, and have one kernel for both types. */
+ * tiles do not support are rare, so one kernel serves both 16-bit types. */
 template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
 {
     if constexpr (std::is_same_v<T, float>)

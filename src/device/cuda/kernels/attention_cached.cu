@@ -1,6 +1,6 @@
-/* attention_cached: attention of one token to a cache of keys and values. Each block of threads has a range of the keys
- * of one head; ranges are the same on all GPUs. A second kernel combines the blocks' results, which are relative to the
- * maximum of each block's scores. */
+/* attention_cached: attention of one token to a cache of keys and values. Each block of threads processes a range of
+ * the keys of one head; ranges are the same on all GPUs. A block's results are relative to the maximum of the block's
+ * scores; a second kernel combines them. */
 #include "device/cuda/attention.h"
 #include "device/cuda/scratch.h"
 
@@ -13,14 +13,15 @@ template <typename T> struct cached {
     const T *qkv; /* (3, C) query, key and value of the token */
     T *cache;     /* (2, length, C) keys and values */
     T *y;         /* (C) result */
-    /* Partial results of each head and range: weighted sum of values, maximum of the scores, sum of the weights. */
+    /* Partial results for each head and range: weighted sum of values, maximum of the scores, sum of the weights. */
     float *values, *max, *sum;
     int64_t length, C, D, position;
     int stretches;
     float to_log2;
 };
 
-/* Store the token's key and value of one head in the cache. The block that reads them also stores them. */
+/* Store the token's key and value of one head in the cache. The block whose range includes the token stores them, since
+ * no other block reads them. */
 template <typename T> __device__ __forceinline__ void keep_token(const cached<T> &c, int64_t head)
 {
     for (int64_t d = head * c.D + threadIdx.x; d < (head + 1) * c.D; d += THREADS) {
@@ -30,7 +31,8 @@ template <typename T> __device__ __forceinline__ void keep_token(const cached<T>
     __syncthreads();
 }
 
-/* Compute weight[j] = the score of key j0 + j, scaled for powers of 2. Each warp computes one key at a time. */
+/* Set weight[j] to the score of key j0 + j, scaled so that its exponential is a power of 2. Each warp computes one key
+ * at a time. */
 template <typename T>
 __device__ __forceinline__ void score_keys(const cached<T> &c, float *weight, int64_t head, int64_t j0, int n)
 {
@@ -45,8 +47,8 @@ __device__ __forceinline__ void score_keys(const cached<T> &c, float *weight, in
     __syncthreads();
 }
 
-/* Compute columns [d0, d0 + COLUMNS) of a head's weighted sum of values. Each warp sums some of the keys; the parts are
- * then added in the order of the warps. */
+/* Compute columns [d0, d0 + COLUMNS) of a head's weighted sum of values. Each warp sums over some of the keys. The
+ * warps' sums are then added in the order of the warps. */
 template <typename T>
 __device__ __forceinline__ void sum_values(const cached<T> &c, const float *weight, float (*part)[COLUMNS],
                                            int64_t head, int64_t j0, int n, int64_t d0, float *out)
@@ -71,7 +73,7 @@ __device__ __forceinline__ void sum_values(const cached<T> &c, const float *weig
     __syncthreads();
 }
 
-/* Compute the partial results of one range of keys of one head, in each block of threads. */
+/* Compute the partial results of a range of keys of a head. Each block of threads has one range. */
 template <typename T> __global__ void __launch_bounds__(THREADS) attend(cached<T> c)
 {
     __shared__ float weight[KEYS], part[WARPS][COLUMNS];
@@ -92,7 +94,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) attend(cached<T
     for (int64_t d0 = 0; d0 < c.D; d0 += COLUMNS) sum_values(c, weight, part, head, j0, n, d0, c.values + index * c.D);
 }
 
-/* Combine the partial results of one head, in each block of threads. */
+/* Combine the partial results of a head. Each block of threads has one head. */
 template <typename T> __global__ void __launch_bounds__(THREADS) combine(cached<T> c)
 {
     const int64_t head = blockIdx.x, first = head * c.stretches;

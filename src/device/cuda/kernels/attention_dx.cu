@@ -1,8 +1,9 @@
 /*
- * attention_dx. The weights are recomputed from q, k and lse twice: in blocks that hold queries and sum dq over the
- * keys, and in blocks that hold keys and sum dk and dv over the queries. So each sum is computed by one block, in one
- * order. With P the weights before dropout and `kept` the factors of dropout: dv = (kept P)^T dy,  dS = P (kept dy v^T
- * - delta),  dq = scale dS k,  dk = scale dS^T q,  delta = sum of dy y
+ * attention_dx. The weights are recomputed twice from q, k and lse: in blocks that hold queries and sum dq over the
+ * keys, and in blocks that hold keys and sum dk and dv over the queries. So one block computes each sum, in a fixed
+ * order. With P for the weights before dropout and `kept` for the factors of dropout:
+ *   - dv = (kept P)^T dy, dS = P (kept dy v^T - delta), dq = scale dS k, dk = scale dS^T q
+ *   - delta = sum of dy y over the width of a head, for each query
  */
 #include "device/cuda/attention_plain.h"
 #include "device/cuda/attention_tiles.h"
@@ -10,7 +11,7 @@
 namespace
 {
 
-/* Statistics of a query: its log-sum-exp, scaled for powers of 2, and delta. */
+/* Statistics of a query: its log-sum-exp, scaled so that exponentials become powers of 2, and delta. */
 struct stat {
     float lse, delta;
 };
@@ -29,9 +30,9 @@ __device__ __forceinline__ stat stat_of(const float *lse, const float *delta, in
     return of;
 }
 
-/* Compute a weight and the gradient of its score, in place. On entry, `score` is the score and `gradient` the gradient
- * of the weight; on return, `score` is the weight after dropout and `gradient` the gradient of the score. `factor` is
- * the factor of dropout. */
+/* Compute a weight and the gradient of its score, in place. On entry, `score` is the score and `gradient` is the
+ * gradient of the weight. On return, `score` is the weight after dropout and `gradient` is the gradient of the score.
+ * `factor` is the factor of dropout. */
 __device__ __forceinline__ void score_backward(float &score, float &gradient, float factor, float to_log2, stat of)
 {
     const float p = zr__exp2(fmaf(score, to_log2, -of.lse));
@@ -43,8 +44,8 @@ __device__ __forceinline__ void score_backward(float &score, float &gradient, fl
 
 constexpr int DELTA_THREADS = 256, DELTA_LANES = 8, DELTA_PACK = 8;
 
-/* Compute delta. Eight lanes have a token of a head; each lane takes eight elements at a time. packed: whether eight
- * elements can be loaded at once. */
+/* Compute delta. Eight lanes process a token of a head; each lane loads eight elements at a time. packed: whether one
+ * access can load eight elements. */
 template <typename T>
 __global__ void __launch_bounds__(DELTA_THREADS) make_delta(zr__attention a, operands<T> o, bool packed)
 {
@@ -71,17 +72,17 @@ __global__ void __launch_bounds__(DELTA_THREADS) make_delta(zr__attention a, ope
 
 /* ---- dq on tensor cores -------------------------------------------------------------------------- */
 
-/* Sizes of the tiles. There are two buffers for tiles of columns: one is filled while the other is used. */
+/* Sizes of the tiles. There are two buffers for tiles of columns: one buffer is filled while the other is used. */
 template <int W> struct dq_tiles {
     static constexpr int M = W <= 64 ? 2 : 1, keys = W <= 128 ? 32 : 16, N = keys / 8;
-    /* pair: elements of a tile of k and a tile of v */
+    /* pair: number of elements of a tile of k and a tile of v together */
     static constexpr int queries = 16 * M * ZR__ATTENTION_WARPS, pair = 2 * keys * zr__tile_stride<W>;
     static constexpr bool kept = W <= 128; /* whether registers hold q and dy */
     static constexpr int shared = (2 * queries * zr__tile_stride<W> + 2 * pair) * 2;
     static_assert(shared <= ZR__SHARED_MOST, "the tiles fit");
 };
 
-/* Turn scores and gradients of weights into weights and gradients of scores. `first` is the index of the random number
+/* Replace scores by weights, and gradients of weights by gradients of scores. `first` is the index of the random number
  * of the warp's first query and the tile's first key. */
 template <bool DROPS, int M, int N>
 __device__ __forceinline__ void backward_by_query(float (&score)[M][N][4], float (&gradient)[M][N][4],
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attentio
     constexpr int M = tile::M, N = tile::N, keys = tile::keys, queries = tile::queries;
     ZR_SHARED(T, q_tile);
     T *dy_tile = q_tile + queries * zr__tile_stride<W>, *columns = dy_tile + queries * zr__tile_stride<W>;
-    /* Blocks of the last queries begin first, since these queries see the most keys. */
+    /* Start with the blocks of the last queries, since these queries see the most keys and take longest. */
     const int blocks = (a.T + queries - 1) / queries,
               i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * queries;
     const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
@@ -156,18 +157,19 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attentio
 
 template <int W, bool DROPS> struct dk_tiles {
     static constexpr int M = W <= (DROPS ? 32 : 64) ? 2 : 1, queries = W <= 128 ? 32 : 16, N = queries / 8;
-    /* pair: elements of a tile of q and a tile of dy */
+    /* pair: number of elements of a tile of q and a tile of dy together */
     static constexpr int keys = 16 * M * ZR__ATTENTION_WARPS, pair = 2 * queries * zr__tile_stride<W>;
     static constexpr bool kept = W <= (M == 1 ? 96 : 32); /* whether registers hold k and v */
-    static constexpr int part = W <= 128 ? W : 128;       /* elements of dk and dv that a block computes */
-    static constexpr int turns = W <= 128 ? 2 : 1;        /* number of buffers for tiles of columns */
-    static constexpr int stats = 2 * queries;             /* floats for lse and delta of a tile */
+    /* Number of elements of each token's dk and dv that a block computes. */
+    static constexpr int part = W <= 128 ? W : 128;
+    static constexpr int turns = W <= 128 ? 2 : 1; /* number of buffers for tiles of columns */
+    static constexpr int stats = 2 * queries;      /* number of floats for lse and delta of a tile */
     static constexpr int shared = turns * stats * 4 + (2 * keys * zr__tile_stride<W> + turns * pair) * 2;
     static_assert(shared <= ZR__SHARED_MOST && stats % 4 == 0, "the tiles fit");
 };
 
-/* Set scores and gradients to 0 for queries that must not see the key because they come before it, and for queries
- * after the last one. */
+/* Set to 0 the scores and gradients of queries that come before the key, since a query must not see later keys, and of
+ * queries beyond the last query. */
 template <int M, int N>
 __device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], float (&gradient)[M][N][4], int i0,
                                                      int j0, int n_queries)
@@ -184,7 +186,7 @@ __device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], fl
             }
 }
 
-/* Turn scores and gradients of weights into weights and gradients of scores. `first` is the index of the random number
+/* Replace scores by weights, and gradients of weights by gradients of scores. `first` is the index of the random number
  * of the tile's first query and the warp's first key. lse and delta belong to the tile's queries. */
 template <bool DROPS, int M, int N>
 __device__ __forceinline__ void backward_by_key(float (&score)[M][N][4], float (&gradient)[M][N][4],
@@ -207,13 +209,14 @@ __device__ __forceinline__ void backward_by_key(float (&score)[M][N][4], float (
     }
 }
 
-/* Data of a head's queries that a block of keys reads. */
+/* Arrays of a head's queries, which a block of keys reads. */
 template <typename T> struct queries_of_head {
     zr__tokens<const T> q, dy;
     const float *lse, *delta;
 };
 
-/* Load q, dy, lse and delta of a tile of queries from i0 on, into `columns` and `stats`; 0 beyond the last query. */
+/* Load q, dy, lse and delta of a tile of queries from i0 on, into `columns` and `stats`. Elements beyond the last query
+ * become 0. */
 template <typename tile, int W, typename T>
 __device__ __forceinline__ void load_queries(zr__copies &copies, T *columns, float *stats,
                                              const queries_of_head<T> &head, int i0)
@@ -229,7 +232,7 @@ __device__ __forceinline__ void load_queries(zr__copies &copies, T *columns, flo
     copies.close();
 }
 
-/* Compute dk and dv of a block's keys. blockIdx.y is the part of the head's width. */
+/* Compute dk and dv of a block's keys. blockIdx.y is the number of the part of the head's width. */
 template <typename T, int W, bool DROPS>
 __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dk_dv(zr__attention a, operands<T> o)
 {
@@ -238,7 +241,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dk_dv(zr__atten
     ZR_SHARED(float, stats);
     T *k_tile = (T *)(stats + tile::turns * tile::stats), *v_tile = k_tile + keys * zr__tile_stride<W>;
     T *columns = v_tile + keys * zr__tile_stride<W>;
-    /* Blocks of the first keys begin first, since the most queries see these keys. */
+    /* Start with the blocks of the first keys, since the most queries see these keys, so that they take longest. */
     const int blocks = (a.T + keys - 1) / keys, j0 = (int)(blockIdx.x % (unsigned)blocks) * keys;
     const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
     const queries_of_head<T> all = {zr__part(a, head, o.qkv, 0), zr__result(a, head, o.dy), o.lse + head.index * a.T,
@@ -303,7 +306,7 @@ zr_status launch_tiles(const zr_kernel_args *args, const zr__attention &a, const
 
 /* ---- in plain fp32 ------------------------------------------------------------------------------- */
 
-/* Compute dq of a tile of queries in plain fp32. blockIdx.y is the part of the head's width. */
+/* Compute dq of a tile of queries in plain fp32. blockIdx.y is the number of the part of the head's width. */
 template <typename T, int PART>
 __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention a, operands<T> o)
 {
@@ -340,7 +343,8 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
     zr__plain_store<PART>(zr__part(a, head, o.dqkv, 0), i0, d0, sum, scale);
 }
 
-/* Compute weights and gradients of scores of one query and four consecutive keys: rows r to r + 3 of a thread. */
+/* Compute the weights and the gradients of scores of one query and four consecutive keys, which are rows r to r + 3 of
+ * a thread. */
 __device__ __forceinline__ void plain_by_key(zr__plain_scores &score, zr__plain_scores &gradient, int r, int c, stat of,
                                              const zr__attention &a, uint64_t element, int query, int key)
 {

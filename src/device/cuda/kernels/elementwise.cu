@@ -1,5 +1,5 @@
-/* gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout, fill: by the formulas of the processor's
- * kernels. */
+/* gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout, fill. The processor's kernels use the same
+ * formulas. */
 #include "device/cuda/dropout.h"
 #include "device/operands.h"
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ float gelu_exp(float x)
     return expf(-2.0f * gelu_a * x * fmaf(gelu_b * x, x, 1.0f));
 }
 
-/* Limit x to [-END, END]. Beyond these limits the slope is 0 or 1, to within 1e-36; within them, the exponential is
+/* Limit x to [-END, END]. At the limits the slope is 0 or 1, with an error below 1e-36; within them, the exponential is
  * finite. NaN stays NaN. */
 template <int END> __device__ __forceinline__ float within(float x)
 {
@@ -31,8 +31,8 @@ struct gelu {
     }
 };
 
-/* Compute dy * the slope of gelu. With e = e^(-2u) and s = 1/(1 + e), s (1 - s) is computed as e s^2, which avoids
- * cancellation. */
+/* Compute dy * the slope of gelu. With e = e^(-2u) and s = 1/(1 + e), s (1 - s) is computed as e s^2, since subtracting
+ * s from 1 would lose precision. */
 struct gelu_dx {
     __device__ float operator()(float dy, float x) const
     {
@@ -130,8 +130,8 @@ template <typename F> zr_status unary(const zr_kernel_args *args, F f)
                     zr__is_aligned(each.y) && zr__is_aligned(each.x), each);
 }
 
-/* Compute y = f(a, b) for all elements. Each element is read before it is written, so y may share the memory of an
- * operand. */
+/* Compute y = f(a, b) for all elements. Each element of a and b is read before the same element of y is written, so y
+ * may share the memory of an operand. */
 template <typename F> zr_status binary(const zr_kernel_args *args, F f)
 {
     const binary_each<F> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]), zr__array_of(&args->in[1]),

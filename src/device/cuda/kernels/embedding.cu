@@ -14,7 +14,7 @@ struct token_ids {
     const int32_t *id;
     int64_t n, first, rows;
 
-    /* Return the row of token i in this rank's table, or `rows` if this rank does not have it. */
+    /* Return the row of token i in this rank's table, or `rows` if the token's row is on another rank. */
     __device__ int64_t row_of(int64_t i) const
     {
         const int64_t row = id[i] - first;
@@ -26,15 +26,15 @@ struct token_ids {
 zr_status tokens_of(const zr_kernel_args *args, int64_t rows, token_ids *tokens)
 {
     const zr_tensor *ids = &args->in[0];
-    const int64_t all = args->op->attr.i[0]; /* number of rows of a table that is split over ranks; 0: not split */
+    /* Number of rows of the whole table if its rows are split over ranks, else 0. */
+    const int64_t all = args->op->attr.i[0];
     *tokens = {(const int32_t *)ids->data, zr_shape_elems(&ids->shape), all ? args->runtime->place * rows : 0, rows};
     return zr__check_indices(args, ids, "token id", 0, all ? all : rows);
 }
 
 /* ---- embedding --------------------------------------------------------------------------------- */
 
-/* Functor that copies the table's row of each token, in pieces. A token whose row this rank does not have gets zeros.
- */
+/* Functor that copies the table's row of each token, in pieces. A token whose row is on another rank gets zeros. */
 template <typename M> struct look_up {
     M mover;
     token_ids tokens;
@@ -71,20 +71,20 @@ zr_status run_embedding(const zr_kernel_args *args)
 
 /* ---- tokens in the order of their rows --------------------------------------------------------- */
 
-/* A stable sort of tokens by their rows, one digit of the row at a time, the lowest first, so that the tokens of a row
- * keep their order. Tiles of tokens count their digits; the counts give the offset of each tile's tokens of each digit.
- */
+/* A stable sort of tokens by the numbers of their rows, one digit at a time, lowest digit first. The tokens of a row
+ * keep their order. Each tile of tokens counts how often each digit occurs. The counts give the offsets to which the
+ * tile's tokens of each digit are moved. */
 constexpr int sort_threads = 256, sort_warps = sort_threads / ZR__WARP, digit_bits = 8;
 constexpr int sort_turns = ZR__CUDA_SORT_TILE / sort_threads;
 static_assert(ZR__CUDA_SORT_DIGITS == 1 << digit_bits && ZR__CUDA_SORT_DIGITS == sort_threads,
               "a thread for each digit");
 
-/* One round of the sort, by one digit. `in` NULL: the tokens are in their original order. */
+/* One round of the sort, by one digit. If `in` is NULL, the tokens are in their original order. */
 struct sort_round {
     token_ids tokens;
     const uint32_t *in;
     uint32_t *out;
-    uint32_t *counts; /* (digits, tiles) numbers of tokens, which sort_scan turns into offsets */
+    uint32_t *counts; /* (digits, tiles) numbers of tokens, which sort_scan replaces by offsets */
     int64_t tiles;
     int shift;
 
@@ -126,8 +126,8 @@ __device__ __forceinline__ uint32_t sum_below(uint32_t x)
 
 constexpr int scan_threads = 1024;
 
-/* Replace each of n numbers by the sum of the numbers before it, and set *rows_with_many to 0. One block does all; each
- * thread has consecutive numbers. */
+/* Replace each of n counts by the sum of the counts before it, and set *rows_with_many to 0. Only one block runs; each
+ * of its threads processes consecutive counts. */
 __global__ void __launch_bounds__(scan_threads) sort_scan(uint32_t *counts, int64_t n, uint32_t *rows_with_many)
 {
     __shared__ uint32_t part[ZR__WARP];
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(scan_threads) sort_scan(uint32_t *counts, int6
         counts[i] = at;
         at += count;
     }
-    if (threadIdx.x == 0) *rows_with_many = 0; /* for find_rows, which runs after the sort */
+    if (threadIdx.x == 0) *rows_with_many = 0; /* prepare for find_rows, which runs after the sort */
 }
 
 /* Return the mask of the warp's lanes whose token has this lane's digit, or 0 if `there` is false. */
@@ -160,11 +160,11 @@ __device__ __forceinline__ unsigned same_digit(int digit, bool there)
     return there ? same : 0;
 }
 
-/* Move the tokens of a tile to their offsets in the order of this round. Each warp has consecutive tokens of the tile.
- */
+/* Move the tokens of a tile to their offsets in the order of this round. Each warp moves consecutive tokens of the
+ * tile. */
 __global__ void __launch_bounds__(sort_threads) sort_move(sort_round s)
 {
-    __shared__ uint32_t next[sort_warps][ZR__CUDA_SORT_DIGITS]; /* offset of a warp's next token of each digit */
+    __shared__ uint32_t next[sort_warps][ZR__CUDA_SORT_DIGITS]; /* offset of each warp's next token, for each digit */
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int64_t first = (int64_t)blockIdx.x * ZR__CUDA_SORT_TILE + warp * (sort_turns * ZR__WARP) + lane;
     for (int w = 0; w < sort_warps; w++) next[w][threadIdx.x] = 0;
@@ -201,7 +201,8 @@ struct sorted_tokens {
     token_ids tokens;
     const uint32_t *order;
     uint32_t *first;
-    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, then these rows, in any order */
+    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by those rows' numbers, in
+                       any order */
 
     __device__ int64_t row_at(int64_t i) const
     {
@@ -209,8 +210,8 @@ struct sorted_tokens {
     }
 };
 
-/* Find the first token of each row, and list the rows with many tokens. Each row has a thread, and the end of the last
- * row has one. */
+/* Find the first token of each row, and list the rows with many tokens. Each row has a thread; a further thread handles
+ * the end of the last row. */
 __global__ void find_rows(sorted_tokens t)
 {
     const int64_t n = t.tokens.n, rows = t.tokens.rows;
@@ -250,12 +251,12 @@ zr_status sort_tokens(const zr_kernel_args *args, const token_ids &tokens, sorte
     return zr__launched();
 }
 
-/* Number of rows of dy that a thread reads before it adds them: for rows of the table with few tokens, and with many.
- */
+/* Number of rows of dy that a thread reads before it adds them. few_batch is for rows of the table with few tokens,
+ * many_batch for rows with many. */
 constexpr int few_batch = 4, many_batch = ZR__WARP;
 
-/* Functor that computes dtable[v] = earlier[v] + the rows of dy of v's tokens, in the tokens' order. A piece is V
- * elements. */
+/* Functor that computes dtable[v] = earlier[v] + the sum of the rows of dy of row v's tokens, in the tokens' order. A
+ * piece is V elements. */
 template <typename T, int V> struct row_sums {
     sorted_tokens sorted;
     zr__array dtable, earlier;
@@ -278,7 +279,8 @@ template <typename T, int V> struct row_sums {
         if (earlier.data) zr__get_all<V>(sum, earlier, at.row * C + c);
         for (int64_t i = at.begin; i < at.end; i += few_batch) {
 #pragma unroll
-            for (int j = 0; j < few_batch; j++) { /* past the end, token i is read again but not added: no branch */
+            /* Beyond the last token, token i is read again but not added, which saves a branch. */
+            for (int j = 0; j < few_batch; j++) {
                 const int64_t token = sorted.order[i + j < at.end ? i + j : i];
                 zr__get_all<V>(x[j], dy, token * C + c);
             }
@@ -290,16 +292,16 @@ template <typename T, int V> struct row_sums {
         zr__put_all<V>(dtable, at.row * C + c, sum);
     }
 
-    /* Add the tokens of a row with many tokens, in column c. Each thread has a column, and all threads of a warp have
-     * the same row. Each lane reads the index of one token of a batch, so that the rows of the whole batch are loaded
-     * at the same time. */
+    /* Add the tokens of a row with many tokens, in column c. Each thread processes one column, and all threads of a
+     * warp the same row. Each lane reads the index of one token of a batch, so that the rows of the whole batch are
+     * loaded at the same time. */
     __device__ void many_of(place at, int64_t c) const
     {
         const int lane = (int)threadIdx.x % ZR__WARP;
         const bool there = c < C;
         const int64_t column = there ? c : 0;
         float sum = earlier.data ? zr__get(earlier, at.row * C + column) : 0.0f, x[many_batch];
-        uint32_t next = sorted.order[at.begin + lane]; /* in range: the row has more tokens than a warp has lanes */
+        uint32_t next = sorted.order[at.begin + lane]; /* in range: a row here has more tokens than a warp has lanes */
         for (int64_t i = at.begin; i < at.end; i += many_batch) {
             const uint32_t own = next;
             if (i + many_batch + lane < at.end) next = sorted.order[i + many_batch + lane];
@@ -312,7 +314,8 @@ template <typename T, int V> struct row_sums {
         if (there) zr__put(dtable, at.row * C + c, sum);
     }
 
-    /* Do the share of block `block` of `blocks`: parts of the rows with many tokens, one after the other. */
+    /* Process one after the other those parts of the rows with many tokens that belong to block number `block` of
+     * `blocks` blocks. */
     __device__ void many(int64_t block, int64_t blocks) const
     {
         const int64_t tiles = (C + ZR__PIECE_THREADS - 1) / ZR__PIECE_THREADS, parts = sorted.many[0] * tiles;
@@ -323,8 +326,8 @@ template <typename T, int V> struct row_sums {
     }
 };
 
-/* Add the tokens of all rows. The first many_blocks of each line of the grid work on rows with many tokens, which take
- * longest; the other blocks work on the other rows. */
+/* Add the tokens of all rows. In each line of the grid, the first many_blocks blocks process the rows with many tokens,
+ * which take longest. The remaining blocks process the rows with few tokens. */
 template <typename F>
 __global__ void __launch_bounds__(ZR__PIECE_THREADS)
     sum_rows(int64_t rows, int64_t pieces, int log, unsigned many_blocks, F f)
@@ -371,8 +374,8 @@ zr_status run_embedding_dw(const zr_kernel_args *args)
 
 /* ---- position ---------------------------------------------------------------------------------- */
 
-/* Functor that computes y = x + the table's row of each position. Each element is read before it is written, so y may
- * share the memory of x. */
+/* Functor that computes y = x + the table's row of each position. Each element of x is read before the same element of
+ * y is written, so y may share the memory of x. */
 template <typename T, int V> struct add_positions {
     T *y;
     const T *x, *table;
@@ -422,7 +425,7 @@ zr_status run_position(const zr_kernel_args *args)
 
 constexpr int position_batch = 4; /* number of rows of dy that a thread reads before it adds them */
 
-/* Functor that computes dtable[t] = earlier[t] + the rows of dy at position t, in their order. */
+/* Functor that computes dtable[t] = earlier[t] + the sum of the rows of dy at position t, in the order of the rows. */
 template <typename T, int V> struct position_sums {
     zr__array dtable, earlier;
     const T *dy;

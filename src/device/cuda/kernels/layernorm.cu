@@ -16,8 +16,8 @@ template <typename T> struct norm {
     float eps;
 };
 
-/* Compute the mean and 1 / the standard deviation of a row. Two passes are needed: for a row far from 0, E[x^2] -
- * E[x]^2 would lose the variance. */
+/* Compute the mean and 1 / the standard deviation of a row. The variance needs a second pass over the row: if the mean
+ * is far from 0, E[x^2] - E[x]^2 would lose precision. */
 template <typename T, bool PACKED, bool CENTRED>
 __device__ __forceinline__ void row_moments(const norm<T> &n, const zr__row_place &at, const zr__row_kept<T, PACKED> &x,
                                             float *mean, float *rstd)
@@ -100,8 +100,8 @@ template <typename T> struct norm_dx {
     int64_t rows, C;
 };
 
-/* Compute *a, the mean of dxhat, which comes from the derivative of the mean (0 for rmsnorm), and *b, the mean of dxhat
- * * xhat. */
+/* Compute *a and *b: *a is the mean of dxhat, which comes from the derivative of the mean (0 for rmsnorm); *b is the
+ * mean of dxhat * xhat. */
 template <typename T, bool PACKED, bool CENTRED>
 __device__ __forceinline__ void row_averages(const norm_dx<T> &n, const zr__row_place &at,
                                              const zr__row_kept<T, PACKED> &x, const zr__row_kept<T, PACKED> &dy,
@@ -129,7 +129,9 @@ template <typename T, bool PACKED, bool CENTRED>
 __global__ void __launch_bounds__(ZR__ROW_LANES) norm_dx_rows(norm_dx<T> n, int lanes)
 {
     constexpr int V = zr__chunk_elems<T>;
-    constexpr bool early = sizeof(T) < sizeof(float); /* three rows in fp32 would exceed a thread's registers */
+    /* Whether `earlier` is read together with x and dy: not in fp32, where three rows would exceed a thread's
+     * registers. */
+    constexpr bool early = sizeof(T) < sizeof(float);
     for (zr__row_place at = zr__row_place_of(lanes); at.row < n.rows; at.row += at.step) {
         const int64_t first = at.row * n.C;
         const float mean = CENTRED ? n.mean[at.row] : 0.0f, rstd = n.rstd[at.row];
@@ -187,7 +189,7 @@ template <bool CENTRED> zr_status run_norm_dx(const zr_kernel_args *args)
 
 constexpr int dw_warps = 8, dw_batch = 4; /* number of rows that a warp reads before it adds them */
 
-/* Arrays for the sums over rows of dy * xhat and, if there is a bias, of dy. */
+/* Arrays for the sums over rows: of dy * xhat and, if there is a bias, of dy. */
 template <typename T> struct norm_dw {
     const T *dy, *x;
     const float *mean, *rstd;
@@ -196,7 +198,7 @@ template <typename T> struct norm_dw {
     float *partial; /* (runs, outs, C) sums of each run */
 };
 
-/* Add a thread's columns of every dw_warps-th row of a run, in the order of the rows. */
+/* Add every dw_warps-th row of a run in a thread's columns, in the order of the rows. */
 template <typename T, bool PACKED, bool CENTRED>
 __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int64_t end, int64_t c,
                                          float (&dgain)[zr__chunk_elems<T>], float (&dbias)[zr__chunk_elems<T>])
@@ -206,7 +208,7 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
         float dy[dw_batch][V], x[dw_batch][V], mean[dw_batch] = {}, rstd[dw_batch];
 #pragma unroll
         for (int j = 0; j < dw_batch; j++) {
-            /* Beyond the end, read the first row again, which saves a branch. */
+            /* Beyond the end of the run, read the first row again but do not add it, which saves a branch. */
             const int64_t next = first + j * dw_warps, r = next < end ? next : first;
             zr__row_get<PACKED>(dy[j], n.dy + r * n.C, c, n.C);
             zr__row_get<PACKED>(x[j], n.x + r * n.C, c, n.C);
@@ -224,8 +226,8 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
     }
 }
 
-/* Sum a run of rows in the columns of a warp, in each block. The sums of the block's warps are added in the warps'
- * order. */
+/* Sum a run of rows in each block, for the columns that a warp processes. Each warp sums some of the rows; the warps'
+ * sums are then added in the order of the warps. */
 template <typename T, bool PACKED, bool CENTRED>
 __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)
 {
@@ -251,8 +253,8 @@ __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)
 
 constexpr int join_groups = 8;
 
-/* Add the runs' sums of output blockIdx.y. Each group adds consecutive runs in their order; then the groups are added
- * in their order. */
+/* Add the runs' sums of output number blockIdx.y. Each group adds consecutive runs in their order. The groups' sums are
+ * then added in the order of the groups. */
 __global__ void norm_dw_join(const float *partial, int runs, int64_t C, zr__array dgain, zr__array dbias)
 {
     __shared__ float part[join_groups][ZR__WARP];

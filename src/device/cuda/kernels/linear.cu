@@ -1,4 +1,4 @@
-/* linear, linear_dx and linear_dw as products of products.c; linear_db and bias. */
+/* linear, linear_dx and linear_dw, computed by the products of products.c; linear_db and bias. */
 #include "device/cuda/launch.h"
 #include "device/cuda/products.h"
 #include "device/cuda/scratch.h"
@@ -21,7 +21,7 @@ bool w_transposed(const zr_kernel_args *args)
 /* State of an op between prepare and release. */
 struct linear {
     zr__cuda_product *product;
-    zr__cuda_product *last; /* product of a shorter last block, if dw is computed in blocks */
+    zr__cuda_product *last; /* product of a shorter last block; used if dw is computed in blocks */
     bool adds_bias;
 };
 
@@ -48,7 +48,8 @@ zr__cuda_product_operands operands_of(const zr_kernel_args *args)
     return {args->in[0].data, args->in[1].data, nullptr, nullptr, args->out[0].data, args->scratch};
 }
 
-/* Return the spec of y = x w + b or dx = dy w^T. transposed: whether the second operand is stored transposed. */
+/* Return the spec of y = x w + b or dx = dy w^T. transposed: whether the product's second operand is stored transposed.
+ */
 zr__cuda_product_spec spec_of(const zr_kernel_args *args, bool transposed)
 {
     zr__cuda_product_spec s =
@@ -58,8 +59,8 @@ zr__cuda_product_spec spec_of(const zr_kernel_args *args, bool transposed)
     return s;
 }
 
-/* Create the product of the forward pass. If cuBLASLt cannot add the bias, y is first set to the bias and the product
- * is added to y. The sum is the same, and also rounded only once. */
+/* Create the product of the forward pass. If cuBLASLt cannot add the bias, y is first set to the bias, and the product
+ * is added to y. The result is the same: the sum is rounded only once. */
 zr_status make_forward(const zr_kernel_args *args, linear *l)
 {
     zr__cuda_product_spec spec = spec_of(args, w_transposed(args));
@@ -100,7 +101,8 @@ zr_status prepare_linear(const zr_kernel_args *args, void **state)
 
 /* ---- bias -------------------------------------------------------------------------------------- */
 
-/* Compute y = x + b in each row, or y = b if x is absent. A thread holds its columns of b in registers. */
+/* Compute y = x + b in each row, or y = b if there is no x. A thread holds the elements of b for its columns in
+ * registers. */
 template <int V> __global__ void add_bias(zr__array y, zr__array x, zr__array b, int64_t rows, int64_t cols)
 {
     const int64_t col = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
@@ -115,7 +117,7 @@ template <int V> __global__ void add_bias(zr__array y, zr__array x, zr__array b,
     }
 }
 
-/* Threads of a block along columns, and along rows. */
+/* Numbers of threads of a block along columns, and along rows. */
 constexpr int across = 32, down = 8;
 
 template <int V> dim3 tiles(int64_t rows, int64_t cols)
@@ -160,7 +162,7 @@ zr_status run_product(const zr_kernel_args *args)
 struct dw_sizes {
     const zr_tensor *a, *b, *earlier;
     int64_t m, n, k;
-    bool rounds; /* whether the sum with `earlier` is computed in fp32 and rounded by a separate pass */
+    bool rounds; /* whether the sum of dw and `earlier` is computed in fp32 and a separate pass rounds it */
     zr__cuda_rounded block;
 };
 
@@ -232,8 +234,9 @@ zr_status run_dw(const zr_kernel_args *args)
 
 /* ---- db ---------------------------------------------------------------------------------------- */
 
-/* Compute part[run] = the sums over the run's rows. A thread adds every `down`-th row of the run, in V columns; then
- * the sums of a column's threads are added in the threads' order. A column has the same sums for every V. */
+/* Compute part[run] = the sums of columns over the run's rows. A thread adds every `down`-th row of the run, in V
+ * columns. The sums of a column's threads are then added in the order of the threads. A column has the same sums for
+ * every V. */
 template <int V, typename T>
 __global__ void __launch_bounds__(across *down)
     db_runs(float *part, const T *dy, int64_t rows, int64_t cols, int64_t run)
@@ -257,8 +260,8 @@ __global__ void __launch_bounds__(across *down)
     }
 }
 
-/* Compute db = earlier + the sums of all runs. Eight groups of runs are each added in the runs' order, then the groups
- * in their order. */
+/* Compute db = earlier + the sums of all runs. Each of eight groups adds its runs in the order of the runs. The groups'
+ * sums are then added in the order of the groups. */
 __global__ void __launch_bounds__(across *down)
     db_join(zr__array db, const float *earlier, const float *part, int64_t runs, int64_t cols)
 {

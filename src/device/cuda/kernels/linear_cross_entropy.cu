@@ -1,7 +1,7 @@
 /*
- * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. The gradient of a block's
- * logits replaces the logits in the scratch, and the products that need either run while it is there.
- * linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
+ * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. A product computes a block's
+ * logits in the scratch. In the backward pass the logits' gradient replaces them, and the products for dx and dw read
+ * the gradient there. linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
  * linear_cross_entropy_join joins the results of the ranks that hold the parts.
  */
 #include "device/cuda/cross_entropy_rows.h"
@@ -164,7 +164,8 @@ __global__ void join(const float *part, const int32_t *target, float *losses, fl
     for (int64_t m = 0; m < ranks; m++) most = fmax(most, (double)part[2 * (m * rows + r)]);
     for (int64_t m = 0; m < ranks; m++) {
         sum += exp(part[2 * (m * rows + r)] - most);
-        own += part[2 * (m * rows + r) + 1]; /* the logit from the rank with the target, 0 from others */
+        /* Add the target's logit, which the rank that holds the target passes; other ranks pass 0. */
+        own += part[2 * (m * rows + r) + 1];
     }
     lse[r] = (float)(most + log(sum));
     losses[r] = target[r] < 0 ? 0.0f : (float)(most - own + log(sum));

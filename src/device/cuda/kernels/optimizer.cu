@@ -1,6 +1,6 @@
 /*
- * The built-in optimizers: one pass that unscales, clips, updates and casts, by the operations of
- * src/device/cpu/kernels/optimizer.c. The comments there give the formulas and the memory traffic.
+ * The built-in optimizers: one pass over the parameters that unscales, clips, updates and casts. The operations are the
+ * same as in src/device/cpu/kernels/optimizer.c, whose comments give the formulas and the memory traffic.
  */
 #include "device/cuda/launch.h"
 #include "device/rules.h"
@@ -11,7 +11,7 @@ namespace
 /* Arrays of the range of parameters that is updated. */
 template <typename Grad, typename Param> struct arrays {
     float *weight;
-    Param *param; /* the 16-bit copy, or NULL without a copy */
+    Param *param; /* the weights' 16-bit copy, or NULL without a copy */
     const Grad *grad;
     float *slot[2];
 };
@@ -35,7 +35,7 @@ struct adam_rule : zr__adam {
 };
 
 template <int SLOTS> struct sgd_rule : zr__sgd {
-    static constexpr int slots = SLOTS; /* 1 with momentum, else 0 */
+    static constexpr int slots = SLOTS; /* number of state arrays besides the weight: 1 with momentum, else 0 */
 
     __device__ float step(float w, float g, float (&slot)[2]) const
     {

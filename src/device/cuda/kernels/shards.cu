@@ -1,4 +1,4 @@
-/* The steps of ZeRO that compute: sum of pieces, square norm, exact sums, cast, initial values. */
+/* Computations of ZeRO's steps: sum of pieces, square norm, exact sums, cast, initial values. */
 #include "base/number/exact.h"
 #include "base/number/normal.h"
 #include "device/cuda/launch.h"
@@ -14,12 +14,12 @@ template <int MOST> struct piece_list {
     const void *piece[MOST];
 };
 
-/* Functor that computes the tree sum of the pieces, added to `out` if `accumulate`. Complete subtrees are stored at the
- * level of their size, as a binary counter stores its bits: two subtrees of equal size are added at once. At the end
- * the remaining subtrees are added, the smallest first. */
+/* Functor that computes the tree sum of the pieces, plus `out` if `accumulate`. Complete subtrees are stored by level,
+ * as a binary counter stores its bits: two subtrees of equal size are added at once, which gives a subtree of the next
+ * level. At the end the remaining subtrees are added, smallest first. */
 template <typename Out, typename In, int MOST> struct sum_each {
-    /* Limit on the bytes of kernel parameters. A list of 2,048 pieces takes 16 KiB. The limit is 32,764 bytes with
-     * CUDA 12.1 and driver 530 or later, which docs/gpu.md requires, and was 4,096 before. */
+    /* Limit on the bytes of kernel parameters, for a list of 2,048 pieces, which takes 16 KiB. CUDA 12.1 and driver 530
+     * or later, which docs/gpu.md requires, allow 32,764 bytes; earlier versions allowed 4,096. */
     enum { parameter_room = MOST > 16 ? 32764 : 4096 };
 
     Out *out;
@@ -114,7 +114,7 @@ __device__ __forceinline__ bool is_finite(float x)
     return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u;
 }
 
-/* Operator that returns the lower of two indices, where -1 stands for no index. */
+/* Operator that returns the smaller of two indices, where -1 stands for no index. */
 struct earlier {
     __device__ int64_t operator()(int64_t a, int64_t b) const
     {
@@ -122,8 +122,8 @@ struct earlier {
     }
 };
 
-/* Sum squares. Block b adds runs b, b + blocks ... of square_run elements, and each thread has the same elements of a
- * run on every GPU. */
+/* Sum squares in runs of square_run elements. Block number b of `blocks` adds the runs b, b + blocks, and so on. A
+ * thread gets the same elements of a run on every GPU. */
 template <typename T> __global__ void square_parts(zr__cuda_room *room, const T *x, int64_t n)
 {
     double sum = 0;
@@ -141,7 +141,7 @@ template <typename T> __global__ void square_parts(zr__cuda_room *room, const T 
     room->bad[blockIdx.x] = bad;
 }
 
-/* Add the parts in their order, by one thread. */
+/* Add the partial sums in their order, by one thread. */
 __global__ void square_join(const zr__cuda_room *room, int parts, int64_t first, bool sums, zr_square *square)
 {
     double sum = 0;
@@ -156,11 +156,11 @@ __global__ void square_join(const zr__cuda_room *room, int parts, int64_t first,
 
 /* ---- exact sums -------------------------------------------------------------------------------- */
 
-/* Exact sums. Terms are integers times powers of two, so they are added by exponent, in any order, since integers add
- * exactly. A block adds a run of elements in shared memory; each warp has its own bins, so that fewer atomics collide.
- * A bin has three sums, each of 16 bits of a term, because 32-bit atomics are the fast ones in shared memory and a
- * run's terms fit into them. Values that are not finite go to the bin of the last exponent, which at least their
- * leading bit makes nonzero. */
+/* Exact sums. Terms are integers times powers of two. Integers add exactly, so the terms of each exponent may be added
+ * in any order. A block adds a run of elements in shared memory. Each warp has its own bins, so that fewer atomics
+ * collide. A bin has three sums, each for 16 bits of the terms, because shared memory has fast atomics only for 32
+ * bits, and the sums over a run fit into 32 bits. A value that is not finite makes the bin of the last exponent
+ * nonzero, by its leading bit at least. */
 constexpr int bins = ZR__CUDA_EXACT_BINS, pieces_of_term = 3, exact_threads = 256;
 constexpr int exact_warps = exact_threads / ZR__WARP, exact_run = 1 << 14;
 
@@ -180,7 +180,7 @@ template <bool SQUARED> __device__ __forceinline__ void count_term(warp_bins *ow
     }
 }
 
-/* Return the sum of a bin over all warps, for a run of 2^14 terms of 48 bits. */
+/* Return a bin's sum over all warps. The sum fits, since a run has at most 2^14 terms of 48 bits. */
 __device__ __forceinline__ int64_t sum_of_bin(const warp_bins *own, int e)
 {
     int64_t sum = 0;
@@ -189,8 +189,8 @@ __device__ __forceinline__ int64_t sum_of_bin(const warp_bins *own, int e)
     return sum;
 }
 
-/* Add runs of elements to the bins in *room. Each bin there has two halves; the lower half adds the low 32 bits of each
- * run's sum, so that 2^32 runs do not overflow it. */
+/* Add runs of elements to the bins in *room. A bin in *room has two halves. The lower half adds the low 32 bits of each
+ * run's sum, so that it does not overflow before 2^32 runs; the upper half adds the high bits. */
 template <bool SQUARED, typename T> __global__ void exact_count(zr__cuda_room *room, const T *x, int64_t n)
 {
     ZR_SHARED(warp_bins, own);
@@ -227,7 +227,7 @@ template <bool SQUARED> __global__ void exact_join(zr__cuda_room *room, zr_exact
     if (bin[0][bins - 1] != 0 || bin[1][bins - 1] != 0) total.not_finite = true;
     for (int e = 0; e < bins - 1; e++) {
         const int power = (SQUARED ? 2 : 1) * ((e ? e : 1) - 150);
-        const bool negative = bin[1][e] >> 63; /* the upper half has the sign */
+        const bool negative = bin[1][e] >> 63; /* the upper half holds the sign */
         const unsigned long long upper = negative ? 0 - bin[1][e] : bin[1][e];
         if (bin[0][e] != 0) zr__exact_term(&total, 1, bin[0][e], power - ZR__EXACT_UNIT);
         if (upper != 0) zr__exact_term(&total, negative ? -1 : 1, upper, power - ZR__EXACT_UNIT + 32);

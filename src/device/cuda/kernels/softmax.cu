@@ -12,8 +12,8 @@ template <typename T> struct softmax {
     int64_t rows, C;
 };
 
-/* Compute the softmax of rows. If the row is packed, its exponentials stay in registers. Otherwise they are computed
- * twice: if the first ones were stored in a 16-bit output, the results would be rounded twice. */
+/* Compute the softmax of rows. If the row is packed, its exponentials stay in registers. Otherwise the exponentials are
+ * computed twice: if they were stored in a 16-bit output first, the results would be rounded twice. */
 template <typename T, bool PACKED>
 __global__ void __launch_bounds__(ZR__ROW_LANES) softmax_rows(softmax<T> s, int lanes)
 {
@@ -66,7 +66,8 @@ template <typename T> struct softmax_dx {
     int64_t rows, C;
 };
 
-/* Store a chunk of dx. If dx and dy have different types, PACKED is false, and dx is written one element at a time. */
+/* Store a chunk of dx. If dx and dy have different types, the caller sets PACKED to false, and dx is written one
+ * element at a time. */
 template <bool PACKED, typename T, int V>
 __device__ __forceinline__ void put_dx(zr__array dx, T *, int64_t row, int64_t c, int64_t C, const float (&in)[V])
 {
@@ -155,7 +156,7 @@ zr_status run_mean(const zr_kernel_args *args)
     });
 }
 
-/* Functor that sets every element of a row to the same part of the row's gradient. */
+/* Functor that sets every element of a row of dx to the row's gradient divided by the number of elements. */
 template <int V> struct mean_dx {
     zr__array dx, dy;
     int64_t C;
