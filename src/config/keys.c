@@ -1,4 +1,4 @@
-/* Finds keys in the table, and writes the values that keys take. */
+/* Finds keys in the table, and describes the values that keys take. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -53,8 +53,8 @@ static const char *last_part(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* Update `best` and its distance if a candidate is nearer to `wanted`. The candidate is compared by its whole path and,
- * at the cost of one more letter, by only its last part, because a key may be in the wrong section. */
+/* Set `best` to the candidate, and *limit to its distance, if the candidate is nearer to `wanted` than *limit. The
+ * distance is that of the whole path or, for a key in the wrong section, that of its last part plus one letter. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];
