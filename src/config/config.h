@@ -32,10 +32,8 @@ bool zr__config_overridden(const zr_config *config, const char *key);
 typedef struct zr__config_open {
     bool stage;  /* whether zero_optimization.stage is open; its value is 0 until chosen */
     bool policy; /* whether activation_checkpointing.policy is open; its value is "none" until chosen */
-    bool split;  /* whether the split of a given train_batch_size into micro-batches is open; there is one micro-batch
-                    until chosen */
-    bool batch;  /* whether train_micro_batch_size_per_gpu and train_batch_size are open; a micro-batch is one sample
-                    until chosen */
+    bool split;  /* whether the split of train_batch_size into micro-batches is open; one micro-batch until chosen */
+    bool batch;  /* whether train_micro_batch_size_per_gpu and train_batch_size are open; one sample until chosen */
 } zr__config_open;
 
 /** Leave all choices of zr__config_open open whose keys are not given, as `--memory` requests. Call this between

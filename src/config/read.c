@@ -108,9 +108,8 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
     if (!json_is_object(root)) return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) ZR_TRY(zr__value_default(config, key));
-    ZR_TRY(walk_keys(config, root, source,
-                     &top)); /* stores each value that is valid by itself, and records the other values as refused */
-    ZR_TRY(zr__refusals_say(config)); /* fails with one message for all refused values */
+    ZR_TRY(walk_keys(config, root, source, &top)); /* stores valid values, records other values as refused */
+    ZR_TRY(zr__refusals_say(config));              /* fails with one message for all refused values */
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
         zr__origin_of(config, key)->overridden = from_override(source, key->path, true);
     for (int i = 0; i < 3; i++)

@@ -150,9 +150,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
     const bool batch_given = zr__config_overridden(config, "train_batch_size");
     if (micro_given && accum_given && batch_given) return ZR_OK;
-    if (had == 0 && !micro_given && !accum_given && !batch_given)
-        return ZR_OK; /* the file was not written by a run, since its triple fits no number of ranks; the caller refuses
-                         it */
+    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run wrote these; refused below */
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
     if (samples * ranks != batch) {
         char before[48] = "";
