@@ -31,8 +31,8 @@ int64_t zr__train_limit(const zr_profile *profile, int local_ranks, int in_proce
 int64_t zr__train_host_limit(int local_ranks);
 
 /** Check that a plan stays within memory.limit (limit_bytes per rank, 0 for no limit) and that local_ranks ranks with
- * this plan stay within this host's available memory. `threads` tells whether the ranks are threads of one process. If
- * not, fail with ZR_ERR_MEMORY and the plan's numbers. */
+ * this plan stay within this host's available memory. `threads` tells whether the ranks are threads of one process.
+ * Fail with ZR_ERR_MEMORY and the plan's numbers if the plan exceeds a limit. */
 ZR_NODISCARD zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads);
 
 /** Return how many bytes of a rank's staging memory are in host memory, if a process has `ranks` ranks. If several
