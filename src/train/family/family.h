@@ -64,8 +64,7 @@ struct zr__family {
     /* Functions for Hugging Face directories. `adopt` sets the keys, besides the sizes, that a run takes over from the
      * directory that it starts from. `write` writes config.json. `names` returns the names of tensors. */
     zr_status (*adopt)(const void *numbers, zr_config *config);
-    zr_status (*tell)(const char *dir,
-                      zr_config *config); /* adds a note on settings of the directory that `adopt` ignores */
+    zr_status (*tell)(const char *dir, zr_config *config); /* adds a note on settings that `adopt` ignores */
     zr_status (*write)(const char *dir, const void *numbers);
     const zr_hf_names *(*names)(void);
 
