@@ -17,11 +17,8 @@
 #include <string.h>
 
 enum { PASSES = 3 }; /* number of passes over all models; several, since the machine may be busy during a pass */
-enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 }; /* numbers of training steps of one model */
-enum {
-    MOST_MICRO = 4,
-    STEP_RUNS = MOST_MICRO * MOST_RUNS
-};                    /* maximum micro-batches; maximum runs of a schedule step */
+enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };      /* numbers of training steps of one model */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* maximum micro-batches; maximum runs of a step */
 #define MODEL_SEC 0.1 /* seconds after which a model runs no more than LEAST_RUNS training steps */
 #define MOST_LOST 0.9 /* maximum share of its speed that a stream can lose, since it never stops entirely */
 /* Settings of a quick measurement: the maximum width of its models, and the values that replace LEAST_RUNS and
@@ -422,7 +419,7 @@ static zr_status measure_beside(measuring *m, division divided, runner r[2])
     ZR_TRY(keep_model(m, &r[0]));
     ZR_TRY(zr__timings_collect(r[0].timings, m->comm, &alone));
     ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
-    if (divided == LINKS) return ZR_OK; /* overlap keeps the links busy and so lengthens these exchanges */
+    if (divided == LINKS) return ZR_OK; /* overlap keeps the links busy, so these exchanges take longer */
     keep_lost(m, &alone, &both);
     keep_spread(m, &r[1]);
     return ZR_OK;

@@ -80,8 +80,8 @@ typedef struct zr__products {
 
 /** Time each product of a model separately with the device's kernels, on operands in memory, and record the time of the
  * fastest of several runs. A product that would take more than a tenth of a second is timed on a part of its rows, at
- * least 512. `dtype` is F32 or BF16. Each product is run at least three times, and for at least a tenth of a second,
- * and takes memory for its operands. Clear `products` after success. */
+ * least 512. `dtype` is F32 or BF16. Each product takes at least three runs, usually 0.1 to 0.3 seconds, and memory for
+ * its operands. Clear `products` after success. */
 ZR_NODISCARD zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype,
                                             zr_device *device, zr__products *products);
 void zr__products_clear(zr__products *products);
