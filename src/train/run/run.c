@@ -288,8 +288,8 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     return st;
 }
 
-/** Read a micro-batch. In a step that takes long, first check whether all ranks are to stop, except before the first
- * micro-batch. */
+/** Read a micro-batch. Before each micro-batch except the first of a step, check whether all ranks are to stop, if the
+ * engine allows communication there. */
 static zr_status train_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
