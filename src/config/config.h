@@ -41,9 +41,9 @@ typedef struct zr__config_open {
 void zr__config_leave_open(zr_config *config);
 
 /** Train a model.preset by a recipe for its size, unless the file or an override gives a key of optimizer or scheduler.
- * The recipe uses AdamW with betas 0.9 and 0.95 and weight decay 0.1. Its lr is that of the model of nearest size in
- * table 2.1 of Brown et al. 2020. It warms up over a twentieth of train.steps and then follows a cosine down to a tenth
- * of the lr. gradient_clipping is 1 if not given. zr_config_resolve sets these values and adds a note;
+ * The recipe is AdamW with betas 0.9 and 0.95 and weight decay 0.1, and gradient_clipping 1 if that key is not given.
+ * The lr is taken from the model of nearest size in table 2.1 of Brown et al. 2020. A warm-up over a twentieth of
+ * train.steps is followed by a cosine down to a tenth of the lr. zr_config_resolve sets these values and adds a note;
  * zr_config_to_json then includes them. Call this between loading and resolving. */
 void zr__config_take_recipe(zr_config *config);
 

@@ -18,7 +18,7 @@ typedef struct zr__string {
     char text[];
 } zr__string;
 
-/** Who gave the value of a key. */
+/** Origin of a key's value: default, "auto", file or override. */
 typedef struct zr__origin {
     bool given;      /* whether the file, an override or zr_config_set gave a value other than "auto" */
     bool overridden; /* whether an override gave the value */

@@ -53,8 +53,9 @@ static const char *last_part(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* Set `best` to the candidate, and *limit to its distance, if the candidate is nearer to `wanted` than *limit. The
- * distance is that of the whole path or, for a key in the wrong section, that of its last part plus one letter. */
+/* Compare a candidate with `wanted`. If its distance is less than *limit, copy the candidate to `best` and its distance
+ * to *limit. For a key in the wrong section, compare only the last parts of the names, and add one letter to the
+ * distance. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];

@@ -101,8 +101,8 @@ static bool is_plain_auto(const zr_config *config, const zr_key *key)
            !trainers_value(config, key, &value) && zr__value_text(config, key, text, sizeof(text));
 }
 
-/* Add one note on all keys of is_plain_auto in the section of `first`, unless such a key precedes `first`, since the
- * note then exists. */
+/* Add one note on all keys in the section of `first` that satisfy is_plain_auto, unless `first` is not the first of
+ * these keys. */
 static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 {
     int members = 0, used = 0;

@@ -1,4 +1,4 @@
-/* Refuses the settings that are not available, all of them in one message with one line per section. */
+/* Refuses settings that are not available, in one message with one line per section. */
 #include "config/internal.h"
 
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of elements of which each rank's part of a shard or bucket is a multiple, as in zr_plan. The number is
- * repeated, because config is a layer below plan. */
+/* Unit of a rank's part of a shard or bucket, in elements. zr_plan uses the same number; it is repeated because config
+ * is a layer below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
 static const char *const size_name[] = {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"};

@@ -199,8 +199,8 @@ static json_t *standard_json(const zr_key *key)
     return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
 }
 
-/* Return whether the value is "auto" and stands for the key's default. A key for which "auto" is a value of its own, or
- * which takes any string, has no such "auto". */
+/* Return whether the value is "auto" and stands for the key's default. Return false if "auto" is a value of its own for
+ * this key, or if the key takes any string. */
 static bool is_auto(const zr_key *key, const json_t *value)
 {
     if (!is_word(value, auto_word) || key->type == ZR_KEY_ANY) return false;

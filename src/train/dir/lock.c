@@ -173,8 +173,8 @@ static bool is_abandoned(int fd)
     return fstat(fd, &info) == 0 && info.st_size == 0 && difftime(time(NULL), info.st_mtime) > EMPTY_SEC;
 }
 
-/** Take over an abandoned lock. If two processes try this at the same time, flock lets one of them finish first; the
- * other process then finds the first process's name in the lock. */
+/** Take over an abandoned lock. If two processes try this at the same time, flock makes the second process wait; it
+ * then finds the first process's name in the lock. */
 static zr_status take_over(int fd, const char *path, const holder *me, char gone[ZR_LOCK_HOLDER_BYTES])
 {
     char text[TEXT_BYTES];

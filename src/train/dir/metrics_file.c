@@ -121,7 +121,7 @@ static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
         while (n < 0 && errno == EINTR);
     if (n == (ssize_t)bytes) return true;
     m->error = n < 0 ? errno : ENOSPC;                               /* a partial write means that the disk is full */
-    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* on failure, the next write truncates */
+    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* or else the next write truncates */
     return false;
 }
 

@@ -15,7 +15,7 @@ typedef struct zr__inputs {
     char note[512];      /* names of tensors in the weights that the model does not use, or "" */
 } zr__inputs;
 
-/** Open the inputs. `first` tells whether this rank opens them before the other ranks of its host; such a rank also
+/** Open the inputs. `first` tells whether this rank opens them before the other ranks of its host; the first rank also
  * checks cached tokens. `progress` (may be NULL) is called while a text is tokenized. */
 ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn progress, void *arg,
                                        zr__inputs *inputs);

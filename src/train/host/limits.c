@@ -80,8 +80,8 @@ static int sharers(int in_process)
     return gpus > 0 ? (in_process + gpus - 1) / gpus : 1;
 }
 
-/** Check that each rank of this process fits on its GPU with the plan, and within memory.limit (0: no limit). Fail with
- * ZR_ERR_MEMORY and the plan's numbers. */
+/** Check that each rank of this process fits on its GPU with the plan, and within memory.limit (limit_bytes; 0 for no
+ * limit). If not, fail with ZR_ERR_MEMORY and the plan's numbers. */
 static zr_status check_gpu_memory(const zr_plan *plan, int64_t limit_bytes, int in_process)
 {
     const int64_t there = plan->profile.machine.memory_bytes / sharers(in_process),

@@ -26,7 +26,7 @@ enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* maximum micro-ba
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
 #define QUICK_SEC 0.02
 
-/* How a model is divided over the ranks. LINKS divides a model as STAGE3 does, but is used for a model with so little
+/* Division of a model over the ranks. LINKS divides a model as STAGE3 does, but is used for a model with so little
  * compute that exchanges run back to back. LINKS is measured only with several hosts. */
 typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
 

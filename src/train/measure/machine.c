@@ -277,8 +277,8 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
     }
     machine->memory_bytes_sec = rank_part(rates->triad, threads, local_ranks);
     machine->link_copies = local_ranks == ranks;
-    /* All exchanges are priced with one link. If some of them leave the host, the copy rate within a host would be too
-     * high. */
+    /* Price all exchanges with one link. If ranks are on several hosts, the copy rate within a host would be too high.
+     */
     double bytes_sec = machine->link_copies ? rank_part(rates->link, 1, local_ranks) : 0.0;
     machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }

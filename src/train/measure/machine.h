@@ -13,8 +13,8 @@ enum { ZR__MACHINE_KEY_BYTES = 448 };
 void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTES]);
 
 /** Write the document `root` to the file <prefix>-<hash of the key>.json, atomically, and free `root`. The object
- * `root` has the key as its member "machine". If `root` is NULL, fail with ZR_ERR_MEMORY. Other errors are those of
- * zr__rates_remember. */
+ * `root` has the key as its member "machine". If `root` is NULL, fail with ZR_ERR_MEMORY. Other errors are the same as
+ * in zr__rates_remember. */
 ZR_NODISCARD zr_status zr__machine_remember(const char *prefix, const char *key, json_t *root);
 
 /** Append a value to *list. If memory runs out, free the list and set *list to NULL. */

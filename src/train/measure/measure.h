@@ -27,17 +27,17 @@ ZR_NODISCARD zr_status zr__rates_remember(const zr_device_facts *facts, const zr
  * or belongs to another machine. */
 ZR_NODISCARD zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
-/** Return the peak FLOP rate in F32 or BF16, with which achieved rates are compared. It is the rate of a loop that
- * computes in registers, or that of a library's product if the product was faster; *of_library is then set to true. A
- * library can be faster because it uses instructions for which zr has no loop, or because the machine was less busy.
- * The BF16 rate is 0 if the hardware has no direct BF16 products. */
+/** Return the peak FLOP rate in F32 or BF16, with which achieved rates are compared. Usually this is the rate of a loop
+ * that computes in registers. If a product of a library was faster, return the product's rate and set *of_library to
+ * true. A library can be faster because it uses instructions for which zr has no loop, or because the machine was less
+ * busy. The BF16 rate is 0 if the hardware has no direct BF16 products. */
 zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
 
 /** Set the rates of a profile for one of `ranks` ranks. `local_ranks` ranks work on this host at the same time, each
- * with profile->facts.threads threads and values of `dtype`. Each rate is that of the rank's own threads, but at most
- * an equal share of the rate of the whole host. FLOP rates are the peaks, and the measured rates of products by size.
- * If all ranks are on one host, the rate of the link between threads (ZR_LINK_PROCESS) is that of a memory copy, which
- * cannot overlap with compute. With several hosts the rate is 0, which means unknown. */
+ * with profile->facts.threads threads and values of `dtype`. Each rate is the rate of the rank's own threads, but at
+ * most an equal share of the rate of the whole host. The FLOP rates are the peaks and, by size, the measured rates of
+ * products. If all ranks are on one host, the link between threads (ZR_LINK_PROCESS) has the rate of a memory copy,
+ * which cannot overlap with compute. With several hosts its rate is 0, which means unknown. */
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
 /* Measured steps of training runs, with which zr_cluster.measured estimates times of plans. They are stored in the
@@ -52,7 +52,7 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
 ZR_NODISCARD zr_status zr__launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch);
 void zr__launch_clear(zr_launch *launch);
 
-/** Save and load measured steps. The errors are those of zr__rates_remember and zr__rates_recall, respectively. */
+/** Save and load measured steps. Errors are the same as in zr__rates_remember and zr__rates_recall. */
 ZR_NODISCARD zr_status zr__launch_remember(const zr_device_facts *facts, const zr_launch *launch);
 ZR_NODISCARD zr_status zr__launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);
@@ -73,7 +73,7 @@ typedef struct zr__products {
     zr__product_timing *product;
     int n;
     double flops;
-    double rest_flops; /* FLOPs of all other ops; most are in attention, which includes masked pairs */
+    double rest_flops; /* FLOPs of all other ops; most are in attention, where masked pairs are counted too */
     double bound_sec;  /* sum of FLOPs / rate over all products: a lower bound of a micro-batch's time with these
                           kernels, if the rates of partly timed products hold for all their rows */
 } zr__products;

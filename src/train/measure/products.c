@@ -1,6 +1,6 @@
 /*
- * Measurement of the matrix products of a model's step. Each shape is timed separately with the kernels of training.
- * Their total time is a lower bound for every schedule of these kernels.
+ * Measurement of the matrix products of a model's step. Each product is timed separately, with the kernels of training.
+ * The sum of the times is a lower bound for every schedule of these kernels.
  */
 #include "base/core/core.h"
 #include "train/measure/measure.h"

@@ -1,5 +1,5 @@
-/** Times of schedule steps, grouped by kind of step. Each rank records its times while it trains. Afterwards they are
- * combined over all ranks. */
+/** Times of schedule steps, grouped by kind of step. Each rank records times while it trains. Afterwards the times of
+ * all ranks are combined. */
 #ifndef ZR_TRAIN_TIMINGS_H
 #define ZR_TRAIN_TIMINGS_H
 

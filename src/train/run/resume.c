@@ -100,8 +100,8 @@ static zr_status same_file(const char *key, const char *name, const zr__file_pri
     return ZR_OK;
 }
 
-/** Return whether two tokenizers may be the same. Two paths count as the same, since a tokenizer's directory may have
- * moved; if the tokenizer differs, the hashes of the data differ. */
+/** Return whether two tokenizers may be the same. Do not compare paths, since a tokenizer's directory may have moved. A
+ * different tokenizer is still detected, because it changes the hashes of the data. */
 static bool same_tokenizer(const char *was, const char *is)
 {
     const bool names = !was[0] || !is[0] || strcmp(was, "bytes") == 0 || strcmp(is, "bytes") == 0;

@@ -120,8 +120,8 @@ static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, 
     return (zr_slices){offset + begin * there, offset + end * there, there, here};
 }
 
-/** Write elements into the file of a state. Fail with ZR_ERR_DIVERGED if a weight is not finite, since such a
- * checkpoint would be useless. */
+/** Write elements into the file of a state. Fail with ZR_ERR_DIVERGED if a weight is not finite, since the checkpoint
+ * would be useless. */
 static zr_status put_in_file(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n,
                              const float *in)
 {
@@ -240,7 +240,7 @@ zr_status zr__save_gather(zr__save *s)
 
 /* ---- the manifest, by rank 0 ------------------------------------------------------------------ */
 
-/** Add the checksums of the bytes [0, end) of a file that rank 0 wrote. If `end` is -1, add those of the whole file. */
+/** Add the checksums of the bytes [0, end) of a file that rank 0 wrote, or of the whole file if `end` is -1. */
 static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
 {
     char path[PATH_MAX];

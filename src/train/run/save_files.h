@@ -24,7 +24,7 @@ typedef struct zr__save_list {
 /** A file of the checkpoint. */
 typedef struct zr__save_part {
     char name[64];        /* "" if the checkpoint does not have this file */
-    zr__save_list chunks; /* checksums of the written chunks (zr_chunk); `all` also has those of the header */
+    zr__save_list chunks; /* checksums of the written chunks (zr_chunk); `all` includes chunks of the header */
     zr__save_list slices; /* regions in which ranks wrote slices of rows (zr_slices) */
 } zr__save_part;
 
@@ -51,7 +51,7 @@ typedef struct zr__save {
 /** Write the file name of a state into `name`. State 0 is the parameters; the other states are the optimizer's. */
 ZR_NODISCARD zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size);
 
-/** Return the number that the engine gives the state in file `file`. File 0 has the parameters. */
+/** Return the engine's state number for the state in file `file`, an index in `part`. File 0 has the parameters. */
 int zr__state_of_file(int file);
 
 /** Set the names of all files of the checkpoint. */

@@ -119,8 +119,8 @@ static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 
 /* ---- the policies of a candidate ---------------------------------------------------------------- */
 
-/** Return the estimated time per token of a mix of two policies. Just as many units use the policy `heavy`, which
- * recomputes more, as are needed to fit the limit. The other units use `light`. */
+/** Return the estimated time per token if some units use the policy `heavy`, which recomputes more, and the other units
+ * `light`. As few units use `heavy` as the memory limit allows. */
 static double mixed_sec(const search *s, const tried *heavy, const tried *light)
 {
     if (!heavy->fits || light->fits || light->needs <= heavy->needs) return heavy->sec;

@@ -77,7 +77,7 @@ static void set_states(const zr_config *config, zr_layout *layout)
     /* Allow a copy only if the user gave memory.limit, since it takes more memory than a process promises otherwise. */
     if (zr__train_saves_async(config))
         layout->save = zr__config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
-    /* This limit is for an arena in host memory. zr__train_plan_layout replaces it if the device has its own memory. */
+    /* Set the limit for an arena in host memory. zr__train_plan_layout replaces it if the device has its own memory. */
     if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->save == ZR_SAVE_AUTO)
         layout->limit_bytes = zr__arena_limit(config->memory.limit_bytes, false);
 }
@@ -108,7 +108,7 @@ static void set_groups(const zr_config *config, zr_layout *layout)
     layout->shard_ranks = group_ranks(config->zero.mics_shard_ranks, 1);
     layout->hpz_ranks = group_ranks(config->zero.hpz_partition_ranks, 2);
     const int64_t all = (int64_t)layout->ranks * layout->tensor;
-    const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* uneven hosts are refused later */
+    const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* planning fails if hosts differ */
     const bool hosts = host > 0 && host < all && (layout->tensor == 1 || levels || all % host == 0);
     layout->host_ranks = hosts ? (int)host : 0;
     layout->hierarchical = levels || (config->collectives.hierarchical == ZR_SWITCH_AUTO && has_levels(layout, host));

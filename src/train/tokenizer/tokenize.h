@@ -21,7 +21,7 @@ typedef struct zr__tokenize_args {
     const char *out;         /* path of the output, which zr_data_open can read; for NANOGPT it must end in ".bin" */
     zr__tokens_format format;
     bool eot;                /* whether ZR_END_OF_TEXT is put between documents; no other token is added */
-    int threads;             /* 1 to ZR_TOKENIZE_THREADS threads; 0 for as many as there are processors */
+    int threads;             /* number of threads, up to ZR_TOKENIZE_THREADS; 0 for one per processor */
     zr_progress_fn progress; /* progress in bytes of files; may be NULL */
     void *arg;
     const char *text_key; /* key of the text in a line of .jsonl; NULL for "text" */

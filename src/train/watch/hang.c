@@ -108,8 +108,8 @@ const char *zr__hang_limits(zr__hang *h, char text[ZR__LIMITS_BYTES])
 
 /* ---- where a rank is --------------------------------------------------------------------------- */
 
-/* Return the name of the first parameter that an op reads, or whose gradient it computes. If there is none, return the
- * name of the step's unit, or "". */
+/* Return the name of the first parameter that an op reads, or whose gradient it computes. If the op has no parameter,
+ * return the name of the step's unit, or "". */
 static const char *tensor_of(const zr_graph *g, const zr_step *step)
 {
     const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(g, step->op) : NULL;
@@ -212,8 +212,8 @@ static bool is_elsewhere(const zr__hang *h, int behind)
     return unseen && (waits & 1);
 }
 
-/* Return whether this process is the one that prints the warning: the process of the first rank that is not behind. All
- * processes of a host see the same boards, so they find the same rank. */
+/* Return whether this process prints the warning. All processes of a host see the same boards, so the process of the
+ * first rank that is not behind prints it. */
 static bool is_mine_to_warn(const zr__hang *h, int behind)
 {
     int first = -1;

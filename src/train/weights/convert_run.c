@@ -47,7 +47,7 @@ static zr_status describe_run(const zr__convert *c, char **json)
     return st;
 }
 
-/** Collect the chunks of the weights file: those of its header, which is read from the file, and those that were
+/** Collect the chunks of the weights file: chunks of its header, which is read from the file, and chunks that were
  * written. */
 static zr_status weights_chunks(const zr__convert *c, zr_manifest_file *file)
 {

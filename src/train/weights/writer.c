@@ -118,8 +118,8 @@ static void keep_share(zr__writer *w, double top, double sum)
     keep_likeliest(w, k);
 }
 
-/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, and of these only the
- * likeliest tokens that together have the probability top_p. */
+/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, reduced to the likeliest
+ * tokens that together have the probability top_p. */
 static int32_t draw_token(zr__writer *w, uint64_t seed, int64_t index)
 {
     zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};
