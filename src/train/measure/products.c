@@ -44,8 +44,8 @@ static bool is_head(const zr_graph *graph, const zr_op *op)
     return zr_graph_value(graph, op->in[backward ? 2 : 1])->param >= 0;
 }
 
-/** Return whether an op is the forward pass of a head that never runs, because the head's backward pass also computes
- * the losses. */
+/** Return whether an op is a head's forward op that never runs, because the head's backward op also computes the
+ * losses. */
 static bool is_idle(const zr_graph *graph, const zr_op *op)
 {
     return strcmp(op->def->name, "linear_cross_entropy") == 0 && op->out[0] != zr_graph_get_losses(graph);

@@ -39,7 +39,7 @@ typedef struct zr__resume {
 typedef struct zr__run {
     const zr_config *config;
     zr_config settled;      /* copy of `given` in which the run settles keys such as memory.limit and open keys */
-    const zr_config *given; /* the caller's configuration, or NULL if nothing is settled and `config` is the caller's */
+    const zr_config *given; /* the caller's configuration; NULL as long as `config` is the caller's itself */
     zr_comm *comm;
     const zr_observer *observer;
     int64_t peak_before_bytes; /* peak memory of this process when the run began */

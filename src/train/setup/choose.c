@@ -178,8 +178,8 @@ static zr_status try_policies(search *s, way w, reached *r)
 
 /* ---- micro-batches ------------------------------------------------------------------------------ */
 
-/** Divide the samples of a step into 1, 2, 3 ... micro-batches, until the plan recomputes nothing. Still smaller
- * micro-batches would only increase traffic. */
+/** Divide the samples of a step into more and more micro-batches of equal size, until the plan recomputes nothing.
+ * Still smaller micro-batches would only increase traffic. */
 static zr_status try_splits(search *s, int stage, int64_t rows)
 {
     reached r = {.all = false};
