@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Fail at the key `path`, whose value does not fit other values. */
+/* Report an error at the key `path`, because its value contradicts the values of other keys. */
 static zr_status fail_key(const zr__source *source, const char *path, zr_status status, const char *format, ...)
     ZR_PRINTF(4, 5);
 static zr_status fail_key(const zr__source *source, const char *path, zr_status status, const char *format, ...)
@@ -22,7 +22,8 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
     return zr__config_fail(source, zr__key_place_of(path, &place), status, "%s", message);
 }
 
-/* Refuse parameters that the configured optimizer or scheduler would ignore, because they belong to another one. */
+/* Refuse parameters that the configured optimizer or scheduler ignores, because they belong to another optimizer or
+ * scheduler. */
 static zr_status check_params(const zr_config *config, const zr__source *source, const char *section, int type,
                               const char *type_name)
 {
@@ -66,7 +67,7 @@ static zr_status check_number_types(const zr_config *config, const zr__source *s
     return ZR_OK;
 }
 
-/* Least loss scale. Updates divide by the scale in fp32, so a tiny scale would turn zeros into infinities. */
+/* Minimum loss scale. Updates divide by the scale in fp32, so with a smaller scale the quotient could overflow. */
 #define LEAST_LOSS_SCALE 1e-6
 
 static zr_status check_loss_scale(const zr_config *config, const zr__source *source)
@@ -102,7 +103,7 @@ static zr_status check_nccl_keys(const zr_config *config, const zr__source *sour
     return ZR_OK;
 }
 
-/* Refuse keys of the schedule that another key rules out. */
+/* Refuse keys about the norm, recomputation and collectives that contradict each other. */
 static zr_status check_schedule_keys(const zr_config *config, const zr__source *source)
 {
     int64_t stage = config->zero.stage;
@@ -150,7 +151,7 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
-/* Refuse weights of validation data, because an evaluation reads all of the data. */
+/* Refuse weights on the sources of data.val, because an evaluation reads all of the data. */
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
     json_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;

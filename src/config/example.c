@@ -6,8 +6,8 @@
 
 enum { MOST_COLUMNS = 100 };
 
-/* The keys in the order of the file. A value differs from the table's default if a small model learns better with it.
- * NULL stands for the recipe's value. */
+/* Keys in the order in which the file lists them. `value` is the key's value in the file: the table's default, or a
+ * different value with which a small model learns better, or NULL for the value of the recipe. */
 static const struct {
     const char *path, *value;
 } shown[] = {
@@ -51,7 +51,8 @@ static void add_comment(zr__text *out, int level, const char *words)
     zr__add_words(out, begin, begin, MOST_COLUMNS, words);
 }
 
-/* Return the length of the common objects of two paths, such as the length of "a.b." for a.b.c and a.b.d. */
+/* Return the length of the common prefix of two paths, in whole objects: 4, the length of "a.b.", for a.b.c and a.b.d.
+ */
 static size_t shared_bytes(const char *a, const char *b)
 {
     size_t shared = 0;
@@ -67,8 +68,8 @@ static int dots_in(const char *path, size_t bytes)
     return n;
 }
 
-/* Close the objects of the previous key, and open the objects of this key. `before` is the previous key's path, or ""
- * for the first key. */
+/* Close the objects that hold the previous key but not this key, and open the objects that hold only this key. `before`
+ * is the previous key's path, or "" for the first key. */
 static void add_objects(zr__text *out, const char *before, const char *path)
 {
     const size_t shared = shared_bytes(before, path), all = path[0] ? strlen(path) : 0;
@@ -90,7 +91,7 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
     const int level = dots_in(key->path, strlen(key->path)) + 1;
     const char *choices = key->state == ZR_KEY_LIMITED ? key->built : key->choices;
     const char *last = choices ? strrchr(choices, '|') : NULL;
-    const bool list = last && !strstr(key->help, last + 1); /* the help does not name the choices */
+    const bool list = last && !strstr(key->help, last + 1); /* the help text does not list the choices */
     snprintf(words, sizeof(words), "%s%s%s", key->help, list ? ": " : "", list ? ZR_CHOICES(choices) : "");
     add_comment(out, level, words);
     zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);

@@ -1,6 +1,7 @@
-/** Internals of config. read.c reads a file: it walks the file's tree by the keys of table.c, and stores each value
- * with value.c. refused.c collects refusals. check.c and resolve.c compare keys with each other. notes.c tells the user
- * which keys have no effect. write.c, reference.c and example.c print. state.c holds the memory of a configuration. */
+/** Internals of config. read.c reads a file: it walks the file's JSON tree, looks up each key in table.c and stores
+ * each value with value.c. refused.c collects refusals. check.c and resolve.c compare keys with each other. notes.c
+ * tells the user which keys have no effect. write.c, reference.c and example.c print. state.c holds the memory of a
+ * configuration. */
 #ifndef ZR_CONFIG_INTERNAL_H
 #define ZR_CONFIG_INTERNAL_H
 
@@ -17,16 +18,16 @@ typedef struct zr__string {
     char text[];
 } zr__string;
 
-/** Origin of a key's value. */
+/** Origin of a key's value: default, "auto", file or override. */
 typedef struct zr__origin {
     bool given;      /* whether the file, an override or zr_config_set gave a value other than "auto" */
     bool overridden; /* whether an override gave the value */
-    bool automatic;  /* whether "auto" was given; the chosen value is then reported */
+    bool automatic;  /* whether "auto" was given, so that the value chosen for it is reported */
 } zr__origin;
 
 struct zr_config_state {
-    zr__string *unused;          /* paths of given keys that have no effect, oldest first */
-    struct zr__refusal *refused; /* refused values, oldest first, while the file is read */
+    zr__string *unused;          /* paths of given keys without effect, in the order in which they were found */
+    struct zr__refusal *refused; /* refused values, collected while the file is read, oldest first */
     zr__string *strings;         /* strings that the configuration owns, newest first */
     zr__string *notes;           /* notes for the user, oldest first */
     const char *name;            /* the file's name in printable form */
@@ -37,7 +38,8 @@ struct zr_config_state {
     bool recipe;    /* whether zr__config_take_recipe was called */
 };
 
-/** Keys of zr_config_keys. Loop over them with: for (const zr_key *key = zr__keys; key < zr__keys_end; key++). */
+/** All keys, the list that zr_config_keys returns. Loop over them with: for (const zr_key *key = zr__keys; key <
+ * zr__keys_end; key++). */
 extern const zr_key zr__keys[];
 extern const zr_key *const zr__keys_end;
 
@@ -46,10 +48,10 @@ static inline zr__origin *zr__origin_of(const zr_config *config, const zr_key *k
     return &config->state->origin[key - zr__keys];
 }
 
-/** Source of the values, for error messages. */
+/** File from which the values are read, for error messages. */
 typedef struct zr__source {
     const char *name; /* name of the file */
-    const char *text; /* text of the file, or NULL without a file */
+    const char *text; /* text of the file, or NULL if there is no file */
     size_t bytes;
     const char *const *overrides;
     int n_overrides;
@@ -60,89 +62,93 @@ typedef struct zr__source {
 zr_status zr__config_fail(const zr__source *source, const zr__json_place *place, zr_status status, const char *format,
                           ...) ZR_PRINTF(4, 5);
 
-/** Return the key of an override, without "--". *value points behind '=', or is NULL if there is no '='. */
+/** Return the key of an override, without "--". *value points to the text after '=', or is NULL if there is no '='. */
 const char *zr__override_key(const char *override, size_t *length, const char **value);
-/** Parse an override's value as JSON, or else as a string. `key` is NULL if it is not known. Return NULL if memory runs
- * out. */
+/** Parse an override's value as JSON, or as a string if it is not JSON. `key` is NULL for an unknown key. Return NULL
+ * if memory runs out. */
 json_t *zr__override_value(const zr_key *key, const char *value);
 /** Return the object that holds the member at a dotted path of `length` bytes. Objects on the path are created if
  * missing. *member is the last part of the path. Return NULL if a value on the path is not an object, or if memory runs
  * out. */
 json_t *zr__member_object(json_t *root, const char *path, size_t length, const char **member);
-/** Put an override into the tree of a file. An existing value is replaced. */
+/** Store an override in the JSON tree of a file, replacing an existing value. */
 ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 
-/** Return the key with this path, or the key that covers it (such as "aio.*"), or NULL. */
+/** Return the key with this path, or a key such as "aio.*" that stands for all keys of a section, or NULL. */
 const zr_key *zr__key_find(const char *path);
-/** A dotted path as a chain of places, from the root. If the path has too many parts, the last part contains the rest.
- * */
+/** A dotted path as a chain of places, one for each part, beginning at the root. If the path has more parts than
+ * places, the last place has the rest of the path. */
 typedef struct zr__key_place {
     zr__json_place place[5];
     char part[4][128];
 } zr__key_place;
-/** Split a path at its dots into `out`. Return the last place, which borrows from `out`. */
+/** Split a path at its dots into `out`. Return the place of the last part, which points into `out`. */
 const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out);
 /** Return whether any key begins with `path` and a dot. */
 bool zr__key_is_section(const char *path);
-/** Return whether the configuration uses the key. Keys of other optimizers and schedulers are not used, nor are fp16's
- * keys without fp16.enabled. */
+/** Return whether the configuration uses the key. Keys of optimizers and schedulers that are not configured are not
+ * used. Keys of fp16 are not used unless fp16.enabled is true. */
 bool zr__key_is_read(const zr_config *config, const zr_key *key);
-/** Find the key or section that the user probably meant. Return it in `out`, or return NULL. */
+/** Find the key or section that the user probably meant by `path`. Write its path into `out` and return `out`, or
+ * return NULL if no name is near. */
 const char *zr__key_nearest(const char *path, char *out, size_t size);
-/** Write the values that a key takes, such as "an integer from 1 to 8", into `out`. Return `out`. */
+/** Describe the values that a key takes, such as "an integer from 1 to 8", in `out`. Return `out`. */
 const char *zr__key_wanted(const zr_key *key, char *out, size_t size);
 #define ZR_WANTED_BYTES 192
-/** Call zr__key_wanted with a temporary buffer of the enclosing block. */
+/** Call zr__key_wanted with a temporary buffer that lives until the end of the enclosing block. */
 #define ZR_WANTED(key) zr__key_wanted((key), (char[ZR_WANTED_BYTES]){0}, ZR_WANTED_BYTES)
-/** Write "a, b, c" for "a|b|c" into `out`. Return `out`. */
+/** Write the list "a|b|c" as "a, b, c" into `out`. Return `out`. */
 const char *zr__choice_list(const char *choices, char *out, size_t size);
-/** Call zr__choice_list with a temporary buffer of the enclosing block. */
+/** Call zr__choice_list with a temporary buffer that lives until the end of the enclosing block. */
 #define ZR_CHOICES(choices) zr__choice_list((choices), (char[ZR_WANTED_BYTES]){0}, ZR_WANTED_BYTES)
 /** Find a word in a list such as "a|b|c", ignoring case. Return its index, or -1 if it is not in the list. */
 int zr__choice_index(const char *choices, const char *word, size_t length);
 
-/** Add words, broken into lines of up to `columns` columns, and a final line break. The first line begins with `begin`,
- * each later line with `next`. */
+/** Add words to `out`, broken into lines of up to `columns` columns, and a final line break. `begin` is put before the
+ * first line, and `next` before each later line. */
 void zr__add_words(zr__text *out, const char *begin, const char *next, int columns, const char *words);
 
 /** Check a value and store it in its field. */
 ZR_NODISCARD zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value,
                                      const zr__source *source, const zr__json_place *place);
-/** Return the field's value as JSON, or the default for a key without a field. Return NULL if memory runs out. */
+/** Return the value of the key's field as JSON. For a key without a field, return its default. Return NULL if memory
+ * runs out. */
 json_t *zr__value_get(const zr_config *config, const zr_key *key);
-/** Store the default value in the key's field. */
+/** Store the key's default value in its field. */
 ZR_NODISCARD zr_status zr__value_default(zr_config *config, const zr_key *key);
-/** Write the field's value for people. Return false if the value is still "auto". */
+/** Write the value of the key's field in readable form into `out`. Return false if the value is still "auto". */
 bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_t size);
 
 /** Record a key without effect, for zr__config_note_all. */
 ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const char *path);
-/** Add notes, one line per section, on keys without effect and on values chosen for "auto". Call this when all values
+/** Add notes on keys without effect and on values chosen for "auto", one line per section. Call this when all values
  * are resolved. */
 ZR_NODISCARD zr_status zr__config_note_all(zr_config *config);
 
-/** Write the available values of a LIMITED key, such as: write "AdamW", "Adam" or "SGD". Return `out`. */
+/** Write advice that names the available values of a LIMITED key, such as: write "AdamW", "Adam" or "SGD". Return
+ * `out`. */
 const char *zr__key_available(const zr_key *key, char *out, size_t size);
-/** Call zr__key_available with a temporary buffer of the enclosing block. */
+/** Call zr__key_available with a temporary buffer that lives until the end of the enclosing block. */
 #define ZR_AVAILABLE(key) zr__key_available((key), (char[ZR_WANTED_BYTES]){0}, ZR_WANTED_BYTES)
-/** Record the failure that the value or key at `path` has just caused. `key` is the key if its value is not available.
- * */
+/** Record the last error as a refusal of the value or key at `path`. `key` is the key if its value is not available, or
+ * NULL for another error. */
 ZR_NODISCARD zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown,
                                        const char *path, const char *found);
-/** Fail with one message for all recorded failures, one line per section. Return ZR_OK without failures. */
+/** Fail with one message for all recorded refusals, with one line per section. Return ZR_OK if nothing was refused. */
 zr_status zr__refusals_say(zr_config *config);
 void zr__refusals_free(zr_config *config);
 
-/** Store a copy of a string in the configuration. Return NULL if memory runs out. */
+/** Store a copy of a string that lives as long as the configuration. Return NULL if memory runs out. */
 const char *zr__config_keep(zr_config *config, const char *text);
-/** Add a note, unless the same note exists. */
+/** Add a note, unless a note with the same text exists. */
 ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
-/** Fail with ZR_ERR_CONFIG and "file: message". Used for errors that are found only when all values are known. */
+/** Fail with ZR_ERR_CONFIG and the message "file: ...". This is for errors that are found only when all values are
+ * known. */
 zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 
-/** Return the value of a key in the recipe of a small model, as JSON, or NULL if the recipe does not set the key. */
+/** Return the JSON text that the recipe of a small model gives a key, or NULL if the recipe does not set the key. */
 const char *zr__recipe_value(const char *path);
-/** Fill in the recipe if zr__config_take_recipe requested it. Call this when the sizes are known. */
+/** Set the values of the recipe, if zr__config_take_recipe requested it. Call this when the sizes are known. */
 ZR_NODISCARD zr_status zr__config_recipe(zr_config *config);
 
 /** Check keys against each other, except checks that depend on the number of ranks. */

@@ -1,4 +1,4 @@
-/* Finds keys in the table, and writes the values that keys take. */
+/* Finds keys in the table, and describes the values that keys take. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -53,8 +53,9 @@ static const char *last_part(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* Update `best` and its distance if a candidate is nearer to `wanted`. The candidate is compared by its whole path and,
- * at the cost of one more letter, by only its last part, because a key may be in the wrong section. */
+/* Compare a candidate with `wanted`. If its distance is less than *limit, copy the candidate to `best` and its distance
+ * to *limit. For a key in the wrong section, compare only the last parts of the names, and add one letter to the
+ * distance. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];

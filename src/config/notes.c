@@ -1,4 +1,4 @@
-/* Adds notes about an accepted file: on keys without effect, and on values chosen for "auto". */
+/* Adds notes about an accepted file: which keys have no effect, and which values were chosen for "auto". */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -21,7 +21,8 @@ static bool in_one_section(const char *a, const char *b)
     return a[n] && n == section_bytes(b) && strncmp(a, b, n) == 0;
 }
 
-/* Add one note on the unused keys in the section of `first`, unless an earlier key of the section has done so. */
+/* Add one note on all unused keys in the section of `first`, unless a key before `first` is in this section, since the
+ * note then exists. */
 static zr_status note_unused_section(zr_config *config, const zr__string *first)
 {
     char names[LINE_BYTES];
@@ -46,8 +47,8 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
 
 /* ---- "auto" ----------------------------------------------------------------------------------- */
 
-/* Find the value that Hugging Face's Trainer would put in place of "auto". Return words for the origin of the value
- * (the model or the run), or NULL if Trainer puts no value there. */
+/* Find the value that Hugging Face's Trainer would put in place of "auto". Return words for its origin, such as "the
+ * learning rate", or NULL if Trainer puts no value there. */
 static const char *trainers_value(const zr_config *config, const zr_key *key, double *value)
 {
     static const char zero[] = "zero_optimization.";
@@ -80,7 +81,7 @@ static bool in_one_parent(const char *a, const char *b)
     return n > 0 && n == parent_bytes(b) && strncmp(a, b, n) == 0;
 }
 
-/* Return whether the key's value is still to be chosen. The value is reported when it is chosen. */
+/* Return whether zr__train_choose is to choose the key's value and report it. */
 static bool is_open_key(const zr_config *config, const zr_key *key)
 {
     const zr__config_open open = zr__config_get_open(config);
@@ -91,7 +92,7 @@ static bool is_open_key(const zr_config *config, const zr_key *key)
            (open.batch && (rows || all));
 }
 
-/* Return whether the key is reported in one line together with other keys of its section. */
+/* Return whether the value chosen for the key's "auto" is reported in one line with other keys of its section. */
 static bool is_plain_auto(const zr_config *config, const zr_key *key)
 {
     double value;
@@ -100,7 +101,8 @@ static bool is_plain_auto(const zr_config *config, const zr_key *key)
            !trainers_value(config, key, &value) && zr__value_text(config, key, text, sizeof(text));
 }
 
-/* Add one note on the keys in the section of `first`, unless an earlier key of the section has done so. */
+/* Add one note on all keys in the section of `first` that satisfy is_plain_auto, unless `first` is not the first of
+ * these keys. */
 static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 {
     int members = 0, used = 0;
@@ -142,8 +144,8 @@ static zr_status note_autos(zr_config *config)
     return ZR_OK;
 }
 
-/* Add notes on keys for checkpointing of activations if nothing is checkpointed. With DeepSpeed, the model's code
- * decides whether to checkpoint. */
+/* Add notes on given keys of activation checkpointing that have no effect, because nothing is recomputed or there are
+ * no tensor-parallel ranks. With DeepSpeed, the model's code decides whether to checkpoint. */
 static zr_status note_checkpointing(zr_config *config)
 {
     static const char section[] = "activation_checkpointing";

@@ -1,4 +1,4 @@
-/* Puts overrides of the command line, "key.path=value", into the JSON tree before the tree is checked. */
+/* Stores overrides of the command line, "key.path=value", in the JSON tree before the tree is checked. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -19,12 +19,12 @@ json_t *zr__override_value(const zr_key *key, const char *value)
     if (zr__json_load(value, strlen(value), JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, "the command line", &json,
                       &error) != ZR_OK)
         return NULL;
-    /* The name of a folder may be a number, such as 2024. */
+    /* A number or boolean for a text key is read as text, since a folder may have a name such as 2024. */
     bool text = key && (key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES);
     bool word = text && (json_is_number(json) || json_is_boolean(json));
     if (json && !word) return json;
     json_decref(json);
-    /* Paths need not be UTF-8. */
+    /* Do not check for UTF-8, since paths may contain any bytes. */
     return json_stringn_nocheck(value, strlen(value));
 }
 

@@ -8,8 +8,8 @@
 
 enum { PATH_BYTES = 256 };
 
-/* Return whether an override gave the value at `path`. The override sets the value itself or an enclosing value or, if
- * the file does not have the path, a value inside it. */
+/* Return whether an override gave the value at `path`: the override's key is `path` or an object that contains it. If
+ * the file does not have the path, the key may also be inside it. */
 static bool from_override(const zr__source *source, const char *path, bool in_file)
 {
     size_t whole = strlen(path);
@@ -46,8 +46,8 @@ static zr_status refuse_unknown(const zr__source *source, const zr__json_place *
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", nearest);
 }
 
-/* Refuse a value where a section is wanted. If the section is about a device that is not available, the message says
- * so. */
+/* Refuse a value that is not an object, at a path where the table has a section. If the section is for a device that is
+ * not available, the message says so. */
 static zr_status no_object(const zr__source *source, const zr__json_place *place, const char *path, const json_t *value)
 {
     char device[PATH_BYTES];
@@ -60,7 +60,8 @@ static zr_status no_object(const zr__source *source, const zr__json_place *place
         ZR_JSON_SHOWN(value), key->built, key->instead ? "; " : "", key->instead ? key->instead : "");
 }
 
-/* Read the keys of an object in the file. Recursion is bounded, because only sections of the table are entered. */
+/* Read the keys of an object in the file, recursively. The depth is bounded, because only sections of the table are
+ * entered. */
 static zr_status walk_keys(zr_config *config, const json_t *object, const zr__source *source,
                            const zr__json_place *parent)
 {
@@ -95,7 +96,7 @@ static zr_status walk_keys(zr_config *config, const json_t *object, const zr__so
     return ZR_OK;
 }
 
-/* Read a configuration in stages, in the following order. Later, callers give the sizes of a preset or directory
+/* Read a configuration in stages, in the order below. Later, callers set the sizes of a preset or directory
  * (zr__config_set_sizes), and zr_config_resolve sets the remaining values. */
 static zr_status read_stages(zr_config *config, json_t *root, const zr__source *source)
 {
@@ -107,8 +108,8 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
     if (!json_is_object(root)) return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) ZR_TRY(zr__value_default(config, key));
-    ZR_TRY(walk_keys(config, root, source, &top)); /* sets each value that is valid by itself */
-    ZR_TRY(zr__refusals_say(config));              /* fails once for all other values */
+    ZR_TRY(walk_keys(config, root, source, &top)); /* stores valid values, records other values as refused */
+    ZR_TRY(zr__refusals_say(config));              /* fails with one message for all refused values */
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
         zr__origin_of(config, key)->overridden = from_override(source, key->path, true);
     for (int i = 0; i < 3; i++)

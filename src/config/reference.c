@@ -18,7 +18,7 @@ static void add_escaped(zr__text *out, const char *text)
 static void add_reference_key(zr__text *out, const zr_key *key)
 {
     zr__text plain = {0}, item = {0};
-    /* a help text that begins with a file name, key or value keeps its lower case */
+    /* capitalise the help text, unless its first word is a file name, a key, a value or "zr" */
     int first = (int)strcspn(key->help, " "), name = (int)strcspn(key->help, ".:_/0123456789");
     bool word = name >= first && strncmp(key->help, "zr ", 3) != 0;
     zr__text_add(&plain, "`%s`: %s (`%s`). %c%s.", key->path, ZR_WANTED(key), key->standard,
@@ -43,7 +43,8 @@ static bool have_one_heading(const zr_key *a, const zr_key *b)
     return length == section_length(b) && strncmp(a->path, b->path, length) == 0;
 }
 
-/* Add the keys in the section of `first`: the keys without an effect here if `without`, or else the other keys. */
+/* Add the keys in the section of `first`: with `without`, only the keys that have no effect; otherwise, only the keys
+ * that have an effect. */
 static void add_section_keys(zr__text *out, const zr_key *first, bool without)
 {
     const char *title = without ? "\nAccepted, but without effect in zr:\n\n" : "";
@@ -68,8 +69,7 @@ zr_status zr_config_reference(char **markdown)
               "An unknown key is an error. A value that is not available yet is refused with exit code 69.\n"
               "Some keys of DeepSpeed are accepted but have no effect; zr then prints why. Integers go up to 2^53.\n"
               "In the file `//` begins a comment. `zr init` writes a first configuration.\n");
-    /* Keys of the same section are listed together. Sections are in the order in which they first occur in the table.
-     * */
+    /* List the keys of a section together. Sections are in the order of their first keys in the table. */
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
         const zr_key *first = zr__keys;
         while (!have_one_heading(key, first)) first++;

@@ -1,4 +1,4 @@
-/* Refuses the settings that are not available, all of them in one message with one line per section. */
+/* Refuses settings that are not available, in one message with one line per section. */
 #include "config/internal.h"
 
 #include <stdio.h>
@@ -9,14 +9,14 @@ enum { MOST_LINES = 9, OPTIONS_BYTES = 400, MOST_REFUSALS = 64 };
 struct zr__refusal {
     struct zr__refusal *next;
     zr_status status;
-    const zr_key *key; /* key of a value that is not available, or NULL for another error */
+    const zr_key *key; /* key whose value is not available, or NULL for another error */
     bool unknown;      /* whether the key is unknown */
     bool said;
     char section[64]; /* first part of `path` */
     char path[128];
     char found[ZR_JSON_SHOWN_BYTES];
     char where[160];   /* position, such as "ds.json:3:5" */
-    char message[512]; /* message if this is the only refusal */
+    char message[512]; /* message that is shown if this is the only refusal */
 };
 
 const char *zr__key_available(const zr_key *key, char *out, size_t size)
@@ -62,8 +62,8 @@ void zr__refusals_free(zr_config *config)
     }
 }
 
-/* Return whether an unknown key probably belongs to a value that is not available: its section has another key with an
- * unavailable value. */
+/* Return whether an unknown key probably belongs to a feature that is not available, because another key of its section
+ * has an unavailable value. */
 static bool follows_from(const struct zr__refusal *all, const struct zr__refusal *r)
 {
     for (; r->unknown && all; all = all->next)
@@ -83,8 +83,8 @@ static bool is_of_section(const struct zr__refusal *a, const struct zr__refusal 
     return strcmp(a->section, b->section) == 0;
 }
 
-/* Add one line about the unavailable values in the section of `first`. Add to the line the section's unknown keys from
- * `all`, which probably belong to these values. */
+/* Add one line about the section of `first`: its unavailable values, and its unknown keys from `all`, which probably
+ * belong to these values. */
 static void add_refused_section(zr__text *out, struct zr__refusal *all, struct zr__refusal *first)
 {
     const char *instead = NULL, *between = "";
@@ -107,13 +107,13 @@ static void add_refused_section(zr__text *out, struct zr__refusal *all, struct z
     }
 }
 
-/* Add the command line options with which the unchanged file would be accepted. */
+/* Add the command line options that would make the unchanged file acceptable. */
 static void add_options(zr__text *out, const struct zr__refusal *all)
 {
     char options[OPTIONS_BYTES] = "";
     size_t used = 0;
     for (; all; all = all->next) {
-        if (!all->key) return; /* options cannot correct every error */
+        if (!all->key) return; /* add nothing if an option cannot correct one of the errors */
         used += (size_t)snprintf(options + used, sizeof(options) - used, " --%s=%.*s", all->key->path,
                                  (int)strcspn(all->key->built, "|"), all->key->built);
         if (used >= sizeof(options)) return;

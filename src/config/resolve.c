@@ -1,4 +1,4 @@
-/* Sets values that are left open, and checks values that depend on the number of ranks. */
+/* Sets the values that no key gives, and checks values that depend on the number of ranks. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements per rank to which zr_plan aligns shards and buckets. The number is repeated here because config is a layer
- * below plan. */
+/* Unit of a rank's part of a shard or bucket, in elements. zr_plan uses the same number; it is repeated because config
+ * is a layer below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
 static const char *const size_name[] = {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"};
@@ -104,8 +104,8 @@ void zr__config_go_on(zr_config *config)
     config->state->goes_on = true;
 }
 
-/* Return the number of data-parallel ranks for which the three batch numbers agree, or 0 if they agree for no number.
- * */
+/* Return the number of data-parallel ranks with which the three keys of the batch triple agree, or 0 if they agree with
+ * no number of ranks. */
 static int64_t ranks_of_batch(const zr_config *config)
 {
     const int64_t batch = config->train_batch_size, micro = config->micro_batch_size;
@@ -114,7 +114,7 @@ static int64_t ranks_of_batch(const zr_config *config)
     return batch % (micro * accum) == 0 ? batch / (micro * accum) : 0;
 }
 
-/* Refuse three given batch numbers that do not agree. */
+/* Refuse a batch triple whose three given keys do not agree. */
 static zr_status refuse_three(const zr_config *config, int ranks)
 {
     char advice[160] = "leave out one of the three";
@@ -137,9 +137,9 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* Set the three batch numbers of a run that resumes on a different number of ranks, and whose file has all three.
- * train_batch_size is kept, and so are numbers from the command line. The micro-batch becomes the gcd of the old
- * micro-batch and a rank's samples. */
+/* Set the batch triple of a run that resumes on a different number of ranks and whose file gives all three keys. Keep
+ * train_batch_size and the values from the command line. Replace the micro-batch by the greatest common divisor of the
+ * old micro-batch and the samples of a rank. */
 static zr_status keep_batch(zr_config *config, int ranks)
 {
     static const char advice[] =
@@ -152,7 +152,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
     const bool batch_given = zr__config_overridden(config, "train_batch_size");
     if (micro_given && accum_given && batch_given) return ZR_OK;
-    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run had these: refused below */
+    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run wrote these; refused below */
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
     if (samples * ranks != batch) {
         char before[48] = "";
@@ -178,7 +178,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
                            batch, ranks, ranks == 1 ? "" : "s", *micro, *accum);
 }
 
-/* Compute the missing numbers of the batch triple from the given numbers. Zero, one or two numbers may be given. */
+/* Compute the missing values of the batch triple from the given values. Between none and two values may be given. */
 static zr_status resolve_batch(zr_config *config, int ranks)
 {
     ZR_TRY(keep_batch(config, ranks));
@@ -215,8 +215,8 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
-/* Add the note on reduce_bucket_size. With NCCL the size has no effect, because NCCL divides the buffers itself. There
- * is no note on the default, because a run's own file contains it. */
+/* Add the note on reduce_bucket_size. With NCCL the size has no effect, because NCCL divides the buffers itself. The
+ * default gets no note then, because a run writes it into its config.json even if the user gave none. */
 static zr_status note_reduce_bucket(zr_config *config, int ranks)
 {
     static const char name[] = "zero_optimization.reduce_bucket_size";
@@ -257,8 +257,8 @@ static zr_status note_fp16(zr_config *config)
     return ZR_OK;
 }
 
-/* Check the number of ranks for rank-free sums. Different numbers of ranks add the same micro-batches by the same tree
- * of sums only if each number is half of the next. */
+/* Check the number of ranks if sums must not depend on it (train.reproducible world). The gradients of micro-batches
+ * are added by a binary tree, which is the same for all numbers of ranks that are powers of two. */
 static zr_status check_world(const zr_config *config, int ranks)
 {
     if (!config->train.rank_free_sums || (ranks & (ranks - 1)) == 0) return ZR_OK;
@@ -285,8 +285,8 @@ static zr_status check_samples(const zr_config *config)
     return ZR_OK;
 }
 
-/* Check the gradient noise scale, which is measured from the differences between micro-batch gradients. If the number
- * of micro-batches is still to be chosen, a step can have one for each sample. */
+/* Check that a step has at least two micro-batches, since the gradient noise scale compares their gradients. If the
+ * number of micro-batches is still to be chosen, assume micro-batches of one sample. */
 static zr_status check_noise_scale(const zr_config *config, int ranks)
 {
     const int64_t micro =
@@ -307,8 +307,8 @@ static zr_status check_keep_best(const zr_config *config)
         config->data.val ? "train.eval_interval is 0" : "there is no data.val");
 }
 
-/* Add a note if a two-pass norm has no effect. If the gradient is kept for its sums anyway, a second pass would only
- * cost time, and zr__train_layout plans no second pass. */
+/* Add a note if memory.norm two_pass has no effect. If the gradient is stored anyway, to add micro-batches to it, a
+ * second pass would only cost time, and zr__train_layout plans no second pass. */
 static zr_status note_two_pass(zr_config *config)
 {
     const char *why = config->accumulation_steps > 1 ? "gradient_accumulation_steps above 1"
@@ -319,8 +319,8 @@ static zr_status note_two_pass(zr_config *config)
                            why);
 }
 
-/* Add a note on reduce_once. With a single micro-batch a step, gradients are reduced as usual. With more, each rank
- * keeps whole gradients that the stage would otherwise partition. */
+/* Add a note on reduce_once, the reduction of gradients once per step. With one micro-batch per step it makes no
+ * difference. With more, each rank stores whole gradients, which the stage would otherwise partition. */
 static zr_status note_reduce_once(zr_config *config, int ranks)
 {
     if (!config->reduce_once || ranks == 1 || zr__config_get_open(config).split) return ZR_OK;
@@ -334,8 +334,8 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
                            config->zero.stage);
 }
 
-/* Refuse an all-reduce at stage 1 with accumulation. An all-reduce leaves no owner with its part of the sums, so the
- * next micro-batch's sums could not be added to it. */
+/* Refuse an all-reduce at stage 1 if micro-batches are added up. Each rank then accumulates only its shard of the
+ * gradient sums in fp32, so there is no buffer for a unit's whole sums, which an all-reduce returns. */
 static zr_status check_all_reduce(const zr_config *config)
 {
     bool added = config->accumulation_steps > 1 || config->train.rank_free_sums;
@@ -360,7 +360,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     const int ranks = (int)(all_ranks / tensor); /* data-parallel ranks */
     ZR_TRY(check_world(config, ranks));
     ZR_TRY(resolve_sizes(config));        /* sets model.n_layer ... model.vocab_size, data.seq_length */
-    ZR_TRY(zr__config_recipe(config));    /* sets optimizer, scheduler and gradient_clipping of a preset */
+    ZR_TRY(zr__config_recipe(config));    /* sets the optimizer, scheduler and gradient_clipping of the recipe */
     ZR_TRY(resolve_batch(config, ranks)); /* sets the batch triple */
     ZR_TRY(check_all_reduce(config));
     ZR_TRY(check_noise_scale(config, ranks));

@@ -1,5 +1,4 @@
-/* Holds the memory that a configuration owns, strings and notes. Also tells whether the file or an override gave a key.
- * */
+/* Holds the strings and notes that a configuration owns. Also tells whether the file or an override gave a key. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -25,8 +24,8 @@ const char *zr__config_keep(zr_config *config, const char *text)
     return string->text;
 }
 
-/* Append a string, unless the list contains it or has `most` strings. The limit is needed because a section may have a
- * million keys. */
+/* Append a string, unless the list contains it already or has `most` strings. The number is limited because a section
+ * may have a million keys. */
 static zr_status append_once(zr__string **end, const char *text, int most)
 {
     int n = 0;

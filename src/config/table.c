@@ -1,10 +1,10 @@
-/* The table of keys. Help, docs/config.md, defaults and errors are made from it. */
+/* The table of keys. Help, docs/config.md, defaults and error messages are generated from it. */
 #include "config/internal.h"
 
 #define ONLY(values) .state = ZR_KEY_LIMITED, .built = values
 #define FROM(lo) .min = lo, .max = ZR_CONFIG_MAX_INT
 #define RANGE(lo, hi) .min = lo, .max = hi
-#define ANY_NUMBER .min = 0, .max = 3.4e38 /* updates are computed in fp32 */
+#define ANY_NUMBER .min = 0, .max = 3.4e38 /* the range of fp32, in which updates are computed */
 
 #define ADAMS (1u << ZR_OPTIMIZER_ADAMW | 1u << ZR_OPTIMIZER_ADAM)
 #define SGD (1u << ZR_OPTIMIZER_SGD)
@@ -18,13 +18,13 @@
     .instead = "to need less memory, use a higher stage, activation_checkpointing.policy unit or more ranks"
 #define CURVES "metrics.jsonl holds the curves"
 
-/* A row: type, path, default, member of zr_config, help, then other members of zr_key. Every value in the range works,
- * unless ONLY lists the values that work. */
+/* A row of the table with type, path, default, member of zr_config, help, then other members of zr_key. Every value in
+ * the range is available, unless ONLY lists the available values. */
 #define KEY(t, p, d, f, ...)                                                                                           \
     {                                                                                                                  \
         .path = p, .type = ZR_KEY_##t, .standard = d, .offset = offsetof(zr_config, f), .help = __VA_ARGS__            \
     }
-/* A row without a member of zr_config: type, path, default, help, then other members of zr_key. */
+/* A row of a key that has no member of zr_config: type, path, default, help, then other members of zr_key. */
 #define BARE(t, p, d, ...)                                                                                             \
     {                                                                                                                  \
         .path = p, .type = ZR_KEY_##t, .standard = d, .offset = SIZE_MAX, .help = __VA_ARGS__                          \

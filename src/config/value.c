@@ -23,13 +23,13 @@ static bool is_built(const zr_key *key, const json_t *value)
     return word && zr__choice_index(key->built, word, strlen(word)) >= 0;
 }
 
-/* Read an integer. It may be written as 5e8, as in DeepSpeed's files. */
+/* Read an integer, which may be written as 5e8, as in DeepSpeed's files. */
 static bool read_key_int(const zr_key *key, const json_t *value, int64_t *out)
 {
     double number = json_number_value(value);
     if (!json_is_number(value) || number != floor(number)) return false;
     if (number < key->min || number > key->max) return false;
-    /* 2^53 + 1 rounds to 2^53 as a double. */
+    /* Refuse 2^53 + 1, which rounds to the allowed 2^53 as a double. */
     if (json_is_integer(value) && json_integer_value(value) > (json_int_t)ZR_CONFIG_MAX_INT) return false;
     *out = (int64_t)number;
     return true;
@@ -57,8 +57,8 @@ static bool read_pair(const json_t *value, double out[2])
     return true;
 }
 
-/* Return whether the value is a name or a list of names. Otherwise *bad is the index of the first element that is not a
- * name, or -1 if the value is not a list. */
+/* Return whether the value is a name or a list of names. If not, set *bad to the index of the first element that is not
+ * a name, or to -1 if the value is not a list. */
 static bool names_fit(const json_t *value, int64_t *bad)
 {
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
@@ -85,7 +85,7 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
         value = json_array_get(value, element.index);
         place = &element;
     }
-    if (key->state == ZR_KEY_LIMITED && key->choices) /* list only the available words */
+    if (key->state == ZR_KEY_LIMITED && key->choices) /* list only the words that are available */
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted one of %s", ZR_JSON_SHOWN(value),
                                ZR_CHOICES(key->built));
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s", ZR_JSON_SHOWN(value), ZR_WANTED(key));
@@ -162,7 +162,7 @@ static void *field_of(const zr_config *config, const zr_key *key)
     return (char *)config + key->offset;
 }
 
-/* Store "auto" or null in the way that the field represents it: as 0, as no string (NULL), or as ZR_SWITCH_AUTO. */
+/* Store "auto" or null as the field represents it: 0 for a number, NULL for a string, ZR_SWITCH_AUTO for a switch. */
 static void store_nothing(zr_config *config, const zr_key *key)
 {
     if (key->offset == SIZE_MAX) return;
@@ -188,7 +188,7 @@ static bool standard_is(const zr_key *key, const char *json)
     return strcmp(key->standard, json) == 0;
 }
 
-/* Parse a default as JSON. A string is not parsed, because jansson's scanner reads blocks of 16 bytes, which may reach
+/* Return a default as JSON. Strings are not parsed, because jansson's scanner reads blocks of 16 bytes, which may reach
  * beyond the end of the string's memory. */
 static json_t *standard_json(const zr_key *key)
 {
@@ -196,8 +196,8 @@ static json_t *standard_json(const zr_key *key)
     return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
 }
 
-/* Return whether "auto" stands for the key's default. It does not if "auto" is a value of its own, or if the key takes
- * any string. */
+/* Return whether the value is "auto" and stands for the key's default. Return false if "auto" is a value of its own for
+ * this key, or if the key takes any string. */
 static bool is_auto(const zr_key *key, const json_t *value)
 {
     if (!is_word(value, auto_word) || key->type == ZR_KEY_ANY) return false;
@@ -205,7 +205,7 @@ static bool is_auto(const zr_key *key, const json_t *value)
     return standard_is(key, "\"auto\"") || zr__choice_index(key->choices, auto_word, strlen(auto_word)) < 0;
 }
 
-/* Store a list: names as text with one name per line, paths as JSON text. */
+/* Store a list: names as text with one name per line, or paths as JSON text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
@@ -227,7 +227,7 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     return st;
 }
 
-/* Store FusedAdam as Adam. FusedAdam is the class that DeepSpeed uses for the type Adam. */
+/* Store the optimizer type FusedAdam as Adam, since DeepSpeed's class for the type Adam is FusedAdam. */
 static zr_status set_fused_adam(zr_config *config, const zr_key *key, const zr__source *source,
                                 const zr__json_place *place)
 {
@@ -298,7 +298,7 @@ static json_t *choice_json(const zr_key *key, int index)
     return json_stringn(at, strcspn(at, "|"));
 }
 
-/* Return a single name as a string, several names as a list. */
+/* Return names as JSON: a single name as a string, several names as a list. */
 static json_t *names_json(const char *names)
 {
     if (!names) return json_null();

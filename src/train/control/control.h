@@ -48,14 +48,14 @@ typedef struct zr__loss_scaler {
     int64_t step, last_overflow, hysteresis_left;
 } zr__loss_scaler;
 
-/** Return the initial scaler of a resolved configuration; without fp16 it is static, with scale 1. */
+/** Return the initial scaler of a resolved configuration. Without fp16 its scale is always 1. */
 zr__loss_scaler zr__loss_scaler_create(const zr_config *config);
 
-/** Set the scale of the next step after a step that used scaler->scale. `overflow` tells whether that step's gradient
- * was not finite, so that the step was skipped. */
+/** Update the scale after a step, for the next step. `overflow` tells whether the gradient of the completed step was
+ * not finite, so that the step was skipped. */
 void zr__loss_scaler_update(zr__loss_scaler *scaler, bool overflow);
 
-/** Steps that must be averaged before the noise scale counts as known. */
+/** Minimum number of averaged steps for which zr__noise_scale_value returns a number. */
 #define ZR_NOISE_SCALE_STEPS 10
 #define ZR_NOISE_SCALE_BYTES 320
 
@@ -71,22 +71,22 @@ void zr__loss_scaler_update(zr__loss_scaler *scaler, bool overflow);
  * Large-Batch Training", appendix A.1.
  */
 typedef struct zr__noise_scale {
-    double gradient, trace; /* averages of |G|^2 and tr(S); in the first steps both are too small by a common factor */
-    int64_t steps;          /* steps in the averages */
+    double gradient, trace; /* averages of |G|^2 and tr(S); in the first steps too small, by a factor that both share */
+    int64_t steps;          /* number of steps in the averages */
 } zr__noise_scale;
 
 /** Add a step to the averages. `small_square` is the mean of |g|^2 over the step's micro-batches of `small` tokens
- * (zr_step_result.micro_square); `big_square` is |g|^2 of the whole batch of `big` tokens, with `big` > `small`. Ignore
- * a step whose estimates are not finite. */
+ * (zr_step_result.micro_square). `big_square` is |g|^2 of the step's whole batch of `big` tokens, where `big` >
+ * `small`. Ignore a step whose estimates are not finite. */
 void zr__noise_scale_add(zr__noise_scale *noise, double small_square, double small, double big_square, double big);
 
-/** Return the noise scale, in the unit of the added sizes (tokens). Return NaN before ZR_NOISE_SCALE_STEPS steps, and
- * while an average is not positive. */
+/** Return the noise scale in tokens, the unit of the sizes passed to zr__noise_scale_add. Return NaN before
+ * ZR_NOISE_SCALE_STEPS steps, and while an average is not positive. */
 double zr__noise_scale_value(const zr__noise_scale *noise);
 
-/** Write a line that compares the noise scale with the batch of a step, both in tokens, and return `out`. To reach a
- * given loss, training with a batch of B tokens takes 1 + scale/B times the fewest possible steps, and 1 + B/scale
- * times the fewest possible tokens (section 2 of McCandlish et al.). */
+/** Write a line that compares the noise scale with the batch size of a step, both in tokens, and return `out`. Training
+ * to a given loss with batches of B tokens takes 1 + scale/B times the minimum number of steps, and 1 + B/scale times
+ * the minimum number of tokens (section 2 of McCandlish et al.). */
 char *zr__noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE_BYTES]);
 
 #endif

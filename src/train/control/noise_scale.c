@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Weight of a new step in the moving averages; the averages cover about the last hundred steps. */
+/* Weight of a new step in the moving averages, which thus cover about the last hundred steps. */
 #define WEIGHT 0.01
-/* Largest ratio at which two batch sizes count as about equal. */
+/* Maximum ratio of two batch sizes that count as about equal. */
 #define ABOUT 2.0
 
 void zr__noise_scale_add(zr__noise_scale *noise, double small_square, double small, double big_square, double big)
@@ -15,8 +15,8 @@ void zr__noise_scale_add(zr__noise_scale *noise, double small_square, double sma
     const double gradient = (big * big_square - small * small_square) / (big - small);
     const double trace = (small_square - big_square) / (1 / small - 1 / big);
     if (!isfinite(gradient) || !isfinite(trace)) return;
-    /* Both averages begin at zero and are therefore too small at first, by a common factor that their quotient cancels.
-     */
+    /* Both averages begin at zero, so they are too small at first, but by the same factor, which cancels in their
+     * quotient. */
     noise->gradient += WEIGHT * (gradient - noise->gradient);
     noise->trace += WEIGHT * (trace - noise->trace);
     noise->steps++;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Largest integer that a member may hold (2^53); JSON readers treat larger integers differently. */
+/* Maximum of an integer member: 2^53. JSON readers may round larger integers. */
 #define MOST 0x1p53
 
 /* ---- out -------------------------------------------------------------------------------------- */
@@ -121,8 +121,8 @@ static zr_status read_scaler(const reader *r, zr__loss_scaler *s)
     return ZR_OK;
 }
 
-/** Read the noise averages; leave them unchanged if the member is null or missing, since the run did not measure them.
- */
+/** Read the noise averages. Leave them unchanged if the member is null or missing, because the run did not measure the
+ * noise. */
 static zr_status read_noise(const reader *r, zr__noise_scale *n)
 {
     const json_t *value = json_object_get(r->object, "noise_scale");
@@ -189,14 +189,15 @@ typedef struct difference {
 
 static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now);
 
-/** Call the callback if a key's old and new values differ; a value is NULL if the key is missing. */
+/** Call the callback if the old and the new value of a key differ. A value is NULL if its configuration lacks the key.
+ */
 static zr_status compare_key(const difference *d, const char *path, const char *name, const json_t *was,
                              const json_t *is)
 {
     char key[256], *before = NULL, *after = NULL;
     snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
     if (json_is_object(is ? is : was)) return compare_sections(d, key, json_is_object(was) ? was : NULL, is);
-    if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK; /* a new null key is no difference */
+    if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK; /* new null keys count as equal */
     if (was) before = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (is) after = json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     zr_status st = (was && !before) || (is && !after) ? ZR_FAIL(ZR_ERR_MEMORY, "no memory to compare configurations")
@@ -206,8 +207,8 @@ static zr_status compare_key(const difference *d, const char *path, const char *
     return st;
 }
 
-/** Compare two sections of one path, recursively. The table of keys, or the JSON parser's depth limit, bounds the
- * recursion. */
+/** Compare the section at one path in two configurations, recursively. The recursion is bounded by the table of keys
+ * and by the JSON parser's depth limit. */
 static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now)
 {
     const char *name;

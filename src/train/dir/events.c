@@ -88,7 +88,7 @@ static message begin_event(char record[ZR_EVENT_BYTES], double wall_sec, int64_t
     memcpy(&bits, &wall_sec, sizeof(bits));
     put_key(&m, EVENT_WALL_TIME, FIXED64);
     put_fixed(&m, bits, 8);
-    if (step == 0) return m; /* 0 is the default value, which protocol buffers omit */
+    if (step == 0) return m; /* no field is written, since protocol buffers omit the default value 0 */
     put_key(&m, EVENT_STEP, VARINT);
     put_varint(&m, (uint64_t)step);
     return m;

@@ -19,11 +19,11 @@
 
 enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64 };
 
-/* Seconds after which an empty lock counts as abandoned; a running process writes its name at once after creating the
- * lock. */
+/* Seconds after which an empty lock file counts as abandoned. A running process writes its name into the file at once
+ * after creating it. */
 enum { EMPTY_SEC = 10 };
 
-/** Identity of a process. The process number alone is not enough, since numbers are reused. */
+/** Identity of a process. A process number alone is not enough, since the system reuses process numbers. */
 typedef struct holder {
     char host[HOST_BYTES];
     long process;
@@ -46,7 +46,7 @@ static uint64_t start_of(long process)
     size_t n = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
     if (file) fclose(file);
     text[n] = '\0';
-    const char *name_end = strrchr(text, ')'); /* the process's name may contain spaces and parentheses */
+    const char *name_end = strrchr(text, ')'); /* skip the process's name, which may contain spaces and parentheses */
     if (!name_end || sscanf(name_end + 1, " %c", &state) != 1 || state == 'Z' || state == 'X') return 0;
     /* In the line of /proc/PID/stat the state is field 3 and the start time is field 22. */
     const char *at = name_end + 1;
@@ -56,7 +56,7 @@ static uint64_t start_of(long process)
 
 static holder myself(void)
 {
-    char machine[WORD_BYTES]; /* only a hash of the id is written, since the id is confidential */
+    char machine[WORD_BYTES]; /* write only a hash of the id, since the id is confidential */
     holder me = {.process = (long)getpid(), .started = start_of((long)getpid())};
     zr__host_name(me.host, sizeof(me.host));
     zr__host_line("/proc/sys/kernel/random/boot_id", "", me.boot, sizeof(me.boot));
@@ -64,15 +64,15 @@ static holder myself(void)
         me.machine = XXH3_64bits(machine, strlen(machine));
     const ssize_t n = readlink("/proc/self/ns/pid", me.space, sizeof(me.space) - 1);
     me.space[n > 0 ? n : 0] = '\0';
-    /* Without random bytes, build the key from start time and process number: no two processes of a host have both in
-     * common. */
+    /* If there are no random bytes, build the key from start time and process number, since no two processes of a host
+     * have the same pair. */
     if (getrandom(&me.key, sizeof(me.key), GRND_NONBLOCK) != sizeof(me.key) || me.key == 0)
         me.key = me.started << 24 ^ (uint64_t)me.process ^ 1;
     return me;
 }
 
-/** Return whether the process `its` has certainly ended. Return false for a process of another host or container, since
- * it may be alive. */
+/** Return whether the process `its` has certainly ended. Return false for a process of another host or container, which
+ * may still be alive. */
 static bool is_gone(const holder *its, const holder *mine)
 {
     if (its->process <= 0 || strcmp(its->host, mine->host) != 0) return false;
@@ -85,7 +85,7 @@ static bool is_gone(const holder *its, const holder *mine)
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/** Write the lock's text: a first line for people, a second line for other processes. */
+/** Write the lock's text: one line for people and one line for other processes. */
 static int print_lock(const holder *h, char text[TEXT_BYTES])
 {
     const char *job = getenv("SLURM_JOB_ID");
@@ -96,7 +96,7 @@ static int print_lock(const holder *h, char text[TEXT_BYTES])
                     h->space[0] ? h->space : "-", h->key, h->machine);
 }
 
-/** Parse the lock's text; missing fields stay 0 or "". */
+/** Parse the lock's text. Fields that the text lacks are 0 or "". */
 static holder parse_lock(const char *text)
 {
     holder h = {0};
@@ -126,15 +126,14 @@ static void read_lock(const char *path, char text[TEXT_BYTES])
     close(fd);
 }
 
-/** Write this process's name into the lock. The file is truncated only after the write succeeded, so a full disk leaves
- * the earlier text. After a partial write, the earlier text `before` is written back, so that the lock always contains
- * a name. */
+/** Write this process's name into the lock. After a complete write, truncate the file behind the name. After a partial
+ * write, such as on a full disk, restore the earlier text `before`. So the lock always contains a name. */
 static zr_status write_lock(int fd, const char *path, const holder *me, const char *before)
 {
     char text[TEXT_BYTES];
     const int n = print_lock(me, text);
     errno = 0;
-    /* Write at offset 0, where the file position still is, since pread does not move it. */
+    /* Write at the file position, which is still 0 because pread does not move it. */
     const ssize_t put = write(fd, text, (size_t)n);
     if (put == n && ftruncate(fd, n) == 0) return ZR_OK;
     const int error = errno;
@@ -167,15 +166,15 @@ static bool is_file(int fd, const char *path)
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/** Return whether the lock has been empty for so long that its creator will not write its name any more. */
+/** Return whether the lock has been empty for so long that the process that created it must have ended. */
 static bool is_abandoned(int fd)
 {
     struct stat info;
     return fstat(fd, &info) == 0 && info.st_size == 0 && difftime(time(NULL), info.st_mtime) > EMPTY_SEC;
 }
 
-/** Take over an abandoned lock. If two processes try this at the same time, flock puts them in order: the second
- * process finds the first process's name in the lock. */
+/** Take over an abandoned lock. If two processes try this at the same time, flock makes the second process wait; it
+ * then finds the first process's name in the lock. */
 static zr_status take_over(int fd, const char *path, const holder *me, char gone[ZR_LOCK_HOLDER_BYTES])
 {
     char text[TEXT_BYTES];
@@ -189,9 +188,9 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
     return ZR_OK;
 }
 
-/** Write this process's name into a lock file that it has just created. Wait for flock, since another process that
- * found the empty file may hold it for a moment. Fail if another process took the lock over in the meantime, which can
- * happen if this process was stopped for long. */
+/** Write this process's name into the lock file that this process has just created. Wait for flock, which another
+ * process that found the empty file may hold for a moment. Fail if another process took the lock over in the meantime,
+ * which can happen if this process was suspended for long. */
 static zr_status name_new_lock(int fd, const char *path, const holder *me)
 {
     struct stat info;

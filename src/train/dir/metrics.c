@@ -41,7 +41,7 @@ int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCA
     return 2;
 }
 
-/** Format a line into a fixed buffer. It allocates no memory, since an allocation could fail in any step. */
+/** Format a line into a fixed buffer, without allocating memory, since an allocation could fail in any step. */
 static int write_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n,
                       char line[ZR_METRICS_LINE_BYTES])
 {

@@ -11,25 +11,25 @@
 
 #include "zr/run.h"
 
-/** Named number of a step or of an evaluation. */
+/** A number of a step or of an evaluation, with its name. */
 typedef struct zr__scalar {
     const char *name;
     double value;
-    bool exact;  /* whether a line shows all digits instead of nine */
-    bool absent; /* whether the run does not measure the number */
+    bool exact;  /* whether all digits are written, and not only nine */
+    bool absent; /* whether the number is omitted because the run does not measure it */
 } zr__scalar;
 /** Maximum number of scalars in a line, checked at compile time. */
 #define ZR_SCALARS 16
-/** Maximum bytes of a line: its step, and a name and a number of up to 24 characters for each scalar. */
+/** Maximum length of a line in bytes: 64 for its step, and 64 for the name and number of each scalar. */
 #define ZR_METRICS_LINE_BYTES (64 + 64 * ZR_SCALARS)
 
-/** Collect the scalars of a training step, in the order of a line, and return their count. "loss_scale" is included
- * only with fp16, and "noise_scale_tokens" only with train.gradient_noise_scale. */
+/** List the scalars of a training step in the order of a line, and return their count. "loss_scale" is included only
+ * with fp16, and "noise_scale_tokens" only with train.gradient_noise_scale. */
 int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCALARS]);
-/** Collect the scalars of an evaluation and return their count. In a line their names have the prefix "val_". */
+/** List the scalars of an evaluation and return their count. A line adds the prefix "val_" to their names. */
 int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCALARS]);
 
-/** Write the line of a step or of an evaluation, including its newline, and return its length. */
+/** Write the line of a step or an evaluation, including its newline, and return its length in bytes. */
 int zr__metrics_step(const zr_train_step *step, char line[ZR_METRICS_LINE_BYTES]);
 int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_METRICS_LINE_BYTES]);
 /** Return the line for a text that the model generated after `step` steps; zr_free it. Errors: ZR_ERR_MEMORY. */

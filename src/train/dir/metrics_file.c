@@ -19,7 +19,7 @@ zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
 
 /* ---- a file that is there --------------------------------------------------------------------- */
 
-/** The first bytes of a line, and the length of the whole line. */
+/** Beginning of a line, and the length of the whole line. */
 typedef struct line_start {
     char text[64];
     int64_t bytes;
@@ -52,7 +52,7 @@ static zr_status take_val_loss(const char *line, double *loss)
     return ZR_OK;
 }
 
-/** Find the end of the lines of steps up to `step`; *made receives the results in these lines. */
+/** Find the offset after the last line of a step up to `step`. *made receives the results in the lines before it. */
 static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t *end)
 {
     *end = 0;
@@ -101,7 +101,7 @@ zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t s
 
 /* ---- lines ------------------------------------------------------------------------------------ */
 
-/** Find the offset of the next line, and remove the partial line that a failed write has left there. */
+/** Set m->bytes to the offset of the next line, and remove the partial line that a failed write has left there. */
 static bool find_place(zr__metrics_file *m)
 {
     struct stat st;
@@ -122,7 +122,7 @@ static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
         while (n < 0 && errno == EINTR);
     if (n == (ssize_t)bytes) return true;
     m->error = n < 0 ? errno : ENOSPC;                               /* a partial write means that the disk is full */
-    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* if this fails, the next write truncates */
+    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* or else the next write truncates */
     return false;
 }
 
@@ -135,7 +135,7 @@ static bool append_kept(zr__metrics_file *m)
     return true;
 }
 
-/** Buffer a line for later; return false if the buffer is full. */
+/** Buffer a line for a later write. Return false if the buffer is full. */
 static bool keep_line(zr__metrics_file *m, const char *line, size_t bytes)
 {
     const size_t before = m->kept.length;
@@ -166,7 +166,7 @@ zr_status zr__metrics_sync(zr__metrics_file *m)
     if (m->fd < 0) return ZR_OK;
     ZR_CHECK(append_kept(m), ZR_ERR_IO, "the last %lld %s%s of %s up to it cannot be written yet: %s",
              (long long)m->n_kept, m->line, m->n_kept == 1 ? "" : "s", m->name, strerror(m->error));
-    /* Some file systems do not support fsync and return EINVAL; that is no error. */
+    /* Ignore EINVAL, which file systems without fsync return. */
     ZR_CHECK(fsync(m->fd) == 0 || errno == EINVAL, ZR_ERR_IO, "%s may not be on the disk: fsync: %s", m->name,
              strerror(errno));
     return ZR_OK;

@@ -1,6 +1,6 @@
-/** A file that grows by whole lines or records: metrics.jsonl, or an event file for TensorBoard. A line that cannot be
- * written is buffered in memory and written before the next line. Existing lines are removed only when a run resumes:
- * the lines after the step that it resumes from. */
+/** A file to which whole lines or records are appended: metrics.jsonl, or an event file for TensorBoard. A line that
+ * cannot be written is buffered in memory and written before the next line. Existing lines are removed only when a run
+ * resumes from an earlier step: the lines after that step. */
 #ifndef ZR_TRAIN_METRICS_FILE_H
 #define ZR_TRAIN_METRICS_FILE_H
 
@@ -11,16 +11,16 @@
 typedef struct zr__metrics_file {
     const char *name, *line; /* the file's name and unit ("line", "record"), for messages */
     int fd;                  /* -1 if closed */
-    bool torn;               /* whether a partial line follows the first `bytes` bytes */
-    int64_t bytes;           /* size of the file before the last write */
+    bool torn;               /* whether a partial line follows the first `bytes` bytes of the file */
+    int64_t bytes;           /* size of the file in bytes before the last write */
     zr__text kept;           /* buffered lines, in order, that wait for a successful write */
     int64_t n_kept;          /* number of lines in `kept` */
     int64_t n_lost;          /* number of lines dropped because `kept` was full */
     int error;               /* errno of the last write that failed */
     struct {
         bool now;               /* whether the last line could not be written */
-        int64_t n_late, n_lost; /* lines written late, and lines lost */
-    } outage;                   /* the current series of failed writes, or the last series if writes succeed again */
+        int64_t n_late, n_lost; /* number of lines written late, and of lines lost */
+    } outage; /* the current series of failed writes or, if writes succeed again, the last such series */
 } zr__metrics_file;
 
 #define ZR_METRICS_FILE_INIT                                                                                           \
@@ -31,27 +31,27 @@ typedef struct zr__metrics_file {
 /** Maximum bytes of buffered lines. */
 #define ZR_METRICS_KEPT_BYTES (1 << 20)
 
-/** Results that metrics.jsonl holds up to the step that a run resumes from. */
+/** Results that metrics.jsonl holds up to the step S from which a run resumes. */
 typedef struct zr__run_made {
-    bool evaluation, sample; /* whether the file holds an evaluation and a sample of exactly that step */
-    double best_loss;        /* lowest val_loss up to that step; infinity without an evaluation */
-    int64_t last_step;       /* last training step up to that step that has a line; 0 if no step has one */
+    bool evaluation, sample; /* whether the file holds an evaluation and a sample of step S itself */
+    double best_loss;        /* lowest val_loss up to step S; infinity if there is no val_loss */
+    int64_t last_step;       /* last training step up to S that has a line; 0 if there is none */
 } zr__run_made;
 
 /** Result of a write that may be reported to the user. */
 typedef enum zr__metrics_news {
     ZR_METRICS_NO_NEWS,
-    ZR_METRICS_KEPT, /* the first line of an outage could not be written and is buffered */
-    ZR_METRICS_LOST, /* a line was lost for the first time in an outage, since the buffer is full */
+    ZR_METRICS_KEPT, /* the write of a line failed for the first time in an outage, and the line is buffered */
+    ZR_METRICS_LOST, /* the buffer is full, and a line was lost for the first time in an outage */
     ZR_METRICS_AGAIN /* the outage is over, and all buffered lines are in the file */
 } zr__metrics_news;
 
 /** Create the file. Fail with ZR_ERR_CREATE if it exists or its path is a symbolic link. */
 ZR_NODISCARD zr_status zr__metrics_create(zr__metrics_file *m, const char *path);
 
-/** Open the file of an earlier run, or create it, and find the end of the lines of steps up to `step`; *made receives
- * the results in these lines. Refuse a symbolic link, a file with a second name (a hard link) and anything but a
- * regular file, since writing might change another file. Errors: ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
+/** Open the file of an earlier run, or create it, and find the end of the lines of steps up to `step`. *made receives
+ * the results in these lines. Refuse a symbolic link, a file with several hard links and anything but a regular file,
+ * since writing to it might change another file. Errors: ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t step, zr__run_made *made);
 
 /** Truncate the file at the end that zr__metrics_continue found. Call this before the first line is written. `path` and
@@ -61,12 +61,12 @@ ZR_NODISCARD zr_status zr__metrics_cut(const zr__metrics_file *m, const char *pa
 /** Append one line, including its newline, after any buffered lines. */
 zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t bytes);
 
-/** Write the buffered lines and sync the file to disk. Fail with ZR_ERR_IO if some lines cannot be written yet and stay
- * buffered, or if the sync fails. */
+/** Write the buffered lines and sync the file to disk. Fail with ZR_ERR_IO if the sync fails, or if some lines cannot
+ * be written now; these lines stay buffered. */
 ZR_NODISCARD zr_status zr__metrics_sync(zr__metrics_file *m);
 
-/** Write the buffered lines, sync the file to disk and close it. Fail with ZR_ERR_IO if lines are lost because they
- * could not be written or the file was removed, or if the sync fails. */
+/** Write the buffered lines, sync the file to disk and close it. Fail with ZR_ERR_IO if the sync fails, or if lines are
+ * lost because they could not be written or the file was removed. */
 ZR_NODISCARD zr_status zr__metrics_end(zr__metrics_file *m);
 
 /** Write the buffered lines if that is possible now, and close the file. */

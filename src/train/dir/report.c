@@ -34,8 +34,7 @@ zr_traffic zr__report_within(const zr_report *report, zr_border border)
     return within;
 }
 
-/** Divide the traffic of all steps by the number of steps. Fail with ZR_ERR_INTERNAL if the division leaves a
- * remainder. */
+/** Divide the traffic of a run by its number of steps. Fail with ZR_ERR_INTERNAL if the division leaves a remainder. */
 static zr_status a_step(const zr_traffic *all, int64_t steps, zr_traffic *one)
 {
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) {
@@ -62,8 +61,8 @@ static void add_categories(zr__json_out *out, const int64_t category_bytes[ZR_CA
     for (int c = 0; c < ZR_CATEGORIES; c++) zr__json_add(out, zr_category_name((zr_category)c), category_bytes[c]);
 }
 
-/** Add the memory, with an object for each memory space in use. The device's numbers include its staging memory, as the
- * totals do. */
+/** Add the memory, as one object for each memory space in use. The numbers of the device include its staging memory, as
+ * the totals do. */
 static void add_memory(zr__json_out *out, const zr_memory *memory)
 {
     zr__json_open(out, "memory", '{');
@@ -104,7 +103,8 @@ static void add_traffic(zr__json_out *out, const char *key, const zr_traffic *tr
     zr__json_close(out, '}');
 }
 
-/** Add the traffic that crosses a border and the traffic that does not, or nothing if no traffic crosses the border. */
+/** Add two objects for a border: the traffic that does not cross it and the traffic that does. Add nothing if no
+ * traffic crosses the border. */
 static void add_border(zr__json_out *out, const zr_report *report, zr_border border, const char *inside,
                        const char *across)
 {
@@ -114,7 +114,7 @@ static void add_border(zr__json_out *out, const zr_report *report, zr_border bor
     add_traffic(out, across, &report->across[border]);
 }
 
-/** Add FLOPs as an integer, or as a real number if they may exceed the range of an integer. */
+/** Add a number of FLOPs as an integer, or as a real number if it may exceed the range of an integer. */
 static void add_flops(zr__json_out *out, const char *key, double flops)
 {
     json_t *json = flops < 0x1p62 ? json_integer((json_int_t)flops) : json_real(flops);

@@ -14,9 +14,9 @@ zr_report zr__report_planned(const zr_plan *plan);
  * of neighbouring ranks, for ZR_BORDER_TENSOR the traffic of ZeRO itself. */
 zr_traffic zr__report_within(const zr_report *report, zr_border border);
 
-/** Fill a report with the engine's measured memory and with its traffic per step. FLOPs are copied from the plan: the
- * engine executes all steps of the plan and does not count FLOPs. Fail with ZR_ERR_INTERNAL if the traffic is not a
- * whole multiple of the number of steps. */
+/** Fill a report with the memory and the traffic per step that the engine measured. Copy the FLOPs from the plan,
+ * because the engine executes all schedule steps of the plan and does not count FLOPs. Fail with ZR_ERR_INTERNAL if the
+ * measured traffic is not a whole multiple of the number of training steps. */
 ZR_NODISCARD zr_status zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
 
 /** Return a report as one JSON object; zr_free it. */

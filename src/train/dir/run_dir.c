@@ -17,12 +17,11 @@
 
 #define TMP_SUFFIX ".tmp" /* suffix of the temporary file of zr__file_put */
 
-/* Files and folders in a directory that show that a run was there. */
+/* Names of files and folders that show that a directory belongs to a run. */
 static const char *const run_traces[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS,   ZR_RUN_REPORT, ZR_RUN_MODEL,
                                          ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_OLD, ZR_RUN_LATEST, ZR_RUN_BEST};
 
-/** Write the longest existing prefix of `path` to `parent`: the path itself, or its nearest existing parent directory.
- */
+/** Write to `parent` the path `path` itself if it exists, or its nearest existing parent directory. */
 static void nearest_parent(const char *path, char parent[PATH_MAX])
 {
     struct stat st;
@@ -53,7 +52,7 @@ static bool has_checkpoint(const char *path)
     return found;
 }
 
-/** Return the name of a trace of a run in the directory, or NULL if it has no trace of a run. */
+/** Return the first name of `run_traces` that exists in the directory, or NULL if none exists. */
 static const char *trace_in(const char *path)
 {
     if (has_checkpoint(path)) return "a checkpoint";
@@ -62,7 +61,7 @@ static const char *trace_in(const char *path)
     return NULL;
 }
 
-/** Check that a run's directory can be created or written at `path`. */
+/** Check that `path` can be created as a run's directory, or is a directory that can be written. */
 static zr_status check_place(const char *path)
 {
     struct stat st;
@@ -191,9 +190,8 @@ zr_status zr__run_dir_end(zr__run_dir *dir)
     return st != ZR_OK ? st : events;
 }
 
-/** Remove this run's files after it failed to begin, since they would make the next run refuse the directory. The files
- * are this run's only if metrics.jsonl is open, since it is opened under the lock; otherwise another run owns them and
- * they stay. */
+/** Remove the files of a run that failed to begin, since they would make the next run refuse the directory. Remove them
+ * only if metrics.jsonl is open: it is opened under the lock, so without it the files may be another run's. */
 void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];
@@ -212,7 +210,7 @@ zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *confi
     snprintf(dir->path, sizeof(dir->path), "%s", path);
     ZR_TRY(zr__make_folders(path));
     ZR_TRY_GOTO(st, take_lock(dir), fail);
-    /* Another job may have run here between the first check and the lock. */
+    /* Check again, since another job may have run in this directory between the first check and the lock. */
     ZR_TRY_GOTO(st, zr__run_dir_check(path), fail);
     dir->place = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     ZR_TRY_GOTO(st, zr__metrics_create(&dir->metrics, metrics), fail);
@@ -231,7 +229,7 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     const char *trace = trace_in(path);
     *there = trace != NULL;
     if (!trace) return ZR_OK;
-    /* Checkpoints may have been copied here without metrics.jsonl. */
+    /* Accept checkpoints without metrics.jsonl, since a user may have copied only them. */
     ZR_CHECK(has_entry(path, ZR_RUN_METRICS) || has_checkpoint(path), ZR_ERR_CREATE,
              "train.output_dir %s holds no run to continue (%s is there, and neither " ZR_RUN_METRICS
              " nor a checkpoint); name another",
@@ -242,7 +240,8 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     return ZR_OK;
 }
 
-/** Read the number of steps from run.json. This serves weights without a trained.json, which earlier versions wrote. */
+/** Read the number of steps from run.json. This is needed for weights of earlier versions, which wrote no trained.json.
+ */
 static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
 {
     char path[PATH_MAX], *text = NULL;
@@ -268,7 +267,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     *step = trained.step;
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
-    /* zr__convert_dir creates a run whose model/ has only the tokenizer. */
+    /* Ignore a model/ that has only the tokenizer, as zr__convert_dir creates it. */
     const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS ".index.json");
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
@@ -285,7 +284,7 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
     *name = NULL;
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        /* If newer weights were found, model.old counts only if it has a weights file, since it may hold only files of
+        /* After weights were found, consider model.old only if it has a weights file, since it may hold only files of
          * the user. */
         if (!has_entry(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));

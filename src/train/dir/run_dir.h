@@ -21,9 +21,9 @@ typedef struct zr__run_dir {
     int place; /* descriptor of the directory, which stays valid after a rename; -1 before it is opened */
     bool locked;
     uint64_t key;                    /* key of the lock while the lock is held */
-    char gone[ZR_LOCK_HOLDER_BYTES]; /* earlier holder of a lock that was taken over, or "" */
+    char gone[ZR_LOCK_HOLDER_BYTES]; /* text of the lock that this run took over, or "" */
     zr__metrics_file metrics;
-    zr__metrics_file events; /* closed if the run writes no events */
+    zr__metrics_file events; /* event file; closed if the run writes no events */
     char events_name[ZR_EVENTS_NAME_BYTES];
 } zr__run_dir;
 
@@ -32,29 +32,30 @@ typedef struct zr__run_dir {
         .place = -1, .metrics = ZR_METRICS_FILE_INIT, .events = {.fd = -1 }                                            \
     }
 
-/** Check, without any change, that `path` could become a run's directory. Errors: ZR_ERR_CREATE. */
+/** Check that `path` could become a run's directory, without changing anything. Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_check(const char *path);
 
-/** Check that a run in `path` would overwrite no file of `inputs`, the NULL-terminated list of its input files.
- * Errors: ZR_ERR_CREATE. */
+/** Check that a run in `path` would overwrite none of its input files. `inputs` lists them and ends with NULL. Errors:
+ * ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_spares(const char *path, const char *const *inputs);
 
 /** Create the directory and its parents, lock it, open metrics.jsonl and write config.json. Fail with ZR_ERR_CREATE or
- * ZR_ERR_IO; only newly created directories are then left behind. */
+ * ZR_ERR_IO. On failure, new directories stay, but no files. */
 ZR_NODISCARD zr_status zr__run_dir_open(zr__run_dir *dir, const char *path, const char *config);
 
-/** Open and lock the directory of a run that is to be resumed. If the directory holds no trace of a run, set *there to
- * false and do nothing else; call zr__run_dir_open then. Fail with ZR_ERR_CREATE if the directory cannot be used, or
- * has neither metrics.jsonl nor a checkpoint. */
+/** Open and lock the directory of a run that is to be resumed. If the directory holds no trace of a run, do nothing but
+ * set *there to false; the caller then uses zr__run_dir_open. Fail with ZR_ERR_CREATE if the directory cannot be used,
+ * or has neither metrics.jsonl nor a checkpoint. */
 ZR_NODISCARD zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there);
 
-/** Truncate metrics.jsonl after `step` and rewrite config.json. Call this only once no check can refuse the run any
- * more. *made receives the results up to `step`. Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
+/** Truncate metrics.jsonl after `step` and rewrite config.json. Call this when all checks that can refuse the run have
+ * passed. *made receives the results up to `step`. Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *config, zr__run_made *made);
 
-/** Create a new event file in the directory; the event files of earlier starts do not change. Errors: ZR_ERR_CREATE. */
+/** Create a new event file in the directory, and leave event files of earlier starts unchanged. Errors: ZR_ERR_CREATE.
+ */
 ZR_NODISCARD zr_status zr__run_dir_add_events(zr__run_dir *dir);
-/** Remove the event file of zr__run_dir_add_events, if the run cannot begin. */
+/** Remove the event file of zr__run_dir_add_events, because the run cannot begin. */
 void zr__run_dir_drop_events(zr__run_dir *dir);
 
 /** Sync metrics.jsonl and the event file to disk. Errors: ZR_ERR_IO. */
@@ -62,13 +63,13 @@ ZR_NODISCARD zr_status zr__run_dir_sync(zr__run_dir *dir);
 /** Finish and close metrics.jsonl and the event file. Fail with ZR_ERR_IO if lines are lost (zr__metrics_end). */
 ZR_NODISCARD zr_status zr__run_dir_end(zr__run_dir *dir);
 
-/** Find the latest complete weights of an earlier run. *name is their name in the directory, or NULL if there are no
- * weights. *step is the step after which the weights were written: from their trained.json, else from run.json, else
- * ZR_STEP_UNKNOWN. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
+/** Find the latest complete weights of an earlier run. *name receives the name of the file or folder with these weights
+ * in the directory, or NULL if there are no weights. *step receives the step after which the weights were written: from
+ * trained.json, else from run.json, else ZR_STEP_UNKNOWN. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
 #define ZR_STEP_UNKNOWN INT64_MAX
 ZR_NODISCARD zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t *step);
 
-/** Write to `path` the path of a step's checkpoint in a run's directory. Fail with ZR_ERR_CREATE if it is too long. */
+/** Write the path of a step's checkpoint in a run's directory to `path`. Fail with ZR_ERR_CREATE if it is too long. */
 ZR_NODISCARD zr_status zr__checkpoint_path(char path[PATH_MAX], const char *run_dir, int64_t step);
 
 /** Return the key of the lock in the directory `path` (zr__lock_key). */
@@ -80,14 +81,14 @@ void zr__run_dir_undo(zr__run_dir *dir);
 /** Write `text` to the file `name` in the directory, atomically. */
 ZR_NODISCARD zr_status zr__run_dir_write(const zr__run_dir *dir, const char *name, const char *text);
 
-/** Return whether `path`, in any spelling, is a file that the run writes in `dir`. */
+/** Return whether `path`, however it is spelled, is a file that the run writes in `dir`. */
 bool zr__run_dir_writes(const zr__run_dir *dir, const char *path);
 
-/** Set dir->path to the directory's current path, since it may be renamed during training. Create the directory again
- * if it was removed. Errors: ZR_ERR_CREATE. */
+/** Set dir->path to the directory's current path, since a user may rename the directory during training. If the
+ * directory was removed, create it again. Errors: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_dir_find(zr__run_dir *dir);
 
-/** Close and unlock the directory. Leave a lock that another job holds by now. */
+/** Close and unlock the directory. Do not remove the lock if another job has taken it over. */
 void zr__run_dir_close(zr__run_dir *dir);
 
 #endif

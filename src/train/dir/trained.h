@@ -1,5 +1,5 @@
-/** trained.json, a file beside the weights of a run. It records the step after which they were written and their
- * evaluation loss, so that a resumed run knows which weights it would replace. */
+/** trained.json, a file beside the weights of a run. It records the step after which the weights were written and their
+ * validation loss, so that a resumed run knows which weights it would replace. */
 #ifndef ZR_TRAIN_TRAINED_H
 #define ZR_TRAIN_TRAINED_H
 
@@ -19,8 +19,8 @@ ZR_NODISCARD zr_status zr__trained_reserve(const char *dir);
 /** Write the values into the reserved file and sync it. Errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__trained_write(const char *dir, const zr__trained *trained);
 
-/** Read trained.json. If the file is missing or malformed, the values are "unknown". Errors: ZR_ERR_IO, ZR_ERR_MEMORY.
- */
+/** Read trained.json. If the file is missing or malformed, set the values that mean "unknown". Errors: ZR_ERR_IO,
+ * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__trained_read(const char *dir, zr__trained *trained);
 
 #endif

@@ -95,7 +95,7 @@ const char *zr__family_preset_name(int i)
     return shape(i, &family);
 }
 
-/** Look up a preset of any family. For an unknown name, the first family returns the error. */
+/** Find a preset of any family by name. For an unknown name, return the error of the first family. */
 zr_status zr__family_find_preset(const char *name, zr__family_model *model)
 {
     const zr__family *family = NULL, *of = table[0];

@@ -12,13 +12,13 @@
 #include "zr/config.h"
 #include "zr/models.h"
 
-/** A kind of model that a configuration can name (model.type). */
+/** A kind of model, which a configuration names by model.type. */
 typedef struct zr__family zr__family;
 
-/** Maximum bytes of the configuration struct of any family. */
+/** Maximum size of a family's configuration struct, in bytes. */
 #define ZR_FAMILY_BYTES 256
 
-/** A model of one family, with its sizes and settings. It is a plain value that may be copied freely. */
+/** A model of one family, with its sizes and settings. The struct may be copied, but `frozen` is borrowed. */
 typedef struct zr__family_model {
     const zr__family *family;
     zr_config_sizes sizes;
@@ -33,15 +33,15 @@ typedef struct zr__family_model {
 /** Return the builder of a model, for zr_plan_create and zr__products_measure. `model` is borrowed. */
 zr_model zr__family_builder(const zr__family_model *model);
 
-/** Find a model by the name of its preset (model.preset), without dropout. Fail with ZR_ERR_NOT_FOUND, naming the
- * nearest presets, if the name is unknown. */
+/** Find a model by the name of its preset (model.preset), without dropout. If the name is unknown, fail with
+ * ZR_ERR_NOT_FOUND and a message with the nearest names. */
 ZR_NODISCARD zr_status zr__family_find_preset(const char *name, zr__family_model *model);
 
 /** Return the i-th preset name, or NULL after the last name. */
 const char *zr__family_preset_name(int i);
 
-/** Function that reads the tokens and targets of sequence `index` from a source. A target of -1 is not counted in the
- * loss. zr__data_sample and zr__data_window are such functions for a zr_data. */
+/** Function that reads the tokens and targets of sequence `index` from a source. The loss ignores targets of -1.
+ * zr__data_sample and zr__data_window are such functions; their source is a zr_data. */
 typedef zr_status (*zr__data_fn)(void *source, int64_t index, int32_t *tokens, int32_t *targets);
 zr_status zr__data_sample(void *data, int64_t sample, int32_t *tokens, int32_t *targets);
 zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *targets);
@@ -50,7 +50,7 @@ zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *
 struct zr__family {
     const char *name; /* model.type, and model_type of a directory's config.json */
 
-    /* Functions that fill the family's numbers from a preset, from a resolved configuration, and from a directory's
+    /* Functions that fill the struct `numbers` from a preset, from a resolved configuration, and from a directory's
      * config.json. */
     const char *const *(*presets)(void); /* returns the preset names, a list that ends with NULL */
     zr_status (*preset)(const char *name, void *numbers);
@@ -61,15 +61,15 @@ struct zr__family {
     zr_config_sizes (*sizes)(const void *numbers);
     zr_model (*builder)(const void *numbers); /* `numbers` is borrowed */
 
-    /* Functions for Hugging Face directories. `adopt` sets the keys, besides the sizes, that a run started from the
-     * directory takes over. `write` writes config.json. `names` returns the names of tensors. */
+    /* Functions for Hugging Face directories. `adopt` sets the keys, besides the sizes, that a run takes over from the
+     * directory that it starts from. `write` writes config.json. `names` returns the names of tensors. */
     zr_status (*adopt)(const void *numbers, zr_config *config);
-    zr_status (*tell)(const char *dir, zr_config *config); /* adds a note on settings that are not adopted */
+    zr_status (*tell)(const char *dir, zr_config *config); /* adds a note on settings that `adopt` ignores */
     zr_status (*write)(const char *dir, const void *numbers);
     const zr_hf_names *(*names)(void);
 
-    /* Functions that write row `row` of a micro-batch's inputs, with `seq` tokens per row: `fill` from a sequence of
-     * the source, `pad` with a row that does not count. */
+    /* Functions that write row `row` of the inputs of a micro-batch, with `seq` tokens per row. `fill` writes a
+     * sequence of the source, and `pad` a row that does not count in the loss. */
     zr_status (*fill)(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row, void *const *input);
     void (*pad)(int64_t seq, int64_t row, void *const *input);
 };
@@ -79,17 +79,17 @@ extern const zr__family zr__family_gpt2;
 /** Return the table of families; *n receives its number of rows. */
 const zr__family *const *zr__families(int *n);
 
-/** Find the family that a configuration names, or the family of a directory's config.json (ZR_ERR_NOT_FOUND,
- * ZR_ERR_DATA). */
+/** Find the family that a configuration names or, for zr__family_of_dir, the family of a directory's config.json
+ * (errors: ZR_ERR_NOT_FOUND, ZR_ERR_DATA). */
 ZR_NODISCARD zr_status zr__family_of(const zr_config *config, const zr__family **family);
 ZR_NODISCARD zr_status zr__family_of_dir(const char *dir, const zr__family **family);
 
-/** Look up a preset of this family by name. Fail with ZR_ERR_NOT_FOUND, naming the nearest presets, if the name is
- * unknown. */
+/** Find a preset of this family by name. If the name is unknown, fail with ZR_ERR_NOT_FOUND and a message with the
+ * nearest names. */
 ZR_NODISCARD zr_status zr__family_preset(const zr__family *family, const char *name, zr__family_model *model);
 
-/** Read the model of a directory's config.json. Fail with ZR_ERR_DATA, naming the file, if it is of another family or
- * its sizes are beyond the limits of zr's builder. */
+/** Read the model of a directory's config.json. Fail with ZR_ERR_DATA, naming the file, if the model is of another
+ * family or its sizes are beyond the limits of zr's builder. */
 ZR_NODISCARD zr_status zr__family_read(const zr__family *family, const char *dir, zr__family_model *model);
 
 /** Fill or pad a row for a model that predicts the next token. Its inputs are tokens and targets, each (B,T) I32. */

@@ -1,4 +1,4 @@
-/** Inputs of a run, token files and initial weights, which are opened and checked before any output is created. */
+/** Inputs of a run: token files and initial weights. They are opened and checked before the run creates any output. */
 #ifndef ZR_TRAIN_INPUTS_H
 #define ZR_TRAIN_INPUTS_H
 
@@ -11,21 +11,21 @@
 typedef struct zr__inputs {
     zr_data *train;
     zr_data *val;        /* validation data, or NULL */
-    zr_weights *weights; /* initial weights, or NULL for random ones */
-    char note[512];      /* names tensors that the model does not use; "" if it uses all */
+    zr_weights *weights; /* initial weights, or NULL for random weights */
+    char note[512];      /* names of tensors in the weights that the model does not use, or "" */
 } zr__inputs;
 
-/** Open the inputs. `first` tells whether this rank is the first of its host to open them; the first rank also checks
- * cached tokens. `progress` (may be NULL) is called while a text is tokenized. */
+/** Open the inputs. `first` tells whether this rank opens them before the other ranks of its host; the first rank also
+ * checks cached tokens. `progress` (may be NULL) is called while a text is tokenized. */
 ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn progress, void *arg,
                                        zr__inputs *inputs);
 void zr__inputs_close(zr__inputs *inputs);
 
-/** Copy the configuration keys that every reader of data needs: tokenizer, text key, handling of bad lines and cache
- * folder. */
+/** Copy the configuration keys that every reader of data needs into `args`: tokenizer, text key, handling of bad lines
+ * and cache folder. */
 void zr__data_keys(const zr_config *config, zr_data_args *args);
 
-/** Open the weights of a Hugging Face directory of any family, and check them against its config.json. */
+/** Open the weights of a Hugging Face directory of any family, and check that they fit its config.json. */
 ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note,
                                           size_t size);
 
@@ -33,14 +33,14 @@ ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr__family_model *mod
  * naming `where` (unless ""), the tensor and the first element that is not finite. */
 ZR_NODISCARD zr_status zr__weights_finite(const char *where, const char *tensor, int64_t first, const float *x,
                                           int64_t n);
-/** Read elements of a parameter from a file of weights. Usable as a zr_fill_fn; `arg` is a zr_weights. */
+/** Read elements of a parameter from a file of weights. This is a zr_fill_fn whose `arg` is a zr_weights. */
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 
-/** List the names and shapes of a graph's parameters, in order; with `trained`, leave out frozen parameters. The names
- * are borrowed from `graph`; zr_free the list. */
+/** List the names and shapes of a graph's parameters, in order. If `trained` is true, leave out frozen parameters. The
+ * names are borrowed from `graph`; zr_free the list. */
 ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n);
 
-/** Build a small graph of the model, just to list its parameters. */
+/** Build a graph of the model with small inputs, only to list its parameters. */
 ZR_NODISCARD zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph);
 
 #endif

@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Write dir/path to `joined`; return false if it is too long. If `path` is a pattern, escape special characters of
- * `dir`. */
+/* Write dir/path to `joined`. Return false if the result is too long. If `path` is a pattern, escape special characters
+ * in `dir`. */
 static bool join(const char *dir, const char *path, char joined[PATH_MAX])
 {
     const bool pattern = zr__shards_is_pattern(path);
@@ -26,8 +26,8 @@ static bool join(const char *dir, const char *path, char joined[PATH_MAX])
     return !*dir && more > 0 && n + (size_t)more < PATH_MAX;
 }
 
-/* Write the absolute form of a path, or of a pattern that matches a file, to `found`. Return false if nothing exists
- * there. */
+/* Write to `found` the absolute form of a path, or of a pattern that matches a file. Return false if no file matches.
+ */
 static bool resolve(const char *path, char found[PATH_MAX])
 {
     zr__shards matches;
@@ -41,8 +41,8 @@ static bool resolve(const char *path, char found[PATH_MAX])
     return snprintf(found, PATH_MAX, "%s", path) < PATH_MAX;
 }
 
-/* Write the absolute form of dir/path, or of dir/pattern if it matches a file, to `found`. Return false if nothing
- * exists there. */
+/* Write to `found` the absolute form of dir/path, which may be a pattern that matches a file. Return false if no file
+ * matches. */
 static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
 {
     char joined[PATH_MAX];
@@ -51,8 +51,8 @@ static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
     return zr__shards_is_pattern(path) && join(dir, path, joined) && resolve(joined, found);
 }
 
-/* Remove the relative path `end` from the end of the path `whole`, and write the rest to `out`. If `whole` is the run's
- * directory and `end` its output_dir, the rest is the directory that output_dir is relative to. */
+/* Write the path `whole` without the relative path `end`, with which it ends, to `out`. If `whole` is the run's
+ * directory and `end` is output_dir, this is the directory that output_dir is relative to. */
 static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
 {
     size_t n = strlen(whole), m = strlen(end);
@@ -62,8 +62,8 @@ static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
     return true;
 }
 
-/* Find `path`, or a file with its last name component, in the run's directory or in one of the two directories above: a
- * run that was moved or renamed may have its inputs beside it. */
+/* Find `path`, or a file with its last name component, in the run's directory or in one of the two directories above,
+ * since a user may have moved a run together with its inputs. */
 static bool beside(const char *run, const char *path, char found[PATH_MAX])
 {
     enum { UP = 3 };
@@ -97,7 +97,7 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
                    whole ? "" : ZR_SHOWN(start), whole ? "" : "/", ZR_SHOWN(path), ZR_SHOWN(real));
 }
 
-/* Return whether the tokenizer is a path and not a built-in name. */
+/* Return whether the tokenizer is given by a path and not by a built-in name. */
 static bool is_tokenizer_path(const char *tokenizer)
 {
     return tokenizer && strcmp(tokenizer, "bytes") != 0;
@@ -112,8 +112,8 @@ zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char 
     return ZR_OK;
 }
 
-/* Return whether files can be created in `folder`, or, if it does not exist, in its nearest existing parent directory.
- * That parent must not lie above `within`. */
+/* Return whether files can be created in `folder`. If the folder does not exist, its nearest existing parent directory
+ * is tested, which must not lie above `within`. */
 static bool is_usable(const char *folder, const char *within)
 {
     struct stat info;
@@ -143,12 +143,12 @@ zr_status zr__run_cache_find(const zr_config *config, const char *run, char foun
             if (is_usable(found, base)) return ZR_OK;
         }
     }
-    *cache = NULL; /* NULL is harmless, since a cache can be created again */
+    *cache = NULL; /* without a folder the cache is only created again */
     return ZR_OK;
 }
 
-/* Add a note if the file now has another path than when the run read it, since it may be a different file of that name.
- */
+/* Add a note if the file no longer has the path from which the run read it, since it may be a different file of the
+ * same name. */
 static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
 {
     char from[PATH_MAX], note[2 * ZR_SHOWN_BYTES + 128];
@@ -158,7 +158,7 @@ static zr_status note_moved(zr_config *config, const char *key, const char *path
     return zr__config_add_note(config, note);
 }
 
-/* Configuration key whose paths are being resolved. */
+/* Argument of resolve_path: the configuration key whose paths are resolved. */
 typedef struct path_key {
     zr_config *config;
     const char *run, *key;
@@ -188,7 +188,7 @@ zr_status zr__run_paths_settle(zr_config *config)
     zr__config_inputs(config, inputs);
     zr__path_parent(inputs[0] ? inputs[0] : ".", run);
     for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
-        /* Leave paths of overrides unchanged; they are relative to the current directory. */
+        /* Leave paths from overrides unchanged, since they are relative to the current directory. */
         if (!read[i].path || zr__config_overridden(config, read[i].key)) continue;
         path_key s = {config, run, read[i].key};
         char *found = NULL;

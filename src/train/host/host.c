@@ -20,8 +20,8 @@ bool zr__host_line(const char *path, const char *key, char *line, int size)
     return found;
 }
 
-/** Return the number at the beginning of a file, or after `key` in the line that starts with it. Return -1 if there is
- * no file or no number ("max"). */
+/** Return the number at the beginning of a file or, if `key` is not empty, after `key` in the line that starts with
+ * `key`. Return -1 if the file or the number does not exist (the text may be "max"). */
 static int64_t read_number(const char *path, const char *key)
 {
     char line[512], *end = line;
@@ -51,7 +51,7 @@ int64_t zr__host_group_left(const char *group)
     return limit > used ? limit - used : 0;
 }
 
-/** Return a control group's CPU quota in whole processors, at least 1, or -1 if it has no quota. */
+/** Return a control group's CPU quota in whole processors, at least 1. Return -1 if the group has no quota. */
 static int64_t group_cores(const char *group)
 {
     char path[PATH_MAX + 16], line[512];
@@ -62,8 +62,8 @@ static int64_t group_cores(const char *group)
     return quota < period ? 1 : quota / period;
 }
 
-/** Return the minimum of `number` over this process's control group and its ancestors in the unified hierarchy. Return
- * -1 if no group has the number or the process is in no group. */
+/** Return the minimum of the function `number` over this process's control group and its ancestors in the unified
+ * hierarchy. Return -1 if no group has the number or the process is in no group. */
 static int64_t least_of_groups(int64_t (*number)(const char *group))
 {
     static const char root[] = "/sys/fs/cgroup";
@@ -133,7 +133,8 @@ void zr__host_name(char *name, int size)
     name[size - 1] = '\0';
 }
 
-/* On Linux each thread has its own priority, which the threads that it starts inherit. */
+/* Lower the priority of this thread only: on Linux each thread has its own priority, which threads that it starts
+ * inherit. */
 void zr__host_step_back(void)
 {
     enum { LOW = 15 };

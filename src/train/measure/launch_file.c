@@ -1,6 +1,6 @@
 /*
- * Measured training steps, stored in the user's cache in one file for each machine, transport, number of ranks and
- * number of hosts.
+ * Storage of measured training steps in the user's cache. Each combination of machine, transport, number of ranks and
+ * number of hosts has a file of its own.
  */
 #include "train/measure/machine.h"
 #include "train/measure/measure.h"
@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* JSON format of a sample. A list without names saves space, since a file may have a thousand samples. Its elements:
- * kind, whether 16 bits, ranks, whether across hosts, FLOPs, three sizes of a product, pairs, head, bytes of memory,
- * bytes from other ranks, seconds. */
+/* JSON format of a sample, for json_pack. A sample is a list without names to save space, since a file may have a
+ * thousand samples. Its elements are: kind, whether values have 16 bits, ranks, whether ranks are on several hosts,
+ * FLOPs, three sizes of a product, pairs, head, bytes of memory, bytes from other ranks, seconds. */
 #define SAMPLE "[s,b,i,b,f,I,I,I,f,I,f,f,f]"
 
 static void launch_key(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
@@ -25,7 +25,7 @@ static void launch_key(const zr_device_facts *facts, const char *transport, int 
 
 /* ---- numbers to JSON and back ---------------------------------------------------------------- */
 
-/* Return the samples as a JSON list, or NULL without memory. */
+/* Return the samples as a JSON list, or NULL if memory runs out. */
 static json_t *samples_to_json(const zr_launch *launch)
 {
     json_t *list = json_array();
@@ -40,7 +40,7 @@ static json_t *samples_to_json(const zr_launch *launch)
     return list;
 }
 
-/* Return the waits as a JSON list, or NULL without memory. */
+/* Return the waits as a JSON list, or NULL if memory runs out. */
 static json_t *waits_to_json(const zr_launch *launch)
 {
     json_t *list = json_array();
@@ -81,7 +81,7 @@ static bool sample_from_json(const json_t *json, zr_step_sample *s)
     return good && counts && isfinite(s->sec) && s->sec > 0;
 }
 
-/* Numeric fields of a zr_launch; each value is at least 0 and less than `below`. */
+/* Numeric fields of a zr_launch. In a valid file, each value is at least 0 and less than `below`. */
 static const struct {
     const char *key;
     size_t at;

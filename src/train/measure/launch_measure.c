@@ -1,6 +1,6 @@
 /*
- * Measurement of schedule steps in training steps of small models. The engine that trains large models runs them, so
- * that caches, threads, waits for other ranks and links behave as in real training.
+ * Measurement of schedule steps while small models are trained. The training uses the same engine as for large models,
+ * so that caches, threads, waits for other ranks and links behave as in real training.
  */
 #include "engine/engine.h"
 #include "plan/cost/cost.h"
@@ -16,26 +16,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES = 3 }; /* passes over all models, since the machine may be busy during one pass */
-enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };      /* training steps of one model */
-enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* maxima: micro-batches; runs of a schedule step */
-#define MODEL_SEC 0.1 /* seconds after which a model runs no steps beyond LEAST_RUNS */
-#define MOST_LOST 0.9 /* largest share of its speed that a stream may lose, since it never stops entirely */
-/* Settings of a quick measurement: the width of its widest model, and its replacements for LEAST_RUNS and MODEL_SEC. */
+enum { PASSES = 3 }; /* number of passes over all models; several, since the machine may be busy during a pass */
+enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };      /* numbers of training steps of one model */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* maximum micro-batches; maximum runs of a step */
+#define MODEL_SEC 0.1 /* seconds after which a model runs no more than LEAST_RUNS training steps */
+#define MOST_LOST 0.9 /* maximum share of its speed that a stream can lose, since it never stops entirely */
+/* Settings of a quick measurement: the maximum width of its models, and the values that replace LEAST_RUNS and
+ * MODEL_SEC. */
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
 #define QUICK_SEC 0.02
 
-/* Division of a model over the ranks. LINKS divides as STAGE3 does, for a model with so little compute that exchanges
- * run back to back; it is used only with several hosts. */
+/* Division of a model over the ranks. LINKS divides a model as STAGE3 does, but is used for a model with so little
+ * compute that exchanges run back to back. LINKS is measured only with several hosts. */
 typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
 
-/* Models to measure. Their matrix products range from those that fit in one cache to those that fit in no cache, and
- * their vocabularies from bytes to words. Users' models differ from them, so a step is priced by interpolating between
- * samples. */
+/* Models to measure. The operands of their matrix products range from those that fit in one cache to those that fit in
+ * no cache, and their vocabularies from bytes to words. A step of a user's model is priced by interpolation between the
+ * samples of these models. */
 static const struct trial {
     int64_t width, heads, layers, vocabulary, batch, tokens, micro;
     division division;
-    bool flat; /* whether collectives take one step; most runs use hierarchical ones (first within a host) */
+    bool flat; /* whether collectives have one level; most runs use two levels: within a host and between hosts */
 } trials[] = {
     {64, 1, 4, 256, 1, 64, 1, STAGE3, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true},
     {128, 2, 4, 256, 2, 64, 4, STAGE2, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false},
@@ -46,25 +47,25 @@ static const struct trial {
 };
 enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
 
-/* Seconds of each run of a schedule step so far. */
+/* Durations of the runs of one schedule step so far. */
 typedef struct step_runs {
     double sec[STEP_RUNS];
     int64_t n;
 } step_runs;
 
-/* A plan with its engine, which runs training steps. */
+/* A plan with an engine, which runs training steps of it. */
 typedef struct runner {
-    int64_t vocabulary, tokens; /* vocabulary size of the model, tokens of a micro-batch */
+    int64_t vocabulary, tokens; /* vocabulary size of the model; tokens of a micro-batch */
     zr_plan *plan;
     zr_engine *engine;
     zr__timings *timings;       /* NULL if not needed */
-    step_runs *runs;            /* one per step of the plan's schedule */
-    double wall_sec[MOST_RUNS]; /* seconds of each training step */
+    step_runs *runs;            /* one element for each schedule step */
+    double wall_sec[MOST_RUNS]; /* duration of each training step in seconds */
     bool typical[MOST_RUNS];
-    int n; /* number of training steps so far */
+    int n; /* number of completed training steps */
 } runner;
 
-/* Weighted least-squares fit of y = slope * x. Each model adds one point, weighted by its error. */
+/* Weighted least-squares fit of y = slope * x. Each model adds one point, with a weight of 1 / error^2. */
 typedef struct slope {
     double xy, xx;
 } slope;
@@ -73,11 +74,12 @@ typedef struct measuring {
     zr_comm *comm;
     zr_device *device;
     bool quick;        /* argument of zr__launch_measure */
-    double around_sec; /* sum over models */
+    double around_sec; /* sum over models of the time of a training step that belongs to no schedule step */
     int n_around;
     slope lost, late;  /* fits for the fields `lost` and `late` of zr_launch */
-    double bytes, sec; /* bytes and seconds of back-to-back exchanges between hosts */
-    /* sums over exchanges: squared deviations of their seconds from the mean, and the squared mean */
+    double bytes, sec; /* bytes and seconds of the exchanges of LINKS between hosts */
+    /* Sums over exchanges. `squares` sums the squared deviations of their durations from the mean, and `exchanges` the
+     * squared mean. */
     double squares, exchanges;
     zr_launch *launch;
 } measuring;
@@ -88,7 +90,7 @@ static int ascending_sec(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Return the median of `sec`, which is sorted in place. */
+/* Sort `sec` in place and return its median. */
 static double median(double *sec, int64_t n)
 {
     qsort(sec, (size_t)n, sizeof(*sec), ascending_sec);
@@ -125,7 +127,7 @@ static void record_run(void *arg, const zr_event *event)
     step_runs *runs = &r->runs[event->step];
     if (event->schedule != ZR_SCHEDULE_TRAIN) return;
     if (r->timings) zr__timings_event(r->timings, event);
-    if (runs->n == STEP_RUNS) return; /* never true, since no step has more than STEP_RUNS runs */
+    if (runs->n == STEP_RUNS) return; /* never true, since a step has at most STEP_RUNS runs */
     runs->sec[runs->n++] = event->end_sec - event->begin_sec;
 }
 
@@ -137,7 +139,7 @@ static void close_runner(runner *r)
     zr_plan_destroy(&r->plan);
 }
 
-/* Allocate this rank's records of steps. Not collective. */
+/* Allocate the arrays in which this rank records its steps. Not collective. */
 static zr_status alloc_records(runner *r, bool timed)
 {
     r->runs = zr_alloc((size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
@@ -146,7 +148,7 @@ static zr_status alloc_records(runner *r, bool timed)
     return ZR_OK;
 }
 
-/* Create a plan and its engine. On failure, close_runner frees them. */
+/* Create the plan and the engine of a runner. On failure, the caller frees them with close_runner. */
 static zr_status open_runner(const measuring *m, const zr_model *model, const zr_layout *layout, bool timed, runner *r)
 {
     r->vocabulary = ((const zr_gpt2_config *)model->config)->vocab_size;
@@ -159,7 +161,7 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
     return ZR_OK;
 }
 
-/* Let rank 0 decide whether there is time for another training step. */
+/* Decide on rank 0, for all ranks, whether there is time for another training step. */
 static zr_status has_time(const measuring *m, int done, double sec, bool *more)
 {
     ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, NULL));
@@ -188,7 +190,7 @@ static zr_status run_steps(const measuring *m, runner *r, int n_runners)
     double begin_sec = 0;
     for (int step = 0; more; step++) {
         if (step == WARM_RUNS) begin_sec = zr_clock_sec();
-        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) { /* discard the warm-up runs */
+        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) { /* discard the records of the warm-up */
             memset(r[i].runs, 0, (size_t)r[i].plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
             r[i].n = 0;
         }
@@ -208,8 +210,8 @@ static bool same_step(const zr_step_sample *a, const zr_step_sample *b)
            x->pairs == y->pairs && x->head == y->head && memcmp(&x->product, &y->product, sizeof(x->product)) == 0;
 }
 
-/* Add a sample of a step of one model, whose samples begin at index `first`. Steps with equal properties are merged
- * into one sample with their mean time; `times` counts the steps merged into each sample. */
+/* Add a sample of a schedule step. The samples of the step's model begin at index `first`. Steps of a model with equal
+ * properties are merged into one sample, which has their mean time. `times` counts the steps of each sample. */
 static void add_sample(zr_launch *l, int32_t first, const zr_step_sample *sample, int32_t *times)
 {
     int32_t i = first;
@@ -239,15 +241,15 @@ static zr_status keep_steps(const measuring *m, const runner *r, const double *s
     zr_status st = grow_samples(m->launch, s->n_steps);
     for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
         zr_step_sample sample = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
-        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* positive, though a coarse clock may measure 0 */
+        sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* at least 1 ns, since a coarse clock may measure 0 */
         if (r->runs[i].n > 0) add_sample(m->launch, first, &sample, times);
     }
     zr_free(times);
     return st;
 }
 
-/* Mark typical training steps: leave out the fastest quarter and the slowest quarter; of three steps mark the middle
- * one. */
+/* Mark typical training steps: all except the fastest quarter and the slowest quarter. Of three steps, only the middle
+ * one is typical. */
 static void find_typical(const double *wall_sec, int n, bool *typical)
 {
     for (int i = 0; i < n; i++) {
@@ -257,8 +259,8 @@ static void find_typical(const double *wall_sec, int n, bool *typical)
     }
 }
 
-/* Return the mean of x over a step's runs in typical training steps. x has `runs` values, the same number for each
- * training step. */
+/* Return the mean of x over typical training steps. x holds one value for each of `runs` runs; every training step has
+ * the same number of runs. */
 static double typical_mean(const double *x, int64_t runs, const runner *r)
 {
     double sum = 0;
@@ -271,9 +273,9 @@ static double typical_mean(const double *x, int64_t runs, const runner *r)
     return n > 0 ? sum / (double)n : 0;
 }
 
-/* Compute each step's seconds and, for exchanges between ranks, the seconds spent waiting for other ranks. In each run,
- * the last rank to arrive does not wait. The results are means over typical training steps, so that they add up to the
- * time of one training step. */
+/* Compute the duration of each schedule step and, for exchanges between ranks, the time spent waiting for other ranks.
+ * In each exchange, the last rank to arrive does not wait. The results are means over typical training steps, so that
+ * they add up to the time of one training step. */
 static zr_status step_times(const measuring *m, runner *r, double *sec, double *wait_sec)
 {
     const zr_plan *plan = r->plan;
@@ -301,8 +303,8 @@ done:
     return st;
 }
 
-/* Record how long the ranks waited for each other in a training step, as a share of the compute time, and the compute
- * time between two exchanges. */
+/* Record how long the ranks waited for each other in a training step, as a share of the compute time. Also record the
+ * mean compute time between two exchanges. */
 static void keep_wait(const measuring *m, const runner *r, const double *sec, const double *wait_sec)
 {
     zr_launch *l = m->launch;
@@ -318,8 +320,8 @@ static void keep_wait(const measuring *m, const runner *r, const double *sec, co
     l->wait[l->n_waits++] = (zr_wait_sample){.computed_sec = computed / exchanges, .share = waited / computed};
 }
 
-/* Record the samples of a model whose steps do not overlap. Also record the part of a training step's time that none of
- * its steps accounts for. */
+/* Record the samples of a model whose steps do not overlap. Also record the part of a training step's time that belongs
+ * to none of its schedule steps. */
 static zr_status keep_model(measuring *m, runner *r)
 {
     const int32_t n_steps = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
@@ -340,7 +342,7 @@ done:
 
 /* ---- the models ------------------------------------------------------------------------------ */
 
-/* Write a trial's layout. Return false if this number of ranks cannot be divided as the trial requires. */
+/* Set the layout of a trial. Return false if the trial cannot be run with this number of ranks and hosts. */
 static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype, zr_layout *l)
 {
     const int ranks = comm->size;
@@ -368,8 +370,8 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     return true;
 }
 
-/* Record how much compute and exchanges slow each other down. Models with little overlap weigh little, and the error of
- * a model grows with its time. */
+/* Record how much compute and exchanges slow each other down when they overlap. A model with little overlap has a low
+ * weight, and so has a model with long times, since its error is assumed to grow with its time. */
 static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
 {
     const double both_sec = both->comm_sec - both->exposed_sec;
@@ -377,8 +379,8 @@ static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *b
     slope_add(&m->late, both_sec, both->comm_sec - alone->comm_sec, alone->comm_sec);
 }
 
-/* Record how much the seconds of exchanges that move bytes vary; longer exchanges weigh more. Each rank uses its own
- * clock. */
+/* Record how much the durations of exchanges that move bytes vary. Longer exchanges have a higher weight. Each rank
+ * uses its own clock. */
 static void keep_spread(measuring *m, const runner *r)
 {
     for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
@@ -393,7 +395,7 @@ static void keep_spread(measuring *m, const runner *r)
     }
 }
 
-/* Record the bytes and seconds of back-to-back exchanges between hosts. Their ratio is the sustained rate of the links.
+/* Add up the bytes and seconds of back-to-back exchanges between hosts, whose ratio is the sustained rate of the links.
  * Each rank uses its own clock. */
 static void keep_rate(measuring *m, const runner *r)
 {
@@ -417,7 +419,7 @@ static zr_status measure_beside(measuring *m, division divided, runner r[2])
     ZR_TRY(keep_model(m, &r[0]));
     ZR_TRY(zr__timings_collect(r[0].timings, m->comm, &alone));
     ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
-    if (divided == LINKS) return ZR_OK; /* overlap keeps this model's links busy, so its exchanges take longer */
+    if (divided == LINKS) return ZR_OK; /* overlap keeps the links busy, so these exchanges take longer */
     keep_lost(m, &alone, &both);
     keep_spread(m, &r[1]);
     return ZR_OK;
@@ -455,8 +457,8 @@ done:
     return st;
 }
 
-/* Count the hosts; the result is the same on all ranks. Fail with ZR_ERR_UNSUPPORTED unless the ranks of a host are
- * consecutive and each host has the same number of ranks, since plans cannot represent other hosts. */
+/* Count the hosts, with the same result on all ranks. Fail with ZR_ERR_UNSUPPORTED unless the ranks of each host are
+ * consecutive and every host has the same number of ranks, because plans cannot represent other divisions. */
 static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
 {
     const double local[2] = {comm->local_size, comm->local_rank};
@@ -472,7 +474,7 @@ static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
     return ZR_OK;
 }
 
-/* Set a number of the first pass to its median over the passes. */
+/* Set the number at `offset` in the first pass to its median over all passes. */
 static void combine_number(zr_launch *pass, int passes, size_t offset)
 {
     double x[PASSES];
@@ -481,7 +483,7 @@ static void combine_number(zr_launch *pass, int passes, size_t offset)
     memcpy((char *)&pass[0] + offset, x, sizeof(double));
 }
 
-/* Combine the passes, which all have the same samples, into `launch` by medians. */
+/* Combine the passes into `launch` by medians. All passes have the same samples. */
 static void combine(zr_launch *pass, int passes, zr_launch *launch)
 {
     double x[PASSES];

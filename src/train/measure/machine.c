@@ -1,8 +1,8 @@
 /*
- * Measurements of `zr info --bench`, stored in a small file of the user's cache. The file's name is a hash of
- * everything that the numbers depend on, and the file repeats that in words. So numbers are never used on another
- * machine that shares the home directory, at another processor level, or in another version. Writers rename complete
- * files into place; the last writer wins.
+ * Storage of the measurements of `zr info --bench` in a small file in the user's cache. The file's name is a hash of
+ * everything that the numbers depend on, and the file also contains this key as text. So numbers are never used on
+ * another machine that shares the home directory, for another kernel level, or in another version. A file is written
+ * under a temporary name and renamed when complete; if several processes write, the last one wins.
  */
 #include "train/measure/machine.h"
 #include "base/file/file.h"
@@ -54,7 +54,7 @@ void zr__machine_append(json_t **list, json_t *value)
     *list = NULL;
 }
 
-/** Return the rates of the levels as a JSON list, or NULL without memory. */
+/** Return the rates of the kernel levels as a JSON list, or NULL if memory runs out. */
 static json_t *levels_to_json(const zr_rates *rates)
 {
     json_t *levels = json_array();
@@ -67,7 +67,7 @@ static json_t *levels_to_json(const zr_rates *rates)
     return levels;
 }
 
-/** Return the rates of products as a JSON list, or NULL without memory. */
+/** Return the rates of products as a JSON list, or NULL if memory runs out. */
 static json_t *products_to_json(const zr_rates *rates)
 {
     json_t *products = json_array();
@@ -97,7 +97,7 @@ static bool finite_rates(const zr_rates *rates)
     return finite;
 }
 
-/** Read a number; return false unless it is at least 0. */
+/** Read a number. Return false if it is missing or negative. */
 static bool get_number(const json_t *object, const char *key, double *number)
 {
     const json_t *json = json_object_get(object, key);
@@ -105,7 +105,7 @@ static bool get_number(const json_t *object, const char *key, double *number)
     return json_is_number(json) && *number >= 0.0;
 }
 
-/** Read a rate. Return false if it is missing or negative, or, with `positive`, if it is 0. */
+/** Read a rate. Return false if it is missing or negative, or if it is 0 and `positive` is set. */
 static bool get_rate(const json_t *object, const char *key, bool positive, zr_rate *rate)
 {
     const json_t *json = json_object_get(object, key);
@@ -113,7 +113,7 @@ static bool get_rate(const json_t *object, const char *key, bool positive, zr_ra
            (!positive || (rate->one > 0.0 && rate->all > 0.0));
 }
 
-/** Read the levels. `used` is the name of the device's own level, which is copied to rates->peak. */
+/** Read the rates of the kernel levels. Copy the rates of the level `used`, which the device uses, to rates->peak. */
 static bool get_levels(const json_t *levels, const char *used, zr_rates *rates)
 {
     bool good = json_is_array(levels) && json_array_size(levels) <= ZR_PEAKS;
@@ -241,7 +241,8 @@ zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
     return zr__machine_recall("machine", key, read_rates, &wanted);
 }
 
-/** Return a rank's part of a rate: the rate of its own threads, but at most an equal share of the host's rate. */
+/** Return a rank's part of a rate: the rate of its own threads, or an equal share of the host's rate if that is lower.
+ */
 static double rank_part(zr_rate rate, int threads, int local_ranks)
 {
     return fmin(rate.one * threads, rate.all / local_ranks);
@@ -261,14 +262,14 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->facts.threads;
-    if (profile->facts.apart) local_ranks = ranks = 1; /* each rank is assumed to have a GPU of its own */
+    if (profile->facts.apart) local_ranks = ranks = 1; /* assume that each rank has its own GPU */
     zr_machine *machine = &profile->machine;
     machine->flops_f32 = rank_part(zr__rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
-    /* fp16 products are computed in fp32 */
+    /* Leave the BF16 rate unset for fp16, whose products are computed in fp32. */
     if (dtype == ZR_BF16) machine->flops_bf16 = rank_part(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
     machine->n_products = 0;
     for (int i = 0; i < rates->n_products; i++) {
-        /* Set the rate to the product's fraction of the peak, times this rank's part of the peak. */
+        /* The product's rate is a fraction of the peak. Apply this fraction to the rank's part of the peak. */
         zr_product_rate product = rates->product[i];
         const double part = product.bf16 ? machine->flops_bf16 : machine->flops_f32;
         if (product.flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) continue;
@@ -277,8 +278,8 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
     }
     machine->memory_bytes_sec = rank_part(rates->triad, threads, local_ranks);
     machine->link_copies = local_ranks == ranks;
-    /* All exchanges are priced with one link. The copy rate within a host would be too fast if some exchanges leave the
-     * host. */
+    /* Price all exchanges with one link. If ranks are on several hosts, the copy rate within a host would be too high.
+     */
     double bytes_sec = machine->link_copies ? rank_part(rates->link, 1, local_ranks) : 0.0;
     machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }

@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Name of the kind that collects all steps once the table of kinds is full. */
+/* Name of the kind that stands for all further kinds once the table of kinds is full. */
 #define OTHER "other"
 
-/* Kind of a schedule step, and its cost per run. */
+/* Kind of a schedule step, and the step's cost per run. */
 typedef struct site {
     int kind;
     bool replay;
     zr_step_cost cost;
 } site;
 
-/* Sums of one rank. The threads of several streams may add at the same time, but never to the same element, since each
- * kind belongs to one stream. */
+/* Sums of one rank by kind. The threads of several streams may add at the same time, but never to the same element,
+ * since each kind belongs to one stream. */
 typedef struct sums {
     zr_timing kind[ZR_TIMING_KINDS];
     double wall_sec, exposed_sec, idle_sec;
@@ -26,29 +26,29 @@ typedef struct sums {
     int64_t steps;
 } sums;
 
-/* Begin and end of a step's run, in seconds. */
+/* Begin and end of one run of a schedule step, in seconds. */
 typedef struct span {
     double begin, end;
 } span;
 
 struct zr__timings {
-    site *site; /* one for each step of the training schedule, the only schedule that runs within an optimizer step */
+    site *site; /* one for each step of the training schedule, which is the only schedule within an optimizer step */
     int n_kinds;
     sums sums;
-    /* Spans of the current optimizer step, by stream. Each stream's thread adds only to its own array. */
+    /* Spans of the current optimizer step, by stream. The thread of a stream writes only to the array of its stream. */
     span *span[ZR_STREAMS];
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    int n_streams;    /* number of the plan's streams that are timed */
-    bool copies_hold; /* whether copies share a queue with compute */
-    bool warm;        /* whether the first step was dropped */
+    int n_streams;    /* number of timed streams of the plan */
+    bool copies_hold; /* whether copies run in the same queue as compute */
+    bool warm;        /* whether the first optimizer step was dropped */
     sums before;      /* sums at the beginning of the current optimizer step */
     bool warm_before;
 };
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* Return the shape of an op's parameter matrix, or of the gradient of this matrix. Return NULL if the op has neither.
- */
+/* Return the shape of the parameter matrix that an op reads, or whose gradient it computes. Return NULL if the op does
+ * neither. */
 static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
 {
     for (int i = 0; i < op->n_in + op->n_out; i++) {
@@ -59,7 +59,7 @@ static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
     return NULL;
 }
 
-/* Write the name of a step's kind. For a matrix product it includes the shape of the weight, since products of
+/* Write the name of a step's kind. The name of a matrix product includes the shape of the weight, since products of
  * different shapes run at different rates. */
 static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op, char name[ZR_TIMING_NAME])
 {
@@ -69,8 +69,8 @@ static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op,
     if (w) snprintf(name + used, ZR_TIMING_NAME - used, " %lldx%lld", (long long)w->dim[0], (long long)w->dim[1]);
 }
 
-/* Return the kind with this name on this stream, after creating it if necessary. If the table is full, return the kind
- * OTHER of the stream. Streams never share a kind, since their threads would add to it at the same time. */
+/* Return the kind with this name on this stream, and create it if necessary. If the table is full, return the stream's
+ * kind OTHER. Two streams never share a kind, since their threads would add to it at the same time. */
 static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f32)
 {
     int k = 0;
@@ -105,13 +105,13 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
     return ZR_OK;
 }
 
-/* Allocate spans for the maximum number of runs: each step once per micro-batch. */
+/* Allocate spans for the maximum number of runs, which is one run of each schedule step per micro-batch. */
 static zr_status alloc_spans(zr__timings *t, const zr_plan *plan)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
     for (int k = 0; k < ZR_STREAMS; k++) {
-        if (k == ZR_STREAM_SAVE) continue; /* not timed */
+        if (k == ZR_STREAM_SAVE) continue; /* checkpoints are not timed */
         t->span[k] = zr_alloc((size_t)t->room[k] * sizeof(span));
         ZR_CHECK(t->span[k] || t->room[k] == 0, ZR_ERR_MEMORY, "no memory for the timings of %lld steps",
                  (long long)t->room[k]);
@@ -141,7 +141,8 @@ void zr__timings_destroy(zr__timings **timings)
 
 /* ---- while a rank trains ---------------------------------------------------------------------- */
 
-/* Drop the first optimizer step as soon as a second one begins, since its caches were cold and its memory untouched. */
+/* Drop the first optimizer step when the second one begins, since caches were cold and memory untouched in the first.
+ */
 void zr__timings_begin(zr__timings *t)
 {
     t->before = t->sums;
@@ -182,7 +183,8 @@ static double length_of(const span *a, int64_t n)
     return sec;
 }
 
-/* Return the seconds during which both streams ran. The spans of each stream are ordered and disjoint. */
+/* Return the seconds during which two streams ran at the same time. The spans of each stream are ordered and disjoint.
+ */
 static double overlap_of(const span *a, int64_t n_a, const span *b, int64_t n_b)
 {
     double sec = 0.0;
@@ -310,7 +312,7 @@ static void add_kind_json(zr__json_out *json, const zr_timings *timings, const z
     zr__json_close(json, '}');
 }
 
-/* Add a peak, or null if it is unknown. */
+/* Add a peak rate, or null if it is unknown. */
 static void add_peak_json(zr__json_out *json, const char *key, double peak)
 {
     zr__json_add(json, key, peak > 0.0 ? peak : NAN);

@@ -1,5 +1,5 @@
-/** Times of training steps, grouped by kind of step. Each rank records them while it trains; then they are combined
- * over all ranks. */
+/** Times of schedule steps, grouped by kind of step. Each rank records times while it trains. Afterwards the times of
+ * all ranks are combined. */
 #ifndef ZR_TRAIN_TIMINGS_H
 #define ZR_TRAIN_TIMINGS_H
 
@@ -8,41 +8,43 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
-/** Rate that a kind of step achieves: FLOP/s if it has FLOPs, otherwise bytes/s of the link or of memory. */
+/** Rate that a kind of step achieves. For steps with FLOPs it is in FLOP/s. Otherwise it is in bytes/s, of the link or
+ * of memory. */
 typedef struct zr__timing_rate {
     bool flops;
-    double per_sec; /* NaN if the kind has no FLOPs or bytes */
-    double of_peak; /* fraction of the peak; NaN if the peak is unknown */
+    double per_sec; /* the rate; NaN if the kind has neither FLOPs nor bytes */
+    double of_peak; /* rate as a fraction of the peak; NaN if the peak is unknown */
 } zr__timing_rate;
 zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *kind);
 
 /** Return timings as a JSON object, the member "timings" of run.json; zr_free it. */
 ZR_NODISCARD zr_status zr__timings_json(const zr_timings *timings, char **text);
 
-/** Return rate / peak, or NaN if the peak is unknown or below the rate. A peak below the rate was either measured too
- * low (on a busy machine) or does not limit this work (such as the memory rate for data in caches). */
+/** Return rate / peak, or NaN if the peak is unknown or below the rate. A peak can be below the rate if it was measured
+ * on a busy machine, or if it does not limit this work (such as the memory rate for data in caches). */
 double zr__share_of_peak(double rate, double peak);
 
 typedef struct zr__timings zr__timings;
 
-/** Create the records of timings for a plan, which is borrowed. Errors: ZR_ERR_MEMORY. */
+/** Create the timings of a plan, which is borrowed. Errors: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings);
 void zr__timings_destroy(zr__timings **timings);
 
-/** Record the beginning of an optimizer step, the run of one of its schedule steps (from the thread of any stream), and
- * the end of the optimizer step after wall_sec seconds. */
+/** Record the beginning of an optimizer step, one run of a schedule step (called by the thread of any stream), and the
+ * end of the optimizer step, which took wall_sec seconds. */
 void zr__timings_begin(zr__timings *timings);
 void zr__timings_event(zr__timings *timings, const zr_event *event);
 void zr__timings_end(zr__timings *timings, double wall_sec);
 /** Discard the optimizer step that has just ended, since it was aborted. */
 void zr__timings_drop(zr__timings *timings);
 
-/** Compute the mean, the minimum and the maximum over the ranks of each of n numbers. `least` and `most` may be NULL.
- * Collective; comm->table is overwritten. */
+/** Compute, for each of n numbers, the mean, the minimum and the maximum over the ranks. `least` and `most` may be
+ * NULL. Collective; comm->table is overwritten. */
 ZR_NODISCARD zr_status zr__over_ranks(zr_comm *comm, const double *mine, int64_t n, double *mean, double *least,
                                       double *most);
 
-/** Combine the timings of all ranks; the peaks are not filled in. Collective; comm->table is overwritten. */
+/** Combine the timings of all ranks into `out`, except the peaks, which are not set. Collective; comm->table is
+ * overwritten. */
 ZR_NODISCARD zr_status zr__timings_collect(const zr__timings *timings, zr_comm *comm, zr_timings *out);
 
 #endif

@@ -1,11 +1,11 @@
-/** Requests to a run while it trains: to stop, to save a checkpoint, or to end by a given time. */
+/** Handling of requests to a run in training: to stop, to save a checkpoint, or to end by a given time. */
 #include "train/run/agree.h"
 #include "train/run/save.h"
 #include "train/run/tell.h"
 #include "train/setup/setup.h"
 
-/** Return whether `sec` more seconds plus a checkpoint would end after observer->end_sec. Before the first checkpoint,
- * its time is estimated for a slow disk. */
+/** Return whether the run would exceed observer->end_sec if it trained for `sec` more seconds and then wrote a
+ * checkpoint. Before the first checkpoint, assume that the disk is slow. */
 static bool too_late(const zr__run *r, double sec)
 {
     double bytes = 4.0 * (double)r->plan->params * (1 + r->plan->optimizer.n_slots);

@@ -1,4 +1,4 @@
-/** The end of a training run: writing the final weights and the best weights, and reporting its measurements. */
+/** The end of a training run: write the final weights and the best weights, and report the run's measurements. */
 #include "train/run/agree.h"
 #include "train/run/save.h"
 #include "train/run/tell.h"
@@ -20,8 +20,8 @@
 
 /* ---- the report ------------------------------------------------------------------------------- */
 
-/** Set the peak memory of a process, as the maximum over all processes, and the promised peak. The peak counts
- * anonymous memory and, if ranks are separate processes, the process's own shared windows. */
+/** Set the measured peak memory of a process, as the maximum over all processes, and the promised peak. The measured
+ * peak counts anonymous memory and, if ranks are separate processes, the shared windows of the process itself. */
 static zr_status measure_peak(zr__run *r)
 {
     const int in_process = zr__comm_process_ranks(r->comm);
@@ -35,7 +35,7 @@ static zr_status measure_peak(zr__run *r)
 
 zr_status zr__run_highest_report(zr__run *r, zr_report *report)
 {
-    int64_t *memory = (void *)&report->memory; /* zr_memory consists of int64_t values only */
+    int64_t *memory = (void *)&report->memory; /* a zr_memory consists of int64_t values only */
     _Static_assert(sizeof(zr_memory) % sizeof(int64_t) == 0 && sizeof(zr_memory) <= ZR_COMM_SCALARS * sizeof(double),
                    "a report's memory is agreed on in one call");
     ZR_TRY(zr__run_most(r, memory, sizeof(report->memory) / sizeof(*memory)));
@@ -44,13 +44,13 @@ zr_status zr__run_highest_report(zr__run *r, zr_report *report)
     return ZR_OK;
 }
 
-/** Note measurements that differ from the plan. Also note a memory peak above the promised peak, unless the process had
- * reached it before the run. */
+/** Add a note for each measurement that differs from the plan, and for a memory peak above the promised peak, unless
+ * the process had reached that peak before the run. */
 static void note_broken_promises(zr__run *r)
 {
     const zr_train_result *result = r->result;
     const zr_report *planned = &result->planned, *measured = &result->measured;
-    const bool stepped = result->steps > r->from_step; /* the plan makes predictions for steps only */
+    const bool stepped = result->steps > r->from_step; /* without steps there is nothing to compare with the plan */
     if (stepped && (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
                     memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
                     memcmp(planned->across, measured->across, sizeof(planned->across)) != 0))
@@ -136,8 +136,8 @@ void zr__run_release(zr__run *r)
     r->reserved = false;
 }
 
-/** If the last loss was not finite, compute the loss of another batch, to distinguish a bad batch from bad weights.
- * Fail with ZR_ERR_DIVERGED if that loss is not finite either. */
+/** If the last loss was not finite, compute the loss of another batch, to find out whether the batch or the weights are
+ * bad. Fail with ZR_ERR_DIVERGED if the loss of the other batch is not finite either. */
 static zr_status probe_other_batch(zr__run *r)
 {
     zr_step_result found = {0};
@@ -147,14 +147,14 @@ static zr_status probe_other_batch(zr__run *r)
     r->batch_failed = ZR_OK;
     r->result->agreed = false;
     zr_status st = zr__engine_probe(r->engine, &args, &found);
-    if (st != r->batch_failed) return st; /* aborted on this rank only: other ranks may not be able to agree */
+    if (st != r->batch_failed) return st; /* an error of this rank alone, after which ranks may be unable to agree */
     ZR_TRY(zr__run_agree(r, st));
     ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with these weights, the loss on the batch of step %lld is %g too",
              (long long)step + 1, found.loss);
     return ZR_OK;
 }
 
-/** Check that the weights are worth saving. Fail with ZR_ERR_DIVERGED and the reason if they are not. */
+/** Check that the weights are worth saving. If they are not, fail with ZR_ERR_DIVERGED and the reason. */
 static zr_status judge_weights(zr__run *r)
 {
     r->result->agreed = false;
@@ -170,8 +170,9 @@ static void note_rest(const zr__run *r, const char *name, const char *rest)
                      zr__text_escape(rest, (char[ZR__WHY_BYTES / 2]){0}, ZR__WHY_BYTES / 2));
 }
 
-/** Write the weights into the directory `name`. `path` receives the intended path, and `place` the path where the
- * complete weights are. `val_loss` is the weights' validation loss, or infinity if they were not evaluated. */
+/** Write the weights into the run's directory `name`. `path` receives the path of that directory, and `place` the path
+ * where the complete weights are now (see zr__export). `val_loss` is the validation loss of the weights, or infinity if
+ * they were not evaluated. */
 static zr_status export_as(zr__run *r, const char *name, bool replace, double val_loss, char path[PATH_MAX],
                            char place[PATH_MAX])
 {
@@ -190,7 +191,7 @@ static zr_status export_model(zr__run *r, char place[PATH_MAX])
 {
     char path[PATH_MAX] = "";
     zr_status st = export_as(r, ZR_RUN_MODEL, r->resume.there, INFINITY, path, place);
-    if (path[0]) r->reserved = false; /* the export has used the reserved files */
+    if (path[0]) r->reserved = false; /* the export has filled the reserved files */
     r->result->saved = st == ZR_OK;
     if (st == ZR_OK) snprintf(r->result->model_dir, sizeof(r->result->model_dir), "%s", path);
     if (!r->result->agreed) return st;
@@ -262,7 +263,8 @@ zr_status zr__run_know_best(zr__run *r)
 
 /* ---- how it ended ----------------------------------------------------------------------------- */
 
-/** Save good weights. `text` receives a sentence that tells where they are, or why they could not be saved. */
+/** Save the weights if they are good. `text` receives a sentence that tells where they are, or why they were not saved.
+ */
 static zr_status keep_weights(zr__run *r, char text[ZR__WHY_BYTES])
 {
     char place[PATH_MAX] = "";
@@ -281,7 +283,7 @@ static zr_status keep_weights(zr__run *r, char text[ZR__WHY_BYTES])
     return st;
 }
 
-/** Save a checkpoint. If that fails, save only the weights, whose disk space is still reserved. */
+/** Save a checkpoint. If that fails, save only the weights, for which disk space is still reserved. */
 static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
 {
     char place[PATH_MAX] = "", weights[ZR__WHY_BYTES];
@@ -301,7 +303,7 @@ static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
     return failed;
 }
 
-/** Save good weights: as a checkpoint if the run was asked to stop (`stopped`), else as model/. */
+/** Save the weights if they are good: as a checkpoint if the run was asked to stop (`stopped`), otherwise as model/. */
 static zr_status keep_result(zr__run *r, bool stopped, char text[ZR__WHY_BYTES])
 {
     zr_status st = judge_weights(r);
@@ -311,8 +313,8 @@ static zr_status keep_result(zr__run *r, bool stopped, char text[ZR__WHY_BYTES])
     return st;
 }
 
-/** Return the status of a run that completed all steps or was asked to stop. `kept` and `saved` are the status and text
- * from keep_result. */
+/** Return the status of a run that completed all steps or was asked to stop. `kept` and `saved` are the status and the
+ * text of keep_result. */
 static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const char *saved)
 {
     long long steps = r->result->steps, all = r->config->train.steps;
@@ -326,13 +328,13 @@ static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const
     return ZR_OK;
 }
 
-/** End the run, but leave metrics.jsonl open. `saved` receives a sentence that tells where the weights are, or why they
- * are not saved. */
+/** End the run, but do not close metrics.jsonl. `saved` receives a sentence that tells where the weights are, or why
+ * they are not saved. */
 static zr_status end_run(zr__run *r, zr_status st, double begin, char saved[ZR__WHY_BYTES])
 {
     const bool stopped = st == ZR_ERR_STOPPED, asked = st == ZR_OK || stopped;
     const char *why = ZR__WHY();
-    /* Ranks that failed to agree may never meet in a collective again. */
+    /* Return at once, since ranks that failed to agree may never meet in a collective again. */
     if (st != ZR_OK && !r->result->agreed) return st;
     ZR_TRY(zr__run_save_end(r));
     if (r->mixed) return ZR_FAIL(st, "%s. The weights are a mixture of two steps and are not saved", why);

@@ -15,8 +15,8 @@
 
 /* ---- the directory ---------------------------------------------------------------------------- */
 
-/** Return whether the lock in `path` has this key. On a shared file system this host may have an outdated view of the
- * folder; opening the folder refreshes it. */
+/** Return whether the lock in `path` has this key. Open the folder first: on a shared file system this host may have an
+ * outdated view of it, which opening refreshes. */
 static bool sees_key(const char *path, uint64_t key)
 {
     enum { TRIES = 10 };
@@ -34,7 +34,7 @@ zr_status zr__run_same_dir(zr__run *r)
     struct {
         uint64_t key;
         char host[80];
-    } first = {0}; /* key of rank 0's lock, and rank 0's host */
+    } first = {0}; /* key of the lock that rank 0 holds, and name of rank 0's host */
     char host[sizeof(first.host)];
     const char *path = r->config->train.output_dir;
     if (r->comm->size == 1) return ZR_OK;
@@ -53,10 +53,10 @@ zr_status zr__run_same_dir(zr__run *r)
 
 /* ---- is it this run's? ------------------------------------------------------------------------ */
 
-/** The checkpoint that a configuration is compared with. */
+/** The checkpoint whose configuration is compared with the run's configuration. */
 typedef struct compared {
     const char *name;
-    bool begun; /* whether the run has begun to train; false for a checkpoint from zr__convert_dir */
+    bool begun; /* whether a training run wrote the checkpoint; false if zr__convert_dir did */
 } compared;
 
 /** Return whether `name` is in a list that ends with NULL. */
@@ -66,8 +66,8 @@ static bool is_in(const char *const *names, const char *name)
     return *names != NULL;
 }
 
-/** Return whether a key may change when a run resumes, which is the case if the shape and meaning of the model's
- * weights do not depend on it. */
+/** Return whether a key may change when a run resumes. It may change unless the shape or the meaning of the model's
+ * weights depends on it. */
 static bool may_change(const char *key)
 {
     static const char *const names[] = {
@@ -99,8 +99,8 @@ static zr_status same_file(const char *key, const char *name, const zr__file_pri
     return ZR_OK;
 }
 
-/** Return whether two tokenizers may be the same. Paths are not compared, since a tokenizer's directory may have moved;
- * the hashes of the data cover the tokens. */
+/** Return whether two tokenizers may be the same. Do not compare paths, since a tokenizer's directory may have moved. A
+ * different tokenizer is still detected, because it changes the hashes of the data. */
 static bool same_tokenizer(const char *was, const char *is)
 {
     const bool names = !was[0] || !is[0] || strcmp(was, "bytes") == 0 || strcmp(is, "bytes") == 0;
@@ -136,8 +136,8 @@ static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
 }
 
 /** Return whether a failure means that a checkpoint is damaged and may be skipped. ZR_ERR_IO does not mean damage: the
- * checkpoint just cannot be read now, and skipping it would lose its steps. (train/weights/stored.c only looks for a
- * checkpoint to read, and skips one on any failure except lack of memory.) */
+ * checkpoint cannot be read now, and skipping it would lose its steps. (train/weights/stored.c, which only reads
+ * weights, skips a checkpoint on any failure except lack of memory.) */
 static bool is_damage(zr_status st)
 {
     return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;
@@ -157,7 +157,7 @@ static zr_status read_run_record(zr__run *r, int64_t step)
     return st;
 }
 
-/** Skip the current checkpoint, with a note that contains the last error message as the reason. Rank 0 only. */
+/** Skip the current checkpoint, and add a note with the last error message as the reason. Rank 0 only. */
 static void pass_over_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -166,8 +166,8 @@ static void pass_over_checkpoint(zr__run *r)
     r->resume.next++;
 }
 
-/** Refuse to resume from a checkpoint if the run has left weights of a later step. Resuming would replace these weights
- * and remove the metrics of the steps after the checkpoint. */
+/** Refuse to resume from a checkpoint if the run has weights of a later step. The resumed run would replace these
+ * weights and remove the metrics of the steps after the checkpoint. */
 static zr_status check_later(const zr__run *r, const char *name, int64_t step)
 {
     char after[64];
@@ -186,8 +186,8 @@ static zr_status check_later(const zr__run *r, const char *name, int64_t step)
     return ZR_OK;
 }
 
-/** Choose the first readable checkpoint, from index `next` on. Set resume.step to -1 if the directory has no
- * checkpoint. Rank 0 only. */
+/** Choose the first readable checkpoint from index `next` on. If the directory has no checkpoint, set resume.step to
+ * -1. Rank 0 only. */
 static zr_status choose_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -217,7 +217,8 @@ static zr_status choose_checkpoint(zr__run *r)
     return ZR_OK;
 }
 
-/** Choose a checkpoint on rank 0 and copy its record to all ranks, except for the configuration, which is a pointer. */
+/** Choose a checkpoint on rank 0 and copy its record to all ranks, except the configuration, which is only a pointer.
+ */
 static zr_status choose_together(zr__run *r)
 {
     zr__checkpoint_run *from = &r->resume.from;
@@ -266,7 +267,8 @@ static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first,
     return ZR_OK;
 }
 
-/** Check that the file holds every parameter in its shape; with `trained`, only trainable parameters are needed. */
+/** Check that the file has every parameter of the graph in its shape or, if `trained` is set, every trainable
+ * parameter. */
 static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safetensors *file)
 {
     char wanted[96];
@@ -283,7 +285,7 @@ static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safe
     return ZR_OK;
 }
 
-/** Open the file of a state. If the checkpoint lacks this file, set *reader to NULL. */
+/** Open the file of a state. If the checkpoint lacks this file, set *reader to NULL and succeed. */
 static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int state, zr_chunk_reader **reader)
 {
     char path[PATH_MAX], name[64];
@@ -316,14 +318,14 @@ static zr_status fill_all(zr__run *r)
     if (st == ZR_OK) st = zr_manifest_read(path, &manifest);
     st = zr__run_agree(r, st);
     r->resume.anew = false;
-    /* Parameters are filled last, since filling them also gathers them. */
+    /* Fill the parameters last, since this also gathers them. */
     for (int state = r->plan->optimizer.n_slots; state >= 0 && st == ZR_OK; state--)
         st = fill_state(r, manifest, state);
     zr_manifest_free(&manifest);
     return st;
 }
 
-/** Restore the counters that belong to the checkpoint's states. */
+/** Restore the run's counters, such as completed steps, from the checkpoint. */
 static void take_over(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;
@@ -357,7 +359,8 @@ zr_status zr__resume_fill(zr__run *r)
     return ZR_OK;
 }
 
-/** Return a pointer to `step` among the first n of all checkpoints, or NULL if it is not there. */
+/** Return a pointer to `step` among the first n steps of the list of checkpoints, or NULL if the step is not among
+ * them. */
 static int64_t *find_step(const zr__run *r, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i++)
@@ -394,7 +397,8 @@ void zr__resume_clean(const zr__run *r)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/** Note a key that has changed. Skip keys that hold paths, since paths may differ between starts of one run. */
+/** Add a note for a key that has changed, except for keys that hold paths, since paths may differ between starts of one
+ * run. */
 static zr_status note_changed_key(void *arg, const char *key, const char *was, const char *is)
 {
     static const char *const places[] = {
@@ -437,7 +441,7 @@ void zr__resume_announce(zr__run *r)
     zr_checkpoint_name(resume->step, name);
     zr__run_note(r, "goes on after step %lld of %lld, from %s/%s, read in %.3g s", (long long)resume->step,
                  (long long)r->config->train.steps, dir, name, resume->read_sec);
-    /* Lines may be missing because the disk was full when the earlier run ended. */
+    /* Lines of earlier steps may be missing, because the disk was full when the earlier run ended. */
     if (trained && r->made.last_step < resume->step)
         zr__run_note(r, "metrics.jsonl lacks the lines of steps %lld to %lld, which were lost",
                      (long long)r->made.last_step + 1, (long long)resume->step);

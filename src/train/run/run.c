@@ -1,4 +1,4 @@
-/** A training run, from checked inputs to saved weights: all ranks first check everything, then create the outputs,
+/** A training run, from checking inputs to saving weights. All ranks first check everything, then create the outputs,
  * then train. */
 #include "train/run/agree.h"
 #include "train/run/resume.h"
@@ -49,8 +49,8 @@ static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, i
     log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), r->result->steps, group, scalar, n, record));
 }
 
-/** Begin the event file. For a resumed run, also record its first step, so that later lines replace lines of earlier
- * event files. */
+/** Begin the event file. For a resumed run, also record its first step, so that TensorBoard drops the data that earlier
+ * event files have for this step and later steps. */
 static void log_events_begin(zr__run *r)
 {
     char record[ZR_EVENT_BYTES];
@@ -73,7 +73,7 @@ zr_config zr__run_given(const zr__run *r)
     return given;
 }
 
-/** Return the dtype whose peak rate this rank's matrix products are compared with. For fp16 this is F32 on processors,
+/** Return the dtype with whose peak rate this rank's matrix products are compared. For fp16 this is F32 on processors,
  * which compute fp16 products in fp32, and BF16 on GPUs, where fp16 products are as fast. */
 static zr_dtype rate_dtype(const zr__run *r)
 {
@@ -91,11 +91,11 @@ double zr__run_peak_flops(const zr__run *r)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/** Return the configuration as JSON, in the form that is written into the run's directory. */
+/** Return the configuration as JSON, as it is written into the run's directory. */
 static zr_status written_config(const zr__run *r, char **json)
 {
     char here[PATH_MAX];
-    zr_config written = *r->config; /* started_in, set below, makes its relative paths usable from any directory */
+    zr_config written = *r->config; /* started_in, set below, makes relative paths usable elsewhere */
     if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
     written.train.started_in = getcwd(here, sizeof(here));
     return zr_config_to_json(&written, json);
@@ -108,7 +108,7 @@ static zr_status open_rest(zr__run *r)
     return r->config->train.tensorboard ? zr__run_dir_add_events(&r->dir) : ZR_OK;
 }
 
-/** Create the outputs in a new directory. On failure, remove everything that was created. */
+/** Create the directory and the outputs of a new run. On failure, remove all that was created. */
 static zr_status open_new(zr__run *r, const char *json)
 {
     /* Open the directory first, since other outputs may lie in it. */
@@ -120,7 +120,7 @@ static zr_status open_new(zr__run *r, const char *json)
     return st;
 }
 
-/** Open the outputs in the directory of a resumed run. metrics.jsonl and config.json are changed only after all other
+/** Open the outputs in the directory of a resumed run. Change metrics.jsonl and config.json only after all other
  * outputs are open. */
 static zr_status open_again(zr__run *r, const char *json)
 {
@@ -143,8 +143,8 @@ static zr_status open_outputs(zr__run *r)
     return st;
 }
 
-/** Check that all ranks see the new directory; or, for a resumed run, send all ranks the earlier results that rank 0
- * found there. */
+/** For a new run, check that all ranks see its directory. For a resumed run, send the earlier results that rank 0 found
+ * in the directory to all ranks. */
 static zr_status share_outputs(zr__run *r)
 {
     if (r->resume.there) return zr__run_share(r, &r->made, sizeof(r->made));
@@ -155,7 +155,7 @@ static zr_status share_outputs(zr__run *r)
     return st;
 }
 
-/** Report the memory limit that policy auto uses, if the run chose it. */
+/** Report the memory limit that policy auto uses, if the run chose that limit itself. */
 static void note_limit(const zr__run *r)
 {
     const int64_t limit_bytes = r->settled.memory.limit_bytes;
@@ -169,7 +169,7 @@ static void note_limit(const zr__run *r)
                         "recomputed; set memory.limit");
 }
 
-/** Report the choices for open keys, and how policy auto stores activation checkpoints. */
+/** Report the values chosen for open keys, and how policy auto stores activation checkpoints. */
 static void note_choices(const zr__run *r)
 {
     if (r->chosen_note[0]) zr__run_note(r, "%s", r->chosen_note);
@@ -202,7 +202,8 @@ static void note_saving(const zr__run *r)
                      ZR_SIZE((double)price.bytes));
 }
 
-/** Report skipped lines of a text. Other irregularities of the text were noted when the configuration was settled. */
+/** Report lines of a text that were skipped. Other irregularities of the text were noted when the configuration was
+ * completed (train/setup/prepare.c). */
 static void note_lines(const zr__run *r, const zr_data *data)
 {
     zr_data_info info = {0};
@@ -231,8 +232,8 @@ static void announce(zr__run *r)
         zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
 }
 
-/** Set the peak FLOP/s for mfu: from the record of `zr info --bench`, or by a measurement that takes a few
- * milliseconds. The other ranks wait meanwhile and do not disturb it. Rank 0 only. */
+/** Set the peak FLOP/s with which mfu is computed, from the record of `zr info --bench` or by a measurement of a few
+ * milliseconds. Meanwhile the other ranks wait, so they do not disturb the measurement. Rank 0 only. */
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
@@ -242,8 +243,8 @@ static void know_peak(zr__run *r)
         r->device->ops->measure(r->device, rate_dtype(r));
 }
 
-/** Allocate memory, fill the states and create the outputs. Memory is allocated before the directory is created, since
- * it is the last resource that may be missing. */
+/** Allocate memory, fill the states and create the outputs. Memory comes first, so that a run for which there is too
+ * little memory creates no directory. */
 static zr_status start_run(zr__run *r)
 {
     uint64_t seed = (uint64_t)r->config->train.seed;
@@ -279,15 +280,16 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++)
         st = r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
-    /* The samples of the next micro-batch follow the samples that all ranks read for this one. */
+    /* The next micro-batch begins after the samples that all ranks together read for this micro-batch. */
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
     if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train, next, rows);
     r->data_wait_sec += zr_clock_sec() - begin;
-    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* remember the first failure, which the engine reports too */
+    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* store the first failure, which the engine returns too */
     return st;
 }
 
-/** Read a micro-batch. Before each later micro-batch of a long step, check whether all ranks are to stop. */
+/** Read a micro-batch. Before each micro-batch except the first of a step, check whether all ranks are to stop, if the
+ * engine allows communication there. */
 static zr_status train_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
@@ -322,7 +324,7 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
     if (r->observer->step) r->observer->step(r->observer->arg, &line);
 }
 
-/** Describe the loss scale after a step without an update, or write "" without fp16. */
+/** Describe the loss scale after a step without an update. Write "" to `out` without fp16. */
 static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
 {
     out[0] = '\0';
@@ -334,7 +336,7 @@ static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
         snprintf(out, SCALE_BYTES, ", the loss scale stays %s", ZR_SHORTEST(before));
 }
 
-/** If a step did not update the weights, count it, and fail after too many consecutive ones. The result is the same on
+/** Count a step that did not update the weights, and fail after too many such steps in a row. The result is the same on
  * all ranks. */
 static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 {
@@ -363,7 +365,8 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
     return ZR_OK;
 }
 
-/** Add the squared gradient norms of an updating step to the noise scale. The result is the same on all ranks. */
+/** Add the squared gradient norms of a step that updated the weights to the noise scale. The result is the same on all
+ * ranks. */
 static void add_noise(zr__run *r, const zr_step_result *did)
 {
     const zr_layout *l = &r->plan->layout;
@@ -391,19 +394,19 @@ zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
                           .arg = r};
 }
 
-/** Agree with all ranks on the result of a step that ended with status `st` on this rank. */
+/** Return the result of a step on which all ranks agree. `st` is the status of the step on this rank. */
 static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *did)
 {
     bool diverged = st == ZR_ERR_DIVERGED;
     const char *why = ZR__WHY();
-    /* No agreement is needed after a stop or a bad gradient within the step: every rank has learned of it. */
+    /* A stop or a bad gradient within a step needs no further agreement, because every rank knows of it. */
     if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
     if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
     ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", why)));
     if (!diverged) return ZR_OK;
     r->suspect = true;
     r->mixed = !did->skipped;
-    /* The advice is added here, since the engine does not know configuration keys. */
+    /* Add advice to the message here, since the engine does not know configuration keys. */
     return ZR_FAIL(ZR_ERR_DIVERGED,
                    "%s. To skip such steps instead, set gradient_clipping, memory.norm two_pass or memory.layout paper",
                    why);
@@ -422,7 +425,7 @@ static zr_status one_step(zr__run *r)
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
     zr__hang_took(r->hang, sec);
-    /* Let a slow step count for some further steps. */
+    /* Let the estimate decrease slowly after a slow step. */
     r->step_sec = fmax(sec, 0.9 * r->step_sec);
     st = agree_on_step(r, st, &did);
     if (st != ZR_OK) zr__watch_drop(&r->watch);
@@ -474,7 +477,7 @@ static zr_status evaluate_now(zr__run *r)
     return zr__run_keep_best(r);
 }
 
-/** Return whether evaluations and samples, if the run has any, follow the current step. */
+/** Return whether the current step is one after which the run evaluates and writes samples, if it does so at all. */
 static bool is_eval_step(const zr__run *r)
 {
     const int64_t step = r->result->steps, interval = r->config->train.eval_interval;
@@ -501,7 +504,7 @@ static zr_status write_sample_line(zr__run *r)
     return ZR_OK;
 }
 
-/** Return whether a checkpoint is due after the current step. The last step gets a checkpoint too, so that the run can
+/** Return whether a checkpoint is due after the current step. One is also due after the last step, so that the run can
  * be extended. */
 static bool save_is_due(const zr__run *r)
 {
@@ -510,8 +513,9 @@ static bool save_is_due(const zr__run *r)
     return interval > 0 && step % interval == 0;
 }
 
-/** Perform all steps. After each step, write a due checkpoint, then handle requests, then evaluate. So a resumed run
- * may have to begin with the evaluation of the checkpoint's step. */
+/** Perform all steps. After each step, first write a checkpoint if it is due, then handle requests, then evaluate. A
+ * run that was stopped after a checkpoint has not evaluated its step yet, so the resumed run begins with that
+ * evaluation. */
 static zr_status make_steps(zr__run *r)
 {
     if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(evaluate_now(r));

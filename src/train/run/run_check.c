@@ -1,5 +1,5 @@
-/** Checks before a run creates anything: of its inputs, its plan, and the keys that only a run can settle. All ranks
- * must get the same results. */
+/** Checks of a run's inputs, its plan, and the keys that only a run can settle, before the run creates anything. All
+ * ranks must get the same results. */
 #include "train/run/agree.h"
 #include "train/run/resume.h"
 #include "train/run/sample.h"
@@ -35,8 +35,8 @@ static zr_status open_inputs(zr__run *r, bool first)
     return ZR_OK;
 }
 
-/** Check the output directory on rank 0. The run must not overwrite its inputs; only a resumed run may read the
- * configuration file that it rewrites. */
+/** Check the output directory on rank 0. The run must not overwrite its inputs. Only a resumed run may overwrite the
+ * configuration file that it was started with. */
 static zr_status check_dir(const zr__run *r)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1], *none = NULL;
@@ -48,8 +48,8 @@ static zr_status check_dir(const zr__run *r)
     return ZR_OK;
 }
 
-/** Open the inputs, first on one rank of each host. That rank tokenizes texts, checks cached tokens and reports their
- * errors. The other ranks then find the tokens in the cache. */
+/** Open the inputs, first on one rank of each host. This rank tokenizes texts, checks cached tokens and reports errors
+ * in them. The other ranks of the host then find the tokens in the cache. */
 static zr_status check_inputs(zr__run *r, zr_status st)
 {
     const bool first = r->comm->local_rank == 0;
@@ -59,7 +59,7 @@ static zr_status check_inputs(zr__run *r, zr_status st)
     return zr__run_agree(r, first ? ZR_OK : open_inputs(r, false));
 }
 
-/** Return the run's own copy of the configuration, in which keys are settled. The first call creates it. */
+/** Return the run's own copy of the configuration, in which the run settles keys. The first call creates the copy. */
 static zr_config *own_config(zr__run *r)
 {
     if (!r->given) {
@@ -70,7 +70,7 @@ static zr_config *own_config(zr__run *r)
     return &r->settled;
 }
 
-/** Set memory.limit to the minimum over the ranks. Policy auto depends on it when it chooses what to recompute, and all
+/** Set memory.limit to its minimum over the ranks. Policy auto uses the limit to choose what to recompute, and all
  * ranks must have the same plan. */
 static zr_status settle_limit(zr__run *r)
 {
@@ -81,8 +81,8 @@ static zr_status settle_limit(zr__run *r)
     return ZR_OK;
 }
 
-/** Set the number of ranks per host, if every host has the same number of consecutive ranks. The report of traffic
- * across hosts and two-level collectives need this number. */
+/** Set the number of ranks per host, if every host has the same number of consecutive ranks. Two-level collectives and
+ * the report of traffic between hosts need this number. */
 static zr_status settle_hosts(zr__run *r)
 {
     const zr_comm *c = r->comm;
@@ -104,19 +104,19 @@ static zr_status settle_hosts(zr__run *r)
     return ZR_OK;
 }
 
-/** Check that the system grants memory and helper threads for all ranks of this process. The memory includes a stack
- * for each rank. */
+/** Check that the system grants memory and helper threads for `ranks` ranks of this process. The memory includes a
+ * stack for each rank. */
 static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr__plan_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
     const zr_queues queues = zr__plan_queues(r->plan, r->comm->concurrent, ranks);
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->reads_ahead;
-    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and the thread of its file */
+    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's thread that saves, and a thread that writes the file */
     return zr__host_room(bytes, ranks * more);
 }
 
-/** Set the memory of the prefetch. Disable the prefetch if samples are too long for it. */
+/** Set the memory of the prefetch. If samples are too long for it, disable the prefetch. */
 static void settle_ahead(zr__run *r)
 {
     if (!r->reads_ahead) return;
@@ -127,7 +127,7 @@ static void settle_ahead(zr__run *r)
                         "memory than is set aside for it");
 }
 
-/** Refuse the key collectives.reduce "nccl" if ranks are threads of one process. Errors: ZR_ERR_UNSUPPORTED. */
+/** Refuse collectives.reduce "nccl" if ranks are threads of one process. Errors: ZR_ERR_UNSUPPORTED. */
 static zr_status check_reduce(const zr__run *r)
 {
     const int ranks = zr__comm_process_ranks(r->comm);
@@ -138,8 +138,8 @@ static zr_status check_reduce(const zr__run *r)
     return ZR_OK;
 }
 
-/** Use the rates that `zr info --bench` recorded on each host, but only if all ranks have the same rates, since all
- * ranks must have the same plan. Otherwise plans are chosen without measured rates. */
+/** Use the rates that `zr info --bench` recorded on each host, if all ranks have the same rates. Otherwise the plan is
+ * chosen without measured rates, since all ranks must have the same plan. */
 static zr_status settle_rates(zr__run *r)
 {
     zr_rates rates;
@@ -147,7 +147,7 @@ static zr_status settle_rates(zr__run *r)
     zr_profile mine = r->device->profile;
     const bool narrow = r->config->bf16 && mine.facts.bf16_products;
     const bool mixes = r->config->recompute.policy == ZR_POLICY_AUTO && r->config->parallel.tensor > 1;
-    if (!mixes && !zr__config_is_open(r->config)) return ZR_OK; /* the plan does not depend on rates */
+    if (!mixes && !zr__config_is_open(r->config)) return ZR_OK; /* return if the plan does not depend on rates */
     if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
         zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
     const zr_machine *m = &mine.machine;
@@ -158,8 +158,8 @@ static zr_status settle_rates(zr__run *r)
     return ZR_OK;
 }
 
-/** Settle open keys by a search on rank 0, so that all ranks get the same plan. A resumed run keeps its micro-batches,
- * since other partial sums would change the last bits of results. */
+/** Choose values for open keys by a search on rank 0, so that all ranks get the same plan. A resumed run keeps its
+ * micro-batches, since other partial sums would change the last bits of results. */
 static zr_status settle_open(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;
@@ -180,7 +180,7 @@ static zr_status settle_open(zr__run *r)
 
 static zr_status check_plan(zr__run *r)
 {
-    /* Messages name a limit only if the user gave one, and otherwise the host's memory. */
+    /* Messages name memory.limit only if the user gave it, and otherwise the host's memory. */
     int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
     const int in_process = zr__comm_process_ranks(r->comm);
     ZR_TRY(zr__train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
@@ -200,9 +200,9 @@ static zr_status check_plan(zr__run *r)
     return ZR_OK;
 }
 
-/** Check that policy auto made the same choice on all ranks, and that all ranks save checkpoints in the same mode. The
- * choice depends on the processor's scratch memory. Ranks that recompute different activations would gather at
- * different times and deadlock. */
+/** Check that all ranks have the same result of policy auto, which depends on the processor's scratch memory, and save
+ * checkpoints in the same mode. Ranks that recompute different activations would gather at different times and
+ * deadlock. */
 static zr_status same_choices(zr__run *r)
 {
     uint64_t work;

@@ -1,6 +1,6 @@
 /** The check that all ranks train on the same bytes. One rank reads each copy of an input, and the hashes of the copies
- * are compared. Ranks that open the same file on the same host share a copy. A file on another host, or another file,
- * is a separate copy. */
+ * are compared. Ranks that open the same file on the same host have the same copy. Different files, and files on
+ * different hosts, count as different copies. */
 #include "train/run/agree.h"
 #include "train/run/tell.h"
 
@@ -22,11 +22,11 @@ typedef struct input {
     const char *key, *path;
     const zr_data *data; /* NULL if the input is weights */
     const zr_weights *weights;
-    zr__file_print *print; /* size and hash of the data, as a checkpoint records them; NULL for weights */
+    zr__file_print *print; /* size and hash of the data for a checkpoint; NULL for weights */
 } input;
 
-/** Return a hash that identifies the running kernel (from its boot id, else its host name), since files on different
- * hosts may have equal inode numbers. */
+/** Return a hash that identifies the running kernel, from its boot id or else its host name. It is needed because files
+ * on different hosts may have equal inode numbers. */
 static uint64_t host_identity(void)
 {
     char text[128];
@@ -34,8 +34,8 @@ static uint64_t host_identity(void)
     return XXH3_64bits(text, strlen(text));
 }
 
-/** Compute a number that is equal on ranks with the same files or directory. It includes the size of opened data, since
- * a pattern may match more files on a rank that opens it later. */
+/** Compute a number that identifies the files or the directory of an input: equal numbers mean the same files. It
+ * includes the size of opened data, since a pattern may match more files on a rank that opens it later. */
 static zr_status identify(const input *in, uint64_t *identity)
 {
     zr__shards shards;
@@ -56,8 +56,8 @@ static zr_status identify(const input *in, uint64_t *identity)
     return st;
 }
 
-/** Find the lowest rank that has the same file as this rank. Set *places to whether other ranks have different files
- * under this name. */
+/** Set *reader to the lowest rank that has the same file as this rank. Set *places to whether any rank has a different
+ * file. */
 static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *places)
 {
     ZR_TRY(zr__run_gather(r, identity));
@@ -72,7 +72,7 @@ static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *p
     return ZR_OK;
 }
 
-/** Read an input completely and compute its hash. Weights are read only if `hash` is not NULL, that is, if they must be
+/** Read an input completely and compute its hash. Read weights only if `hash` is not NULL, that is, if they must be
  * compared. */
 static zr_status read_input(const input *in, uint64_t *hash)
 {
@@ -82,8 +82,8 @@ static zr_status read_input(const input *in, uint64_t *hash)
     return hash ? zr__weights_hash(in->weights, hash, zr__run_progress, &p) : ZR_OK;
 }
 
-/** Check that a number is the same on all ranks. Like zr__run_same, but fail with ZR_ERR_DATA instead of ZR_ERR_CONFIG.
- */
+/** Check that a number is the same on all ranks, as zr__run_same does, but fail with ZR_ERR_DATA instead of
+ * ZR_ERR_CONFIG. */
 static zr_status same_of_input(const input *in, const char *what, uint64_t mine)
 {
     char text[1024];

@@ -8,19 +8,20 @@
 
 #include <string.h>
 
-/* Temperature of samples, the same as the default of `zr generate`. */
+/* Temperature of samples, equal to the default of `zr generate`. */
 #define TEMPERATURE 0.8
 
 /* ---- all ranks decode ------------------------------------------------------------------------ */
 
-/** Message of rank 0 to all ranks: the next token to decode, or that no further token follows. */
+/** Message from rank 0 to all ranks. It contains the next token to decode, or tells that no further token follows. */
 typedef struct next_token {
     int32_t token;
     bool goes_on; /* false if no further token follows */
     int64_t position;
 } next_token;
 
-/** Send rank 0's message to all ranks. Fail with ZR_ERR_STOPPED if the run is asked to stop between two tokens. */
+/** Send the message of rank 0 to all ranks. Fail with ZR_ERR_STOPPED if the run was asked to stop since the last token.
+ */
 static zr_status share_token(zr__run *r, next_token *next)
 {
     ZR_TRY(zr__run_stop_asked(r));
@@ -31,7 +32,7 @@ static zr_status share_token(zr__run *r, next_token *next)
 typedef struct writing {
     zr__run *run;
     zr__text kept;
-    bool over; /* whether decoding a token failed, in which case the other ranks have stopped decoding too */
+    bool over; /* whether decoding a token failed on this rank; the other ranks have then stopped decoding too */
 } writing;
 
 static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output)
@@ -42,7 +43,7 @@ static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output
     return zr_engine_decode(r->engine, next->token, next->position, output);
 }
 
-/** Decode a token of rank 0's text on all ranks. Runs on rank 0. */
+/** Decode a token of the text on all ranks. Rank 0 calls this. */
 static zr_status decode_mine(void *arg, int32_t token, int64_t position, zr_tensor *output)
 {
     writing *w = arg;
@@ -52,7 +53,7 @@ static zr_status decode_mine(void *arg, int32_t token, int64_t position, zr_tens
     return st;
 }
 
-/** Decode the tokens that rank 0 sends, to the end of its text. Runs on the other ranks. */
+/** Decode the tokens that rank 0 sends, until its text ends. The other ranks call this. */
 static zr_status decode_along(zr__run *r)
 {
     next_token next = {.goes_on = true};
@@ -100,7 +101,7 @@ zr_status zr__sample_open(zr__run *r)
     return zr__run_agree(r, open_writer(r));
 }
 
-/** Append text to the sample, up to the last complete UTF-8 character that fits. */
+/** Append a text to the sample, up to the last complete UTF-8 character that fits into it. */
 static zr_status append_sample(void *arg, const char *text, int64_t bytes)
 {
     writing *w = arg;
@@ -111,8 +112,8 @@ static zr_status append_sample(void *arg, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-/** Return a text's line of metrics.jsonl. If the weights have diverged, write a note and no line; the training loop
- * handles that case. */
+/** Return the line of metrics.jsonl for a text. If the weights have diverged, add a note and return no line, since the
+ * training loop handles that case. */
 static zr_status line_of(const writing *w, zr_status wrote, const char *why, char **line)
 {
     const zr__run *r = w->run;

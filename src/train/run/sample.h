@@ -5,15 +5,16 @@
 #include "train/run/run.h"
 #include "zr/base.h"
 
-/** Maximum bytes of a prompt, and of the stored part of a text including its prompt. */
+/** Maximum bytes of a prompt, and of the part of a sample that is stored, including its prompt. */
 #define ZR__PROMPT_BYTES 1024
 #define ZR__SAMPLE_BYTES 8192
 
-/** Open the tokenizer and try the prompt on rank 0, which writes the text; other ranks only take part in decoding.
- * Collective. */
+/** Open the tokenizer on rank 0, which writes the text, and check the prompt. The other ranks only take part in
+ * decoding. Collective. */
 ZR_NODISCARD zr_status zr__sample_open(zr__run *run);
-/** Generate a sample. On rank 0, *line receives its line for metrics.jsonl; zr_free it. *line is NULL on other ranks,
- * and if the weights have diverged. Fail with ZR_ERR_STOPPED if the run is asked to stop. Collective. */
+/** Generate a sample. On rank 0, *line receives the sample's line of metrics.jsonl; zr_free it. *line is NULL on other
+ * ranks, and on rank 0 if the weights have diverged. Fail with ZR_ERR_STOPPED if the run is asked to stop. Collective.
+ */
 ZR_NODISCARD zr_status zr__sample_write(zr__run *run, char **line);
 
 #endif

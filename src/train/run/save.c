@@ -1,5 +1,5 @@
-/** Writing checkpoints, synchronously while training waits, or asynchronously during the next steps. A checkpoint gets
- * its final name only when it is complete. */
+/** Writing checkpoints: synchronously, while training waits, or asynchronously, during the next steps. A checkpoint
+ * gets its final name only when it is complete. */
 #include "train/run/save.h"
 
 #include "base/text/text.h"
@@ -17,7 +17,7 @@
 
 /* ---- the directory, by rank 0 ----------------------------------------------------------------- */
 
-/** Return whether a file or directory with the name of this step's checkpoint exists. `path` receives its path. */
+/** Return whether a file or directory with the name of this step's checkpoint exists. `path` receives that path. */
 static bool has_name(const zr__save *s, char path[PATH_MAX])
 {
     struct stat st;
@@ -25,7 +25,7 @@ static bool has_name(const zr__save *s, char path[PATH_MAX])
 }
 
 /** Rename an existing checkpoint of this step. It must be unusable, since otherwise the run would have resumed from it.
- * It is renamed and not removed, since another version of zr, or a user who repairs it, may be able to use it. */
+ * It is not removed, since another version of zr, or a user who repairs it, may be able to use it. */
 static zr_status move_aside(const zr__save *s)
 {
     enum { SUFFIX_BYTES = 16 };
@@ -64,8 +64,8 @@ static bool is_whole(const zr__save *s, int64_t step)
     return whole;
 }
 
-/** Remove old checkpoints of this run. Checkpoints of later steps stay, since an earlier run left them. Incomplete
- * checkpoints stay too, and do not count towards train.keep_last. */
+/** Remove old checkpoints of this run. Keep checkpoints of later steps, which an earlier run left. Also keep incomplete
+ * checkpoints, which do not count towards train.keep_last. */
 static zr_status remove_old(const zr__save *s)
 {
     const zr_config *c = s->run->config;
@@ -84,9 +84,9 @@ static zr_status remove_old(const zr__save *s)
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-/** Remove the remains of a failed attempt, since later files need the disk space. If a directory already has the
- * checkpoint's final name, remove nothing: it may be complete but not confirmed on disk, or be an earlier checkpoint
- * that could not be renamed. */
+/** Remove the remains of a failed attempt, to free disk space for later files. If a directory already has the
+ * checkpoint's final name, remove nothing, since that directory may be a complete checkpoint that is not confirmed on
+ * disk, or an earlier checkpoint that could not be renamed. */
 static void give_up(const zr__save *s)
 {
     char path[PATH_MAX];
@@ -96,7 +96,7 @@ static void give_up(const zr__save *s)
 }
 
 /** Commit the checkpoint. First sync metrics.jsonl, so that the lines of the checkpoint's steps survive a power
- * failure. If the file `latest` cannot be written, only note it, since zr does not read that file. */
+ * failure. If the file `latest` cannot be written, only add a note, since zr does not read that file. */
 static zr_status commit_save(const zr__save *s)
 {
     const long long step = s->step;
@@ -122,7 +122,8 @@ static zr_status name_place(zr__save *s)
     return zr__path_join(s->tmp, s->run_dir, tmp);
 }
 
-/** Complete the checkpoint after all ranks have written their elements. `written` is this rank's status of writing. */
+/** Complete the checkpoint after all ranks have written their elements. `written` is the status of this rank's writing.
+ */
 static zr_status finish_files(zr__save *s, zr_status written)
 {
     zr__run *r = s->run;
@@ -144,7 +145,7 @@ static void destroy_save(zr__save **s)
     *s = NULL;
 }
 
-/** Begin a checkpoint, and create the files into which all ranks write. *save may be set after a failure too; free it
+/** Begin a checkpoint, and create the files into which all ranks write. *save may be set even after a failure; free it
  * with end_save or destroy_save. */
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
@@ -162,7 +163,7 @@ static zr_status begin_save(zr__run *r, zr__save **save)
     return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
 }
 
-/** Report a completed checkpoint, or, if `st` is an error, clean up after the failed one. */
+/** Report a completed checkpoint. If `st` is an error, clean up after the failed checkpoint instead. */
 static zr_status tell_end(const zr__save *s, zr_status st)
 {
     zr__run *r = s->run;
@@ -189,9 +190,9 @@ void zr__run_save_failed(zr__run *r, zr_status st, const char *why)
     snprintf(r->save_failure, sizeof(r->save_failure), "%.500s", why);
 }
 
-/** Report a failed save. Training continues without the checkpoint if all ranks know of the failure. The failure makes
- * the run fail at its end, unless the checkpoint was written only by the default of train.save_end: the weights are
- * written in any case. */
+/** Report a failed save. Training continues without the checkpoint if all ranks know of the failure, but the run fails
+ * at its end. The run does not fail if the checkpoint was written only because of the default of train.save_end, since
+ * the weights are written in any case. */
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char text[512];
@@ -205,7 +206,7 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
     else
         zr__run_warn(r, "%s; training goes on: %.1000s", text, why);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.400s", why);
-    /* Weights that are not finite are detected again at the end of the run. */
+    /* Do not store this failure, since weights that are not finite are detected again at the end of the run. */
     if (wanted && st != ZR_ERR_DIVERGED) zr__run_save_failed(r, st, text);
     return ZR_OK;
 }
@@ -235,8 +236,8 @@ static void keep_saving_event(void *arg, const zr_event *event)
     if (s->n_events < s->event_room) s->event[s->n_events++] = *event;
 }
 
-/** Write elements of an asynchronous save. If they come from a copy, no step waits for them, so lower this thread's
- * priority in favour of computation. */
+/** Write elements of an asynchronous save. If they are read from a copy, no step waits for the save, so lower this
+ * thread's priority in favour of computation. */
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
@@ -254,8 +255,8 @@ static zr_status make_room_for_events(zr__save *s)
     return ZR_OK;
 }
 
-/** Begin an asynchronous checkpoint. Once the engine has accepted it, no rank may fail alone, since that rank would go
- * on writing while other ranks have given up. */
+/** Begin an asynchronous checkpoint. After the engine has accepted it, no rank may fail alone, since that rank would
+ * continue to write while other ranks have given up. */
 static zr_status write_async(zr__run *r)
 {
     zr__save *s = NULL;
@@ -281,7 +282,8 @@ zr_status zr__run_save_end(zr__run *r)
     s->async_sec = s->put_sec;
     st = tell_failure(r, s->step, tell_end(s, st));
     if (st == ZR_OK && s->event) {
-        /* Only this thread may write to the trace, so the events of the engine's thread were stored until now. */
+        /* Add the events of the engine's thread to the trace. They were stored until now, since only this thread may
+         * write to the trace. */
         for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watch.trace, &s->event[i]);
         st = zr__run_collect_trace(r, s->step);
     }
@@ -294,7 +296,7 @@ void zr__run_save_drop(zr__run *r)
     destroy_save(&r->saving);
 }
 
-/** Finish an asynchronous checkpoint of an earlier step, if one is in progress. */
+/** Finish the asynchronous checkpoint of an earlier step, if it is still being written. */
 static zr_status finish_earlier(zr__run *r)
 {
     int64_t on_its_way = !zr_engine_saved(r->engine);
@@ -316,7 +318,7 @@ zr_status zr__run_save(zr__run *r)
     }
     zr__run_enter(r, ZR__PHASE_SAVE);
     ZR_TRY(finish_earlier(r));
-    /* Return if the step already has a checkpoint, complete or in progress. */
+    /* Return if a checkpoint of this step is complete or being written. */
     if (r->saved_step == step || r->saving) return ZR_OK;
     return tell_failure(r, step, asynchronous ? write_async(r) : write_now(r));
 }

@@ -1,5 +1,5 @@
-/** The content of a checkpoint. All ranks write the elements that they own into files of whole tensors; rank 0 creates
- * the files and writes the manifest. */
+/** The content of a checkpoint. Rank 0 creates files for whole tensors, into which every rank writes the elements that
+ * it owns. Rank 0 also writes the manifest. */
 #include "train/run/save_files.h"
 
 #include "base/number/finite.h"
@@ -52,7 +52,7 @@ zr_status zr__save_make_files(const zr__save *s)
 
 /* ---- tensors, by all ranks -------------------------------------------------------------------- */
 
-/** Copy n items of `size` bytes into the list as this rank's items. */
+/** Set the items of this rank in the list to copies of n items of `size` bytes. */
 static zr_status keep_mine(zr__save_list *list, const void *from, int64_t n, size_t size, const char *name)
 {
     list->n_mine = n;
@@ -71,7 +71,7 @@ static zr_status keep_checksums(const zr_chunk_writer *writer, zr__save_part *p)
     return keep_mine(&p->slices, slices, n_slices, sizeof(*slices), p->name);
 }
 
-/** Close the file that is being written, if any, without completing it. */
+/** Close the file that is being written, if there is one, and leave it incomplete. */
 static void drop_file(zr__save *s)
 {
     if (s->file < 0) return;
@@ -90,8 +90,8 @@ static zr_status open_state_file(zr__save *s, int file)
     return zr_chunk_writer_open(path, zr__comm_process_ranks(s->run->comm), &s->writer);
 }
 
-/** Complete the open file unless it is `file`. States are written one after the other, so a new state ends the previous
- * one. */
+/** Complete the open file, unless it is already `file`. States are written one after the other, so a file is complete
+ * when another file is begun. */
 static zr_status close_other(zr__save *s, int file)
 {
     zr_status st = ZR_OK;
@@ -103,8 +103,8 @@ static zr_status close_other(zr__save *s, int file)
 }
 
 /** Return the region of a matrix that this rank writes in slices: the rows that this rank and its tensor-parallel
- * neighbours all own completely. Each rank writes its own columns of these rows. Incomplete rows before and after the
- * region, and matrices divided by rows, are written as contiguous ranges. */
+ * neighbours all own completely. Each of these ranks writes its own columns of the rows. Incomplete rows before and
+ * after the region, and matrices divided by rows, are written as contiguous ranges. */
 static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;
@@ -120,8 +120,8 @@ static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, 
     return (zr_slices){offset + begin * there, offset + end * there, there, here};
 }
 
-/** Write elements into a state's file. Fail with ZR_ERR_DIVERGED if a weight is not finite, since the checkpoint would
- * be useless. */
+/** Write elements into the file of a state. Fail with ZR_ERR_DIVERGED if a weight is not finite, since the checkpoint
+ * would be useless. */
 static zr_status put_in_file(zr__save *s, int file, const zr_param_info *param, int64_t first, int64_t n,
                              const float *in)
 {
@@ -154,7 +154,7 @@ zr_status zr__save_put_end(void *arg)
     return ZR_OK;
 }
 
-/** Argument of put_read: the state that zr_engine_read is reading. */
+/** Argument of put_read, with the state that zr_engine_read is reading. */
 typedef struct reading {
     zr__save *save;
     int state;
@@ -177,10 +177,9 @@ zr_status zr__save_put_all(zr__save *s)
 
 /* ---- checksums, to rank 0 --------------------------------------------------------------------- */
 
-/** Destination of a gathered list, into which each rank's bytes are written. All ranks send the same number of bytes.
- */
+/** Destination of a gathered list. All ranks send the same number of bytes. */
 typedef struct arrival {
-    unsigned char *to; /* ranks one after the other, `piece` bytes each */
+    unsigned char *to; /* buffer of `piece` bytes for each rank, in the order of the ranks */
     int64_t piece;
     int ranks;
 } arrival;
@@ -192,8 +191,8 @@ static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const voi
     return ZR_OK;
 }
 
-/** Gather a list of items of `size` bytes on rank 0. `count` is the number of items of each rank (known on rank 0), and
- * `send` this rank's items, padded to `most` items. */
+/** Gather a list of items of `size` bytes on rank 0. `send` has this rank's items, padded to `most` items. `count` has
+ * the number of items of each rank and is needed on rank 0 only. */
 static zr_status collect_list(zr__run *r, zr__save_list *list, size_t size, const int64_t *count, int64_t most,
                               const void *send)
 {
@@ -241,7 +240,7 @@ zr_status zr__save_gather(zr__save *s)
 
 /* ---- the manifest, by rank 0 ------------------------------------------------------------------ */
 
-/** Add the checksums of the bytes [0, end) of a file, which rank 0 wrote; if `end` is -1, of the whole file. */
+/** Add the checksums of the bytes [0, end) of a file that rank 0 wrote, or of the whole file if `end` is -1. */
 static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
 {
     char path[PATH_MAX];
@@ -261,7 +260,7 @@ static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
     return ZR_OK;
 }
 
-/** Add the checksums of the header of a tensor file, which precedes its first tensor. */
+/** Add the checksums of a tensor file's header, which ends where the first tensor begins. */
 static zr_status add_header(zr__save *s, zr__save_part *p)
 {
     char path[PATH_MAX];

@@ -6,7 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Seconds of long work before its first progress report, and between later reports. */
+/* QUIET_SEC is the time in seconds from the beginning of long work to its first progress note, and NEWS_SEC the time
+ * between later notes. */
 #define QUIET_SEC 3.0
 #define NEWS_SEC 15.0
 
@@ -25,7 +26,7 @@ void zr__run_enter(const zr__run *r, zr__phase phase)
         r->observer->reached(r->observer->arg, r->comm->rank, zr__phase_name(phase), r->result->steps);
 }
 
-/** Format a line and pass it to `fn`, one of the observer's functions, which may be NULL. */
+/** Format a line and pass it to `fn`, a function of the observer, which may be NULL. */
 static void tell_observer(const zr__run *r, void (*fn)(void *arg, const char *text), const char *format, va_list args)
 {
     char text[LINE_BYTES];

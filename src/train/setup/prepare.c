@@ -1,4 +1,4 @@
-/** Preparation of a loaded configuration: set model sizes, tokenizer and output directory. */
+/** Preparation of a loaded configuration: set its model sizes, tokenizer and output directory from files. */
 #include "config/config.h"
 #include "data/samples/samples.h"
 #include "data/tokenizer/tokenizer.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-/** Set the model's sizes from the directory of model.init or from model.preset. From model.init, also set everything
- * else that changes the results of its weights. */
+/** Set the model's sizes from the directory of model.init or from model.preset. From model.init, also set all other
+ * keys on which the results of its weights depend. */
 static zr_status settle_sizes(zr_config *config)
 {
     const zr__family *family = NULL;
@@ -35,8 +35,8 @@ static zr_status settle_sizes(zr_config *config)
 /** Kind of the data in a file. */
 typedef enum data_kind { DATA_UNKNOWN, DATA_TOKENS, DATA_TEXT } data_kind;
 
-/** Find whether a file holds text or tokens, and note irregularities of a text. A file that cannot be opened is no
- * error here: a plan needs no data, and the reader has a better message. */
+/** Find whether a file holds text or tokens, and add a note on irregularities of a text. Ignore a file that cannot be
+ * opened, since a plan needs no data, and the reader of the data gives a better message. */
 static zr_status look_at_data(zr_config *config, const char *path, data_kind *kind)
 {
     char note[512] = "";
@@ -50,8 +50,8 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
     return text && note[0] ? zr__config_add_note(config, note) : ZR_OK;
 }
 
-/** Select the tokenizer "bytes" for a text if no tokenizer is given. This happens before the vocabulary is settled.
- * Refuse a text together with a token file in this case, since the token file's tokens are not bytes. */
+/** Select the tokenizer "bytes" if the data are text and no tokenizer is given. Call this before the vocabulary size is
+ * set. If the data also include a token file, fail, since its tokens are not bytes. */
 static zr_status default_tokenizer(zr_config *config, bool *bytes)
 {
     static const char *const name[] = {[DATA_TOKENS] = "tokens", [DATA_TEXT] = "text"};
@@ -70,8 +70,8 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
     return ZR_OK;
 }
 
-/** Note that a text uses only a small part of the model's vocabulary, because it is read as bytes for lack of a
- * tokenizer. A vocabulary of up to twice the number of bytes is assumed to be rounded up, and not noted. */
+/** Add a note that a text uses only a small part of the model's vocabulary, because it is read as bytes for lack of a
+ * tokenizer. A vocabulary of up to twice the number of bytes gets no note, since it is assumed to be rounded up. */
 static zr_status note_bytes_vocab(zr_config *config)
 {
     char note[320];
@@ -86,7 +86,7 @@ static zr_status note_bytes_vocab(zr_config *config)
     return zr__config_add_note(config, note);
 }
 
-/** Set the vocabulary size to the tokenizer's size, if nothing else sets it. */
+/** Set the vocabulary size to the tokenizer's number of tokens, if nothing else sets it. */
 static zr_status fit_tokenizer(zr_config *config)
 {
     zr_tokenizer *tokenizer = NULL;

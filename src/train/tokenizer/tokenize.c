@@ -1,4 +1,5 @@
-/* Tokenization of texts into a token file, and training of a tokenizer on texts, into a directory of its own. */
+/* Tokenization of texts into a token file, and training of a tokenizer on texts, which is written into a new directory.
+ */
 #include "train/tokenizer/tokenize.h"
 
 #include "base/file/commit.h"
@@ -32,7 +33,7 @@ typedef struct tokenizing {
     zr__texts_args wanted;
     zr__texts *texts;
     zr__new_file out;
-    int64_t at; /* offset in the output, in bytes */
+    int64_t at; /* offset in the output file, in bytes */
     int32_t between;
     const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all input files, NULL-terminated */
 } tokenizing;
@@ -45,8 +46,8 @@ static zr_status make_header(const tokenizing *t, unsigned char header[ZR_LLMC_H
     return ZR_OK;
 }
 
-/* Append tokens to the output. The header is built each time, though not written, so that a number of tokens beyond its
- * range is refused at once and not hours later. */
+/* Append tokens to the output. Also build the header each time, without writing it, so that a number of tokens beyond
+ * its range is refused at once and not at the end. */
 static zr_status write_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     tokenizing *t = arg;
@@ -105,8 +106,8 @@ static zr_status open_tokenizing(tokenizing *t)
     return ZR_OK;
 }
 
-/* Check that an existing output of the format nanogpt is a token file, since no other file may be overwritten. This
- * format has no header, so the content is checked. */
+/* Check that an existing output of the format nanogpt is a token file, since no other file may be overwritten. Check
+ * the content, since this format has no header. */
 static zr_status check_headerless(const tokenizing *t)
 {
     struct stat info;
@@ -124,7 +125,7 @@ static zr_status check_headerless(const tokenizing *t)
 
 static zr_status check_output(tokenizing *t)
 {
-    /* The output's magic number: the first bytes of an llm.c file. A nanoGPT file has none and is known only by its
+    /* Read the magic number, the first bytes of an llm.c file. A nanoGPT file has none and is recognised only by its
      * name. */
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     char magic[5] = "";
@@ -138,8 +139,8 @@ static zr_status check_output(tokenizing *t)
     return ZR_OK;
 }
 
-/* Create the temporary file next to the output. Never overwrite an existing file, since another command may be writing
- * it, or it may be an input. */
+/* Create the temporary file next to the output. Never overwrite an existing file, since it may be an input, or another
+ * command may be writing it. */
 static zr_status make_tmp(tokenizing *t)
 {
     static const zr__output_kind kind = {"temporary file", "", false};
@@ -232,8 +233,8 @@ static zr_status learn_tokenizer(const zr__tokenize_train_args *args, char **jso
     return st;
 }
 
-/* Write the tokenizer's files and read them back, to check that the vocabulary is complete. This happens before their
- * directory gets its final name. */
+/* Write the tokenizer's files and read them back, to check that the vocabulary is complete, before the directory gets
+ * its final name. */
 static zr_status write_files(const char *tmp, const char *json, zr__tokenized *did)
 {
     zr_tokenizer *tokenizer = NULL;

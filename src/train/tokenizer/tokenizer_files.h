@@ -4,24 +4,24 @@
 
 #include "zr/base.h"
 
-/** Write into `dir` a tokenizer.json with the text `json`, and a tokenizer_config.json, which tells the package
- * transformers the tokenizer's class. `end_of_text` tells whether <|endoftext|> is one of its tokens. Errors:
+/** Write tokenizer.json with the text `json`, and tokenizer_config.json into `dir`. The latter tells the package
+ * transformers the class of the tokenizer. `end_of_text` tells whether <|endoftext|> is one of its tokens. Errors:
  * ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_of_text);
 
-/** Copy the files of the tokenizer `name` (zr_tokenizer_open) into `dir`, unchanged. For "bytes", write files of an
- * equivalent tokenizer; for NULL, do nothing. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if the tokenizer has no usable
- * files. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
+/** Copy the files of the tokenizer `name` (zr_tokenizer_open) into `dir`, unchanged. If `name` is "bytes", write the
+ * files of an equivalent tokenizer. If it is NULL, do nothing. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if the
+ * tokenizer has no usable files. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_copy(const char *name, const char *dir);
 
-/** Copy all tokenizer files in the directory `from` into `dir`, unchanged and unchecked. Fail with ZR_ERR_DATA if a
- * file is larger than any tokenizer's file. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
+/** Copy all tokenizer files from the directory `from` into `dir`, unchanged and unchecked. Fail with ZR_ERR_DATA if a
+ * file is too large for a tokenizer. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_take(const char *from, const char *dir);
-/** Return whether `dir` has any tokenizer file. */
+/** Return whether `dir` has at least one file of a tokenizer. */
 bool zr__tokenizer_files_any(const char *dir);
 
-/** Remove the tokenizer files in `dir`. If `like` is not NULL, remove only files that exist with the same content in
- * the directory `like`. */
+/** Remove the tokenizer files in `dir`. If `like` is a directory and not NULL, remove only files that have the same
+ * content in `like`. */
 void zr__tokenizer_files_remove(const char *dir, const char *like);
 
 #endif

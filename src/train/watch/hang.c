@@ -12,20 +12,20 @@
 #include <string.h>
 #include <time.h>
 
-/* Settings of the limit "auto": AUTO_TIMES times the slowest of the last LAST_STEPS steps, but at least AUTO_SEC
- * seconds. */
+/* Constants of the limit "auto" of train.hang_timeout. The limit is AUTO_TIMES times the duration of the slowest of the
+ * last LAST_STEPS steps, but at least AUTO_SEC seconds. */
 enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
 #define STACK_BYTES ((size_t)256 << 10)
-#define GONE_SEC 0.5   /* seconds that a launcher gets to end the job itself, before a gone process is reported */
-#define ANOTHER_SEC 10 /* seconds that another process gets to end the job */
+#define GONE_SEC 0.5   /* seconds for which a launcher may end the job, before an ended process is reported */
+#define ANOTHER_SEC 10 /* seconds for which another process may end the job */
 #define PLACE_BYTES 512
 
-/* Limits of the phases. The start gets more time, since files are read completely and all memory is touched for the
- * first time. Saving, steps that wait for saving, and the end get more time, since they may write gigabytes to a disk.
- */
+/* Limits of the phases. The start has a higher limit, since files are read completely and all memory is touched for the
+ * first time. Saving, steps that wait for saving, and the end have higher limits, since they may write gigabytes to a
+ * disk. */
 static const struct {
     const char *name;
-    int times; /* factor on train.hang_timeout, the limit of a training step */
+    int times; /* limit of the phase as a multiple of train.hang_timeout, the limit of a training step */
 } phases[ZR__PHASES] = {{"start", 5}, {"train", 1}, {"train", 5}, {"evaluate", 2}, {"save", 5}, {"end", 5}};
 
 const char *zr__phase_name(zr__phase phase)
@@ -33,7 +33,8 @@ const char *zr__phase_name(zr__phase phase)
     return phases[phase].name;
 }
 
-/* Pack phase and steps into one number. It is never 0, which is the board's value before a rank begins. */
+/* Pack the phase and the number of steps into one number. It is never 0, which is the value on the board before a rank
+ * begins. */
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps)
 {
     return (uint64_t)(phase + 1) << 56 | ((uint64_t)steps & (((uint64_t)1 << 56) - 1));
@@ -45,9 +46,9 @@ static zr__phase phase_on(const zr_comm_board *b)
     return phase >= 1 && phase <= ZR__PHASES ? (zr__phase)(phase - 1) : ZR__PHASE_START;
 }
 
-/* State of a rank when it was last looked at. */
+/* State of a rank when its board was last read. */
 typedef struct row {
-    bool seen; /* whether the rank is on this host, so that its board can be read */
+    bool seen; /* whether the board can be read, because the rank is on this host */
     zr_comm_board board;
     double age_sec; /* seconds since the rank last made progress */
 } row;
@@ -55,7 +56,7 @@ typedef struct row {
 struct zr__hang {
     zr_comm *comm;
     const zr_observer *observer;
-    int64_t given_sec; /* limit in seconds from the configuration; 0 for "auto" */
+    int64_t given_sec; /* train.hang_timeout in seconds; 0 for "auto" */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -65,17 +66,17 @@ struct zr__hang {
     _Atomic(const zr_plan *) plan;
 
     /* fields used only by the watching thread */
-    row *rows; /* (n) */
+    row *rows; /* array of n rows, one for each rank */
     int n;
     bool warned;
-    double gone_sec;    /* seconds since a process was first seen to have ended */
-    double another_sec; /* additional seconds that this process waits for another process to end the job */
+    double gone_sec;    /* seconds since a process of this host was found to have ended */
+    double another_sec; /* additional seconds for which this process waits for another process to end the job */
 };
 
 /* ---- limits ------------------------------------------------------------------------------------ */
 
-/* Return the maximum seconds between two signs of progress of a rank in a training step. Set *first to whether no step
- * has ended yet. */
+/* Return the maximum time in seconds between two signs of progress of a rank in a training step. Set *first to whether
+ * no step has ended yet. */
 static double step_limit(zr__hang *h, bool *first)
 {
     double slowest = 0;
@@ -86,7 +87,7 @@ static double step_limit(zr__hang *h, bool *first)
     return h->given_sec > 0 ? (double)h->given_sec : fmax(AUTO_SEC, AUTO_TIMES * slowest);
 }
 
-/* Return the limit of a phase in seconds. With "auto", the first step gets the limit of the start phase, since the
+/* Return the limit of a phase in seconds. With "auto", the first step has the limit of the start phase, since the
  * duration of a step is not known yet. */
 static double limit_of(zr__hang *h, zr__phase phase)
 {
@@ -107,8 +108,8 @@ const char *zr__hang_limits(zr__hang *h, char text[ZR__LIMITS_BYTES])
 
 /* ---- where a rank is --------------------------------------------------------------------------- */
 
-/* Return the name of the first parameter that an op reads or computes the gradient of. Otherwise return the name of the
- * step's unit, or "". */
+/* Return the name of the first parameter that an op reads, or whose gradient it computes. If the op has no parameter,
+ * return the name of the step's unit, or "". */
 static const char *tensor_of(const zr_graph *g, const zr_step *step)
 {
     const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(g, step->op) : NULL;
@@ -119,16 +120,16 @@ static const char *tensor_of(const zr_graph *g, const zr_step *step)
     return step->unit >= 0 ? zr_graph_unit_info(g, step->unit)->name : "";
 }
 
-/* Write where a rank is in its schedule, for example ", step 34 of the schedule train (gather of h.3, micro-batch 1)".
- */
+/* Append the step of the schedule that a rank is in to `text`, for example ", step 34 of the schedule train (gather of
+ * h.3, micro-batch 1)". */
 static void add_schedule_step(const zr__hang *h, const zr_comm_board *b, char *text, size_t size)
 {
     static const char *const names[ZR_SCHEDULES] = {[ZR_SCHEDULE_TRAIN] = "train",
                                                     [ZR_SCHEDULE_EVAL] = "eval",
                                                     [ZR_SCHEDULE_DECODE] = "decode",
                                                     [ZR_SCHEDULE_FLUSH] = "flush"};
-    /* If communication runs concurrently with computation, a waiting rank is at the step of its communication stream.
-     */
+    /* If communication runs concurrently with computation, show the step of the communication stream for a waiting
+     * rank. */
     const zr_plan *plan = h->plan;
     zr__engine_at at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN + 1]);
     if (!at.walks || !(b->waits & 1)) at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN]);
@@ -185,8 +186,8 @@ static void look_at_boards(zr__hang *h, double sec)
     }
 }
 
-/* Return the rank that has begun the fewest waits and, among equals, made no progress for the longest time. Return -1
- * if no rank's board can be read. */
+/* Return the rank that is behind: the rank that has begun the fewest waits. If several ranks have, return the rank
+ * whose last progress is oldest. Return -1 if no board can be read. */
 static int find_behind(const zr__hang *h)
 {
     int behind = -1;
@@ -199,7 +200,7 @@ static int find_behind(const zr__hang *h)
     return behind;
 }
 
-/* Return whether all ranks of this host wait in the same call, which means that a rank of another host is behind. */
+/* Return whether a rank of another host is behind. This is the case if all ranks of this host wait in the same call. */
 static bool is_elsewhere(const zr__hang *h, int behind)
 {
     bool unseen = false;
@@ -211,8 +212,8 @@ static bool is_elsewhere(const zr__hang *h, int behind)
     return unseen && (waits & 1);
 }
 
-/* Return whether this process must print the warning. All processes of a host see the same boards, so the process of
- * the first rank that is not behind does it. */
+/* Return whether this process prints the warning. All processes of a host see the same boards, so the process of the
+ * first rank that is not behind prints it. */
 static bool is_mine_to_warn(const zr__hang *h, int behind)
 {
     int first = -1;
@@ -240,7 +241,7 @@ static void tell_hang(const zr__hang *h, zr_hang_event event, int behind, bool e
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
     const row *at = &h->rows[behind];
     write_place(h, &at->board, where);
-    int n, unseen = 0; /* unseen: number of ranks on other hosts */
+    int n, unseen = 0; /* length of the text; number of ranks on other hosts */
     for (int r = 0; r < h->n; r++) unseen += !h->rows[r].seen;
     if (!elsewhere)
         n = snprintf(line, sizeof(line), "rank %d has been stuck for %.1f s in %s", behind, at->age_sec, where);
@@ -260,7 +261,7 @@ static void tell_hang(const zr__hang *h, zr_hang_event event, int behind, bool e
     h->observer->hang(h->observer->arg, event, line);
 }
 
-/* Report a process of this host that has ended before its rank was done. */
+/* Report a process of this host that ended before its rank had completed the run. */
 static void check_gone(zr__hang *h, double sec)
 {
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
@@ -288,7 +289,7 @@ static void check_ranks(zr__hang *h, double sec)
         h->warned = true;
         if (is_mine_to_warn(h, behind)) tell_hang(h, ZR_HANG_WARNING, behind, elsewhere, limit);
     }
-    /* The host of the rank that is behind knows more, so it gets time to report first. */
+    /* If the rank that is behind is on another host, let that host report first, since it knows more. */
     double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
     if (at->age_sec < limit + later + h->another_sec) return;
     if (h->another_sec > 0 || zr__comm_claim_telling(h->comm)) tell_hang(h, ZR_HANG_OVER, behind, elsewhere, limit);
@@ -297,7 +298,7 @@ static void check_ranks(zr__hang *h, double sec)
 
 /* ---- the thread -------------------------------------------------------------------------------- */
 
-/* Sleep for `sec` seconds. Return false if the watch is to stop. */
+/* Sleep for `sec` seconds. Return false if the thread is to stop watching. */
 static bool doze(zr__hang *h, double sec)
 {
     struct timespec until;
@@ -312,8 +313,8 @@ static bool doze(zr__hang *h, double sec)
     return goes_on;
 }
 
-/* Check the ranks periodically. Count only time in which this thread runs, so that a suspended and continued job (^Z, a
- * scheduler) or a busy host does not look like a hang. */
+/* Check the ranks periodically. Count only time in which this thread runs, so that a job that was suspended and
+ * continued (^Z, a scheduler), or a busy host, does not look like a hang. */
 static void *watch_ranks(void *arg)
 {
     zr__hang *h = arg;

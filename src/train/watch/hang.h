@@ -1,5 +1,5 @@
-/** Detection of hung ranks in a training run. One thread of each process regularly reads the ranks' boards
- * (zr__comm_look); working ranks only publish their progress there. */
+/** Detection of hung ranks in a training run. Ranks publish their progress on boards. In each process, one thread reads
+ * the boards regularly (zr__comm_look). */
 #ifndef ZR_TRAIN_HANG_H
 #define ZR_TRAIN_HANG_H
 
@@ -13,35 +13,37 @@
 typedef enum zr__phase {
     ZR__PHASE_START,
     ZR__PHASE_TRAIN,
-    ZR__PHASE_TRAIN_AND_SAVE, /* updates wait for the disk during a save */
+    ZR__PHASE_TRAIN_AND_SAVE, /* training steps in which updates wait for the disk during a save */
     ZR__PHASE_EVALUATE,
     ZR__PHASE_SAVE,
     ZR__PHASE_END,
     ZR__PHASES
 } zr__phase;
 
-/** Return the name of a phase, such as "start", in the form passed to zr_observer.reached. */
+/** Return the name of a phase, such as "start", which is passed to zr_observer.reached. */
 const char *zr__phase_name(zr__phase phase);
 
-/** Index on a rank's board of the number that encodes its phase and its completed steps (zr__phase_shown). */
+/** Index of a number on a rank's board. The number encodes the rank's phase and its completed steps (zr__phase_shown).
+ */
 enum { ZR__PHASE_SHOWN = ZR_ENGINE_SHOWN + 2 };
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps);
 
 typedef struct zr__hang zr__hang;
 
-/** Start to watch for hangs. *hang becomes NULL if the observer has no `hang` function, and on thread ranks that rank 0
- * watches. */
+/** Start to watch for hangs. *hang is set to NULL if the observer has no function `hang`, and on ranks that are
+ * threads, except rank 0, which watches them. */
 ZR_NODISCARD zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                        zr__hang **hang);
 /** Stop watching. This function and the functions below accept a NULL hang. */
 void zr__hang_destroy(zr__hang **hang);
 
-/** Set the plan whose schedule steps messages name from now on. It must outlive the watch. */
+/** Set the plan whose schedule steps are named in messages from now on. The plan must live until zr__hang_destroy. */
 void zr__hang_plan(zr__hang *hang, const zr_plan *plan);
-/** Record the seconds of a training step; with train.hang_timeout "auto", recent steps determine the limit. */
+/** Record the duration of a training step. With train.hang_timeout "auto", recent durations determine the limit. */
 void zr__hang_took(zr__hang *hang, double sec);
 
-/** Describe the limits in a text for people. It is "" if this rank does not watch, or if the limit is "auto". */
+/** Describe the limits in `text` for people and return it. The description is "" if this rank does not watch, or if the
+ * limit is "auto". */
 #define ZR__LIMITS_BYTES 160
 const char *zr__hang_limits(zr__hang *hang, char text[ZR__LIMITS_BYTES]);
 

@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 enum {
-    ROOM_MOST = 32768, /* maximum number of events of a stream: 1 MiB */
+    ROOM_MOST = 32768, /* maximum number of events of a stream, which take 1 MiB */
     TEXT_BYTES = 1 << 20,
     CLOCK_ROUNDS = 8,
-    NUMBERS = 3, /* times of an event that are sent: wait, begin, end */
+    NUMBERS = 3, /* number of times that are sent for an event: waiting time, begin, end */
     EVENTS_A_CALL = ZR_COMM_SCALARS / NUMBERS
 };
 #define HEAD "{\"displayTimeUnit\":\"ms\", \"traceEvents\":["
@@ -33,15 +33,15 @@ typedef struct record {
 struct zr__trace {
     const zr_plan *plan;
     zr_trace wanted;
-    record *record[ZR_STREAMS]; /* each array is written by its stream's thread */
+    record *record[ZR_STREAMS]; /* buffers of events, one for each stream, filled by the stream's thread */
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
     bool lost[ZR_STREAMS]; /* whether events were dropped because the buffer was full */
     bool cut;              /* whether the user was informed of dropped events */
     /* fields used on rank 0 only */
     zr__file file;
-    int64_t end_bytes; /* length of the file without TAIL */
-    zr__json_out out;  /* text that is not written yet; its offset is end_bytes */
-    double *start_sec; /* each rank's clock at the trace's time zero (ranks) */
+    int64_t end_bytes; /* length of the file in bytes, without TAIL */
+    zr__json_out out;  /* text that is still to be written, at offset end_bytes */
+    double *start_sec; /* time zero of the trace on the clock of each rank */
     bool failed;
     bool torn; /* whether the file may be invalid JSON */
     char note[512];
@@ -110,13 +110,13 @@ void zr__trace_drop(zr__trace *t)
 
 /* ---- clocks ----------------------------------------------------------------------------------- */
 
-/* Find each rank's clock at the trace's time zero, since clocks of different hosts are unrelated. No rank leaves an
- * exchange before all ranks have entered it. So the times of an exchange bound the difference between this rank's clock
- * and rank 0's from both sides. Ranks of one host read the same clock, so a difference of 0 is used if the bounds allow
- * it. */
+/* Find the trace's time zero on the clock of each rank, since clocks of different hosts are unrelated. No rank leaves
+ * an exchange before all ranks have entered it. So the times of an exchange are an upper and a lower bound of the
+ * difference between this rank's clock and rank 0's clock. Ranks of one host read the same clock, so the difference 0
+ * is used if it is within the bounds. */
 zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
 {
-    double bound[2] = {-HUGE_VAL, HUGE_VAL}; /* lower and upper bound of this rank's clock minus rank 0's, in seconds */
+    double bound[2] = {-HUGE_VAL, HUGE_VAL}; /* bounds of this rank's clock minus rank 0's, in seconds */
     double begin = 0.0;
     for (int round = 0; round < CLOCK_ROUNDS; round++) {
         double mine[2] = {zr_clock_sec(), 0.0};
@@ -137,8 +137,8 @@ zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/* Write the pending text and a new tail over the file's old tail. If this fails, drop the pending text and restore the
- * old tail. */
+/* Write the pending text and a new tail over the old tail of the file. If this fails, drop the pending text and restore
+ * the old tail. */
 static zr_status write_pending(zr__trace *t)
 {
     char *text = NULL;
@@ -151,13 +151,13 @@ static zr_status write_pending(zr__trace *t)
         t->end_bytes += events;
         return ZR_OK;
     }
-    /* Restore the old tail, for which the disk has space. A file that has no beginning yet stays empty. */
+    /* Restore the old tail, which needs no further disk space. A file without a beginning stays empty. */
     t->torn = ftruncate(t->file.fd, t->end_bytes) != 0 || t->end_bytes == 0 ||
               pwrite(t->file.fd, TAIL, strlen(TAIL), t->end_bytes) != (ssize_t)strlen(TAIL);
     return st;
 }
 
-/* Write the pending text. A failure ends the trace, but not the training. */
+/* Write the pending text. If this fails, end the trace, but not the training. */
 static void flush_pending(zr__trace *t)
 {
     if (t->failed || write_pending(t) == ZR_OK) return;
@@ -166,7 +166,7 @@ static void flush_pending(zr__trace *t)
              zr_error_message());
 }
 
-/* Begin an event on its own line. `phase` is "M" for a name, or "X" for a time span. */
+/* Begin an event on a new line. `phase` is "M" for an event that names a rank or stream, or "X" for a span of time. */
 static void open_event(zr__json_out *out, const char *phase, const char *name)
 {
     zr__json_break(out, "\n");
@@ -180,8 +180,8 @@ static void close_event(zr__json_out *out)
     zr__json_close(out, '}');
 }
 
-/* Begin an event that names a rank (a process in the trace) or one of its streams (a thread); `stream` is -1 to name
- * the rank. The caller adds the event's arguments. */
+/* Begin an event that names a rank, or one of its streams if `stream` is not -1. In the trace, a rank is a process and
+ * a stream a thread. The caller adds the arguments of the event. */
 static void open_name(zr__json_out *out, const char *kind, int rank, int stream)
 {
     open_event(out, "M", kind);
@@ -226,7 +226,7 @@ zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *
 
 /* ---- events of all ranks ---------------------------------------------------------------------- */
 
-/* Add a time in microseconds. It is printed from integers, since JSON needs a decimal point and the locale may have a
+/* Add a time in microseconds. Print it from integers, since JSON needs a decimal point, and the locale may have a
  * comma. */
 static void add_microseconds(zr__json_out *out, const char *key, double sec)
 {
@@ -275,7 +275,8 @@ static void add_step_event(zr__trace *t, int rank, zr_stream stream, const recor
     if (t->out.text.length >= TEXT_BYTES) flush_pending(t);
 }
 
-/* Gather the events of one stream from all ranks, at most EVENTS_A_CALL per exchange, and write them on rank 0. */
+/* Gather the events of one stream from all ranks and write them on rank 0. Each exchange moves at most EVENTS_A_CALL
+ * events of a rank. */
 static zr_status collect_stream(zr__trace *t, zr_comm *comm, zr_stream stream, int64_t step)
 {
     double mine[ZR_COMM_SCALARS];

@@ -1,6 +1,6 @@
 /** A trace of training steps in Chrome's trace event format, for Perfetto or chrome://tracing. Rank 0 writes one file
- * for all ranks, which is valid after each step. All ranks run the same schedule, so they send only the times of
- * events. */
+ * for all ranks, which is valid JSON after each step. All ranks run the same schedule, so ranks send only the times of
+ * their events. */
 #ifndef ZR_TRAIN_TRACE_H
 #define ZR_TRAIN_TRACE_H
 
@@ -18,22 +18,22 @@ typedef struct zr__trace zr__trace;
 ZR_NODISCARD zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace);
 void zr__trace_destroy(zr__trace **trace);
 
-/** Create the file. An existing file is replaced only if it is an older trace or empty. Fail with ZR_ERR_CREATE,
- * without any change, for every other existing file, for the run's data, and for a file that the run writes in the open
- * `dir`. Other errors: ZR_ERR_IO. Rank 0 only. */
+/** Create the file. An existing file is replaced only if it is empty or an older trace. Fail with ZR_ERR_CREATE and
+ * change nothing if the path is another existing file, data of the run, or a file that the run writes in the open
+ * directory `dir`. Other errors: ZR_ERR_IO. Rank 0 only. */
 ZR_NODISCARD zr_status zr__trace_open(zr__trace *trace, const zr__run_dir *dir, const zr_config *config);
 
-/** Determine the trace's time zero on the clock of each rank. Collective; comm->table is overwritten. */
+/** Determine the time zero of the trace on the clock of each rank. Collective; comm->table is overwritten. */
 ZR_NODISCARD zr_status zr__trace_align(zr__trace *trace, zr_comm *comm);
 
 /** Return whether this training step (from 0) is traced. */
 bool zr__trace_wants(const zr__trace *trace, int64_t step);
-/** Record an event of a traced step. The thread of the event's stream calls this. */
+/** Record an event of a traced step. Only the thread of the event's stream may call this. */
 void zr__trace_event(zr__trace *trace, const zr_event *event);
 /** Discard the events of an aborted step. */
 void zr__trace_drop(zr__trace *trace);
-/** Write the events of all ranks after a traced step. Collective; comm->table is overwritten. A failed write on rank 0
- * is no error here; zr__trace_note reports it. */
+/** Write the events of all ranks after a traced step. If rank 0 fails to write, this function still succeeds, and
+ * zr__trace_note reports the failure. Collective; comm->table is overwritten. */
 ZR_NODISCARD zr_status zr__trace_collect(zr__trace *trace, zr_comm *comm, int64_t step);
 
 /** Return a message about the trace that was not reported yet, or NULL. */

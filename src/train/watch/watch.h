@@ -1,7 +1,7 @@
 /**
- * Observation of training steps while they run: timings, trace, and the observer's function `reached`, in which tests
- * kill a rank. The files of this folder observe a run without changing it: trace.h writes a file of the steps' times,
- * and hang.h finds ranks that are stuck or have ended.
+ * Observation of training steps while they run, by timings, a trace, and the observer's function `reached`, in which
+ * tests kill a rank. The files of this folder observe a run without changing it: trace.h writes a file with the times
+ * of steps, and hang.h finds ranks that are stuck or have ended.
  */
 #ifndef ZR_TRAIN_WATCH_H
 #define ZR_TRAIN_WATCH_H
@@ -13,7 +13,8 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
-/** Everything that observes a rank's steps. If it is initialised with zeros, nothing observes and no clock is read. */
+/** State of everything that observes the steps of a rank. If it is initialised with zeros, nothing observes the steps,
+ * and no clock is read. */
 typedef struct zr__watch {
     zr__timings *timings;
     zr__trace *trace;
@@ -30,10 +31,10 @@ ZR_NODISCARD zr_status zr__watch_same(const zr_observer *observer, zr_comm *comm
 ZR_NODISCARD zr_status zr__watch_create(zr__watch *watch, const zr_observer *observer, const zr_plan *plan, int rank);
 void zr__watch_destroy(zr__watch *watch);
 
-/** Begin and end watching a training step (from 0); evaluations are not watched. */
+/** Begin and end the observation of a training step, counted from 0. Evaluations are not observed. */
 void zr__watch_begin(zr__watch *watch, zr_engine *engine, int64_t step);
 void zr__watch_end(zr__watch *watch, zr_engine *engine, double wall_sec);
-/** Discard an aborted step. Call this after zr__watch_end, on every rank. */
+/** Discard the records of an aborted step. Call this after zr__watch_end, on every rank. */
 void zr__watch_drop(zr__watch *watch);
 
 #endif

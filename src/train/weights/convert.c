@@ -1,4 +1,5 @@
-/** Conversion between kinds of weights directories. The new directory is created as TO.tmp and then renamed. */
+/** Conversion between kinds of directories of weights. The new directory is created as TO.tmp and renamed when
+ * complete. */
 #include "train/weights/convert.h"
 
 #include "base/core/core.h"
@@ -109,8 +110,8 @@ zr_status zr__convert_copy(zr__convert *c)
 
 /* ---- the tokenizer ---------------------------------------------------------------------------- */
 
-/** Find the tokenizer of a run by its configuration, or the tokenizer files beside weights that belong to no run. *name
- * is NULL if there is no tokenizer. */
+/** Find the tokenizer of a run by its configuration or, if the weights belong to no run, the tokenizer files beside the
+ * weights. *name is set to NULL if there is no tokenizer. */
 static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], const char **name)
 {
     zr__loaded loaded = {.stored = c->did->from, .model = c->model};
@@ -133,7 +134,7 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
         ZR_TRY(zr__make_folder(dir));
         ZR_TRY(zr__tokenizer_files_take(from->path, dir));
-        /* A directory with only the settings of a tokenizer has no tokenizer. */
+        /* A directory may hold only the settings of a tokenizer, without the tokenizer itself. */
         c->did->tokenizer = zr__tokenizer_is_in(dir);
         return ZR_OK;
     }
@@ -146,8 +147,8 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */
 
-/** Set the dtype in the JSON of a config.json, and return whether that changed it. transformers names the key "dtype"
- * since version 5, and "torch_dtype" before. */
+/** Set the dtype in the JSON of a config.json, and return whether this changed the JSON. transformers names the key
+ * "dtype" since version 5, and "torch_dtype" before. */
 static bool set_type(json_t *root, const char *type)
 {
     const char *const keys[] = {"dtype", "torch_dtype"};
@@ -202,7 +203,7 @@ static zr_status make_hf(zr__convert *c)
 
 /* ---- all of it -------------------------------------------------------------------------------- */
 
-/** Remove the files that the conversion created, and no other files. */
+/** Remove the files that the conversion created, and nothing else. */
 static void remove_tmp(const zr__convert *c)
 {
     static const char *const names[] = {"config.json", "config.json.tmp", "latest",
@@ -230,13 +231,13 @@ static zr_status make_converted(zr__convert *c)
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
     if (st == ZR_OK) st = zr__dir_commit(c->tmp, to);
     if (st == ZR_OK || access(c->tmp, F_OK) != 0) return st;
-    zr__failure failed = {0}; /* keeps the message of `st`, since removing may fail too */
+    zr__failure failed = {0}; /* preserves the message of `st`, since removing may fail too */
     zr__failure_note(&failed, st);
     remove_tmp(c);
     return zr__failure_tell(&failed);
 }
 
-/** Choose the kind of the new directory. Fail if it cannot hold the weights. */
+/** Choose the kind of the new directory. Fail if a directory of this kind cannot hold the weights. */
 static zr_status choose_kind(zr__convert *c)
 {
     const zr__convert_args *args = c->args;
@@ -244,7 +245,7 @@ static zr_status choose_kind(zr__convert *c)
     bool checkpoint = from->kind == ZR_STORED_CHECKPOINT;
     ZR_CHECK(from->kind != ZR_STORED_FILE, ZR_ERR_ARG,
              "%s is one file; give the directory, with the config.json that says what model it is", from->path);
-    const bool run = checkpoint || from->from_run; /* a run that has only model/ counts too */
+    const bool run = checkpoint || from->from_run; /* a run without checkpoints also counts as a run */
     c->did->kind = args->kind != ZR_CONVERT_OTHER ? args->kind : run ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
     ZR_CHECK(c->did->kind != ZR_CONVERT_RUN || !checkpoint, ZR_ERR_ARG,
              "%s is a checkpoint: it goes on with its own run (zr train --resume); copy the run's directory",

@@ -18,7 +18,7 @@ typedef struct zr__convert {
     const zr__convert_args *args;
     zr__converted *did;
     char tmp[PATH_MAX]; /* temporary path of the new directory */
-    char dir[PATH_MAX]; /* directory into which the weights are written: `tmp` or a subdirectory of `tmp` */
+    char dir[PATH_MAX]; /* directory of the weights: `tmp` or a folder in `tmp` */
     zr__family_model model;
     zr_graph *graph;
     zr_tensor_spec *specs;
@@ -33,14 +33,14 @@ typedef struct zr__convert {
     int64_t done;
 } zr__convert;
 
-/** Copy every tensor from the source to the target, c->out or c->writer. */
+/** Copy every tensor from the source to the target, which is c->out or c->writer. */
 ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
 
-/** Copy the source's tokenizer files into `dir`, which is created if there are any. A missing tokenizer is no error: if
- * a run's tokenizer cannot be found, did->note tells why. */
+/** Copy the tokenizer files of the source into `dir`, and create `dir` if there are any. A missing tokenizer is no
+ * error. If a run's tokenizer cannot be found, did->note receives the reason. */
 ZR_NODISCARD zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir);
 
-/** Create a run's directory in c->tmp: a checkpoint of step 0 and an empty metrics.jsonl. */
+/** Create the directory of a run in c->tmp, with a checkpoint of step 0 and an empty metrics.jsonl. */
 ZR_NODISCARD zr_status zr__convert_run(zr__convert *c);
 
 #endif

@@ -1,4 +1,5 @@
-/** Conversion of a Hugging Face directory to the directory of a run that has not begun: a checkpoint of step 0. */
+/** Conversion of a Hugging Face directory to the directory of a run that has not begun, which has a checkpoint of step
+ * 0. */
 #include "base/json/json.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Return the model's configuration keys as JSON; a resumed run needs them. */
+/** Return the model's configuration keys as JSON, which a resumed run reads from the checkpoint. */
 static zr_status model_keys(const zr__convert *c, char **json)
 {
     char text[128];
@@ -46,7 +47,7 @@ static zr_status describe_run(const zr__convert *c, char **json)
     return st;
 }
 
-/** Collect the chunks of the weights file: the chunks of its header, which is read back, and the chunks that were
+/** Collect the chunks of the weights file: chunks of its header, which is read from the file, and chunks that were
  * written. */
 static zr_status weights_chunks(const zr__convert *c, zr_manifest_file *file)
 {
@@ -108,6 +109,6 @@ zr_status zr__convert_run(zr__convert *c)
     ZR_TRY(zr_checkpoint_commit(c->tmp, 0));
     ZR_TRY(zr__path_join(path, c->tmp, "metrics.jsonl"));
     ZR_TRY(zr__file_put(path, "", 0));
-    ZR_TRY(zr__path_join(path, c->tmp, "model")); /* a run's model/ holds its tokenizer, which generate and eval use */
+    ZR_TRY(zr__path_join(path, c->tmp, "model")); /* generate and eval look for the tokenizer in the run's model/ */
     return zr__convert_tokenizer(c, path);
 }

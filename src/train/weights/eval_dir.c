@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Approximate number of tokens of a batch, from which its rows follow. It suffices for efficient matrix products and
- * takes little memory. */
+/* Approximate number of tokens of a batch; the number of rows follows from it. It is large enough for efficient matrix
+ * products and takes little memory. */
 #define BATCH_TOKENS 1024
 
 static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
@@ -33,7 +33,7 @@ static zr_status open_windows(const zr__loaded *loaded, const zr_eval_args *args
     return st;
 }
 
-/* State for reporting the progress of an evaluation in tokens. */
+/* Argument of the callbacks that report the progress of an evaluation in tokens. */
 typedef struct teller {
     const zr_eval_args *args;
     const zr__eval_windows *windows;
@@ -48,7 +48,7 @@ static zr_status tell_targets(void *arg, int64_t count)
     return ZR_OK;
 }
 
-/** Limit the evaluation to the first `batches` batches of the file, or do not limit it if `batches` is 0. */
+/** Limit the evaluation to the first `batches` batches of the file. If `batches` is 0, do not limit it. */
 static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, int64_t batches)
 {
     int64_t batch = windows->seq;

@@ -8,8 +8,8 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Open a tokenizer. A text cannot be read without its tokenizer, so failing to open it is an error. A token file can;
- * then only the number of bytes of its text stays unknown. */
+/* Open a tokenizer. For a text, a failure is an error, since a text cannot be read without its tokenizer. A token file
+ * can be read, but the number of bytes of its text is then unknown. */
 static zr_status open_eval_tokenizer(zr__eval_windows *w, const char *name, bool text)
 {
     zr_status st = zr_tokenizer_open(name, &w->tokenizer);
@@ -33,7 +33,7 @@ static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__
              path, (long long)vocab, loaded->stored.path);
     if (text || said) args.tokenizer = name;
     ZR_TRY(zr_data_open_with(&args, &w->data));
-    /* The tokenizer "bytes" that was only guessed from a vocabulary of 256 tokens is not used for a token file. */
+    /* For a token file, do not use "bytes" if this tokenizer was only guessed from a vocabulary of 256 tokens. */
     if (text || said || (name && strcmp(name, "bytes") != 0)) ZR_TRY(open_eval_tokenizer(w, name, text));
     return ZR_OK;
 }
@@ -78,8 +78,8 @@ int64_t zr__eval_windows_targets(const zr__eval_windows *w, int64_t count)
     return targets < w->targets ? targets : w->targets;
 }
 
-/* Add the bytes of the targets' text to w->bytes, or set it to -1 (unknown) if a target has no text. A model's
- * vocabulary may be larger than its tokenizer's, so a token may have no text. */
+/* Add the number of bytes of the targets' text to w->bytes. Set w->bytes to -1 (unknown) if a target has no text, which
+ * is possible if the model's vocabulary is larger than the tokenizer's. */
 static void count_bytes(zr__eval_windows *w, const int32_t *targets)
 {
     for (int64_t t = 0; w->bytes >= 0 && t < w->seq; t++) {
@@ -92,8 +92,8 @@ static void count_bytes(zr__eval_windows *w, const int32_t *targets)
     }
 }
 
-/* Read a window of an evaluation with a stride. Positions after the last target are padded; their targets do not count,
- * and no earlier token attends to them. */
+/* Read a window of an evaluation with a stride. Positions after the last target are padded. The targets of padded
+ * positions do not count, and no earlier token attends to these positions. */
 static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *tokens, int32_t *targets)
 {
     const int64_t first = window * w->stride, left = w->targets - first, n = left < w->seq ? left : w->seq;
@@ -102,7 +102,7 @@ static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *toke
         tokens[t] = t < n ? w->window[t] : 0;
         targets[t] = t < n ? w->window[t + 1] : -1;
     }
-    /* Targets that counted in an earlier window serve only as context here. */
+    /* Do not count targets that counted in an earlier window. In this window they serve only as context. */
     for (int64_t t = 0; window > 0 && t < w->seq - w->stride; t++) targets[t] = -1;
     return ZR_OK;
 }

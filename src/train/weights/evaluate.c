@@ -41,7 +41,7 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *
         ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, &part->sum));
         if (watch) ZR_TRY(watch->done(watch->arg, first + rows < windows ? first + rows : windows));
     }
-    /* Tensor-parallel ranks compute the same losses, so only the first rank of each group contributes them. */
+    /* Tensor-parallel ranks compute the same losses, so only the first rank of each group adds its losses. */
     if (comm->rank % layout->tensor != 0) *part = (zr__eval_part){.data = part->data};
     return ZR_OK;
 }

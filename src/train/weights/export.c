@@ -81,7 +81,7 @@ static const zr_graph *graph_of(const zr_plan *plan)
 static zr_status reserve_files(const paths *p, const zr__exported *what)
 {
     ZR_TRY(zr__make_folder(p->tmp));
-    unlink(p->unfinished); /* left by a killed run */
+    unlink(p->unfinished); /* a killed run may have left this file */
     zr_status st = make_weights(p, graph_of(what->plan));
     if (st == ZR_OK) st = what->model->family->write(p->tmp, &what->model->numbers);
     if (st == ZR_OK) st = zr__tokenizer_files_copy(what->tokenizer, p->tmp);
@@ -102,7 +102,7 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
     return ZR_OK;
 }
 
-/** Reserve all files again if any file was removed in the meantime. Set *made to true if the weights' file was created
+/** Reserve all files again if a file was removed in the meantime. Set *made to true if the file of weights was created
  * again and is empty. */
 static zr_status reserve_again(const paths *p, const zr__exported *what, bool *made)
 {
@@ -115,8 +115,8 @@ static zr_status reserve_again(const paths *p, const zr__exported *what, bool *m
     return reserve_files(p, what);
 }
 
-/** Complete the reserved files and write trained.json. If trained.json cannot be written, it has no values and the
- * export goes on: good weights are more important. A resumed run then treats the weights as later weights. */
+/** Complete the reserved files and write trained.json. If trained.json cannot be written, leave it without values and
+ * continue, since good weights are more important. A resumed run then treats the weights as weights of a later step. */
 static zr_status prepare_export(const paths *p, const zr__exported *what, bool *made)
 {
     ZR_TRY(reserve_again(p, what, made));
@@ -126,8 +126,8 @@ static zr_status prepare_export(const paths *p, const zr__exported *what, bool *
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/** Write the elements that each rank owns, then sync the file. Set *written to whether all elements were written,
- * synced or not. */
+/** Write the elements that each rank owns, then sync the file. Set *written to whether all elements were written, even
+ * if the sync failed. */
 static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_safetensors *file = NULL;
@@ -140,8 +140,8 @@ static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bo
     return st;
 }
 
-/** Remove the files that zr has written in p->old, and then the directory if it is empty. Tokenizer files that differ
- * from the tokenizer in `newer` stay, since a user may have put them there. If p->old is a symbolic link, remove only
+/** Remove the files that zr has written in p->old, and then the directory if it is empty. Keep tokenizer files that
+ * differ from the tokenizer in `newer`, since a user may have put them there. If p->old is a symbolic link, remove only
  * the link, since its target does not belong to the run. Return false if p->old still exists. */
 static bool remove_old(const paths *p, const char *newer)
 {
@@ -154,8 +154,7 @@ static bool remove_old(const paths *p, const char *newer)
     return rmdir(p->old) == 0;
 }
 
-/** Rename the existing directory to a free name. An older directory that still has files of the user does not make this
- * fail. */
+/** Rename the existing directory `dir` to `dir`.old or, if that name is in use, to `dir`.old.2, `dir`.old.3 ... */
 static zr_status move_old(paths *p, const char *dir)
 {
     struct stat st;
@@ -168,7 +167,8 @@ static zr_status move_old(paths *p, const char *dir)
     return ZR_OK;
 }
 
-/** Rename p->tmp to `dir`. With `replace`, first move an existing `dir` away, and remove its files afterwards. */
+/** Rename p->tmp to `dir`. If `replace` is set, first rename an existing `dir`, and afterwards remove the files in it.
+ */
 static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     struct stat st;
@@ -179,7 +179,7 @@ static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PA
     return ZR_OK;
 }
 
-/** Give the weights' file and the directory their final names. Call this on one rank. */
+/** Give the file of weights and the directory their final names. Call this on one rank. */
 static zr_status commit_export(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
@@ -187,7 +187,7 @@ static zr_status commit_export(paths *p, const char *dir, bool replace, char res
     return give_name(p, dir, replace, rest);
 }
 
-/** Write the path of the directory with the complete weights to `place`. Call this on rank 0. */
+/** Write the path of the directory with the complete weights, or "", to `place`. Call this on rank 0. */
 static void find_complete(const paths *p, const char *dir, char *place, size_t size)
 {
     char final[PATH_MAX];
@@ -199,12 +199,12 @@ static void find_complete(const paths *p, const char *dir, char *place, size_t s
         snprintf(place, size, "%s", dir);
 }
 
-/** Write the weights, and after a disk failure write them a second time. After a failed sync the system considers the
- * pages clean, so only rewriting them makes the system write them to disk again. */
+/** Write the weights, and write them again after a disk failure. After a failed sync the system treats the pages as
+ * written, so only writing them again makes the system write them to disk again. */
 static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
-    bool disk = true; /* whether the last failure was a disk failure, so that a second attempt may help */
+    bool disk = true; /* whether the last attempt failed because of the disk, so that another may succeed */
     for (int tries = 0; tries < 2 && disk; tries++) {
         bool complete = false, made = false;
         st = zr_comm_agree(comm, comm->rank == 0 ? prepare_export(p, what, &made) : ZR_OK);
@@ -239,7 +239,7 @@ bool zr__export_is_there(const char *dir)
     return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
 }
 
-/** Return whether `dir` is a directory with weights. A symbolic link does not count, since its target does not belong
+/** Return whether `dir` is a directory with weights. Return false for a symbolic link, since its target does not belong
  * to the run. */
 static bool holds_weights(const char *dir)
 {
@@ -278,8 +278,8 @@ zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH
 
 /* ---- before it ------------------------------------------------------------------------------- */
 
-/** Search for this rank's first parameter that is not finite. `bad` is its index in the graph, or infinity if all
- * parameters are finite. */
+/** State of the search for this rank's first parameter that is not finite. `bad` is the index of this parameter in the
+ * graph, or infinity if all parameters are finite. */
 typedef struct seen {
     const zr_graph *graph;
     double bad;

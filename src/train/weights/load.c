@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/** Check all bytes of config.json and of the weights against their checksums, before either file is used. */
+/** Check config.json and the weights completely against their checksums, before either file is used. */
 static zr_status check_bytes(const char *dir)
 {
     zr_manifest *manifest = NULL;

@@ -38,8 +38,8 @@ static bool is_run(const char *dir)
     return zr__path_is_in(dir, "metrics.jsonl") || has_model(dir) || has_checkpoints(dir);
 }
 
-/** Return whether `path` is a checkpoint. It is one if it has a manifest, or if it lies in a run's directory and has
- * the name of a checkpoint; without a manifest it is damaged. */
+/** Return whether `path` is a checkpoint: a directory with a manifest, or a directory with the name of a checkpoint in
+ * a run's directory, which is damaged if it has no manifest. */
 static bool is_checkpoint(const char *path)
 {
     char above[PATH_MAX], own[ZR_CHECKPOINT_NAME_BYTES];
@@ -52,7 +52,7 @@ static bool is_checkpoint(const char *path)
     return strcmp(name, own) == 0 && zr__path_is_in(above, "metrics.jsonl");
 }
 
-/** Set stored->run to the parent directory if that is the directory of a run. */
+/** Set stored->run to the parent directory of the weights, if that is the directory of a run. */
 static zr_status find_run_above(zr__stored *stored)
 {
     char above[PATH_MAX];
@@ -74,7 +74,7 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
         if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
-        /* On ZR_ERR_MEMORY the loop ends, since it is unknown whether this checkpoint is complete. */
+        /* End the loop on ZR_ERR_MEMORY, since it is then unknown whether this checkpoint is complete. */
         if (st == ZR_OK || st == ZR_ERR_MEMORY) continue;
         st = ZR_OK;
         manifest = NULL;
@@ -94,8 +94,8 @@ static bool stat_in(const char *dir, const char *name, struct stat *st)
     return zr__path_join(path, dir, name) == ZR_OK && stat(path, st) == 0;
 }
 
-/** Return whether the checkpoint in stored->path was written after model/. This happens if a run is extended and then
- * stopped. */
+/** Return whether the checkpoint in stored->path was written after the weights in model/. This happens if a completed
+ * run is extended and then stopped. */
 static bool is_newer_than_model(const zr__stored *stored)
 {
     struct stat checkpoint, model;
@@ -131,7 +131,7 @@ zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored
     while (n > 1 && path[n - 1] == '/') n--;
     ZR_CHECK(n > 0 && n < PATH_MAX && stat(path, &st) == 0, ZR_ERR_NOT_FOUND, "%s is not there", ZR_SHOWN(path));
     snprintf(stored->path, sizeof(stored->path), "%.*s", (int)n, path);
-    /* Resolve a symbolic link given by the user, since checkpoints are opened without following links. */
+    /* Resolve the user's path if it is a symbolic link, since checkpoints are opened without following links. */
     if (lstat(stored->path, &link) == 0 && S_ISLNK(link.st_mode) && !realpath(path, stored->path))
         return ZR_FAIL(ZR_ERR_NOT_FOUND, "%s is not there", ZR_SHOWN(path));
     if (!S_ISDIR(st.st_mode)) return ZR_OK;

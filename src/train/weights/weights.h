@@ -1,7 +1,7 @@
 /**
  * train/weights: trained weights on disk. stored.c finds them. load.h creates an engine with them. convert.h converts
- * their format. export.h writes the weights of a run. eval_dir.c and evaluate.h compute their loss. generate.c and
- * writer.h generate text with them.
+ * their format. export.h writes the weights of a run. eval_dir.c and evaluate.h compute the loss of weights. generate.c
+ * and writer.h generate text with weights.
  */
 #ifndef ZR_TRAIN_WEIGHTS_WEIGHTS_H
 #define ZR_TRAIN_WEIGHTS_WEIGHTS_H
@@ -9,28 +9,28 @@
 #include "zr/tensor.h"
 
 typedef enum zr__stored_kind {
-    ZR_STORED_CHECKPOINT, /* weights with the optimizer's states and a checksum of every byte */
+    ZR_STORED_CHECKPOINT, /* a checkpoint: weights and states of the optimizer, with a checksum of every byte */
     ZR_STORED_HF,         /* a Hugging Face directory */
     ZR_STORED_FILE        /* one safetensors file */
 } zr__stored_kind;
 
-/** Location of stored weights. */
+/** Where stored weights are. */
 typedef struct zr__stored {
     zr__stored_kind kind;
     char path[4096];       /* path of the directory or file */
     char run[4096];        /* directory of the run that the weights belong to, or "" */
     bool from_run;         /* whether the given path was the run's directory */
-    char passed_over[512]; /* name of the first newer checkpoint that is incomplete, and the reason; or "" */
+    char passed_over[512]; /* name of a newer but incomplete checkpoint, and what is wrong with it; or "" */
 } zr__stored;
 
 /** Find the weights at a path: a safetensors file, a Hugging Face directory, a checkpoint, or the directory of a run.
- * In a run's directory, choose its newest complete checkpoint, or model/ if it has no checkpoint. With `model_first`,
- * choose model/ if it exists, unless the checkpoint was written later. A complete checkpoint has all its files; their
- * contents are not read. If `path` is a symbolic link, follow it. Errors: ZR_ERR_NOT_FOUND. */
+ * In a run's directory, choose the newest complete checkpoint, or model/ if there is no checkpoint. If `model_first` is
+ * set, choose model/ if it exists, unless the checkpoint was written later. A checkpoint is complete if all its files
+ * exist; their contents are not read. If `path` is a symbolic link, follow it. Errors: ZR_ERR_NOT_FOUND. */
 ZR_NODISCARD zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored);
 
-/** Check that a Hugging Face directory has a model that zr can build, with all of its tensors in their shapes. `note`
- * (of `size` bytes) receives the names of tensors that the model does not use, or "". Errors: ZR_ERR_NOT_FOUND,
+/** Check that a Hugging Face directory has a model that zr can build, and all of the model's tensors in their shapes.
+ * `note` (of `size` bytes) receives the names of tensors that the model does not use, or "". Errors: ZR_ERR_NOT_FOUND,
  * ZR_ERR_DATA. */
 ZR_NODISCARD zr_status zr__hf_check(const char *dir, char *note, size_t size);
 
@@ -42,11 +42,11 @@ typedef enum zr__convert_to {
 } zr__convert_to;
 
 typedef struct zr__convert_args {
-    const char *from; /* source: any path that zr__stored_find accepts */
-    const char *to;   /* target, which must not exist */
+    const char *from; /* path of the source, of any kind that zr__stored_find accepts */
+    const char *to;   /* path of the target, which must not exist */
     zr__convert_to kind;
-    zr_dtype dtype;          /* dtype of the weights in a Hugging Face directory, rounded to nearest */
-    zr_progress_fn progress; /* progress in elements; may be NULL */
+    zr_dtype dtype;          /* dtype to which weights are rounded in a new Hugging Face directory */
+    zr_progress_fn progress; /* called with progress in elements; may be NULL */
     void *arg;
     int64_t file_bytes; /* maximum bytes of weights in one file of a Hugging Face directory (zr__weights_create); 0 for
                            a single file */
@@ -55,18 +55,19 @@ typedef struct zr__convert_args {
 /** Result of zr__convert_dir. */
 typedef struct zr__converted {
     zr__stored from;
-    zr__convert_to kind; /* HF or RUN */
+    zr__convert_to kind; /* kind of the target: HF or RUN */
     int64_t tensors, elems;
     int64_t files;  /* number of files with weights */
-    bool tokenizer; /* whether the tokenizer's files were copied */
+    bool tokenizer; /* whether files of a tokenizer were copied */
     char note[512]; /* reason why a run's tokenizer files were not copied, or "" */
 } zr__converted;
 
-/** Convert a directory of weights to another kind; `to` appears atomically. Every byte that comes from a checkpoint is
- * checked. The source's tokenizer files are copied, next to the weights or into the run's model/. Fail with ZR_ERR_ARG
- * if the target is a run and the source is a checkpoint, `dtype` is not F32, or file_bytes is set, or if the source is
- * a single file; ZR_ERR_CREATE if `to` exists; ZR_ERR_DATA if the source is damaged, not finite, or not a model that zr
- * can build; ZR_ERR_DTYPE if a weight is too large for the dtype. Other errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO. */
+/** Convert a directory of weights to another kind. The target appears atomically. Every byte from a checkpoint is
+ * checked. The tokenizer files of the source are copied, next to the new weights or into model/ of a new run.\n\nFail
+ * with ZR_ERR_ARG if the source is a single file, or if the target is a run and the source is a checkpoint, `dtype` is
+ * not F32 or file_bytes is not 0. Fail with ZR_ERR_CREATE if the target exists. Fail with ZR_ERR_DATA if the source is
+ * damaged, not finite, or not a model that zr can build. Fail with ZR_ERR_DTYPE if a weight is too large for the dtype.
+ * Other errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did);
 
 #endif
