@@ -1,4 +1,4 @@
-/* Response of a command to ranks that hang or are gone: print a line, and end the job. */
+/* What a command does if ranks hang or are gone: print a line, and end the job. */
 #include "cli/runs/runs.h"
 #include "cli/shell/message.h"
 #include "cli/shell/process.h"
@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* Seconds that the launcher has to end the job. It asks MPI, which may hang too. */
+/* Maximum seconds for the launcher to end the job. zr_comm_abort asks MPI to end the job, and MPI may hang too. */
 enum { ABORT_SEC = 10 };
 
 static int ends_with;
@@ -18,7 +18,7 @@ static void on_alarm(int number)
     _exit(ends_with);
 }
 
-/* End the job from a separate thread, because the hanging threads cannot be joined. */
+/* End the job without joining the other threads of this process, because they may hang. */
 static void end_job(zr_comm *comm, int code)
 {
     ends_with = code;
