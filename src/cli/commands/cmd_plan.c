@@ -84,7 +84,7 @@ static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save
     return ZR_OK;
 }
 
-/** Print the bytes of an asynchronous checkpoint and the cost of saving it. */
+/** Print the size of an asynchronous checkpoint in bytes, and the cost of saving it. */
 static zr_status print_saving(const planning *p, const zr_plan *plan)
 {
     const bool copy = plan->save == ZR_SAVE_COPY;

@@ -26,8 +26,8 @@ typedef struct simulating {
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
-/** Print how many bytes of a memory are used and, unless it is unknown, the memory's size `there` in bytes. `there` is
- * 0 if the size is unknown. */
+/** Print how many bytes of a memory are used. Unless `there` is 0 (unknown), also print the memory's size, which is
+ * `there` bytes. */
 static void print_taken(const char *whose, int64_t bytes, int64_t there)
 {
     printf("%s of a %s %s", ZR_SIZE((double)bytes), whose, there > 0 ? ZR_SIZE((double)there) : "memory");

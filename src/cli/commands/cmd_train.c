@@ -128,7 +128,7 @@ static zr_status load_run(const cli_args *args, const watch_options *watch, zr_c
     if (st == ZR_OK) st = check_run(watch, *config);
     if (comm) st = zr_comm_agree(comm, st);
     if (st == ZR_OK && *own_dir) st = cli_own_dir_make(*config, comm);
-    if (st != ZR_OK) zr_config_destroy(config); /* loading it may have failed only on another rank */
+    if (st != ZR_OK) zr_config_destroy(config); /* loading may have failed on another rank only */
     return st;
 }
 

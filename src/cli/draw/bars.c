@@ -45,8 +45,8 @@ static double scale_bytes(const cli_choices *choices)
     return choices->target->limit_bytes && most > twice ? twice : most;
 }
 
-/** Return the index of the first cell of a bar whose end exceeds the memory limit, or -1 if no cell's end exceeds
- * it. */
+/** Return the index of the first cell of a bar that ends above the memory limit, or -1 if every cell ends below the
+ * limit. */
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
     for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {

@@ -41,7 +41,7 @@ typedef struct cli_curve {
     curve_series series[CLI_QUANTITIES];
     int64_t first_step, last_step; /* 0 before the first step */
     int64_t skipped;               /* number of skipped steps, read from the last line */
-    int64_t bad_lines, first_bad;  /* number of lines that no run would write, and the first one's number */
+    int64_t bad_lines, first_bad;  /* number of lines that no run would write; line number of the first */
     /* Position in metrics.jsonl: bytes read and lines read so far. `file` is the file's inode. */
     int64_t offset, lines, file;
 } cli_curve;
@@ -70,8 +70,8 @@ typedef struct cli_loss {
 
 /** Start drawing. Call this function once the run's directory exists. */
 void cli_loss_start(cli_loss *loss, const char *output_dir);
-/** Draw again after a step (cli_loss_step) or after an evaluation (cli_loss_eval), if the last drawing is long enough
- * ago; after an evaluation a shorter pause is enough. Drawing takes less than 1 % of a run's time. Only the first
+/** Draw again if enough time has passed since the last drawing. cli_loss_step is called after a step, cli_loss_eval
+ * after an evaluation, when a shorter time is enough. Drawing takes less than 1 % of a run's time. Only the first
  * failure is reported. */
 void cli_loss_step(cli_loss *loss);
 void cli_loss_eval(cli_loss *loss);

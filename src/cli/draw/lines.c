@@ -97,7 +97,7 @@ static bool is_covered(const lines_page *g, int line, int by)
     return any;
 }
 
-/** Return the extra width of a line, which keeps its edges visible beside later lines that cover the line. */
+/** Return the extra width of a line. Later lines may cover the line; the extra width keeps the line's edges visible. */
 static double extra_width(const lines_page *g, int line)
 {
     int n = 0;

@@ -69,8 +69,8 @@ void cli_panel_frame(const cli_panel *p, const char *name, bool steps)
 typedef struct curve_points {
     curve_bucket at[CURVE_BUCKETS];
     int n, every; /* `every` is the number of buckets that are merged into a point */
-    int reach; /* number of points on each side of a point that its mean includes, or 0 if there are too few points for
-                  a mean */
+    int reach;    /* a point's mean includes this many points on each side; 0 for a series with few points, which has no
+                     mean */
 } curve_points;
 
 /** Merge the buckets of a series into points. Leave out points that have neither values nor bad steps. */

@@ -405,8 +405,8 @@ static zr_status draw_picture_page(FILE *out, void *arg)
     return ZR_OK;
 }
 
-/** Set the lifetime of each buffer: from the begin of its first use to the end of its last use, by time. The order of
- * the steps in the schedule is not enough, because streams overlap. */
+/** Set the lifetime of each buffer, from the begin of the first use to the end of the last use. Compare times, because
+ * streams overlap: a step that is later in the schedule may run earlier. */
 static void set_lives(cli_picture *p)
 {
     for (int32_t b = 0; b < p->schedule->n_buffers; b++) p->alive[b] = (zr_step_time){p->span, 0};

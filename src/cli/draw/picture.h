@@ -1,6 +1,6 @@
 /** The picture of a plan: types and functions that the files picture*.c share. A page shows one training step over a
- * time axis: the phases and units, below them the memory map, and below it the streams. If the machine's rates are
- * unknown, the axis counts the steps of the schedule. */
+ * time axis. From top to bottom it has the phases and units, the memory map, and the streams. If the machine's rates
+ * are unknown, the axis counts the steps of the schedule. */
 #ifndef ZR_CLI_PICTURE_H
 #define ZR_CLI_PICTURE_H
 
@@ -31,7 +31,7 @@ typedef struct cli_picture {
     const cli_times *times;
     const char *model;
     int64_t whole_states_bytes; /* bytes of model states on a rank at stage 0, or 0 if unknown */
-    bool timed;                 /* whether the time axis is in seconds; otherwise it counts steps */
+    bool timed;                 /* whether the axis is in seconds; otherwise the axis counts steps */
     zr_step_time *time;         /* begin and end of each step */
     zr_step_time *alive;        /* lifetime of each buffer */
     double span;                /* end of the last step */

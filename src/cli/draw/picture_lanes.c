@@ -5,7 +5,7 @@
 #define LANE_HEIGHT 26.0
 #define LANE_GAP 30.0      /* vertical gap between lanes, in which the waits are drawn */
 #define MOST_WAITS 120     /* maximum number of waits to draw; more lines would hide the picture */
-#define MOST_OWN_STEPS 600 /* maximum number of steps of a schedule for which each cell has a tooltip */
+#define MOST_OWN_STEPS 600 /* a schedule with more steps than this gets no tooltips for its single cells */
 
 /* Kinds of work, each with its colour. */
 typedef enum work {

@@ -56,7 +56,7 @@ static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
 {
     char both[128];
     const char *unit = b->unit >= 0 ? cli_picture_unit(p, b->unit) : "", *what = b->what ? b->what : "";
-    /* The name of a part of a gradient is only the name of the op that computes it. */
+    /* A part of a gradient is named after the op that computes the part, without the word "gradient". */
     bool part = b->category == ZR_CATEGORY_GRAD && !strstr(what, "gradient");
     snprintf(both, sizeof(both), part ? "gradient, made by %s: %s" : "%s %s", unit, cli_picture_words(what));
     const bool dark =

@@ -1,4 +1,5 @@
-/* Times for the picture of a plan: when its steps begin and end, by a machine's rates or simulated on a cluster. */
+/* Times for the picture of a plan: when each step begins and ends. The times follow from a machine's rates, or are
+ * simulated on a cluster. */
 #include "base/core/core.h"
 #include "cli/draw/picture.h"
 #include "config/config.h"

@@ -191,7 +191,7 @@ static void print_products(const cli_bench *b)
                (long long)p->count);
         print_product_rate(p, f32_peak);
         const zr__product_timing *q = b->narrow.n ? &b->narrow.product[i] : NULL;
-        /* Widened bf16 products run in fp32, so their peak is the one of fp32. */
+        /* Compare widened bf16 products with the fp32 peak, because they run in fp32. */
         if (q) print_product_rate(q, bf16_peak > 0.0 ? bf16_peak : f32_peak);
         putchar('\n');
         estimates |= p->part < 1.0 || (q && q->part < 1.0);

@@ -10,7 +10,7 @@
 
 typedef struct cli_bench {
     const char *preset;
-    int64_t batch, seq;   /* if `seq` is 0, it stands for 1,024 or, if fewer, the model's number of positions */
+    int64_t batch, seq;   /* 0 stands for `seq` 1,024 or, if the model has fewer positions, for their number */
     cli_launches_how how; /* options for measuring training steps; `quiet` applies to the whole benchmark */
     bool bf16;            /* whether to measure bf16 products even if they are widened to fp32 */
     bool json;

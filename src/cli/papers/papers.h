@@ -13,7 +13,7 @@
 
 /** System that trained a run. Only the fetches of stage 2 overlapped with computation. */
 typedef enum cli_papers_system {
-    CLI_PAPERS_MEGATRON, /* stage 0: data parallelism (DDP) and, if M is above 1, tensor parallelism */
+    CLI_PAPERS_MEGATRON, /* stage 0: data parallelism (DDP); with M above 1, also tensor parallelism */
     CLI_PAPERS_ZERO_OS,  /* stage 1 as first built: with all-reduce and one fused buffer */
     CLI_PAPERS_ZERO_1,   /* stage 1 of the SC20 paper, with C_B and M_D */
     CLI_PAPERS_ZERO_2,
@@ -93,7 +93,7 @@ ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset,
 
 /** Return by how many percent zr's number differs from the paper's number. */
 double cli_papers_percent(double ours, double printed);
-/** Return a percentage to print, with 0 in place of a number that two decimals would print as -0.00. */
+/** Return `percent`, or 0 if it rounds to zero at two decimals, so that "-0.00" is never printed. */
 double cli_papers_rounded(double percent);
 /** Names of the stages, from "baseline" to "Pos+g+p", and of the places of checkpoints: "", " Pa" and " Pa+cpu". */
 extern const char *const cli_papers_stage_name[4], *const cli_papers_kept_name[3];

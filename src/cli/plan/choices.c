@@ -42,8 +42,8 @@ static zr_status try_choice(const cli_choices *choices, const zr_config *config,
     return st;
 }
 
-/** Plan a choice and add it. If the planner refuses the choice, for example because its stage has no all-reduce, leave
- * it out. */
+/** Plan a choice and add it. Leave the choice out if the planner refuses it, for example because the stage has no
+ * all-reduce. */
 static void add_choice(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                        bool configured)
 {

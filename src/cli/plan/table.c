@@ -166,7 +166,7 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
     }
 }
 
-/** Print, as far as a step has them, its group, owner, number of rounds and condition. */
+/** Print a step's group, owner, number of rounds and condition, as far as the step has them. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
     static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",

@@ -70,7 +70,7 @@ int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made);
 /** Return whether a status means that the planner or the simulator refuses a combination. All other failures end a
  * command. */
 bool cli_refused(zr_status st);
-/** Return the number of ranks on a host with ranks on all its devices. */
+/** Return the number of ranks on a host whose devices are all in use. */
 int32_t cli_host_ranks(const cli_target *target);
 /** Return the number of days that training on `tokens` tokens takes, rounded up to whole steps of `step_tokens`
  * tokens. */

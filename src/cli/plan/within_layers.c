@@ -57,7 +57,7 @@ static purpose purpose_of(const zr_graph *graph, const zr_schedule *s, int32_t i
     const zr_op *op = zr_graph_get_op(graph, step->op);
     if (step->restores) return FOR_CHECKPOINTS;
     if (zr_graph_value(graph, op->out[0])->kind == ZR_VALUE_GRAD) return FOR_GRADIENTS;
-    if (strcmp(op->def->name, "tensor_gather") == 0) return FOR_LOSSES; /* it gathers two numbers per token */
+    if (strcmp(op->def->name, "tensor_gather") == 0) return FOR_LOSSES; /* the op gathers two numbers per token */
     return FOR_LAYERS;
 }
 

@@ -27,7 +27,7 @@ static void put_escaped(FILE *out, const char *before, const char *text, const c
     fputs(after, out);
 }
 
-/** Write a figure: its words for people, and its number as an attribute for programs. */
+/** Write a figure as words for people. The number is an attribute of the element, for programs. */
 static void put_data(FILE *out, const char *key, double value, const char *words)
 {
     fprintf(out, "<data data-key=\"%s\" value=\"%s\">", key, ZR_SHORTEST(value));

@@ -18,7 +18,7 @@ static void on_alarm(int number)
     _exit(ends_with);
 }
 
-/* End the job without joining the other threads of this process, because they may hang. */
+/* End the job. Do not join the threads of this process first, because they may hang. */
 static void end_job(zr_comm *comm, int code)
 {
     ends_with = code;

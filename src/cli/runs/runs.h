@@ -22,9 +22,9 @@ void cli_timings_print(FILE *out, const zr_timings *timings);
 
 typedef struct cli_progress {
     bool quiet, color, live;
-    int64_t every;         /* number of steps from one line that stays to the next */
+    int64_t every;         /* a line that stays is printed after every `every` steps */
     double begin;          /* seconds */
-    int64_t from;          /* step at which this run was resumed, or 0 */
+    int64_t from;          /* number of steps that the run had done before this start */
     int64_t peak_bytes;    /* planned bytes of a rank, which equal the measured bytes */
     double shown;          /* time at which the redrawn line was last written */
     bool timed;            /* whether --timings was given */

@@ -33,9 +33,9 @@ void cli_files_close(cli_files *files);
 
 /** Statistics of the numbers in a tensor. */
 typedef struct cli_numbers {
-    bool read;   /* whether the numbers were read; false if they are damaged, or of a type that zr does not read */
-    double norm; /* L2 norm, summed in fp64 */
-    int64_t not_finite; /* how many numbers are not finite; the norm leaves them out */
+    bool read;          /* whether the numbers were read; damaged numbers and types unknown to zr are not */
+    double norm;        /* L2 norm, summed in fp64 */
+    int64_t not_finite; /* number of values that are not finite; the norm leaves them out */
     int64_t first_bad;  /* index of the first number that is not finite */
     zr_status status;   /* ZR_ERR_DATA if the bytes are damaged, or ZR_OK */
     char why[512];

@@ -24,7 +24,7 @@ static bool fails_on_request(void)
     return cli_faults.allocation && cli_faults.allocation();
 }
 
-/** Allocate memory for jansson, which stops reading if it gets none. */
+/** Allocate memory for jansson. If there is no memory, jansson stops reading. */
 static void *allocate_json(size_t bytes)
 {
     void *memory = fails_on_request() ? NULL : malloc(bytes);

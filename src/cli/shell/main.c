@@ -75,8 +75,9 @@ static zr_status find_command(const char *name, const cli_command **command)
     return ZR_FAIL(ZR_ERR_ARG, "there is no command \"%s\"; `zr --help` lists them", name);
 }
 
-/** Return whether the launcher's environment variables name this process as the first. This is needed if MPI cannot
- * tell. Call this function before MPI starts: a process launched by a different MPI becomes a rank 0 of its own. */
+/** Return whether the launcher's environment variables name this process as the first. They are needed if MPI cannot
+ * tell. Call this function before MPI starts, because a process launched by a different MPI becomes a rank 0 of its
+ * own. */
 static bool launched_first(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};

@@ -15,8 +15,8 @@
 #define WORDS_BYTES ((size_t)8 << 20)
 
 /** Read all words of this process's command line into `words`, a buffer of WORDS_BYTES bytes. Each word is followed by
- * a zero byte. Return the number of bytes, or 0 if the words are unknown. main's argv is not enough: if a loader runs
- * the program, it has removed its own words from argv. */
+ * a zero byte. Return the number of bytes, or 0 if the words are unknown. main's argv is not enough, because a loader
+ * that runs the program removes the loader's own words from argv. */
 static size_t read_words(char *words)
 {
     size_t bytes = 0;
@@ -77,7 +77,7 @@ void cli_leave_binding(void)
 {
     cpu_set_t all;
     memset(&all, 0xff, sizeof(all));
-    /* on failure the process stays bound, and its threads do too */
+    /* on failure the process and its threads stay bound */
     if (sched_setaffinity(0, sizeof(all), &all) != 0) return;
 }
 

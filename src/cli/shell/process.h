@@ -16,8 +16,8 @@ void cli_end_world(zr_comm *comm, zr_status st);
  * only once. */
 void cli_set_process(void);
 
-/** Let this process use all processors of the host. A launcher may bind a rank to fewer processors than the rank's
- * share of the host, which zr promises. */
+/** Let this process use all processors of the host. zr promises each rank a share of the host, but a launcher may bind
+ * the rank to fewer processors. */
 void cli_leave_binding(void);
 
 /** Run ranks that are threads of this process. A single rank runs on the calling thread, and uses the worker threads

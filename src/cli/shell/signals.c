@@ -51,8 +51,8 @@ static bool is_repeated(int number, long long sec)
     return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
-/* Print what a first signal does. Under a launcher, do not answer a SIGTERM before training: a launcher sends it to
- * the other ranks of a failed run, and only one rank should report the failure. */
+/* Print how the process responds to the first signal. Under a launcher, do not answer a SIGTERM before training: a
+ * launcher sends it to the other ranks of a failed run, and only one rank should report the failure. */
 static void answer_first(int number, bool urges)
 {
     const int now = atomic_load(&phase);

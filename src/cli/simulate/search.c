@@ -196,7 +196,7 @@ static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool sev
     return ZR_OK;
 }
 
-/** Try the micro-batches in turn until one does not fit. */
+/** Try the micro-batches in turn until a micro-batch does not fit. */
 static zr_status try_every(const search *s, cli_way *w, bool several)
 {
     bool fits = true;
@@ -379,8 +379,8 @@ static bool same_states(const cli_way *a, const cli_way *b)
     return a->stage == b->stage && a->tensor == b->tensor && a->mics == b->mics && a->hpz == b->hpz;
 }
 
-/** Plan the first candidate of each kind of states with one sample and one micro-batch per step, where it needs the
- * least memory. Set whether its states fit. Other candidates with the same kind of states need no plan here, because
+/** Check whether the states of the first candidate of each kind of states fit. Plan this candidate with one sample and
+ * one micro-batch per step, because this needs the least memory. Other candidates of the kind need no plan, because
  * recomputation does not change the states. */
 static zr_status try_states(void *arg, int64_t index)
 {
@@ -565,7 +565,7 @@ static zr_status try_variant(void *arg, int64_t index)
     return try_batches_of(arg, ((const search *)arg)->refined_from + index);
 }
 
-/** Replace a candidate by its fastest variant, if this is enough faster to justify setting more keys. */
+/** Replace a candidate by its fastest variant, if the gain in speed justifies setting more keys. */
 static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
 {
     const cli_way *best = NULL;

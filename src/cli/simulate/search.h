@@ -24,8 +24,8 @@ typedef struct cli_way {
     int64_t batch, accum;
     cli_trial made;
     bool planned, fits;
-    /** Smallest micro-batch that does not fit: [0] with one micro-batch per step, [1] with several. `batch` is 0 if no
-     * such micro-batch was tried. If no micro-batch fits at all, the candidate's `made` is the trial of its smallest
+    /** Smallest micro-batch that does not fit: more[0] with one micro-batch per step, more[1] with several. `batch` is
+     * 0 if none was tried. If the candidate does not fit at any micro-batch, its `made` is the trial of the smallest
      * micro-batch. */
     struct {
         int64_t batch;

@@ -238,7 +238,7 @@ static void print_field(const char *text, bool quotes)
 
 static void print_cell(const row *r, double x)
 {
-    const bool whole = x == floor(x); /* print a whole number, such as bytes, with all its digits */
+    const bool whole = x == floor(x); /* a whole number, such as bytes, is printed with all its digits */
     printf("%s,", r->error ? "" : whole ? ZR_SHORTEST(x) : ZR_G9(x));
 }
 
