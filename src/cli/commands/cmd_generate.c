@@ -15,7 +15,7 @@ typedef struct made_sample {
     int64_t end; /* byte offset in `sink.text` at which the sample's text ends */
 } made_sample;
 
-/** Where the generated texts go: to stdout after the prompt or, with --json, to memory. */
+/** Destination of the generated texts: stdout, after the prompt, or memory with --json. */
 typedef struct sink {
     const zr_generate_args *args;
     bool collect;

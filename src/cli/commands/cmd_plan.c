@@ -198,9 +198,9 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** Make the profile of a rank's share of this machine from the rates that `zr info --bench` remembered. If there are
- * none but times must be shown, measure the rate of matrix products now. Policy auto uses only remembered rates, as in
- * `zr train`. */
+/** Make the profile of a rank's share of this machine from the rates that `zr info --bench` remembered. If no rates
+ * are remembered but times must be shown, measure the rate of matrix products now. Policy auto uses only remembered
+ * rates, as in `zr train`. */
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;

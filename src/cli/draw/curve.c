@@ -34,7 +34,7 @@ void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
     into->bad += b->bad;
 }
 
-/** Halve the resolution: merge each two neighbouring buckets, so that a bucket covers twice as many steps. */
+/** Halve the resolution: merge the buckets in pairs, so that each bucket covers twice the number of steps. */
 static void series_halve(curve_series *s)
 {
     const int n = (s->n + 1) / 2;
@@ -171,7 +171,7 @@ static void count_line(cli_curve *c, const char *text, size_t bytes)
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 
-/** Read the complete lines of a block. Return the number of bytes of these lines. */
+/** Read the complete lines of a block. Return the number of bytes read. */
 static size_t take_block(cli_curve *c, const char *text, size_t bytes)
 {
     size_t done = 0;

@@ -23,8 +23,8 @@ typedef struct curve_series {
     int64_t per; /* steps per bucket, or 0 before the first step */
     int n;       /* number of buckets, without the empty buckets at the end */
     int64_t last_step;
-    double last; /* last finite value, or NAN if there is none */
-    double best; /* lowest finite value, or NAN if there is none */
+    double last; /* last finite value, or NAN before any finite value */
+    double best; /* lowest finite value, or NAN before any finite value */
     int64_t best_step;
 } curve_series;
 
@@ -49,8 +49,8 @@ typedef struct cli_curve {
 void cli_curve_merge(curve_bucket *into, const curve_bucket *b);
 
 /** Read the lines that were added to a metrics.jsonl since the last call. If the file was truncated or replaced, read
- * all its lines. Leave an incomplete last line for the next call. With `to_end`, leave it only if it is a truncated
- * JSON object. Return the error of opening or reading the file. */
+ * all its lines. Leave an incomplete last line for the next call; with `to_end`, leave only a truncated JSON object.
+ * Return the error of opening or reading the file. */
 ZR_NODISCARD zr_status cli_curve_read(cli_curve *curve, const char *path, bool to_end);
 
 /** Draw `n` runs as one page of SVG in *svg, which the caller releases with free(). `name` holds the names of the

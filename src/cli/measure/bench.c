@@ -71,8 +71,8 @@ static void add_levels(zr__json_out *json, const zr_rates *rates)
     zr__json_close(json, ']');
 }
 
-/** Add the peak rate, of which the shares are percentages, and whether a library or zr's loop in registers reached
- * it. */
+/** Add the peak rate, and whether a library or zr's loop in registers reached the peak. Shares are relative to this
+ * rate. */
 static void add_peak(zr__json_out *json, const zr_rates *rates, zr_dtype dtype)
 {
     bool library = false;
@@ -191,7 +191,7 @@ static void print_products(const cli_bench *b)
                (long long)p->count);
         print_product_rate(p, f32_peak);
         const zr__product_timing *q = b->narrow.n ? &b->narrow.product[i] : NULL;
-        /* Compare widened bf16 products with the fp32 peak, because they run in fp32. */
+        /* Widened bf16 products run in fp32, so compare their rate with the fp32 peak. */
         if (q) print_product_rate(q, bf16_peak > 0.0 ? bf16_peak : f32_peak);
         putchar('\n');
         estimates |= p->part < 1.0 || (q && q->part < 1.0);

@@ -42,7 +42,7 @@ void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *
 ZR_NODISCARD zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);
 /** Recall the measured rates of this machine's processor. On ZR_ERR_NOT_FOUND the message names the command that
- * measures the rates. Other errors are those of zr__rates_recall. */
+ * measures the rates. Also return the other errors of zr__rates_recall. */
 ZR_NODISCARD zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
 #endif

@@ -20,11 +20,11 @@ typedef enum cli_papers_system {
     CLI_PAPERS_ZERO_3
 } cli_papers_system;
 
-/** Where activation checkpoints are: whole on each rank, partitioned among ranks (P_a), or partitioned and on the host
+/** Place of activation checkpoints: whole on each rank, partitioned among ranks (P_a), or partitioned on the host
  * (P_a+cpu). */
 typedef enum cli_papers_kept { CLI_PAPERS_WHOLE, CLI_PAPERS_PIECES, CLI_PAPERS_HOST } cli_papers_kept;
 
-/** How a printed number is used. The median deviation is computed from the numbers marked COUNTS; zr's constants were
+/** Use of a printed number. The median deviation is computed from the numbers marked COUNTS, and zr's constants were
  * fitted to the numbers marked FITTED. The other marks tell why a number does not count. */
 typedef enum cli_papers_mark {
     CLI_PAPERS_COUNTS,
@@ -63,8 +63,8 @@ int cli_papers_stage(const cli_papers_run *run);
 ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device,
                                        zr_plan **plan);
 
-/** How much better ZeRO-OS does than Megatron in two runs of a table: the ratio of their samples per second or, with
- * `gpus`, how many times fewer GPUs ZeRO-OS needs for the same throughput. */
+/** Ratio of two runs of a table, ZeRO-OS to Megatron: the ratio of their samples per second or, with `gpus`, how many
+ * times fewer GPUs ZeRO-OS needs for the same throughput. */
 typedef struct cli_papers_ratio {
     const char *table, *label;
     bool gpus;

@@ -23,7 +23,7 @@ static void set_value(papers_picture *p, int line, int at, const cli_papers_row 
 }
 
 /* Draw the scaling of the 60B model from 64 to 400 GPUs, beside linear scaling from 64 GPUs. If `all`, draw the FLOP/s
- * of all GPUs together, else those of each GPU. */
+ * of all GPUs together, else the FLOP/s of each GPU. */
 static void draw_scaling(papers_picture *p, const cli_papers_rows *rows, bool all)
 {
     static const char *const gpus[] = {"64", "128", "256", "400"};

@@ -15,7 +15,7 @@ typedef struct cli_brief {
         .stage = -1                                                                                                    \
     }
 
-/** Rows of these options for a command's table of options. */
+/** Rows of the options of a cli_brief, for a command's table of options. */
 #define CLI_BRIEF_PRESET(brief)                                                                                        \
     {                                                                                                                  \
         "preset", CLI_TEXT, &(brief).preset, 0, "NAME", "a known shape; CONFIG.json may then be left out"              \
@@ -36,8 +36,8 @@ typedef struct cli_brief {
 bool cli_overrides(const cli_args *args, const char *begin);
 /** Check the options. On ZR_ERR_ARG the message names the wrong or missing option. */
 ZR_NODISCARD zr_status cli_brief_check(const cli_brief *brief, const cli_args *args);
-/** Insert the keys that these options set as overrides. Overrides that are already on the command line stay behind the
- * inserted ones, and win. The inserted texts are stored in `room`. */
+/** Turn the options into overrides of configuration keys. Insert the new overrides before the command line's own
+ * overrides, which win because they come later. The texts of the new overrides are stored in `room`. */
 #define CLI_BRIEF_KEYS 8
 ZR_NODISCARD zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256]);
 

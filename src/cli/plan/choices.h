@@ -25,7 +25,7 @@ typedef enum cli_light {
 #define CLI_LIGHT_ELEMS (1 << 20)
 #define CLI_LIGHT_STEPS 16384
 
-/** Where activation checkpoints are. */
+/** Place of activation checkpoints. */
 typedef struct cli_kept {
     bool pieces, host; /* partition_checkpoints and offload_checkpoints of zr_layout */
 } cli_kept;

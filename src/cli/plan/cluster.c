@@ -1,4 +1,4 @@
-/** The cluster of a target. It has a known name, or is read from a file, or is this machine as measured. */
+/** The cluster of a target: a cluster with a known name, a cluster read from a file, or this machine as measured. */
 #include "cli/plan/target.h"
 
 #include "cli/measure/launches.h"

@@ -21,7 +21,7 @@ static void set_shape(zr_config *config, const cli_shape *shape)
 }
 
 /** Find the largest number of layers that fits at a shape's width, between half and twice the layers of the shape. If
- * not even half of them fits, set fits->n to 0. */
+ * half the layers do not fit, set fits->n to 0. */
 static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;

@@ -1,7 +1,6 @@
 /** cli/report: the commands `zr report` (cmd_report.c) and `zr plot` (cmd_plot.c), which show runs. report_read.c
- * finds the figures of a run from metrics.jsonl, run.json and config.json alone, and adds a note if one of these files
- * is missing or damaged. report_html.c, report_json.c and report_terminal.c show the figures. cli/draw draws the
- * curves. */
+ * finds the figures of a run from metrics.jsonl, run.json and config.json alone, and adds a note on a missing or
+ * damaged file. report_html.c, report_json.c and report_terminal.c show the figures. cli/draw draws the curves. */
 #ifndef ZR_CLI_REPORT_H
 #define ZR_CLI_REPORT_H
 
@@ -27,7 +26,7 @@ typedef struct cli_report_run {
     const char *dir;
     cli_curve *curve;
     json_t *config, *facts; /* contents of config.json and run.json; NULL if the file is missing or damaged */
-    json_t *samples;        /* the lines of metrics.jsonl that have a sample text: the last REPORT_SAMPLES of them */
+    json_t *samples;        /* the last lines of metrics.jsonl that have a sample text, at most REPORT_SAMPLES lines */
     cli_fact fact[REPORT_FACTS];
     int n_facts;
     char note[REPORT_NOTES][512]; /* notes on unexpected facts that the reader should know */
@@ -66,7 +65,7 @@ void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const 
 ZR_NODISCARD zr_status cli_report_read(cli_report *report, const char *const *dir, const char *const *name, int n);
 void cli_report_clear(cli_report *report);
 
-/** Return the value at a path in an object, such as "measured.memory.total", or NULL if there is none. */
+/** Return the value at a path in an object, such as "measured.memory.total". Return NULL if the path is missing. */
 const json_t *cli_json_at(const json_t *object, const char *path);
 
 /** Write the report as one HTML page that includes its pictures and style. The caller releases *html with free().

@@ -1,4 +1,4 @@
-/* What a command does if ranks hang or are gone: print a line, and end the job. */
+/* Response of a command to ranks that hang or are gone: print a line, and end the job. */
 #include "cli/runs/runs.h"
 #include "cli/shell/message.h"
 #include "cli/shell/process.h"

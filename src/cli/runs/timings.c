@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Which columns to print that only some runs need. */
+/* Optional columns of the table, and whether to print each of them. */
 typedef struct optional_columns {
     bool again, slowest;
 } optional_columns;
@@ -84,7 +84,7 @@ static void add_kind_rows(zr__text *out, const zr_timings *t, optional_columns c
         zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
 }
 
-/* Add one line for all matrix products together, without those of attention. It shows their rate as a share of the
+/* Add one line for all matrix products together, except the products of attention, with their rate as a share of the
  * peak. */
 static void add_products_line(zr__text *out, const zr_timings *t)
 {

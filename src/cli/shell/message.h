@@ -27,8 +27,8 @@ ZR_NODISCARD zr_status cli_flush(void);
  * without a message, with exit code 0. */
 bool cli_reader_left(void);
 
-/** Check that stdout is not one of the files that the command reads (`inputs`, see zr__output_open). Call this
- * function before anything is written. Return ZR_ERR_CREATE if stdout is one of them. */
+/** Check that stdout is not a file that the command reads (`inputs`, see zr__output_open). Call this function before
+ * anything is written. Return ZR_ERR_CREATE if stdout is a file that is read. */
 ZR_NODISCARD zr_status cli_check_stdout(const char *const *inputs);
 
 /** Kind of output file of the pictures that commands draw. */

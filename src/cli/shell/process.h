@@ -50,8 +50,8 @@ void cli_signals_catch(bool speak, bool on_live_line);
  * process. Call this function with NULL before the communicator is destroyed. */
 void cli_signals_peers(zr_comm *comm, int code);
 
-/** Set whether training is in progress. The answer to a signal during training is that the run stops after the current
- * step. */
+/** Set whether training is in progress. During training, the answer to a signal is that the run stops after the
+ * current step. */
 void cli_signals_training(bool begins);
 
 /** Return whether a signal has requested a stop. Callback for an observer's `stop`. */

@@ -35,8 +35,8 @@
 #define SMALL_BUCKET (1 << 22) /* elements; small staging memory, with a few hundred buckets per unit */
 #define LARGE_BUCKET (INT64_C(1) << 30) /* elements; a bucket holds whole units */
 
-/** Which keys the command line gives; the search does not change their values. `kept` stands for the place of
- * checkpoints, `global` for the number of samples in a step. */
+/** Keys that the command line gives, and that the search does not change. `kept` stands for the place of checkpoints,
+ * `global` for the number of samples in a step. */
 typedef struct space {
     bool stage, tensor, policy, every, kept, groups, batch, accum, global;
     bool buckets, prefetch, overlap, levels, once;
@@ -143,9 +143,9 @@ static bool is_usual(const search *s, int64_t batch, int64_t samples)
     return s->given.batch || batch == 1 || samples <= s->most_samples;
 }
 
-/** List the possible numbers of micro-batches per step with a micro-batch, all of which need the same memory: 1 or,
- * with `several`, numbers above 1. Return how many numbers there are: 0 if none gives a step of the required number of
- * samples. */
+/** List the possible numbers of micro-batches per step with a micro-batch: 1 or, with `several`, numbers above 1. All
+ * listed numbers need the same memory. Return the length of the list, which is 0 if no number gives a step of the
+ * required number of samples. */
 static int accums_of(const search *s, const cli_way *w, int64_t batch, bool several, int64_t accum[MOST_ACCUMS])
 {
     static const int64_t some[] = {2, 4, 8};
@@ -302,7 +302,7 @@ static zr_status add_policy_ways(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
     const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
-    if (!free) return add_way(s, &way); /* there are no checkpoints, or the policy chooses their place */
+    if (!free) return add_way(s, &way); /* the policy has no checkpoints, or chooses their place */
     way.pieces = way.host = false;
     if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept_ways(s, way);
     for (way.every = 1; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)

@@ -334,7 +334,7 @@ static zr_status draw_sweep(const sweep *s)
     for (int i = 0; i < n; i++) name[i] = name_line(s, i, room[i]);
     for (int64_t k = 0; st == ZR_OK && k < s->n_rows; k++) {
         const row *r = &s->row[k];
-        const int64_t at = k % n * n_x + k / n; /* in the rows, the value of the first axis varies slowest */
+        const int64_t at = k % n * n_x + k / n; /* rows are sorted by the value of the first axis */
         y[at] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
         hollow[at] = !r->error && !r->made.fits;
     }
