@@ -69,8 +69,8 @@ void cli_panel_frame(const cli_panel *p, const char *name, bool steps)
 typedef struct curve_points {
     curve_bucket at[CURVE_BUCKETS];
     int n, every; /* `every` is the number of buckets that are merged into a point */
-    int reach;    /* a point's mean includes this many points on each side; 0 for a series with few points, which has no
-                     mean */
+    int reach;    /* number of neighbours on each side that the mean at a point includes; 0 for a short series, drawn
+                     without means */
 } curve_points;
 
 /** Merge the buckets of a series into points. Leave out points that have neither values nor bad steps. */

@@ -39,8 +39,7 @@ typedef struct cli_picture {
     double fullest_x;               /* x of the moment at which the memory is fullest */
     svg_box map;                    /* box of the arena */
     double stage_top, stage_height; /* top and height of the staging memory, which is drawn above the map */
-    int32_t loss_step, repeat_step, end_step,
-        norm_step;        /* indices of steps, or -1 for a step that the schedule does not have */
+    int32_t loss_step, repeat_step, end_step, norm_step; /* indices of steps; -1 if missing in the schedule */
     int lane[ZR_STREAMS]; /* lane of each stream, counted from the top, or -1 if the stream has no lane */
 } cli_picture;
 

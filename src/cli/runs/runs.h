@@ -22,7 +22,7 @@ void cli_timings_print(FILE *out, const zr_timings *timings);
 
 typedef struct cli_progress {
     bool quiet, color, live;
-    int64_t every;         /* a line that stays is printed after every `every` steps */
+    int64_t every;         /* a permanent line is printed each time this number of steps is done */
     double begin;          /* seconds */
     int64_t from;          /* number of steps that the run had done before this start */
     int64_t peak_bytes;    /* planned bytes of a rank, which equal the measured bytes */

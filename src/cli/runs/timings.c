@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Optional columns of the table, and whether to print each of them. */
+/* Whether to print the columns that only some runs need. */
 typedef struct optional_columns {
     bool again, slowest;
 } optional_columns;

@@ -53,7 +53,8 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
     return ZR_OK;
 }
 
-/** Return the configuration key whose path is `name` or ends in the part `name`. Return NULL if no key matches. */
+/** Return the configuration key whose path is `name`, or the last part of whose path is `name`. Return NULL if no key
+ * matches. */
 static const zr_key *key_called(const char *name)
 {
     int n = 0;
